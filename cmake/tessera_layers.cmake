@@ -119,13 +119,20 @@ tessera_layer(models DEPS nn ops tokenizer tensor base)
 tessera_layer(sample DEPS nn ops tensor base)
 tessera_layer(fused DEPS nn ops kernels comm tensor base)
 tessera_layer(parallel DEPS fused sample nn ops comm tensor base)
-tessera_layer(planner DEPS parallel sample nn ops comm tensor base)
 tessera_layer(evaluation DEPS sample nn ops tensor base PARTS Eigen3::Eigen)
-tessera_layer(pipeline DEPS parallel fused sample models load media tokenizer nn comm ops kernels
-              tensor base)
-tessera_layer(engine DEPS pipeline planner sample models load media tokenizer nn comm kernels tensor
+tessera_layer(cluster DEPS comm tensor base)
+tessera_layer(runtime DEPS cluster parallel sample models load tokenizer nn comm ops kernels tensor base)
+tessera_layer(diffusion DEPS runtime cluster parallel sample models load media tokenizer nn comm ops tensor
               base)
-tessera_layer(study DEPS engine pipeline evaluation sample models load nn ops kernels tensor base)
+tessera_layer(completion DEPS runtime cluster parallel sample models load tokenizer nn comm ops tensor base)
+tessera_layer(admission DEPS completion diffusion runtime cluster parallel sample models load nn comm ops
+              kernels tensor base)
+tessera_layer(pipeline DEPS admission completion diffusion runtime cluster parallel sample models load
+              tokenizer nn comm ops kernels tensor base)
+tessera_layer(engine DEPS pipeline admission completion diffusion runtime cluster parallel sample models load
+              media tokenizer nn comm kernels tensor base)
+tessera_layer(study DEPS engine pipeline admission completion diffusion runtime cluster evaluation sample
+              models load nn ops kernels tensor base)
 # Kernels are where time goes; no other layer needs -O3. Sums keep their order: no fast-math anywhere.
 target_compile_options(tessera_kernels PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O3>)
 
@@ -133,5 +140,5 @@ target_compile_options(tessera_kernels PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$
 add_library(tessera_public INTERFACE)
 target_link_libraries(tessera_public INTERFACE tessera_api $<LINK_ONLY:tessera_engine>
                       $<LINK_ONLY:tessera_study>)
-set_source_files_properties(${CMAKE_SOURCE_DIR}/src/pipeline/resolve_model.cpp PROPERTIES
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/runtime/resolve_model.cpp PROPERTIES
   COMPILE_DEFINITIONS TESSERA_MODELS_DIR="${TESSERA_MODELS_DIR}")

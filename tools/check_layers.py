@@ -23,11 +23,19 @@ LAYERS = {
     "sample": "nn ops tensor base",
     "fused": "nn ops kernels comm tensor base",
     "parallel": "fused sample nn ops comm tensor base",
-    "planner": "parallel sample nn ops comm tensor base",
     "evaluation": "sample nn ops tensor base",
-    "pipeline": "parallel fused sample models load media tokenizer nn comm ops kernels tensor base",
-    "engine": "pipeline planner sample models load media tokenizer nn comm kernels tensor base",
-    "study": "engine pipeline evaluation sample models load nn ops kernels tensor base",
+    "cluster": "comm tensor base",
+    "runtime": "cluster parallel sample models load tokenizer nn comm ops kernels tensor base",
+    "diffusion": "runtime cluster parallel sample models load media tokenizer nn comm ops tensor base",
+    "completion": "runtime cluster parallel sample models load tokenizer nn comm ops tensor base",
+    "admission": "completion diffusion runtime cluster parallel sample models load nn comm ops kernels "
+                 "tensor base",
+    "pipeline": "admission completion diffusion runtime cluster parallel sample models load tokenizer "
+                "nn comm ops kernels tensor base",
+    "engine": "pipeline admission completion diffusion runtime cluster parallel sample models load media "
+              "tokenizer nn comm kernels tensor base",
+    "study": "engine pipeline admission completion diffusion runtime cluster evaluation sample models "
+             "load nn ops kernels tensor base",
 }
 ALLOWED = {name: set(line.split()) | {name, "tessera"} for name, line in LAYERS.items()}
 
@@ -57,6 +65,7 @@ PARTS = {
     "nanobind": {"apps"},
     "Eigen": {"evaluation"},
 }
+LARGEST_KNOT = 3  # modules; a larger one can be neither understood nor tested nor moved in parts
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
 
 
@@ -170,6 +179,37 @@ def cycles(graph):
     return found
 
 
+def module_of(path):
+    """x.h, x.cpp and their like are one module."""
+    return path.with_suffix("")
+
+
+def knots(graph):
+    """Sets of modules of a layer that include each other in a circle, the largest first (Tarjan)."""
+    edges = {}
+    for path, targets in graph.items():
+        edges.setdefault(module_of(path), set()).update(module_of(t) for t in targets)
+    index, low, stack, found = {}, {}, [], []
+
+    def visit(node):
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for following in sorted(edges.get(node, ())):
+            if following not in index:
+                visit(following)
+            if following in stack:
+                low[node] = min(low[node], low[following])
+        if low[node] == index[node]:
+            at = stack.index(node)
+            found.append(sorted(stack[at:]))
+            del stack[at:]
+
+    for node in sorted(edges):
+        if node not in index:
+            visit(node)
+    return sorted((k for k in found if len(k) > 1), key=len, reverse=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--root", type=pathlib.Path,
@@ -178,7 +218,12 @@ def main():
     sys.setrecursionlimit(10000)
     offences, graph = check_includes(root)
     offences += ["include cycle: " + " -> ".join(map(str, c)) for c in cycles(graph)]
-    return source_tree.report("check_layers", offences, f"{len(graph)} files keep the layer rule")
+    tied = knots(graph)
+    offences += [f"knot of {len(k)} modules that include each other, {LARGEST_KNOT} are allowed: "
+                 + ", ".join(map(str, k)) for k in tied if len(k) > LARGEST_KNOT]
+    return source_tree.report("check_layers", offences,
+                              f"{len(graph)} files keep the layer rule, {len(tied)} knots of at most "
+                              f"{LARGEST_KNOT} modules")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Every src/<layer>/**/x.cpp has its test tests/<layer>/**/x_test.cpp.
+"""Every src/<layer>/**/x.cpp has its test tests/<layer>/**/x_test.cpp, or tests/whole/<layer>/**/x_test.cpp
+where it is tested through Model.
 
 A kernel for one instruction set, src/kernels/<set>/x.cpp, is covered by tests/kernels/x_test.cpp,
 which runs over all sets.
@@ -13,9 +14,10 @@ import source_tree
 
 
 def candidates(source):
-    """Tests that may cover a source, best first. Paths are relative to the root."""
+    """Tests that may cover a source, the usual one last. Paths are relative to the root."""
     inside = source.relative_to("src")
     test = pathlib.Path("tests") / inside.parent / f"{inside.stem}_test.cpp"
+    yield pathlib.Path("tests", "whole", *test.parts[1:])
     yield test
     if inside.parts[0] == "kernels" and len(inside.parts) == 3:
         yield test.parent.parent / test.name

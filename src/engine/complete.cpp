@@ -3,7 +3,7 @@
 #include "base/json_text.h"
 #include "engine/report_json.h"
 #include "engine/state.h"
-#include "pipeline/completion.h"
+#include "pipeline/complete.h"
 #include "tessera/words.h"
 
 namespace tessera {

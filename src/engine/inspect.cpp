@@ -1,24 +1,25 @@
 #include <algorithm>
 
+#include "admission/expected_time.h"
+#include "admission/token_memory.h"
 #include "base/fail.h"
 #include "base/stop.h"
+#include "completion/options.h"
+#include "diffusion/conditioning.h"
+#include "diffusion/plan_job.h"
 #include "engine/state.h"
 #include "kernels/probe.h"
 #include "load/meta_weights.h"
 #include "load/quantisation.h"
 #include "pipeline/check_request.h"
-#include "pipeline/choose_stages.h"
-#include "pipeline/completion.h"
-#include "pipeline/conditioning.h"
-#include "pipeline/expected_time.h"
-#include "pipeline/token_memory.h"
+#include "runtime/choose_stages.h"
 #include "tokenizer/folder.h"
 
 namespace tessera {
 namespace {
 
 // Names that the part asks for, where the folder holds its description alone.
-int64_t parameters_on_meta(const pipeline::ModelState& state, const load::Component& part) {
+int64_t parameters_on_meta(const runtime::ModelState& state, const load::Component& part) {
   tensor::Scope aside;
   const tensor::BindScope rehearsal(aside);
   const auto weights = std::make_shared<load::MetaWeights>();
@@ -82,44 +83,44 @@ Component describe(const Model::State& state, const load::Component& part) {
 // What it is if the routing is as uneven as can be.
 void add_uneven(Inspection& found, const Plan& plan, const nn::Geometry& geometry,
                 const nn::SelectionRule* rule,
-                const std::function<pipeline::Rehearsal()>& rehearse) {
-  const int64_t most = pipeline::most_uneven(plan, geometry, rule, rehearse);
+                const std::function<admission::Rehearsal()>& rehearse) {
+  const int64_t most = admission::most_uneven(plan, geometry, rule, rehearse);
   if (most == 0) return;
   found.memory["uneven"] = most;
-  add_note(found, pipeline::assumed_routing(most));
+  add_note(found, admission::assumed_routing(most));
 }
 
 // The run of a request, and what its ranks need where a plan or a budget asks for it.
-void add_run(Inspection& found, const pipeline::ModelState& state, const GenerateRequest& request,
-             pipeline::Job& job) {
+void add_run(Inspection& found, const runtime::ModelState& state, const GenerateRequest& request,
+             diffusion::Job& job) {
   const int64_t factor = state.vae_factor();
   found.plan = to_string(state.options.plan);
   if (!found.plan.empty() || state.options.memory_budget > 0) {
-    pipeline::Fit fit = pipeline::fit_memory(state, request, job);
+    admission::Fit fit = admission::fit_memory(state, request, job);
     found.ranks = std::move(fit.denoise.ranks);
     found.memory["process"] = fit.process;
     if (state.options.memory_budget > 0) found.unfit = std::move(fit.problem);
     add_uneven(found, state.options.plan, state.geometry(), nullptr,
-               [&] { return pipeline::rehearse(state, job); });
+               [&] { return admission::rehearse(state, job); });
   }
   found.notes.insert(found.notes.end(), job.notes.begin(), job.notes.end());
   found.width = job.layout.size[2] * factor;
   found.height = job.layout.size[1] * factor;
   found.sequences = (job.guidance.branches() ? 2 : 1) * job.samples();
-  for (const pipeline::Text& text : job.texts)
+  for (const diffusion::Text& text : job.texts)
     found.prompt_tokens = std::max(found.prompt_tokens, text.batch.length);
 }
 
-void add_need(Inspection& found, const pipeline::ModelState& state, const pipeline::RunNeed& need) {
-  found.flops_per_step = pipeline::flops_of(need.denoise.work);
+void add_need(Inspection& found, const runtime::ModelState& state, const admission::RunNeed& need) {
+  found.flops_per_step = diffusion::flops_of(need.denoise.work);
   found.memory = {{"weights", std::max(need.denoise.weights, need.decode.weights)},
                   {"activations", std::max(need.denoise.activations, need.decode.activations)},
                   {"peak", need.peak}};
   if (need.text.peak > 0) found.memory["text"] = need.text.peak;
   if (found.device != "cpu") return;
   const tensor::BindScope bind(state.workers.scope());
-  const pipeline::ExpectedTime time =
-      pipeline::expected_time(need, pipeline::measure_rates(state.dtype()));
+  const admission::ExpectedTime time =
+      admission::expected_time(need, admission::measure_rates(state.dtype()));
   found.seconds = {{"text", time.text},
                    {"load", time.load},
                    {"step", time.step},
@@ -129,13 +130,13 @@ void add_need(Inspection& found, const pipeline::ModelState& state, const pipeli
 }
 
 // A pass computes, and reads weights; nearly all of them, with so many tokens.
-void add_seconds(Inspection& found, const Model::State& state, const pipeline::Rehearsal& alone) {
+void add_seconds(Inspection& found, const Model::State& state, const admission::Rehearsal& alone) {
   if (found.device != "cpu") return;
   const tensor::BindScope bind(state.workers.scope());
-  const pipeline::Rates rates = pipeline::measure_rates(state.dtype());
+  const admission::Rates rates = admission::measure_rates(state.dtype());
   const double read = kernels::probe_limits(int64_t{1} << 28).read;
   const double load = double(alone.weights) / rates.packing;
-  const double computing = pipeline::seconds_of(alone.work, rates);
+  const double computing = admission::seconds_of(alone.work, rates);
   const double pass = read > 0 ? std::max(computing, double(alone.weights) / read) : computing;
   found.seconds = {{"load", load}, {"pass", pass}};
   const auto blocks = (found.answer_tokens + found.block - 1) / found.block;
@@ -155,8 +156,8 @@ std::map<std::string, std::string> facts_of(const models::MoeLayerConfig& layer)
 
 // What a language model holds beside its sizes, and a run of one prompt.
 void add_tokens(Inspection& found, const Model::State& state) {
-  pipeline::check_token_plan(state);
-  const pipeline::Language& language = *state.language;
+  completion::check_token_plan(state);
+  const runtime::Language& language = *state.language;
   const models::TokenSpec& spec = language.spec();
   auto& shown = found.components.back().facts;
   for (const auto& [name, value] : spec.facts) shown[name] = value;
@@ -171,15 +172,15 @@ void add_tokens(Inspection& found, const Model::State& state) {
   found.answer_tokens = std::min(language.max_tokens(), spec.context / 2);
   found.prompt_tokens = std::min<int64_t>(128, spec.context - found.answer_tokens);
   found.block = spec.block;
-  pipeline::TokenRun run{{found.prompt_tokens + found.answer_tokens}, spec.block, spec.block};
+  completion::TokenRun run{{found.prompt_tokens + found.answer_tokens}, spec.block, spec.block};
   RunOptions one = state.options;
   one.plan = {};
-  pipeline::Rehearsal alone = pipeline::rehearse_tokens(state, one, run);
-  found.flops_per_step = pipeline::flops_of(alone.work);
+  admission::Rehearsal alone = admission::rehearse_tokens(state, one, run);
+  found.flops_per_step = diffusion::flops_of(alone.work);
   add_seconds(found, state, alone);
   if (spec.block_causal) {
     run.prefill = {found.prompt_tokens / spec.block * spec.block};
-    alone = pipeline::rehearse_tokens(state, one, run);
+    alone = admission::rehearse_tokens(state, one, run);
   }
   found.sequences = 1;
   found.memory = {{"weights", alone.weights},
@@ -187,7 +188,7 @@ void add_tokens(Inspection& found, const Model::State& state) {
                   {"kv", alone.ranks[0].kv},
                   {"peak", alone.process}};
   found.plan = to_string(state.options.plan);
-  pipeline::TokenFit fit = pipeline::fit_tokens(state, run);
+  admission::TokenFit fit = admission::fit_tokens(state, run);
   found.unfit = std::move(fit.problem);
   add_note(found, fit.note);
   if (!found.plan.empty() || state.options.memory_budget > 0) {
@@ -195,7 +196,7 @@ void add_tokens(Inspection& found, const Model::State& state) {
     found.memory["process"] = fit.need.process;
     if (run.experts == 0)
       add_uneven(found, state.options.plan, language.geometry(state.dtype()), &run.rule,
-                 [&] { return pipeline::rehearse_tokens(state, state.options, run); });
+                 [&] { return admission::rehearse_tokens(state, state.options, run); });
   }
 }
 
@@ -207,7 +208,7 @@ Inspection Model::inspect(const GenerateRequest& request, const std::stop_token&
   pipeline::check_request(request);
   Inspection found;
   found.model = state.folder.path;
-  found.device = pipeline::device_name(state.place);
+  found.device = runtime::device_name(state.place);
   found.pipeline = state.folder.class_name;
   found.class_names = state.class_names;
   const auto note = [&](const std::string& said) { add_note(found, said); };
@@ -229,8 +230,8 @@ Inspection Model::inspect(const GenerateRequest& request, const std::stop_token&
     found.components.push_back({name, type, "", 0, 0, false, {}});
   if (state.language && whole) note(state.language->check(state.dtype()));
   if (!state.spec) return found;
-  pipeline::Job job = pipeline::sketch_job(state, request);
-  add_need(found, state, pipeline::run_need(state, job, request.decode));
+  diffusion::Job job = diffusion::sketch_job(state, request);
+  add_need(found, state, admission::run_need(state, job, request.decode));
   add_run(found, state, request, job);
   return found;
 }
@@ -248,11 +249,11 @@ Inspection inspect_by_name(const std::string& name, const RunOptions& options,
   pipeline::check_request(request);
   for (const auto& [known, config] : models::named_sizes()) {
     if (known != name) continue;
-    pipeline::ModelState state;
+    runtime::ModelState state;
     state.options = options;
     state.spec = models::pipeline_of(config.at("model_type"), {config, name});
     state.defaults = state.spec->defaults;
-    pipeline::choose_stages(state);
+    runtime::choose_stages(state);
     state.workers.start({.threads = options.threads});
     Inspection found;
     found.model = name;
@@ -260,8 +261,8 @@ Inspection inspect_by_name(const std::string& name, const RunOptions& options,
     Component part{"transformer", "dit_moe", "", 0, 0, true, {}};
     for (const auto& [fact, value] : state.spec->facts) part.facts[fact] = value;
     part.parameters = parameters_on_meta(state, {.name = "transformer"});
-    pipeline::Job job = pipeline::sketch_job(state, request);
-    add_need(found, state, pipeline::run_need(state, job, false));
+    diffusion::Job job = diffusion::sketch_job(state, request);
+    add_need(found, state, admission::run_need(state, job, false));
     add_run(found, state, request, job);
     found.components.push_back(part);
     return found;

@@ -52,7 +52,7 @@ Model Model::open(const std::string& model, const RunOptions& options,
   pipeline::check_request(options);
   const base::BindStop bind(stop);
   auto state = std::make_unique<State>();
-  pipeline::open_model(model, options, *state);
+  runtime::open_model(model, options, *state);
   return Model(std::move(state));
 }
 

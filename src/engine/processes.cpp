@@ -6,9 +6,10 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "cluster/processes.h"
 #include "comm/mpi/launch.h"
 #include "comm/nccl/library.h"
-#include "pipeline/processes.h"
+#include "runtime/device.h"
 
 namespace tessera {
 namespace {
@@ -38,7 +39,7 @@ void run_processes(const ProcessOptions& options,
   mpi.give_up = options.give_up;
   mpi.ending = options.ending;
   comm::mpi::run(mpi, [&](comm::Communicator& world) {
-    pipeline::share_unit(world);
+    runtime::share_unit(world);
     const int near = here <= world.size() ? here : 1;
     auto state = std::make_unique<Processes::State>();
     state->rank = world.rank();

@@ -1,10 +1,10 @@
 #pragma once
 
-#include "pipeline/model_state.h"
+#include "runtime/model_state.h"
 #include "tessera/engine.h"
 
 namespace tessera {
 
-struct Model::State : pipeline::ModelState {};
+struct Model::State : runtime::ModelState {};
 
 }  // namespace tessera

@@ -4,8 +4,8 @@
 #include "base/json_text.h"
 #include "base/printable.h"
 #include "base/stop.h"
+#include "diffusion/plan_text.h"
 #include "engine/state.h"
-#include "pipeline/encode_text.h"
 #include "tokenizer/folder.h"
 
 namespace tessera {
@@ -13,14 +13,14 @@ namespace {
 
 using base::Json;
 
-Tokenized of_language(const pipeline::Language& language, std::vector<int32_t> ids) {
+Tokenized of_language(const runtime::Language& language, std::vector<int32_t> ids) {
   Tokenized made{"model", std::move(ids), {}, 0};
   for (const int32_t id : made.ids)
     made.pieces.push_back(tokenizer::readable(language.tokens().bytes_of(id, false), true));
   return made;
 }
 
-std::vector<Tokenized> tokenize_language(const pipeline::Language& language,
+std::vector<Tokenized> tokenize_language(const runtime::Language& language,
                                          const TokenizeRequest& request) {
   require(request.tokenizer.empty() || request.tokenizer == "model", ErrorCode::usage,
           "a language model has one tokenizer; leave out {}", base::printable(request.tokenizer));
@@ -36,8 +36,8 @@ std::vector<Tokenized> tokenize_language(const pipeline::Language& language,
 // The tokens that a text encoder of a pipeline gets of one prompt.
 Tokenized of_part(const Model::State& state, models::TextPart part, const std::string& prompt) {
   std::vector<std::string> notes;  // for those who run it
-  const models::TextBatch batch = pipeline::tokens_of(
-      state, part, pipeline::cleaned_prompts(*state.spec, {prompt}, true, notes), notes);
+  const models::TextBatch batch = diffusion::tokens_of(
+      state, part, diffusion::cleaned_prompts(*state.spec, {prompt}, true, notes), notes);
   const auto tokenizer = tokenizer::open_tokenizer(state.folder.component(part.tokenizer).folder);
   Tokenized made{part.tokenizer, batch.ids, {}, batch.length};
   made.ids.resize(static_cast<size_t>(batch.visible.at(0)));

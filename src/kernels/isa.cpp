@@ -3,10 +3,9 @@
 #include <cstdlib>
 
 #include "base/fail.h"
-#include "kernels/unit.h"
+#include "kernels/cpuid.h"
 
 #if defined(__x86_64__)
-#include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -17,13 +16,6 @@ namespace {
 constexpr Isa kAll[] = {Isa::reference, Isa::avx2, Isa::avx512, Isa::amx};
 
 #if defined(__x86_64__)
-// gcc 12's __builtin_cpu_supports knows neither AVX512_BF16 nor AMX, clang 14's no F16C.
-bool cpuid_bit(unsigned leaf, unsigned subleaf, char reg, int bit) {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (!__get_cpuid_count(leaf, subleaf, &a, &b, &c, &d)) return false;
-  return (reg == 'a' ? a : reg == 'c' ? c : d) >> bit & 1;
-}
-
 // Linux hands out tile registers on request, once a process; old kernels and some sandboxes refuse.
 bool tiles_granted() {
   constexpr int kRequestPermission = 0x1023, kTileData = 18;
@@ -39,15 +31,13 @@ Isa detect() {
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512vnni");
   if (!avx512) return Isa::avx2;
-  const bool amx = has_dot_products() && cpuid_bit(7, 0, 'd', 22) && cpuid_bit(7, 0, 'd', 24);
+  const bool amx = cpuid_bit(7, 1, 'a', 5) && cpuid_bit(7, 0, 'd', 22) && cpuid_bit(7, 0, 'd', 24);
   return amx && tiles_granted() ? Isa::amx : Isa::avx512;
 }
 bool detect_avx_vnni() { return detected_isa() >= Isa::avx2 && cpuid_bit(7, 1, 'a', 4); }
-bool detect_dot_products() { return cpuid_bit(7, 1, 'a', 5); }
 #else
 Isa detect() { return Isa::reference; }
 bool detect_avx_vnni() { return false; }
-bool detect_dot_products() { return false; }
 #endif
 
 Isa chosen() {
@@ -85,11 +75,6 @@ Isa detected_isa() {
 
 bool has_avx_vnni() {
   static const bool has = detect_avx_vnni();
-  return has;
-}
-
-bool has_dot_products() {
-  static const bool has = detect_dot_products();
   return has;
 }
 

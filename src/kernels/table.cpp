@@ -19,7 +19,7 @@
 #include "kernels/sampling.h"
 #include "kernels/selection.h"
 #include "kernels/waves.h"
-#include "tensor/device_runtime.h"
+#include "tensor/device_pool.h"
 
 namespace tessera::kernels {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "kernels/cpuid.h"
 #include "kernels/probe.h"
 
 namespace tessera::kernels {
@@ -45,6 +46,15 @@ Unit chosen() {
 }
 
 }  // namespace
+
+bool has_dot_products() {
+#if defined(__x86_64__)
+  static const bool has = cpuid_bit(7, 1, 'a', 5);
+  return has;
+#else
+  return false;
+#endif
+}
 
 const char* name_of(Unit unit) { return unit == Unit::dot ? "dot" : "fma"; }
 

@@ -7,7 +7,7 @@
 #include "base/fail.h"
 #include "base/is_there.h"
 #include "base/printable.h"
-#include "load/quantisation.h"
+#include "load/quantised_config.h"
 
 namespace tessera::load {
 namespace {

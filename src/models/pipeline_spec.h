@@ -24,6 +24,8 @@ struct Source {
   std::string pipeline = {};  ///< class of the pipeline that it is a part of; "": of none
 };
 
+inline constexpr int64_t kMostTextTokens = 4096;  // of a text
+
 /// A tokenizer of a folder and the encoder that reads its ids.
 struct TextPart {
   std::string tokenizer, encoder;

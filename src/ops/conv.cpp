@@ -7,7 +7,7 @@
 #include "kernels/group_norm.h"
 #include "kernels/table.h"
 #include "ops/upload.h"
-#include "tensor/device_runtime.h"
+#include "tensor/device_pool.h"
 #include "tensor/scope.h"
 #include "tensor/shape_format.h"
 

@@ -3,7 +3,7 @@
 #include "base/fail.h"
 #include "kernels/finite.h"
 #include "kernels/table.h"
-#include "tensor/device_runtime.h"
+#include "tensor/device_pool.h"
 
 namespace tessera::ops {
 using tensor::Tensor;

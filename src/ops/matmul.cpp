@@ -6,7 +6,7 @@
 #include "base/fail.h"
 #include "kernels/table.h"
 #include "ops/elementwise.h"
-#include "tensor/device_runtime.h"
+#include "tensor/device_pool.h"
 #include "tensor/scope.h"
 #include "tensor/shape_format.h"
 

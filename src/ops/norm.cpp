@@ -3,6 +3,7 @@
 #include "base/fail.h"
 #include "kernels/norm.h"
 #include "kernels/table.h"
+#include "tensor/device_pool.h"
 #include "tensor/scope.h"
 #include "tensor/shape_format.h"
 

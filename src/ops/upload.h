@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "tensor/device_runtime.h"
+#include "tensor/device_pool.h"
 #include "tensor/tensor.h"
 
 namespace tessera::ops {

@@ -13,7 +13,7 @@
 #include "ops/sampling.h"
 #include "parallel/pass.h"
 #include "parallel/recorded_step.h"
-#include "tensor/device_runtime.h"
+#include "tensor/device_pool.h"
 
 namespace tessera::parallel {
 namespace {

@@ -16,7 +16,7 @@
 #include "parallel/spatial/bands.h"
 #include "parallel/tensor/narrow_experts.h"
 #include "parallel/tensor/ordered_reduce.h"
-#include "tensor/device_runtime.h"
+#include "tensor/device_pool.h"
 
 namespace tessera::parallel {
 namespace {

@@ -6,9 +6,17 @@
 #include <optional>
 #include <utility>
 
+#include "admission/memory_plan.h"
 #include "base/fail.h"
 #include "base/output_file.h"
 #include "base/stop.h"
+#include "cluster/agree.h"
+#include "diffusion/conditioning.h"
+#include "diffusion/decode.h"
+#include "diffusion/denoise.h"
+#include "diffusion/launch_bands.h"
+#include "diffusion/sizes.h"
+#include "diffusion/text_encoders.h"
 #include "load/meta_weights.h"
 #include "load/safetensors.h"
 #include "ops/elementwise.h"
@@ -16,18 +24,12 @@
 #include "parallel/denoise.h"
 #include "parallel/spatial/bands.h"
 #include "parallel/stages.h"
-#include "pipeline/agree.h"
 #include "pipeline/check_request.h"
-#include "pipeline/conditioning.h"
-#include "pipeline/decode.h"
-#include "pipeline/denoise.h"
-#include "pipeline/encode_text.h"
 #include "pipeline/forward_moe_layer.h"
 #include "pipeline/forward_tokens.h"
-#include "pipeline/launch.h"
-#include "pipeline/memory_plan.h"
-#include "pipeline/sizes.h"
-#include "pipeline/tensor_view.h"
+#include "pipeline/terms.h"
+#include "runtime/launch.h"
+#include "runtime/tensor_view.h"
 #include "tessera/words.h"
 
 namespace tessera::pipeline {
@@ -42,7 +44,7 @@ Tensors inputs_of(const ForwardRequest& request) {
   require(request.inputs.empty() != request.tensors.empty(), ErrorCode::usage,
           "forward takes a file of inputs or tensors, one of both");
   Tensors inputs;
-  for (const auto& [name, view] : request.tensors) inputs[name] = tensor_of(name, view);
+  for (const auto& [name, view] : request.tensors) inputs[name] = runtime::tensor_of(name, view);
   if (!request.inputs.empty()) {
     const load::SafetensorsFile file(request.inputs);
     for (const auto& [name, entry] : file.entries()) inputs[name] = file.get(name);
@@ -55,7 +57,7 @@ const Tensor& input(const std::string& file, Tensors& inputs, const std::string&
   const auto found = inputs.find(name);
   require(found != inputs.end(), ErrorCode::usage,
           "'{}' holds no tensor '{}'; this component takes {}", file, name, all);
-  if (tensor::is_float(found->second.dtype())) finite(found->second, name, file);
+  if (tensor::is_float(found->second.dtype())) diffusion::finite(found->second, name, file);
   return found->second;
 }
 
@@ -113,13 +115,13 @@ nn::TokenLayout layout_of(const models::PipelineSpec& spec, const Tensor& latent
 
 /// One pass of a transformer, by all ranks of the plan.
 struct TransformerPass {
-  ModelState& state;
+  runtime::ModelState& state;
   parallel::Workload workload;
   nn::Conditioning conditioning;  ///< of all sequences, as the latent
   Tensor time, latent;
   bool trace;
   std::stop_token stop;
-  RunMeters meters;
+  runtime::RunMeters meters;
   std::vector<std::shared_ptr<const nn::Denoiser>> networks{};  ///< by rank, of this process
   Tensors traced{};  ///< at the first rank, as is what came out
   Tensor out{};
@@ -137,7 +139,7 @@ void TransformerPass::load() {
   if (plan.tensor > 1)  // a layer that is too narrow is named before a weight is read
     state.spec->make(load::MetaWeights(), state.portion(0), state.dtype());
   networks.resize(static_cast<size_t>(plan.world()));
-  together(state.options, "computes", [&] {
+  cluster::together(state.options, "computes", [&] {
     for (int r = 0; r < plan.world(); ++r)
       if (!processes || processes->rank() == r)
         networks[static_cast<size_t>(r)] = state.transformer(r, -1, &meters);
@@ -156,8 +158,8 @@ Tensor TransformerPass::compute(const nn::Denoiser& network, parallel::Setup& se
     return parallel::forward(network, conditioning, time, part, setup, watch);
   std::vector<Tensor> times{time.slice(0, 0, 0)};
   for (const int s : mine) times.push_back(time.slice(0, s, s + 1));
-  return parallel::forward(network, take_sequences(conditioning, mine), ops::concat_rows(times),
-                           part, setup, watch);
+  return parallel::forward(network, diffusion::take_sequences(conditioning, mine),
+                           ops::concat_rows(times), part, setup, watch);
 }
 
 // A stage has the stream after its own blocks alone.
@@ -207,8 +209,8 @@ nn::Conditioning conditioning_of(const models::PipelineSpec& spec, const std::st
   return conditioning;
 }
 
-Tensors run_transformer(ModelState& state, const std::string& file, Tensors& inputs, bool trace,
-                        const RunControl& control, const RunMeters& meters) {
+Tensors run_transformer(runtime::ModelState& state, const std::string& file, Tensors& inputs,
+                        bool trace, const RunControl& control, const runtime::RunMeters& meters) {
   const models::PipelineSpec& spec = *state.spec;
   const auto names = spec.forward_names;
   std::string all = names.latent + ", " + names.timestep;
@@ -230,9 +232,9 @@ Tensors run_transformer(ModelState& state, const std::string& file, Tensors& inp
   const Tensor tokens = nn::tokens_of_latent(latent, layout, spec.form);
   TransformerPass pass{state, workload, conditioning, time, tokens, trace, control.stop, meters};
   pass.load();
-  launch_ranks(state, pass.meters, control.stop,
-               [&](comm::Communicator* world) { pass.run(world); });
-  if (!first_process(state.options)) return {};
+  runtime::launch_ranks(state, pass.meters, control.stop,
+                        [&](comm::Communicator* world) { pass.run(world); });
+  if (!cluster::first_process(state.options)) return {};
   nn::TokenLayout predicted = layout;
   predicted.channels = pass.out.size(1) / (layout.token_channels() / layout.channels);
   pass.traced["out"] = nn::latent_of_tokens(pass.out, predicted, spec.form);
@@ -243,7 +245,7 @@ Tensors run_transformer(ModelState& state, const std::string& file, Tensors& inp
 struct VaeRun {
   std::optional<models::Tiling> tiles;
   models::VaeWatch watch;
-  const RunMeters& meters;
+  const runtime::RunMeters& meters;
   std::stop_token stop;
   int64_t chunk = 0;
 };
@@ -251,7 +253,7 @@ struct VaeRun {
 // What the first of the ranks that share the images gets, or the one that has them alone. `does`:
 // "decodes".
 Tensor on_bands(
-    const ModelState& state, const VaeRun& run, const char* does,
+    const runtime::ModelState& state, const VaeRun& run, const char* does,
     const std::function<Tensor(nn::Spatial& spatial, const models::VaeWatch& watch)>& pass) {
   Tensor out;
   const auto share = [&](nn::Spatial& spatial, comm::Communicator* ranks) {
@@ -263,10 +265,10 @@ Tensor on_bands(
       if (first) out = made;
     } catch (const std::exception& e) {
       if (!ranks) throw;
-      end_all(*ranks, ranks->in_world(ranks->rank()), e, does);
+      cluster::end_all(*ranks, ranks->in_world(ranks->rank()), e, does);
     }
   };
-  launch_bands(state, run.meters, run.stop, run.chunk, share);
+  diffusion::launch_bands(state, run.meters, run.stop, run.chunk, share);
   return out;
 }
 
@@ -275,22 +277,22 @@ void numbers_of_vae(const Tensor& made) {
   if (made.defined()) ops::require_finite(made, "the VAE");
 }
 
-Tensor run_decoder(const ModelState& state, const Tensor& latent, const VaeRun& run) {
+Tensor run_decoder(const runtime::ModelState& state, const Tensor& latent, const VaeRun& run) {
   std::unique_ptr<models::VaeDecoder> vae;
-  together(state.options, "decodes", [&] {
+  cluster::together(state.options, "decodes", [&] {
     vae = state.load_vae();
-    if (state.options.plan.vae > 1) derive_filters(state, *vae, latent.size(1));
+    if (state.options.plan.vae > 1) diffusion::derive_filters(state, *vae, latent.size(1));
   });
   const auto whole = [&](const Tensor& z) {
     return on_bands(state, run, "decodes",
                     [&](nn::Spatial& spatial, const models::VaeWatch& watch) {
-                      return on_host(vae->decode(z.to(state.device()), spatial, watch));
+                      return runtime::on_host(vae->decode(z.to(state.device()), spatial, watch));
                     });
   };
   const Tensor made = run.tiles
                           ? models::decode_tiles(latent, state.vae_factor(), *run.tiles, whole)
                           : whole(latent);
-  together(state.options, "decodes", [&] { numbers_of_vae(made); });
+  cluster::together(state.options, "decodes", [&] { numbers_of_vae(made); });
   return made;
 }
 
@@ -303,19 +305,19 @@ Tensor joined(const models::VaeMoments& m) {
       .reshape(tensor::Shape(sizes));
 }
 
-Tensor run_encoder(const ModelState& state, const Tensor& images, const VaeRun& run) {
+Tensor run_encoder(const runtime::ModelState& state, const Tensor& images, const VaeRun& run) {
   std::unique_ptr<models::VaeEncoder> vae;
-  together(state.options, "encodes", [&] { vae = state.load_vae_encoder(); });
+  cluster::together(state.options, "encodes", [&] { vae = state.load_vae_encoder(); });
   const auto whole = [&](const Tensor& x) {
-    return on_bands(state, run, "encodes",
-                    [&](nn::Spatial& spatial, const models::VaeWatch& watch) {
-                      return on_host(joined(vae->encode(x.to(state.device()), spatial, watch)));
-                    });
+    return on_bands(
+        state, run, "encodes", [&](nn::Spatial& spatial, const models::VaeWatch& watch) {
+          return runtime::on_host(joined(vae->encode(x.to(state.device()), spatial, watch)));
+        });
   };
   const Tensor made = run.tiles
                           ? models::encode_tiles(images, state.vae_factor(), *run.tiles, whole)
                           : whole(images);
-  together(state.options, "encodes", [&] { numbers_of_vae(made); });
+  cluster::together(state.options, "encodes", [&] { numbers_of_vae(made); });
   return made;
 }
 
@@ -324,10 +326,10 @@ void check_bands(const Plan& plan, int64_t lines, bool tiles) {
   std::vector<std::string> found = problems(plan, plan.world());
   for (std::string& each : parallel::band_problems(plan, lines)) found.push_back(std::move(each));
   require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
-  require(plan.vae == 1 || !tiles, ErrorCode::plan, kTilesOrBands, plan.vae);
+  require(plan.vae == 1 || !tiles, ErrorCode::plan, admission::kTilesOrBands, plan.vae);
 }
 
-Tensors run_vae(const ModelState& state, const std::string& file, Tensors& inputs,
+Tensors run_vae(const runtime::ModelState& state, const std::string& file, Tensors& inputs,
                 const ForwardRequest& request, const VaeRun& plain) {
   const bool decode = request.component == ModelPart::vae_decode;
   const char* const other = decode ? "z" : "x";
@@ -341,20 +343,22 @@ Tensors run_vae(const ModelState& state, const std::string& file, Tensors& input
               request.vae_tiling == VaeTiling::on);
   Tensors outputs;
   VaeRun run = plain;
-  run.chunk = checked_chunk(request.vae_chunk, sample.size(-2) * (decode ? state.vae_factor() : 1));
-  if (request.vae_tiling == VaeTiling::on) run.tiles = vae_tiles(state, request.vae_tile);
+  run.chunk = diffusion::checked_chunk(request.vae_chunk,
+                                       sample.size(-2) * (decode ? state.vae_factor() : 1));
+  if (request.vae_tiling == VaeTiling::on)
+    run.tiles = admission::vae_tiles(state, request.vae_tile);
   require(!run.tiles || !request.trace, ErrorCode::usage,
           "there is no --trace of tiles; leave out --vae-tiling");
   if (request.trace)
     run.watch.trace = [&](const std::string& name, const Tensor& x) {
-      outputs[name] = on_host(ops::cast(x, DType::f32));
+      outputs[name] = runtime::on_host(ops::cast(x, DType::f32));
     };
   if (decode) {
     outputs["out"] = run_decoder(state, sample, run);
     return outputs;
   }
   const Tensor moments = run_encoder(state, sample, run);
-  if (!first_process(state.options)) return {};
+  if (!cluster::first_process(state.options)) return {};
   const int64_t channels = moments.size(1) / 2;
   outputs["out"] = outputs["mean"] = moments.slice(1, 0, channels).contiguous();
   outputs["logvar"] = moments.slice(1, channels, 2 * channels).contiguous();
@@ -362,11 +366,12 @@ Tensors run_vae(const ModelState& state, const std::string& file, Tensors& input
 }
 
 // Of a transformer, a VAE or a text encoder.
-Tensors run_part(ModelState& state, const ForwardRequest& request, Tensors& inputs,
-                 const RunControl& control, const RunMeters& meters) {
+Tensors run_part(runtime::ModelState& state, const ForwardRequest& request, Tensors& inputs,
+                 const RunControl& control, const runtime::RunMeters& meters) {
   const std::string file = request.inputs.empty() ? "the request" : request.inputs;
   if (request.component >= ModelPart::text_encoder)
-    return forward_text(state, word_of(request.component), inputs, request.trace, control);
+    return diffusion::forward_text(state, word_of(request.component), inputs, request.trace,
+                                   control);
   return request.component == ModelPart::transformer
              ? run_transformer(state, file, inputs, request.trace, control, meters)
              : run_vae(state, file, inputs, request, {{}, {}, meters, control.stop});
@@ -374,10 +379,11 @@ Tensors run_part(ModelState& state, const ForwardRequest& request, Tensors& inpu
 
 // The same on meta: what this process takes, with what it is given; of one rank with what it
 // traces.
-Need rehearse_part(const ModelState& state, ForwardRequest request, const Tensors& inputs) {
-  ModelState stage;
-  set_stage(state, state.options, stage);
-  const RunMeters meters(stage.workers.ranks.size());
+diffusion::Need rehearse_part(const runtime::ModelState& state, ForwardRequest request,
+                              const Tensors& inputs) {
+  runtime::ModelState stage;
+  runtime::set_stage(state, state.options, stage);
+  const runtime::RunMeters meters(stage.workers.ranks.size());
   const tensor::BindScope bind(stage.workers.scope(-1, &meters));
   Tensors shapes;
   for (const auto& [name, x] : inputs) {
@@ -388,21 +394,21 @@ Need rehearse_part(const ModelState& state, ForwardRequest request, const Tensor
   const bool over_ranks = state.options.plan.world() > 1;
   request.trace = request.trace && !over_ranks;
   run_part(stage, request, shapes, {.stop = base::current_stop()}, meters);
-  const MemoryPeaks peak = peaks_of(*meters.memory);
+  const MemoryPeaks peak = runtime::peaks_of(*meters.memory);
   if (!over_ranks) return {peak.weights, peak.activations, peak.total};
-  Rehearsal found;
+  admission::Rehearsal found;
   for (size_t r = 0; r < meters.ranks.size(); ++r)
-    found.ranks.push_back(
-        foretold(work_of(stage.workers.scope(static_cast<int>(r), &meters), 0), 0, 0, 1));
+    found.ranks.push_back(admission::foretold(
+        runtime::work_of(stage.workers.scope(static_cast<int>(r), &meters), 0), 0, 0, 1));
   if (request.component != ModelPart::transformer) {  // a VAE's, which all ranks share
     std::vector<int64_t> held;
     for (const Inspection::Rank& rank : found.ranks) held.push_back(rank.total);
     const int64_t weights = meters.memory->peak(tensor::MemoryClass::weights);
-    const int64_t activations = together(state.options, held) + given;
+    const int64_t activations = cluster::process_bytes(state.options, held) + given;
     return {weights, activations, weights + activations};
   }
   const auto weights = stage.weights_of("transformer");
-  add_process(
+  admission::add_process(
       state.options,
       [&](int rank) -> std::shared_ptr<const void> {
         return stage.make_transformer(rank, -1, weights);
@@ -412,8 +418,8 @@ Need rehearse_part(const ModelState& state, ForwardRequest request, const Tensor
 }
 
 // The first tiles in which a VAE would fit; "": none.
-std::string tiles_that_fit(const ModelState& state, ForwardRequest request, const Tensors& inputs,
-                           const Room& room) {
+std::string tiles_that_fit(const runtime::ModelState& state, ForwardRequest request,
+                           const Tensors& inputs, const admission::Room& room) {
   const bool vae =
       request.component == ModelPart::vae_decode || request.component == ModelPart::vae_encode;
   if (!vae || request.trace || state.options.plan.vae > 1) return "";
@@ -423,30 +429,31 @@ std::string tiles_that_fit(const ModelState& state, ForwardRequest request, cons
     const int64_t bytes = rehearse_part(state, request, inputs).peak;
     if (bytes <= room.bytes)
       return fmt::format("--vae-tiling {} needs {}", pixels == 0 ? "on" : std::to_string(pixels),
-                         amount(double(bytes)));
+                         admission::amount(double(bytes)));
   }
   return "";
 }
 
-void admit(const ModelState& state, const ForwardRequest& request, const Tensors& inputs) {
-  const Room room = room_of(state);
-  const Need need = rehearse_part(state, request, inputs);
+void admit(const runtime::ModelState& state, const ForwardRequest& request, const Tensors& inputs) {
+  const admission::Room room = admission::room_of(state);
+  const diffusion::Need need = rehearse_part(state, request, inputs);
   if (need.peak + state.kept.bytes() > room.bytes) state.kept.release();
   if (need.peak <= room.bytes) return;
   std::string remedy = tiles_that_fit(state, request, inputs, room);
   if (remedy.empty()) remedy = "give fewer or smaller tensors";
   if (state.options.memory_budget > 0)
-    remedy = fmt::format("it fits into {}; else {}", budget_of(need.peak), remedy);
+    remedy = fmt::format("it fits into {}; else {}", admission::budget_of(need.peak), remedy);
   fail(ErrorCode::memory, "{}",
-       too_large(fmt::format("{} of these tensors", word_of(request.component)), need.peak,
-                 need.weights, room, remedy));
+       admission::too_large(fmt::format("{} of these tensors", word_of(request.component)),
+                            need.peak, need.weights, room, remedy));
 }
 
 }  // namespace
 
-NamedTensors forward(ModelState& state, const ForwardRequest& request, const RunControl& control) {
+NamedTensors forward(runtime::ModelState& state, const ForwardRequest& request,
+                     const RunControl& control) {
   check_request(request);
-  const Turn turn(state);
+  const runtime::Turn turn(state);
   const base::BindStop stop(control.stop);
   const std::string component = word_of(request.component);
   const bool transformer = request.component <= ModelPart::model;
@@ -472,8 +479,8 @@ NamedTensors forward(ModelState& state, const ForwardRequest& request, const Run
                         : state.has_vae(),
           ErrorCode::usage, "'{}' has no {}; give a folder that has one", state.name,
           part == "vae" ? "VAE" : part);
-  agree(state.options, [&] { return terms_of(state, request); });
-  if (!request.outputs.empty() && first_process(state.options))
+  cluster::agree(state.options, [&] { return terms_of(state, request); });
+  if (!request.outputs.empty() && cluster::first_process(state.options))
     base::check_writable(request.outputs);
   if (control.on_note && !text && !layer) {
     const std::string said = language      ? state.language->check(state.dtype())
@@ -482,7 +489,7 @@ NamedTensors forward(ModelState& state, const ForwardRequest& request, const Run
                                            : "";
     if (!said.empty()) control.on_note(said);
   }
-  const RunMeters meters(state.workers.ranks.size());
+  const runtime::RunMeters meters(state.workers.ranks.size());
   const tensor::BindScope bind(state.workers.scope(-1, &meters));
   Tensors inputs = inputs_of(request);
   if (!layer && !language) admit(state, request, inputs);
@@ -491,11 +498,12 @@ NamedTensors forward(ModelState& state, const ForwardRequest& request, const Run
                                      : run_part(state, request, inputs, control, meters);
   require(!control.stop.stop_requested(), ErrorCode::cancelled,
           "stopped before the result of '{}' was there", component);
-  const std::string beyond = beyond_budget(state.options, peaks_of(*meters.memory), {});
+  const std::string beyond =
+      admission::beyond_budget(state.options, runtime::peaks_of(*meters.memory), {});
   if (control.on_note && !beyond.empty()) control.on_note(beyond);
-  if (!first_process(state.options)) return {};
+  if (!cluster::first_process(state.options)) return {};
   NamedTensors given;
-  for (const auto& [name, x] : outputs) given[name] = data_of(x);
+  for (const auto& [name, x] : outputs) given[name] = runtime::data_of(x);
   if (!request.outputs.empty()) load::write_safetensors(request.outputs, outputs);
   return given;
 }

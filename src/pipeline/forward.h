@@ -1,10 +1,11 @@
 #pragma once
 
-#include "pipeline/model_state.h"
+#include "runtime/model_state.h"
 
 namespace tessera::pipeline {
 
 /// One component on named tensors; as Model::forward.
-NamedTensors forward(ModelState& state, const ForwardRequest& request, const RunControl& control);
+NamedTensors forward(runtime::ModelState& state, const ForwardRequest& request,
+                     const RunControl& control);
 
 }  // namespace tessera::pipeline

@@ -8,14 +8,14 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "cluster/agree.h"
 #include "comm/collectives.h"
 #include "load/meta_weights.h"
 #include "models/moe_layer.h"
 #include "ops/elementwise.h"
 #include "ops/finite.h"
 #include "parallel/setup.h"
-#include "pipeline/agree.h"
-#include "pipeline/launch.h"
+#include "runtime/launch.h"
 #include "tessera/words.h"
 
 namespace tessera {
@@ -81,7 +81,7 @@ using Counts = std::vector<int64_t>;
 
 // A layer that is to run, and what came out of it.
 struct Job {
-  const ModelState& state;
+  const runtime::ModelState& state;
   const MoeLayerForm& form;
   const nn::Geometry geometry;
   Tensor x;                                // of all ranks
@@ -186,7 +186,7 @@ void Job::run(comm::Communicator* world) {
 
 }  // namespace
 
-Tensors forward_moe_layer(const ModelState& state, const Tensors& inputs,
+Tensors forward_moe_layer(const runtime::ModelState& state, const Tensors& inputs,
                           const ForwardRequest& request, const RunControl& control) {
   const MoeLayerForm& form = *request.moe;
   const Plan& plan = state.options.plan;
@@ -199,9 +199,9 @@ Tensors forward_moe_layer(const ModelState& state, const Tensors& inputs,
   const Tensor x = input_of(inputs, state.layer->hidden,
                             request.inputs.empty() ? "the request" : request.inputs);
   job.x = ops::cast(x.to(state.device()), state.dtype());
-  const auto weights = weight_store().open(tensors, state.device());
+  const auto weights = runtime::weight_store().open(tensors, state.device());
   const Processes* const processes = state.options.processes;
-  together(state.options, "loads its part", [&] {
+  cluster::together(state.options, "loads its part", [&] {
     for (int rank = 0; rank < plan.world(); ++rank) {
       if (processes && processes->rank() != rank) continue;
       nn::Portion portion = parallel::portion_of(plan, job.geometry, rank);
@@ -209,9 +209,9 @@ Tensors forward_moe_layer(const ModelState& state, const Tensors& inputs,
       job.layers.try_emplace(rank, *state.layer, form, *weights, portion, state.dtype());
     }
   });
-  launch_ranks(state, RunMeters(state.workers.ranks.size()), control.stop,
-               [&](comm::Communicator* world) { job.run(world); });
-  if (!first_process(state.options)) return {};
+  runtime::launch_ranks(state, runtime::RunMeters(state.workers.ranks.size()), control.stop,
+                        [&](comm::Communicator* world) { job.run(world); });
+  if (!cluster::first_process(state.options)) return {};
   ops::require_finite(job.out, "the layer");
   return {{"out", job.out},
           {"counts", whole_numbers(job.counts)},

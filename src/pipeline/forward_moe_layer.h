@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-#include "pipeline/model_state.h"
+#include "runtime/model_state.h"
 
 namespace tessera::pipeline {
 
@@ -12,7 +12,7 @@ namespace tessera::pipeline {
 /// sends there, `counts`, and those that its capacity keeps, `kept_counts`. Throws Error(usage) for
 /// tensors and a form that do not fit, Error(plan) for entries of a plan that mean nothing here.
 std::map<std::string, tensor::Tensor> forward_moe_layer(
-    const ModelState& state, const std::map<std::string, tensor::Tensor>& inputs,
+    const runtime::ModelState& state, const std::map<std::string, tensor::Tensor>& inputs,
     const ForwardRequest& request, const RunControl& control);
 
 }  // namespace tessera::pipeline

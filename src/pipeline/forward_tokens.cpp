@@ -2,16 +2,16 @@
 
 #include <algorithm>
 
+#include "admission/token_memory.h"
 #include "base/fail.h"
 #include "base/printable.h"
+#include "cluster/agree.h"
 #include "comm/collectives.h"
+#include "completion/options.h"
+#include "completion/streamed_experts.h"
 #include "ops/elementwise.h"
 #include "parallel/decode.h"
-#include "pipeline/agree.h"
-#include "pipeline/completion.h"
-#include "pipeline/launch.h"
-#include "pipeline/streamed_experts.h"
-#include "pipeline/token_memory.h"
+#include "runtime/launch.h"
 
 namespace tessera::pipeline {
 namespace {
@@ -147,13 +147,13 @@ Tensor gathered_rows(comm::Communicator& holders, const Tensor& mine) {
 
 /// One pass of the network, by all ranks of the plan.
 struct Pass {
-  ModelState& state;
+  runtime::ModelState& state;
   const Asked& asked;
   int64_t experts = 0;  // that stay in memory, as TokenRun says
   sample::TokenPass of{};
   bool trace = false;
   std::stop_token stop{};
-  RunMeters meters{};
+  runtime::RunMeters meters{};
   std::vector<std::shared_ptr<const nn::TokenModel>> networks{};  ///< by rank, of this process
   Tensors outputs{};
 
@@ -168,8 +168,8 @@ void Pass::load() {
   for (int rank = 0; rank < plan.world(); ++rank) {
     if (processes && processes->rank() != rank) continue;
     networks[static_cast<size_t>(rank)] =
-        state.language->model(asked.block, state.dtype(), weight_store(), rank,
-                              token_portion(state, state.options, rank, experts > 0),
+        state.language->model(asked.block, state.dtype(), runtime::weight_store(), rank,
+                              completion::token_portion(state, state.options, rank, experts > 0),
                               state.workers.scope(rank, &meters).memory);
   }
 }
@@ -180,7 +180,8 @@ void Pass::run(comm::Communicator* world) {
   const nn::SelectionRule& routing = state.language->spec().routing;
   parallel::Residence weights;
   if (experts > 0)
-    weights.experts = expert_cache(state, resident_experts(state, experts, rank), false);
+    weights.experts =
+        completion::expert_cache(state, completion::resident_experts(state, experts, rank), false);
   parallel::Setup setup(state.options.plan, model.geometry(), {.text = {{asked.visible, routing}}},
                         world, weights);
   std::map<int, nn::Range> all;
@@ -203,7 +204,7 @@ void Pass::run(comm::Communicator* world) {
 
 }  // namespace
 
-Tensors forward_tokens(ModelState& state, const Tensors& inputs, bool trace,
+Tensors forward_tokens(runtime::ModelState& state, const Tensors& inputs, bool trace,
                        const std::stop_token& stop) {
   const models::TokenSpec& spec = state.language->spec();
   const Asked asked = read(inputs, spec);
@@ -211,8 +212,8 @@ Tensors forward_tokens(ModelState& state, const Tensors& inputs, bool trace,
           "'attention_mask' is of blocks of {} tokens; this model shares experts among {}: "
           "expected a multiple of that",
           asked.block, spec.routing.block);
-  check_token_plan(state);
-  TokenRun run{asked.visible, asked.length, asked.block};
+  completion::check_token_plan(state);
+  completion::TokenRun run{asked.visible, asked.length, asked.block};
   Pass pass{state, asked};
   pass.of.ids = asked.ids;
   for (int r = 0; r < static_cast<int>(asked.batch); ++r) {
@@ -224,13 +225,14 @@ Tensors forward_tokens(ModelState& state, const Tensors& inputs, bool trace,
   pass.of.decide = pass.of.view.body;
   pass.trace = trace;
   pass.stop = stop;
-  pass.meters = RunMeters(state.workers.ranks.size());
-  together(state.options, "loads its part", [&] {
-    plan_tokens(state, run);
+  pass.meters = runtime::RunMeters(state.workers.ranks.size());
+  cluster::together(state.options, "loads its part", [&] {
+    admission::plan_tokens(state, run);
     pass.experts = run.experts;
     pass.load();
   });
-  launch_ranks(state, pass.meters, stop, [&](comm::Communicator* world) { pass.run(world); });
+  runtime::launch_ranks(state, pass.meters, stop,
+                        [&](comm::Communicator* world) { pass.run(world); });
   return std::move(pass.outputs);
 }
 

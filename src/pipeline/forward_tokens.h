@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-#include "pipeline/model_state.h"
+#include "runtime/model_state.h"
 
 namespace tessera::pipeline {
 
@@ -15,7 +15,7 @@ namespace tessera::pipeline {
 /// from 0. Bidirectional models see all tokens of a sequence, block-causal ones blocks at multiples
 /// of their configuration's block_length. Throws Error(usage) for tensors that do not fit.
 std::map<std::string, tensor::Tensor> forward_tokens(
-    ModelState& state, const std::map<std::string, tensor::Tensor>& inputs, bool trace,
+    runtime::ModelState& state, const std::map<std::string, tensor::Tensor>& inputs, bool trace,
     const std::stop_token& stop);
 
 }  // namespace tessera::pipeline

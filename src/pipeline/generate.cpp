@@ -7,21 +7,25 @@
 #include <optional>
 #include <utility>
 
+#include "admission/expected_time.h"
+#include "admission/memory_plan.h"
 #include "base/fail.h"
 #include "base/stop.h"
 #include "base/stopwatch.h"
+#include "cluster/agree.h"
+#include "cluster/gather_reports.h"
+#include "diffusion/decode.h"
+#include "diffusion/denoise.h"
+#include "diffusion/encode_text.h"
+#include "diffusion/parts.h"
+#include "diffusion/plan_job.h"
+#include "diffusion/relay.h"
+#include "diffusion/share_text.h"
 #include "kernels/isa.h"
 #include "kernels/unit.h"
 #include "load/safetensors.h"
-#include "pipeline/agree.h"
 #include "pipeline/check_request.h"
-#include "pipeline/decode.h"
-#include "pipeline/denoise.h"
-#include "pipeline/gather_reports.h"
-#include "pipeline/memory_plan.h"
-#include "pipeline/parts.h"
-#include "pipeline/relay.h"
-#include "pipeline/share_text.h"
+#include "pipeline/terms.h"
 #include "tessera/version.h"
 
 namespace tessera::pipeline {
@@ -45,19 +49,19 @@ void add_decoding(Report& shared, Report& report) {
     report.per_rank[r].decode_flops = shared.per_rank[r].flops;
   }
   shared.per_rank.clear();
-  add_report(shared, report);
+  cluster::add_report(shared, report);
 }
 
 // What the latents show; on other processes than the first one their part in it.
-void show(const ModelState& state, const RunControl& control, const Job& job, const Tensor& tokens,
-          Trace& trace, GenerateResult& result) {
+void show(const runtime::ModelState& state, const RunControl& control, const diffusion::Job& job,
+          const Tensor& tokens, diffusion::Trace& trace, GenerateResult& result) {
   const base::Stopwatch decoding;
-  const bool first = first_process(state.options);
-  Decoded made;
+  const bool first = cluster::first_process(state.options);
+  diffusion::Decoded made;
   if (state.options.plan.vae > 1)
-    made = decode_in_bands(state, control, job, tokens, trace.wanted());
+    made = diffusion::decode_in_bands(state, control, job, tokens, trace.wanted());
   else if (first)
-    made = decode(state, control, job, job.tiles, tokens, trace.wanted());
+    made = diffusion::decode(state, control, job, job.tiles, tokens, trace.wanted());
   if (!first) return;
   add_decoding(made.shared, result.report);
   if (trace.wanted()) trace.plain(state.video() ? "video" : "image", made.numbers);
@@ -65,16 +69,17 @@ void show(const ModelState& state, const RunControl& control, const Job& job, co
   result.report.phase_seconds[Phase::decode] = decoding.seconds();
 }
 
-comm::Ledger::Entries sent_so_far(const ModelState& state) {
+comm::Ledger::Entries sent_so_far(const runtime::ModelState& state) {
   const Processes* const processes = state.options.processes;
-  return processes ? world_of(state.place, *processes).ledger().entries() : comm::Ledger::Entries();
+  return processes ? runtime::world_of(state.place, *processes).ledger().entries()
+                   : comm::Ledger::Entries();
 }
 
-void finish_report(const ModelState& state, const Job& job, Report& report) {
+void finish_report(const runtime::ModelState& state, const diffusion::Job& job, Report& report) {
   report.version = kVersion;
   report.model = state.name;
   report.plan = to_string(state.options.plan);
-  report.device = device_name(state.place);
+  report.device = runtime::device_name(state.place);
   report.precision = state.options.precision;
   report.int4_experts = state.int4_experts();
   report.int8_experts = state.expert_dtype() == nn::DType::i8 && !report.int4_experts;
@@ -87,7 +92,7 @@ void finish_report(const ModelState& state, const Job& job, Report& report) {
     for (size_t rank = 1; rank < report.per_rank.size(); ++rank)
       report.flops += report.per_rank[rank].flops + report.per_rank[rank].decode_flops +
                       report.per_rank[rank].text_flops;
-  report.peak_bytes = peaks_of(*job.meters.memory);
+  report.peak_bytes = runtime::peaks_of(*job.meters.memory);
   struct rusage usage {};
   getrusage(RUSAGE_SELF, &usage);
   report.peak_resident_bytes = int64_t{usage.ru_maxrss} * 1024;
@@ -96,7 +101,7 @@ void finish_report(const ModelState& state, const Job& job, Report& report) {
 /// The network stays in memory for a run only, however that ends, unless parts are kept.
 class ForThisRun {
  public:
-  ForThisRun(ModelState& state, bool keeps) : state_(state), keeps_(keeps) {}
+  ForThisRun(runtime::ModelState& state, bool keeps) : state_(state), keeps_(keeps) {}
   ~ForThisRun() {
     if (!keeps_) state_.transformers.release();
   }
@@ -104,22 +109,23 @@ class ForThisRun {
   ForThisRun& operator=(const ForThisRun&) = delete;
 
  private:
-  ModelState& state_;
+  runtime::ModelState& state_;
   const bool keeps_;
 };
 
 // What the orders of a sequence take together.
-std::shared_ptr<AtWork> at_work(ModelState& state, const char* what, int64_t bytes, int64_t stays) {
+std::shared_ptr<runtime::AtWork> at_work(runtime::ModelState& state, const char* what,
+                                         int64_t bytes, int64_t stays) {
   if (!state.residence) return nullptr;
-  auto taken = std::make_shared<AtWork>(&*state.residence);
-  take_room(state, what, bytes, stays, *taken);
+  auto taken = std::make_shared<runtime::AtWork>(&*state.residence);
+  admission::take_room(state, what, bytes, stays, *taken);
   return taken;
 }
 
 // Else ranks that have fewer requests than others would not be there for the last ones.
-void agree_on_count(const ModelState& state, size_t requests) {
-  agree(state.options, [&] {
-    Terms terms;
+void agree_on_count(const runtime::ModelState& state, size_t requests) {
+  cluster::agree(state.options, [&] {
+    cluster::Terms terms;
     terms.say("the command", "generate");  // what others that run another one say first
     terms.say("the number of requests", std::to_string(requests));
     return terms;
@@ -127,16 +133,20 @@ void agree_on_count(const ModelState& state, size_t requests) {
 }
 
 // Ranks of shard= wait for each other's parts of an encoder, and hear of failures there themselves.
-bool encodes_together(const ModelState& state) { return state.options.plan.shard > 1; }
+bool encodes_together(const runtime::ModelState& state) { return state.options.plan.shard > 1; }
 
-void agree_on(const ModelState& state, const GenerateRequest& request) {
-  agree(state.options, [&] { return terms_of(state, request); });
+void agree_on(const runtime::ModelState& state, const GenerateRequest& request) {
+  cluster::agree(state.options, [&] { return terms_of(state, request); });
 }
 
 // Everything that is decided before anything is computed, but for memory.
-Job planned(ModelState& state, const GenerateRequest& request, const RunControl& control,
-            GenerateResult& result) {
-  Job job = plan_job(state, request, control);
+diffusion::Job planned(runtime::ModelState& state, const GenerateRequest& request,
+                       const RunControl& control, GenerateResult& result) {
+  diffusion::Job job = diffusion::plan_job(state, request);
+  admission::announce(state, job, request.decode, control);
+  job.preview_tiles = [&state](const diffusion::Job& part) {
+    return admission::preview_tiles(state, part);
+  };
   result.steps = job.sampler->steps();
   result.guidance = job.guidance_asked;
   result.sampler = job.sampler_name;
@@ -144,15 +154,16 @@ Job planned(ModelState& state, const GenerateRequest& request, const RunControl&
   return job;
 }
 
-void tell_notes(const Job& job, const RunControl& control, GenerateResult& result) {
+void tell_notes(const diffusion::Job& job, const RunControl& control, GenerateResult& result) {
   result.report.notes = job.notes;
   if (control.on_note)
     for (const std::string& note : job.notes) control.on_note(note);
 }
 
 // What a caller gets of the latents of all samples, and the files that it asked for.
-void finish(const ModelState& state, const GenerateRequest& request, const RunControl& control,
-            const Job& job, const Tensor& tokens, Trace& trace, GenerateResult& result) {
+void finish(const runtime::ModelState& state, const GenerateRequest& request,
+            const RunControl& control, const diffusion::Job& job, const Tensor& tokens,
+            diffusion::Trace& trace, GenerateResult& result) {
   const Tensor latents = nn::latent_of_tokens(tokens, job.layout, job.form);
   result.latents = latents.to_floats();
   result.latents_shape.assign(latents.shape().begin(), latents.shape().end());
@@ -162,55 +173,56 @@ void finish(const ModelState& state, const GenerateRequest& request, const RunCo
   trace.write(request.trace);
   finish_report(state, job, result.report);
   const std::string beyond =
-      beyond_budget(state.options, result.report.peak_bytes, result.report.per_rank);
+      admission::beyond_budget(state.options, result.report.peak_bytes, result.report.per_rank);
   if (beyond.empty()) return;
   result.report.notes.push_back(beyond);
   if (control.on_note) control.on_note(beyond);
 }
 
-GenerateResult generate_one(ModelState& state, const GenerateRequest& request,
+GenerateResult generate_one(runtime::ModelState& state, const GenerateRequest& request,
                             const RunControl& control) {
   GenerateResult result;
   const comm::Ledger::Entries sent_before = sent_so_far(state);
   agree_on(state, request);
-  Job job;
-  together(state.options, kPlans, [&] {
+  diffusion::Job job;
+  cluster::together(state.options, kPlans, [&] {
     job = planned(state, request, control, result);
-    const Fit fit = plan_memory(state, request, job);
+    const admission::Fit fit = admission::plan_memory(state, request, job);
     job.at_work = at_work(state, "this run", fit.taken, fit.stays);
   });
   job.sent_before = sent_before;
   tell_notes(job, control, result);
   std::optional<ForThisRun> loaded{std::in_place, state, job.keeps_transformer};
-  if (encodes_together(state)) encode_text(state, request, control, job);
-  together(state.options, kLoads, [&] {
-    if (!encodes_together(state)) encode_text(state, request, control, job);
+  if (encodes_together(state)) diffusion::encode_text(state, request, control, job);
+  cluster::together(state.options, kLoads, [&] {
+    if (!encodes_together(state)) diffusion::encode_text(state, request, control, job);
     const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
     const base::Stopwatch clock;
     if (control.on_progress) control.on_progress({Phase::load, 0, 0, 0});
-    load_ranks(state, job);
+    diffusion::load_ranks(state, job);
     result.report.phase_seconds[Phase::load] = clock.seconds();
   });
   const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
-  share_text(state, job);
-  Trace trace(job, !request.trace.empty());
-  const Tensor tokens = denoise(state, request, control, job, trace, result.report);
+  diffusion::share_text(state, job);
+  diffusion::Trace trace(job, !request.trace.empty());
+  const Tensor tokens = diffusion::denoise(state, request, control, job, trace, result.report);
   if (!job.keeps_transformer) job.networks.clear();
   loaded.reset();
   if (request.decode) show(state, control, job, tokens, trace, result);
-  result.elsewhere = !first_process(state.options);
+  result.elsewhere = !cluster::first_process(state.options);
   if (!result.elsewhere) finish(state, request, control, job, tokens, trace, result);
   return result;
 }
 
 // Into the memory of this process, all of them together.
-void admit(ModelState& state, std::deque<Order>& orders, int64_t inputs) {
-  std::vector<Fit> fits;
-  for (Order& order : orders)
-    fits.push_back(plan_memory(state, order.request, order.job, inputs - input_bytes(order.job)));
-  const int64_t together = require_overlap(state, fits, inputs);
+void admit(runtime::ModelState& state, std::deque<diffusion::Order>& orders, int64_t inputs) {
+  std::vector<admission::Fit> fits;
+  for (diffusion::Order& order : orders)
+    fits.push_back(admission::plan_memory(state, order.request, order.job,
+                                          inputs - admission::input_bytes(order.job)));
+  const int64_t together = admission::require_overlap(state, fits, inputs);
   int64_t taken = 0, stays = 0;
-  for (const Fit& fit : fits) {
+  for (const admission::Fit& fit : fits) {
     taken = std::max(taken, fit.taken + std::max<int64_t>(together - fit.process, 0));
     stays = std::max(stays, fit.stays);
   }
@@ -218,68 +230,70 @@ void admit(ModelState& state, std::deque<Order>& orders, int64_t inputs) {
 }
 
 // All of them planned and admitted.
-void place_orders(ModelState& state, std::span<const GenerateRequest> requests,
-                  const RunControl& control, std::deque<Order>& orders) {
+void place_orders(runtime::ModelState& state, std::span<const GenerateRequest> requests,
+                  const RunControl& control, std::deque<diffusion::Order>& orders) {
   const comm::Ledger::Entries sent_before = sent_so_far(state);
   for (const GenerateRequest& request : requests) agree_on(state, request);
-  together(state.options, kPlans, [&] {
+  cluster::together(state.options, kPlans, [&] {
     int64_t inputs = 0;
     for (const GenerateRequest& request : requests) {
       GenerateResult result;
-      Job job = planned(state, request, control, result);
+      diffusion::Job job = planned(state, request, control, result);
       job.sent_before = sent_before;
-      inputs += input_bytes(job);
+      inputs += admission::input_bytes(job);
       orders.emplace_back(request, std::move(job), std::move(result));
     }
     admit(state, orders, inputs);
   });
-  for (Order& order : orders) tell_notes(order.job, control, order.result);
+  for (diffusion::Order& order : orders) tell_notes(order.job, control, order.result);
 }
 // What this process computes with: texts, the transformers of its ranks, and the decoder.
-SharedDecoder load_halves(ModelState& state, const RunControl& control, std::deque<Order>& orders) {
+diffusion::SharedDecoder load_halves(runtime::ModelState& state, const RunControl& control,
+                                     std::deque<diffusion::Order>& orders) {
   const Processes* const processes = state.options.processes;
   const bool decodes = !processes || processes->rank() >= state.options.plan.world();
-  SharedDecoder decoder;
+  diffusion::SharedDecoder decoder;
   const auto encode = [&] {
-    for (Order& order : orders) encode_text(state, order.request, control, order.job);
+    for (diffusion::Order& order : orders)
+      diffusion::encode_text(state, order.request, control, order.job);
   };
   if (encodes_together(state)) encode();
-  together(state.options, decodes ? kDecodes : kLoads, [&] {
+  cluster::together(state.options, decodes ? kDecodes : kLoads, [&] {
     if (!encodes_together(state)) encode();
     if (control.on_progress) control.on_progress({Phase::load, 0, 0, 0});
-    for (Order& order : orders) {
+    for (diffusion::Order& order : orders) {
       const base::Stopwatch clock;
       const tensor::BindScope bind(state.workers.scope(-1, &order.job.meters));
-      load_ranks(state, order.job);
+      diffusion::load_ranks(state, order.job);
       if (decodes && !decoder.decoder)
-        decoder = load_decoder(state, order.job, order.job.meters.memory);
+        decoder = diffusion::load_decoder(state, order.job, order.job.meters.memory);
       else
         order.job.meters.memory->add_shared(tensor::MemoryClass::weights, decoder.weights);
       order.result.report.phase_seconds[Phase::load] = clock.seconds();
     }
   });
-  for (Order& order : orders) {
+  for (diffusion::Order& order : orders) {
     const tensor::BindScope bind(state.workers.scope(-1, &order.job.meters));
-    share_text(state, order.job);
-    for (const nn::Range samples : parts_of(state.options.plan, order.job.samples()))
-      order.parts.push_back(part_of(order.job, samples));
+    diffusion::share_text(state, order.job);
+    for (const nn::Range samples : diffusion::parts_of(state.options.plan, order.job.samples()))
+      order.parts.push_back(diffusion::part_of(order.job, samples));
     if (order.parts.size() > 1) order.job.conditioning = {};  // each part has its own
   }
   return decoder;
 }
 
-std::vector<GenerateResult> generate_overlapped(ModelState& state,
+std::vector<GenerateResult> generate_overlapped(runtime::ModelState& state,
                                                 std::span<const GenerateRequest> requests,
                                                 const RunControl& control) {
-  std::deque<Order> orders;
+  std::deque<diffusion::Order> orders;
   place_orders(state, requests, control, orders);
   const ForThisRun loaded(state, state.options.keep_parts);
-  const SharedDecoder decoder = load_halves(state, control, orders);
-  run_halves(state, control, orders, decoder);
+  const diffusion::SharedDecoder decoder = load_halves(state, control, orders);
+  diffusion::run_halves(state, control, orders, decoder);
   std::vector<GenerateResult> results;
-  for (Order& order : orders) {
+  for (diffusion::Order& order : orders) {
     GenerateResult& result = order.result;
-    result.elsewhere = !first_process(state.options);
+    result.elsewhere = !cluster::first_process(state.options);
     result.report.phase_seconds.try_emplace(Phase::decode, 0);  // beside the next one
     if (!result.elsewhere) {
       if (order.trace.wanted())
@@ -294,23 +308,25 @@ std::vector<GenerateResult> generate_overlapped(ModelState& state,
 
 }  // namespace
 
-void check(ModelState& state, const GenerateRequest& request, const std::stop_token& stop) {
+void check(runtime::ModelState& state, const GenerateRequest& request,
+           const std::stop_token& stop) {
   check_request(request);
   const base::BindStop bind(stop);
-  Job job = plan_job(state, request, {stop, {}, {}});
+  diffusion::Job job = diffusion::plan_job(state, request);
   parallel::require_runnable(state.options.plan, state.geometry(), job.workload());
-  require_memory(state, request, job);
+  admission::require_memory(state, request, job);
 }
 
-GenerateResult generate(ModelState& state, const GenerateRequest& request,
+GenerateResult generate(runtime::ModelState& state, const GenerateRequest& request,
                         const RunControl& control) {
   return std::move(generate(state, {&request, 1}, control).front());
 }
 
-std::vector<GenerateResult> generate(ModelState& state, std::span<const GenerateRequest> requests,
+std::vector<GenerateResult> generate(runtime::ModelState& state,
+                                     std::span<const GenerateRequest> requests,
                                      const RunControl& control) {
   for (const GenerateRequest& request : requests) check_request(request);
-  const Turn turn(state);
+  const runtime::Turn turn(state);
   const base::BindStop stop(control.stop);
   agree_on_count(state, requests.size());
   if (requests.empty()) return {};

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "admission/memory_plan.h"
 #include "base/fail.h"
 #include "base/input_file.h"
 #include "base/output_file.h"
@@ -17,9 +18,9 @@
 #include "base/stop.h"
 #include "base/stopwatch.h"
 #include "load/quantisation.h"
+#include "load/quantised_config.h"
 #include "ops/finite.h"
 #include "pipeline/check_request.h"
-#include "pipeline/memory_plan.h"
 
 namespace tessera::pipeline {
 namespace {
@@ -33,7 +34,7 @@ constexpr int64_t kPiece = int64_t{4} << 20;  // of a file that is copied
 constexpr int kDeepest = 8;                   // folders in folders that are copied
 constexpr int64_t kLooks = 200;               // of the caller at how far it is
 
-const load::Component& part_with_experts(const ModelState& state, bool dense) {
+const load::Component& part_with_experts(const runtime::ModelState& state, bool dense) {
   require(state.spec || state.language, ErrorCode::usage,
           "'{}' is no transformer and no language model: there are no experts to quantise",
           state.name);
@@ -81,7 +82,7 @@ void choose(const load::TensorSet& tensors, const std::map<std::string, std::str
 // The matrices that the model's own description packs with the dtype of routed experts; with
 // `dense` also those that it packs with the model's own. A router is neither, nor is a head that is
 // the table of embeddings.
-std::vector<Chosen> matrices_of(const ModelState& state, const load::TensorSet& tensors,
+std::vector<Chosen> matrices_of(const runtime::ModelState& state, const load::TensorSet& tensors,
                                 const QuantiseRequest& request) {
   tensor::Scope aside;  // the rehearsal on meta counts for nobody
   const tensor::BindScope rehearsal(aside);
@@ -306,8 +307,8 @@ void check_place(const std::string& output, const fs::path& model, int64_t bytes
   require(error || static_cast<double>(space.available) >= static_cast<double>(bytes),
           ErrorCode::usage,
           "'{}' would take {}, and its disk has {} left; free some space, or write to another disk",
-          output, amount(double(bytes), double(space.available)),
-          amount(double(space.available), double(bytes)));
+          output, admission::amount(double(bytes), double(space.available)),
+          admission::amount(double(space.available), double(bytes)));
 }
 
 std::string stem_of(const load::TensorSet& tensors) {
@@ -317,7 +318,7 @@ std::string stem_of(const load::TensorSet& tensors) {
 
 }  // namespace
 
-QuantiseResult quantise(const ModelState& state, const QuantiseRequest& request,
+QuantiseResult quantise(const runtime::ModelState& state, const QuantiseRequest& request,
                         const RunControl& control) {
   check_request(request);
   const base::BindStop stop(control.stop);

@@ -1,11 +1,11 @@
 #pragma once
 
-#include "pipeline/model_state.h"
+#include "runtime/model_state.h"
 
 namespace tessera::pipeline {
 
 /// As Model::quantise.
-QuantiseResult quantise(const ModelState& state, const QuantiseRequest& request,
+QuantiseResult quantise(const runtime::ModelState& state, const QuantiseRequest& request,
                         const RunControl& control);
 
 }  // namespace tessera::pipeline

@@ -11,7 +11,7 @@
 #include "kernels/probe.h"
 #include "kernels/unit.h"
 #include "ops/matmul.h"
-#include "pipeline/device.h"
+#include "runtime/device.h"
 #include "study/bench_products.h"
 #include "study/bench_rows.h"
 #include "tensor/device_pool.h"
@@ -39,7 +39,7 @@ double copy_speed(const Bench& b) {
 
 // What the library's largest product and a copy within the memory reach.
 Bench measured_gpu(const std::function<void(const std::string&)>& line,
-                   const pipeline::DeviceChoice& place) {
+                   const runtime::DeviceChoice& place) {
   Bench b{line, place.device, 1, 1, 1, kFillsAGpu};
   const int64_t side = 8192;
   const auto product = [&](DType dtype) {
@@ -53,8 +53,7 @@ Bench measured_gpu(const std::function<void(const std::string&)>& line,
   b.bandwidth = copy_speed(b);
   line(fmt::format(R"({{"bench":"limits","device":"{}","bf16_product_gflops":{:.1f},)"
                    R"("f32_product_gflops":{:.1f},"copy_gb_s":{:.2f}}})",
-                   pipeline::device_name(place), b.peak / 1e9, b.peak_f32 / 1e9,
-                   b.bandwidth / 1e9));
+                   runtime::device_name(place), b.peak / 1e9, b.peak_f32 / 1e9, b.bandwidth / 1e9));
   return b;
 }
 
@@ -135,8 +134,8 @@ namespace tessera {
 void bench_kernels(int threads, const std::function<void(const std::string& json)>& line,
                    const DeviceOption& device) {
   require(threads >= 1, ErrorCode::usage, "{} threads: expected 1 or more", threads);
-  const pipeline::DeviceChoice place = pipeline::choose_device(device);
-  pipeline::start_device(place);
+  const runtime::DeviceChoice place = runtime::choose_device(device);
+  runtime::start_device(place);
   base::ThreadPool pool(threads);
   tensor::Scope scope;
   scope.pool = &pool;

@@ -7,15 +7,16 @@
 #include <tuple>
 #include <utility>
 
+#include "admission/memory_plan.h"
+#include "admission/rehearse.h"
 #include "base/fail.h"
 #include "base/json.h"
 #include "base/stop.h"
 #include "base/stopwatch.h"
-#include "pipeline/agree.h"
-#include "pipeline/choose_stages.h"
-#include "pipeline/device.h"
-#include "pipeline/memory_plan.h"
-#include "pipeline/rehearse.h"
+#include "cluster/agree.h"
+#include "diffusion/plan_job.h"
+#include "runtime/choose_stages.h"
+#include "runtime/device.h"
 #include "tessera/engine.h"
 #include "tessera/plan_costs.h"
 
@@ -75,22 +76,22 @@ struct Comparison {
   std::vector<Plan> plans{};  // in the order of costs.plans, while they are measured
   std::vector<std::vector<double>> seconds{};
 
-  void foretell(pipeline::ModelState& state);
+  void foretell(runtime::ModelState& state);
   void measure(const GenerateRequest& asked);
-  std::optional<PlanCost> foretold(pipeline::ModelState& state, const pipeline::Job& job,
+  std::optional<PlanCost> foretold(runtime::ModelState& state, const diffusion::Job& job,
                                    const Plan& plan);
   bool measured(size_t plan, const GenerateRequest& asked);
 };
 
-std::optional<PlanCost> Comparison::foretold(pipeline::ModelState& state, const pipeline::Job& job,
+std::optional<PlanCost> Comparison::foretold(runtime::ModelState& state, const diffusion::Job& job,
                                              const Plan& plan) {
   state.options.plan = plan;
-  pipeline::Rehearsal found;
+  admission::Rehearsal found;
   try {
     require(problems(plan, plan.ranks()).empty(), ErrorCode::plan, "not for any model");
-    pipeline::check_experts(plan, state.place);
-    pipeline::choose_stages(state);
-    found = pipeline::rehearse(state, job);
+    runtime::check_experts(plan, state.place);
+    runtime::choose_stages(state);
+    found = admission::rehearse(state, job);
   } catch (const Error& e) {
     if (e.code() != ErrorCode::plan) throw;
     ++costs.refused;
@@ -110,8 +111,8 @@ std::optional<PlanCost> Comparison::foretold(pipeline::ModelState& state, const 
   return cost;
 }
 
-void Comparison::foretell(pipeline::ModelState& state) {
-  const pipeline::Job job = pipeline::sketch_job(state, request.generate);
+void Comparison::foretell(runtime::ModelState& state) {
+  const diffusion::Job job = diffusion::sketch_job(state, request.generate);
   std::vector<Plan> all = study::plans_for(request.ranks, !state.geometry().experts.empty());
   std::stable_sort(all.begin(), all.end(),
                    [](const Plan& a, const Plan& b) { return axes_cut(a) < axes_cut(b); });
@@ -128,7 +129,7 @@ void Comparison::foretell(pipeline::ModelState& state) {
       if (e.code() != ErrorCode::cancelled) throw;
       stopped = true;
     }
-    costs.stopped = pipeline::most_of(options, stopped ? 1 : 0) > 0;
+    costs.stopped = cluster::most_of(options, stopped ? 1 : 0) > 0;
   }
   costs.untried = static_cast<int>(all.size() - i) + (costs.stopped ? 1 : 0);
   std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
@@ -171,8 +172,8 @@ void Comparison::measure(const GenerateRequest& asked) {
       if (progress) progress("measured", done++, all);
       if (out[p]) continue;
       const bool stops = stop.stop_requested();
-      costs.stopped = !pipeline::as_first_says(options, !stops);
-      if (costs.stopped || !pipeline::as_first_says(options, clock.seconds() <= request.seconds))
+      costs.stopped = !cluster::as_first_says(options, !stops);
+      if (costs.stopped || !cluster::as_first_says(options, clock.seconds() <= request.seconds))
         return;
       try {
         out[p] = !measured(p, asked);
@@ -225,10 +226,10 @@ PlanCosts compare_plans(const std::string& model, const RunOptions& options,
                         const std::stop_token& stop) {
   check(request, options);
   const base::BindStop bind(stop);
-  pipeline::ModelState state;
+  runtime::ModelState state;
   RunOptions alone = options;
   alone.processes = nullptr;
-  pipeline::open_model(model, alone, state);
+  runtime::open_model(model, alone, state);
   state.options.processes = options.processes;
   require(
       state.spec.has_value(), ErrorCode::usage,
@@ -245,8 +246,8 @@ PlanCosts compare_plans(const std::string& model, const RunOptions& options,
       generate.prompts = {"a boat on a lake below a mountain"};
   }
   // Foretelling takes texts of the usual size, and reads none.
-  if (!generate.embeddings.empty()) pipeline::plan_job(state, generate, {});
-  const int64_t room = -pipeline::most_of(options, -pipeline::room_of(state).bytes);
+  if (!generate.embeddings.empty()) diffusion::plan_job(state, generate);
+  const int64_t room = -cluster::most_of(options, -admission::room_of(state).bytes);
   Comparison comparison{model, options, asked, progress, stop, room};
   comparison.foretell(state);
   if (request.seconds > 0 && !comparison.costs.stopped) comparison.measure(generate);

@@ -7,11 +7,12 @@
 #include "base/fail.h"
 #include "base/stop.h"
 #include "base/stopwatch.h"
+#include "completion/recorder.h"
 #include "evaluation/fit.h"
 #include "nn/moe/expert_selection.h"
-#include "pipeline/completion.h"
+#include "pipeline/complete.h"
 #include "study/task_data.h"
-#include "tensor/device_runtime.h"
+#include "tensor/device_pool.h"
 #include "tessera/study.h"
 
 namespace tessera {
@@ -262,13 +263,13 @@ ExpertStudy study_experts(const std::string& name, const RunOptions& options,
           "eval experts watches one rank, not {}; leave --plan and --ranks out",
           options.plan.ranks());
   const base::BindStop bind_stop(stop);
-  pipeline::ModelState state;
-  pipeline::open_model(name, options, state);
+  runtime::ModelState state;
+  runtime::open_model(name, options, state);
   const study::TaskData data =
       study::read_task_data(name, request.data, request.limit, request.max_tokens);
   const auto rules = rules_of(request, data);
   Observer seen(rules);
-  pipeline::PassWatch watch;
+  completion::PassWatch watch;
   watch.before = [&](const std::set<int>& prompts) { seen.sequences = prompts; };
   watch.experts = [&](const nn::MoeWork& work) { seen.see(work); };
   CompleteControl control;

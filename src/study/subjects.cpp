@@ -13,7 +13,7 @@
 #include "load/tensor_set.h"
 #include "load/weight_store.h"
 #include "ops/elementwise.h"
-#include "pipeline/resolve_model.h"
+#include "runtime/resolve_model.h"
 
 namespace tessera::study {
 namespace {
@@ -60,7 +60,7 @@ void read_reference(const std::string& path, Judge& judge) {
 
 std::unique_ptr<Judge> judge_of(const std::string& model) {
   const std::filesystem::path folder =
-      std::filesystem::path(pipeline::resolve_model(model)) / "critic";
+      std::filesystem::path(runtime::resolve_model(model)) / "critic";
   std::error_code ignored;
   if (!std::filesystem::is_directory(folder, ignored)) return nullptr;
   const std::string config = (folder / "config.json").string();
@@ -154,7 +154,7 @@ class Captions : public Subjects {
 std::unique_ptr<Subjects> subjects_of(const std::string& model, int64_t classes) {
   if (classes > 0) return std::make_unique<Classes>(model, classes);
   const std::filesystem::path path =
-      std::filesystem::path(pipeline::resolve_model(model)) / "captions.json";
+      std::filesystem::path(runtime::resolve_model(model)) / "captions.json";
   require(base::is_there(path.string()), ErrorCode::model,
           "'{}' has no classes to draw from, and no captions.json; 'eval' measures models like "
           "shapes and scenes",

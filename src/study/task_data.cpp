@@ -3,17 +3,17 @@
 #include "base/fail.h"
 #include "base/input_file.h"
 #include "base/is_there.h"
-#include "pipeline/model_state.h"
-#include "pipeline/resolve_model.h"
+#include "runtime/model_state.h"
+#include "runtime/resolve_model.h"
 
 namespace tessera::study {
 TaskData read_task_data(const std::string& model, const TaskSource& source, int limit,
                         int64_t max_tokens) {
-  const std::string folder = pipeline::resolve_model(model);
+  const std::string folder = runtime::resolve_model(model);
   const load::ModelFolder opened = load::open_folder(folder);
   require(opened.has("model") && opened.kind == load::FolderKind::single, ErrorCode::model,
           "'{}' is no language model; 'tessera eval MODEL' measures models of images", model);
-  const pipeline::Language language(opened.component("model"));
+  const runtime::Language language(opened.component("model"));
   const models::TokenSpec& spec = language.spec();
   const std::string path = source.name.empty() ? folder + "/tasks.jsonl" : source.name;
   require(!source.name.empty() || base::is_there(path), ErrorCode::usage,

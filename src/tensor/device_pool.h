@@ -61,4 +61,17 @@ class DevicePool {
   Use use_;
 };
 
+/// Whether a device has memory of its own, which a DeviceRuntime serves.
+constexpr bool is_gpu(Device device) { return device != Device::cpu && device != Device::meta; }
+/// The pool over the runtime that serves the GPU of this process, named once by whoever starts
+/// it; null takes it away. Tensors that live keep their pool alive.
+void use_device(std::shared_ptr<DevicePool> pool);
+/// Throws Error(usage) when none is in use.
+std::shared_ptr<DevicePool> device_pool();
+/// Whether a GPU can hold tensors now.
+bool has_device();
+/// Waits until a GPU has done all work of the current scope's stream; elsewhere work is done when
+/// an op returns, and nothing is waited for.
+void settle(Device device);
+
 }  // namespace tessera::tensor

@@ -2,16 +2,16 @@
 // are threads, and their GPU is one that is emulated.
 #include <gtest/gtest.h>
 
+#include "cluster/processes.h"
 #include "comm/communicator.h"
 #include "comm/nccl/courier.h"
 #include "comm/nccl/launch.h"
 #include "comm/threads/launch.h"
 #include "device/emulated_gpu.h"
 #include "device/emulated_nccl.h"
-#include "engine/golden.h"
-#include "engine/llada_golden.h"
-#include "pipeline/processes.h"
 #include "test_paths.h"
+#include "whole/golden.h"
+#include "whole/llada_golden.h"
 
 namespace tessera::device {
 namespace {

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/golden.h"
 #include "kernels/isa.h"
 #include "tensor/dtype.h"
+#include "whole/golden.h"
 #if defined(TESSERA_ON_GPU)
 #include "tensor/device_pool.h"
 #else

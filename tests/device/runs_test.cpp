@@ -6,10 +6,10 @@
 #include <map>
 
 #include "device/leg.h"
-#include "engine/golden.h"
-#include "engine/llada_golden.h"
 #include "tensor/tensor.h"
 #include "test_paths.h"
+#include "whole/golden.h"
+#include "whole/llada_golden.h"
 
 namespace tessera::device {
 namespace {

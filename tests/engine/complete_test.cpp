@@ -1,5 +1,5 @@
-#include "engine/llada_golden.h"
 #include "tessera/engine.h"
+#include "whole/llada_golden.h"
 
 namespace tessera {
 namespace {

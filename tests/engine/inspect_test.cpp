@@ -1,12 +1,12 @@
 #include "base/json.h"
 #include "base/stop.h"
-#include "engine/text_pipeline.h"
-#include "golden.h"
 #include "load/safetensors.h"
 #include "load/tensor_set.h"
 #include "parallel/experts/exchange.h"
-#include "pipeline/model_state.h"
+#include "runtime/model_state.h"
 #include "test_paths.h"
+#include "whole/golden.h"
+#include "whole/text_pipeline.h"
 
 namespace tessera {
 namespace {
@@ -194,7 +194,7 @@ TEST(Inspect, ForetellsWhatRanksSendWithTextsAsLongAsTheEncodersReadThem) {
   RunOptions options = golden::options(Precision::f32);
   options.plan = parse_plan("ulysses=2");
   auto folders = golden::text_pipelines();
-  std::map<std::string, std::string> paths{{"scenes", pipeline::resolve_model("scenes")}};
+  std::map<std::string, std::string> paths{{"scenes", runtime::resolve_model("scenes")}};
   for (const auto& [name, folder] : folders) paths[name] = folder->path();
   for (const auto& [name, path] : paths) {
     const Model model = Model::open(path, options);
@@ -208,7 +208,7 @@ TEST(Inspect, ForetellsWhatRanksSendWithTextsAsLongAsTheEncodersReadThem) {
 TEST(Inspect, ForetellsWhatRanksSendWithGivenEmbeddings) {
   RunOptions options = golden::options(Precision::f32);
   options.plan = parse_plan("ulysses=2");
-  const Model model = Model::open(pipeline::resolve_model("scenes"), options);
+  const Model model = Model::open(runtime::resolve_model("scenes"), options);
   const golden::Scratch scratch;
   GenerateRequest request = small_request();
   request.embeddings = scratch / "text.safetensors";
@@ -221,7 +221,7 @@ TEST(Inspect, ForetellsWhatRanksSendWithGivenEmbeddings) {
   EXPECT_EQ(foretold(model, request), second_step(model, request));
   const Inspection found = model.inspect(request);
   EXPECT_EQ(found.sequences, 4);
-  const Model classes = Model::open(pipeline::resolve_model("shapes"), options);
+  const Model classes = Model::open(runtime::resolve_model("shapes"), options);
   EXPECT_THROW(classes.inspect(request), Error);
 }
 

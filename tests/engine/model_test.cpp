@@ -1,5 +1,5 @@
-#include "engine/golden.h"
 #include "test_paths.h"
+#include "whole/golden.h"
 
 namespace tessera {
 namespace {

@@ -1,5 +1,5 @@
 #include "base/input_file.h"
-#include "golden.h"
+#include "whole/golden.h"
 
 namespace tessera {
 namespace {

@@ -2,8 +2,8 @@
 
 #include "base/json.h"
 #include "base/stop.h"
-#include "engine/text_model.h"
 #include "test_paths.h"
+#include "whole/text_model.h"
 
 namespace tessera {
 namespace {

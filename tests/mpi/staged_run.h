@@ -10,11 +10,11 @@
 #include <utility>
 
 #include "base/stopwatch.h"
+#include "diffusion/conditioning.h"
 #include "models/tiny_model.h"
 #include "models/tiny_networks.h"
 #include "parallel/denoise.h"
-#include "pipeline/conditioning.h"
-#include "pipeline/spread_network.h"
+#include "whole/plans/spread_network.h"
 
 namespace tessera {
 
@@ -98,7 +98,7 @@ class StagedRun {
                                   .prefix = model_.spec.prefix(conditioning_)};
     parallel::Setup setup(plan_, network.geometry(), work, world);
     const std::vector<int> mine = setup.partition.sequences(setup.rank);
-    return parallel::denoise(network, pipeline::take_sequences(conditioning_, mine),
+    return parallel::denoise(network, diffusion::take_sequences(conditioning_, mine),
                              *sample::rectified_flow(steps),
                              {1, model_.spec.guided_channels, model_.spec.guided_channels},
                              setup.partition.cut(model_.latent(1, layout_), setup.rank),

@@ -23,15 +23,16 @@
 #include <vector>
 
 #include "base/fail.h"
+#include "cluster/processes.h"
 #include "comm/collectives.h"
 #include "comm/mpi/launch.h"
+#include "diffusion/decode.h"
+#include "diffusion/failing_decoder.h"
+#include "diffusion/launch_bands.h"
+#include "diffusion/plan_job.h"
+#include "diffusion/spread_text.h"
 #include "mpi/staged_run.h"
 #include "nn/local_spatial.h"
-#include "pipeline/decode.h"
-#include "pipeline/failing_decoder.h"
-#include "pipeline/launch.h"
-#include "pipeline/processes.h"
-#include "pipeline/spread_text.h"
 #include "tensor/scope.h"
 #include "test_paths.h"
 
@@ -107,32 +108,32 @@ Processes processes_of(Communicator& world) {
 }
 
 void open(const std::string& model, const char* plan, const Processes& processes,
-          pipeline::ModelState& state) {
+          runtime::ModelState& state) {
   RunOptions options;
   options.plan = parse_plan(plan);
   options.processes = &processes;
   options.threads = 1;
-  pipeline::open_model(TESSERA_TEST_DATA "/diffusers/" + model + "/model", options, state);
+  runtime::open_model(TESSERA_TEST_DATA "/diffusers/" + model + "/model", options, state);
 }
 
 void decode(Communicator& world, const std::string& told) {
   const Processes processes = processes_of(world);
-  pipeline::ModelState state;
+  runtime::ModelState state;
   open("cogvideox_2b", "ulysses=3,vae=3", processes, state);
   GenerateRequest request;
   request.prompts = {"a beach"};
   request.width = request.height = 32;
   request.frames = 5;
-  const pipeline::Job job = pipeline::plan_job(state, request);
+  const diffusion::Job job = diffusion::plan_job(state, request);
   const FailingDecoder decoder(state.load_vae());
   const auto tokens =
       tensor::Tensor::zeros({job.layout.tokens(), job.layout.token_channels()}, tensor::DType::f32);
   const auto share = [&](nn::Spatial& spatial, Communicator* ranks) {
-    pipeline::decode_share(state, {}, job, {}, tokens, decoder, spatial, ranks, ranks->rank(),
-                           false);
+    diffusion::decode_share(state, {}, job, {}, tokens, decoder, spatial, ranks, ranks->rank(),
+                            false);
   };
   try {
-    pipeline::launch_bands(state, job.meters, {}, 0, share);
+    diffusion::launch_bands(state, job.meters, {}, 0, share);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::rank) throw;
     write(told, error.what());
@@ -142,15 +143,15 @@ void decode(Communicator& world, const std::string& told) {
 
 void texts(Communicator& world, const std::string& begun, Clock::time_point end) {
   const Processes processes = processes_of(world);
-  pipeline::ModelState state;
+  runtime::ModelState state;
   open("cogvideox_2b", "shard=3", processes, state);
   const models::TextBatch batch{std::vector<int32_t>(600, 7), {200, 200, 200}, 200};
-  const pipeline::RunMeters meters;
+  const runtime::RunMeters meters;
   Report did;
   barrier(world);
   write(begun, 1);
   for (int round = 0; another(world, round, end); ++round)
-    pipeline::encode_spread(state, "text_encoder", batch, 0, meters, {}, did);
+    diffusion::encode_spread(state, "text_encoder", batch, 0, meters, {}, did);
 }
 
 void body(Communicator& world, const std::string& begun, const std::string& told,

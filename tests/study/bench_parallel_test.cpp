@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <set>
 
-#include "engine/golden.h"
-#include "engine/random_model.h"
-#include "engine/text_model.h"
 #include "tessera/plan_costs.h"
 #include "test_paths.h"
+#include "whole/golden.h"
+#include "whole/random_model.h"
+#include "whole/text_model.h"
 
 namespace tessera {
 namespace {

@@ -2,11 +2,12 @@
 #include <cmath>
 #include <set>
 
-#include "engine/text_model.h"
+#include "completion/recorder.h"
 #include "ops/routing.h"
-#include "pipeline/completion.h"
+#include "pipeline/complete.h"
 #include "tessera/engine.h"
 #include "tessera/study.h"
+#include "whole/text_model.h"
 
 namespace tessera {
 namespace {
@@ -30,15 +31,15 @@ struct Routes {
 
 /// Looks on while `prompt` is answered.
 void watch(const golden::TextModel& folder, const std::string& prompt, Routes& routes) {
-  pipeline::ModelState state;
-  pipeline::open_model(folder.path(), golden::options(Precision::f32), state);
+  runtime::ModelState state;
+  runtime::open_model(folder.path(), golden::options(Precision::f32), state);
   for (const nn::ExpertSite& site : state.language->geometry(tensor::DType::f32).experts)
     routes.blocks.push_back(site.block);
   CompleteRequest request;
   request.prompts = {prompt};
   request.max_tokens = 16;
   request.as_published = true;
-  pipeline::PassWatch looking;
+  completion::PassWatch looking;
   looking.before = [&](const std::set<int>& prompts) { routes.deciding = !prompts.empty(); };
   looking.experts = [&](const nn::MoeWork& work) {
     const nn::Router& router = work.gate.router();

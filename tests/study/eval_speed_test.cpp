@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
-#include "engine/golden.h"
 #include "tessera/study.h"
 #include "test_paths.h"
+#include "whole/golden.h"
 
 namespace tessera {
 namespace {

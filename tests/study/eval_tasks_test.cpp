@@ -1,6 +1,6 @@
-#include "engine/text_model.h"
 #include "tessera/engine.h"
 #include "tessera/study.h"
+#include "whole/text_model.h"
 
 namespace tessera {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "engine/golden.h"
 #include "tessera/study.h"
 #include "test_paths.h"
+#include "whole/golden.h"
 
 namespace tessera {
 namespace {

@@ -3,9 +3,9 @@
 #include <array>
 #include <fstream>
 
-#include "engine/golden.h"
 #include "tessera/study.h"
 #include "test_paths.h"
+#include "whole/golden.h"
 
 namespace tessera::study {
 namespace {

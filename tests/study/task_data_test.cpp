@@ -1,6 +1,6 @@
 #include "study/task_data.h"
 
-#include "engine/text_model.h"
+#include "whole/text_model.h"
 
 namespace tessera::study {
 namespace {

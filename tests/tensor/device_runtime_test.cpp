@@ -1,5 +1,3 @@
-#include "tensor/device_runtime.h"
-
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "fake_runtime.h"
+#include "tensor/device_pool.h"
 #include "tensor/scope.h"
 #include "tensor/tensor.h"
 #include "tessera/error.h"

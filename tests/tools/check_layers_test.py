@@ -69,6 +69,17 @@ class CheckLayers(unittest.TestCase):
         self.expect({"src/nn/a.h": '#include "nn/b.h"\n', "src/nn/b.h": '#include "nn/a.h"\n'},
                     "include cycle: src/nn/a.h -> src/nn/b.h -> src/nn/a.h")
 
+    def test_knots_of_four_modules(self):
+        ring = {}
+        for name, following in ("ab", "bc", "cd", "da"):
+            ring[f"src/nn/{name}.h"] = ""
+            ring[f"src/nn/{name}.cpp"] = f'#include "nn/{name}.h"\n#include "nn/{following}.h"\n'
+        self.expect(ring, "knot of 4 modules", "src/nn/a, src/nn/b, src/nn/c, src/nn/d")
+        ring["src/nn/d.cpp"] = '#include "nn/d.h"\n'
+        self.expect(ring)
+        ring["src/nn/c.cpp"] = '#include "nn/a.h"\n'  # a header and a source of one name are one module
+        self.expect(ring)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -19,6 +19,10 @@ class CheckMirror(unittest.TestCase):
         self.expect(["src/nn/a.cpp", "tests/nn/a_test.cpp", "src/models/vae/b.cpp",
                      "tests/models/vae/b_test.cpp", "src/nn/only_header.h"])
 
+    def test_what_goes_through_a_model_is_in_whole(self):
+        self.expect(["src/diffusion/a.cpp", "tests/whole/diffusion/a_test.cpp"])
+        self.expect(["src/diffusion/a.cpp", "tests/whole/a_test.cpp"], "write tests/diffusion/a_test.cpp")
+
     def test_missing(self):
         self.expect(["src/nn/a.cpp"], "src/nn/a.cpp: write tests/nn/a_test.cpp")
         self.expect(["src/models/vae/b.cpp", "tests/models/b_test.cpp"], "tests/models/vae/b_test.cpp")

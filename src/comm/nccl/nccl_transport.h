@@ -7,7 +7,7 @@
 
 #include "comm/nccl/courier.h"
 #include "comm/transport.h"
-#include "tensor/device_runtime.h"
+#include "tensor/device_pool.h"
 
 namespace tessera::comm::nccl {
 

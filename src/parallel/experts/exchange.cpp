@@ -9,6 +9,7 @@
 #include "nn/segments.h"
 #include "ops/elementwise.h"
 #include "ops/experts.h"
+#include "parallel/partition.h"
 #include "tensor/scope.h"
 
 namespace tessera::parallel {
@@ -71,6 +72,12 @@ std::vector<int> expert_owners(const Plan& plan, int experts) {
           "placement={} places {} experts, the model has {} a layer",
           fmt::join(plan.placement_list, "+"), plan.placement_list.size(), experts);
   return plan.placement_list;
+}
+
+int experts_of(const Plan& plan, const nn::Geometry& geometry, int rank) {
+  if (geometry.experts.empty()) return 0;
+  const std::vector<int> owners = expert_owners(plan, geometry.experts.front().experts);
+  return static_cast<int>(std::count(owners.begin(), owners.end(), expert_place(plan, rank)));
 }
 
 ExpertExchange::ExpertExchange(comm::Communicator* group, std::vector<int> owner,

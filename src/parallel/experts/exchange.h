@@ -82,5 +82,7 @@ std::vector<std::string> placement_problems(const Plan& plan, const nn::Geometry
 /// The rank, in its group, of each expert under a plan. Throws Error(plan) for a placement that
 /// does not name a rank for each.
 std::vector<int> expert_owners(const Plan& plan, int experts);
+/// How many experts of each routed layer a rank has; 0: there are none.
+int experts_of(const Plan& plan, const nn::Geometry& geometry, int rank);
 
 }  // namespace tessera::parallel

@@ -6,7 +6,7 @@
 #include "comm/collectives.h"
 #include "fused/open_heap.h"
 #include "parallel/experts/exchange.h"
-#include "tensor/device_runtime.h"
+#include "tensor/device_pool.h"
 #include "tensor/scope.h"
 
 namespace tessera::parallel {

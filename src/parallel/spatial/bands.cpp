@@ -7,6 +7,7 @@
 #include "comm/collectives.h"
 #include "ops/attention.h"
 #include "ops/elementwise.h"
+#include "tensor/device_pool.h"
 
 namespace tessera::parallel {
 namespace {

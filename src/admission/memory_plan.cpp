@@ -1,0 +1,506 @@
+#include "admission/memory_plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/fail.h"
+#include "base/machine_memory.h"
+#include "diffusion/share_text.h"
+#include "diffusion/sizes.h"
+#include "diffusion/text_encoders.h"
+#include "parallel/experts/exchange.h"
+#include "parallel/setup.h"
+#include "runtime/streamed.h"
+
+namespace tessera::admission {
+namespace {
+
+using tensor::Device;
+using Tiles = std::optional<models::Tiling>;
+
+const char* const kSmaller = "use a smaller size or --count";
+
+// What would do for the denoising: a plan of more ranks with fewer experts each, or ranks that are
+// processes.
+std::string ranks_that_fit(const runtime::ModelState& state, const diffusion::Job& job,
+                           const Rehearsal& need, const Room& room) {
+  const RunOptions& options = state.options;
+  const Plan& plan = options.plan;
+  const auto sites = state.geometry().experts;
+  const int most = sites.empty() || plan.ranks() != plan.expert ? 0 : sites.front().experts;
+  for (int ranks = 2 * plan.expert; options.processes && ranks <= most; ranks *= 2) {
+    RunOptions wider = options;
+    wider.plan.expert = wider.plan.data = ranks;
+    wider.plan.placement = ExpertPlacement::blocks;
+    if (!parallel::problems(wider.plan, state.geometry(), job.workload()).empty()) continue;
+    const int64_t bytes = rehearse(state, wider, job).process;
+    if (bytes <= room.bytes)
+      return fmt::format("--plan {} needs {} a rank", to_string(wider.plan), amount(double(bytes)));
+  }
+  const std::string processes = as_processes(options, need, input_bytes(job), room);
+  return processes.empty() && plan.ranks() > 1
+             ? "ranks of a plan do not stream weights, one rank alone does"
+             : processes;
+}
+
+// With the budget `least`, which all parts of the run keep to.
+std::string remedy_of(const runtime::ModelState& state, std::string ranks, int64_t least) {
+  if (!ranks.empty()) ranks += "; else ";
+  if (state.options.memory_budget == 0) return ranks + kSmaller;
+  return fmt::format("{}it fits into {}; else {}", ranks, budget_of(least), kSmaller);
+}
+
+/// A part that does not fit.
+struct Misfit {
+  std::string what;
+  int64_t bytes = 0, weights = 0;
+};
+
+// Keeps as many blocks as fit, beside a preview of so many bytes (0: none). False: none do.
+bool stream(const runtime::ModelState& state, const Rehearsal& whole, int64_t room, int64_t preview,
+            diffusion::Job& job, Rehearsal& need) {
+  const auto takes = [&] {
+    return std::max(need.process, preview > 0 ? need.between + preview : 0);
+  };
+  const runtime::PartWeights parts =
+      runtime::part_weights(*state.spec, state.dtype(), state.expert_dtype());
+  need = whole;
+  // Where none seem to fit, their peak and that of activations still need not meet.
+  const int64_t rest = takes() - need.weights;
+  job.resident_blocks = std::max<int64_t>(runtime::resident_blocks(parts, room - rest), 0);
+  for (;; --job.resident_blocks) {
+    need = rehearse(state, job);
+    if (takes() <= room) return true;
+    if (job.resident_blocks == 0) return false;
+  }
+}
+
+// Of the denoising. On one rank blocks that do not fit are streamed.
+std::optional<Misfit> fit_transformer(const runtime::ModelState& state, const Room& room,
+                                      bool previews, diffusion::Job& job, Rehearsal& need) {
+  job.resident_blocks = -1;
+  need = rehearse(state, job);
+  const auto refused = [&] { return Misfit{"this run", need.process, need.weights}; };
+  if (need.process <= room.bytes) return {};
+  if (state.options.plan.ranks() > 1 || state.quantises_experts()) return refused();
+  const Rehearsal whole = need;
+  const int64_t least = previews ? choose_tiles(state, job, {}).need.peak : 0;
+  if (!(least > 0 && stream(state, whole, room.bytes, least, job, need)) &&
+      !stream(state, whole, room.bytes, 0, job, need))
+    return refused();
+  job.notes.push_back(fmt::format(
+      "streams the transformer ({} of weights) to stay within {}: {} of {} blocks stay in memory, "
+      "the others are read from the file in every step",
+      amount(double(whole.weights)), amount(double(room.bytes)), job.resident_blocks,
+      state.spec->blocks));
+  return {};
+}
+
+// What is beside the decoder while it decodes, but for all latents and a transformer that stays.
+int64_t held_in_decoding(const diffusion::Job& job, const Rehearsal& denoise) {
+  return input_bytes(job) + denoise.traced;
+}
+
+void note_tiles(const runtime::ModelState& state, bool asked, const Room& room,
+                diffusion::Job& job) {
+  const int64_t factor = state.vae_factor();
+  const bool one =
+      job.layout.size[1] <= job.tiles->height.size && job.layout.size[2] <= job.tiles->width.size;
+  job.notes.push_back(
+      fmt::format("decodes {} of {} x {} pixels{}",
+                  one ? "in one tile, which would hold an image" : "in tiles with blended seams,",
+                  job.tiles->width.size * factor, job.tiles->height.size * factor,
+                  asked ? "" : ": whole latents would not fit into " + amount(double(room.bytes))));
+}
+
+std::optional<Misfit> fit_tiles(const runtime::ModelState& state, const GenerateRequest& request,
+                                int64_t held, diffusion::Job& job, Fit& fit) {
+  const Room room = room_of(state, held);
+  diffusion::Need& need = fit.decode;
+  if (const int shares = state.options.plan.vae; shares > 1) {
+    require(request.vae_tiling != VaeTiling::on, ErrorCode::plan, kTilesOrBands, shares);
+    need = rehearse_bands(state, job, fit.denoise.ranks);
+    if (need.peak <= room.bytes) return {};
+    return Misfit{fmt::format("this run's decoding by vae={}, which is not in tiles,", shares),
+                  held + need.peak, need.weights};
+  }
+  const bool chosen = request.vae_tiling == VaeTiling::automatic;
+  if (chosen) {
+    const TileChoice choice = choose_tiles(state, job, room);
+    job.tiles = choice.tiles;
+    need = choice.need;
+  } else {
+    if (request.vae_tiling == VaeTiling::on) job.tiles = vae_tiles(state, request.vae_tile);
+    need = rehearse_decode(state, job, job.tiles);
+  }
+  if (need.peak > room.bytes)
+    return Misfit{chosen ? "this run's decoding, in tiles,"
+                         : "this run's decoding, unless --vae-tiling is auto,",
+                  held + need.peak, need.weights};
+  if (job.tiles) note_tiles(state, !chosen, room, job);
+  return {};
+}
+
+// Of ranks that decode apart, one alone in the largest tiles in which all fits, if it may.
+std::optional<Misfit> fit_halves(const runtime::ModelState& state, const GenerateRequest& request,
+                                 const Room& room, diffusion::Job& job, Fit& fit) {
+  const int shares = state.options.plan.vae;
+  const bool asked = request.vae_tiling == VaeTiling::on;
+  require(shares == 1 || !asked, ErrorCode::plan, kTilesOrBands, shares);
+  if (asked) job.tiles = vae_tiles(state, request.vae_tile);
+  std::optional<Misfit> misfit = fit_transformer(state, room, false, job, fit.denoise);
+  if (shares == 1 && request.vae_tiling == VaeTiling::automatic)
+    for (const int64_t pixels : {0, 1024, 512, 256, 128}) {
+      if (!misfit) break;
+      job.tiles = vae_tiles(state, pixels);
+      misfit = fit_transformer(state, room, false, job, fit.denoise);
+    }
+  if (job.tiles && !misfit) note_tiles(state, asked, room, job);
+  fit.decode.weights = fit.denoise.decoders;
+  return misfit;
+}
+
+// Whether this process, or a rank of it, decodes what the plan makes.
+bool decodes_here(const RunOptions& options) {
+  const Plan& plan = options.plan;
+  if (!options.processes) return true;
+  const int rank = options.processes->rank();
+  return plan.vae_apart ? rank >= plan.world() : rank < plan.vae;
+}
+
+std::string written(double bytes, int digits) {
+  if (bytes >= 1e9) return fmt::format("{:.{}f} GB", bytes / 1e9, digits);
+  if (bytes >= 1e5) return fmt::format("{:.{}f} MB", bytes / 1e6, digits);
+  return bytes >= 1e3 ? fmt::format("{:.{}f} KB", bytes / 1e3, digits)
+                      : fmt::format("{:.0f} bytes", bytes);
+}
+
+// "--memory-budget allows 5.2 MB", to who needs so many bytes.
+std::string allowed(const Room& room, double need) {
+  return fmt::format("{} {}{}", room.giver, amount(room.whole, need), room.beside);
+}
+
+void check_latents(const diffusion::Job& job, const Room& room) {
+  const double latents = double(job.layout.tokens()) * double(job.layout.token_channels()) *
+                         job.samples() * 4 * sizeof(float);
+  require(latents < double(room.bytes), ErrorCode::memory,
+          "this run ({} of {} x {} latent pixels) would need {} for its latents alone, {}: {}",
+          job.samples(), job.layout.size[2], job.layout.size[1], amount(latents),
+          allowed(room, latents), kSmaller);
+  diffusion::check_tokens(job.layout, int64_t{job.samples()} * (job.guidance.branches() ? 2 : 1));
+}
+
+// All of a request that its rehearsal depends on, and nothing else: prompts and seeds are not in
+// it.
+std::string size_of(const GenerateRequest& request, const diffusion::Job& job) {
+  const nn::TokenLayout& layout = job.layout;
+  std::string size =
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {}", layout.size[0], layout.size[1],
+                  layout.size[2], job.samples(), job.sampler_name, job.sampler->steps(),
+                  job.guidance.branches(), job.guidance.rescale != 0, job.prefix, job.added_frames,
+                  job.crop_height, job.crop_width, job.traced, request.decode);
+  size += fmt::format(" {} {} {}", static_cast<int>(request.vae_tiling), request.vae_tile,
+                      job.vae_chunk);
+  for (const auto* tensors : {&job.conditioning.tensors, &job.given})
+    for (const auto& [name, x] : *tensors) {
+      size += fmt::format(" {} {}", name, x.shape().str());
+      if (name.find("mask") == std::string::npos) continue;
+      const tensor::Tensor lengths = x.to(Device::cpu).contiguous();
+      size.append(static_cast<const char*>(lengths.raw()), static_cast<size_t>(lengths.bytes()));
+    }
+  for (const diffusion::Text& text : job.texts)
+    size += fmt::format(" {} {} {}", text.part.encoder, text.need.peak, text.need.weights);
+  return size;
+}
+
+// Of text encoders and the VAE those stay whose weights fit beside all that the run does; else what
+// was kept goes first. Bytes of all that stays of them.
+int64_t choose_kept(const runtime::ModelState& state, const Fit& fit, int64_t room,
+                    diffusion::Job& job) {
+  if (!state.options.keep_parts) return 0;
+  std::map<std::string, int64_t> parts;
+  const auto fits = [&] { return fit.process + state.kept.bytes_with(parts) <= room; };
+  for (const diffusion::Text& text : job.texts)
+    if (text.there && diffusion::encodes_text(state)) parts[text.part.encoder] = text.need.kept;
+  job.keeps_text = fits();
+  if (!job.keeps_text) parts.clear();
+  parts["vae"] = decodes_here(state.options) ? fit.decode.weights : 0;
+  job.keeps_vae = fits() ? parts["vae"] : 0;
+  if (!job.keeps_vae) parts.erase("vae");
+  if (!fits()) {
+    state.kept.release();
+    return 0;
+  }
+  return state.kept.bytes_with(parts);
+}
+
+}  // namespace
+
+std::string amount(double bytes) { return written(bytes, 1); }
+
+std::string amount(double bytes, double other) {
+  int digits = 1;
+  while (bytes != other && digits < 9 && written(bytes, digits) == written(other, digits)) ++digits;
+  return written(bytes, digits);
+}
+
+std::string budget_of(int64_t bytes) {
+  return fmt::format("--memory-budget {:.1f}MB", std::ceil(double(bytes) / 1e5) / 10);
+}
+
+std::string too_large(const std::string& what, int64_t bytes, int64_t weights, const Room& room,
+                      const std::string& remedy) {
+  const auto need = double(bytes);
+  return fmt::format("{} would need about {} (weights {}, activations {}), {}: {}", what,
+                     amount(need, room.whole), amount(double(weights)),
+                     amount(double(bytes - weights)), allowed(room, need), remedy);
+}
+
+Room room_of(const runtime::ModelState& state, int64_t held) {
+  const int64_t budget = state.options.memory_budget;
+  const std::string beside =
+      held > 0 ? fmt::format(", and the run holds {} of them", amount(double(held))) : "";
+  if (budget > 0) return {budget - held, "--memory-budget allows", double(budget), beside};
+  if (state.device() != Device::cpu) {  // what is held is not free
+    const auto have = static_cast<double>(runtime::free_device_memory());
+    return {static_cast<int64_t>(0.95 * have), "the GPU has", have};
+  }
+  const Processes* const processes = state.options.processes;
+  const int sharing = processes ? std::max(1, processes->on_this_machine()) : 1;
+  const double have = static_cast<double>(base::usable_memory()) / sharing;
+  return {static_cast<int64_t>(0.95 * have) - held, "the machine has", have,
+          (sharing > 1 ? " for each of its ranks" : "") + beside};
+}
+
+void take_room(const runtime::ModelState& state, const std::string& what, int64_t bytes,
+               int64_t weights, runtime::AtWork& at_work) {
+  const Room room = room_of(state);
+  std::vector<runtime::AtWork::Held> others;
+  if (at_work.take(bytes, weights, room.bytes, others)) return;
+  double held = 0;
+  std::string each;
+  for (const runtime::AtWork::Held& one : others) {
+    held += double(one.bytes);
+    each += fmt::format("{}'{}' {}", each.empty() ? "" : ", ", one.name, amount(double(one.bytes)));
+  }
+  fail(ErrorCode::memory,
+       "{} would need about {} (weights {}), {}, of which what else is at work holds {} ({}): wait "
+       "for its end",
+       what, amount(double(bytes), room.whole), amount(double(weights)),
+       allowed(room, double(bytes)), amount(held), each);
+}
+
+std::string as_processes(const RunOptions& options, const Rehearsal& need, int64_t beside,
+                         const Room& room) {
+  int64_t most = 0;
+  for (const Inspection::Rank& rank : need.ranks)
+    most = std::max({most, rank.total + beside, rank.decode + beside, rank.text});
+  if (options.processes || need.ranks.size() < 2 || most > room.bytes) return "";
+  return fmt::format("as processes (mpirun -np {}) each rank needs {} at most", need.ranks.size(),
+                     amount(double(most)));
+}
+
+TileChoice choose_preview(const runtime::ModelState& state, const diffusion::Job& job,
+                          const Room& room) {
+  if (job.tiles) {
+    TileChoice same{job.tiles, rehearse_decode(state, job, job.tiles)};
+    if (same.need.peak <= room.bytes) return same;
+  }
+  return choose_tiles(state, job, room);
+}
+
+std::optional<models::Tiling> preview_tiles(const runtime::ModelState& state,
+                                            const diffusion::Job& job) {
+  Room room = room_of(state, job.meters.memory->current());
+  TileChoice choice = choose_preview(state, job, room);
+  if (choice.need.peak > room.bytes && state.kept.bytes() > 0) {
+    state.kept.release();
+    room = room_of(state, job.meters.memory->current());
+    choice = choose_preview(state, job, room);
+  }
+  const diffusion::Need& need = choice.need;
+  if (need.peak > room.bytes)
+    fail(ErrorCode::memory, "{}",
+         too_large("a preview", need.peak, need.weights, room, "use a smaller size"));
+  return choice.tiles;
+}
+
+TileChoice choose_tiles(const runtime::ModelState& state, const diffusion::Job& job,
+                        const Room& room) {
+  TileChoice least{{}, rehearse_decode(state, job, {})};
+  for (const int64_t pixels : {0, 1024, 512, 256, 128}) {
+    if (least.need.peak <= room.bytes) break;
+    const Tiles tiles = vae_tiles(state, pixels);
+    diffusion::Need need = rehearse_decode(state, job, tiles);
+    if (need.peak < least.need.peak) least = {tiles, std::move(need)};
+  }
+  return least;
+}
+
+models::Tiling vae_tiles(const runtime::ModelState& state, int64_t pixels) {
+  require(pixels == 0 || (pixels >= 64 && pixels <= 16384), ErrorCode::usage,
+          "--vae-tiling {}: expected auto, on, off, or a tile's side of 64 to 16384 pixels",
+          pixels);
+  return state.vae().tiling(pixels);
+}
+
+Fit fit_memory(const runtime::ModelState& state, const GenerateRequest& request,
+               diffusion::Job& job, int64_t beside) {
+  const Room room = room_of(state, beside);
+  const bool apart = state.options.plan.vae_apart;
+  Fit fit;
+  std::vector<Misfit> misfits;
+  for (const diffusion::Text& text : job.texts) {
+    if (diffusion::encodes_text(state)) fit.text = std::max(fit.text, text.need.peak);
+    if (text.need.peak > room.bytes)
+      misfits.push_back({"the " + text.part.encoder, text.need.peak, text.need.weights});
+  }
+  const bool previews = request.previews && state.has_vae();
+  const auto denoising = apart ? fit_halves(state, request, room, job, fit)
+                               : fit_transformer(state, room, previews, job, fit.denoise);
+  if (denoising) misfits.push_back(*denoising);
+  for (const diffusion::Text& text : job.texts)
+    for (size_t r = 0; r < std::min(text.need.ranks.size(), fit.denoise.ranks.size()); ++r)
+      fit.denoise.ranks[r].text = std::max(fit.denoise.ranks[r].text, text.need.ranks[r]);
+  const int64_t held = held_in_decoding(job, fit.denoise);
+  if (request.decode && state.has_vae() && !apart)
+    if (const auto found = fit_tiles(state, request, held, job, fit)) misfits.push_back(*found);
+  fit.process =
+      std::max({fit.text, fit.denoise.process, fit.decode.peak > 0 ? held + fit.decode.peak : 0});
+  const int64_t beside_all = held + fit.denoise.weights + fit.decode.peak;
+  job.keeps_transformer = state.options.keep_parts && (apart || beside_all <= room.bytes);
+  if (job.keeps_transformer && !apart) fit.process = std::max(fit.process, beside_all);
+  if (previews && !denoising) {
+    const Room left = room_of(state, beside + fit.denoise.between);
+    const int64_t preview = choose_preview(state, job, left).need.peak;
+    if (preview <= left.bytes) fit.process = std::max(fit.process, fit.denoise.between + preview);
+  }
+  if (misfits.empty()) return fit;
+  const Misfit& first = misfits.front();
+  int64_t least = 0;
+  for (const Misfit& each : misfits) least = std::max(least, each.bytes);
+  // More ranks help neither an encoder nor a decoder.
+  const std::string ranks = denoising && misfits.size() == 1
+                                ? ranks_that_fit(state, job, fit.denoise, room)
+                                : std::string();
+  fit.problem =
+      too_large(first.what, first.bytes, first.weights, room, remedy_of(state, ranks, least));
+  return fit;
+}
+
+Fit require_memory(const runtime::ModelState& state, const GenerateRequest& request,
+                   diffusion::Job& job, int64_t beside) {
+  const Room room = room_of(state, beside);
+  check_latents(job, room);
+  const bool usual = tensor::current_scope().assumptions.expert_load.empty() && !request.previews &&
+                     !state.options.plan.vae_apart;
+  const std::string size = size_of(request, job);
+  if (const auto known = usual ? state.fitting.find(size) : std::nullopt)
+    if (known->process <= room.bytes) {
+      Fit fit;
+      fit.process = known->process;
+      fit.text = known->text;
+      fit.denoise.weights = known->transformer;
+      fit.decode.weights = known->vae;
+      job.keeps_transformer = known->beside;
+      return fit;
+    }
+  const size_t notes = job.notes.size();
+  Fit fit = fit_memory(state, request, job, beside);
+  if (!fit.problem.empty()) fail(ErrorCode::memory, "{}", fit.problem);
+  const bool whole = job.notes.size() == notes;  // nothing is streamed, nothing in tiles
+  if (usual && whole)
+    state.fitting.keep(size, {fit.process, fit.text, fit.denoise.weights, fit.decode.weights,
+                              job.keeps_transformer});
+  return fit;
+}
+
+Fit plan_memory(runtime::ModelState& state, const GenerateRequest& request, diffusion::Job& job,
+                int64_t beside) {
+  Fit fit = require_memory(state, request, job, beside);
+  state.transformers.keep_only(job.resident_blocks);
+  const int64_t room = room_of(state).bytes, kept = choose_kept(state, fit, room, job);
+  fit.stays = kept + (job.keeps_transformer ? fit.denoise.weights : 0);
+  if (fit.text > 0 && fit.text + fit.stays > room) {  // the transformer is read behind the texts
+    state.transformers.release();
+    fit.stays = 0;
+  }
+  fit.taken = std::max(fit.process + kept, fit.text > 0 ? fit.text + std::max(fit.stays, kept) : 0);
+  if (state.options.memory_budget == 0) return fit;
+  const int64_t most = most_uneven(state.options.plan, state.geometry(), nullptr,
+                                   [&] { return rehearse(state, job); });
+  if (most > 0) job.notes.push_back(assumed_routing(most));
+  return fit;
+}
+
+int64_t require_overlap(const runtime::ModelState& state, const std::vector<Fit>& fits,
+                        int64_t inputs) {
+  const Room room = room_of(state);
+  int64_t denoise = 0, decode = 0, weights = 0, made = 0;
+  for (const Fit& fit : fits) {
+    denoise = std::max(denoise, made + fit.denoise.process - fit.denoise.decoding);
+    made += fit.denoise.results + fit.denoise.traced;  // stays until all have ended
+    decode = std::max(decode, fit.denoise.decoding);
+    weights = std::max(weights, fit.denoise.weights);
+  }
+  const int64_t need = inputs + denoise + decode;
+  if (fits.size() > 1 && need > room.bytes)
+    fail(ErrorCode::memory, "{}",
+         too_large(fmt::format("these {} requests, of which one is decoded while the next one is "
+                               "denoised,",
+                               fits.size()),
+                   need, weights, room, "ask for one after the other"));
+  return fits.size() > 1 ? need : 0;
+}
+
+std::vector<double> uneven_load(const Plan& plan, const nn::Geometry& geometry,
+                                const nn::SelectionRule* rule) {
+  std::vector<double> load;
+  if (plan.expert == 1 || geometry.experts.empty() ||
+      !tensor::current_scope().assumptions.expert_load.empty())
+    return load;
+  const nn::ExpertSite& site = geometry.experts.front();
+  const std::vector<int> owners = parallel::expert_owners(plan, site.experts);
+  std::vector<int> owned(static_cast<size_t>(plan.expert));
+  for (const int owner : owners) ++owned[static_cast<size_t>(owner)];
+  const auto fullest = std::max_element(owned.begin(), owned.end()) - owned.begin();
+  // A token goes to an expert once: what the rank has no experts for goes to all others.
+  const auto held = owned[static_cast<size_t>(fullest)];
+  const double rest = std::max(parallel::most_slots(geometry, rule) - held, 0) /
+                      std::max(double(site.experts - held), 1.0);
+  for (const int owner : owners) load.push_back(owner == fullest ? 1 : rest);
+  return load;
+}
+
+int64_t most_uneven(const Plan& plan, const nn::Geometry& geometry, const nn::SelectionRule* rule,
+                    const std::function<Rehearsal()>& rehearse) {
+  std::vector<double> load = uneven_load(plan, geometry, rule);
+  if (load.empty()) return 0;
+  tensor::Scope scope = tensor::current_scope();
+  scope.assumptions.expert_load = std::move(load);
+  const tensor::BindScope bind(scope);
+  return rehearse().process;
+}
+
+std::string assumed_routing(int64_t most_uneven) {
+  if (most_uneven == 0) return "";
+  return fmt::format(
+      "memory is foreseen as if all experts got as many tokens each; a rank takes more where its "
+      "experts get more: a process {} at most, if all tokens choose the experts of one rank",
+      amount(double(most_uneven)));
+}
+
+std::string beyond_budget(const RunOptions& options, const MemoryPeaks& process,
+                          const std::vector<Report::Rank>& ranks) {
+  int64_t most = process.total;
+  for (const Report::Rank& rank : ranks)
+    if (options.processes)
+      most = std::max({most, rank.peak_bytes.total, rank.decode_peak_bytes.total});
+  if (options.memory_budget == 0 || most <= options.memory_budget) return "";
+  const auto took = double(most), budget = double(options.memory_budget);
+  return fmt::format("took {}, where --memory-budget allows {}{}", amount(took, budget),
+                     amount(budget, took),
+                     options.plan.expert > 1 ? ": some experts got more tokens than others" : "");
+}
+
+}  // namespace tessera::admission

@@ -1,0 +1,332 @@
+#include "admission/rehearse.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "base/stop.h"
+#include "cluster/agree.h"
+#include "diffusion/decode.h"
+#include "diffusion/denoise.h"
+#include "diffusion/relay.h"
+#include "parallel/experts/exchange.h"
+
+namespace tessera::admission {
+namespace {
+
+using tensor::Tensor;
+
+constexpr int64_t kRemembered = 4;  // steps, of what samplers collect and results of experts wait
+
+/// The first steps of a sampler.
+class FirstSteps final : public sample::Sampler {
+ public:
+  FirstSteps(const sample::Sampler& all, int steps) : all_(all), steps_(steps) {}
+  int steps() const override { return steps_; }
+  float timestep(int i) const override { return all_.timestep(i); }
+  bool needs_noise(int i) const override { return all_.needs_noise(i); }
+  int noise_draws(int i) const override { return all_.noise_draws(i); }
+  float initial_scale() const override { return all_.initial_scale(); }
+  bool whole_samples() const override { return all_.whole_samples(); }
+  float input_scale(int i) const override { return all_.input_scale(i); }
+  Tensor step(int i, const Tensor& prediction, const Tensor& x, const Tensor& noise,
+              sample::History& history) const override {
+    return all_.step(i, prediction, x, noise, history);
+  }
+
+ private:
+  const sample::Sampler& all_;
+  int steps_;
+};
+
+// Plans count their periods from the last step.
+int steps_until_they_repeat(const Plan& plan, int steps) {
+  const int64_t period =
+      std::lcm(int64_t{std::max(plan.stride, 1)}, int64_t{std::max(plan.sync_every, 1)});
+  const int64_t least = kRemembered + (plan.stale() ? plan.warmup + period : 0);
+  return static_cast<int>(steps <= least ? steps : least + (steps - least) % period);
+}
+
+diffusion::Job shortened(const diffusion::Job& job, const Plan& plan) {
+  diffusion::Job first;
+  first.layout = job.layout;
+  first.form = job.form;
+  first.labels = job.labels;
+  first.prefix = job.prefix;
+  first.decoded_lines = job.decoded_lines;
+  first.added_frames = job.added_frames;
+  first.crop_height = job.crop_height;
+  first.crop_width = job.crop_width;
+  first.tiles = job.tiles;
+  first.vae_chunk = job.vae_chunk;
+  first.guidance = job.guidance;
+  first.resident_blocks = job.resident_blocks;
+  first.traced = job.traced;
+  first.sampler = std::make_unique<FirstSteps>(*job.sampler,
+                                               steps_until_they_repeat(plan, job.sampler->steps()));
+  for (const auto& [name, x] : job.conditioning.tensors) {
+    const bool says_lengths = name.find("mask") != std::string::npos;  // so it keeps its elements
+    first.conditioning.tensors[name] = says_lengths ? x : x.to(tensor::Device::meta);
+  }
+  for (const auto& [name, x] : job.given) first.given[name] = x.to(tensor::Device::meta);
+  return first;
+}
+
+std::vector<Inspection::Rank> ranks_of(const Report& report, const Plan& plan,
+                                       const nn::Geometry& geometry, const diffusion::Job& run,
+                                       int steps) {
+  const parallel::Partition partition(plan, run.workload());
+  std::vector<Inspection::Rank> ranks;
+  for (int r = 0; r < plan.world(); ++r)
+    ranks.push_back(foretold(report.per_rank[static_cast<size_t>(r)],
+                             parallel::experts_of(plan, geometry, r),
+                             nn::token_count(partition.view(r).body), steps));
+  return ranks;
+}
+
+// What a decoder is given of a job's last image or video.
+diffusion::Job last_of(const diffusion::Job& job, size_t ranks) {
+  diffusion::Job one;
+  one.layout = job.layout;
+  one.form = job.form;
+  one.labels.resize(1);
+  one.added_frames = job.added_frames;
+  one.traced = job.traced;
+  one.crop_height = job.crop_height;
+  one.crop_width = job.crop_width;
+  one.vae_chunk = job.vae_chunk;
+  one.meters = runtime::RunMeters(ranks);
+  return one;
+}
+
+Tensor latents_of(const diffusion::Job& job) {
+  return Tensor::empty({job.samples() * job.layout.tokens(), job.layout.token_channels()},
+                       tensor::DType::f32, tensor::Device::meta);
+}
+
+/// Bytes of the other images or videos of a job while the last one is decoded; and of all, with the
+/// latents, when the numbers of all are joined.
+struct Beside {
+  Beside(const diffusion::Job& job, const Tensor& latents, const diffusion::Decoded& made) {
+    int64_t pixels = 0;
+    for (const Tensor& image : made.pixels) pixels += image.bytes();
+    const int64_t numbers = job.traced ? made.numbers.bytes() : 0;
+    others = (job.samples() - 1) * (pixels + numbers);
+    joining = latents.bytes() + job.samples() * (pixels + 2 * numbers);
+  }
+  int64_t others = 0, joining = 0;
+};
+
+/// What was run of a job: its first steps, of all samples or of the first parts of them.
+struct Tried {
+  int steps = 0;              ///< in all
+  int samples = 0;            ///< that have gone through them
+  diffusion::Decoded made{};  ///< by ranks that decode apart
+};
+
+// Two parts, of which one is decoded while the other one is denoised.
+Tried try_halves(runtime::ModelState& stage, const RunControl& control, const diffusion::Job& job,
+                 diffusion::Trace& trace, Report& report) {
+  const GenerateRequest request;
+  std::deque<diffusion::Order> orders;
+  diffusion::Order& order = orders.emplace_back(request, job);
+  Tried tried;
+  for (const nn::Range samples : diffusion::parts_of(stage.options.plan, job.samples())) {
+    order.parts.push_back(diffusion::part_of(job, samples));
+    tried.samples += order.parts.back().samples();
+    if (order.parts.size() == 2) break;
+  }
+  const diffusion::SharedDecoder decoder = diffusion::load_decoder(stage, job, job.meters.memory);
+  diffusion::run_halves(stage, control, orders, decoder);
+  trace = std::move(order.trace);
+  report = std::move(order.result.report);
+  tried.steps = job.sampler->steps() * static_cast<int>(order.parts.size());
+  tried.made = std::move(order.made);
+  return tried;
+}
+
+// Of the operations of messages that ranks which decode send and get.
+bool decodes(const std::string& operation) {
+  constexpr const char* kOfDecoding[] = {"latents", "halo", "norm", "keys", "image"};
+  return std::count(std::begin(kOfDecoding), std::end(kOfDecoding), operation) > 0;
+}
+
+// Of the ranks that denoise.
+diffusion::Work work_of_denoisers(const diffusion::Job& run, const Plan& plan) {
+  if (!plan.vae_apart) return run.meters.all->entries();
+  tensor::Meter sum;
+  for (int r = 0; r < plan.world(); ++r)
+    sum.add(run.meters.ranks[static_cast<size_t>(r)].work->entries());
+  return sum.entries();
+}
+
+// Ranks that decode apart, and what rank 0 holds of samples that were not tried.
+void add_decoders(const RunOptions& options, const diffusion::Job& job, const Tried& tried,
+                  const Report& report, Rehearsal& found) {
+  int64_t weights = 0, sum = 0, most = 0;
+  for (size_t r = found.ranks.size(); r < report.per_rank.size(); ++r) {
+    const MemoryPeaks& peak = report.per_rank[r].decode_peak_bytes;
+    found.ranks.push_back({.decode = peak.total});
+    weights = peak.weights;
+    sum += peak.total - peak.weights;
+    most = std::max(most, peak.total);
+  }
+  int64_t each = latents_of(job).bytes() / job.samples();
+  for (const Tensor& image : tried.made.pixels) each += image.bytes() / tried.samples;
+  if (job.traced) each += tried.made.numbers.bytes() / tried.samples;
+  const int64_t others = (job.samples() - tried.samples) * each;
+  found.ranks[0].activations += others;
+  found.ranks[0].total += others;
+  found.decoders = weights;
+  found.results = job.samples() * each;
+  found.decoding = options.processes ? 0 : sum + weights;
+  found.process = std::max(found.process + others + found.decoding, options.processes ? most : 0);
+}
+
+}  // namespace
+
+diffusion::Work mean_work(diffusion::Work work, int steps) {
+  for (auto& [op, entry] : work) {
+    entry.flops /= steps;
+    entry.bytes /= steps;
+  }
+  return work;
+}
+
+Inspection::Rank foretold(const Report::Rank& did, int experts, int64_t tokens, int steps) {
+  const MemoryPeaks& peak = did.peak_bytes;
+  return {.experts = experts,
+          .tokens = tokens,
+          .weights = peak.weights,
+          .activations = peak.activations,
+          .kv = peak.kv,
+          .buffers = peak.buffers,
+          .total = peak.total,
+          .flops = did.flops / steps,
+          .sent = did.sent_bytes / steps};
+}
+
+void add_process(const RunOptions& options,
+                 const std::function<std::shared_ptr<const void>(int rank)>& make,
+                 Rehearsal& found) {
+  tensor::Scope scope;
+  scope.memory = std::make_shared<tensor::MemoryTracker>();
+  const tensor::BindScope bind(scope);
+  std::vector<std::shared_ptr<const void>> networks;  // which share the slices of several
+  std::map<int, std::weak_ptr<const void>> portions;  // as ranks with equal ones share them
+  int64_t sum = 0;
+  for (const Inspection::Rank& rank : found.ranks) {
+    base::check_stop();
+    if (options.processes) networks.clear();
+    const auto number = static_cast<int>(&rank - found.ranks.data());
+    auto& portion = portions[parallel::portion_number(options.plan, number)];
+    networks.push_back(portion.lock());
+    if (!networks.back()) portion = networks.back() = make(number);
+    found.process = std::max(found.process, rank.total);
+    found.weights = std::max(found.weights, rank.weights);
+    sum += rank.total - rank.weights;
+  }
+  if (!options.processes && found.ranks.size() > 1) {
+    found.weights = scope.memory->current(tensor::MemoryClass::weights);
+    found.process = sum + found.weights;
+  }
+  found.process = std::max(found.process, scope.memory->peak());  // while they are made
+}
+
+int64_t input_bytes(const diffusion::Job& job) {
+  int64_t bytes = 0;
+  for (const auto* tensors : {&job.conditioning.tensors, &job.given})
+    for (const auto& [name, x] : *tensors) bytes += x.bytes();
+  return bytes;
+}
+
+Rehearsal rehearse(const runtime::ModelState& state, const RunOptions& options,
+                   const diffusion::Job& job) {
+  runtime::ModelState stage;
+  runtime::set_stage(state, options, stage);
+  const tensor::BindScope bind(stage.workers.scope());
+  diffusion::Job run = shortened(job, options.plan);
+  run.meters = runtime::RunMeters(stage.workers.ranks.size());
+  const nn::Geometry geometry = stage.geometry();
+  parallel::require_runnable(options.plan, geometry, run.workload());
+  diffusion::load_ranks(stage, run);
+  diffusion::Trace trace(run, run.traced);
+  Report report;
+  RunControl control;
+  control.stop = base::current_stop();
+  int64_t between = 0;
+  control.on_progress = [&](const Progress&) {
+    between = std::max(between, tensor::current_scope().memory->current());
+  };
+  Tried tried{run.sampler->steps(), run.samples()};
+  if (options.plan.vae_apart)
+    tried = try_halves(stage, control, run, trace, report);
+  else
+    diffusion::denoise(stage, {}, control, run, trace, report);
+  Rehearsal found{.ranks = ranks_of(report, options.plan, geometry, run, tried.steps),
+                  .work = mean_work(work_of_denoisers(run, options.plan), tried.steps)};
+  found.traced =
+      trace.bytes() / run.sampler->steps() * job.sampler->steps() / tried.samples * job.samples();
+  const int64_t later = found.traced - trace.bytes();  // of the steps that were not rehearsed
+  found.ranks[0].activations += later;
+  found.ranks[0].total += later;
+  for (const auto& [tag, sent] : report.traffic)
+    if (diffusion::is_by_plan(tag.first) && !decodes(tag.first))
+      found.messages += double(sent.messages) / tried.steps;
+  const auto weights = stage.weights_of("transformer");
+  add_process(
+      options,
+      [&](int rank) -> std::shared_ptr<const void> {
+        return stage.make_transformer(rank, job.resident_blocks, weights);
+      },
+      found);
+  if (options.plan.vae_apart) add_decoders(options, job, tried, report, found);
+  found.process += input_bytes(job);
+  // Where ranks are threads the others may be anywhere in their steps.
+  found.between = found.ranks.size() > 1 ? found.process : between + later + input_bytes(job);
+  return found;
+}
+
+Rehearsal rehearse(const runtime::ModelState& state, const diffusion::Job& job) {
+  return rehearse(state, state.options, job);
+}
+
+diffusion::Need rehearse_decode(const runtime::ModelState& state, const diffusion::Job& job,
+                                const std::optional<models::Tiling>& tiles) {
+  runtime::ModelState stage;
+  runtime::set_stage(state, {.precision = state.options.precision}, stage);
+  const diffusion::Job one = last_of(job, 0);
+  const tensor::BindScope bind(stage.workers.scope(-1, &one.meters));
+  const Tensor latents = latents_of(job);
+  const Beside beside(job, latents, diffusion::decode(stage, {}, one, tiles, latents, job.traced));
+  const MemoryPeaks peak = runtime::peaks_of(*one.meters.memory);
+  return {peak.weights, std::max(peak.activations + beside.others, beside.joining),
+          std::max(peak.total + beside.others, peak.weights + beside.joining), 0,
+          one.meters.all->entries()};
+}
+
+diffusion::Need rehearse_bands(const runtime::ModelState& state, const diffusion::Job& job,
+                               std::vector<Inspection::Rank>& ranks) {
+  runtime::ModelState stage;
+  RunOptions options{.precision = state.options.precision};
+  options.plan.data = options.plan.vae = state.options.plan.vae;
+  runtime::set_stage(state, options, stage);
+  const diffusion::Job one = last_of(job, stage.workers.ranks.size());
+  const tensor::BindScope bind(stage.workers.scope(-1, &one.meters));
+  const Tensor latents = latents_of(job);
+  const diffusion::Decoded made = diffusion::decode_in_bands(stage, {}, one, latents, job.traced);
+  const Beside beside(job, latents, made);
+  const int64_t weights = one.meters.memory->peak(tensor::MemoryClass::weights);
+  std::vector<int64_t> held;  // beside the weights
+  for (const Report::Rank& rank : made.shared.per_rank)
+    held.push_back(rank.peak_bytes.total - weights);
+  held[0] = std::max(held[0] + beside.others, beside.joining - latents.bytes());
+  for (size_t r = 0; r < held.size(); ++r) ranks.at(r).decode = weights + held[r];
+  held[0] += latents.bytes();
+  const int64_t activations = cluster::process_bytes(state.options, held);
+  return {weights, activations, weights + activations, 0, one.meters.all->entries()};
+}
+
+}  // namespace tessera::admission

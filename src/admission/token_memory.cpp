@@ -1,0 +1,369 @@
+#include "admission/token_memory.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "admission/held_experts.h"
+#include "base/fail.h"
+#include "base/stop.h"
+#include "completion/streamed_experts.h"
+#include "diffusion/sizes.h"
+#include "load/meta_weights.h"
+#include "parallel/decode.h"
+#include "runtime/launch.h"
+#include "tessera/words.h"
+
+namespace tessera::admission {
+namespace {
+
+int64_t tokens_of(const completion::TokenRun& run) {
+  return std::accumulate(run.lengths.begin(), run.lengths.end(), int64_t{0});
+}
+
+// A rank's part of the network, on meta.
+std::shared_ptr<const nn::TokenModel> network_of(const runtime::ModelState& state,
+                                                 const RunOptions& options,
+                                                 const nn::Weights& weights, int rank,
+                                                 const completion::TokenRun& run) {
+  const models::TokenSpec& spec = state.language->spec();
+  return spec.make(weights, completion::token_portion(state, options, rank, run.experts > 0),
+                   runtime::dtype_of(options), spec.block_causal ? run.block : 0);
+}
+
+/// Tokens of each sequence that a pass is over, and how many of each it decides; of those that are
+/// rehearsed, how many passes of the run it stands for.
+struct Stand {
+  std::vector<nn::Range> body;
+  int64_t decided = 0;
+  double passes = 1;
+};
+
+sample::TokenPass pass_of(const Stand& stand) {
+  sample::TokenPass pass;
+  for (size_t r = 0; r < stand.body.size(); ++r) {
+    const nn::Range& body = stand.body[r];
+    if (body.size() == 0) continue;  // it has ended
+    const auto sequence = static_cast<int>(r);
+    pass.view.sequences.push_back(sequence);
+    pass.view.body.push_back({sequence, body});
+    pass.view.lengths.push_back(body.end);
+    // In two parts, as masks that are not neighbours: their rows are copied.
+    const nn::Range open{std::max(body.begin, body.end - stand.decided), body.end};
+    const int64_t first = std::min(open.begin + 1, open.end);
+    if (first > open.begin) pass.decide.push_back({sequence, {open.begin, first}});
+    if (first < open.end) pass.decide.push_back({sequence, {first, open.end}});
+  }
+  pass.ids.resize(static_cast<size_t>(nn::token_count(pass.view.body)));
+  return pass;
+}
+
+// Over all tokens, twice, for what the first leaves is beside the second; or the first of a cache
+// of blocks, then block by block.
+std::vector<Stand> passes_of(const completion::TokenRun& run) {
+  std::vector<nn::Range> body;
+  if (run.prefill.empty()) {
+    for (const int64_t length : run.lengths) body.push_back({0, length});
+    return {{body, run.decided}, {body, run.decided}};
+  }
+  for (const int64_t tokens : run.prefill) body.push_back({run.kept, tokens});
+  std::vector<Stand> passes;
+  if (!run.joined) passes.push_back({body, 0});
+  for (bool more = true, first = true; more; first = false) {
+    more = false;
+    for (size_t r = 0; r < body.size(); ++r) {
+      const int64_t there = body[r].end, end = std::min(there + run.block, run.lengths[r]);
+      const int64_t again = !run.joined || end == there ? 0 : first ? there - run.kept : run.block;
+      body[r] = {there - again, end};
+      more = more || body[r].size() > 0;
+    }
+    if (more) passes.push_back({body, run.decided});
+  }
+  return passes;
+}
+
+bool as_wide(const Stand& a, const Stand& b) {
+  return a.decided == b.decided &&
+         std::equal(a.body.begin(), a.body.end(), b.body.begin(),
+                    [](const nn::Range& x, const nn::Range& y) { return x.size() == y.size(); });
+}
+
+// Neighbours over as many tokens of each sequence differ in what these see alone, which grows from
+// one to the next as evenly as their work: the last is the largest, the first and it are the mean.
+std::vector<Stand> stands_of(const completion::TokenRun& run) {
+  const std::vector<Stand> all = passes_of(run);
+  std::vector<Stand> stands;
+  for (size_t first = 0, end = 0; first < all.size(); first = end) {
+    while (end < all.size() && as_wide(all[first], all[end])) ++end;
+    stands.push_back(all[first]);
+    if (end - first == 1) continue;
+    stands.push_back(all[end - 1]);
+    for (size_t i : {1, 2}) stands[stands.size() - i].passes = double(end - first) / 2;
+  }
+  return stands;
+}
+
+int64_t most_at_once(const completion::TokenRun& run) {
+  int64_t most = 0;
+  for (const Stand& stand : stands_of(run))
+    most = std::max(most, nn::token_count(pass_of(stand).view.body));
+  return most;
+}
+
+// As a run takes over what an earlier request of its talk left.
+void adopt_kept(const completion::TokenRun& run, const nn::Geometry& geometry, nn::DType dtype,
+                nn::KvCache& cache) {
+  if (run.kept == 0) return;
+  nn::KvCache left(geometry, {{0, run.kept_slots}});
+  tensor::Scope aside = tensor::current_scope();  // it counts when it is taken over
+  aside.memory = nullptr;
+  std::optional<tensor::BindScope> before(aside);
+  for (size_t site = 0; site < geometry.attention.size(); ++site) {
+    const nn::AttentionSite& at = geometry.attention[site];
+    const auto rows =
+        tensor::Tensor::empty({1, int64_t{at.kv_heads} * at.head_dim}, dtype, tensor::Device::meta);
+    left.write(static_cast<int>(site), {{0, {0, 1}}}, rows, rows, 0);
+  }
+  before.reset();
+  cache.adopt(0, run.kept, left.release());
+}
+
+/// What a rank does, of which passes stand for several.
+class Stood {
+ public:
+  Stood(const tensor::Scope& rank, const comm::Communicator* world) : rank_(rank), world_(world) {}
+  void count(double passes) {
+    const double flops = rank_.meter->total().flops;
+    const auto sent = world_ ? double(world_->ledger().total().bytes) : 0;
+    flops_ += passes * (flops - flops_before_);
+    sent_ += passes * (sent - sent_before_);
+    flops_before_ = flops;
+    sent_before_ = sent;
+  }
+  Report::Rank all() const {
+    return {runtime::peaks_of(*rank_.memory), flops_, static_cast<int64_t>(sent_)};
+  }
+
+ private:
+  const tensor::Scope& rank_;
+  const comm::Communicator* world_;
+  double flops_ = 0, sent_ = 0, flops_before_ = 0, sent_before_ = 0;
+};
+
+// Where experts are read nothing may come on top: all tokens choose the experts of one rank,
+void crowd_one(const runtime::ModelState& state, const RunOptions& options,
+               const completion::TokenRun& run, runtime::ModelState& stage) {
+  std::vector<double> load =
+      uneven_load(options.plan, state.language->geometry(runtime::dtype_of(options)), &run.rule);
+  if (!load.empty()) stage.workers.assumptions.expert_load = std::move(load);
+}
+
+// and each may be that one.
+void crowd_each(const RunOptions& options, Rehearsal& found) {
+  if (options.processes || options.plan.expert == 1) return;
+  int64_t most = 0;
+  for (const Inspection::Rank& rank : found.ranks) most = std::max(most, rank.total - rank.weights);
+  found.process = std::max(found.process, found.weights + options.plan.world() * most);
+}
+
+// Without experts that are read while it runs.
+Rehearsal rehearse_others(const runtime::ModelState& state, const RunOptions& options,
+                          const completion::TokenRun& run, Passes which) {
+  require(tokens_of(run) <= diffusion::kMostTokens, ErrorCode::memory,
+          "a run of {} tokens is too long for any machine: use fewer or shorter prompts",
+          tokens_of(run));
+  runtime::ModelState stage;
+  runtime::set_stage(state, options, stage);
+  if (run.experts > 0) crowd_one(state, options, run, stage);
+  const runtime::RunMeters meters(stage.workers.ranks.size());
+  const tensor::BindScope bind(stage.workers.scope(-1, &meters));  // not in the run's memory
+  runtime::Loaded<nn::TokenModel> loaded;
+  std::vector<std::shared_ptr<const nn::TokenModel>> networks;
+  for (int r = 0; r < options.plan.world(); ++r)
+    networks.push_back(loaded.get(0, r, stage.workers.scope(r, &meters).memory, [&] {
+      return network_of(state, options, state.language->on_meta(), r, run);
+    }));
+  const std::vector<Stand> stands = which == Passes::all ? passes_of(run) : stands_of(run);
+  double passes = 0;
+  for (const Stand& stand : stands) passes += stand.passes;
+  Rehearsal found;
+  found.ranks.resize(networks.size());
+  const std::stop_token& stop = base::current_stop();
+  runtime::launch_ranks(stage, meters, stop, [&](comm::Communicator* world) {
+    const auto rank = static_cast<size_t>(world ? world->rank() : 0);
+    const nn::TokenModel& model = *networks[rank];
+    parallel::Residence weights;
+    if (run.experts > 0) weights.experts = completion::expert_cache(state, run.experts, true);
+    parallel::Setup setup(options.plan, model.geometry(), {.text = {{run.lengths, run.rule}}},
+                          world, weights);
+    std::map<int, nn::Range> all;
+    for (size_t r = 0; r < run.lengths.size(); ++r) all[static_cast<int>(r)] = nn::kAllTokens;
+    setup.policy->restrict_to(std::move(all));
+    std::vector<tensor::Tensor> routed;  // which a run keeps until it has counted a pass
+    setup.experts->log().watch(
+        [&](const nn::MoeWork& work) { routed.push_back(work.routing.ids); });
+    const tensor::Scope scope = stage.workers.scope(static_cast<int>(rank), &meters);
+    adopt_kept(run, model.geometry(), runtime::dtype_of(options), setup.cache->slots());
+    Stood did(scope, world);
+    for (const Stand& stand : stands) {
+      const sample::TokenPass pass = pass_of(stand);
+      if (pass.ids.empty()) continue;
+      base::check_stop(stop);
+      parallel::forward(model, pass, setup, {});
+      did.count(stand.passes);
+      routed.clear();
+    }
+    setup.finish();
+    did.count(1);
+    found.ranks[rank] = foretold(
+        did.all(), parallel::experts_of(options.plan, model.geometry(), static_cast<int>(rank)),
+        nn::token_count(setup.view().body), static_cast<int>(passes));
+  });
+  found.work = mean_work(meters.all->entries(), static_cast<int>(stands.size()));
+  const load::MetaWeights weights = state.language->on_meta();
+  add_process(
+      options, [&](int rank) { return network_of(state, options, weights, rank, run); }, found);
+  if (run.experts > 0) crowd_each(options, found);
+  return found;
+}
+
+}  // namespace
+
+Rehearsal rehearse_tokens(const runtime::ModelState& state, const RunOptions& options,
+                          const completion::TokenRun& run, Passes which) {
+  Rehearsal others = rehearse_others(state, options, run, which);
+  if (run.experts == 0) return others;
+  const HeldExperts held(state, options);
+  return held.beside(std::move(others), run.experts);
+}
+
+namespace {
+
+// Routed experts of a rank, the one with most of them, that the tokens of one pass can go to in a
+// layer.
+int64_t most_of_a_layer(const nn::Geometry& geometry, const HeldExperts& held,
+                        const completion::TokenRun& run) {
+  return std::min(held.most() / std::ssize(geometry.experts),
+                  most_at_once(run) * parallel::most_slots(geometry, &run.rule));
+}
+
+// What a plan whose ranks read no experts while they run might be instead; "": they do.
+std::string who_reads(const runtime::ModelState& state) {
+  const Plan& plan = state.options.plan;
+  if (parallel::reads_experts(plan))
+    return state.quantises_experts()
+               ? "; experts of a folder that 'tessera quantise' made can be read while it runs"
+               : "";
+  return plan.tensor > 1 ? "; ranks of tensor=N do not read experts while they run, one rank or "
+                           "those of expert=N do"
+                         : "; ranks of moe=fused do not read experts while they run, those of "
+                           "moe=bulk do";
+}
+
+std::string problem_of(const runtime::ModelState& state, const completion::TokenRun& run,
+                       const Rehearsal& need, const Room& room) {
+  std::string remedy = as_processes(state.options, need, 0, room);
+  if (remedy.empty()) remedy = "spread it over machines (mpirun with --plan expert=N or tensor=N)";
+  for (const Precision smaller : {Precision::bf16, Precision::int8}) {
+    RunOptions options = state.options;
+    options.precision = smaller;
+    completion::TokenRun whole = run;
+    whole.experts = 0;
+    const int64_t bytes = rehearse_tokens(state, options, whole).process;
+    if (bytes > room.bytes || bytes >= need.process) continue;
+    remedy = fmt::format("--dtype {} would need {}", word_of(smaller), amount(double(bytes)));
+    break;
+  }
+  if (state.options.memory_budget > 0)
+    remedy = fmt::format("it fits into {}; else {}", budget_of(need.process), remedy);
+  remedy += who_reads(state);
+  return too_large(run.experts == 0
+                       ? "this run"
+                       : fmt::format("this run, with the {} experts that a pass may ask of a layer "
+                                     "and the others left in the folder,",
+                                     run.experts),
+                   need.process, need.weights, room, remedy);
+}
+
+std::string note_of(const runtime::ModelState& state, const HeldExperts& held, int64_t experts,
+                    int64_t weights, const Room& room) {
+  const std::string stay =
+      state.options.plan.expert > 1
+          ? fmt::format("each rank keeps {} of its {} in memory", experts, held.most())
+          : fmt::format("{} of {} stay in memory", experts, held.most());
+  return fmt::format(
+      "reads experts while it runs ({} of weights) to stay within {}: {}, the others are read from "
+      "the folder when tokens go to them",
+      amount(double(weights)), amount(double(room.bytes)), stay);
+}
+
+}  // namespace
+
+TokenFit fit_tokens(const runtime::ModelState& state, completion::TokenRun& run) {
+  const Room room = room_of(state);
+  TokenFit fit{rehearse_tokens(state, state.options, run)};
+  if (fit.need.process <= room.bytes) return fit;
+  const nn::Geometry geometry = state.language->geometry(state.dtype());
+  if (!geometry.experts.empty() && completion::may_stream_experts(state)) {
+    const HeldExperts held(state, state.options);
+    completion::TokenRun reading = run;
+    reading.experts = most_of_a_layer(geometry, held, run);
+    const Rehearsal others = rehearse_others(state, state.options, reading, Passes::largest);
+    const int64_t least = others.process + held.bytes(reading.experts), whole = fit.need.weights;
+    if (reading.experts < held.most() && least < fit.need.process) {
+      while (reading.experts < held.most() &&
+             others.process + held.bytes(reading.experts + 1) <= room.bytes)
+        ++reading.experts;
+      run.experts = reading.experts;
+      fit.need = held.beside(others, run.experts);
+      if (least <= room.bytes) {
+        fit.note = note_of(state, held, run.experts, whole, room);
+        return fit;
+      }
+    }
+  }
+  fit.problem = problem_of(state, run, fit.need, room);
+  run.experts = 0;
+  return fit;
+}
+
+namespace {
+
+// What a run that was seen to fit takes, if it can without another model's leave.
+bool takes_at_once(const runtime::ModelState& state, const std::array<int64_t, 2>& bytes,
+                   runtime::AtWork* at_work) {
+  std::vector<runtime::AtWork::Held> others;
+  return !at_work || at_work->take(bytes[0], bytes[1], room_of(state).bytes, others,
+                                   runtime::AtWork::Idle::stay);
+}
+
+}  // namespace
+
+std::string plan_tokens(runtime::ModelState& state, completion::TokenRun& run,
+                        runtime::AtWork* at_work) {
+  const std::array<int64_t, 3> size{tokens_of(run), most_at_once(run),
+                                    static_cast<int64_t>(run.lengths.size()) * run.decided};
+  {
+    const std::lock_guard lock(state.foreseen.mutex);
+    const auto& known = state.foreseen.size;
+    const bool usual = run.rule.method == nn::SelectionRule::Method::vanilla && run.kept == 0;
+    if (usual && size[0] <= known[0] && size[1] <= known[1] && size[2] <= known[2] &&
+        takes_at_once(state, state.foreseen.bytes, at_work))
+      return "";
+  }
+  TokenFit fit = fit_tokens(state, run);
+  if (!fit.problem.empty()) fail(ErrorCode::memory, "{}", fit.problem);
+  if (at_work) take_room(state, "this run", fit.need.process, fit.need.weights, *at_work);
+  if (run.experts > 0) return std::move(fit.note);
+  const std::lock_guard lock(state.foreseen.mutex);
+  state.foreseen.size = size;
+  state.foreseen.bytes = {fit.need.process, fit.need.weights};
+  return "";
+}
+
+}  // namespace tessera::admission

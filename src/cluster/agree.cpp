@@ -1,0 +1,211 @@
+#include "cluster/agree.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/as_error.h"
+#include "base/digest.h"
+#include "base/fail.h"
+#include "base/input_file.h"
+#include "base/json.h"
+#include "base/printable.h"
+#include "cluster/processes.h"
+#include "comm/collectives.h"
+
+namespace tessera::cluster {
+namespace {
+
+constexpr size_t kShown = 60;             // longer values are told by their digests
+constexpr int64_t kPiece = 4096;          // bytes of a file that are read at once
+constexpr int64_t kMostPieces = 64;       // of a file
+constexpr int64_t kTermsBytes = 1 << 20;  // more than any rank says
+
+std::string digest_of(std::string_view bytes) {
+  base::Digest digest;
+  digest.add(bytes);
+  return digest.text();
+}
+
+}  // namespace
+
+void Terms::say(const std::string& what, std::string_view value) {
+  const bool plain =
+      std::all_of(value.begin(), value.end(), [](char c) { return c >= 32 && c < 127; });
+  items_.emplace_back(
+      what, plain && value.size() <= kShown
+                ? base::printable(value)
+                : fmt::format("{} characters, digest {}", value.size(), digest_of(value)));
+}
+
+void Terms::file(const std::string& what, const std::string& path) {
+  const base::InputFile in(path);
+  const int64_t size = in.size();
+  base::Digest digest;
+  std::vector<char> piece(kPiece);
+  const int64_t pieces = std::clamp<int64_t>((size + kPiece - 1) / kPiece, 0, kMostPieces);
+  for (int64_t i = 0; i < pieces; ++i) {
+    const int64_t last = std::max<int64_t>(size - kPiece, 0);
+    const int64_t at =
+        pieces > 1 ? last / (pieces - 1) * i + (i == pieces - 1 ? last % (pieces - 1) : 0) : 0;
+    const int64_t bytes = std::min(kPiece, size);
+    in.read(at, piece.data(), bytes);
+    digest.add({piece.data(), static_cast<size_t>(bytes)});
+  }
+  items_.emplace_back(what, fmt::format("{} bytes, digest {}", size, digest.text()));
+}
+
+void agree(comm::Communicator& world, const std::function<Terms()>& terms) {
+  using Items = std::vector<std::pair<std::string, std::string>>;
+  tensor::Tensor mine;
+  try {
+    const std::string text = base::Json(terms().items()).dump();
+    mine = tensor::Tensor::empty({std::ssize(text)}, tensor::DType::u8);
+    std::copy(text.begin(), text.end(), static_cast<char*>(mine.raw()));
+  } catch (const std::exception& e) {  // no code of an error is the bracket that terms begin with
+    const Error error = named(e, world.rank(), "compares the run");
+    mine = comm::word_of(&error);
+  }
+  const auto all = comm::all_gather(world, mine, {"agree", -1}).wait();
+  for (const tensor::Tensor& word : all)
+    if (word.elements() > 0 && *static_cast<const char*>(word.raw()) != '[') heed(word);
+  std::vector<Items> said;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    require(all[rank].bytes() <= kTermsBytes, ErrorCode::rank, "rank {} says {} bytes of terms",
+            rank, all[rank].bytes());
+    const std::string_view theirs(static_cast<const char*>(all[rank].raw()),
+                                  static_cast<size_t>(all[rank].bytes()));
+    said.push_back(base::parse_json(theirs, fmt::format("terms of rank {}", rank)).get<Items>());
+  }
+  for (size_t rank = 1; rank < said.size(); ++rank) {
+    const Items &one = said.front(), &other = said[rank];
+    const auto [a, b] = std::mismatch(one.begin(), one.end(), other.begin(), other.end());
+    if (a == one.end() && b == other.end()) continue;
+    const bool same_name = a != one.end() && b != other.end() && a->first == b->first;
+    const std::string& what = a != one.end() ? a->first : b->first;
+    fail(ErrorCode::rank, "ranks do not run the same: {} of rank {} is {}, of rank 0 {}; {}", what,
+         rank, same_name ? b->second : "another thing", a != one.end() ? a->second : "none",
+         what == Terms::kUnit ? "choose one for all: TESSERA_UNIT=fma"
+                              : "start all ranks with one program, model and request");
+  }
+}
+
+void agree(const RunOptions& options, const std::function<Terms()>& terms) {
+  if (options.processes) agree(*options.processes->state().world, terms);
+}
+
+bool first_process(const RunOptions& options) {
+  return !options.processes || options.processes->rank() == 0;
+}
+
+bool as_first_says(const RunOptions& options, bool word) {
+  return options.processes ? comm::agreed(*options.processes->state().world, 0, word, {"go", -1})
+                           : word;
+}
+
+int64_t most_of(const RunOptions& options, int64_t value) {
+  if (options.processes)
+    comm::all_reduce_max(*options.processes->state().world, {&value, 1}, {"go", -1});
+  return value;
+}
+
+int64_t process_bytes(const RunOptions& options, const std::vector<int64_t>& ranks) {
+  return options.processes ? *std::max_element(ranks.begin(), ranks.end())
+                           : std::accumulate(ranks.begin(), ranks.end(), int64_t{0});
+}
+
+void heed(const tensor::Tensor& word) {
+  if (const auto error = comm::error_of(word)) throw Error(*error);
+}
+
+namespace {
+
+// "rank 3, which decodes: ..."
+bool names_a_rank(std::string_view text) {
+  constexpr std::string_view kRank = "rank ";
+  if (!text.starts_with(kRank)) return false;
+  text.remove_prefix(kRank.size());
+  const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  return digits > 0 && text.substr(digits).starts_with(", which ");
+}
+
+// What is no Error comes of a caller's callback, and its ranks stop for that.
+Error told_to_others(const std::exception& e, int rank) {
+  const Error error = named(e, rank, "computes");
+  const bool foreign = error.code() == ErrorCode::rank && !dynamic_cast<const Error*>(&e);
+  return foreign ? Error(ErrorCode::cancelled, fmt::format("rank {} stopped: {}", rank, e.what()))
+                 : error;
+}
+
+// In no report: nobody was foretold it.
+std::vector<tensor::Tensor> said_by_all(comm::Communicator& world, const tensor::Tensor& mine) {
+  constexpr comm::Tag kTag{"go", -1};
+  for (int to = 0; to < world.size(); ++to)
+    if (to != world.rank()) world.post(to, mine, kTag);
+  std::vector<tensor::Tensor> all;
+  for (int from = 0; from < world.size(); ++from)
+    all.push_back(from == world.rank() ? mine : world.receive(from, kTag).wait());
+  return all;
+}
+
+}  // namespace
+
+Error named(const std::exception& thrown, int rank, const char* does) {
+  Error error = base::as_error(thrown);
+  const bool all_are_told = error.code() == ErrorCode::rank || error.code() == ErrorCode::cancelled;
+  if (rank == 0 || all_are_told || names_a_rank(error.what())) return error;
+  return {error.code(), fmt::format("rank {}, which {}: {}", rank, does, error.what())};
+}
+
+void end_all(comm::Communicator& ranks, int in_world, const std::exception& thrown,
+             const char* does) {
+  ranks.check();
+  const Error error = named(thrown, in_world, does);
+  if (error.code() != ErrorCode::cancelled) ranks.fail_all(error);
+  throw Error(error);
+}
+
+void together(const RunOptions& options, const char* does, const std::function<void()>& work) {
+  together(options, nullptr, does, work);
+}
+
+void together(const RunOptions& options, comm::Communicator* request, const char* does,
+              const std::function<void()>& work) {
+  if (!options.processes) return work();
+  tensor::Tensor word = comm::word_of(nullptr);
+  try {
+    work();
+  } catch (const std::exception& e) {
+    const Error error = named(e, options.processes->rank(), does);
+    word = comm::word_of(&error);
+  }
+  comm::Communicator& world = request ? *request : *options.processes->state().world;
+  for (const tensor::Tensor& said : comm::all_gather(world, word, {"go", -1}).wait())
+    if (const auto error = comm::error_of(said)) throw SharedError(*error);
+}
+
+void end_together(comm::Communicator& world,
+                  const std::function<void(comm::Communicator& ranks)>& part) {
+  auto ranks = world.request();
+  std::exception_ptr thrown;
+  bool shared = false;
+  try {
+    part(*ranks);
+  } catch (const std::exception& e) {
+    world.check();
+    shared = dynamic_cast<const SharedError*>(&e) != nullptr;
+    const Error error = shared ? base::as_error(e) : told_to_others(e, world.rank());
+    if (error.code() == ErrorCode::rank) throw;
+    ranks->fail_all(error);
+    thrown = std::current_exception();
+  }
+  std::optional<Error> own = ranks->failed();
+  if (own && !shared) own = named(*own, world.rank(), "computes");
+  ranks = nullptr;  // with what was sent and nobody takes, behind which the words would wait
+  const Error* const mine = own ? &*own : nullptr;
+  const std::vector<tensor::Tensor> words = said_by_all(world, comm::word_of(mine));
+  if (own && world.rank() == 0 && thrown) std::rethrow_exception(thrown);  // a callback's, too
+  for (const tensor::Tensor& word : words) heed(word);
+  if (thrown) std::rethrow_exception(thrown);
+}
+
+}  // namespace tessera::cluster

@@ -1,0 +1,114 @@
+#include "cluster/gather_reports.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "comm/collectives.h"
+
+namespace tessera::cluster {
+namespace {
+
+using base::Json;
+
+Json written(const Report& report) {
+  Json layers = Json::array(), traffic = Json::array(), ranks = Json::array();
+  for (const auto& l : report.layers)
+    layers.push_back({l.block, l.mean_experts, l.tokens, l.assignments, l.assignments_changed,
+                      l.ages, l.oldest});
+  for (const auto& [key, t] : report.traffic)
+    traffic.push_back(
+        {key.first, key.second, t.messages, t.bytes, t.wait_seconds, t.flight_seconds});
+  for (const Report::Rank& rank : report.per_rank) {
+    const MemoryPeaks &peak = rank.peak_bytes, &text = rank.text_peak_bytes;
+    Json streamed;  // null: none
+    if (const auto& s = rank.streamed)
+      streamed = {s->all, s->resident, s->hits, s->misses, s->bytes};
+    ranks.push_back({peak.weights, peak.activations, peak.kv, peak.buffers, peak.total, rank.flops,
+                     rank.sent_bytes, text.weights, text.activations, text.kv, text.buffers,
+                     text.total, rank.text_flops, streamed});
+  }
+  return {{"layers", layers},
+          {"traffic", traffic},
+          {"ranks", ranks},
+          {"ages", report.kv_ages},
+          {"kept", report.kept_row_bytes},
+          {"incast", {report.incast.most, report.incast.bound}}};
+}
+
+Report read(const Json& json) {
+  Report report;
+  for (const Json& l : json.at("layers")) {
+    Report::Layer layer;
+    layer.block = l.at(0);
+    layer.mean_experts = l.at(1);
+    layer.tokens = l.at(2);
+    layer.assignments = l.at(3);
+    layer.assignments_changed = l.at(4);
+    layer.ages = l.at(5).get<std::vector<int64_t>>();
+    layer.oldest = l.at(6);
+    report.layers.push_back(layer);
+  }
+  for (const Json& t : json.at("traffic"))
+    report.traffic[{t.at(0), t.at(1)}] = {t.at(2), t.at(3), t.at(4), t.at(5)};
+  for (const Json& r : json.at("ranks")) {
+    Report::Rank rank{{r.at(0), r.at(1), r.at(2), r.at(3), r.at(4)}, r.at(5), r.at(6)};
+    rank.text_peak_bytes = {r.at(7), r.at(8), r.at(9), r.at(10), r.at(11)};
+    rank.text_flops = r.at(12);
+    if (const Json& s = r.at(13); !s.is_null())
+      rank.streamed = {s.at(0), s.at(1), s.at(2), s.at(3), s.at(4)};
+    report.per_rank.push_back(rank);
+  }
+  report.kv_ages = json.at("ages").get<std::vector<int64_t>>();
+  report.kept_row_bytes = json.at("kept");
+  report.incast = {json.at("incast").at(0), json.at("incast").at(1)};
+  return report;
+}
+
+}  // namespace
+
+void add_report(const Report& rank, Report& all) {
+  if (all.layers.size() < rank.layers.size()) all.layers.resize(rank.layers.size());
+  for (size_t i = 0; i < rank.layers.size(); ++i) {
+    const Report::Layer& from = rank.layers[i];
+    Report::Layer& to = all.layers[i];
+    to.block = std::max(to.block, from.block);  // 0 of a layer that is another stage's
+    to.mean_experts += from.mean_experts;
+    to.tokens += from.tokens;
+    to.assignments += from.assignments;
+    to.assignments_changed += from.assignments_changed;
+    to.ages.resize(std::max(to.ages.size(), from.ages.size()));
+    for (size_t age = 0; age < from.ages.size(); ++age) to.ages[age] += from.ages[age];
+    to.oldest = std::max(to.oldest, from.oldest);
+  }
+  for (const auto& [key, from] : rank.traffic) {
+    Report::Traffic& to = all.traffic[key];
+    to.messages += from.messages;
+    to.bytes += from.bytes;
+    to.wait_seconds += from.wait_seconds;
+    to.flight_seconds += from.flight_seconds;
+  }
+  all.per_rank.insert(all.per_rank.end(), rank.per_rank.begin(), rank.per_rank.end());
+  all.kv_ages.resize(std::max(all.kv_ages.size(), rank.kv_ages.size()));
+  for (size_t age = 0; age < rank.kv_ages.size(); ++age) all.kv_ages[age] += rank.kv_ages[age];
+  all.kept_row_bytes = std::max(all.kept_row_bytes, rank.kept_row_bytes);
+  all.incast = {std::max(all.incast.most, rank.incast.most),
+                std::max(all.incast.bound, rank.incast.bound)};
+}
+
+void gather_reports(comm::Communicator& world, Report& report) {
+  const std::string text = written(report).dump();
+  const auto mine = tensor::Tensor::empty({static_cast<int64_t>(text.size())}, tensor::DType::u8);
+  std::memcpy(mine.raw(), text.data(), text.size());
+  const auto all = comm::gather(world, 0, mine, {"report", -1});
+  for (int rank = 1; rank < static_cast<int>(all.size()); ++rank) {
+    const auto& bytes = all[static_cast<size_t>(rank)];
+    const std::string_view theirs(static_cast<const char*>(bytes.raw()),
+                                  static_cast<size_t>(bytes.bytes()));
+    add_report(read(base::parse_json(theirs, "report of rank " + std::to_string(rank))), report);
+  }
+}
+
+}  // namespace tessera::cluster

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "comm/communicator.h"
+#include "tessera/report.h"
+
+namespace tessera::cluster {
+
+/// What a rank did, added to what others did: layers, traffic and kept rows.
+void add_report(const Report& rank, Report& all);
+/// The same of all ranks of `world`, which are processes, at rank 0.
+void gather_reports(comm::Communicator& world, Report& report);
+
+}  // namespace tessera::cluster

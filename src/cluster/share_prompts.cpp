@@ -1,0 +1,75 @@
+#include "cluster/share_prompts.h"
+
+#include <exception>
+#include <span>
+
+#include "base/as_error.h"
+#include "base/fail.h"
+#include "cluster/agree.h"
+#include "comm/collectives.h"
+#include "tensor/scope.h"
+
+namespace tessera::cluster {
+namespace {
+
+using tensor::Tensor;
+
+const comm::Tag kTag{"join", -1};
+
+// Each as the number of its ids and then these.
+Tensor packed(const PromptIds& prompts) {
+  std::vector<int32_t> all;
+  for (const auto& ids : prompts) {
+    all.push_back(static_cast<int32_t>(ids.size()));
+    all.insert(all.end(), ids.begin(), ids.end());
+  }
+  return Tensor::from(std::span<const int32_t>(all), {std::ssize(all)});
+}
+
+PromptIds unpacked(const Tensor& said) {
+  PromptIds prompts;
+  std::span all(said.data<int32_t>(), static_cast<size_t>(said.elements()));
+  while (!all.empty()) {
+    const int64_t count = all.front();
+    all = all.subspan(1);
+    require(count >= 0 && count <= std::ssize(all), ErrorCode::rank,
+            "rank 0 says a prompt of {} ids, where {} are left; start all ranks with one program",
+            count, all.size());
+    const auto ids = all.first(static_cast<size_t>(count));
+    prompts.emplace_back(ids.begin(), ids.end());
+    all = all.subspan(ids.size());
+  }
+  return prompts;
+}
+
+}  // namespace
+
+PromptIds share_prompts(comm::Communicator* world, const std::function<PromptIds()>& ask) {
+  if (!world || world->size() == 1) return ask();
+  tensor::Scope aside = tensor::current_scope();  // it was not foretold
+  aside.memory = nullptr;
+  const tensor::BindScope bind(aside);
+  Tensor said;
+  std::exception_ptr failed;
+  if (world->rank() == 0) try {
+      said = packed(ask());
+    } catch (
+        const std::exception& e) {  // the others, who wait for prompts, hear why there are none
+      failed = std::current_exception();
+      const Error error = base::as_error(e);
+      said = comm::word_of(&error);
+    }
+  said = comm::broadcast(*world, 0, said, kTag);
+  if (failed) std::rethrow_exception(failed);
+  if (said.dtype() == tensor::DType::u8) heed(said);
+  return unpacked(said);
+}
+
+int64_t least_of(comm::Communicator* world, int64_t number) {
+  if (!world || world->size() == 1) return number;
+  int64_t least[] = {-number};
+  comm::all_reduce_max(*world, least, kTag);
+  return -least[0];
+}
+
+}  // namespace tessera::cluster

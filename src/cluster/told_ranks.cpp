@@ -1,0 +1,67 @@
+#include "cluster/told_ranks.h"
+
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "comm/collectives.h"
+#include "tensor/scope.h"
+
+namespace tessera::cluster {
+namespace {
+
+const comm::Tag kTag{"looks", -1};
+
+// What is said here must not count in what a run was foretold to take.
+class Aside {
+ public:
+  Aside() : bind_(uncounted()) {}
+
+ private:
+  static tensor::Scope uncounted() {
+    tensor::Scope scope = tensor::current_scope();
+    scope.memory = nullptr;
+    return scope;
+  }
+  tensor::BindScope bind_;
+};
+
+}  // namespace
+
+ToldRanks::ToldRanks(comm::Communicator& world, bool looks) {
+  if (world.size() == 1 || !comm::agreed(world, 0, looks, kTag)) return;
+  std::vector<int> all(static_cast<size_t>(world.size()));
+  std::iota(all.begin(), all.end(), 0);
+  channel_ = world.group(all);
+}
+
+void ToldRanks::tell(const RankProgress& did) {
+  const Aside aside;
+  const std::string text =
+      base::Json{{"rank", did.rank},           {"compute", did.compute_seconds},
+                 {"wait", did.wait_seconds},   {"sent", did.sent_bytes},
+                 {"experts", did.expert_ages}, {"kv", did.kv_ages}}
+          .dump();
+  const auto bytes = tensor::Tensor::empty({std::ssize(text)}, tensor::DType::u8);
+  std::memcpy(bytes.raw(), text.data(), text.size());
+  channel_->post(0, bytes, kTag);
+}
+
+std::vector<RankProgress> ToldRanks::hear() {
+  const Aside aside;
+  std::vector<RankProgress> all;
+  for (int rank = 1; rank < channel_->size(); ++rank) {
+    const tensor::Tensor bytes = channel_->receive(rank, kTag).wait();
+    const base::Json said = base::parse_json(
+        {static_cast<const char*>(bytes.raw()), static_cast<size_t>(bytes.bytes())},
+        "the progress of rank " + std::to_string(rank));
+    all.push_back({said.at("rank"), said.at("compute"), said.at("wait"), said.at("sent"),
+                   said.at("experts").get<std::vector<int64_t>>(),
+                   said.at("kv").get<std::vector<int64_t>>()});
+  }
+  return all;
+}
+
+}  // namespace tessera::cluster

@@ -1,0 +1,54 @@
+#include "completion/admitter.h"
+
+#include <utility>
+
+#include "base/fail.h"
+#include "cluster/agree.h"
+#include "cluster/share_prompts.h"
+#include "completion/prompts.h"
+#include "completion/streamed_experts.h"
+
+namespace tessera::completion {
+
+std::vector<sample::TokenPrompt> Admitter::operator()() {
+  CompleteRequest more = run_.request;
+  more.prompts.clear();
+  more.chat.clear();
+  more.prompt_ids = cluster::share_prompts(world_, run_.control.join);
+  if (!more.prompt_ids.empty())
+    for (auto& prompt : prompts_of(more, *run_.state.language, run_.policy))
+      waiting_.push_back(std::move(prompt));
+  std::vector<sample::TokenPrompt> joined;
+  if (waiting_.empty() || (more.prompt_ids.empty() && recorder_.working.size() == refused_beside_))
+    return joined;
+  int64_t fit = 0;
+  cluster::together(run_.state.options, world_, "lets prompts join", [&] { fit = fitting(); });
+  fit = cluster::least_of(world_, fit);
+  if (recorder_.cache)
+    recorder_.cache->resize(
+        resident_experts(run_.state, run_.experts, world_ ? world_->rank() : 0));
+  for (; fit > 0; --fit) {
+    recorder_.add(waiting_.front());
+    joined.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+  refused_beside_ = recorder_.working.size();
+  return joined;
+}
+
+int64_t Admitter::fitting() {
+  if (world_ && world_->rank() > 0 && !run_.state.options.processes) return cluster::kAnyNumber;
+  std::vector<sample::TokenPrompt> together;
+  for (const int at_work : recorder_.working)
+    together.push_back(recorder_.prompts[static_cast<size_t>(at_work)]);
+  int64_t fit = 0;
+  for (; fit < std::ssize(waiting_); ++fit) {
+    together.push_back(waiting_[static_cast<size_t>(fit)]);
+    const std::string why = run_.misfit(together);
+    require(why.empty() || together.size() > 1, ErrorCode::memory, "{}", why);
+    if (!why.empty()) break;
+  }
+  return fit;
+}
+
+}  // namespace tessera::completion

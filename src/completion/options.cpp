@@ -1,0 +1,83 @@
+#include "completion/options.h"
+
+#include <algorithm>
+
+#include "base/fail.h"
+#include "parallel/setup.h"
+
+namespace tessera::completion {
+
+void check_token_plan(const runtime::ModelState& state) {
+  const Plan& plan = state.options.plan;
+  parallel::require_runnable(plan, state.language->geometry(state.dtype()),
+                             {.text = parallel::Workload::Sequences{}});
+  if (plan.tensor > 1) state.language->geometry(state.dtype(), {0, plan.tensor});
+}
+
+sample::DecodingPolicy policy_of(const CompleteRequest& q, const models::TokenSpec& spec) {
+  using sample::DecodingPolicy;
+  DecodingPolicy p;
+  p.block = q.block > 0 ? q.block : spec.block;
+  sample::read_decode(q.decode.empty() ? spec.decode : q.decode, p);
+  require(q.steps == 0 || q.steps == p.steps || p.rule != DecodingPolicy::Rule::steps,
+          ErrorCode::usage, "--decode {} and --steps {} contradict each other; give one", q.decode,
+          q.steps);
+  if (q.steps != 0) p.steps = q.steps;
+  if (p.steps == 0 && spec.block_causal && (p.rule == DecodingPolicy::Rule::threshold || p.edits()))
+    p.steps = p.block;  // LLaDA2's own way
+  require(spec.routing.block == 0 || p.block % spec.routing.block == 0, ErrorCode::usage,
+          "--block {}: this model shares experts among {} tokens; choose a multiple of that",
+          p.block, spec.routing.block);
+  p.cache = q.cache;
+  if (p.cache.kind == KvCache::automatic)
+    p.cache.kind = spec.block_causal ? KvCache::block : KvCache::dual;
+  p.stop = q.stop_at_eos;
+  p.temperature = q.temperature;
+  p.top_k = q.top_k;
+  p.top_p = q.top_p;
+  p.repetition_penalty = q.repetition_penalty;
+  p.seed = q.seed;
+  p.as_published = q.as_published || q.select_prefill;
+  sample::check_policy(p, spec.block_causal);
+  return p;
+}
+
+nn::SelectionRule rule_of(const CompleteRequest& q, const models::TokenSpec& spec) {
+  const nn::SelectionRule asked = nn::parse_selection(q.select);
+  require(spec.routing.block == 0 || asked.method == nn::SelectionRule::Method::vanilla,
+          ErrorCode::usage,
+          "--select {}: the tokens of a block share experts in this model's own way ({}), beside "
+          "which no other is built; leave it out",
+          q.select, nn::to_string(spec.routing));
+  require(spec.routing.block == 0 || (q.select_refresh && !q.select_prefill), ErrorCode::usage,
+          "--select-refresh and --select-prefill say which passes --select is for, and this model "
+          "chooses experts in its own way ({}) in all; leave them out",
+          nn::to_string(spec.routing));
+  const nn::SelectionRule rule = spec.routing.block > 0 ? spec.routing : asked;
+  nn::check_selection(rule, spec.experts, spec.top_k);
+  return rule;
+}
+
+bool under_rule(const CompleteRequest& request, const models::TokenSpec& spec, PassKind kind) {
+  if (spec.routing.block > 0) return true;
+  if (kind == PassKind::prefill || kind == PassKind::finalise) return request.select_prefill;
+  return kind != PassKind::refresh || request.select_refresh;
+}
+
+void note_rule(const CompleteRequest& q, const models::TokenSpec& spec,
+               const nn::SelectionRule& rule, const sample::DecodingPolicy& policy,
+               const CompleteControl& control) {
+  const int most =
+      std::max(rule.method == nn::SelectionRule::Method::block ? 0 : rule.k, rule.take);
+  if (control.on_note && most > spec.top_k)
+    control.on_note(fmt::format(
+        "--select {} gives a token up to {} experts, more than the {} that the model was made for",
+        q.select, most, spec.top_k));
+  if (control.on_note && spec.remove >= 0 && !policy.edits())
+    control.on_note(
+        fmt::format("--decode {}: tokens {} and {}, by which this model deletes a token and makes "
+                    "room for one, stay in the text; edit:T,E acts upon them",
+                    q.decode, spec.remove, spec.split));
+}
+
+}  // namespace tessera::completion

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <vector>
+
+#include "runtime/language.h"
+#include "sample/decode.h"
+#include "tessera/complete.h"
+
+namespace tessera::completion {
+
+/// The prompts of a request as ids, each as often as it asks for answers, checked against
+/// vocabulary and context. Throws Error(usage).
+std::vector<sample::TokenPrompt> prompts_of(const CompleteRequest& request,
+                                            const runtime::Language& language,
+                                            const sample::DecodingPolicy& policy);
+
+}  // namespace tessera::completion

@@ -1,0 +1,129 @@
+#include "completion/recorder.h"
+
+#include <map>
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include "completion/options.h"
+#include "sample/logprobs.h"
+
+namespace tessera::completion {
+
+namespace {
+
+std::vector<std::string> block_texts(const sample::SequencePass& p, const sample::BlockWalk& walk,
+                                     const sample::SpecialIds& special,
+                                     const tokenizer::ByteLevelBpe* tokens) {
+  std::vector<std::string> texts;
+  for (int64_t i = p.pass.decide.begin; i < p.pass.decide.end; ++i) {
+    const int32_t id = walk.ids()[static_cast<size_t>(i)];
+    if (id == special.mask)
+      texts.emplace_back();
+    else
+      texts.push_back(tokens ? tokenizer::readable(tokens->bytes_of(id, false), true)
+                             : fmt::format("{} ", id));
+  }
+  return texts;
+}
+
+}  // namespace
+
+void Recorder::add(const sample::TokenPrompt& prompt) {
+  working.insert(static_cast<int>(prompts.size()));
+  prompts.push_back(prompt);
+  answers.emplace_back(tokens, request.stop);
+  result.completions.emplace_back();
+  said.emplace_back();
+}
+
+void Recorder::before(const std::vector<sample::SequencePass>& passes) {
+  std::map<int, nn::Range> under;
+  std::map<int, nn::ExpertCache::Core> cores;
+  std::set<int> sequences;
+  for (const auto& p : passes)
+    if (under_rule(request, spec, p.pass.kind)) {
+      // What a block's first pass keeps of tokens before it is the router's, as a finalise is.
+      const bool part = spec.routing.block == 0 && p.pass.kind == PassKind::block;
+      under[p.sequence] = part ? p.pass.decide : nn::kAllTokens;
+      sequences.insert(p.sequence);
+      if (p.pass.decide.size() > 0) cores[p.sequence] = {p.pass.decide, under[p.sequence]};
+    }
+  if (watch.before) watch.before(sequences);
+  policy.restrict_to(std::move(under));
+  if (cache) cache->begin_pass(std::move(cores));
+  ++result.forwards;
+  fresh_uses = true;
+  pass = {};
+}
+
+std::string Recorder::text_of(int32_t id) const {
+  return tokens ? tokenizer::readable(tokens->bytes_of(id, false), true) : "";
+}
+
+SaidTokens::LogprobsOf Recorder::logprobs_in(const tensor::Tensor& logits) const {
+  if (!request.logprobs) return {};
+  return [&, here = logits.to(tensor::Device::cpu)](int64_t row, int32_t token) {
+    const std::span all(here.row<float>(row), static_cast<size_t>(here.size(1)));
+    Completion::Logprobs made;
+    for (const auto& one : sample::log_probabilities(all, special.mask, token, *request.logprobs))
+      made.top.push_back({one.token, text_of(one.token), one.value});
+    made.token = made.top.front();
+    made.top.erase(made.top.begin());
+    return made;
+  };
+}
+
+bool Recorder::after(const sample::SequencePass& p, const sample::BlockWalk& walk,
+                     const tensor::Tensor& logits) {
+  if (std::exchange(fresh_uses, false)) {
+    uses = usage.take();
+    result.pass_seconds.push_back(pass.seconds());
+  }
+  Completion& made = result.completions[static_cast<size_t>(p.sequence)];
+  made.passes.push_back(
+      {p.pass.kind,
+       p.pass.ids.begin,
+       p.pass.ids.end,
+       said[static_cast<size_t>(p.sequence)].take(p, special.mask, logprobs_in(logits)),
+       under_rule(request, spec, p.pass.kind),
+       {}});
+  for (const auto& use : uses)
+    if (use.sequence == p.sequence) made.passes.back().experts.push_back(use.distinct);
+  AnswerText& answer = answers[static_cast<size_t>(p.sequence)];
+  const std::string text = answer.advance(walk.generated(), false);
+  const auto& experts = made.passes.back().experts;
+  if (control.on_progress)
+    control.on_progress({p.sequence, text, block_texts(p, walk, special, tokens),
+                         p.pass.decide.begin, false,
+                         std::accumulate(experts.begin(), experts.end(), int64_t{0})});
+  return !answer.stopped();
+}
+
+void Recorder::ended(int sequence, const sample::Decoded& out) {
+  working.erase(sequence);
+  const auto i = static_cast<size_t>(sequence);
+  Completion& made = result.completions[i];
+  made.ids = out.generated;
+  made.prompt = sequence / request.n;
+  made.seed = request.seed + prompts[i].answer;
+  made.prompt_ids = prompts[i].ids;
+  made.reused = prompts[i].kept;
+  for (size_t t = 0; t < made.ids.size(); ++t) {
+    const auto position = static_cast<int64_t>(prompts[i].ids.size() + t);
+    made.confidences.push_back(said[i].at(position).confidence);
+    if (request.logprobs) made.logprobs.push_back(said[i].at(position).logprobs);
+  }
+  const std::string rest = answers[i].advance(made.ids, true);
+  made.text = answers[i].text();
+  made.finish = answers[i].stopped() ? FinishReason::stop
+                : out.ended          ? FinishReason::end
+                                     : FinishReason::length;
+  if (control.on_progress) control.on_progress({sequence, rest, {}, 0, true});
+  if (!control.on_answer) return;
+  result.experts_read = usage.experts_read();
+  result.seconds = clock.seconds();
+  control.on_answer(sequence, result);
+}
+
+}  // namespace tessera::completion

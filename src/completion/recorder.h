@@ -1,0 +1,60 @@
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/stopwatch.h"
+#include "completion/answer_text.h"
+#include "completion/said_tokens.h"
+#include "models/token_spec.h"
+#include "nn/moe/expert_cache.h"
+#include "nn/moe/log.h"
+#include "nn/moe/selection_policy.h"
+#include "nn/moe/sequence_usage.h"
+#include "sample/decode.h"
+#include "tessera/complete.h"
+
+namespace tessera::completion {
+
+/// What a study sees of a run on one rank; both may be empty.
+struct PassWatch {
+  /// Before each pass: the prompts that are in it under the selection rule.
+  std::function<void(const std::set<int>& prompts)> before;
+  std::function<void(const nn::MoeWork&)> experts;  ///< each call of an MoE layer
+};
+
+/// Records what a batch leaves behind, pass by pass.
+struct Recorder {
+  const CompleteRequest& request;
+  const CompleteControl& control;
+  const PassWatch& watch;
+  const models::TokenSpec& spec;
+  const sample::SpecialIds special;
+  const tokenizer::ByteLevelBpe* tokens;
+  nn::SelectionPolicy& policy;
+  nn::ExpertCache* cache = nullptr;  // of this rank; null: its experts are all in memory
+  std::vector<sample::TokenPrompt> prompts{};
+  std::vector<AnswerText> answers{};
+  std::set<int> working{};  // sequences that have not ended
+  CompleteResult result{};
+  nn::SequenceUsage usage{};
+  std::vector<nn::SequenceUsage::Use> uses{};
+  std::vector<SaidTokens> said{};  // by sequence
+  base::Stopwatch clock{}, pass{};
+  bool fresh_uses = false;
+
+  void add(const sample::TokenPrompt& prompt);
+  /// Before each pass.
+  void before(const std::vector<sample::SequencePass>& passes);
+  std::string text_of(int32_t id) const;
+  /// Of the pass's logits; empty where the request asks for none.
+  SaidTokens::LogprobsOf logprobs_in(const tensor::Tensor& logits) const;
+  /// After each sequence of a pass; false: a stop text has ended it.
+  bool after(const sample::SequencePass& p, const sample::BlockWalk& walk,
+             const tensor::Tensor& logits);
+  void ended(int sequence, const sample::Decoded& out);
+};
+
+}  // namespace tessera::completion

@@ -1,0 +1,113 @@
+#include "completion/run.h"
+
+#include <utility>
+
+#include "cluster/agree.h"
+#include "cluster/gather_reports.h"
+#include "comm/collectives.h"
+#include "completion/admitter.h"
+#include "completion/streamed_experts.h"
+#include "parallel/decode.h"
+#include "runtime/launch.h"
+
+namespace tessera::completion {
+
+std::shared_ptr<const nn::TokenModel> CompletionRun::model(int rank) const {
+  return state.language->model(spec().block_causal ? policy.block : 0, state.dtype(),
+                               runtime::weight_store(), rank,
+                               token_portion(state, state.options, rank, experts > 0),
+                               state.workers.scope(rank, &meters).memory);
+}
+
+void CompletionRun::describe(CompleteResult& result) const {
+  result.has_texts = tokens != nullptr;
+  result.select = nn::to_string(rule);
+  result.decode = request.decode.empty() ? spec().decode : request.decode;
+  result.plan = to_string(state.options.plan);
+  result.device = runtime::device_name(state.place);
+}
+
+std::string CompletionRun::misfit(const std::vector<sample::TokenPrompt>& sequences) {
+  TokenRun run = token_run_of(sequences, policy, spec(), rule);
+  if (std::string why = admit(run); !why.empty()) return why;
+  if (experts == 0) return run.experts == 0 ? "" : "it would fit if not all experts were in memory";
+  experts = run.experts > 0 ? run.experts : INT64_MAX;
+  return "";
+}
+
+// One rank's share; what it makes is the same on all of them.
+CompleteResult CompletionRun::run(comm::Communicator* world) {
+  const int rank = world ? world->rank() : 0;
+  const int64_t sent_before =
+      world ? world->ledger().total().bytes : 0;  // what agreed on the start
+  const auto& own = networks.at(static_cast<size_t>(rank));
+  const parallel::Workload workload{
+      .text = {{sample::sequence_lengths(prompts, policy, spec().block_causal), rule}}};
+  parallel::Residence weights;
+  if (experts > 0)
+    weights.experts = expert_cache(state, resident_experts(state, experts, rank), false);
+  nn::ExpertCache* const cache = weights.experts.get();
+  parallel::Setup setup(state.options.plan, own->geometry(), workload, world, weights);
+  static const CompleteControl quiet;
+  Recorder recorder{
+      request, rank == 0 ? control : quiet, watch, spec(), special, tokens, *setup.policy, cache};
+  for (const auto& prompt : prompts) recorder.add(prompt);
+  describe(recorder.result);
+  setup.experts->log().watch([&](const nn::MoeWork& work) { recorder.usage.see(work); });
+  if (watch.experts) setup.experts->log().watch(watch.experts);
+  const LastingExperts lasting(*state.language, rank, cache);
+  HandedOn handed_on(keys.ranks.empty() ? nullptr : &keys.ranks.at(size_t(rank)),
+                     prompts.front().kept, setup.cache->slots());
+  sample::DecodeControl passes;
+  passes.stop = control.stop;
+  passes.before = [&](const auto& sequences) { recorder.before(sequences); };
+  passes.after = [&](const auto& p, const auto& walk, const auto& logits) {
+    handed_on.see(walk);
+    return recorder.after(p, walk, logits);
+  };
+  passes.ended = [&](int sequence, const auto& out) { recorder.ended(sequence, out); };
+  if (control.join) passes.join = Admitter(*this, recorder, world);
+  recorder.clock = {};
+  parallel::decode(*own, prompts, policy, special, setup, passes);
+  recorder.result.seconds = recorder.clock.seconds();
+  recorder.result.experts_read = recorder.usage.experts_read();
+  const int64_t sent = world ? world->ledger().total().bytes - sent_before : 0;
+  const std::lock_guard lock(mutex);
+  Report::Rank& mine =
+      report.per_rank.at(state.workers.ranks.empty() ? 0 : static_cast<size_t>(rank));
+  mine = runtime::work_of(state.workers.scope(rank, &meters), sent);
+  if (cache) mine.streamed = streamed_of(state, rank, *cache);
+  return std::move(recorder.result);
+}
+
+CompleteResult CompletionRun::all() {
+  const Plan& plan = state.options.plan;
+  const Processes* const processes = state.options.processes;
+  networks.resize(static_cast<size_t>(plan.world()));
+  cluster::together(state.options, "loads its part", [&] {
+    for (int r = 0; r < plan.world(); ++r)
+      if (!processes || processes->rank() == r) networks[static_cast<size_t>(r)] = model(r);
+  });
+  report.per_rank.resize(meters.ranks.size());
+  CompleteResult result;
+  runtime::launch_ranks(state, meters, control.stop, [&](comm::Communicator* world) {
+    CompleteResult made = run(world);
+    if (!world || world->rank() == 0) result = std::move(made);
+    if (world && processes) cluster::gather_reports(*world, report);
+  });
+  result.bytes_read = meters.all->total().bytes;
+  result.peak_bytes = runtime::peaks_of(*meters.memory);
+  result.per_rank = report.per_rank;
+  for (const Report::Rank& rank : result.per_rank) {
+    result.bytes_sent += rank.sent_bytes;
+    if (rank.streamed) add_streamed(*rank.streamed, result.streamed);
+  }
+  if (!processes || plan.world() == 1) return result;
+  int64_t read[] = {static_cast<int64_t>(result.bytes_read)};
+  comm::all_reduce(runtime::world_of(state.place, *processes), read, {"report", -1});
+  result.bytes_read = static_cast<double>(read[0]);
+  result.elsewhere = !cluster::first_process(state.options);
+  return result;
+}
+
+}  // namespace tessera::completion

@@ -1,0 +1,18 @@
+#include "completion/token_run.h"
+
+namespace tessera::completion {
+
+TokenRun token_run_of(const std::vector<sample::TokenPrompt>& prompts,
+                      const sample::DecodingPolicy& policy, const models::TokenSpec& spec,
+                      const nn::SelectionRule& rule) {
+  TokenRun run{sample::sequence_lengths(prompts, policy, spec.block_causal), policy.block,
+               policy.block};
+  run.joined = !policy.as_published;
+  run.rule = rule;
+  for (const auto& prompt : prompts)
+    if (policy.cache.kind == KvCache::block)
+      run.prefill.push_back(static_cast<int64_t>(prompt.ids.size()) / policy.block * policy.block);
+  return run;
+}
+
+}  // namespace tessera::completion

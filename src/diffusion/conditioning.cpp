@@ -1,0 +1,103 @@
+#include "diffusion/conditioning.h"
+
+#include <algorithm>
+
+#include "base/fail.h"
+#include "base/printable.h"
+#include "ops/elementwise.h"
+#include "ops/finite.h"
+
+namespace tessera::diffusion {
+
+using tensor::Tensor;
+
+Tensor finite(const Tensor& x, const std::string& name, const std::string& from) {
+  require(ops::all_finite(x), ErrorCode::usage,
+          "'{}': the tensor {} holds NaN or infinity; expected numbers", from,
+          base::printable(name));
+  return x;
+}
+
+Branches branches_of(const models::PipelineSpec& spec, const GenerateRequest& request,
+                     float guidance) {
+  const float scale = spec.embeds_guidance ? request.true_guidance : guidance;
+  Branches branches{.two = scale > 1, .scale = scale > 1 ? scale : 1, .embedded = guidance};
+  return branches;
+}
+
+int64_t latent_frames(const models::PipelineSpec& spec, int64_t frames) {
+  const int64_t each = spec.frames_per_latent;
+  if (frames == 0) return 0;
+  require(each > 0, ErrorCode::usage, "--frames {}: this model makes images", frames);
+  require(frames > 0 && frames <= 1 << 20 && (frames - 1) % each == 0, ErrorCode::usage,
+          "--frames {}: expected {}n + 1, as {} or {}", frames, each,
+          std::max<int64_t>((frames - 1) / each, 0) * each + 1,
+          (std::max<int64_t>(frames - 1, 0) / each + 1) * each + 1);
+  return (frames - 1) / each + 1;
+}
+
+int64_t decoded_frames(const models::PipelineSpec& spec, int64_t latent) {
+  const int64_t each = spec.frames_per_latent;
+  return latent % 2 == 1 ? (latent - 1) * each + 1 : latent * each;
+}
+
+int64_t prompt_count(const models::PipelineSpec& spec, const Embeddings& embeddings,
+                     bool negative) {
+  int64_t count = 0;
+  for (const auto& [given, argument] : spec.text_inputs) {
+    const bool mask = given.find("mask") != std::string::npos;
+    for (const std::string& name : {given, "negative_" + given}) {
+      if (name != given && !negative) continue;
+      const auto found = embeddings.find(name);
+      if (found == embeddings.end() && mask) continue;  // no padding
+      require(found != embeddings.end(), ErrorCode::usage, "the embeddings lack '{}'{}", name,
+              name == given ? "" : ", which guidance needs: add it, or use --guidance 1");
+      const Tensor& x = found->second;
+      require(x.rank() >= 2 && x.size(0) >= 1, ErrorCode::usage,
+              "'{}' is {}; expected [prompts, ...]", name, x.shape().str());
+      if (name == given && count == 0) count = x.size(0);
+      const bool shared = name != given && x.size(0) == 1;
+      require(x.size(0) == count || shared, ErrorCode::usage, "'{}' is of {} prompts, not {}", name,
+              x.size(0), count);
+    }
+  }
+  return count;
+}
+
+nn::Conditioning text_conditioning(const models::PipelineSpec& spec, const Embeddings& embeddings,
+                                   int64_t count, bool two) {
+  const int64_t prompts = prompt_count(spec, embeddings, two);
+  nn::Conditioning conditioning;
+  for (const auto& [given, argument] : spec.text_inputs) {
+    if (!embeddings.contains(given)) continue;
+    require(!two || embeddings.contains("negative_" + given), ErrorCode::usage,
+            "the embeddings lack 'negative_{}' beside '{}'", given, given);
+    std::vector<Tensor> rows;
+    for (int branch = 0; branch < (two ? 2 : 1); ++branch) {
+      const Tensor& x = embeddings.at(branch == 0 ? given : "negative_" + given);
+      for (int64_t p = 0; p < prompts; ++p) {
+        const int64_t from = x.size(0) == 1 ? 0 : p;
+        rows.insert(rows.end(), static_cast<size_t>(count), x.slice(0, from, from + 1));
+      }
+    }
+    for (const Tensor& row : rows)
+      require(row.shape() == rows.front().shape() && row.dtype() == rows.front().dtype(),
+              ErrorCode::usage, "'{}' is {} {}, its negative {} {}", given,
+              tensor::name_of(rows.front().dtype()), rows.front().shape().str(),
+              tensor::name_of(row.dtype()), row.shape().str());
+    conditioning.tensors[argument] = ops::concat_rows(rows);
+  }
+  return conditioning;
+}
+
+nn::Conditioning take_sequences(const nn::Conditioning& all, const std::vector<int>& sequences) {
+  nn::Conditioning mine;
+  for (const auto& [name, x] : all.tensors) {
+    std::vector<Tensor> parts;
+    for (int s : sequences) parts.push_back(x.slice(0, s, s + 1));
+    mine.tensors[name] = parts.empty() ? x.slice(0, 0, 0) : ops::concat_rows(parts);
+  }
+  return mine;
+}
+
+}  // namespace tessera::diffusion

@@ -1,0 +1,238 @@
+#include "diffusion/decode.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/fail.h"
+#include "base/stopwatch.h"
+#include "cluster/agree.h"
+#include "cluster/gather_reports.h"
+#include "comm/collectives.h"
+#include "diffusion/launch_bands.h"
+#include "media/png.h"
+#include "media/resize.h"
+#include "nn/local_spatial.h"
+#include "ops/elementwise.h"
+#include "ops/finite.h"
+
+namespace tessera::diffusion {
+namespace {
+
+using tensor::DType;
+using tensor::Tensor;
+
+// An image [1, 3, H, W] at the size that was asked for; 0: as it is.
+Tensor cropped(const Tensor& image, int64_t height, int64_t width) {
+  if (height == 0) return image;
+  const tensor::Shape shape{1, image.size(1), height, width};
+  if (image.is_meta()) return Tensor::empty(shape, DType::f32, image.device());
+  const Tensor one = image.reshape({image.size(1), image.size(2), image.size(3)});
+  return media::resize_and_crop(one, height, width).reshape(shape);
+}
+
+// [-1, 1] -> [0, 1], without what is beyond, where it stands.
+Tensor to_unit(const Tensor& x) {
+  for (int64_t i = 0; !x.is_meta() && i < x.elements(); ++i)
+    x.data<float>()[i] = std::clamp(x.data<float>()[i] * 0.5f + 0.5f, 0.0f, 1.0f);
+  return x;
+}
+
+// unit [1, 3, H, W]
+Image image_of(const Tensor& unit, const std::string& label, int video, int frame) {
+  media::Image bytes = media::to_image(unit.reshape({3, unit.size(-2), unit.size(-1)}));
+  return {bytes.width, bytes.height, std::move(bytes.rgb), label, video, frame};
+}
+
+/// The part of a rank.
+struct Decoding {
+  const runtime::ModelState& state;
+  const RunControl& control;
+  const Job& job;
+  const std::optional<models::Tiling>& tiles;
+  const Tensor& tokens;  ///< the first rank's
+  const models::VaeDecoder& decoder;
+  nn::Spatial& spatial;
+  comm::Communicator* ranks = nullptr;  ///< null: one
+  const models::VaeSpec vae = state.vae();
+  base::Stopwatch clock{};
+  bool all_know = false;  ///< what this rank throws
+
+  bool first() const { return !ranks || ranks->rank() == 0; }
+  // What the first rank says.
+  bool agreed(bool word) const { return ranks ? comm::agreed(*ranks, 0, word, {"go", -1}) : word; }
+  void stop_if_asked(int done, int count) const {
+    const bool asked = (first() || state.options.processes) && control.stop.stop_requested();
+    require(!agreed(asked) && !asked, ErrorCode::cancelled, "stopped before piece {} of {}",
+            done + 1, count);
+  }
+  void progress(int done, int count) const {
+    stop_if_asked(done, count);
+    if (first() && control.on_progress)
+      control.on_progress({Phase::decode, done, count, clock.seconds()});
+  }
+  // Of one image's or video's pieces; the last one is told when all is done.
+  void piece(int i, int done, int count) const {
+    progress(std::min(i * count + done, count * job.samples() - 1), count * job.samples());
+  }
+  void require_finite(const Tensor& made, const std::string& part);
+  Tensor latent(int i) const;
+  Tensor whole(int i, const Tensor& latent);
+  Tensor decoded(int i);
+  Decoded all(bool numbers);
+};
+
+// Of what the first rank has; all of them throw the same.
+void Decoding::require_finite(const Tensor& made, const std::string& part) {
+  if (agreed(ops::all_finite(made))) return;
+  all_know = true;
+  ops::fail_not_finite(part);
+}
+
+// The latent of one image or video, as its VAE takes it.
+Tensor Decoding::latent(int i) const {
+  const comm::Tag tag{"latents", -1};
+  if (!first()) return ranks->receive(0, tag).wait();
+  const int64_t n = job.layout.tokens();
+  Tensor z =
+      decoder.unscale(nn::from_tokens(tokens.slice(0, i * n, (i + 1) * n), job.layout, vae.video));
+  if (vae.video) z = z.slice(2, job.added_frames, z.size(2)).contiguous();
+  return ranks ? comm::broadcast(*ranks, 0, z, tag) : z;
+}
+
+// Of a latent, or of a tile of one; on other ranks than the first without lines.
+Tensor Decoding::whole(int i, const Tensor& z) {
+  const Tensor x = z.to(state.device());
+  models::VaeWatch watch;
+  watch.piece = [&](int done, int count) {
+    tiles ? stop_if_asked(done, count) : piece(i, done, count);
+  };
+  const Tensor made = runtime::on_host(decoder.decode(x, spatial, watch));
+  if (agreed(ops::all_finite(made))) return made;
+  if (!vae.video)  // once more, to say where it began
+    decoder.decode(x, spatial, {.trace = [this](const std::string& name, const Tensor& out) {
+                     require_finite(out, "the VAE's '" + name + "'");
+                   }});
+  require_finite(made, vae.video ? "the video VAE" : "the VAE's end");
+  return made;
+}
+
+// In [0, 1]: [1, 3, H, W], or [1, 3, frames, H, W].
+Tensor Decoding::decoded(int i) {
+  const auto one = [&](const Tensor& z) { return whole(i, z); };
+  const Tensor z = latent(i);
+  Tensor made = tiles ? models::decode_tiles(z, vae.factor, *tiles, one,
+                                             [&](int done, int count) { piece(i, done, count); })
+                      : one(z);
+  if (!first()) return made;
+  return to_unit(vae.video ? made : cropped(made, job.crop_height, job.crop_width));
+}
+
+Decoded Decoding::all(bool numbers) {
+  const bool video = vae.video;
+  Decoded made;
+  std::vector<Tensor> units;
+  for (int i = 0; i < job.samples(); ++i) {
+    if (!video) progress(i, job.samples());
+    const Tensor unit = decoded(i);
+    if (!first()) continue;
+    if (numbers) units.push_back(video ? nn::swap_frames(unit) : unit);
+    const std::string& label = job.labels[static_cast<size_t>(i)];
+    const int64_t frames = video ? unit.size(2) : 1;
+    for (int64_t t = 0; t < frames; ++t) {
+      const Tensor each = video ? unit.slice(2, t, t + 1).contiguous() : unit;
+      made.pixels.push_back(Tensor::empty({each.elements()}, DType::u8, tensor::Device::meta));
+      if (!each.is_meta())
+        made.images.push_back(image_of(each, label, video ? i : -1, static_cast<int>(t)));
+    }
+  }
+  if (first() && control.on_progress)
+    control.on_progress({Phase::decode, job.samples(), job.samples(), clock.seconds()});
+  if (numbers && first()) made.numbers = ops::concat_rows(units);
+  return made;
+}
+
+// What a rank did since `before`, with the decoder's weights, which all ranks of a process share.
+Report did_since(const tensor::Scope& rank, int64_t weights, const comm::Ledger::Entries& before,
+                 const comm::Ledger& ledger) {
+  Report part;
+  for (const auto& [key, sent] : ledger.since(before))
+    part.traffic[key] = {sent.messages, sent.bytes, sent.wait_seconds, sent.flight_seconds};
+  part.per_rank = {runtime::work_of(rank, 0)};
+  part.per_rank[0].peak_bytes.weights += weights;
+  part.per_rank[0].peak_bytes.total += weights;
+  return part;
+}
+
+}  // namespace
+
+SharedDecoder load_decoder(const runtime::ModelState& state, const Job& job,
+                           const std::shared_ptr<tensor::MemoryTracker>& memory) {
+  tensor::Scope counting = tensor::current_scope();
+  counting.memory = std::make_shared<tensor::MemoryTracker>(memory);
+  const tensor::BindScope bind(counting);
+  SharedDecoder shared{state.load_vae(job.keeps_vae)};
+  derive_filters(state, *shared.decoder, job.layout.channels);
+  shared.weights = counting.memory->current(tensor::MemoryClass::weights);
+  return shared;
+}
+
+Decoded decode_share(const runtime::ModelState& state, const RunControl& control, const Job& job,
+                     const std::optional<models::Tiling>& tiles, const Tensor& tokens,
+                     const models::VaeDecoder& decoder, nn::Spatial& spatial,
+                     comm::Communicator* ranks, int in_world, bool numbers) {
+  Decoding mine{state, control, job, tiles, tokens, decoder, spatial, ranks};
+  try {
+    return mine.all(numbers);
+  } catch (const std::exception& e) {
+    if (ranks && !mine.all_know) cluster::end_all(*ranks, in_world, e, "decodes");
+    if (ranks) ranks->check();  // another rank may have failed, and this one for that
+    throw cluster::SharedError(cluster::named(e, ranks ? ranks->in_world(0) : in_world, "decodes"));
+  }
+}
+
+Decoded decode(const runtime::ModelState& state, const RunControl& control, const Job& job,
+               const std::optional<models::Tiling>& tiles, const Tensor& tokens, bool numbers) {
+  nn::LocalSpatial spatial(job.vae_chunk);
+  const auto decoder = state.load_vae(job.keeps_vae);
+  return Decoding{state, control, job, tiles, tokens, *decoder, spatial}.all(numbers);
+}
+
+void derive_filters(const runtime::ModelState& state, const models::VaeDecoder& decoder,
+                    int64_t channels) {
+  tensor::Scope aside = tensor::current_scope();
+  aside.meter = nullptr;
+  const tensor::BindScope bind(aside);
+  const tensor::Shape pixel =
+      state.video() ? tensor::Shape{1, channels, 1, 1, 1} : tensor::Shape{1, channels, 1, 1};
+  nn::LocalSpatial spatial;
+  decoder.decode(Tensor::zeros(pixel, DType::f32, state.device()), spatial);
+}
+
+Decoded decode_in_bands(const runtime::ModelState& state, const RunControl& control, const Job& job,
+                        const Tensor& tokens, bool numbers) {
+  const Processes* const processes = state.options.processes;
+  const bool decodes = !processes || processes->rank() < state.options.plan.vae;
+  SharedDecoder shared;
+  cluster::together(state.options, "decodes", [&] {
+    if (decodes) shared = load_decoder(state, job, job.meters.memory);
+  });
+  const runtime::RunMeters meters = job.meters.anew();
+  const std::optional<models::Tiling> whole;
+  std::vector<Report> parts(static_cast<size_t>(state.options.plan.vae));
+  Decoded made;
+  const auto share = [&](nn::Spatial& spatial, comm::Communicator* ranks) {
+    const auto sent_before = ranks->ledger().entries();
+    const auto rank = static_cast<size_t>(ranks->rank());
+    Decoded mine = decode_share(state, control, job, whole, tokens, *shared.decoder, spatial, ranks,
+                                ranks->rank(), numbers);
+    parts[rank] = did_since(state.workers.scope(ranks->rank(), &meters), shared.weights,
+                            sent_before, ranks->ledger());
+    if (processes) cluster::gather_reports(*ranks, parts[rank]);
+    if (rank == 0) made = std::move(mine);
+  };
+  launch_bands(state, meters, control.stop, job.vae_chunk, share);
+  for (const Report& part : parts) cluster::add_report(part, made.shared);
+  return made;
+}
+
+}  // namespace tessera::diffusion

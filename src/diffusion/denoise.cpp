@@ -1,0 +1,338 @@
+#include "diffusion/denoise.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <optional>
+
+#include "base/fail.h"
+#include "base/stop.h"
+#include "cluster/gather_reports.h"
+#include "cluster/told_ranks.h"
+#include "comm/collectives.h"
+#include "diffusion/conditioning.h"
+#include "diffusion/noise.h"
+#include "diffusion/parts.h"
+#include "diffusion/preview.h"
+#include "diffusion/redundancy.h"
+#include "load/safetensors.h"
+#include "ops/elementwise.h"
+#include "runtime/launch.h"
+#include "runtime/tensor_view.h"
+
+namespace tessera::diffusion {
+namespace {
+
+using tensor::DType;
+using tensor::Tensor;
+
+/// Latents and noise of a request, drawn in full and in order on every rank, then cut.
+class Start {
+ public:
+  Start(const GenerateRequest& request, const Job& job, const parallel::Setup& setup)
+      : job_(job),
+        setup_(setup),
+        noise_(request.noise, request.seeds.empty() ? std::vector{request.seed} : request.seeds) {
+    const auto given = job.given.find("latents");
+    const bool drawn = given == job.given.end();
+    latents_ = drawn ? tokens(draw(), job.noise_form()) : tokens(given->second, job.form);
+    const float scale = job.sampler->initial_scale();
+    if (scale != 1) latents_ = ops::blend(latents_, scale, latents_, 0);
+  }
+  Tensor latents() const { return latents_; }
+  Tensor noise(int step) {
+    const auto given = job_.given.find("noise." + std::to_string(step));
+    if (given == job_.given.end()) {
+      for (int i = 1; i < job_.sampler->noise_draws(step); ++i) draw();
+      return tokens(draw(), job_.noise_form());
+    }
+    require(given->second.shape() == job_.given_shape(), ErrorCode::usage,
+            "'{}': 'noise.{}' is {}; expected {}", job_.given_by, step, given->second.shape().str(),
+            job_.given_shape().str());
+    return tokens(given->second, job_.form);
+  }
+
+ private:
+  Tensor draw() {
+    const bool meta = setup_.residence.device == tensor::Device::meta;
+    return meta ? Tensor::empty(job_.noise_shape(), DType::f32, tensor::Device::meta)
+                : noise_.draw(job_.noise_shape());
+  }
+  Tensor tokens(const Tensor& whole, nn::LatentForm form) const {
+    const Tensor mine = ops::cast(
+        whole.slice(0, job_.first_sample, job_.first_sample + job_.samples()), DType::f32);
+    return setup_.partition.cut(nn::tokens_of_latent(mine, job_.layout, form), setup_.rank);
+  }
+  const Job& job_;
+  const parallel::Setup& setup_;
+  Noise noise_;
+  Tensor latents_;
+};
+
+int64_t sent_by(const comm::Communicator* world) {
+  int64_t bytes = 0;
+  if (!world) return bytes;
+  for (const auto& [key, entry] : world->ledger().entries())
+    if (is_by_plan(key.first)) bytes += entry.bytes;
+  return bytes;
+}
+
+}  // namespace
+
+Denoising::Denoising(runtime::ModelState& state, const GenerateRequest& request,
+                     const RunControl& control, const Job& job, Trace& trace, Report& report)
+    : state_(state),
+      request_(request),
+      control_(control),
+      job_(job),
+      trace_(trace),
+      report_(report),
+      parts_(parts_of(state.options.plan, job.samples())) {}
+
+// Says where the run is, and shows it to whom asks.
+void Denoising::tell(const Job& part, int step, double seconds,
+                     const std::function<Tensor()>& latent) {
+  if (!control_.on_progress) return;
+  const auto within = std::make_shared<std::atomic<bool>>(true);
+  const auto show = [&, within] {
+    require(*within, ErrorCode::usage, "a preview is asked for within the callback of its step");
+    return preview(state_, control_.stop, part, latent());
+  };
+  const auto give = [&, within] {
+    require(*within, ErrorCode::usage, "latents are asked for within the callback of their step");
+    return runtime::data_of(nn::latent_of_tokens(latent(), part.layout, part.form));
+  };
+  const std::shared_ptr<void> end(nullptr, [&](void*) { *within = false; });
+  const float timestep = step > 0 ? part.sampler->timestep(step - 1) : 0;
+  const int steps = part.sampler->steps();
+  const auto before = std::count_if(parts_.begin(), parts_.end(), [&](const nn::Range& samples) {
+    return samples.begin < part.first_sample;
+  });
+  if (before > 0 && step == 0) return;  // the last step of the part before said so
+  Progress progress{Phase::denoise,
+                    static_cast<int>(before) * steps + step,
+                    static_cast<int>(parts_.size()) * steps,
+                    seconds,
+                    show,
+                    give,
+                    timestep};
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [rank, did] : now_) progress.ranks.push_back(did);
+  }
+  control_.on_progress(progress);
+}
+
+// What a rank has done up to now, for who looks on; on its own thread.
+void Denoising::note_now(const parallel::Setup& setup, const Begin& since) {
+  RankProgress did;
+  did.rank = setup.rank;
+  if (setup.world)
+    for (const auto& [key, entry] : setup.world->ledger().since(since.sent)) {
+      did.wait_seconds += entry.wait_seconds;
+      if (is_by_plan(key.first)) did.sent_bytes += entry.bytes;
+    }
+  did.compute_seconds = std::max(clock_.seconds() - since.seconds - did.wait_seconds, 0.0);
+  for (const nn::MoeEvent& event : setup.expert_events()) {
+    const auto age = static_cast<size_t>(event.lag);
+    did.expert_ages.resize(std::max(did.expert_ages.size(), age + 1));
+    ++did.expert_ages[age];
+  }
+  if (setup.cache) did.kv_ages = setup.cache->ages();
+  const std::lock_guard lock(mutex_);
+  now_[setup.rank] = std::move(did);
+}
+
+void Denoising::note_steps(const Job& part, const std::vector<double>& marks,
+                           const Tensor& latent) {
+  const int steps = part.sampler->steps();
+  tell(part, steps, marks.back(), [&] { return latent; });
+  report_.phase_seconds[Phase::denoise] = marks.back();
+  for (size_t i = 1; i < marks.size(); ++i) report_.step_seconds.push_back(marks[i] - marks[i - 1]);
+  report_.forwards += steps;
+}
+
+void Denoising::note_rank(const parallel::Setup& setup) {
+  const std::lock_guard lock(mutex_);
+  const int steps = job_.sampler->steps();
+  auto& layers = report_.layers;
+  const Plan& plan = state_.options.plan;
+  const int others = plan.tensor * plan.pipefusion;  // ranks with the same tokens, or other layers
+  const double calls = double(steps) * plan.world() * double(parts_.size());
+  const bool first = setup.partition.mesh().coordinate(setup.rank, "tensor") == 0;
+  for (const nn::MoeEvent& event : first ? setup.expert_events() : std::vector<nn::MoeEvent>()) {
+    if (layers.size() <= static_cast<size_t>(event.site))
+      layers.resize(static_cast<size_t>(event.site) + 1);
+    Report::Layer& layer = layers[static_cast<size_t>(event.site)];
+    layer.block = event.site;
+    if (event.step == 0) layer.tokens += event.tokens;
+    layer.mean_experts += double(event.distinct) * others / calls / plan.calls(event.step, steps);
+    layer.oldest = std::max(layer.oldest, event.oldest);
+    layer.ages.resize(
+        static_cast<size_t>(std::max<int>(event.lag + 1, static_cast<int>(layer.ages.size()))));
+    ++layer.ages[static_cast<size_t>(event.lag)];
+    for (int64_t count : event.assignments) layer.assignments += event.sent ? count : 0;
+    layer.assignments_changed += event.changed;
+  }
+  report_.kept_row_bytes = std::max(report_.kept_row_bytes, setup.peak_kept_bytes());
+  const nn::MoeLog& log = setup.experts->log();
+  report_.incast = {std::max(report_.incast.most, log.most_coming()),
+                    std::max(report_.incast.bound, log.coming_bound())};
+  if (!setup.cache) return;
+  const std::vector<int64_t>& ages = setup.cache->ages();
+  report_.kv_ages.resize(std::max(report_.kv_ages.size(), ages.size()));
+  for (size_t age = 0; age < ages.size(); ++age) report_.kv_ages[age] += ages[age];
+}
+
+Denoising::Begin& Denoising::begin(int rank, const comm::Communicator* ranks) {
+  const std::lock_guard lock(mutex_);
+  if (begins_.empty()) clock_ = {};  // others of its sequence may have run before
+  const auto [at, first] = begins_.try_emplace(rank);
+  if (first && ranks) at->second.sent = ranks->ledger().entries();
+  if (first) at->second.seconds = clock_.seconds();
+  return at->second;
+}
+
+// Says what this rank has done, or on the first one hears so many words of each of the others.
+void Denoising::note_others(cluster::ToldRanks& told, int rank, int words) {
+  if (rank > 0) return told.tell(now_.at(rank));
+  for (int i = 0; i < words; ++i)
+    for (RankProgress& did : told.hear()) now_[did.rank] = std::move(did);
+}
+
+parallel::DenoiseControl Denoising::watch(const parallel::Setup& setup, const Job& part,
+                                          std::vector<double>& marks) {
+  parallel::DenoiseControl watch;
+  if (setup.rank == 0 || state_.options.processes) watch.stop = control_.stop;
+  if (setup.rank == 0) {
+    watch.on_step = [&](int step, int, const std::function<Tensor()>& latent) {
+      marks.push_back(clock_.seconds());
+      tell(part, step, marks.back(), latent);
+    };
+  }
+  if (trace_.wanted())
+    watch.trace = [&](const std::string& name, const Tensor& x) {
+      const Tensor whole = gathered(setup, x);
+      if (setup.rank == 0) trace_.tokens(name, whole);
+    };
+  return watch;
+}
+
+Tensor Denoising::run(comm::Communicator* ranks, const Job& part, const comm::Communicator* world) {
+  const int rank = ranks ? ranks->rank() : 0;
+  Begin& since = begin(rank, ranks);
+  const int64_t sent_before = sent_by(ranks);
+  const Plan& plan = state_.options.plan;
+  const nn::Denoiser& model = *job_.networks.at(static_cast<size_t>(rank));
+  parallel::Setup setup(plan, model.geometry(), part.workload(), ranks,
+                        {state_.device(), job_.resident_blocks < 0 && plan.shard == 1});
+  RedundancyProbe probe;
+  if (request_.compare_steps)
+    setup.experts->log().watch([&](const nn::MoeWork& work) { probe.see(work); });
+  Start start(request_, part, setup);
+  std::vector<double> marks;
+  parallel::DenoiseControl watched = watch(setup, part, marks);
+  std::optional<cluster::ToldRanks> told;
+  if (ranks && state_.options.processes) told.emplace(*ranks, control_.on_progress != nullptr);
+  const bool looks = told ? told->wanted() : control_.on_progress != nullptr;
+  // Others that are processes are a step behind, so that none is waited for.
+  const auto note = [&](int words) {
+    if (looks) note_now(setup, since);
+    if (looks && told) note_others(*told, rank, words);
+  };
+  watched.on_rank_step = [&](int step) {
+    if (const auto* const all = world ? world : ranks) all->check();
+    note(step > 0 ? 1 : 0);
+  };
+  const Tensor mine = parallel::denoise(
+      model, take_sequences(part.conditioning, setup.partition.sequences(rank)), *part.sampler,
+      part.guidance, start.latents(), [&](int step) { return start.noise(step); }, setup, watched);
+  since.bytes += sent_by(ranks) - sent_before;
+  note(2);  // the last step, and the end
+  const Tensor all = gathered(setup, mine);
+  if (rank == 0) {
+    marks.push_back(clock_.seconds());
+    note_steps(part, marks, all);
+  }
+  note_rank(setup);
+  if (request_.compare_steps) {
+    report_.similarity = probe.steps();
+    report_.stale_errors = probe.stale_errors();
+  }
+  return all;
+}
+
+void Denoising::end(int rank, const comm::Communicator* world, const comm::Ledger::Entries& before,
+                    int64_t weights) {
+  const std::lock_guard lock(mutex_);
+  if (world)
+    for (const auto& [key, entry] : world->ledger().since(before)) {
+      Report::Traffic& traffic = report_.traffic[key];
+      traffic.messages += entry.messages;
+      traffic.bytes += entry.bytes;
+      traffic.wait_seconds += entry.wait_seconds;
+      traffic.flight_seconds += entry.flight_seconds;
+    }
+  const size_t place = state_.workers.ranks.empty() ? 0 : static_cast<size_t>(rank);
+  if (report_.per_rank.size() <= place) report_.per_rank.resize(place + 1);
+  Report::Rank& did = report_.per_rank[place];
+  did = runtime::work_of(state_.workers.scope(rank, &job_.meters), begins_[rank].bytes);
+  did.peak_bytes.weights += weights;
+  did.peak_bytes.total += weights;
+  const Report& encoded = job_.encoded;
+  if (place < encoded.per_rank.size()) {
+    did.text_peak_bytes = encoded.per_rank[place].peak_bytes;
+    did.text_flops = encoded.per_rank[place].flops;
+  }
+  Report sent;
+  if (rank == 0) sent.traffic = encoded.traffic;
+  cluster::add_report(sent, report_);
+}
+
+bool is_by_plan(const std::string& operation) {
+  return operation != "go" && operation != "gather" && operation != "heap" && operation != "looks";
+}
+
+void Trace::tokens(const std::string& name, const Tensor& x) {
+  nn::TokenLayout layout = layout_;
+  layout.channels = x.size(1) / (layout.token_channels() / layout.channels);
+  const Tensor latents = nn::latent_of_tokens(x, layout, form_);
+  const auto before = tensors_.find(name);
+  tensors_[name] = before == tensors_.end() ? latents : ops::concat_rows({before->second, latents});
+}
+
+int64_t Trace::bytes() const {
+  int64_t sum = 0;
+  for (const auto& [name, x] : tensors_) sum += x.bytes();
+  return sum;
+}
+
+void Trace::write(const std::string& path) const {
+  if (wanted_) load::write_safetensors(path, tensors_);
+}
+
+void load_ranks(runtime::ModelState& state, Job& job) {
+  const Processes* const processes = state.options.processes;
+  const Plan& plan = state.options.plan;
+  job.networks.resize(static_cast<size_t>(plan.world()));
+  for (int r = 0; r < plan.world(); ++r) {
+    base::check_stop();
+    if (!processes || processes->rank() == r)
+      job.networks[static_cast<size_t>(r)] = state.transformer(r, job.resident_blocks, &job.meters);
+  }
+}
+
+Tensor denoise(runtime::ModelState& state, const GenerateRequest& request,
+               const RunControl& control, const Job& job, Trace& trace, Report& report) {
+  Denoising denoising(state, request, control, job, trace, report);
+  Tensor latent;
+  runtime::launch_ranks(state, job.meters, control.stop, [&](comm::Communicator* world) {
+    const Tensor all = denoising.run(world, job);
+    denoising.end(world ? world->rank() : 0, world, job.sent_before);
+    if (!world || world->rank() == 0) latent = all;
+    if (world && state.options.processes) cluster::gather_reports(*world, report);
+  });
+  return latent;
+}
+
+}  // namespace tessera::diffusion

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/stopwatch.h"
+#include "diffusion/job.h"
+#include "tessera/report.h"
+
+namespace tessera::cluster {
+class ToldRanks;
+}
+namespace tessera::diffusion {
+
+/// Collects latents and predictions in the layout of the reference pipelines.
+class Trace {
+ public:
+  Trace(const Job& job, bool wanted) : layout_(job.layout), form_(job.form), wanted_(wanted) {}
+  bool wanted() const { return wanted_; }
+  /// Of all samples, or of those that follow what came by this name before.
+  void tokens(const std::string& name, const tensor::Tensor& x);
+  void plain(const std::string& name, const tensor::Tensor& x) { tensors_[name] = x; }
+  int64_t bytes() const;
+  /// Writes what was collected, if it was wanted.
+  void write(const std::string& path) const;
+
+ private:
+  nn::TokenLayout layout_;
+  nn::LatentForm form_;
+  bool wanted_;
+  std::map<std::string, tensor::Tensor> tensors_;
+};
+
+/// Loads the transformers of all ranks of this process into job.networks.
+void load_ranks(runtime::ModelState& state, Job& job);
+/// Whether messages of this operation are the plan's, not those that agree on going on, show or
+/// return what was made, or share memory.
+bool is_by_plan(const std::string& operation);
+/// Denoises a job, whole or part by part (parts.h), on ranks of which this process has some; what
+/// they do is in one report. Its functions are each rank's.
+class Denoising {
+ public:
+  Denoising(runtime::ModelState& state, const GenerateRequest& request, const RunControl& control,
+            const Job& job, Trace& trace, Report& report);
+  /// One of the job's parts, by `ranks` (null: one alone). Latents of all its samples in token
+  /// layout f32, at rank 0. Before each step a failure in `world`, if there is one, ends it.
+  tensor::Tensor run(comm::Communicator* ranks, const Job& part,
+                     const comm::Communicator* world = nullptr);
+  /// What a rank did and held, and what it sent since `before`; `weights` (0: it denoised): those
+  /// of the decoder, of one that decoded.
+  void end(int rank, const comm::Communicator* world, const comm::Ledger::Entries& before,
+           int64_t weights = 0);
+
+ private:
+  /// Of a rank, when its first part began.
+  struct Begin {
+    comm::Ledger::Entries sent;
+    double seconds = 0;
+    int64_t bytes = 0;  ///< sent by the plan since
+  };
+  Begin& begin(int rank, const comm::Communicator* ranks);
+  parallel::DenoiseControl watch(const parallel::Setup& setup, const Job& part,
+                                 std::vector<double>& marks);
+  void tell(const Job& part, int step, double seconds,
+            const std::function<tensor::Tensor()>& latent);
+  void note_now(const parallel::Setup& setup, const Begin& since);
+  void note_others(cluster::ToldRanks& told, int rank, int words);
+  void note_steps(const Job& part, const std::vector<double>& marks, const tensor::Tensor& latent);
+  void note_rank(const parallel::Setup& setup);
+
+  runtime::ModelState& state_;
+  const GenerateRequest& request_;
+  const RunControl& control_;
+  const Job& job_;
+  Trace& trace_;
+  Report& report_;
+  const std::vector<nn::Range> parts_;
+  std::mutex mutex_;
+  base::Stopwatch clock_;
+  std::map<int, Begin> begins_{};
+  std::map<int, RankProgress> now_{};  // of the ranks of this process, and others as they tell
+};
+
+/// Noise to latents in token layout f32, on the ranks of the model's plan.
+tensor::Tensor denoise(runtime::ModelState& state, const GenerateRequest& request,
+                       const RunControl& control, const Job& job, Trace& trace, Report& report);
+
+}  // namespace tessera::diffusion

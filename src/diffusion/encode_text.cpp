@@ -1,0 +1,78 @@
+#include "diffusion/encode_text.h"
+
+#include "base/fail.h"
+#include "base/stopwatch.h"
+#include "cluster/agree.h"
+#include "diffusion/plan_text.h"
+#include "diffusion/spread_text.h"
+#include "diffusion/text_encoders.h"
+#include "load/held_weights.h"
+
+namespace tessera::diffusion {
+
+using models::TextStates;
+
+namespace {
+
+// What an encoder makes of texts on the one rank that this process has for it.
+TextStates encode_alone(const runtime::ModelState& state, const Text& text, bool keep) {
+  const std::string& part = text.part.encoder;
+  std::shared_ptr<const nn::Weights> weights = state.weights_of(part);
+  std::shared_ptr<const load::HeldWeights> held;
+  if (keep) weights = held = std::make_shared<const load::HeldWeights>(weights);
+  const auto encoder = state.load_text_encoder(part, weights);
+  TextStates states = on_host(numbers_of(*encoder, seen(text), part));
+  if (keep) state.kept.keep(part, held->values(), text.need.kept);
+  return states;
+}
+
+// What the folder's text encoders make of a job's texts; nothing on other processes than the first.
+// They are loaded one after the other and released, with Job::keeps_text but for their packed
+// weights.
+Embeddings encode_texts(const runtime::ModelState& state, bool two, const RunControl& control,
+                        Job& job) {
+  const base::Stopwatch clock;
+  const bool spread = state.options.plan.shard > 1, first = cluster::first_process(state.options);
+  const runtime::RunMeters meters = job.meters.anew();
+  std::vector<TextStates> made;
+  for (const Text& text : job.texts) {
+    const auto i = static_cast<int>(made.size()), count = static_cast<int>(job.texts.size());
+    TextStates& states = made.emplace_back();
+    if (!text.there) continue;
+    between_encoders(state, [&] {
+      require(!control.stop.stop_requested(), ErrorCode::cancelled,
+              "stopped before text encoder {}", i + 1);
+      if (first && control.on_progress)
+        control.on_progress({Phase::encode, i, count, clock.seconds()});
+    });
+    states = spread ? encode_spread(state, text.part.encoder, seen(text),
+                                    job.keeps_text ? text.need.kept : 0, meters, control.stop,
+                                    job.encoded)
+                    : encode_alone(state, text, job.keeps_text);
+  }
+  if (!spread) job.encoded.per_rank = {runtime::work_of(state.workers.scope(-1, &job.meters), 0)};
+  Embeddings found;
+  between_encoders(state, [&] {
+    if (!first) return;
+    found = embeddings_of(*state.spec, job.texts, made, two);
+  });
+  return found;
+}
+
+}  // namespace
+
+void encode_text(const runtime::ModelState& state, const GenerateRequest& request,
+                 const RunControl& control, Job& job) {
+  const bool spread = state.options.plan.shard > 1;  // then processes agree on who takes part
+  if (job.texts.empty() || !(spread || encodes_text(state))) return;
+  const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
+  const bool two = branches_of(*state.spec, request, job.guidance_asked).two;
+  const bool first = cluster::first_process(state.options);
+  if (first) job.conditioning = {};
+  const Embeddings made = encode_texts(state, two, control, job);
+  between_encoders(state, [&] {
+    if (first) job.conditioning = conditioning_of(state, request, made, job);
+  });
+}
+
+}  // namespace tessera::diffusion

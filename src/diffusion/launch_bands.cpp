@@ -1,0 +1,33 @@
+#include "diffusion/launch_bands.h"
+
+#include <numeric>
+#include <vector>
+
+#include "nn/local_spatial.h"
+#include "parallel/spatial/bands.h"
+#include "runtime/launch.h"
+
+namespace tessera::diffusion {
+
+void launch_bands(
+    const runtime::ModelState& state, const runtime::RunMeters& meters, const std::stop_token& stop,
+    int64_t chunk,
+    const std::function<void(nn::Spatial& spatial, comm::Communicator* ranks)>& rank) {
+  const int shares = state.options.plan.vae;
+  if (shares == 1) {
+    nn::LocalSpatial whole(chunk);
+    return rank(whole, nullptr);
+  }
+  runtime::launch_ranks(state, meters, stop, [&](comm::Communicator* world) {
+    const bool mine = world->rank() < shares;
+    std::vector<int> members(mine ? static_cast<size_t>(shares) : 1, world->rank());
+    if (mine) std::iota(members.begin(), members.end(), 0);
+    const auto ranks = world->group(members);  // all of the world make one
+    if (!mine) return;
+    const bool heeds = world->rank() == 0 || state.options.processes;
+    parallel::Bands bands(*ranks, heeds ? stop : std::stop_token(), chunk);
+    rank(bands, ranks.get());
+  });
+}
+
+}  // namespace tessera::diffusion

@@ -1,0 +1,419 @@
+#include "diffusion/plan_job.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/fail.h"
+#include "base/output_file.h"
+#include "base/printable.h"
+#include "diffusion/conditioning.h"
+#include "diffusion/plan_text.h"
+#include "diffusion/sizes.h"
+#include "load/safetensors.h"
+#include "runtime/classes.h"
+#include "runtime/tensor_view.h"
+#include "sample/scheduler.h"
+#include "tessera/words.h"
+
+namespace tessera::diffusion {
+namespace {
+
+using tensor::Tensor;
+
+constexpr int64_t kMostImages = 100'000;  // of a request
+
+// Checked before anything is made for each of them.
+int image_count(int64_t subjects, const GenerateRequest& request) {
+  const int64_t count = std::max<int64_t>(subjects, 1) * request.count;
+  require(count <= kMostImages, ErrorCode::usage,
+          "{} images (--count {} of {}): expected at most {} in a request", count, request.count,
+          subjects, kMostImages);
+  return static_cast<int>(count);
+}
+
+std::string class_scheduler(const runtime::ModelState& state, const GenerateRequest& request) {
+  const SchedulerName asked = request.scheduler;
+  if (asked != SchedulerName::automatic) {
+    require(asked == SchedulerName::rectified_flow || asked == SchedulerName::ddpm,
+            ErrorCode::usage,
+            "--scheduler {}: not one that fits this model; those are auto, rectified-flow, ddpm",
+            word_of(asked));
+    return word_of(asked);
+  }
+  const bool named = state.folder.has("scheduler") || state.folder.absent.contains("scheduler");
+  if (!named) return state.spec->scheduler;
+  const std::string& name = state.folder.component("scheduler").class_name;
+  if (name == "RectifiedFlow") return "rectified-flow";
+  if (name == "DDPM" || name == "DDPMLearnedRange") return "ddpm";
+  fail(ErrorCode::model,
+       "{}: the scheduler '{}' is not supported; supported are RectifiedFlow and DDPM",
+       state.folder.path, name);
+}
+
+Tensor given_numbers(const load::SafetensorsFile& file, const std::string& name) {
+  return finite(file.get(name), name, file.path());
+}
+
+void read_initial(const GenerateRequest& request, Job& job) {
+  require(request.initial_latents.empty() || request.initial_tensors.empty(), ErrorCode::usage,
+          "initial latents come from a file or from memory, not from both");
+  if (request.initial_latents.empty()) {
+    for (const auto& [name, view] : request.initial_tensors)
+      job.given[name] = finite(runtime::tensor_of(name, view), name, job.given_by);
+  } else {
+    const load::SafetensorsFile file(request.initial_latents);
+    job.given_by = request.initial_latents;
+    for (const auto& [name, entry] : file.entries()) job.given[name] = given_numbers(file, name);
+  }
+  const auto latents = job.given.find("latents");
+  require(latents != job.given.end(), ErrorCode::usage, "'{}' holds no tensor 'latents'",
+          job.given_by);
+  const Tensor& x = latents->second;
+  const tensor::Shape expected = job.latent_shape();
+  require(x.shape() == expected && tensor::is_float(x.dtype()), ErrorCode::usage,
+          "'{}': 'latents' is {} {}; expected floats {} for these {} and this size", job.given_by,
+          name_of(x.dtype()), x.shape().str(), expected.str(),
+          job.prefix > 0 ? "prompts" : "classes");
+}
+
+void check_subject(const runtime::ModelState& state, const GenerateRequest& request) {
+  if (state.spec->text_inputs.empty()) {
+    require(request.prompts.empty() && request.embeddings.empty(), ErrorCode::usage,
+            "'{}' takes classes, not text: give --class", state.name);
+    require(!request.negative_prompt, ErrorCode::usage,
+            "--negative-prompt: '{}' reads no text; leave it out", state.name);
+  } else
+    require(request.classes.empty(), ErrorCode::usage,
+            "'{}' takes text, not classes: give --prompt", state.name);
+  require(request.prompts.empty() || request.embeddings.empty(), ErrorCode::usage,
+          "give prompts or --embeddings, not both");
+}
+
+int64_t guided_channels(const models::PipelineSpec& spec, const std::string& scheduler) {
+  const auto other = spec.guided_channels_of.find(scheduler);
+  return other == spec.guided_channels_of.end() ? spec.guided_channels : other->second;
+}
+
+void choose_class_sampler(const runtime::ModelState& state, const GenerateRequest& request,
+                          int steps, Job& job) {
+  const std::string scheduler = class_scheduler(state, request);
+  job.sampler_name = scheduler;
+  job.sampler =
+      scheduler == "ddpm" ? sample::ddpm_learned_range(steps) : sample::rectified_flow(steps);
+  job.guidance = {job.guidance_asked, guided_channels(*state.spec, scheduler)};
+}
+
+void plan_classes(const runtime::ModelState& state, const GenerateRequest& request, int steps,
+                  Job& job) {
+  std::vector<int> classes;
+  for (int number : runtime::class_numbers(request.classes, state.class_names, state.spec->classes))
+    classes.insert(classes.end(), static_cast<size_t>(request.count), number);
+  for (int number : classes)
+    job.labels.push_back(state.class_names.empty()
+                             ? "class " + std::to_string(number)
+                             : state.class_names[static_cast<size_t>(number)]);
+  choose_class_sampler(state, request, steps, job);
+  const nn::Geometry geometry = state.geometry();
+  require(job.sampler_name != "ddpm" || geometry.channels_out == 2 * geometry.channels_in,
+          ErrorCode::model,
+          "'{}': ddpm reads variances beside the noise, and this transformer predicts none; if it "
+          "predicts a flow, use --scheduler rectified-flow",
+          state.name);
+  job.conditioning = state.spec->conditioning(classes, job.guidance.branches());
+}
+
+void plan_rescale(const models::PipelineSpec& spec, const GenerateRequest& request, Job& job) {
+  const float phi = request.guidance_rescale;
+  require(phi >= 0 && phi <= 1, ErrorCode::usage,
+          "--guidance-rescale {}: expected a number from 0 to 1", phi);
+  require(phi == 0 || job.guidance.branches(), ErrorCode::usage,
+          "--guidance-rescale {}: this run has no guidance to rescale; it needs {} 1", phi,
+          spec.embeds_guidance ? "--true-guidance above"
+          : spec.takes_text()  ? "--guidance above"
+                               : "--guidance other than");
+  job.guidance.rescale = phi;
+}
+
+// What was asked for and changes nothing is said.
+void note_without_effect(const runtime::ModelState& state, const GenerateRequest& request,
+                         Job& job) {
+  const models::PipelineSpec& spec = *state.spec;
+  const auto note = [&](const std::string& option, const std::string& why) {
+    job.notes.push_back(option + " has no effect: " + why);
+  };
+  const bool embeds = spec.embeds_guidance, given = !request.embeddings.empty();
+  if (state.folder.kind == load::FolderKind::pipeline && !spec.pipelines.empty() &&
+      std::ranges::count(spec.pipelines, state.folder.class_name) == 0)
+    job.notes.push_back(
+        fmt::format("this folder is of a {}, which is computed as a {}: from text "
+                    "alone",
+                    base::printable(state.folder.class_name), spec.pipelines.front()));
+  const auto inputs = spec.forward_names.conditioning;
+  const bool distilled = embeds && std::count(inputs.begin(), inputs.end(), "guidance") == 0;
+  if (request.negative_prompt && !job.guidance.branches())
+    note("--negative-prompt",
+         fmt::format("it needs {} above 1, which is {}", embeds ? "--true-guidance" : "--guidance",
+                     embeds ? request.true_guidance : job.guidance_asked));
+  else if (request.negative_prompt && given)
+    note("--negative-prompt", "--embeddings holds what it would become");
+  if (request.guidance && distilled)
+    note(
+        fmt::format("--guidance {}", *request.guidance),
+        "this model takes none ('guidance_embeds' is false); --true-guidance adds a second branch");
+  if (request.guidance && !embeds && *request.guidance > 0 && *request.guidance < 1 &&
+      !job.guidance.branches())
+    note(fmt::format("--guidance {}", *request.guidance), "below 1 there is none, as with 1");
+  if (request.true_guidance != 1 && !embeds)
+    note("--true-guidance", "the guidance of this model is --guidance");
+  if (request.text_tokens > 0 && (given || spec.text_inputs.empty()))
+    note("--text-tokens",
+         given ? "--embeddings holds what text encoders read" : "this model reads no text");
+  if (request.clean_caption && (given || !spec.cleans_captions))
+    note("--clean-caption", given ? "--embeddings holds what text encoders read"
+                                  : "the pipeline of this model cleans no prompts");
+  if (request.vae_tiling == VaeTiling::on && !request.decode)
+    note("--vae-tiling", "nothing is decoded");
+  if (request.vae_chunk > 0 && !request.decode) note("--vae-chunk", "nothing is decoded");
+}
+
+Embeddings read_embeddings(const GenerateRequest& request) {
+  const load::SafetensorsFile file(request.embeddings);
+  Embeddings embeddings;
+  for (const auto& [name, entry] : file.entries()) embeddings[name] = given_numbers(file, name);
+  return embeddings;
+}
+
+void choose_sampler(const runtime::ModelState& state, const GenerateRequest& request, int steps,
+                    Job& job) {
+  const models::PipelineSpec& spec = *state.spec;
+  const load::Component& part = state.folder.component("scheduler");
+  sample::SchedulerConfig config{part.class_name, part.config};
+  if (request.scheduler != SchedulerName::automatic)
+    config = sample::other_scheduler(config, request.scheduler, spec.predicts_flow);
+  job.sampler_name = config.name;
+  job.sampler =
+      sample::make_sampler(config.name, config.config, part.folder + "/scheduler_config.json",
+                           {.steps = steps,
+                            .tokens = job.layout.tokens(),
+                            .even_sigmas = spec.even_sigmas,
+                            .flow = spec.predicts_flow});
+}
+
+parallel::Guidance text_guidance(const models::PipelineSpec& spec, const Branches& branches) {
+  return {branches.scale, spec.guided_channels, spec.guided_channels};
+}
+
+// What a sampler does otherwise than one would think.
+void note_passes(const runtime::ModelState& state, int steps, Job& job) {
+  const sample::Sampler& sampler = *job.sampler;
+  if (sampler.steps() != steps)
+    job.notes.push_back(
+        fmt::format("{} steps of this scheduler are {} forward passes", steps, sampler.steps()));
+  const base::Json& config = state.folder.component("scheduler").config;
+  const auto told = config.find("num_train_timesteps");
+  const double trained = told != config.end() && told->is_number() ? told->get<double>() : 1000;
+  if (sampler.timestep(0) < trained / 2)
+    job.notes.push_back(
+        fmt::format("step 1 of {} is at timestep {:.0f} of {:.0f}, where the model expects an "
+                    "image with little "
+                    "noise, and it begins with noise alone: take more --steps",
+                    steps, sampler.timestep(0), trained));
+  bool draws = false;
+  for (int i = 0; i < sampler.steps(); ++i) draws = draws || sampler.needs_noise(i);
+  if (draws && state.spec->predicts_flow)
+    job.notes.push_back(
+        "the noise of the steps follows --seed; the pipeline of diffusers draws it from PyTorch's "
+        "global generator, so its image is another one");
+}
+
+void plan_text(const runtime::ModelState& state, const GenerateRequest& request, int steps,
+               Job& job) {
+  const models::PipelineSpec& spec = *state.spec;
+  const Branches branches = branches_of(spec, request, job.guidance_asked);
+  require(state.folder.has("scheduler") || state.folder.absent.contains("scheduler"),
+          ErrorCode::model, "'{}' has no scheduler; expected scheduler/scheduler_config.json",
+          state.name);
+  state.folder.component("scheduler");
+  choose_sampler(state, request, steps, job);
+  note_passes(state, steps, job);
+  if (request.embeddings.empty()) job.texts = cut_texts(state, request, branches.two, job.notes);
+  const Embeddings embeddings = request.embeddings.empty()
+                                    ? foresee_texts(state, job.texts, branches.two, job.notes)
+                                    : read_embeddings(request);
+  const int64_t prompts = prompt_count(spec, embeddings, branches.two);
+  image_count(prompts, request);
+  for (int64_t p = 0; p < prompts; ++p)
+    for (int i = 0; i < request.count; ++i)
+      job.labels.push_back(static_cast<size_t>(p) < request.prompts.size()
+                               ? request.prompts[static_cast<size_t>(p)]
+                               : "prompt " + std::to_string(p));
+  job.conditioning = conditioning_of(state, request, embeddings, job);
+  job.prefix = spec.prefix(job.conditioning);
+  job.guidance = text_guidance(spec, branches);
+}
+
+// The size that the reference pipeline computes in place of the one that was asked for.
+void plan_bin(const runtime::ModelState& state, int64_t& height, int64_t& width, Job& job) {
+  require(height >= 16 && width >= 16 && height <= 16384 && width <= 16384, ErrorCode::usage,
+          "--width {} --height {}: expected 16 to 16384 pixels with --binning", width, height);
+  require(state.spec->binned != nullptr, ErrorCode::usage,
+          "--binning on: '{}' has no table of trained sizes; leave it out", state.name);
+  const auto bin = state.spec->binned(height, width);
+  if (bin.height == height && bin.width == width) return;
+  if (bin.resized_back) {
+    job.crop_height = height;
+    job.crop_width = width;
+  }
+  job.notes.push_back(fmt::format(
+      "computes {} x {} pixels (width x height), a trained size{}", bin.width, bin.height,
+      bin.resized_back ? fmt::format(", and resizes and crops to {} x {}", width, height)
+                       : fmt::format(", in place of {} x {}", width, height)));
+  height = bin.height;
+  width = bin.width;
+}
+
+// Models whose patches span frames get latent frames before those that were asked for.
+void plan_size(const runtime::ModelState& state, const GenerateRequest& request, Job& job) {
+  const models::PipelineSpec& spec = *state.spec;
+  const std::array<int64_t, 3> patch = spec.layout(0, 0).patch;
+  const int64_t factor = state.vae_factor(), depth = patch[0];
+  int64_t frames = latent_frames(spec, request.frames > 0 ? request.frames : spec.trained_frames);
+  if (request.frames > 0 && decoded_frames(spec, frames) != request.frames)
+    job.notes.push_back(fmt::format(
+        "--frames {} gives {}, as in diffusers: the VAE decodes latent frames in pairs; {}n + 1 "
+        "frames, as {} or {}, come as asked",
+        request.frames, decoded_frames(spec, frames), 2 * spec.frames_per_latent,
+        request.frames - spec.frames_per_latent, request.frames + spec.frames_per_latent));
+  job.added_frames = (depth - frames % depth) % depth;
+  frames += job.added_frames;
+  job.form = spec.form;
+  int64_t height = request.height, width = request.width;
+  if (request.binning) {
+    const nn::TokenLayout trained = spec.layout(0, 0);
+    if (height == 0) height = trained.size[1] * factor;
+    if (width == 0) width = trained.size[2] * factor;
+    plan_bin(state, height, width, job);
+  }
+  job.layout = spec.layout(latent_pixels(height, factor, patch[1], "height"),
+                           latent_pixels(width, factor, patch[2], "width"), frames);
+}
+
+// What a request is before anything is encoded: its sizes, and how many steps it asks for.
+int begin_job(const runtime::ModelState& state, const GenerateRequest& request, Job& job) {
+  job.meters = runtime::RunMeters(state.workers.ranks.size());
+  job.traced = !request.trace.empty();
+  job.guidance_asked = request.guidance.value_or(state.defaults.guidance);
+  for (const float scale : {job.guidance_asked, request.true_guidance})
+    require(scale >= 0 && scale <= 1000, ErrorCode::usage,
+            "--guidance {}: expected a number from 0 to 1000", scale);
+  plan_size(state, request, job);
+  if (request.decode && state.has_vae()) {
+    job.decoded_lines = job.layout.size[1];
+    job.vae_chunk = checked_chunk(request.vae_chunk, job.decoded_lines * state.vae_factor());
+  }
+  check_tokens(job.layout, 1);
+  return request.steps.value_or(state.defaults.steps);
+}
+
+// Texts that encoders read, a negative one included; as if there were a prompt if there is none.
+int text_count(const runtime::ModelState& state, const GenerateRequest& request, const Job& job) {
+  if (!state.spec->takes_text() || !request.embeddings.empty()) return 0;
+  const auto prompts = std::max<size_t>(request.prompts.size(), 1);
+  return static_cast<int>(prompts) + (job.guidance.branches() ? 1 : 0);
+}
+
+// Of the embeddings that are given, of texts as long as the encoders read them, or as published.
+void sketch_conditioning(const runtime::ModelState& state, const GenerateRequest& request,
+                         Job& job) {
+  require(request.embeddings.empty() || state.spec->takes_text(), ErrorCode::usage,
+          "--embeddings {}: this model takes classes, not text; leave it out", request.embeddings);
+  const bool two = job.guidance.branches();
+  job.texts = usual_texts(state, text_count(state, request, job));
+  const bool all = std::all_of(job.texts.begin(), job.texts.end(),
+                               [](const Text& t) { return t.there || t.part.optional; });
+  std::vector<std::string> notes;
+  Embeddings embeddings;
+  if (!request.embeddings.empty())
+    embeddings = read_embeddings(request);
+  else if (!job.texts.empty() && all)
+    embeddings = foresee_texts(state, job.texts, two, notes);
+  else
+    return void(job.conditioning = state.spec->example(int64_t{job.samples()} * (two ? 2 : 1)));
+  job.labels.resize(
+      static_cast<size_t>(image_count(prompt_count(*state.spec, embeddings, two), request)));
+  job.conditioning = conditioning_of(state, request, embeddings, job);
+}
+
+}  // namespace
+
+Job plan_job(const runtime::ModelState& state, const GenerateRequest& request) {
+  if (!state.spec) {
+    if (state.folder.absent.contains("transformer")) state.folder.component("transformer");
+    require(!state.layer, ErrorCode::usage,
+            "'{}' is one MoE layer; 'tessera forward --component moe_layer' runs it", state.name);
+    require(!state.folder.has("model"), ErrorCode::usage,
+            "'{}' is a language model, which makes no images; 'tessera complete' goes on with a "
+            "text",
+            state.name);
+    fail(
+        ErrorCode::model,
+        "'{}' ({}) holds no transformer; it can only be used with 'tessera forward'. Supported are "
+        "pipelines with one of {}",
+        state.name, base::printable(state.folder.class_name),
+        models::known_types(models::pipelines()));
+  }
+  const Plan& plan = state.options.plan;
+  require(
+      !request.compare_steps ||
+          (plan.ranks() == 1 && plan.patch_count() == 1 && !parallel::shares_experts(plan) &&
+           !state.geometry().experts.empty()),
+      ErrorCode::usage,
+      "--compare-steps compares the experts of a synchronous run on one rank: leave out --plan, "
+      "and choose a model with experts");
+  Job job;
+  check_subject(state, request);
+  const int steps = begin_job(state, request, job);
+  if (request.decode && state.folder.absent.contains("vae"))
+    state.folder.component("vae", ", or save latents alone: --latents-only --save-latents FILE");
+  require(!request.decode || state.has_vae(), ErrorCode::model,
+          "'{}' has no VAE, so it can only save latents: add --latents-only --save-latents FILE",
+          state.name);
+  base::check_writable(std::array{request.save_latents, request.trace});
+  for (const std::string& said :
+       {state.check_transformer(), request.decode ? state.check_vae() : std::string()})
+    if (!said.empty()) job.notes.push_back(said);
+  if (state.spec->text_inputs.empty())
+    plan_classes(state, request, steps, job);
+  else
+    plan_text(state, request, steps, job);
+  require(request.seeds.empty() || std::ssize(request.seeds) == job.samples(), ErrorCode::usage,
+          "{} seeds for {} images: give one for each, or one for all", request.seeds.size(),
+          job.samples());
+  plan_rescale(*state.spec, request, job);
+  note_without_effect(state, request, job);
+  if (!request.initial_latents.empty() || !request.initial_tensors.empty())
+    read_initial(request, job);
+  return job;
+}
+
+Job sketch_job(const runtime::ModelState& state, const GenerateRequest& request) {
+  const models::PipelineSpec& spec = *state.spec;
+  Job job;
+  const int steps = begin_job(state, request, job);
+  require(steps >= 1, ErrorCode::usage, "--steps {}: expected 1 or more", steps);
+  job.labels.resize(static_cast<size_t>(
+      image_count(static_cast<int64_t>(request.classes.size() + request.prompts.size()), request)));
+  if (!spec.takes_text()) {
+    choose_class_sampler(state, request, steps, job);
+  } else {
+    job.guidance = text_guidance(spec, branches_of(spec, request, job.guidance_asked));
+    job.sampler = sample::rectified_flow(steps);
+    if (state.folder.has("scheduler")) choose_sampler(state, request, steps, job);
+  }
+  sketch_conditioning(state, request, job);
+  check_tokens(job.layout, int64_t{job.samples()} * (job.guidance.branches() ? 2 : 1));
+  job.prefix = spec.prefix(job.conditioning);
+  return job;
+}
+
+}  // namespace tessera::diffusion

@@ -1,0 +1,300 @@
+#include "diffusion/plan_text.h"
+
+#include <algorithm>
+
+#include "base/fail.h"
+#include "base/printable.h"
+#include "base/stop.h"
+#include "cluster/agree.h"
+#include "diffusion/spread_text.h"
+#include "diffusion/text_encoders.h"
+#include "load/held_weights.h"
+#include "tokenizer/caption.h"
+#include "tokenizer/folder.h"
+
+namespace tessera::diffusion {
+
+using models::EncodedText;
+using models::kMostTextTokens;
+using models::PipelineSpec;
+using models::TextBatch;
+using models::TextPart;
+using models::TextStates;
+using tensor::Tensor;
+
+namespace {
+
+Tensor mask_of(const TextBatch& batch) {
+  std::vector<int32_t> ones(batch.ids.size(), 0);
+  for (int64_t r = 0; r < batch.texts(); ++r)
+    std::fill_n(ones.begin() + r * batch.length, batch.visible[static_cast<size_t>(r)], 1);
+  return Tensor::from(std::span<const int32_t>(ones), {batch.texts(), batch.length});
+}
+
+void check_there(const runtime::ModelState& state, const TextPart& part) {
+  for (const std::string& name : {part.tokenizer, part.encoder}) {
+    if (state.folder.absent.contains(name))
+      state.folder.component(name, "; without it only --embeddings FILE replaces a prompt");
+    else
+      require(state.folder.has(name), ErrorCode::model,
+              "'{}' has no {}, so it takes no prompt: add the folder '{}' of the published model, "
+              "or give --embeddings FILE",
+              state.name, name, name);
+  }
+}
+
+void check_vocabulary(const runtime::ModelState& state, const Text& text,
+                      const models::TextEncoder& encoder) {
+  const int32_t largest = *std::max_element(text.batch.ids.begin(), text.batch.ids.end());
+  require(largest < encoder.vocabulary(), ErrorCode::model,
+          "'{}': the {} gives token {}, the {} knows {}; they do not belong together", state.name,
+          text.part.tokenizer, largest, text.part.encoder, encoder.vocabulary());
+  require(encoder.longest() == 0 || text.part.tokens <= encoder.longest(), ErrorCode::usage,
+          "{} tokens of text: the {} of '{}' takes at most {}", text.part.tokens, text.part.encoder,
+          state.name, encoder.longest());
+}
+
+// The same of the ranks that share its layers, as this process has them.
+TextStates foresee_spread(const runtime::ModelState& state, Text& text) {
+  runtime::ModelState stage;
+  runtime::set_stage(state, state.options, stage);
+  const runtime::RunMeters meters(stage.workers.ranks.size());
+  Report did;
+  const TextStates states =
+      encode_spread(stage, text.part.encoder, seen(text), 0, meters, base::current_stop(), did);
+  std::vector<int64_t> weights;
+  text.need.ranks.clear();
+  for (const Report::Rank& rank : did.per_rank) {
+    weights.push_back(rank.peak_bytes.weights);
+    text.need.ranks.push_back(rank.peak_bytes.total);
+  }
+  text.need.weights = cluster::process_bytes(state.options, weights);
+  text.need.peak = cluster::process_bytes(state.options, text.need.ranks);
+  text.need.activations = text.need.peak - text.need.weights;
+  text.need.work = meters.all->entries();
+  return states;
+}
+
+// A run of an encoder on meta: what it gives, and in text.need what it takes.
+TextStates foresee(const runtime::ModelState& state, Text& text) {
+  const runtime::RunMeters meters;
+  tensor::Scope scope;
+  scope.memory = meters.memory;
+  scope.meter = meters.all;
+  const tensor::BindScope bind(scope);
+  const auto weights = meta_weights_of(state, text.part.encoder);
+  const auto encoder = encoder_over(state, text.part.encoder, weights);
+  check_vocabulary(state, text, *encoder);
+  const TextStates states = encoder->encode(seen(text));
+  text.need = {meters.memory->peak(tensor::MemoryClass::weights),
+               meters.memory->peak(tensor::MemoryClass::activations), meters.memory->peak(),
+               weights->parameters() * size_of(state.dtype()), meters.all->entries()};
+  text.need.ranks = {text.need.peak};
+  return state.options.plan.shard > 1 ? foresee_spread(state, text) : states;
+}
+
+// Bytes of all weights of an encoder at once, packed as a run of one token packs them.
+int64_t packed_bytes(const runtime::ModelState& state, const std::string& part) {
+  const runtime::RunMeters meters;
+  tensor::Scope scope;
+  scope.memory = meters.memory;
+  const tensor::BindScope bind(scope);
+  auto meta = meta_weights_of(state, part);
+  const auto held = std::make_shared<const load::HeldWeights>(meta);
+  const bool spread = state.options.plan.shard > 1;
+  models::LayerWeights layers;
+  if (spread) layers = [&](int64_t) { return meta; };
+  encoder_over(state, part, held)->encode({{0}, {1}, 1}, {}, layers);
+  const int64_t whole = meters.memory->current(tensor::MemoryClass::weights);
+  return whole + (spread ? spread_bytes(state, part) : 0);
+}
+
+// So many texts of the length that a part reads; a tokenizer may shorten it to what fits.
+TextBatch usual_batch(const runtime::ModelState& state, const TextPart& part, int texts) {
+  tensor::Scope aside;
+  const tensor::BindScope rehearsal(aside);
+  const int64_t longest =
+      encoder_over(state, part.encoder, meta_weights_of(state, part.encoder))->longest();
+  const int64_t tokens = longest > 0 ? std::min(part.tokens, longest) : part.tokens;
+  const auto count = static_cast<size_t>(texts);
+  return {std::vector<int32_t>(count * static_cast<size_t>(tokens), 0),
+          std::vector<int64_t>(count, tokens), tokens};
+}
+
+// Of the same shape.
+TextStates zeros_of(TextStates states) {
+  for (Tensor* x : {&states.last, &states.previous, &states.pooled, &states.projected})
+    if (x->defined()) *x = Tensor::zeros(x->shape(), x->dtype());
+  return states;
+}
+
+// Rows [begin, end) of what the parts gave, by the names of the pipeline's embeddings.
+void put(const PipelineSpec& spec, const std::vector<EncodedText>& texts, int64_t begin,
+         int64_t end, const std::string& before, Embeddings& found) {
+  std::vector<EncodedText> rows = texts;
+  for (EncodedText& text : rows)
+    for (Tensor* x : {&text.states.last, &text.states.previous, &text.states.pooled,
+                      &text.states.projected, &text.mask})
+      if (x->defined()) *x = x->slice(0, begin, end).contiguous();
+  for (const auto& [name, x] : spec.embeddings(rows, end - begin)) found[before + name] = x;
+}
+
+// The words of a prompt behind those that fit into so many tokens.
+std::string unseen(const tokenizer::Tokenizer& tokenizer, const std::string& prompt,
+                   int64_t length) {
+  std::vector<size_t> ends;  // of words
+  for (size_t i = 1; i <= prompt.size(); ++i)
+    if (prompt[i - 1] != ' ' && (i == prompt.size() || prompt[i] == ' ')) ends.push_back(i);
+  const auto over = std::partition_point(ends.begin(), ends.end(), [&](size_t end) {
+    return std::ssize(tokenizer.encode(std::string_view(prompt).substr(0, end))) <= length;
+  });
+  const size_t seen = over == ends.begin() ? 0 : *std::prev(over);
+  return prompt.substr(std::min(prompt.find_first_not_of(' ', seen), prompt.size()));
+}
+
+}  // namespace
+
+Embeddings embeddings_of(const PipelineSpec& spec, const std::vector<Text>& texts,
+                         const std::vector<TextStates>& states, bool two) {
+  std::vector<EncodedText> encoded;
+  int64_t count = 0;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const Text& text = texts[i];
+    encoded.push_back({states[i], {}, text.part.tokens});
+    if (!text.there) continue;
+    encoded.back().mask = mask_of(text.batch);
+    count = text.batch.texts() - (two ? 1 : 0);
+  }
+  Embeddings found;
+  put(spec, encoded, 0, count, "", found);
+  if (two) put(spec, encoded, count, count + 1, "negative_", found);
+  return found;
+}
+
+std::vector<std::string> cleaned_prompts(const PipelineSpec& spec, std::vector<std::string> prompts,
+                                         bool clean, std::vector<std::string>& notes) {
+  clean = clean && spec.cleans_captions;
+  for (std::string& prompt : prompts) {
+    if (!clean) {
+      if (spec.plain_prompt) prompt = spec.plain_prompt(prompt);
+      continue;
+    }
+    const tokenizer::CleanCaption made = tokenizer::clean_caption(prompt);
+    if (made.text.empty() && !prompt.empty())
+      notes.push_back(fmt::format(
+          "cleaning leaves nothing of the prompt {}: this model's pipeline takes out Chinese "
+          "characters, addresses, names of files and more; --clean-caption off keeps them",
+          base::printable(prompt)));
+    if (made.misread)
+      notes.push_back(
+          fmt::format("the prompt {} looks like UTF-8 that was read in another encoding; it stays "
+                      "as it is, where "
+                      "diffusers with ftfy may repair it",
+                      base::printable(prompt)));
+    prompt = made.text;
+  }
+  return prompts;
+}
+
+TextBatch tokens_of(const runtime::ModelState& state, TextPart& part,
+                    const std::vector<std::string>& prompts, std::vector<std::string>& notes) {
+  const auto tokenizer = tokenizer::open_tokenizer(state.folder.component(part.tokenizer).folder);
+  if (part.as_tokenizer && tokenizer->longest() > 0)
+    part.tokens = std::min(tokenizer->longest(), kMostTextTokens);
+  TextBatch batch{{}, {}, part.tokens};
+  int64_t longer = 0;
+  std::string said;
+  for (const std::string& prompt : prompts) {
+    const auto encoded = tokenizer->encode_padded(prompt, part.tokens);
+    if (encoded.cut > 0 && longer++ == 0)
+      said = fmt::format("{} reads {} tokens, and a prompt has {} more: it does not see {}",
+                         part.encoder, part.tokens, encoded.cut,
+                         base::printable(unseen(*tokenizer, prompt, part.tokens)));
+    batch.ids.insert(batch.ids.end(), encoded.ids.begin(), encoded.ids.end());
+    batch.visible.push_back(std::count(encoded.mask.begin(), encoded.mask.end(), 1));
+  }
+  if (longer > 1) said += fmt::format(" (and {} more prompts are longer)", longer - 1);
+  if (longer > 0) notes.push_back(said);
+  return batch;
+}
+
+std::vector<Text> cut_texts(const runtime::ModelState& state, const GenerateRequest& request,
+                            bool two, std::vector<std::string>& notes) {
+  require(!request.prompts.empty(), ErrorCode::usage,
+          "what to make is missing: '{}' takes text, give --prompt T", state.name);
+  require(request.text_tokens >= 0 && request.text_tokens <= kMostTextTokens, ErrorCode::usage,
+          "--text-tokens {}: expected a number from 1 to {}", request.text_tokens, kMostTextTokens);
+  std::vector<std::string> prompts = request.prompts;
+  if (two) prompts.push_back(request.negative_prompt.value_or(""));
+  prompts = cleaned_prompts(*state.spec, prompts, request.clean_caption.value_or(true), notes);
+  std::vector<Text> texts;
+  bool adjusted = request.text_tokens == 0;
+  for (TextPart part : state.spec->text_parts) {
+    if (part.adjustable && request.text_tokens > 0) part.tokens = request.text_tokens;
+    adjusted |= part.adjustable;
+    Text text{part, {{}, {}, part.tokens}};
+    text.there = !part.optional || state.folder.has(part.encoder) ||
+                 state.folder.absent.contains(part.encoder);
+    if (text.there) {
+      check_there(state, part);
+      text.batch = tokens_of(state, text.part, prompts, notes);
+    }
+    texts.push_back(std::move(text));
+  }
+  require(!texts.empty(), ErrorCode::usage, "'{}' takes no prompt", state.name);
+  require(adjusted, ErrorCode::usage, "--text-tokens {}: '{}' takes texts of one length",
+          request.text_tokens, state.name);
+  return texts;
+}
+
+Embeddings foresee_texts(const runtime::ModelState& state, std::vector<Text>& texts, bool two,
+                         std::vector<std::string>& notes) {
+  int64_t held = 0;  // of the encoders before
+  std::vector<TextStates> made;
+  for (Text& text : texts) {
+    TextStates& zeros = made.emplace_back();
+    if (!text.there) continue;
+    const bool weights = load::has_weights(state.folder.component(text.part.encoder).folder);
+    const std::string said = weights ? state.check_text_encoder(text.part.encoder) : "";
+    if (!said.empty()) notes.push_back(said);
+    const TextStates states = foresee(state, text);
+    text.need.peak += held;
+    text.need.ranks.front() += held;
+    if (state.options.keep_parts) text.need.kept = packed_bytes(state, text.part.encoder);
+    for (const Tensor& x : {states.last, states.previous, states.pooled, states.projected})
+      if (x.defined()) held += x.bytes();
+    zeros = zeros_of(states);
+  }
+  return embeddings_of(*state.spec, texts, made, two);
+}
+
+std::vector<Text> usual_texts(const runtime::ModelState& state, int count) {
+  std::vector<Text> texts;
+  for (const TextPart& part : state.spec->text_parts) {
+    if (count == 0) break;
+    Text& text = texts.emplace_back(Text{part, {}});
+    text.there = state.folder.has(part.encoder);
+    if (!text.there) continue;
+    text.batch = usual_batch(state, part, count);
+    text.part.tokens = text.batch.length;
+    foresee(state, text);
+  }
+  return texts;
+}
+
+nn::Conditioning conditioning_of(const runtime::ModelState& state, const GenerateRequest& request,
+                                 const Embeddings& embeddings, const Job& job) {
+  const models::PipelineSpec& spec = *state.spec;
+  const Branches branches = branches_of(spec, request, job.guidance_asked);
+  nn::Conditioning made = text_conditioning(spec, embeddings, request.count, branches.two);
+  const int64_t factor = state.vae_factor();
+  if (spec.add_conditions)
+    spec.add_conditions({.batch = int64_t{job.samples()} * (branches.two ? 2 : 1),
+                         .height = job.layout.size[1] * factor,
+                         .width = job.layout.size[2] * factor,
+                         .guidance = branches.embedded},
+                        made);
+  return made;
+}
+
+}  // namespace tessera::diffusion

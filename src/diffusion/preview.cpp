@@ -1,0 +1,20 @@
+#include "diffusion/preview.h"
+
+#include "base/fail.h"
+#include "base/stop.h"
+#include "diffusion/decode.h"
+
+namespace tessera::diffusion {
+
+std::vector<Image> preview(const runtime::ModelState& state, const std::stop_token& stop,
+                           const Job& job, const tensor::Tensor& tokens) {
+  require(state.has_vae(), ErrorCode::model, "'{}' has no VAE, so there is no preview", state.name);
+  const base::BindStop asked(stop);
+  tensor::Scope aside = state.workers.scope(-1, &job.meters);
+  aside.meter = nullptr;
+  const tensor::BindScope bind(aside);
+  const std::optional<models::Tiling> tiles = job.preview_tiles(job);
+  return decode(state, {.stop = stop}, job, tiles, tokens).images;
+}
+
+}  // namespace tessera::diffusion

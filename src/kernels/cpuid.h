@@ -1,0 +1,16 @@
+#pragma once
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+namespace tessera::kernels {
+
+// gcc 12's __builtin_cpu_supports knows neither AVX512_BF16 nor AMX, clang 14's no F16C.
+inline bool cpuid_bit(unsigned leaf, unsigned subleaf, char reg, int bit) {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__get_cpuid_count(leaf, subleaf, &a, &b, &c, &d)) return false;
+  return (reg == 'a' ? a : reg == 'c' ? c : d) >> bit & 1;
+}
+
+}  // namespace tessera::kernels
+#endif

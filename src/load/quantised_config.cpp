@@ -1,0 +1,53 @@
+#include "load/quantised_config.h"
+
+#include "base/fail.h"
+#include "base/input_file.h"
+#include "base/printable.h"
+#include "base/python_json.h"
+
+namespace tessera::load {
+namespace {
+
+constexpr const char *kKey = "quantization_config", *kMethod = "quant_method", *kOurs = "tessera",
+                     *kExperts = "experts", *kDense = "dense", *kInt8 = "int8", *kInt4 = "int4",
+                     *kOrder = "order", *kPanels = "panels";
+
+}  // namespace
+
+Quantised take_quantisation(base::Json& config, const std::string& file) {
+  const auto found = config.find(kKey);
+  if (found == config.end() || !found->is_object() || found->value(kMethod, base::Json()) != kOurs)
+    return {};
+  const auto said = [&](const char* what, bool int4_too) {
+    const base::Json value = found->value(what, base::Json());
+    require(
+        value == kInt8 || (int4_too && value == kInt4), ErrorCode::model,
+        "{}: '{}' says that '{}' is in {}; this build reads \"{}\"{}: quantise the folder again",
+        file, kKey, what,
+        base::printable(value.dump(-1, ' ', false, base::Json::error_handler_t::replace)), kInt8,
+        int4_too ? " and \"int4\"" : "");
+    return value;
+  };
+  Quantised read{.experts = tensor::DType::i8, .int4 = said(kExperts, true) == kInt4};
+  if (found->contains(kDense) && said(kDense, false) == kInt8) read.dense = tensor::DType::i8;
+  require(found->value(kOrder, base::Json(kPanels)) == kPanels, ErrorCode::model,
+          "{}: '{}' names an order of weights that this build does not read, other than \"{}\": "
+          "quantise the folder again",
+          file, kKey, kPanels);
+  config.erase(kKey);
+  return read;
+}
+
+std::string quantised_config(const std::string& path, bool int4, bool dense, bool panels) {
+  using Ordered = nlohmann::ordered_json;
+  std::string text = base::read_file(path, base::kLargestText);
+  base::parse_json(text, path);  // what it refuses nobody else has to
+  if (base::has_python_numbers(text)) text = base::without_python_numbers(text);
+  Ordered config = Ordered::parse(text);
+  config[kKey] = {{kMethod, kOurs}, {kExperts, int4 ? kInt4 : kInt8}};
+  if (dense) config[kKey][kDense] = kInt8;
+  if (panels) config[kKey][kOrder] = kPanels;
+  return config.dump(2, ' ', false, Ordered::error_handler_t::replace) + "\n";
+}
+
+}  // namespace tessera::load

@@ -1,0 +1,171 @@
+#include "pipeline/terms.h"
+
+#include <filesystem>
+
+#include "base/is_there.h"
+#include "base/json.h"
+#include "base/printable.h"
+#include "kernels/isa.h"
+#include "kernels/unit.h"
+#include "runtime/tensor_view.h"
+#include "tessera/version.h"
+#include "tessera/words.h"
+
+namespace tessera::pipeline {
+namespace {
+
+template <class T>
+std::string shown(const T& value) {
+  if constexpr (std::is_enum_v<T>)
+    return std::to_string(static_cast<int>(value));
+  else
+    return fmt::format("{}", value);
+}
+template <class T>
+std::string shown(const std::optional<T>& value) {
+  return value ? shown(*value) : "the model's default";
+}
+
+// Every text behind its length, so that no two lists look alike.
+std::string joined(const std::vector<std::string>& texts) {
+  if (texts.size() == 1) return texts.front();
+  std::string all;
+  for (const std::string& text : texts) all += fmt::format("{}:{} ", text.size(), text);
+  return all;
+}
+
+void say_model(const runtime::ModelState& state, cluster::Terms& terms) {
+  terms.say("the version", kVersion);
+  terms.say("the instruction set", kernels::name_of(kernels::active_isa()));
+  terms.say(cluster::Terms::kUnit, kernels::name_of(kernels::active_unit()));
+  terms.say("--plan", to_string(state.options.plan));
+  terms.say("--dtype", word_of(state.options.precision));
+  terms.say("--device", name_of(state.place.device));
+  for (const load::Component& part : state.folder.components) {
+    terms.say("the configuration of " + part.name, part.config.dump());
+    std::vector<std::string> paths;
+    try {
+      const load::TensorSet tensors = load::open_component(part.folder);
+      for (const load::SafetensorsFile& file : tensors.files()) paths.push_back(file.path());
+    } catch (const Error& e) {  // a tokenizer, a scheduler; what is needed is missed later
+      if (e.code() == ErrorCode::cancelled) throw;
+      terms.say("the weights of " + part.name, "none");
+    }
+    for (const std::string& path : paths)
+      terms.file(fmt::format("the weights of {} ({})", part.name,
+                             std::filesystem::path(path).filename().string()),
+                 path);
+    for (const char* name :
+         {"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "spiece.model",
+          "vocab.txt", "chat_template.jinja", "generation_config.json"}) {
+      const std::string path = part.folder + "/" + name;
+      if (base::is_there(path)) terms.file(fmt::format("{} of {}", name, part.name), path);
+    }
+  }
+}
+
+void say_tensors(const TensorViews& tensors, cluster::Terms& terms) {
+  for (const auto& [name, view] : tensors) {
+    const tensor::Tensor x = runtime::tensor_of(name, view);
+    terms.say(fmt::format("the tensor {} {} {}", base::printable(name), tensor::name_of(x.dtype()),
+                          x.shape().str()),
+              {static_cast<const char*>(x.raw()), static_cast<size_t>(x.bytes())});
+  }
+}
+
+}  // namespace
+
+cluster::Terms terms_of(const runtime::ModelState& state, const GenerateRequest& request) {
+  cluster::Terms terms;
+  terms.say("the command", "generate");
+  say_model(state, terms);
+  // Names every member, so that a new one cannot be forgotten here.
+  const auto& [classes, prompts, negative_prompt, embeddings, clean_caption, text_tokens, steps,
+               guidance, true_guidance, guidance_rescale, width, height, binning, frames, count,
+               seed, seeds, noise, scheduler, initial_latents, initial_tensors, save_latents, trace,
+               decode, vae_tiling, vae_tile, vae_chunk, compare_steps, previews] = request;
+  terms.say("--class", joined(classes));
+  terms.say("the prompt", joined(prompts));
+  terms.say("--negative-prompt", negative_prompt.value_or(""));
+  if (!embeddings.empty()) terms.file("--embeddings", embeddings);
+  terms.say("--clean-caption", clean_caption ? shown(*clean_caption) : "");
+  terms.say("--text-tokens", shown(text_tokens));
+  terms.say("--steps", shown(steps));
+  terms.say("--guidance", shown(guidance));
+  terms.say("--true-guidance", shown(true_guidance));
+  terms.say("--guidance-rescale", shown(guidance_rescale));
+  terms.say("--width", shown(width));
+  terms.say("--height", shown(height));
+  terms.say("--binning", shown(binning));
+  terms.say("--frames", shown(frames));
+  terms.say("--count", shown(count));
+  terms.say("--seed", seeds.empty() ? shown(seed) : fmt::format("{}", fmt::join(seeds, ",")));
+  terms.say("--rng", word_of(noise));
+  terms.say("--scheduler", word_of(scheduler));
+  if (!initial_latents.empty()) terms.file("--initial-latents", initial_latents);
+  say_tensors(initial_tensors, terms);
+  terms.say("--save-latents", save_latents.empty() ? "no" : "yes");
+  terms.say("--trace", trace.empty() ? "no" : "yes");
+  terms.say("--latents-only", decode ? "no" : "yes");
+  terms.say("--vae-tiling", fmt::format("{} {}", shown(vae_tiling), vae_tile));
+  terms.say("--vae-chunk", shown(vae_chunk));
+  terms.say("--compare-steps", shown(compare_steps));
+  terms.say("--preview", shown(previews));
+  return terms;
+}
+
+cluster::Terms terms_of(const runtime::ModelState& state, const CompleteRequest& request) {
+  cluster::Terms terms;
+  terms.say("the command", "complete");
+  say_model(state, terms);
+  const auto& [prompts, prompt_ids, chat, raw, max_tokens, block, decode, as_published, steps,
+               cache, stop_at_eos, select, select_refresh, select_prefill, temperature, top_k,
+               top_p, repetition_penalty, seed, n, logprobs, stop] = request;
+  terms.say("the prompt", joined(prompts));
+  std::string ids;
+  for (const auto& prompt : prompt_ids) ids += fmt::format("{};", fmt::join(prompt, ","));
+  terms.say("--prompt-ids", ids);
+  terms.say("--chat", chat);
+  terms.say("--raw", shown(raw));
+  terms.say("--max-tokens", shown(max_tokens));
+  terms.say("--block", shown(block));
+  terms.say("--decode", decode);
+  terms.say("--as-published", shown(as_published));
+  terms.say("--steps", shown(steps));
+  terms.say("--cache", fmt::format("{}:{},{},{}", word_of(cache.kind), cache.before, cache.after,
+                                   cache.warmup));
+  terms.say("--stop-at-eos", word_of(stop_at_eos));
+  terms.say("--select", select);
+  terms.say("--select-refresh", shown(select_refresh));
+  terms.say("--select-prefill", shown(select_prefill));
+  terms.say("--temperature", shown(temperature));
+  terms.say("--top-k", shown(top_k));
+  terms.say("--top-p", shown(top_p));
+  terms.say("--repetition-penalty", shown(repetition_penalty));
+  terms.say("--seed", shown(seed));
+  terms.say("--n", shown(n));
+  terms.say("--logprobs", logprobs ? shown(*logprobs) : "none");
+  terms.say("--stop", joined(stop));
+  return terms;
+}
+
+cluster::Terms terms_of(const runtime::ModelState& state, const ForwardRequest& request) {
+  cluster::Terms terms;
+  terms.say("the command", "forward");
+  say_model(state, terms);
+  const auto& [component, inputs, tensors, outputs, trace, moe, vae_tiling, vae_tile, vae_chunk] =
+      request;
+  terms.say("--component", word_of(component));
+  if (!inputs.empty()) terms.file("--inputs", inputs);
+  say_tensors(tensors, terms);
+  terms.say("--outputs", outputs.empty() ? "no" : "yes");
+  terms.say("--trace", shown(trace));
+  if (moe)
+    terms.say("--moe", fmt::format("{} {} {} {} {}", moe->gate, moe->top_k, shown(moe->experts),
+                                   moe->renormalise, shown(moe->capacity)));
+  terms.say("--vae-tiling", fmt::format("{} {}", shown(vae_tiling), vae_tile));
+  terms.say("--vae-chunk", shown(vae_chunk));
+  return terms;
+}
+
+}  // namespace tessera::pipeline

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tessera::runtime {
+
+/// Class numbers for names or numbers. Throws Error(usage) naming what does not exist.
+std::vector<int> class_numbers(const std::vector<std::string>& wanted,
+                               const std::vector<std::string>& names, int64_t count);
+
+}  // namespace tessera::runtime

@@ -1,0 +1,112 @@
+#include "runtime/device.h"
+
+#include <charconv>
+#include <mutex>
+
+#include "base/fail.h"
+#include "base/printable.h"
+#include "comm/collectives.h"
+#include "comm/nccl/launch.h"
+#include "kernels/gpu.h"
+#include "kernels/unit.h"
+#include "tensor/device_pool.h"
+
+namespace tessera {
+
+DeviceOption parse_device(const std::string& text) {
+  if (text == "cpu") return {};
+  if (text == "cuda") return {DeviceKind::cuda};
+  const std::string head = "cuda:";
+  int index = -1;
+  bool known = text.starts_with(head);
+  if (known) {
+    const char* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data() + head.size(), end, index);
+    known = error == std::errc() && rest == end && index >= 0;
+  }
+  require(known, ErrorCode::usage, "--device {}: expected 'cpu', 'cuda' or 'cuda:N'",
+          base::printable(text));
+  return {DeviceKind::cuda, index};
+}
+
+namespace runtime {
+
+using tensor::Device;
+
+DeviceChoice choose_device(const DeviceOption& option) {
+  if (option.kind == DeviceKind::cpu) return {};
+  return {Device::cuda, option.index.value_or(0), option.index.has_value()};
+}
+
+void start_device(const DeviceChoice& choice) {
+  if (!is_gpu(choice.device)) {
+    kernels::active_unit();  // what the environment asks for is refused before any work
+    return;
+  }
+  static std::mutex starting;
+  static int started = -1;  // the one GPU of the process
+  const std::lock_guard lock(starting);
+  if (started < 0 && tensor::has_device()) return;  // the caller brought one
+  require(started < 0 || started == choice.index, ErrorCode::usage,
+          "--device cuda:{}: this process computes on cuda:{} already; start another one",
+          choice.index, started);
+  if (started == choice.index) return;
+  tensor::use_device(std::make_shared<tensor::DevicePool>(kernels::open_gpu(choice.index)));
+  started = choice.index;
+}
+
+void check_gpus(int gpus, int ranks) {
+  require(ranks <= gpus, ErrorCode::usage,
+          "--device cuda: {} ranks were started on this machine, which shows {} GPU{}; each takes "
+          "one of its own: start {} a machine (mpirun -npernode {}), or use --device cpu",
+          ranks, gpus, gpus == 1 ? "" : "s", gpus, gpus);
+}
+
+void check_experts(const Plan& plan, const DeviceChoice& choice) {
+  require(
+      plan.shard == 1 || !is_gpu(choice.device), ErrorCode::plan,
+      "the plan cannot run: shard= gathers weights in the memory of hosts; leave it out, or use "
+      "--device cpu");
+  require(plan.moe != MoeForm::fused || !is_gpu(choice.device), ErrorCode::plan,
+          "the plan cannot run: moe=fused computes on CPUs; use moe=bulk, or --device cpu");
+}
+
+void start_device(DeviceChoice& choice, const Processes& processes) {
+  if (!is_gpu(choice.device) || processes.ranks() == 1) return start_device(choice);
+  require(!choice.named, ErrorCode::usage,
+          "--device cuda:{}: {} ranks that are processes cannot share a GPU; write --device cuda, "
+          "and rank i of a machine takes its GPU i",
+          choice.index, processes.ranks());
+  if (!tensor::has_device()) check_gpus(kernels::gpu_count(), processes.on_this_machine());
+  Processes::State& state = processes.state();
+  choice.index = state.index_here;
+  start_device(choice);
+  if (!state.gpus) state.gpus = comm::nccl::over(*state.world);
+}
+
+comm::Communicator& world_of(const DeviceChoice& choice, const Processes& processes) {
+  const Processes::State& state = processes.state();
+  return is_gpu(choice.device) && state.gpus ? *state.gpus : *state.world;
+}
+
+void share_unit(comm::Communicator& world) {
+  using kernels::Unit;
+  const bool dot = world.rank() == 0 && kernels::active_unit() == Unit::dot;
+  kernels::take_unit(comm::agreed(world, 0, dot, {"go", -1}) ? Unit::dot : Unit::fma);
+}
+
+std::string device_name(const DeviceChoice& choice) {
+  if (!is_gpu(choice.device)) return name_of(choice.device);
+  return fmt::format("cuda:{} ({})", choice.index, tensor::device_pool()->runtime().name());
+}
+
+tensor::Tensor on_host(const tensor::Tensor& x) { return x.is_meta() ? x : x.to(Device::cpu); }
+
+int64_t free_device_memory() {
+  const auto pool = tensor::device_pool();
+  const auto use = pool->use();
+  return pool->runtime().memory().free + use.live + use.waiting;
+}
+
+}  // namespace runtime
+}  // namespace tessera

@@ -1,0 +1,227 @@
+#include "runtime/language.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/fail.h"
+#include "base/input_file.h"
+#include "base/is_there.h"
+#include "base/printable.h"
+#include "load/meta_weights.h"
+#include "models/registry.h"
+#include "models/token_config.h"
+#include "tensor/scope.h"
+
+namespace tessera::runtime {
+namespace {
+
+using base::Json;
+
+std::string beside(const load::Component& part, const char* name) {
+  const std::string path = part.folder + "/" + name;
+  return base::is_there(path) ? path : "";
+}
+
+// "bos_token": "<s>" or {"content": "<s>"}.
+std::string token_text(const Json& config, const char* key) {
+  const auto found = config.find(key);
+  if (found == config.end()) return "";
+  if (found->is_string()) return found->get<std::string>();
+  return found->is_object() && found->contains("content") && found->at("content").is_string()
+             ? found->at("content").get<std::string>()
+             : "";
+}
+
+// The released generate() of LLaDA2.1 has these as arguments.
+std::string decode_of(const models::TokenConfig& read, const std::string& usual) {
+  sample::DecodingPolicy p;
+  sample::read_decode(usual, p);
+  const auto says = [&](const char* key) { return read.has(key); };
+  if (!says("editing_threshold") && !(p.edits() && (says("threshold") || says("max_post_steps"))))
+    return usual;
+  return fmt::format("edit:{},{},{}", read.number("threshold", p.edits() ? p.threshold : 0.7, 0, 2),
+                     read.number("editing_threshold", p.editing, 0, 2),
+                     read.integer("max_post_steps", p.posts, 0, sample::kMostPosts));
+}
+
+}  // namespace
+
+Language::Language(const load::Component& part) : part_(part) {
+  spec_ = models::language_model_of({part.config, part.folder + "/config.json"});
+  if (const std::string path = beside(part, "tokenizer.json"); !path.empty())
+    tokenizer_ = std::make_unique<tokenizer::ByteLevelBpe>(base::read_json(path), path);
+  if (const std::string path = beside(part, "tokenizer_config.json"); !path.empty()) {
+    tokenizer_config_ = base::read_json(path);
+    require(tokenizer_config_.is_object(), ErrorCode::model, "{}: expected a JSON object", path);
+  }
+  if (const std::string path = beside(part, "generation_config.json"); !path.empty()) {
+    const Json generation = base::read_json(path);
+    require(generation.is_object(), ErrorCode::model, "{}: expected a JSON object", path);
+    const models::TokenConfig read(generation, path);
+    max_tokens_ = read.integer("max_new_tokens", max_tokens_, 1, int64_t{1} << 24);
+    ends_ = read.ids("eos_token_id", spec_.vocabulary);
+    spec_.decode = decode_of(read, spec_.decode);
+    if (read.has("max_post_steps") && !spec_.decode.starts_with("edit"))
+      unused_ = path + ": 'max_post_steps' has no effect without 'editing_threshold'";
+  }
+  read_template();
+}
+
+void Language::read_template() {
+  if (const std::string path = beside(part_, "chat_template.jinja"); !path.empty()) {
+    template_ = base::read_file(path, base::kLargestText);
+    return;
+  }
+  const auto found = tokenizer_config_.find("chat_template");
+  if (found == tokenizer_config_.end()) return;
+  if (found->is_string()) template_ = found->get<std::string>();
+  if (!found->is_array()) return;
+  for (const Json& one : *found)
+    if (one.is_object() && one.value("template", Json()).is_string()) {
+      const Json name = one.value("name", Json());
+      if (name == "default") template_ = one.at("template").get<std::string>();
+      if (name == "tool_use") tool_template_ = one.at("template").get<std::string>();
+    }
+}
+
+const tokenizer::ByteLevelBpe& Language::tokens() const {
+  require(tokenizer_ != nullptr, ErrorCode::model,
+          "'{}' has no tokenizer.json; give the prompt as ids (--prompt-ids)", part_.folder);
+  return *tokenizer_;
+}
+
+sample::SpecialIds Language::special() const {
+  // generation_config.json goes before config.json, as in transformers.
+  sample::SpecialIds ids{spec_.mask.value_or(-1), ends_.empty() ? spec_.ends : ends_, spec_.remove,
+                         spec_.split};
+  if (tokenizer_) {
+    const std::string named = token_text(tokenizer_config_, "mask_token");
+    for (const std::string& token :
+         {named, std::string("<|mask|>"), std::string("<|mdm_mask|>"), std::string("[MASK]")})
+      if (ids.mask < 0 && !token.empty()) ids.mask = tokenizer_->id_of(token);
+    const std::string end = token_text(tokenizer_config_, "eos_token");
+    if (ids.ends.empty() && !end.empty() && tokenizer_->id_of(end) >= 0)
+      ids.ends.push_back(tokenizer_->id_of(end));
+  }
+  require(ids.mask >= 0 && ids.mask < spec_.vocabulary, ErrorCode::model,
+          "'{}': nothing says which token is the mask; add \"mask_token_id\" to its config.json",
+          part_.folder);
+  require(ids.mask != ids.remove && ids.mask != ids.split, ErrorCode::model,
+          "'{}': token {} is the mask and edits the length of a block; expected different ones",
+          part_.folder, ids.mask);
+  for (const int32_t end : ids.ends)
+    require(end != ids.remove && end != ids.split, ErrorCode::model,
+            "'{}': token {} ends a text ('eos_token_id') and edits the length of a block; expected "
+            "different ones",
+            part_.folder, end);
+  return ids;
+}
+
+// With the values that transformers gives a template: tokens that are not set are undefined, tools
+// that are not given are None.
+std::string Language::rendered(const tokenizer::ValueDict& chat) const {
+  const tokenizer::Value* tools = chat.find("tools");
+  const bool for_tools = !tool_template_.empty() && tools && truth(*tools);
+  const tokenizer::ChatTemplate form(for_tools ? tool_template_ : template_,
+                                     part_.folder + ": chat template");
+  tokenizer::ValueDict values;
+  for (const char* token :
+       {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"})
+    if (const std::string text = token_text(tokenizer_config_, token); !text.empty())
+      values.set(token, text);
+  for (const char* missing : {"tools", "documents"}) values.set(missing, nullptr);
+  values.set("add_generation_prompt", true);
+  for (const auto& [key, value] : chat.items()) {
+    require(key == "messages" || key == "add_generation_prompt" || !truth(value) || form.reads(key),
+            ErrorCode::usage,
+            "chat: {} is nothing that the chat template of '{}' reads; leave it out",
+            base::printable(key), part_.folder);
+    values.set(key, value);
+  }
+  for (const tokenizer::Value& message : chat.find("messages")->items()) {
+    const tokenizer::Value* calls = message.dict().find("tool_calls");
+    require(!calls || !truth(*calls) || form.reads_part("tool_calls"), ErrorCode::usage,
+            "chat: the chat template of '{}' reads no 'tool_calls' of messages; leave them out",
+            part_.folder);
+  }
+  return form.render(values);
+}
+
+std::vector<int32_t> Language::prompt(const std::string& text, bool raw) const {
+  if (raw || template_.empty()) return tokens().encode(text);
+  tokenizer::ValueDict turn, chat;
+  turn.set("role", "user");
+  turn.set("content", text);
+  chat.set("messages", tokenizer::Value::list({std::move(turn)}));
+  return tokens().encode(rendered(chat));
+}
+
+std::vector<int32_t> Language::chat(const std::string& text) const {
+  require(!template_.empty(), ErrorCode::usage,
+          "'{}' has no chat template; give a plain prompt (--prompt)", part_.folder);
+  return tokens().encode(rendered(tokenizer::chat_values(text)));
+}
+
+std::string Language::check(nn::DType dtype) const {
+  tensor::Scope aside;  // the rehearsal on meta counts for nobody
+  const tensor::BindScope rehearsal(aside);
+  const load::TensorSet tensors = load::open_weights(part_);
+  const load::MetaWeights asked(tensors);
+  spec_.make(asked, spec_.whole(), dtype, 0);
+  const std::string names = load::check_names(asked, tensors, part_.folder);
+  return names.empty() || unused_.empty() ? names + unused_ : names + "; " + unused_;
+}
+
+load::MetaWeights Language::on_meta() const {
+  if (!load::has_weights(part_.folder)) return load::MetaWeights();
+  return load::MetaWeights(load::open_weights(part_));
+}
+
+std::shared_ptr<const nn::TokenModel> Language::model(
+    int block, nn::DType dtype, const load::WeightStore& store, int rank,
+    const nn::Portion& portion, const std::shared_ptr<tensor::MemoryTracker>& rank_memory) {
+  const bool none = std::ranges::find(portion.experts, true) == portion.experts.end();
+  const int64_t without = !portion.experts.empty() && none ? 1 : 0;
+  return models_.get(2 * int64_t{block} + without, rank, rank_memory, [&] {
+    if (!checked_) (void)check(dtype);  // who runs it says what is to be said
+    checked_ = true;
+    return spec_.make(*weights(store), portion, dtype, block);
+  });
+}
+
+std::vector<nn::ExpertCache::Kept> Language::take_experts(int rank) {
+  const std::lock_guard lock(keeping_);
+  return std::exchange(kept_experts_[rank], {});
+}
+
+void Language::keep_experts(int rank, std::vector<nn::ExpertCache::Kept> kept) {
+  const std::lock_guard lock(keeping_);
+  std::swap(kept_experts_[rank], kept);
+}
+
+int64_t Language::kept_bytes() const {
+  const std::lock_guard lock(keeping_);
+  int64_t sum = models_.bytes();
+  for (const auto& [rank, kept] : kept_experts_)
+    for (const auto& expert : kept) sum += expert.bytes;
+  return sum;
+}
+
+void Language::release() {
+  models_.release();
+  decltype(kept_experts_) freed;
+  const std::lock_guard lock(keeping_);
+  std::swap(kept_experts_, freed);
+}
+
+nn::Geometry Language::geometry(nn::DType dtype, const nn::Shard& shard) const {
+  return geometry_.of({dtype, shard.index, shard.count}, [&] {
+    tensor::Scope aside;
+    const tensor::BindScope rehearsal(aside);
+    nn::Portion portion = spec_.whole();
+    portion.shard = shard;
+    return spec_.make(load::MetaWeights(), portion, dtype, 0)->geometry();
+  });
+}
+
+}  // namespace tessera::runtime

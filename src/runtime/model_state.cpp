@@ -1,0 +1,315 @@
+#include "runtime/model_state.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/config_reader.h"
+#include "base/fail.h"
+#include "base/is_there.h"
+#include "load/held_weights.h"
+#include "load/meta_weights.h"
+#include "parallel/setup.h"
+#include "runtime/choose_stages.h"
+#include "runtime/resolve_model.h"
+#include "runtime/spread_denoiser.h"
+#include "tensor/device_pool.h"
+
+namespace tessera::runtime {
+namespace {
+
+// Over those of the family: those of consistency models, and what the makers of a model advise in
+// its generation_config.json. The lengths of texts in `spec` become those that it advises.
+models::PipelineSpec::Defaults read_defaults(const load::ModelFolder& folder,
+                                             models::PipelineSpec& spec) {
+  const std::string path = folder.path + "/generation_config.json";
+  models::PipelineSpec::Defaults defaults = spec.defaults;
+  if (folder.has("scheduler") && folder.component("scheduler").class_name == "LCMScheduler")
+    defaults = {4, 1};
+  if (!base::is_there(path)) return defaults;
+  const base::Json json = base::read_json(path);
+  const base::ConfigReader read(json, path);
+  defaults.steps = static_cast<int>(read.integer("num_inference_steps", defaults.steps, 1, 100000));
+  defaults.guidance =
+      static_cast<float>(read.number("guidance_scale", double{defaults.guidance}, 0, 1000));
+  for (models::TextPart& part : spec.text_parts)
+    if (part.adjustable)
+      part.tokens = read.integer("max_sequence_length", part.tokens, 1, models::kMostTextTokens);
+  return defaults;
+}
+
+std::vector<std::string> read_class_names(const std::string& folder) {
+  const std::string path = folder + "/classes.json";
+  if (!base::is_there(path)) return {};
+  const base::Json json = base::read_json(path);
+  require(json.is_array(), ErrorCode::model, "{}: expected a list of names", path);
+  std::vector<std::string> names;
+  for (const auto& item : json) {
+    require(item.is_string(), ErrorCode::model, "{}: entry {} is no name", path, names.size());
+    names.push_back(item.get<std::string>());
+  }
+  return names;
+}
+
+// In what a folder holds weights, if it was quantised.
+load::Quantised stored(const load::ModelFolder& folder) {
+  for (const char* part : {"transformer", "model"})
+    if (folder.has(part)) return folder.component(part).quantised;
+  return {};
+}
+
+models::Source source_of(const load::Component& part, const std::string& pipeline = "") {
+  return {part.config, part.folder + "/config.json", pipeline};
+}
+
+// Names of the VAE's half `make`; those of the other one may stand in the file.
+template <class Make>
+std::string check_half(const ModelState& state, const Make& make, const std::string& other,
+                       const std::string& others_conv) {
+  tensor::Scope aside;  // the rehearsal on meta counts for nobody
+  const tensor::BindScope rehearsal(aside);
+  const load::Component& part = state.folder.component("vae");
+  const load::TensorSet tensors = load::open_weights(part);
+  const load::MetaWeights asked(tensors);
+  (void)make(asked, state.dtype());
+  const std::string unused[] = {other, others_conv};
+  return load::check_names(asked, tensors, part.folder, unused);
+}
+
+}  // namespace
+
+const load::WeightStore& weight_store() {
+  static const load::WeightStore one;  // one a process: weights only, no state of requests
+  return one;
+}
+
+Residents& residents() {
+  static Residents one;  // one a process, as its memory is
+  return one;
+}
+
+nn::DType dtype_of(const RunOptions& options) {
+  return options.precision == Precision::f32 ? nn::DType::f32 : nn::DType::bf16;
+}
+
+std::optional<nn::DType> expert_dtype_of(const RunOptions& options,
+                                         const load::ModelFolder& folder) {
+  if (options.precision == Precision::int8) return nn::DType::i8;
+  return stored(folder).experts;
+}
+
+bool ModelState::int4_experts() const { return stored(folder).int4; }
+
+bool ModelState::quantises_experts() const { return expert_dtype() && !stored(folder).experts; }
+
+models::VaeSpec ModelState::vae() const {
+  const load::Component& part = folder.component("vae");
+  return models::vae_of(part.class_name, source_of(part));
+}
+
+// Files of parts that stay in memory are looked at as often as those are read: once.
+std::string ModelState::checked(const std::string& part,
+                                const std::function<std::string()>& check) const {
+  return options.keep_parts ? said_.of(part, check) : check();
+}
+
+std::string ModelState::check_transformer() const {
+  return checked("transformer", [&] {
+    tensor::Scope aside;  // the rehearsal on meta counts for nobody
+    const tensor::BindScope rehearsal(aside);
+    const load::Component& part = folder.component("transformer");
+    const load::TensorSet tensors = load::open_weights(part);
+    const load::MetaWeights asked(tensors);
+    spec->make(asked, spec->whole(), dtype());
+    return load::check_names(asked, tensors, part.folder);
+  });
+}
+
+nn::Geometry ModelState::geometry() const {
+  return geometry_.of(dtype(), [&] {
+    tensor::Scope aside;
+    const tensor::BindScope rehearsal(aside);
+    const load::MetaWeights weights;
+    return spec->make(weights, spec->whole(), dtype())->geometry();
+  });
+}
+
+nn::Portion ModelState::portion(int rank) const {
+  nn::Portion portion = parallel::portion_of(options.plan, geometry(), rank);
+  portion.expert_dtype = expert_dtype();
+  return portion;
+}
+
+nn::Shard ModelState::shard_of(int rank) const {
+  return {parallel::mesh_of(options.plan).coordinate(rank, "shard"), options.plan.shard};
+}
+
+std::shared_ptr<const nn::Denoiser> ModelState::transformer(int rank, int64_t resident,
+                                                            const RunMeters* meters) {
+  tensor::Scope loading = tensor::current_scope();
+  loading.pool = workers.pool.get();
+  const tensor::BindScope bind(loading);
+  return transformers.get(resident, parallel::portion_number(options.plan, rank),
+                          workers.scope(rank, meters).memory,
+                          [&] { return load_transformer(rank, resident); });
+}
+
+std::unique_ptr<nn::Denoiser> ModelState::load_transformer(int rank, int64_t resident) const {
+  require(resident < 0 || !quantises_experts(), ErrorCode::usage,
+          "--dtype int8 does not go with blocks that are read again in each step; give more "
+          "memory, or a folder that 'tessera quantise' made");
+  if (device() != tensor::Device::meta)
+    (void)check_transformer();  // what is to be said of it was said before
+  return make_transformer(rank, resident, weights_of("transformer"));
+}
+
+std::unique_ptr<nn::Denoiser> ModelState::make_transformer(
+    int rank, int64_t resident, const std::shared_ptr<const nn::Weights>& weights) const {
+  if (resident >= 0)
+    return std::make_unique<StreamedDenoiser>(*spec, weights, dtype(), resident, expert_dtype());
+  const nn::Portion mine = portion(rank);
+  if (options.plan.shard == 1) return spec->make(*weights, mine, dtype());
+  auto meta = weights;
+  if (device() != tensor::Device::meta)
+    meta = std::make_shared<load::MetaWeights>(load::open_weights(folder.component("transformer")));
+  return std::make_unique<SpreadDenoiser>(*spec, meta, *weights, dtype(), mine, shard_of(rank),
+                                          device());
+}
+
+std::shared_ptr<const nn::Weights> ModelState::weights_of(const std::string& part) const {
+  const bool meta = device() == tensor::Device::meta;
+  if (meta && !(folder.has(part) && load::has_weights(folder.component(part).folder)))
+    return std::make_shared<load::MetaWeights>();
+  load::TensorSet tensors = load::open_weights(folder.component(part));
+  tensors.use_mapped(options.map_weights);
+  if (meta) return std::make_shared<load::MetaWeights>(tensors);
+  return weight_store().open(tensors, device());
+}
+
+std::string ModelState::check_vae() const {
+  return checked("vae",
+                 [&] { return check_half(*this, vae().decoder, "encoder.*", "quant_conv.*"); });
+}
+
+std::unique_ptr<models::VaeDecoder> ModelState::load_vae(int64_t keep) const {
+  if (device() != tensor::Device::meta) (void)check_vae();
+  if (keep == 0) return vae().decoder(*weights_of("vae"), dtype());
+  const auto held = std::make_shared<const load::HeldWeights>(weights_of("vae"));
+  auto decoder = vae().decoder(*held, dtype());
+  kept.keep("vae", held->values(), keep);
+  return decoder;
+}
+
+std::unique_ptr<models::VaeEncoder> ModelState::load_vae_encoder() const {
+  (void)check_half(*this, vae().encoder, "decoder.*", "post_quant_conv.*");
+  return vae().encoder(*weights_of("vae"), dtype());
+}
+
+std::string ModelState::check_text_encoder(const std::string& part) const {
+  return checked(part, [&] {
+    tensor::Scope aside;  // the rehearsal on meta counts for nobody
+    const tensor::BindScope rehearsal(aside);
+    const load::Component& found = folder.component(part);
+    const load::TensorSet tensors = load::open_weights(found);
+    const auto asked = std::make_shared<load::MetaWeights>(tensors);
+    const auto encoder =
+        models::text_encoder_of(found.class_name, source_of(found), asked, dtype());
+    encoder->encode({{0}, {1}, 1});
+    return load::check_names(*asked, tensors, found.folder, encoder->unused());
+  });
+}
+
+std::unique_ptr<models::TextEncoder> ModelState::load_text_encoder(
+    const std::string& part, const std::shared_ptr<const nn::Weights>& weights) const {
+  if (device() != tensor::Device::meta) (void)check_text_encoder(part);
+  const load::Component& found = folder.component(part);
+  return models::text_encoder_of(found.class_name, source_of(found), weights, dtype());
+}
+
+int64_t ModelState::kept_bytes() const {
+  return transformers.bytes() + kept.bytes() + (language ? language->kept_bytes() : 0);
+}
+
+void ModelState::release_kept() {
+  transformers.release();
+  kept.release();
+  if (language) language->release();
+}
+
+void set_stage(const ModelState& state, const RunOptions& options, ModelState& stage) {
+  stage.options = options;
+  stage.options.processes = nullptr;
+  stage.options.keep_parts = false;
+  stage.place.device = tensor::Device::meta;
+  stage.folder = state.folder;
+  stage.spec = state.spec;
+  stage.workers.assumptions = tensor::current_scope().assumptions;
+  const auto world = static_cast<size_t>(options.plan.ranks());
+  stage.workers.ranks.resize(world > 1 ? world : 0);
+}
+
+Turn::Turn(const ModelState& state) {
+  if (!state.options.processes) return;
+  std::atomic<bool>& working = state.options.processes->state().working;
+  require(!working.exchange(true), ErrorCode::usage,
+          "'{}' stands on ranks that are processes, and these work on a request already: they take "
+          "one at a time, of all models together; wait for its end",
+          state.name);
+  working_ = &working;
+}
+
+void open_model(const std::string& model, const RunOptions& options, ModelState& state) {
+  const auto found =
+      problems(options.plan, options.processes ? options.processes->ranks() : options.plan.ranks());
+  require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
+  state.options = options;
+  state.place = choose_device(options.device);
+  check_experts(options.plan, state.place);
+  if (options.processes)
+    start_device(state.place, *options.processes);
+  else
+    start_device(state.place);
+  state.name = model;
+  state.folder = load::open_folder(resolve_model(model));
+  if (state.folder.has("model") && state.folder.kind == load::FolderKind::single) {
+    const load::Component& part = state.folder.component("model");
+    if (part.class_name == models::kMoeLayerType)
+      state.layer = models::moe_layer_of(source_of(part));
+    else
+      state.language = std::make_unique<Language>(part);
+  }
+  require(
+      !state.int4_experts() || !tensor::is_gpu(state.device()), ErrorCode::usage,
+      "'{}' holds its experts in int4, which runs on CPUs; leave --device cuda out, or quantise "
+      "the model to int8",
+      model);
+  if (state.language) {
+    state.language->compute_on(state.device());
+    state.language->use_mapped(options.map_weights);
+  }
+  if (!state.has_vae() && state.folder.absent.contains("transformer"))
+    state.folder.component("transformer");
+  require(state.folder.has("transformer") || state.has_vae() || state.language || state.layer,
+          ErrorCode::model,
+          "'{}' is a folder of type '{}', which is not supported; supported are pipelines with a "
+          "transformer ({}), VAEs ({}) and language models ({})",
+          model, state.folder.class_name, models::known_types(models::pipelines()),
+          models::known_types(models::vaes()), models::known_types(models::language_models()));
+  if (state.folder.has("transformer")) {
+    const load::Component& part = state.folder.component("transformer");
+    state.spec = models::pipeline_of(part.class_name, source_of(part, state.folder.class_name));
+    state.defaults = read_defaults(state.folder, *state.spec);
+    state.class_names = read_class_names(state.folder.path);
+    require(state.class_names.empty() ||
+                static_cast<int64_t>(state.class_names.size()) == state.spec->classes,
+            ErrorCode::model, "'{}' names {} classes in classes.json, its transformer has {}",
+            model, state.class_names.size(), state.spec->classes);
+  }
+  choose_stages(state);
+  state.workers.start(options);
+  if (options.keep_parts && state.device() == tensor::Device::cpu)
+    state.residence.emplace(residents(),
+                            Resident::Keeps{model, [&state] { return state.kept_bytes(); },
+                                            [&state] { state.release_kept(); }});
+}
+
+}  // namespace tessera::runtime

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+namespace tessera::runtime {
+
+/// What was found out about an open model, by what was asked: of the last questions, so that it
+/// does not grow. Thread-safe.
+template <class Key, class Value>
+class Remembered {
+ public:
+  static constexpr size_t kMost = 256;
+
+  std::optional<Value> find(const Key& key) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = all_.find(key);
+    return found == all_.end() ? std::nullopt : std::optional(found->second);
+  }
+  void keep(const Key& key, Value value) const {
+    const std::lock_guard lock(mutex_);
+    if (all_.size() == kMost) all_.clear();
+    all_.insert_or_assign(key, std::move(value));
+  }
+  /// What `make` returns is kept; what it throws is not.
+  template <class Make>
+  Value of(const Key& key, const Make& make) const {
+    if (auto found = find(key)) return *std::move(found);
+    Value made = make();
+    keep(key, made);
+    return made;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::map<Key, Value> all_;
+};
+
+}  // namespace tessera::runtime

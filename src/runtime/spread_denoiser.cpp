@@ -1,0 +1,221 @@
+#include "runtime/spread_denoiser.h"
+
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/fail.h"
+#include "load/meta_weights.h"
+#include "runtime/counted_bytes.h"
+#include "tensor/scope.h"
+
+namespace tessera::runtime {
+
+using nn::Cut;
+using nn::DType;
+using nn::Weights;
+using tensor::Shape;
+using tensor::Tensor;
+
+/// What stands before and after the blocks, on a rank.
+struct SpreadRest {
+  /// A matrix or a table of which the rank has a run.
+  struct Piece {
+    BlockLayout layout;
+    Tensor mine;
+    std::vector<nn::Range> runs;          ///< of all ranks
+    std::shared_ptr<const Weights> form;  ///< has it on meta
+  };
+  std::shared_ptr<const Weights> meta;
+  std::map<std::string, Piece> pieces;    ///< by name
+  std::map<std::string, Tensor> stored;   ///< by name, all of each
+  std::map<std::string, Tensor> vectors;  ///< by name, all of each
+};
+
+namespace {
+
+[[noreturn]] void not_spread(const std::string& name) {
+  fail(ErrorCode::plan, "shard= spreads no '{}', which stands outside of blocks; leave it out",
+       name);
+}
+
+/// Their matrices and tables are on meta, and are brought when they are used.
+class RestWeights : public Weights {
+ public:
+  RestWeights(std::shared_ptr<const SpreadRest> rest, nn::Gather& gather)
+      : rest_(std::move(rest)), gather_(gather) {}
+  bool has(const std::string& name) const override { return rest_->meta->has(name); }
+  Tensor get(const std::string& name, const Shape&) const override {
+    return rest_->stored.at(name);
+  }
+  Tensor vector(const std::string& name, int64_t, const Cut&) const override {
+    return rest_->vectors.at(name);
+  }
+  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType compute,
+                     const Cut& cut) const override {
+    return rest_->pieces.at(name).form->matrix(name, n, k, compute, cut);
+  }
+  Tensor table(const std::string& name, const Shape& shape) const override {
+    return rest_->pieces.at(name).form->get(name, shape);
+  }
+  ops::Weight paired(const std::string& gate, const std::string&, int64_t, int64_t, DType,
+                     const Cut&) const override {
+    not_spread(gate);
+  }
+  ops::ConvWeight conv(const std::string& weight, const std::string&, const Shape&,
+                       DType) const override {
+    not_spread(weight);
+  }
+  std::shared_ptr<const Weights> at_use() const override;
+
+ protected:
+  // All of a piece, for as long as what is made of it lives.
+  std::shared_ptr<const Weights> brought(const std::string& name) const {
+    const SpreadRest::Piece& piece = rest_->pieces.at(name);
+    return piece.layout.over(gather_.whole(piece.mine, piece.runs));
+  }
+
+ private:
+  const std::shared_ptr<const SpreadRest> rest_;
+  nn::Gather& gather_;
+};
+
+/// The same when they are used.
+class Brought final : public RestWeights {
+ public:
+  using RestWeights::RestWeights;
+  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType compute,
+                     const Cut& cut) const override {
+    return brought(name)->matrix(name, n, k, compute, cut);
+  }
+  Tensor table(const std::string& name, const Shape& shape) const override {
+    return brought(name)->get(name, shape);
+  }
+};
+
+std::shared_ptr<const Weights> RestWeights::at_use() const {
+  return std::make_shared<const Brought>(rest_, gather_);
+}
+
+/// Keeps what a network asks for: of matrices and tables the rank's run, all else whole.
+class Keeping final : public Weights {
+ public:
+  Keeping(SpreadRest& rest, const Weights& from, const nn::Shard& shard, tensor::Device device)
+      : rest_(rest), from_(from), shard_(shard), device_(device) {}
+  bool has(const std::string& name) const override { return rest_.meta->has(name); }
+  Tensor get(const std::string& name, const Shape& shape) const override {
+    return rest_.stored.try_emplace(name, from_.get(name, shape)).first->second;
+  }
+  Tensor vector(const std::string& name, int64_t n, const Cut& cut) const override {
+    return rest_.vectors.try_emplace(name, from_.vector(name, n, cut)).first->second;
+  }
+  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType compute,
+                     const Cut& cut) const override {
+    return keep(name, [&](const Weights& noted) { (void)noted.matrix(name, n, k, compute, cut); })
+        .matrix(name, n, k, compute, cut);
+  }
+  Tensor table(const std::string& name, const Shape& shape) const override {
+    return keep(name, [&](const Weights& noted) { (void)noted.get(name, shape); }).get(name, shape);
+  }
+  ops::Weight paired(const std::string& gate, const std::string&, int64_t, int64_t, DType,
+                     const Cut&) const override {
+    not_spread(gate);
+  }
+  ops::ConvWeight conv(const std::string& weight, const std::string&, const Shape&,
+                       DType) const override {
+    not_spread(weight);
+  }
+
+ private:
+  const Weights& keep(const std::string& name,
+                      const std::function<void(const Weights&)>& ask) const {
+    BlockLayout layout(rest_.meta, ask);
+    SpreadRest::Piece piece{std::move(layout), {}, {}, {}};
+    for (int i = 0; i < shard_.count; ++i)
+      piece.runs.push_back(piece.layout.run_of({i, shard_.count}));
+    piece.mine = piece.layout.packed(from_, piece.layout.run_of(shard_), device_);
+    tensor::Scope aside;
+    const tensor::BindScope uncounted(aside);
+    piece.form =
+        piece.layout.over(Tensor::empty({piece.layout.bytes()}, DType::u8, tensor::Device::meta));
+    return *rest_.pieces.try_emplace(name, std::move(piece)).first->second.form;
+  }
+  SpreadRest& rest_;
+  const Weights& from_;
+  const nn::Shard shard_;
+  const tensor::Device device_;
+};
+
+std::shared_ptr<const SpreadRest> kept_rest(const models::PipelineSpec& spec,
+                                            const std::shared_ptr<const Weights>& meta,
+                                            const Weights& weights, DType dtype,
+                                            const nn::Portion& portion, const nn::Shard& shard,
+                                            tensor::Device device) {
+  const auto rest = std::make_shared<SpreadRest>();
+  rest->meta = meta;
+  (void)spec.make(Keeping(*rest, weights, shard, device), shell_of(portion), dtype);
+  return rest;
+}
+
+// Says what the network is, and computes nothing.
+std::unique_ptr<nn::Denoiser> form_of(const models::PipelineSpec& spec, DType dtype,
+                                      const nn::Portion& portion) {
+  tensor::Scope aside;
+  const tensor::BindScope uncounted(aside);
+  return spec.make(load::MetaWeights(), shell_of(portion), dtype);
+}
+
+/// Of a request, whose buffers the bytes are that were made for it.
+class OfRequest final : public StreamedDenoiser {
+ public:
+  OfRequest(const models::PipelineSpec& spec, DType dtype, const nn::Portion& portion,
+            std::shared_ptr<const SpreadSource> blocks, std::unique_ptr<nn::Denoiser> shell,
+            const std::shared_ptr<tensor::MemoryTracker>& memory, int64_t bytes)
+      : StreamedDenoiser(spec, dtype, portion, std::move(blocks), std::move(shell)),
+        counted_(memory, tensor::MemoryClass::buffers, bytes) {}
+
+ private:
+  const CountedBytes counted_;
+};
+
+}  // namespace
+
+SpreadDenoiser::SpreadDenoiser(const models::PipelineSpec& spec,
+                               const std::shared_ptr<const Weights>& meta, const Weights& weights,
+                               DType dtype, const nn::Portion& portion, const nn::Shard& shard,
+                               tensor::Device device)
+    : SpreadDenoiser(
+          spec, dtype, portion,
+          std::make_shared<SpreadSource>(spec, meta, weights, dtype, portion, shard, device),
+          kept_rest(spec, meta, weights, dtype, portion, shard, device)) {}
+
+SpreadDenoiser::SpreadDenoiser(const models::PipelineSpec& spec, DType dtype,
+                               const nn::Portion& portion,
+                               std::shared_ptr<const SpreadSource> blocks,
+                               std::shared_ptr<const SpreadRest> rest)
+    : StreamedDenoiser(spec, dtype, portion, blocks, form_of(spec, dtype, portion)),
+      spec_(spec),
+      dtype_(dtype),
+      portion_(portion),
+      blocks_(std::move(blocks)),
+      rest_(std::move(rest)) {}
+
+std::unique_ptr<nn::Denoiser> SpreadDenoiser::with(nn::Gather& gather) const {
+  tensor::Scope scope = tensor::current_scope();
+  const auto memory = std::exchange(scope.memory, std::make_shared<tensor::MemoryTracker>());
+  auto shell = [&] {
+    const tensor::BindScope bound(scope);
+    return spec_.make(RestWeights(rest_, gather), shell_of(portion_), dtype_);
+  }();
+  return std::make_unique<OfRequest>(spec_, dtype_, portion_, blocks_, std::move(shell), memory,
+                                     scope.memory->current());
+}
+
+nn::ContextPtr SpreadDenoiser::prepare(const nn::Conditioning&, const nn::TokenShape&) const {
+  fail(ErrorCode::usage,
+       "what stands before the blocks is spread over ranks, and nothing gathers it");
+}
+
+}  // namespace tessera::runtime

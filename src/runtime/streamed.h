@@ -1,0 +1,88 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "models/registry.h"
+#include "nn/block_stack.h"
+#include "nn/weights.h"
+
+namespace tessera::runtime {
+
+/// Where the weights of a block are when its turn comes.
+class BlockSource {
+ public:
+  virtual ~BlockSource() = default;
+  virtual std::shared_ptr<const nn::Weights> weights(int block, const nn::Seams& seams) const = 0;
+};
+
+/// A transformer too large for memory: what stands before and after the blocks and the first
+/// `resident` blocks stay; every other block is made when its turn comes, of the file or of what
+/// ranks keep of it, and released after it. Computes bit by bit what the whole transformer
+/// computes. Const and thread-safe.
+class StreamedDenoiser : public nn::Denoiser {
+ public:
+  /// Of blocks that are packed from the file. The spec must outlive it. `experts`: of the weights
+  /// of routed experts, if they are in something else than `dtype`.
+  StreamedDenoiser(const models::PipelineSpec& spec,
+                   const std::shared_ptr<const nn::Weights>& weights, nn::DType dtype,
+                   int64_t resident, std::optional<nn::DType> experts = {});
+  /// A rank's portion, whose blocks come from elsewhere, and what stands before and after them.
+  StreamedDenoiser(const models::PipelineSpec& spec, nn::DType dtype, const nn::Portion& portion,
+                   std::shared_ptr<const BlockSource> blocks, std::unique_ptr<nn::Denoiser> shell);
+
+  const nn::Geometry& geometry() const override { return shell_->geometry(); }
+  nn::DType dtype() const override { return shell_->dtype(); }
+  std::string block_name(int index) const override { return shell_->block_name(index); }
+  nn::ContextPtr prepare(const nn::Conditioning& conditioning,
+                         const nn::TokenShape& shape) const override {
+    return shell_->prepare(conditioning, shape);
+  }
+  nn::PlacementPtr place(const nn::Context& context, const nn::TokenView& view) const override {
+    return shell_->place(context, view);
+  }
+  nn::StepContextPtr at(const nn::Context& context, const nn::Tensor& timestep) const override {
+    return shell_->at(context, timestep);
+  }
+  nn::Hidden embed(const nn::Placement& placement, const nn::Tensor& latent) const override {
+    return shell_->embed(placement, latent);
+  }
+  void block(int index, const nn::StepContext& step, const nn::Placement& placement,
+             nn::Hidden& hidden, const nn::Seams& seams) const override;
+  nn::Tensor head(const nn::StepContext& step, const nn::Placement& placement,
+                  const nn::Hidden& hidden) const override {
+    return shell_->head(step, placement, hidden);
+  }
+
+ private:
+  const models::PipelineSpec& spec_;
+  nn::DType dtype_;
+  nn::Portion portion_;
+  int64_t resident_;
+  std::shared_ptr<const BlockSource> blocks_;
+  std::unique_ptr<nn::Denoiser> shell_;
+  tensor::PageReuse reuse_;
+};
+
+/// What stands before and after the blocks of a portion, and its first `resident` blocks.
+nn::Portion shell_of(nn::Portion portion, int64_t resident = 0);
+/// A block of a portion alone, which finds in context, placement and step what all blocks share.
+nn::Portion one_block(nn::Portion portion, int64_t index);
+
+/// What parts of a transformer weigh in memory, in bytes; found on meta.
+struct PartWeights {
+  int64_t fixed = 0;            ///< before and after the blocks
+  std::vector<int64_t> blocks;  ///< of each block
+  int64_t whole() const;
+  /// Of the largest block from `first` on.
+  int64_t largest(int64_t first) const;
+};
+PartWeights part_weights(const models::PipelineSpec& spec, nn::DType dtype,
+                         std::optional<nn::DType> experts = {});
+
+/// How many blocks may stay in `room` bytes while the others are streamed one at a time; all of
+/// them if they fit, -1 if not even one at a time does.
+int64_t resident_blocks(const PartWeights& parts, int64_t room);
+
+}  // namespace tessera::runtime

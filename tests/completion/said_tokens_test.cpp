@@ -1,0 +1,45 @@
+#include "completion/said_tokens.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera::completion {
+namespace {
+
+constexpr int32_t kMask = 9;
+
+TEST(SaidTokens, AreKnownByPositionAndRow) {
+  SaidTokens said;
+  sample::SequencePass pass{0, {}, {4, 5, 7}, {{5, 2, 0.5}, {7, 3, 0.25}}};
+  std::vector<std::pair<int64_t, int32_t>> asked;
+  EXPECT_EQ(said.take(pass, kMask,
+                      [&](int64_t row, int32_t token) {
+                        asked.emplace_back(row, token);
+                        return Completion::Logprobs{{token, "", -1}, {}};
+                      }),
+            2);
+  EXPECT_EQ(asked, (std::vector<std::pair<int64_t, int32_t>>{{1, 2}, {2, 3}}));
+  EXPECT_EQ(said.at(7).confidence, 0.25);
+  EXPECT_EQ(said.at(5).logprobs.token.id, 2);
+  EXPECT_EQ(said.at(4).confidence, 0);
+}
+
+TEST(SaidTokens, MoveWithTheirTokens) {
+  SaidTokens said;
+  said.take({0, {}, {4, 5, 6}, {{4, 1, 0.5}, {5, 2, 0.6}, {6, 3, 0.7}}}, kMask, {});
+  // A mask before what stood at 4, which moves one place; a new word said at 5 lands at 6.
+  std::vector<int64_t> rows;
+  const int64_t count =
+      said.take({0, {}, {4, 5, 6}, {{4, kMask, 0, 0, true}, {5, 1, 0.5, 1, true}, {6, 8, 0.9, 1}}},
+                kMask, [&](int64_t row, int32_t) {
+                  rows.push_back(row);
+                  return Completion::Logprobs();
+                });
+  EXPECT_EQ(count, 1);
+  EXPECT_EQ(rows, (std::vector<int64_t>{1}));
+  EXPECT_EQ(said.at(4).confidence, 0);
+  EXPECT_EQ(said.at(5).confidence, 0.5);
+  EXPECT_EQ(said.at(6).confidence, 0.9);
+}
+
+}  // namespace
+}  // namespace tessera::completion

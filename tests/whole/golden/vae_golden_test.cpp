@@ -1,0 +1,125 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <optional>
+#include <stdexcept>
+
+#include "load/diffusers_folder.h"
+#include "load/meta_weights.h"
+#include "load/weight_store.h"
+#include "models/vae/autoencoder_kl.h"
+#include "nn/local_spatial.h"
+#include "tensor/scope.h"
+#include "whole/diffusers_golden.h"
+
+namespace tessera {
+namespace {
+
+using tensor::DType;
+using tensor::Tensor;
+
+// One reference case: <folder>/vae and <folder>/io_vae.safetensors.
+struct Case {
+  std::string folder, vae;
+  models::AutoencoderKLConfig config;
+  load::TensorSet tensors;
+  load::SafetensorsFile io;
+
+  Case(const std::string& at, const std::string& part)
+      : folder(at),
+        vae(part),
+        config(models::parse_autoencoder_kl_config(base::read_json(part + "/config.json"), part)),
+        tensors(load::open_component(part)),
+        io(at + "/io_vae.safetensors") {}
+};
+
+// The cases that travel with the tests, and those of a reference folder if one is named.
+std::vector<Case> cases() {
+  std::vector<Case> found;
+  for (const std::string& folder : golden::diffusers_cases("io_vae.safetensors", 3))
+    if (base::read_json(folder + "/model/vae/config.json")["_class_name"] == "AutoencoderKL")
+      found.emplace_back(folder, folder + "/model/vae");
+  if (found.size() < 2) throw std::runtime_error("fewer than two VAEs of images");
+  return found;
+}
+
+struct Bound {
+  DType dtype;
+  double limit;
+  double error(const Tensor& got, const Tensor& want) const {
+    return dtype == DType::f32 ? golden::max_error(got.to_floats(), want.to_floats())
+                               : golden::l2_error(got.to_floats(), want.to_floats());
+  }
+};
+constexpr Bound kBounds[] = {{DType::f32, 1e-4}, {DType::bf16, 3e-2}};
+
+TEST(VaeGolden, DecodesAsDiffusersBlockByBlock) {
+  for (const Case& c : cases())
+    for (const Bound& bound : kBounds) {
+      SCOPED_TRACE(c.folder + " " + tensor::name_of(bound.dtype));
+      const models::AutoencoderKL vae(c.config, *load::WeightStore().open(c.tensors), bound.dtype);
+      nn::LocalSpatial spatial;
+      int blocks = 0;
+      const Tensor out = vae.decode(
+          c.io.get("decode.in"), spatial, {.trace = [&](const std::string& name, const Tensor& x) {
+            ++blocks;
+            EXPECT_LT(bound.error(x, c.io.get("decode." + name)), bound.limit) << name;
+          }});
+      EXPECT_EQ(blocks, 6);
+      EXPECT_EQ(out.shape(), c.io.get("decode.out").shape());
+      EXPECT_LT(bound.error(out, c.io.get("decode.out")), bound.limit);
+      const Tensor two = vae.decode(c.io.get("decode_batch2.in"), spatial);
+      EXPECT_LT(bound.error(two, c.io.get("decode_batch2.out")), bound.limit);
+    }
+}
+
+TEST(VaeGolden, EncodesAsDiffusersBlockByBlock) {
+  for (const Case& c : cases())
+    for (const Bound& bound : kBounds) {
+      SCOPED_TRACE(c.folder + " " + tensor::name_of(bound.dtype));
+      const models::AutoencoderKLEncoder vae(c.config, *load::WeightStore().open(c.tensors),
+                                             bound.dtype);
+      nn::LocalSpatial spatial;
+      int blocks = 0;
+      const auto moments = vae.encode(
+          c.io.get("encode.in"), spatial, {.trace = [&](const std::string& name, const Tensor& x) {
+            ++blocks;
+            EXPECT_LT(bound.error(x, c.io.get("encode." + name)), bound.limit) << name;
+          }});
+      EXPECT_EQ(blocks, 6);
+      EXPECT_LT(bound.error(moments.mean, c.io.get("encode.mean")), bound.limit);
+      EXPECT_LT(bound.error(moments.logvar, c.io.get("encode.logvar")), bound.limit);
+    }
+}
+
+TEST(VaeGolden, TilesStandAtTheirPlaces) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.folder);
+    const models::AutoencoderKL vae(c.config, *load::WeightStore().open(c.tensors), DType::f32);
+    nn::LocalSpatial spatial;
+    const Tensor latents = c.io.get("decode.in"), whole = c.io.get("decode.out");
+    const auto decode = [&](const Tensor& z) { return vae.decode(z, spatial); };
+    const Tensor one = models::decode_tiles(latents, 8, models::tiling_of(c.config, 4096), decode);
+    EXPECT_EQ(one.to_floats(), decode(latents).to_floats());
+    const models::TileSide side{2, 1};
+    const Tensor tiled = models::decode_tiles(latents, 8, {side, side}, decode);
+    EXPECT_EQ(tiled.shape(), whole.shape());
+    // Nothing lies over the corner of the first tile but its neighbours' last lines.
+    const auto corner = [](const Tensor& x) {
+      return x.slice(2, 0, 8).slice(3, 0, 8).contiguous().to_floats();
+    };
+    EXPECT_EQ(corner(tiled), corner(decode(latents.slice(2, 0, 2).slice(3, 0, 2).contiguous())));
+  }
+}
+
+TEST(VaeGolden, AsksForEveryTensorOfTheFolderAndNoOther) {
+  for (const Case& c : cases()) {
+    const load::MetaWeights asked(c.tensors);
+    const models::AutoencoderKL decoder(c.config, asked, DType::bf16);
+    const models::AutoencoderKLEncoder encoder(c.config, asked, DType::bf16);
+    EXPECT_EQ(load::check_names(asked, c.tensors, c.folder), "");
+  }
+}
+
+}  // namespace
+}  // namespace tessera

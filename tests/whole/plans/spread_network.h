@@ -1,0 +1,24 @@
+#pragma once
+
+#include <memory>
+
+#include "load/meta_weights.h"
+#include "models/named_noise.h"
+#include "parallel/setup.h"
+#include "runtime/spread_denoiser.h"
+
+namespace tessera {
+
+/// What a rank of a plan with shard= builds of a network with named noise for weights.
+inline std::unique_ptr<nn::Denoiser> spread_network(const models::PipelineSpec& spec,
+                                                    const Plan& plan, const nn::Geometry& geometry,
+                                                    int rank, tensor::DType dtype) {
+  const nn::Portion mine = parallel::portion_of(plan, geometry, rank);
+  const nn::Shard kept{parallel::mesh_of(plan).coordinate(rank, "shard"), plan.shard};
+  const models::NamedNoise weights;
+  return std::make_unique<runtime::SpreadDenoiser>(
+      spec, std::make_shared<load::MetaWeights>(tensor::DType::f32), weights, dtype, mine, kept,
+      tensor::Device::cpu);
+}
+
+}  // namespace tessera
