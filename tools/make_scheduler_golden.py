@@ -17,6 +17,7 @@ import torch
 import diffusers
 
 SHAPE = (2, 3, 2, 1)
+TOKENS = 2
 LATENT = dict(beta_schedule="scaled_linear", beta_start=0.00085, beta_end=0.012)
 FLOW = dict(use_flow_sigmas=True, prediction_type="flow_prediction", flow_shift=3.0)
 KARRAS, EXPONENTIAL, BETA = ({f"use_{k}_sigmas": True} for k in ("karras", "exponential", "beta"))
@@ -29,7 +30,9 @@ CASES = {
         {}, EXPONENTIAL, BETA, KARRAS, {**FLOW, "final_sigmas_type": "sigma_min"}, THRESHOLD,
         {**FLOW, "use_dynamic_shifting": True}, {**V, **ZERO_SNR},
         {"algorithm_type": "sde-dpmsolver++", **THRESHOLD}, {"solver_order": 3, **LATENT},
-        {"use_lu_lambdas": True}, {"beta_schedule": "squaredcos_cap_v2", **KARRAS},
+        {"use_lu_lambdas": True}, {"use_lu_lambdas": True, "beta_schedule": "squaredcos_cap_v2"},
+        {"use_lu_lambdas": True, **V, **ZERO_SNR}, {"algorithm_type": "sde-dpmsolver++", "solver_order": 3},
+        {"beta_schedule": "squaredcos_cap_v2", "lambda_min_clipped": -5.1}, {"beta_schedule": "squaredcos_cap_v2", **KARRAS},
         {"timestep_spacing": "leading", "steps_offset": 1, "solver_type": "heun"}],
     "DPMSolverSinglestepScheduler": [
         {}, {"solver_order": 3}, {"solver_order": 3, "solver_type": "heun", **V},
@@ -42,12 +45,14 @@ CASES = {
         {"disable_corrector": [0, 2]}, KARRAS, {**FLOW, **KARRAS}, {**EXPONENTIAL, **THRESHOLD},
         {**BETA, "sigma_min": 0.05, "sigma_max": 100.0}, {"solver_order": 1, **LATENT},
         {**FLOW, "use_dynamic_shifting": True}, {**FLOW, "shift_terminal": 0.1},
+        {**FLOW, "use_dynamic_shifting": True, "time_shift_type": "linear"},
         {**V, **ZERO_SNR}, {**KARRAS, "final_sigmas_type": "sigma_min"}],
     "DEISMultistepScheduler": [
         {}, {"solver_order": 3}, V, KARRAS, EXPONENTIAL, BETA, FLOW, {"solver_order": 1, **LATENT},
         {"prediction_type": "sample", "lower_order_final": False}],
     "EulerDiscreteScheduler": [
         {}, {**LATENT, **V}, BETA, KARRAS, EXPONENTIAL, {"final_sigmas_type": "sigma_min"},
+        {"prediction_type": "sample"}, {"interpolation_type": "log_linear"},
         {**ZERO_SNR, **V}, {"timestep_spacing": "leading", "steps_offset": 1}],
     "EulerAncestralDiscreteScheduler": [
         {}, {**LATENT, **V}, {"timestep_spacing": "leading", "steps_offset": 1}, {**ZERO_SNR, **V}],
@@ -62,10 +67,10 @@ CASES = {
         {"shift": 3.0}, {"shift": 3.0, **BETA}, {"shift": 3.0, **KARRAS},
         {"use_dynamic_shifting": True}, {"stochastic_sampling": True}],
     "DDIMScheduler": [{}, THRESHOLD, {"clip_sample": False, **V, **ZERO_SNR}],
-    "DDPMScheduler": [{}, THRESHOLD, {"clip_sample": False, "variance_type": "fixed_large"}],
+    "DDPMScheduler": [{}, THRESHOLD, {"beta_schedule": "sigmoid"}, {"clip_sample": False, "variance_type": "fixed_large"}],
     "CogVideoXDDIMScheduler": [
         {}, {**V, **ZERO_SNR, "clip_sample": True, "snr_shift_scale": 1.0}],
-    "CogVideoXDPMScheduler": [{}, {**V, **ZERO_SNR, "clip_sample": True}],
+    "CogVideoXDPMScheduler": [{}, {"beta_schedule": "squaredcos_cap_v2"}, {**V, **ZERO_SNR, "clip_sample": True}],
 }
 
 
@@ -75,19 +80,31 @@ def numbers(run):
     return torch.sin(12.9 * (i + 1) + 7.3 * run).to(torch.float32).reshape(SHAPE)
 
 
-def walk(scheduler, tokens, steps):
-    mu = {}
-    if scheduler.config.get("use_dynamic_shifting"):
-        mu["mu"] = 0.5 + (1.15 - 0.5) * (tokens - 256) / (4096 - 256)
+def size_shift(config, tokens):
+    """mu as pipelines compute it."""
+    base, most = config.get("base_shift", 0.5), config.get("max_shift", 1.15)
+    slope = (most - base) / (4096 - 256)
+    return tokens * slope + (base - slope * 256)
+
+
+def walk(scheduler, tokens, steps, exact=None):
+    """Timesteps, whether they are whole numbers, the scale of the first latent, and all latents; `exact` stands in
+    for torch in the scheduler's steps, which then compute in f64."""
+    mu = {"mu": size_shift(scheduler.config, tokens)} if scheduler.config.get("use_dynamic_shifting") else {}
     scheduler.set_timesteps(steps, **mu)
     if hasattr(scheduler, "set_begin_index"):  # as pipelines of flows do; else by the first timestep
         scheduler.set_begin_index(0)
     if hasattr(scheduler, "sigmas"):  # the same numbers; their logarithms and differences in f64
         scheduler.sigmas = scheduler.sigmas.double()
     module = sys.modules[type(scheduler).__module__]
+    kind = torch.float32
+    if exact:
+        kind, module.torch = torch.float64, exact
+        scheduler.alphas_cumprod = getattr(scheduler, "alphas_cumprod", torch.zeros(1)).double()
     passes = [0]
-    module.randn_tensor = lambda *args, **kwargs: numbers(100 + passes[0])
-    x = numbers(0) * 1.5 * getattr(scheduler, "init_noise_sigma", 1.0)
+    module.randn_tensor = lambda *args, **kwargs: numbers(100 + passes[0]).to(kind)
+    scale = float(getattr(scheduler, "init_noise_sigma", 1.0))
+    x = numbers(0).to(kind) * 1.5 * scale
     latents, old = [], None
     for i, t in enumerate(scheduler.timesteps):
         passes[0] = i
@@ -98,23 +115,25 @@ def walk(scheduler, tokens, steps):
             x, old = scheduler.step(out, old, t, before, x)
         else:
             x = scheduler.step(out, t, x, return_dict=False)[0]
-        latents.append(x.to(torch.float32).flatten())
-    return scheduler.timesteps, latents
+        latents.append(x.to(torch.float32).flatten().tolist())
+    return {"timesteps": [float(np.float32(t)) for t in scheduler.timesteps],
+            "whole": not torch.is_floating_point(scheduler.timesteps),
+            "initial_scale": scale, "x": latents}
 
 
 def main():
-    tokens, runs = 2, []
+    runs = []
     for name, configs in CASES.items():
         for config in configs:
             for steps in (4, 8, 20):
                 scheduler = getattr(diffusers, name)(**config)
-                times, latents = walk(scheduler, tokens, steps)
-                kept = latents if steps == 4 else latents[-1:]
-                assert all(math.isfinite(v) for x in kept for v in x.tolist()), (name, config)
+                walked = walk(scheduler, TOKENS, steps)
+                kept = walked["x"] if steps == 4 else walked["x"][-1:]
+                assert all(math.isfinite(v) for x in kept for v in x), (name, config)
                 runs.append({
-                    "class": name, "config": config, "tokens": tokens, "steps": steps,
-                    "timesteps": [float(np.float32(t)) for t in times],
-                    "x": [[float(f"{v:.6g}") for v in x.tolist()] for x in kept]})
+                    "class": name, "config": config, "tokens": TOKENS, "steps": steps,
+                    "timesteps": walked["timesteps"],
+                    "x": [[float(f"{v:.6g}") for v in x] for x in kept]})
     with open(sys.argv[1], "w") as out:
         out.write("[\n" + ",\n".join(json.dumps(r, separators=(",", ":")) for r in runs) + "\n]\n")
 

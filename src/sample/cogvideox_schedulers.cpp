@@ -19,31 +19,47 @@ struct Schedule {
   double alpha(int64_t t) const { return noise.alpha(t, last); }
 };
 
+// Shifted, and with zero_snr ended in pure noise, in the precision T of the betas.
+template <class T>
+std::vector<double> shifted(const std::vector<T>& betas, T shift, bool zero_snr) {
+  std::vector<T> alphas;
+  double product = 1;
+  for (const T b : betas) {
+    product *= double(T(1) - b);
+    const T a = T(product);
+    alphas.push_back(a / (shift + (T(1) - shift) * a));
+  }
+  if (zero_snr) {
+    const T first = std::sqrt(alphas.front()), end = std::sqrt(alphas.back());
+    for (T& a : alphas) {
+      const T root = (std::sqrt(a) - end) * (first / (first - end));
+      a = root * root;
+    }
+  }
+  return {alphas.begin(), alphas.end()};
+}
+
 std::vector<double> shifted_alphas(const base::ConfigReader& read, int n) {
-  const std::string kind =
-      read.choice("beta_schedule", "scaled_linear", {"linear", "scaled_linear"});
+  const std::string kind = read.choice("beta_schedule", "scaled_linear",
+                                       {"linear", "scaled_linear", "squaredcos_cap_v2"});
   const double from = read.fraction("beta_start", 0.00085), to = read.fraction("beta_end", 0.012);
   const double shift = read.positive("snr_shift_scale", 3);
-  const bool scaled = kind == "scaled_linear";
-  std::vector<double> alphas;
-  double product = 1;
-  for (double b : scaled ? linspace(std::sqrt(from), std::sqrt(to), n) : linspace(from, to, n)) {
-    product *= 1 - (scaled ? b * b : b);
-    alphas.push_back(product / (shift + (1 - shift) * product));
-  }
-  if (!read.flag("rescale_betas_zero_snr", false)) return alphas;
-  const double first = std::sqrt(alphas.front()), end = std::sqrt(alphas.back());
-  for (double& a : alphas) {
-    const double root = (std::sqrt(a) - end) * first / (first - end);
-    a = root * root;
-  }
-  return alphas;
+  const bool zero_snr = read.flag("rescale_betas_zero_snr", false);
+  const std::vector<double> trained = read.fractions("trained_betas");
+  require(trained.empty() || trained.size() == static_cast<size_t>(n), ErrorCode::model,
+          "{}: 'trained_betas' holds {} numbers for {} training steps", read.where(),
+          trained.size(), n);
+  if (!trained.empty())
+    return shifted(std::vector<float>(trained.begin(), trained.end()), float(shift), zero_snr);
+  if (kind == "squaredcos_cap_v2") return shifted(cosine_betas(n), float(shift), zero_snr);
+  if (kind == "linear") return shifted(linspace(from, to, n), shift, zero_snr);
+  std::vector<double> betas = linspace(std::sqrt(from), std::sqrt(to), n);
+  for (double& b : betas) b *= b;
+  return shifted(betas, shift, zero_snr);
 }
 
 Schedule read_schedule(const base::ConfigReader& read, const ScheduleRequest& request) {
   // diffusers keeps clip_sample and clip_sample_range in these two classes and reads neither.
-  require(!read.has("trained_betas"), ErrorCode::model,
-          "{}: 'trained_betas' is not supported by this scheduler", read.where());
   Schedule s;
   s.noise.train_steps = static_cast<int>(read.integer("num_train_timesteps", 1000, 2, 1000000));
   s.noise.alphas_cumprod = shifted_alphas(read, s.noise.train_steps);

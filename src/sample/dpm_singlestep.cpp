@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/fail.h"
 #include "sample/linear_form.h"
 #include "sample/scheduler.h"
 #include "sample/solver_path.h"
@@ -49,8 +48,6 @@ LinearForm solve(const SolverPath& path, size_t begin, size_t i, bool heun) {
 
 std::unique_ptr<Sampler> dpm_singlestep(const base::ConfigReader& read,
                                         const ScheduleRequest& request) {
-  require(read.number("lambda_min_clipped", -1e300) < -1e4, ErrorCode::model,
-          "{}: 'lambda_min_clipped' is not supported; expected -Infinity", read.where());
   read.choice("algorithm_type", "dpmsolver++", {"dpmsolver++", "deis"});
   const bool heun = read.choice("solver_type", "midpoint",
                                 {"midpoint", "heun", "logrho", "bh1", "bh2"}) == "heun";

@@ -7,13 +7,6 @@
 namespace tessera::sample {
 namespace {
 
-PredictionType read_noise_or_velocity(const base::ConfigReader& read) {
-  const PredictionType prediction = read_prediction(read);
-  require(prediction != PredictionType::sample, ErrorCode::model,
-          "{}: 'prediction_type' sample is not supported by this scheduler", read.where());
-  return prediction;
-}
-
 // x moves from its estimate of the clean latent in proportion to sigma: from * x0 + (1 - from) * x.
 LinearStep straight_step(const SigmaSteps& path, size_t i, PredictionType prediction, double to) {
   const double sigma = path.sigmas[i];
@@ -30,9 +23,9 @@ LinearStep straight_step(const SigmaSteps& path, size_t i, PredictionType predic
 
 std::unique_ptr<Sampler> euler_discrete(const base::ConfigReader& read,
                                         const ScheduleRequest& request) {
-  read.choice("interpolation_type", "linear", {"linear"});
-  read.choice("timestep_type", "discrete", {"discrete"});
-  const PredictionType prediction = read_noise_or_velocity(read);
+  const PredictionType prediction = read_prediction(read);
+  if (prediction == PredictionType::velocity)  // others are told the same timesteps by either
+    read.choice("timestep_type", "discrete", {"discrete"});
   const SigmaSteps path = sigma_steps(read, request, {.ends = true});
   std::vector<LinearStep> steps;
   for (size_t i = 0; i < path.times.size(); ++i)
@@ -42,7 +35,9 @@ std::unique_ptr<Sampler> euler_discrete(const base::ConfigReader& read,
 
 std::unique_ptr<Sampler> euler_ancestral(const base::ConfigReader& read,
                                          const ScheduleRequest& request) {
-  const PredictionType prediction = read_noise_or_velocity(read);
+  const PredictionType prediction = read_prediction(read);
+  require(prediction != PredictionType::sample, ErrorCode::model,
+          "{}: 'prediction_type' sample is not supported by this scheduler", read.where());
   const SigmaSteps path = sigma_steps(read, request, {.spreads = false});
   std::vector<LinearStep> steps;
   for (size_t i = 0; i < path.times.size(); ++i) {

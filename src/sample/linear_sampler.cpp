@@ -80,4 +80,13 @@ Tensor LinearSampler::step(int i, const Tensor& prediction, const Tensor& x, con
   return next;
 }
 
+std::unique_ptr<Sampler> predicting_sampler(const Sampler& sampler) {
+  auto predicting = std::make_unique<LinearSampler>(dynamic_cast<const LinearSampler&>(sampler));
+  for (LinearStep& s : predicting->steps_) {
+    s.x = s.out = s.noise = 0;
+    s.x0 = {1};
+  }
+  return predicting;
+}
+
 }  // namespace tessera::sample

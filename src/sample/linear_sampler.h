@@ -48,11 +48,15 @@ class LinearSampler : public Sampler {
               History& history) const override;
 
  private:
+  friend std::unique_ptr<Sampler> predicting_sampler(const Sampler& sampler);
   const LinearStep& at(int i) const { return steps_.at(static_cast<size_t>(i)); }
   std::vector<LinearStep> steps_;
   double initial_scale_;
   Clip clip_;
   size_t memory_ = 0;  // estimates of earlier steps that some step reads
 };
+
+/// The steps of a LinearSampler, of which each gives its estimate of the clean latent as it is.
+std::unique_ptr<Sampler> predicting_sampler(const Sampler& sampler);
 
 }  // namespace tessera::sample

@@ -9,16 +9,6 @@
 namespace tessera::sample {
 namespace {
 
-// As torch.linspace computes floats: from both ends towards the middle.
-std::vector<float> float_linspace(float from, float to, int n) {
-  std::vector<float> values(static_cast<size_t>(n));
-  const float step = n > 1 ? (to - from) / static_cast<float>(n - 1) : 0;
-  for (int i = 0; i < n; ++i)
-    values[static_cast<size_t>(i)] = i < n / 2 ? std::fma(step, static_cast<float>(i), from)
-                                               : std::fma(-step, static_cast<float>(n - i - 1), to);
-  return values;
-}
-
 // Betas of an alpha bar that is a function of time: Nichol & Dhariwal's cosine, or exp(-12 t).
 std::vector<float> betas_of_bar(int n, bool cosine) {
   auto bar = [&](double t) {
@@ -42,29 +32,87 @@ std::vector<float> read_betas(const base::ConfigReader& read, int n,
             trained.size(), n);
     return {trained.begin(), trained.end()};
   }
-  const std::string kind = read.choice("beta_schedule", missing.kind,
-                                       {"linear", "scaled_linear", "squaredcos_cap_v2", "exp"});
+  const std::string kind =
+      read.choice("beta_schedule", missing.kind,
+                  {"linear", "scaled_linear", "squaredcos_cap_v2", "exp", "sigmoid"});
   const double from = read.fraction("beta_start", missing.start);
   const double to = read.fraction("beta_end", missing.end);
   if (kind == "squaredcos_cap_v2" || kind == "exp")
     return betas_of_bar(n, kind == "squaredcos_cap_v2");
   if (kind == "linear") return float_linspace(float(from), float(to), n);
+  if (kind == "sigmoid") {
+    auto betas = float_linspace(-6, 6, n);
+    for (float& b : betas) b = 1 / (1 + std::exp(-b)) * float(to - from) + float(from);
+    return betas;
+  }
   auto betas = float_linspace(float(std::sqrt(from)), float(std::sqrt(to)), n);
   for (float& b : betas) b *= b;
   return betas;
 }
 
-// Shifts and scales sqrt(alpha bar) so that the last is zero and the first stays.
-void reach_zero_snr(std::vector<double>& alphas_cumprod) {
-  const float first = std::sqrt(float(alphas_cumprod.front()));
-  const float last = std::sqrt(float(alphas_cumprod.back()));
-  for (double& a : alphas_cumprod) {
-    const float root = (std::sqrt(float(a)) - last) * (first / (first - last));
-    a = double(root * root);
+std::vector<double> cumulated(const std::vector<float>& betas) {
+  std::vector<double> alphas;
+  double product = 1;
+  for (const float beta : betas) {
+    product *= double(1.0f - beta);
+    alphas.push_back(double(float(product)));
   }
+  return alphas;
+}
+
+// Betas of which the last leaves nothing: sqrt(alpha bar) is shifted and scaled so that its last is
+// zero and its first stays.
+std::vector<float> with_zero_snr(const std::vector<float>& betas) {
+  std::vector<float> bar;
+  for (const double a : cumulated(betas)) bar.push_back(std::sqrt(float(a)));
+  const float first = bar.front(), last = bar.back(), scale = first / (first - last);
+  for (float& root : bar) {
+    const float scaled = (root - last) * scale;
+    root = scaled * scaled;
+  }
+  std::vector<float> result{1.0f - bar.front()};
+  for (size_t i = 1; i < bar.size(); ++i) result.push_back(1.0f - bar[i] / bar[i - 1]);
+  return result;
+}
+
+// numpy's minimax quotient of polynomials, with fused products.
+float numpy_log(float value) {
+  constexpr float kOver[] = {0.0f,
+                             9.999999999999998702752e-01f,
+                             2.112677543073053063722e+00f,
+                             1.480000633576506585156e+00f,
+                             3.808837741388407920751e-01f,
+                             2.589979117907922693523e-02f};
+  constexpr float kUnder[] = {1.0f,
+                              2.612677543073109236779e+00f,
+                              2.453006071784736363091e+00f,
+                              9.864942958519418960339e-01f,
+                              1.546476374983906719538e-01f,
+                              5.875095403124574342950e-03f};
+  int exponent = 0;
+  float x = std::frexp(value, &exponent);
+  if (x <= float(M_SQRT1_2)) x += x, --exponent;
+  x -= 1.0f;
+  float over = kOver[5], under = kUnder[5];
+  for (int i = 4; i >= 0; --i) {
+    over = std::fma(over, x, kOver[i]);
+    under = std::fma(under, x, kUnder[i]);
+  }
+  return std::fma(float(exponent), float(M_LN2), over / under);
 }
 
 }  // namespace
+
+std::vector<float> float_linspace(float from, float to, int n) {
+  std::vector<float> values(static_cast<size_t>(n));
+  const float step = n > 1 ? (to - from) / static_cast<float>(n - 1) : 0;
+  for (int i = 0; i < n; ++i)
+    values[static_cast<size_t>(i)] = i < n / 2 ? std::fma(step, static_cast<float>(i), from)
+                                               : std::fma(-step, static_cast<float>(n - i - 1), to);
+  return values;
+}
+
+std::vector<float> cosine_betas(int n) { return betas_of_bar(n, true); }
 
 std::vector<double> NoiseSchedule::sigmas() const {
   std::vector<double> result;
@@ -79,16 +127,13 @@ double NoiseSchedule::alpha(int64_t timestep, double final_alpha) const {
 NoiseSchedule read_noise_schedule(const base::ConfigReader& read, const ScheduleDefaults& missing) {
   NoiseSchedule schedule;
   schedule.train_steps = static_cast<int>(read.integer("num_train_timesteps", 1000, 2, 1000000));
-  double product = 1;
-  for (float beta : read_betas(read, schedule.train_steps, missing)) {
-    product *= double(1.0f - beta);
-    schedule.alphas_cumprod.push_back(double(float(product)));
-  }
+  const std::vector<float> betas = read_betas(read, schedule.train_steps, missing);
+  schedule.alphas_cumprod = cumulated(betas);
   require(schedule.alphas_cumprod.back() > 0, ErrorCode::model,
           "{}: the betas leave nothing of a sample after {} training steps; expected smaller ones",
           read.where(), schedule.train_steps);
   if (missing.rescales && read.flag("rescale_betas_zero_snr", false))
-    reach_zero_snr(schedule.alphas_cumprod);
+    schedule.alphas_cumprod = cumulated(with_zero_snr(betas));
   return schedule;
 }
 
@@ -107,6 +152,16 @@ void check_steps(int steps, int most) {
           "{} steps were asked for; give a number from 1 to {}", steps, most);
 }
 
+std::vector<int64_t> trailing_timesteps(int left, double ratio) {
+  // numpy.arange adds a rounded difference.
+  const double start = left, delta = (start - ratio) - start;
+  const int count = static_cast<int>(std::ceil(start / ratio));
+  std::vector<int64_t> result;
+  for (int i = 0; i < count; ++i)
+    result.push_back(static_cast<int64_t>(rounded(start + double(i) * delta)) - 1);
+  return result;
+}
+
 std::vector<int64_t> spaced_timesteps(const std::string& spacing, int train_steps, int steps,
                                       int64_t offset) {
   check_steps(steps, train_steps);
@@ -118,12 +173,7 @@ std::vector<int64_t> spaced_timesteps(const std::string& spacing, int train_step
   } else if (spacing == "leading") {
     for (int i = steps - 1; i >= 0; --i) result.push_back(i * (train_steps / steps) + offset);
   } else {
-    // numpy.arange adds a rounded difference.
-    const double start = train_steps, ratio = start / double(steps),
-                 delta = (start - ratio) - start;
-    const int count = static_cast<int>(std::ceil(start / ratio));
-    for (int i = 0; i < count; ++i)
-      result.push_back(static_cast<int64_t>(rounded(start + double(i) * delta)) - 1);
+    result = trailing_timesteps(train_steps, double(train_steps) / double(steps));
   }
   for (int64_t& t : result) t = std::min<int64_t>(t, train_steps - 1);
   return result;
@@ -156,13 +206,22 @@ std::vector<double> spread_sigmas(Spread spread, double largest, double smallest
   return sigmas;
 }
 
-double timestep_of_sigma(const std::vector<double>& sigmas, double sigma) {
-  const auto log_of = [&](size_t i) { return double(float(std::log(sigmas[i]))); };
+std::vector<float> float_logs(const std::vector<double>& values) {
+  std::vector<float> logs;
+  for (const double value : values) logs.push_back(numpy_log(float(value)));
+  return logs;
+}
+
+double timestep_of_sigma(const std::vector<float>& logs, double sigma) {
   const double wanted = std::log(std::max(sigma, 1e-10));
-  size_t low = 0;
-  while (low + 2 < sigmas.size() && log_of(low + 1) <= wanted) ++low;
-  const double a = log_of(low), b = log_of(low + 1);
-  const double w = std::clamp((a - wanted) / double(float(a) - float(b)), 0.0, 1.0);
+  // The last one below, and not a binary search: under zero SNR the last sigma may be the smaller.
+  const auto below =
+      std::find_if(logs.rbegin(), logs.rend(), [&](float log) { return double(log) <= wanted; });
+  const std::ptrdiff_t place = logs.rend() - below - 1;
+  const auto low = static_cast<size_t>(
+      std::clamp<std::ptrdiff_t>(place, 0, static_cast<std::ptrdiff_t>(logs.size()) - 2));
+  const double w =
+      std::clamp((double(logs[low]) - wanted) / double(logs[low] - logs[low + 1]), 0.0, 1.0);
   return (1 - w) * double(low) + w * double(low + 1);
 }
 

@@ -26,15 +26,23 @@ struct ScheduleDefaults {
   bool rescales = true;  ///< rescale_betas_zero_snr (Lin et al. 2023) is read
 };
 /// Reads num_train_timesteps, beta_start, beta_end, beta_schedule (linear, scaled_linear,
-/// squaredcos_cap_v2, exp), trained_betas and rescale_betas_zero_snr.
+/// squaredcos_cap_v2, exp, sigmoid), trained_betas and rescale_betas_zero_snr.
 NoiseSchedule read_noise_schedule(const base::ConfigReader& read,
                                   const ScheduleDefaults& missing = {});
+
+/// Betas of Nichol & Dhariwal's cosine.
+std::vector<float> cosine_betas(int n);
 
 /// How a solver of `steps` steps is spread: "linspace", "leading" or "trailing" (Lin et al. 2023,
 /// table 2), latest first. Throws Error(usage) for more steps than training had.
 std::vector<int64_t> spaced_timesteps(const std::string& spacing, int train_steps, int steps,
                                       int64_t offset);
 
+/// From the last of `left` timesteps down in steps of `ratio`, as numpy.arange computes them.
+std::vector<int64_t> trailing_timesteps(int left, double ratio);
+
+/// n numbers from `from` to `to`, as torch.linspace computes floats: from both ends.
+std::vector<float> float_linspace(float from, float to, int n);
 /// n numbers from `from` to `to`, as numpy.linspace computes them.
 std::vector<double> linspace(double from, double to, int n);
 /// Half to even, as numpy rounds.
@@ -46,8 +54,11 @@ enum class Spread : uint8_t { even, karras, exponential, beta };
 Spread read_spread(const base::ConfigReader& read);
 /// n sigmas from the largest to the smallest; `spread` is not even.
 std::vector<double> spread_sigmas(Spread spread, double largest, double smallest, int n);
-/// The place in `sigmas` (rising) with this sigma, between entries by logarithm, which are f32.
-double timestep_of_sigma(const std::vector<double>& sigmas, double sigma);
+/// Logarithms of f32 values to the last bit as numpy computes them, whose own function differs from
+/// the system's in one of seven.
+std::vector<float> float_logs(const std::vector<double>& values);
+/// The place of a sigma between the logarithms of those of training.
+double timestep_of_sigma(const std::vector<float>& logs, double sigma);
 /// sigmas at places that may lie between entries.
 double sigma_at(const std::vector<double>& sigmas, double timestep);
 /// Throws Error(usage) unless 1 <= steps <= most.

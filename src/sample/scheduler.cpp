@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/fail.h"
+#include "sample/linear_sampler.h"
 #include "tessera/words.h"
 
 namespace tessera {
@@ -34,19 +35,20 @@ void check_finite(const Sampler& sampler, const std::string& where, int64_t toke
 const std::vector<Scheduler>& schedulers() {
   using S = SchedulerName;
   static const std::vector<Scheduler> all{
-      {"FlowMatchEulerDiscreteScheduler", S::flow_euler, FlowPath::always, flow_match_euler},
-      {"DPMSolverMultistepScheduler", S::dpm_multistep, FlowPath::asked, dpm_solver},
-      {"DPMSolverSinglestepScheduler", S::dpm_singlestep, FlowPath::asked, dpm_singlestep},
-      {"UniPCMultistepScheduler", S::unipc, FlowPath::asked, unipc},
-      {"DEISMultistepScheduler", S::deis, FlowPath::asked, deis},
-      {"EulerDiscreteScheduler", S::euler, FlowPath::never, euler_discrete},
-      {"EulerAncestralDiscreteScheduler", S::euler_ancestral, FlowPath::never, euler_ancestral},
-      {"HeunDiscreteScheduler", S::heun, FlowPath::never, heun_discrete},
-      {"LCMScheduler", S::lcm, FlowPath::never, lcm},
-      {"DDIMScheduler", S::ddim, FlowPath::never, ddim},
-      {"DDPMScheduler", S::ddpm, FlowPath::never, ddpm},
-      {"CogVideoXDDIMScheduler", S::cogvideox_ddim, FlowPath::never, cogvideox_ddim},
-      {"CogVideoXDPMScheduler", S::cogvideox_dpm, FlowPath::never, cogvideox_dpm},
+      {"FlowMatchEulerDiscreteScheduler", S::flow_euler, FlowPath::always, false, flow_match_euler},
+      {"DPMSolverMultistepScheduler", S::dpm_multistep, FlowPath::asked, false, dpm_solver},
+      {"DPMSolverSinglestepScheduler", S::dpm_singlestep, FlowPath::asked, false, dpm_singlestep},
+      {"UniPCMultistepScheduler", S::unipc, FlowPath::asked, false, unipc},
+      {"DEISMultistepScheduler", S::deis, FlowPath::asked, false, deis},
+      {"EulerDiscreteScheduler", S::euler, FlowPath::never, true, euler_discrete},
+      {"EulerAncestralDiscreteScheduler", S::euler_ancestral, FlowPath::never, true,
+       euler_ancestral},
+      {"HeunDiscreteScheduler", S::heun, FlowPath::never, true, heun_discrete},
+      {"LCMScheduler", S::lcm, FlowPath::never, false, lcm},
+      {"DDIMScheduler", S::ddim, FlowPath::never, true, ddim},
+      {"DDPMScheduler", S::ddpm, FlowPath::never, true, ddpm},
+      {"CogVideoXDDIMScheduler", S::cogvideox_ddim, FlowPath::never, true, cogvideox_ddim},
+      {"CogVideoXDPMScheduler", S::cogvideox_dpm, FlowPath::never, true, cogvideox_dpm},
   };
   return all;
 }
@@ -98,6 +100,8 @@ std::unique_ptr<Sampler> make_sampler(const std::string& class_name, const base:
               "FlowMatchEulerDiscreteScheduler, or a solver with use_flow_sigmas",
               where, class_name);
       auto sampler = scheduler.make(read, request);
+      if (request.predicted_sample && scheduler.tells_prediction)
+        sampler = predicting_sampler(*sampler);
       check_finite(*sampler, where, request.tokens);
       return sampler;
     }

@@ -16,6 +16,10 @@ struct ScheduleRequest {
   int64_t tokens = 0;        ///< latent tokens of a sample, for a shift that depends on the size
   bool even_sigmas = false;  ///< FLUX: sigmas from 1 to 1/steps instead of those of training
   bool flow = false;         ///< the denoiser predicts a flow's velocity: nothing else fits
+  /// Of a shift that depends on the size, where neither configuration nor class says.
+  double max_shift = 1.15;
+  /// PixArt-alpha with one step: it gives the predicted clean sample, if the class tells it.
+  bool predicted_sample = false;
 };
 
 /// Whether a class solves the path of a flow: never, if use_flow_sigmas is true, or nothing else.
@@ -26,6 +30,7 @@ struct Scheduler {
   const char* name;
   SchedulerName option;
   FlowPath flow;
+  bool tells_prediction;  ///< its step returns the predicted clean sample, too
   std::unique_ptr<Sampler> (*make)(const base::ConfigReader& config,
                                    const ScheduleRequest& request);
 };

@@ -9,16 +9,30 @@ namespace {
 
 std::vector<double> places(const base::ConfigReader& read, const std::string& spacing,
                            int train_steps, int steps) {
-  if (spacing != "linspace") {
-    const auto whole =
-        spaced_timesteps(spacing, train_steps, steps, read.integer("steps_offset", 0, 0, 1000));
+  if (spacing == "trailing") {
+    const auto whole = spaced_timesteps(spacing, train_steps, steps, 0);
     return {whole.begin(), whole.end()};
+  }
+  if (spacing == "leading") {  // an offset may go beyond the last of training, whose sigma stays
+    check_steps(steps, train_steps);
+    const int64_t offset = read.integer("steps_offset", 0, 0, 1000);
+    std::vector<double> whole;
+    for (int i = steps - 1; i >= 0; --i)
+      whole.push_back(double(i * (train_steps / steps) + offset));
+    return whole;
   }
   check_steps(steps, 100000);
   const auto even = linspace(0, train_steps - 1, steps);
   std::vector<double> times;
   for (auto t = even.rbegin(); t != even.rend(); ++t) times.push_back(double(float(*t)));
   return times;
+}
+
+std::vector<double> log_linear(const std::vector<float>& logs, int n) {
+  std::vector<double> sigmas;
+  for (const float log : float_linspace(logs.back(), logs.front(), n))
+    sigmas.push_back(double(std::exp(log)));
+  return sigmas;
 }
 
 }  // namespace
@@ -44,6 +58,10 @@ SigmaSteps sigma_steps(const base::ConfigReader& read, const ScheduleRequest& re
   SigmaSteps path;
   path.times = places(read, spacing, schedule.train_steps, request.steps);
   for (double t : path.times) path.sigmas.push_back(sigma_at(all, t));
+  // Evenly in the logarithm, and one more: the last step ends at the smallest.
+  if (keys.ends &&
+      read.choice("interpolation_type", "linear", {"linear", "log_linear"}) != "linear")
+    path.sigmas = log_linear(float_logs(all), request.steps + 1);
   if (const Spread spread = keys.spreads ? read_spread(read) : Spread::even;
       spread != Spread::even) {
     double high = path.sigmas.front(), low = path.sigmas.back();
@@ -52,8 +70,9 @@ SigmaSteps sigma_steps(const base::ConfigReader& read, const ScheduleRequest& re
       low = read.positive("sigma_min", low);
     }
     path.sigmas = spread_sigmas(spread, high, low, request.steps);
+    const std::vector<float> logs = float_logs(all);
     for (size_t i = 0; i < path.times.size(); ++i)
-      path.times[i] = timestep_of_sigma(all, path.sigmas[i]);
+      path.times[i] = timestep_of_sigma(logs, path.sigmas[i]);
   }
   const bool zero =
       !keys.ends || read.choice("final_sigmas_type", "zero", {"zero", "sigma_min"}) == "zero";

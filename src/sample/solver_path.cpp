@@ -14,8 +14,19 @@ struct Source {
   SolverClass kind;
   int steps = 0, train_steps = 0;
   int64_t tokens = 0;
+  double max_shift = 1.15;
   std::vector<double> all;  // sigmas of training
 };
+
+// Timesteps of training that are left where their lambdas are clipped from below, which keeps
+// cosine schedules away from infinite ones.
+int left_times(const Source& from) {
+  const bool clips =
+      from.kind == SolverClass::dpm_multistep || from.kind == SolverClass::dpm_singlestep;
+  const double least = clips ? from.read.number("lambda_min_clipped", -1e300) : -1e300;
+  const auto kept = [&](double sigma) { return -std::log(sigma) >= least; };
+  return static_cast<int>(std::ranges::count_if(from.all, kept));
+}
 
 std::vector<double> whole_times(const Source& from) {
   const bool spaced = from.kind != SolverClass::dpm_singlestep;
@@ -24,25 +35,37 @@ std::vector<double> whole_times(const Source& from) {
              : "linspace";
   const int64_t offset = from.read.integer("steps_offset", 0, 0, 1000);
   check_steps(from.steps, from.train_steps);
+  const int left = left_times(from);
+  require(left > 0, ErrorCode::model, "{}: 'lambda_min_clipped' leaves no timestep",
+          from.read.where());
   std::vector<double> times;
   if (spacing == "linspace") {
-    const auto even = linspace(0, from.train_steps - 1, from.steps + 1);
+    const auto even = linspace(0, left - 1, from.steps + 1);
     for (int i = from.steps; i > 0; --i) times.push_back(rounded(even[static_cast<size_t>(i)]));
   } else if (spacing == "leading") {
-    const int64_t ratio = from.train_steps / (from.steps + 1);
-    for (int i = from.steps; i > 0; --i)
-      times.push_back(double(std::min<int64_t>(i * ratio + offset, from.train_steps - 1)));
+    const int64_t ratio = left / (from.steps + 1);
+    for (int i = from.steps; i > 0; --i) times.push_back(double(i * ratio + offset));
   } else {
-    for (int64_t t : spaced_timesteps(spacing, from.train_steps, from.steps, 0))
+    for (int64_t t : trailing_timesteps(left, double(from.train_steps) / from.steps))
       times.push_back(double(t));
   }
   return times;
 }
 
+// A shift of sigmas of a flow: s / (s + (1 - s) / shift).
 double flow_shift(const Source& from) {
   if (!from.read.flag("use_dynamic_shifting", false)) return from.read.positive("flow_shift", 1);
-  from.read.choice("time_shift_type", "exponential", {"exponential"});
-  return std::exp(read_size_shift(from.read, from.tokens));
+  const double mu = read_size_shift(from.read, from.tokens, from.max_shift);
+  const auto type = [&](std::initializer_list<const char*> known) {
+    return from.read.choice("time_shift_type", "exponential", known);
+  };
+  const bool either = from.kind == SolverClass::unipc;
+  const bool linear =
+      (either ? type({"exponential", "linear"}) : type({"exponential"})) == "linear";
+  require(!linear || mu > 0, ErrorCode::model,
+          "{}: a linear shift of {}; expected one above 0: 'base_shift' and 'max_shift'",
+          from.read.where(), mu);
+  return linear ? mu : std::exp(mu);
 }
 
 void add_flow(const Source& from, SolverPath& path) {
@@ -67,6 +90,16 @@ void add_flow(const Source& from, SolverPath& path) {
   for (double s : path.sigmas) path.times.push_back(std::trunc(s * from.train_steps));
 }
 
+// Evenly spaced lambdas (Lu et al. 2022, section 6) are evenly spaced log sigmas, whose ends are
+// f32.
+std::vector<double> lu_sigmas(const std::vector<float>& logs, int steps) {
+  const double high = double(logs.back()), low = double(logs.front());
+  std::vector<double> sigmas;
+  for (const double part : linspace(0, 1, steps))
+    sigmas.push_back(std::exp(high + part * (low - high)));
+  return sigmas;
+}
+
 void add_spread(const Source& from, Spread spread, bool lu, SolverPath& path) {
   check_steps(from.steps, from.train_steps);
   double high = from.all.back(), low = from.all.front();
@@ -74,8 +107,8 @@ void add_spread(const Source& from, Spread spread, bool lu, SolverPath& path) {
     high = from.read.positive("sigma_max", high);
     low = from.read.positive("sigma_min", low);
   }
-  // Evenly spaced log sigmas are evenly spaced lambdas (Lu et al. 2022, section 6).
-  path.sigmas = spread_sigmas(lu ? Spread::exponential : spread, high, low, from.steps);
+  const std::vector<float> logs = float_logs(from.all);
+  path.sigmas = lu ? lu_sigmas(logs, from.steps) : spread_sigmas(spread, high, low, from.steps);
   const bool cosine =
       from.kind == SolverClass::dpm_multistep &&
       from.read.choice("beta_schedule", "linear",
@@ -83,7 +116,7 @@ void add_spread(const Source& from, Spread spread, bool lu, SolverPath& path) {
   const bool nearest = !cosine && (lu || spread == Spread::karras);
   for (double& s : path.sigmas) {
     if (path.flow) s /= s + 1;
-    const double t = path.flow ? s * from.train_steps : timestep_of_sigma(from.all, s);
+    const double t = path.flow ? s * from.train_steps : timestep_of_sigma(logs, s);
     path.times.push_back(nearest && !path.flow ? rounded(t) : std::trunc(t));
   }
 }
@@ -98,9 +131,9 @@ double last_sigma(const Source& from, bool spread, const SolverPath& path) {
 
 }  // namespace
 
-double read_size_shift(const base::ConfigReader& read, int64_t tokens) {
+double read_size_shift(const base::ConfigReader& read, int64_t tokens, double max_shift) {
   const double base = read.number("base_shift", 0.5, -20, 20),
-               most = read.number("max_shift", 1.15, -20, 20);
+               most = read.number("max_shift", max_shift, -20, 20);
   const double from = double(read.size("base_image_seq_len", 256));
   const double to = double(read.size("max_image_seq_len", 4096));
   require(from != to, ErrorCode::model,
@@ -123,8 +156,13 @@ SolverPath solver_path(const base::ConfigReader& read, const ScheduleRequest& re
   // A last alpha of zero would be an infinite sigma.
   if (rescales && read.flag("rescale_betas_zero_snr", false))
     schedule.alphas_cumprod.back() = std::pow(2, -24);
-  const Source from{
-      read, kind, request.steps, schedule.train_steps, request.tokens, schedule.sigmas()};
+  const Source from{read,
+                    kind,
+                    request.steps,
+                    schedule.train_steps,
+                    request.tokens,
+                    request.max_shift,
+                    schedule.sigmas()};
   const Spread spread = read_spread(read);
   const bool lu = kind == SolverClass::dpm_multistep && spread != Spread::karras &&
                   read.flag("use_lu_lambdas", false);

@@ -32,6 +32,7 @@ SolverPath solver_path(const base::ConfigReader& read, const ScheduleRequest& re
 /// Reads what the denoiser predicts; a flow is predicted on the path of a flow and nowhere else.
 PredictionType read_path_prediction(const base::ConfigReader& read, const SolverPath& path);
 /// mu of a shift that depends on the sample's size (Esser et al. 2024): linear in its tokens.
-double read_size_shift(const base::ConfigReader& read, int64_t tokens);
+/// `max_shift` stands in for a missing key.
+double read_size_shift(const base::ConfigReader& read, int64_t tokens, double max_shift = 1.15);
 
 }  // namespace tessera::sample

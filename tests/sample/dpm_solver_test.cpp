@@ -40,12 +40,18 @@ TEST(DpmSolver, FlowSigmasFeedWholeTimesteps) {
   for (float t : times) EXPECT_EQ(t, std::floor(t));
 }
 
+TEST(DpmSolver, ClippedLambdasLeaveEarlyTimestepsOut) {
+  // Those of diffusers 0.42.1; its lambda of timestep 967 is the last one of -3 or more.
+  const char* config = R"({"beta_schedule": "squaredcos_cap_v2", "lambda_min_clipped": -3})";
+  const auto times = times_of(*sampler_of(kName, config, 4));
+  EXPECT_EQ(times, (std::vector<float>{967, 725, 484, 242}));
+}
+
 TEST(DpmSolver, RefusesWhatItCannot) {
   EXPECT_NE(refusal(kName, R"({"algorithm_type": "dpmsolver"})").find("algorithm_type"),
             std::string::npos);
   EXPECT_NE(refusal(kName, R"({"solver_order": 4})").find("solver_order"), std::string::npos);
-  EXPECT_NE(refusal(kName, R"({"solver_order": 3, "algorithm_type": "sde-dpmsolver++"})")
-                .find("orders 1 and 2"),
+  EXPECT_NE(refusal(kName, R"({"lambda_min_clipped": 100})").find("lambda_min_clipped"),
             std::string::npos);
   EXPECT_NE(refusal(kName, R"({"use_flow_sigmas": true, "use_beta_sigmas": true})")
                 .find("use_flow_sigmas"),

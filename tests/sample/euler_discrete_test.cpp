@@ -34,11 +34,13 @@ TEST(EulerDiscrete, EndsAtTheCleanLatentInBothPredictions) {
 }
 
 TEST(EulerDiscrete, RefusesWhatItCannot) {
-  EXPECT_NE(refusal(kName, R"({"prediction_type": "sample"})").find("sample"), std::string::npos);
-  EXPECT_NE(refusal(kName, R"({"interpolation_type": "log_linear"})").find("interpolation_type"),
+  EXPECT_NE(refusal(kName, R"({"interpolation_type": "cubic"})").find("interpolation_type"),
             std::string::npos);
-  EXPECT_NE(refusal(kName, R"({"timestep_type": "continuous"})").find("timestep_type"),
-            std::string::npos);
+  const char* continuous = R"({"timestep_type": "continuous", "prediction_type": "v_prediction"})";
+  EXPECT_NE(refusal(kName, continuous).find("timestep_type"), std::string::npos);
+  EXPECT_NE(
+      refusal("EulerAncestralDiscreteScheduler", R"({"prediction_type": "sample"})").find("sample"),
+      std::string::npos);
 }
 
 }  // namespace

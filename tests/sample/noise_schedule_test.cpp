@@ -44,9 +44,21 @@ TEST(NoiseSchedule, RoundsHalfToEven) {
 
 TEST(NoiseSchedule, FindsTheTimestepOfASigmaAgain) {
   const std::vector<double> sigmas = schedule_of("{}").sigmas();
-  EXPECT_NEAR(timestep_of_sigma(sigmas, sigmas[400]), 400, 1e-4);
-  EXPECT_NEAR(timestep_of_sigma(sigmas, sigmas[999] * 2), 999, 1e-4);
+  const std::vector<float> logs = float_logs(sigmas);
+  EXPECT_NEAR(timestep_of_sigma(logs, sigmas[400]), 400, 1e-4);
+  EXPECT_NEAR(timestep_of_sigma(logs, sigmas[999] * 2), 999, 1e-4);
+  EXPECT_EQ(timestep_of_sigma(logs, 0), 0);
   EXPECT_NEAR(sigma_at(sigmas, 400.5), (sigmas[400] + sigmas[401]) / 2, 1e-9);
+}
+
+TEST(NoiseSchedule, LogarithmsAreThoseOfNumpy) {
+  // numpy.log of these float32 values (2.4.6); the system's function gives another last bit.
+  const std::vector<double> values{0.4987500011920929, 0.6237499713897705, 0.7174999713897705,
+                                   0.7487499713897705, 0.8112499713897705, 0.9987499713897705,
+                                   3.1862499713897705};
+  const std::vector<float> logs{-0.695650339f, -0.472005695f,   -0.331982344f, -0.289350152f,
+                                -0.209179059f, -0.00125081057f, 1.15884471f};
+  EXPECT_EQ(float_logs(values), logs);
 }
 
 TEST(NoiseSchedule, EverySpreadKeepsTheEnds) {

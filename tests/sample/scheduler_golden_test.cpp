@@ -1,48 +1,11 @@
 #include <cmath>
 #include <map>
 
-#include "sample/scheduler_settings.h"
+#include "sample/scheduler_walk.h"
 #include "test_paths.h"
 
 namespace tessera::sample {
 namespace {
-
-constexpr int kNumbers = 12, kSamples = 2;
-
-// The formulas of tools/make_scheduler_golden.py.
-std::vector<float> numbers(int run) {
-  std::vector<float> result;
-  for (int i = 0; i < kNumbers; ++i)
-    result.push_back(static_cast<float>(std::sin(12.9 * (i + 1) + 7.3 * run)));
-  return result;
-}
-
-Tensor latent_of(const std::vector<float>& values) {
-  return Tensor::from(std::span<const float>(values), {2 * kSamples, kNumbers / 2 / kSamples});
-}
-
-Tensor prediction(const Sampler& sampler, int i, const Tensor& x) {
-  const std::vector<float> bias = numbers(1 + i), values = x.to_floats();
-  std::vector<float> out;
-  for (size_t j = 0; j < values.size(); ++j)
-    out.push_back(std::tanh(values[j] * sampler.input_scale(i)) * 0.8f + 0.3f * bias[j]);
-  return latent_of(out);
-}
-
-// Every latent of a run, as the generator's `walk`.
-std::vector<std::vector<float>> run(const Sampler& sampler) {
-  std::vector<float> start = numbers(0);
-  for (float& v : start) v *= 1.5f * sampler.initial_scale();
-  Tensor x = latent_of(start);
-  History history;
-  std::vector<std::vector<float>> latents;
-  for (int i = 0; i < sampler.steps(); ++i) {
-    const Tensor noise = sampler.needs_noise(i) ? latent_of(numbers(100 + i)) : Tensor();
-    x = sampler.step(i, prediction(sampler, i, x), x, noise, history);
-    latents.push_back(x.to_floats());
-  }
-  return latents;
-}
 
 double error_of(const std::vector<float>& a, const std::vector<double>& b) {
   double worst = 0, size = 0;
@@ -69,7 +32,7 @@ TEST(SchedulerGolden, TimestepsAndLatentsAreThoseOfDiffusers) {
     ASSERT_EQ(found.size(), times.size());
     for (size_t i = 0; i < times.size(); ++i)
       EXPECT_NEAR(found[i], times[i], times[i] == std::floor(times[i]) ? 0 : 2e-4);
-    const auto latents = run(*sampler);
+    const auto latents = walk_latents(*sampler);
     const base::Json& x = golden["x"];
     ASSERT_TRUE(x.size() == 1 || x.size() == latents.size());
     for (size_t i = 0; i < x.size(); ++i)

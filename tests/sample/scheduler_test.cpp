@@ -71,6 +71,38 @@ TEST(Scheduler, AnotherClassOverAFoldersConfiguration) {
   EXPECT_THROW(parse_scheduler("hein"), Error);
 }
 
+TEST(Scheduler, APredictedSampleIsGivenByClassesThatTellIt) {
+  const std::vector<float> start{0.5f, -2, 1, 0}, told{1, 0.25f, -1, 3};
+  const Tensor x = Tensor::from(std::span<const float>(start), {2, 2}),
+               out = Tensor::from(std::span<const float>(told), {2, 2});
+  const base::Json config{{"prediction_type", "v_prediction"}, {"clip_sample", false}};
+  int tell = 0;
+  for (const Scheduler& s : schedulers()) {
+    if (s.flow == FlowPath::always) continue;
+    const auto stepped = [&](bool predicted) {
+      History history;
+      return make_sampler(s.name, config, "c",
+                          {.steps = 1, .tokens = 2, .predicted_sample = predicted})
+          ->step(0, out, x, x, history)
+          .to_floats();
+    };
+    tell += s.tells_prediction;
+    if (!s.tells_prediction) {
+      EXPECT_EQ(stepped(true), stepped(false)) << s.name;
+      continue;
+    }
+    // alpha * x - sigma * v, whatever the step makes of it.
+    const std::vector<float> clean = stepped(true);
+    const double alpha = (clean[0] * told[1] - clean[1] * told[0]) /
+                         (start[0] * double(told[1]) - start[1] * double(told[0]));
+    for (size_t i = 0; i < clean.size(); ++i) {
+      const double sigma = (alpha * start[i] - clean[i]) / told[i];
+      EXPECT_NEAR(sigma, (alpha * start[0] - clean[0]) / told[0], 1e-4) << s.name;
+    }
+  }
+  EXPECT_EQ(tell, 7);
+}
+
 TEST(Scheduler, NoStepsOrTooManyAreRefused) {
   for (const Scheduler& s : schedulers()) {
     EXPECT_NE(refusal(s.name, "{}", 0).find("0 steps"), std::string::npos) << s.name;
