@@ -13,7 +13,7 @@ namespace {
 struct Options {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   server::ServeOptions serve;
-  std::string keep = "7d", log = "plain", body = "1MiB";
+  std::string keep = "7d", log = "plain", body = "1MiB", store_limit, job_time;
   double megapixels = 64;
 };
 
@@ -46,6 +46,11 @@ void add_limits(CLI::App& app, const std::shared_ptr<Options>& o) {
       ->check(within(0.001, 1e6));
   option("--store", s.store, "DIR", "Jobs and results stay there (default: they go);");
   option("--keep", o->keep, "TIME", "and for so long (default 7d)");
+  option("--store-limit", o->store_limit, "SIZE",
+         "Of all jobs in it: the oldest go (default: none)");
+  app.add_flag("--all-clients", s.all_clients, "Without keys, open a store of clients with keys")
+      ->group(how);
+  option("--job-time", o->job_time, "TIME", "That a job may run (default: no limit)");
   option("--grace", s.grace, "S", "For running work at the end (default 30)")
       ->check(within(0, 86400));
 }
@@ -54,6 +59,8 @@ void run(Options& o, const std::stop_token& stop, const Processes* processes) {
   server::ServeOptions& s = o.serve;
   s.run = run_options(*o.model, processes);
   s.keep = seconds_of(o.keep, "--keep");
+  if (!o.job_time.empty()) s.job_time = seconds_of(o.job_time, "--job-time");
+  if (!o.store_limit.empty()) s.store_limit = bytes_of(o.store_limit, "--store-limit");
   s.body = bytes_of(o.body, "--max-body");
   s.limits.pixels = static_cast<int64_t>(o.megapixels * 1e6);
   s.json_log = o.log == "json";

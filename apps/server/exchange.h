@@ -38,6 +38,7 @@ class Exchange : public Waiter, public std::enable_shared_from_this<Exchange> {
   std::string rest;                 ///< of the stream, taken and not sent yet
   bool stream_ended = false, admitted = false, too_long = false;
   int status = 0;
+  bool slowed = false;  ///< its answer waits for a moment, see slow_reply()
   std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
 
  private:

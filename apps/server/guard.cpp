@@ -1,5 +1,6 @@
 #include "server/guard.h"
 
+#include "server/job.h"
 #include "server/listener.h"
 
 namespace tessera::server {
@@ -16,7 +17,16 @@ std::string host_of(const std::string& header) {
   return header.substr(0, header.find(':'));
 }
 
+void Guard::refuse_key(const HttpRequest& request) const {
+  const Refusal refusal(401, "authentication_error",
+                        "this server wants a key: send 'Authorization: Bearer KEY'");
+  if (!request.header("authorization").empty() && wrong_.count(request.client, steady_seconds()))
+    throw SlowRefusal(refusal);
+  throw Refusal(refusal);
+}
+
 void Guard::admit(HttpRequest& request) const {
+  request.sees_all = !keys_.any();
   const std::string host = request.header("host");
   if (host.empty() || host == "twice")
     throw Refusal(400, "invalid_request_error", "a request needs one Host header");
@@ -28,10 +38,10 @@ void Guard::admit(HttpRequest& request) const {
   if (!origin.empty() && origin != "http://" + host && origin != "https://" + host)
     throw Refusal(403, "invalid_request_error", "pages of other sites may not ask this server");
   if (keys_.any() && !is_open(request.path)) {
-    request.client = keys_.name_of(request.header("authorization"));
-    if (request.client.empty())
-      throw Refusal(401, "authentication_error",
-                    "this server wants a key: send 'Authorization: Bearer KEY'");
+    const KeyOwner* const owner = keys_.owner_of(request.header("authorization"));
+    if (!owner) refuse_key(request);
+    request.client = owner->name;
+    request.sees_all = owner->is_operator;
   }
   const std::string type = request.header("content-type");
   if (request.method == "POST" && type.substr(0, type.find(';')) != "application/json")

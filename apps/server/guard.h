@@ -4,6 +4,7 @@
 
 #include "server/http.h"
 #include "server/keys.h"
+#include "server/wrong_keys.h"
 
 namespace tessera::server {
 
@@ -16,10 +17,13 @@ class Guard {
   /// (Origin), 415 for a body that is no JSON, 421 for a Host that is none of this machine's (a
   /// name that was bound to it by another site).
   void admit(HttpRequest& request) const;
-  bool keyed() const { return keys_.any(); }
+  const ApiKeys& keys() const { return keys_; }
 
  private:
+  [[noreturn]] void refuse_key(const HttpRequest& request) const;
+
   ApiKeys keys_;
+  mutable WrongKeys wrong_;  // of one thread, the listener's
   bool loopback_;
 };
 

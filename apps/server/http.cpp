@@ -1,5 +1,7 @@
 #include "server/http.h"
 
+#include <chrono>
+
 namespace tessera::server {
 
 HttpReply json_reply(const Json& json, int status) {
@@ -14,6 +16,16 @@ HttpReply reply_of(const Refusal& refusal) {
   if (refusal.retry_after() > 0)
     reply.headers.emplace_back("Retry-After", std::to_string(refusal.retry_after()));
   if (refusal.status() == 401) reply.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return reply;
+}
+
+HttpReply slow_reply(const Refusal& refusal) {
+  const auto due = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  HttpReply reply;
+  reply.later = [refusal, due](const Wake&) -> std::optional<HttpReply> {
+    if (std::chrono::steady_clock::now() < due) return std::nullopt;
+    return reply_of(refusal);
+  };
   return reply;
 }
 

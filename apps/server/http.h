@@ -19,7 +19,8 @@ struct HttpRequest {
   std::map<std::string, std::string> query;    ///< of ?name=value
   std::map<std::string, std::string> headers;  ///< by their names in small letters
   std::string body;
-  std::string client;  ///< the key's name, else the address
+  std::string client;    ///< the key's name, else the address
+  bool sees_all = true;  ///< numbers of all clients: an operator's key, or a server without keys
   std::string header(const std::string& name) const {
     const auto found = headers.find(name);
     return found == headers.end() ? "" : found->second;
@@ -55,5 +56,7 @@ struct HttpReply {
 
 HttpReply json_reply(const Json& json, int status = 200);
 HttpReply reply_of(const Refusal& refusal);
+/// The same after a second, when it is asked again.
+HttpReply slow_reply(const Refusal& refusal);
 
 }  // namespace tessera::server

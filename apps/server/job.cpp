@@ -63,6 +63,12 @@ Json json_of(const Job& job, int position) {
   return json;
 }
 
+int64_t bytes_of(const Json& results) {
+  int64_t bytes = 0;
+  for (const Json& one : results) bytes += one.value("bytes", int64_t{0});
+  return bytes;
+}
+
 Json queued_at(const Job& job, size_t position) {
   Json data = {{"state", "queued"}, {"position", position}};
   if (!job.waits_for.is_null()) data["waits_for"] = job.waits_for;
@@ -81,6 +87,11 @@ std::pair<std::string, Json> last_event_of(const JobRecord& record) {
 double now() {
   using Seconds = std::chrono::duration<double>;
   return Seconds(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+double steady_seconds() {
+  using Seconds = std::chrono::duration<double>;
+  return Seconds(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 std::string random_id() {

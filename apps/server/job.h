@@ -66,6 +66,8 @@ Json json_of(const JobRecord& record);
 /// Of one that waits or runs: also how far it is; `position` is its place in the queue, from 0 (-1:
 /// it has none).
 Json json_of(const Job& job, int position);
+/// Bytes of the files of results.
+int64_t bytes_of(const Json& results);
 /// The data of the event `state` of a job that waits.
 Json queued_at(const Job& job, size_t position);
 /// The files of a job as a client sees them.
@@ -75,6 +77,8 @@ std::pair<std::string, Json> last_event_of(const JobRecord& record);
 
 /// Seconds since 1970.
 double now();
+/// Seconds of a clock that nobody sets.
+double steady_seconds();
 /// 24 characters that nobody guesses.
 std::string random_id();
 

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <iterator>
 
-#include "server/batch.h"
+#include "server/brief.h"
 #include "server/refusal.h"
 
 namespace tessera::server {
@@ -19,11 +17,17 @@ int place_in(const std::vector<Job*>& line, const Job& job) {
 }  // namespace
 
 Jobs::Jobs(const Models& models, Store& store, Metrics& metrics, const ServeOptions& options,
-           bool own)
-    : models_(models), store_(store), metrics_(metrics), options_(options), own_(own) {
+           int clients)
+    : models_(models),
+      store_(store),
+      metrics_(metrics),
+      options_(options),
+      own_(clients > 0),
+      shares_{clients, options.queue, options.run.processes ? 1 : options.at_once,
+              options.store_limit} {
   restore();
   try {
-    const int workers = options_.run.processes ? 1 : options_.at_once;
+    const int workers = options_.run.processes ? 1 : shares_.most_runs();
     for (int i = 0; i < workers; ++i) workers_.emplace_back([this] { work(); });
   } catch (...) {  // those that began wait for the end
     close(0);
@@ -73,17 +77,6 @@ void Jobs::set_aside(const JobPtr& job) {
   live_[r.id] = job;
 }
 
-void Jobs::check_room() const {
-  if (closing_)
-    throw Refusal(503, "overloaded", "the server is about to end; ask again in a moment", "", 5);
-  const size_t wait = waiting();
-  if (wait < static_cast<size_t>(options_.queue)) return;
-  const double seconds = mean_seconds_ * double(wait) / double(workers_.size());
-  throw Refusal(429, "overloaded",
-                std::to_string(wait) + " jobs wait, and more may not; try again later", "",
-                static_cast<int>(std::clamp(std::ceil(seconds), 1.0, 600.0)));
-}
-
 JobPtr Jobs::submit(const std::string& client, const std::string& model, const Json& request,
                     int previews) {
   auto job = std::make_shared<Job>();
@@ -97,13 +90,18 @@ JobPtr Jobs::submit(const std::string& client, const std::string& model, const J
   r.request = request;
   r.previews = previews;
   read_ask(*job, options_.limits);
-  std::visit([&](const auto& ask) { job->served->model.check(ask); }, job->ask);
+  try {
+    std::visit([&](const auto& ask) { job->served->model.check(ask); }, job->ask);
+  } catch (const Error& error) {
+    throw models_.with_names(error);
+  }
+  check_disk(client);
   {
     const std::lock_guard lock(mutex_);
-    check_room();
+    check_room(client);
     store_.put(r);
     live_[r.id] = job;
-    job->events.add("state", text_of(queued_at(*job, waiting())));
+    job->events.add("state", text_of(queued_at(*job, waiting(""))));
     queue_.push(job);
   }
   changed_.notify_all();  // not only who waits for a job waits for this
@@ -141,17 +139,18 @@ Json Jobs::show(const std::string& client, const std::string& id) const {
 }
 
 Json Jobs::list(const std::string& client, int limit, const std::string& before) const {
-  const std::vector<JobRecord> records = store_.list(own_ ? client : "", limit, before);
+  auto listed = store_.list(own_ ? client : "", limit, before);
   Json all = Json::array();
   const std::lock_guard lock(mutex_);
   const std::vector<Job*> order = line();
-  for (const JobRecord& stored : records) {
-    const JobPtr job = find_live(stored.id);
-    const JobRecord& record = job ? job->record : stored;
-    const bool over = !job || ended(record.state);
-    Json one = over ? json_of(record) : json_of(*job, place_in(order, *job));
-    one.erase("report");
-    all.push_back(std::move(one));
+  for (auto& [stored, brief] : listed) {
+    const JobPtr job = find_live(stored);
+    if (!job)
+      all.push_back(std::move(brief));
+    else if (ended(job->record.state))
+      all.push_back(brief_of(json_of(job->record)));
+    else
+      all.push_back(brief_of(json_of(*job, place_in(order, *job))));
   }
   return {{"jobs", all}};
 }
@@ -175,7 +174,9 @@ std::pair<std::string, std::string> Jobs::file(const std::string& client, const 
   if (number >= record.results.size())
     throw not_found("job '" + id + "' has " + std::to_string(record.results.size()) + " results");
   const Json& one = record.results[number];
-  return {store_.folder() + "/results/" + id + "/" + one["file"].get<std::string>(), one["type"]};
+  std::string path = store_.file(record.id, one["file"]);
+  if (path.empty()) throw not_found("the file of this result is gone");
+  return {std::move(path), one["type"]};
 }
 
 Json Jobs::cancel(const std::string& client, const std::string& id) {
@@ -197,28 +198,28 @@ Json Jobs::remove(const std::string& client, const std::string& id) {
     job = find_live(id);
   }
   if (job && cancel(job)) return show(client, id);
-  store_.remove(record.id);
-  const std::lock_guard lock(mutex_);
-  live_.erase(id);
-  std::erase(ended_, id);
-  std::erase_if(unwritten_, [&](const JobRecord& one) { return one.id == id; });
+  forget(record.id);
   return {{"removed", true}};
 }
 
 bool Jobs::cancel(const JobPtr& job) {
   const std::lock_guard lock(mutex_);
   if (ended(job->record.state)) return false;
-  queue_.remove(*job);
-  job->record.error = {};
-  finish(*job, JobState::cancelled);
-  if (const auto run = job->run)
-    if (std::all_of(run->jobs.begin(), run->jobs.end(),
-                    [](const Job* one) { return ended(one->record.state); })) {
+  stop(*job, JobState::cancelled, {});
+  return true;
+}
+
+// Under the lock: a job that waits or runs comes to no end of its own.
+void Jobs::stop(Job& job, JobState state, const Json& error) {
+  queue_.remove(job);
+  job.record.error = error;
+  finish(job, state);
+  if (const auto run = job.run)
+    if (std::ranges::all_of(run->jobs, [](const Job* one) { return ended(one->record.state); })) {
       run->stop.request_stop();
       changed_.notify_all();
     }
   tell_positions();
-  return true;
 }
 
 JobRecord Jobs::record(const Job& job) const {
@@ -226,16 +227,18 @@ JobRecord Jobs::record(const Job& job) const {
   return job.record;
 }
 
-Json Jobs::status() const {
+Json Jobs::status(const std::string& client) const {
+  const auto is_of = [&](const Job& job) { return client.empty() || job.record.client == client; };
   const std::lock_guard lock(mutex_);
   Json running = Json::array();
   for (const auto& run : running_)
     for (const Job* job : run->jobs)
-      if (job->record.state == JobState::running) running.push_back(job->record.id);
+      if (job->record.state == JobState::running && is_of(*job)) running.push_back(job->record.id);
   std::map<std::string, int> aside;
   for (const auto& [id, job] : live_)
-    if (!job->served && !ended(job->record.state)) ++aside[job->record.model];
-  return {{"queue", {{"waiting", waiting()}, {"limit", options_.queue}}},
+    if (!job->served && !ended(job->record.state) && is_of(*job)) ++aside[job->record.model];
+  const size_t limit = client.empty() ? size_t(options_.queue) : shares_.most_queue();
+  return {{"queue", {{"waiting", waiting(client)}, {"limit", limit}}},
           {"running", running},
           {"models_absent", aside}};
 }
@@ -245,32 +248,15 @@ bool Jobs::closing() const {
   return closing_;
 }
 
-std::pair<size_t, size_t> Jobs::standing() const {
+std::pair<size_t, size_t> Jobs::standing(const std::string& client) const {
   const std::lock_guard lock(mutex_);
   size_t running = 0;
   for (const auto& run : running_)
-    running += size_t(std::ranges::count_if(
-        run->jobs, [](const Job* job) { return job->record.state == JobState::running; }));
-  return {waiting(), running};
-}
-
-void Jobs::tend() {
-  try {
-    write_down();
-    for (const std::string& id : store_.ended_before(now() - options_.keep, 100)) {
-      store_.remove(id);
-      const std::lock_guard lock(mutex_);
-      live_.erase(id);
-      std::erase(ended_, id);
-    }
-  } catch (const Refusal& refusal) {  // the store takes nothing, and may later
-    if (refusal.status() != 507) throw;
-  }
-}
-
-void Jobs::write_down() {
-  const std::lock_guard lock(mutex_);
-  for (; !unwritten_.empty(); unwritten_.pop_front()) store_.put(unwritten_.front());
+    running += size_t(std::ranges::count_if(run->jobs, [&](const Job* job) {
+      return job->record.state == JobState::running &&
+             (client.empty() || job->record.client == client);
+    }));
+  return {waiting(client), running};
 }
 
 void Jobs::close(double grace) {
@@ -285,33 +271,6 @@ void Jobs::close(double grace) {
   changed_.wait(lock, none);
 }
 
-// Under the lock: all that wait, in the order of their turns. Whose turn it was and for whom there
-// is no memory yet stands before the queue.
-std::vector<Job*> Jobs::line() const {
-  std::vector<Job*> all;
-  for (const auto& run : running_)
-    std::ranges::copy_if(run->jobs, std::back_inserter(all),
-                         [](const Job* job) { return job->record.state == JobState::queued; });
-  for (const JobPtr& job : queue_.order()) all.push_back(job.get());
-  return all;
-}
-
-// Under the lock: how many these are.
-size_t Jobs::waiting() const {
-  size_t count = queue_.size();
-  for (const auto& run : running_)
-    count += size_t(std::ranges::count_if(
-        run->jobs, [](const Job* job) { return job->record.state == JobState::queued; }));
-  return count;
-}
-
-// Under the lock: where the first of them stand.
-void Jobs::tell_positions() {
-  const std::vector<Job*> order = line();
-  for (size_t i = 0; i < std::min<size_t>(order.size(), 16); ++i)
-    order[i]->events.add("state", text_of(queued_at(*order[i], i)));
-}
-
 // Under the lock, but for jobs that nobody knows yet.
 void Jobs::finish(Job& job, JobState state) {
   JobRecord& r = job.record;
@@ -319,7 +278,10 @@ void Jobs::finish(Job& job, JobState state) {
   r.ended = now();
   r.last_event = job.events.last_id() + 1;
   try {
-    store_.put(r);
+    if (state == JobState::cancelled && r.started == 0)
+      store_.remove(r.id);  // it never ran: nothing of it stays
+    else
+      store_.put(r);
   } catch (const Refusal& refusal) {  // until it is written, it begins again after a restart
     if (state == JobState::done) {
       r.state = JobState::failed;
@@ -329,7 +291,7 @@ void Jobs::finish(Job& job, JobState state) {
   }
   const auto [last, said] = last_event_of(r);
   job.events.add(last, text_of(said), true);
-  metrics_.job(r.model, word_of(r.state), r.started > 0 ? r.started - r.created : 0,
+  metrics_.job(r.client, r.model, word_of(r.state), r.started > 0 ? r.started - r.created : 0,
                r.started > 0 ? r.ended - r.started : 0);
   ended_.push_back(r.id);
   while (ended_.size() > kRecent) {

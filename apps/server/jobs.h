@@ -16,6 +16,7 @@
 #include "server/metrics.h"
 #include "server/options.h"
 #include "server/queue.h"
+#include "server/shares.h"
 #include "server/store.h"
 #include "server/worker.h"
 
@@ -25,13 +26,16 @@ namespace tessera::server {
 /// threads. `client` names who asks; jobs of others are not there for him ("": all are).
 class Jobs {
  public:
-  /// Takes up what the store has left to do. `own`: clients see their own jobs alone.
-  Jobs(const Models& models, Store& store, Metrics& metrics, const ServeOptions& options, bool own);
+  /// Takes up what the store has left to do. `clients`: how many have a key; each sees its own jobs
+  /// alone, and has its Shares. 0: without keys, all see all.
+  Jobs(const Models& models, Store& store, Metrics& metrics, const ServeOptions& options,
+       int clients);
   /// Stops what runs.
   ~Jobs();
 
   /// Throws Refusal: 400 for what is wrong, 429 when too many wait, 503 while it ends, 507 when the
-  /// store takes no more. A job that was returned is in the store.
+  /// store takes no more, or the client's share of it is full. A job that was returned is in the
+  /// store.
   JobPtr submit(const std::string& client, const std::string& model, const Json& request,
                 int previews);
   /// All of a job. Throws Refusal(404).
@@ -51,13 +55,15 @@ class Jobs {
   /// The record of a job that was submitted, as it is now.
   JobRecord record(const Job& job) const;
 
-  /// What waits and runs, and what waits for models that are not served, by their names.
-  Json status() const;
+  /// What of `client` ("": of all) waits and runs, and what waits for models that are not served,
+  /// by their names.
+  Json status(const std::string& client) const;
   bool closing() const;
-  /// Jobs that wait (in the queue, or for memory), and that run.
-  std::pair<size_t, size_t> standing() const;
-  /// Writes what the store could not take before, and forgets jobs that ended long ago; called now
-  /// and then, as a store that is full may have room again.
+  /// Jobs of `client` ("": of all) that wait (in the queue, or for memory), and that run.
+  std::pair<size_t, size_t> standing(const std::string& client) const;
+  /// Writes what the store could not take before, ends jobs that have run for too long, and forgets
+  /// those that ended long ago or are above the limit of the store; called now and then, as a store
+  /// that is full may have room again.
   void tend();
   /// Throws what made the ranks useless, if something did: the server must end.
   void check_ranks() const;
@@ -81,25 +87,37 @@ class Jobs {
   bool wait_for_room(const Error& why, std::vector<JobPtr>& jobs, uint64_t rests,
                      const std::stop_token& stop);
   std::shared_ptr<const void> counting(int& count);
+  std::shared_ptr<const void> standing_first(const Run& run);
+  void conclude(Job& job, const Outcome& outcome);
   Look look_of(const std::vector<JobPtr>& jobs);
   std::vector<JobPtr> join(const std::shared_ptr<Run>& run, const std::string& key, int at_work);
   void start(Job& job, const std::shared_ptr<Run>& run);
   void tell_running(Job& job);
   void stand_back(Run& run);
   std::vector<Job*> line() const;
-  size_t waiting() const;
+  size_t waiting(const std::string& client) const;
+  bool may_begin(const Job& job) const;
+  bool may_overtake(const Run& first, const std::string& client) const;
+  int runs_of(const std::string& client) const;
+  bool is_beside_others(const Run& run) const;
   void write_down();
+  void end_overdue();
+  void make_room();
+  void forget(const std::string& id);
+  void stop(Job& job, JobState state, const Json& error);
   void finish(Job& job, JobState state);
   void begin(const std::vector<JobPtr>& jobs);
   void requeue(const std::vector<JobPtr>& jobs);
   void tell_positions();
-  void check_room() const;
+  void check_room(const std::string& client) const;
+  void check_disk(const std::string& client);
 
   const Models& models_;
   Store& store_;
   Metrics& metrics_;
   const ServeOptions options_;
-  const bool own_;
+  const bool own_;  // clients see their own jobs alone
+  const Shares shares_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -108,9 +126,10 @@ class Jobs {
   std::deque<std::string> ended_;       // of live_, oldest first
   std::deque<JobRecord> unwritten_;     // ended, and not so in the store
   std::vector<std::shared_ptr<Run>> running_;
-  int at_work_ = 0;     // runs, but for those that wait for memory
-  int first_ = 0;       // runs that nobody may overtake: they waited for memory
-  uint64_t rests_ = 0;  // times that at_work_ became less
+  int at_work_ = 0;                // runs, but for those that wait for memory
+  int busy_ = 0;                   // workers that run something
+  std::vector<const Run*> first_;  // that nobody may overtake: they wait for memory
+  uint64_t rests_ = 0;             // times that at_work_ became less
   bool closing_ = false, requeue_ = false;
   std::exception_ptr lost_;  // the ranks
   double mean_seconds_ = 1;  // of a run

@@ -160,6 +160,10 @@ MHD_Result Listener::State::access(MHD_Connection* connection, const char* url, 
     return begin(connection, exchange, url, method);
   }
   const ExchangePtr exchange = *static_cast<ExchangePtr*>(*memory);
+  if (*size > 0 && exchange->answer) {  // of a body that nobody reads
+    *size = 0;
+    return MHD_YES;
+  }
   if (*size > 0) {
     const auto most = static_cast<size_t>(options.body);
     const size_t room = most - std::min(most, exchange->request.body.size());
@@ -196,6 +200,9 @@ MHD_Result Listener::State::begin(MHD_Connection* connection, const ExchangePtr&
                           std::to_string(options.body) + " at most");
     }
     handlers.admit(request);
+  } catch (const SlowRefusal& refusal) {
+    exchange->answer = slow_reply(refusal);
+    exchange->slowed = true;
   } catch (const Refusal& refusal) {
     return refuse(connection, exchange, refusal);
   }
@@ -331,6 +338,8 @@ void Listener::tend() {
   for (const ExchangePtr& exchange : all) {
     if (exchange->abandoned())
       exchange->end();
+    else if (exchange->slowed)
+      exchange->wake();
     else if (beat)
       exchange->beat();
   }

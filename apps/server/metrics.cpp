@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <map>
 
 namespace tessera::server {
 namespace {
@@ -41,7 +42,8 @@ double resident_bytes() {
 
 }  // namespace
 
-struct Metrics::State {
+// What is counted of each client, and of all.
+struct Metrics::Numbers {
   prometheus::Registry registry;
   prometheus::Family<Counter>& requests =
       counter(registry, "tessera_requests_total", "HTTP requests that were answered");
@@ -51,39 +53,58 @@ struct Metrics::State {
       counter(registry, "tessera_jobs_total", "Jobs that ended, by how");
   prometheus::Family<Histogram>& job_seconds =
       histogram(registry, "tessera_job_seconds", "Seconds that jobs waited and ran");
-  prometheus::Family<Histogram>& batches =
-      histogram(registry, "tessera_batch_jobs", "Jobs that ran as one request");
-  prometheus::Family<Counter>& joined =
-      counter(registry, "tessera_jobs_joined_total", "Jobs that joined a request at work");
-  prometheus::Family<Counter>& stood_back =
-      counter(registry, "tessera_stood_back_seconds_total",
-              "Seconds that runs stood back for others, which had less of the cores");
   prometheus::Family<Counter>& steps =
       counter(registry, "tessera_steps_total", "Denoising steps of samples");
   prometheus::Family<Counter>& tokens =
       counter(registry, "tessera_tokens_total", "Tokens of answers");
   Gauge& waiting = gauge(registry, "tessera_jobs_waiting", "Jobs in the queue");
   Gauge& running = gauge(registry, "tessera_jobs_running", "Jobs that run");
-  Gauge& connections = gauge(registry, "tessera_connections", "Connections that are open");
-  Gauge& resident = gauge(registry, "process_resident_memory_bytes", "Memory of the process");
 };
 
-Metrics::Metrics() : state_(std::make_unique<State>()) {}
+struct Metrics::State {
+  Numbers all;
+  std::map<std::string, Numbers> own;
+  prometheus::Family<Histogram>& batches =
+      histogram(all.registry, "tessera_batch_jobs", "Jobs that ran as one request");
+  prometheus::Family<Counter>& joined =
+      counter(all.registry, "tessera_jobs_joined_total", "Jobs that joined a request at work");
+  prometheus::Family<Counter>& stood_back =
+      counter(all.registry, "tessera_stood_back_seconds_total",
+              "Seconds that runs stood back for others, which had less of the cores");
+  Gauge& connections = gauge(all.registry, "tessera_connections", "Connections that are open");
+  Gauge& resident = gauge(all.registry, "process_resident_memory_bytes", "Memory of the process");
+};
+
+Metrics::Metrics(const std::vector<std::string>& clients) : state_(std::make_unique<State>()) {
+  for (const std::string& client : clients) state_->own.try_emplace(client);
+}
 Metrics::~Metrics() = default;
 
-void Metrics::request(const std::string& asked, int status, double seconds) {
+template <class Add>
+void Metrics::add(const std::string& client, const Add& to) {
+  to(state_->all);
+  if (const auto own = state_->own.find(client); own != state_->own.end()) to(own->second);
+}
+
+void Metrics::request(const std::string& client, const std::string& asked, int status,
+                      double seconds) {
   // What clients make up must not become names that are kept.
   const bool known = asked == "GET" || asked == "HEAD" || asked == "POST" || asked == "DELETE";
   const std::string method = known ? asked : "other";
-  state_->requests.Add({{"method", method}, {"status", std::to_string(status)}}).Increment();
-  state_->request_seconds.Add({{"method", method}}, kSeconds).Observe(seconds);
+  add(client, [&](Numbers& to) {
+    to.requests.Add({{"method", method}, {"status", std::to_string(status)}}).Increment();
+    to.request_seconds.Add({{"method", method}}, kSeconds).Observe(seconds);
+  });
 }
 
-void Metrics::job(const std::string& model, const std::string& state, double waited, double ran) {
-  state_->jobs.Add({{"model", model}, {"state", state}}).Increment();
-  if (ran <= 0) return;
-  state_->job_seconds.Add({{"model", model}, {"part", "wait"}}, kSeconds).Observe(waited);
-  state_->job_seconds.Add({{"model", model}, {"part", "run"}}, kSeconds).Observe(ran);
+void Metrics::job(const std::string& client, const std::string& model, const std::string& state,
+                  double waited, double ran) {
+  add(client, [&](Numbers& to) {
+    to.jobs.Add({{"model", model}, {"state", state}}).Increment();
+    if (ran <= 0) return;
+    to.job_seconds.Add({{"model", model}, {"part", "wait"}}, kSeconds).Observe(waited);
+    to.job_seconds.Add({{"model", model}, {"part", "run"}}, kSeconds).Observe(ran);
+  });
 }
 
 void Metrics::batch(const std::string& model, size_t jobs) {
@@ -96,23 +117,23 @@ void Metrics::joined(const std::string& model, size_t jobs) {
 
 void Metrics::stood_back(double seconds) { state_->stood_back.Add({}).Increment(seconds); }
 
-void Metrics::steps(const std::string& model, double count) {
-  state_->steps.Add({{"model", model}}).Increment(count);
+void Metrics::steps(const std::string& client, const std::string& model, double count) {
+  add(client, [&](Numbers& to) { to.steps.Add({{"model", model}}).Increment(count); });
 }
 
-void Metrics::tokens(const std::string& model, double count) {
-  state_->tokens.Add({{"model", model}}).Increment(count);
+void Metrics::tokens(const std::string& client, const std::string& model, double count) {
+  add(client, [&](Numbers& to) { to.tokens.Add({{"model", model}}).Increment(count); });
 }
 
-void Metrics::standing(double waiting, double running, double connections) {
-  state_->waiting.Set(waiting);
-  state_->running.Set(running);
-  state_->connections.Set(connections);
-}
+void Metrics::connections(double count) { state_->connections.Set(count); }
 
-std::string Metrics::text() const {
+std::string Metrics::text(const std::string& client, double waiting, double running) const {
   state_->resident.Set(resident_bytes());
-  return prometheus::TextSerializer().Serialize(state_->registry.Collect());
+  const auto own = state_->own.find(client);
+  Numbers& numbers = own == state_->own.end() ? state_->all : own->second;
+  numbers.waiting.Set(waiting);
+  numbers.running.Set(running);
+  return prometheus::TextSerializer().Serialize(numbers.registry.Collect());
 }
 
 }  // namespace tessera::server

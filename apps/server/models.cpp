@@ -72,7 +72,8 @@ Models::Models(const std::vector<std::string>& models, const RunOptions& options
     const auto add = [&](const RunOptions& run) {
       Model model = Model::open(whole(given), run, stop);
       ModelFacts facts = facts_of(model, name, run, stop);
-      all_.push_back(std::make_unique<Served>(Served{std::move(facts), std::move(model)}));
+      all_.push_back(
+          std::make_unique<Served>(Served{std::move(facts), std::move(model), whole(given)}));
     };
     try {
       add(options);
@@ -87,6 +88,26 @@ Models::Models(const std::vector<std::string>& models, const RunOptions& options
     }
   }
   if (misfit && planned == 0) throw Error(*misfit);
+}
+
+std::string with_name(std::string sentence, const std::string& folder, const std::string& name) {
+  for (size_t at = 0; !folder.empty() && (at = sentence.find(folder, at)) != std::string::npos;
+       at += name.size())
+    sentence.replace(at, folder.size(), name);
+  const std::string end = "/" + name;
+  for (size_t at = 0; (at = sentence.find(end, at)) != std::string::npos;) {
+    const size_t before = at == 0 ? std::string::npos : sentence.find_last_of(" '\"(", at - 1);
+    const size_t begin = before == std::string::npos ? 0 : before + 1;
+    sentence.erase(begin, at + 1 - begin);
+    at = begin + name.size();
+  }
+  return sentence;
+}
+
+Error Models::with_names(const Error& error) const {
+  std::string said = error.what();
+  for (const auto& one : all_) said = with_name(std::move(said), one->folder, one->facts.name);
+  return {error.code(), said};
 }
 
 const Served* Models::look_up(const std::string& name) const {

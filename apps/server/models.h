@@ -32,7 +32,11 @@ Json json_of(const ModelFacts& facts);
 struct Served {
   ModelFacts facts;
   Model model;
+  std::string folder;  ///< as it was given, absolute; "": unknown
 };
+
+/// A sentence in which folders of models became their names: where they lie is the server's own.
+std::string with_name(std::string sentence, const std::string& folder, const std::string& name);
 
 /// All models of a server.
 class Models {
@@ -50,6 +54,8 @@ class Models {
   /// Null where none is called so.
   const Served* look_up(const std::string& name) const;
   const std::vector<std::unique_ptr<Served>>& all() const { return all_; }
+  /// The error in a sentence without the models' folders.
+  Error with_names(const Error& error) const;
 
  private:
   std::vector<std::unique_ptr<Served>> all_;

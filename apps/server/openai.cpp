@@ -19,6 +19,7 @@ int64_t seconds(double time) { return static_cast<int64_t>(std::floor(time)); }
   const std::string type = record.error.value("type", "server_error");
   const int status = type == "memory"                  ? 503
                      : type == "invalid_request_error" ? 400
+                     : type == "time_limit"            ? 400
                      : type == "storage"               ? 507
                                                        : 500;
   const Json param = record.error.value("param", Json());

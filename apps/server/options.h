@@ -21,6 +21,9 @@ struct ServeOptions {
   int at_once = 2;               ///< requests that run at once; of ranks that are processes one
   int batch = 8;                 ///< samples of jobs that run as one request; 1: each alone
   double keep = 7 * 86400;       ///< seconds for which ended jobs stay
+  int64_t store_limit = 0;       ///< bytes of all jobs in the store; 0: no limit
+  bool all_clients = false;      ///< without keys, also a store whose jobs are clients' with keys
+  double job_time = 0;           ///< seconds that a job may run; 0: no limit
   double grace = 30;             ///< seconds that running work has to end
   int64_t body = 1 << 20;        ///< bytes of a request at most
   Limits limits;                 ///< of what a request asks for

@@ -27,6 +27,17 @@ std::vector<JobPtr> FairQueue::pop_more(size_t most, const std::function<bool(co
   return taken;
 }
 
+JobPtr FairQueue::find(const std::function<bool(const Job&)>& fits) const {
+  const std::vector<JobPtr> waiting = order();
+  const auto found = std::ranges::find_if(waiting, [&](const JobPtr& job) { return fits(*job); });
+  return found == waiting.end() ? nullptr : *found;
+}
+
+size_t FairQueue::count(const std::string& client) const {
+  const auto line = lines_.find(client);
+  return line == lines_.end() ? 0 : line->second.jobs.size();
+}
+
 bool FairQueue::remove(const Job& job) {
   const auto line = lines_.find(job.record.client);
   if (line == lines_.end()) return false;

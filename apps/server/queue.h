@@ -19,6 +19,10 @@ class FairQueue {
   JobPtr pop();
   /// The next ones in the order of pop() that `fits` says yes to, `most` at most.
   std::vector<JobPtr> pop_more(size_t most, const std::function<bool(const Job&)>& fits);
+  /// The first in the order of pop() that `fits` says yes to; null: none.
+  JobPtr find(const std::function<bool(const Job&)>& fits) const;
+  /// How many of a client wait.
+  size_t count(const std::string& client) const;
   /// Whether it waited, and does no more.
   bool remove(const Job& job);
   size_t size() const { return size_; }

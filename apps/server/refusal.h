@@ -29,6 +29,12 @@ class Refusal : public std::runtime_error {
   std::string type_, param_;
 };
 
+/// One whose answer waits for a second, so that nobody tries keys fast.
+class SlowRefusal : public Refusal {
+ public:
+  explicit SlowRefusal(const Refusal& refusal) : Refusal(refusal) {}
+};
+
 /// A request that is wrong: 400, naming the parameter.
 Refusal wrong(const std::string& param, const std::string& message);
 /// Nothing is there: 404.

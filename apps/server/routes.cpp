@@ -61,18 +61,22 @@ HttpReply list_models(const Parts& parts) {
   return json_reply({{"models", all}});
 }
 
-HttpReply show_status(const Parts& parts) {
-  Json status = parts.jobs.status();
+// Whose numbers a request sees; "": those of all.
+std::string seen_by(const HttpRequest& request) { return request.sees_all ? "" : request.client; }
+
+HttpReply show_status(const Parts& parts, const HttpRequest& request) {
+  Json status = parts.jobs.status(seen_by(request));
   status["version"] = kVersion;
   status["uptime"] = now() - parts.begun;
-  status["clients"] = parts.connections();
+  if (request.sees_all) status["clients"] = parts.connections();
   return json_reply(status);
 }
 
-HttpReply show_metrics(const Parts& parts) {
-  const auto [waiting, running] = parts.jobs.standing();
-  parts.metrics.standing(double(waiting), double(running), parts.connections());
-  HttpReply reply = plain(parts.metrics.text());
+HttpReply show_metrics(const Parts& parts, const HttpRequest& request) {
+  const std::string client = seen_by(request);
+  const auto [waiting, running] = parts.jobs.standing(client);
+  parts.metrics.connections(parts.connections());
+  HttpReply reply = plain(parts.metrics.text(client, double(waiting), double(running)));
   reply.type = "text/plain; version=0.0.4; charset=utf-8";
   return reply;
 }
@@ -141,9 +145,9 @@ HttpReply route_get(const Parts& parts, const HttpRequest& request) {
   const std::string& path = request.path;
   if (path == "/" || path.starts_with("/assets/")) return page_file(request);
   if (path == "/models") return list_models(parts);
-  if (path == "/status") return show_status(parts);
+  if (path == "/status") return show_status(parts, request);
   if (path == "/jobs") return list_jobs(parts, request);
-  if (path == "/metrics") return show_metrics(parts);
+  if (path == "/metrics") return show_metrics(parts, request);
   if (path == "/healthz") return plain("ok\n");
   if (path == "/readyz")
     return parts.jobs.closing() ? plain("the server is about to end\n", 503) : plain("ok\n");

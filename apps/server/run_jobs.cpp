@@ -13,9 +13,6 @@ namespace tessera::server {
 namespace {
 constexpr size_t kMostInRun = 256;  // then a run ends, and with it what it has in memory
 
-double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 }  // namespace
 
 // Where ranks are processes they do what the first one does.
@@ -58,7 +55,9 @@ void Jobs::check_ranks() const {
 void Jobs::work() {
   std::unique_lock lock(mutex_);
   while (true) {
-    const auto due = [this] { return closing_ || (queue_.size() > 0 && first_ == 0); };
+    const auto due = [this] {
+      return closing_ || queue_.find([this](const Job& job) { return may_begin(job); });
+    };
     if (!options_.run.processes) changed_.wait(lock, due);
     while (options_.run.processes && !lost_ && !changed_.wait_for(lock, silence(), due)) {
       lock.unlock();
@@ -70,15 +69,17 @@ void Jobs::work() {
       return tell_ranks(kEnd);
     }
     std::vector<JobPtr> jobs = next();
+    ++busy_;
     lock.unlock();
     run(jobs);
     lock.lock();
+    --busy_;
   }
 }
 
 // Under the lock: the next job, and those that can run with it.
 std::vector<JobPtr> Jobs::next() {
-  std::vector<JobPtr> jobs{queue_.pop()};
+  std::vector<JobPtr> jobs = queue_.pop_more(1, [this](const Job& job) { return may_begin(job); });
   const std::string key = batch_key(*jobs[0]);
   int room = options_.batch - samples_of(jobs[0]->ask);
   if (!key.empty() && room > 0)
@@ -115,32 +116,13 @@ void Jobs::tell_running(Job& job) {
   job.events.add("state", text_of({{"state", "running"}, {"position", nullptr}}));
 }
 
-// Between steps, for runs that had less of the cores than this one.
-void Jobs::stand_back(Run& run) {
-  std::unique_lock lock(mutex_);
-  const double begin = steady_seconds();
-  const std::chrono::duration<double> behind_step(run.service.step(begin));
-  const std::chrono::duration<double> silence = options_.run.comm_timeout / 4;  // of its ranks
-  const auto may_go_on = [&] {
-    return closing_ || run.stop.stop_requested() ||
-           std::ranges::none_of(running_, [&](const auto& other) {
-             return other->service.comes_before(run.service, begin);
-           });
-  };
-  if (may_go_on()) return;
-  changed_.wait_for(lock, std::min(behind_step, silence), may_go_on);
-  const double end = steady_seconds();
-  run.service.go_on(end);
-  metrics_.stood_back(end - begin);
-}
-
 // Those whose turn it is while a run is at work, if they can be part of it: others that wait are
 // not made to wait longer.
 std::vector<JobPtr> Jobs::join(const std::shared_ptr<Run>& run, const std::string& key,
                                int at_work) {
   std::vector<JobPtr> jobs;
   const std::lock_guard lock(mutex_);
-  const bool open = !closing_ && !run->stop.stop_requested() && first_ == 0;
+  const bool open = !closing_ && !run->stop.stop_requested() && first_.empty();
   while (open && queue_.size() > 0 && at_work < options_.batch && run->jobs.size() < kMostInRun) {
     const JobPtr job = queue_.order().front();
     const int samples = samples_of(job->ask);
@@ -174,9 +156,7 @@ Look Jobs::look_of(const std::vector<JobPtr>& jobs) {
   };
   look.ended = [this](const JobPtr& job, const Outcome& outcome) {
     const std::lock_guard lock(mutex_);
-    if (ended(job->record.state)) return;
-    take(outcome, *job, metrics_);
-    finish(*job, JobState::done);
+    if (!ended(job->record.state)) conclude(*job, outcome);
   };
   return look;
 }
@@ -224,11 +204,39 @@ std::shared_ptr<const void> Jobs::counting(int& count) {
           }};
 }
 
+// It waits for memory until nobody holds what this gives.
+std::shared_ptr<const void> Jobs::standing_first(const Run& run) {
+  {
+    const std::lock_guard lock(mutex_);
+    first_.push_back(&run);
+  }
+  return {this, [this, &run](const void*) {
+            const std::lock_guard lock(mutex_);
+            std::erase(first_, &run);
+            changed_.notify_all();
+          }};
+}
+
+// Under the lock: what came of a job, where the store may hold it.
+void Jobs::conclude(Job& job, const Outcome& outcome) {
+  const int64_t bytes = bytes_of(outcome.results);
+  if (shares_.disk == 0 || bytes <= shares_.disk) {
+    take(outcome, job, metrics_);
+    return finish(job, JobState::done);
+  }
+  job.record.error = body_of({507, "storage",
+                              "the results have " + std::to_string(bytes) +
+                                  " bytes, and the server's --store-limit allows " +
+                                  std::to_string(shares_.disk)})["error"];
+  finish(job, JobState::failed);
+  store_.clear(job.record.id);
+}
+
 // Waits until one of the runs that are at work rests, and leaves out who was cancelled meanwhile.
 // False: none was at work since `rests`, so waiting is of no use, or it is to stop.
 bool Jobs::wait_for_room(const Error& why, std::vector<JobPtr>& jobs, uint64_t rests,
                          const std::stop_token& stop) {
-  const Json said = body_of(refusal_of(why))["error"];
+  const Json said = body_of(refusal_of(models_.with_names(why)))["error"];
   std::unique_lock lock(mutex_);
   if (rests_ == rests && at_work_ == 0) return false;
   for (const JobPtr& job : jobs) {
@@ -279,7 +287,7 @@ std::vector<Outcome> Jobs::run_with_room(std::vector<JobPtr>& jobs, const std::s
       return run_jobs(jobs, store_, look, stop, options_.run.processes != nullptr);
     } catch (const Error& e) {
       if (e.code() != ErrorCode::memory || jobs.size() != begun || admitted) throw;
-      if (!first) first = counting(first_);  // nobody overtakes it
+      if (!first) first = standing_first(*jobs[0]->run);
       if (!wait_for_room(e, jobs, rests, stop)) throw;
     }
   }
@@ -300,7 +308,7 @@ bool Jobs::run_once(std::vector<JobPtr>& jobs) {
       requeue(jobs);
       return true;
     }
-    error = body_of(refusal_of(e))["error"];
+    error = body_of(refusal_of(models_.with_names(e)))["error"];
   } catch (const Refusal& refusal) {
     error = body_of(refusal)["error"];
   } catch (const std::exception& e) {  // memory, threads: the server goes on
@@ -319,8 +327,10 @@ bool Jobs::run_once(std::vector<JobPtr>& jobs) {
       continue;
     }
     job.record.error = error;
-    if (error.is_null()) take(outcomes[i], job, metrics_);
-    finish(job, error.is_null() ? JobState::done : JobState::failed);
+    if (error.is_null())
+      conclude(job, outcomes[i]);
+    else
+      finish(job, JobState::failed);
   }
   return true;
 }

@@ -1,5 +1,7 @@
 #include "server/serve.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -41,6 +43,19 @@ Guard guard_of(const ServeOptions& o) {
   return {o.api_keys.empty() ? ApiKeys() : ApiKeys(o.api_keys), loopback};
 }
 
+// Jobs that were made with keys are not shown to everybody without a word.
+void check_clients(const ServeOptions& o, const Store& store, bool keyed) {
+  if (keyed || o.all_clients) return;
+  for (const std::string& client : store.clients())
+    if (!is_address(client))
+      throw Error(
+          ErrorCode::usage,
+          "--store '" + store.folder() + "': its jobs belong to clients with keys ('" +
+              client.substr(0, 100) +
+              "'), and without --api-keys everybody here sees them; add --api-keys FILE, or "
+              "--all-clients to show them");
+}
+
 void wait_for(const std::stop_token& stop, const std::function<void()>& each_second) {
   std::mutex mutex;
   std::condition_variable_any woken;
@@ -60,15 +75,20 @@ void serve(const ServeOptions& o, const std::stop_token& stop,
   if (run.processes && run.processes->rank() > 0)
     return follow(Models(o.models, run, {}, [](const std::string&) {}), o.limits,
                   *run.processes);  // the first one says when to stop
+  ::umask(077);                     // prompts and results are for nobody else's eyes
   const Guard guard = guard_of(o);
+  const std::vector<std::string> clients = guard.keys().names();
   Store store(o.store);
+  check_clients(o, store, guard.keys().any());
   const auto note = [&](const std::string& text) {
     said(o.json_log ? text_of({{"time", now()}, {"note", text}}) : "note: " + text);
   };
   const Models models(o.models, run, stop, note);
-  Metrics metrics;
-  Jobs jobs(models, store, metrics, o, guard.keyed());
-  const Json absent = jobs.status()["models_absent"];
+  for (const std::string& name : guard.keys().rotated())
+    note("client '" + name + "' has several keys; take the old one out when nobody sends it");
+  Metrics metrics(clients);
+  Jobs jobs(models, store, metrics, o, static_cast<int>(clients.size()));
+  const Json absent = jobs.status("")["models_absent"];
   for (const auto& [model, count] : absent.items())
     note(text_of(count) + " of the store's jobs wait for the model '" + model +
          "', which is not served: start with it, too, or remove them");
@@ -82,7 +102,7 @@ void serve(const ServeOptions& o, const std::stop_token& stop,
   handlers.admit = [&](HttpRequest& request) { guard.admit(request); };
   handlers.handle = [&](const HttpRequest& request) { return route(parts, request); };
   handlers.log = [&](const Answered& answered) {
-    metrics.request(answered.method, answered.status, answered.seconds);
+    metrics.request(answered.client, answered.method, answered.status, answered.seconds);
     said(line_of(answered, o.json_log));
   };
   Listener listener(o, std::move(handlers));

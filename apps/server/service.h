@@ -24,6 +24,7 @@ class Service {
     stood_back_ += now - stepped_;
     stepped_ = now;
   }
+  bool computes() const { return computes_; }
   double attained(double now) const { return now - begun_ - stood_back_; }
   /// Whether another run stands back for this one: it computes, and got less than half as much.
   bool comes_before(const Service& other, double now) const {

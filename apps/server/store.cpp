@@ -1,104 +1,65 @@
 #include "server/store.h"
 
-#include <fcntl.h>
-#include <sqlite3.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
 #include <mutex>
-#include <set>
 
+#include "server/brief.h"
 #include "server/refusal.h"
+#include "server/statement.h"
 
 namespace tessera::server {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr const char* kTemporary = "tessera-serve-";
+constexpr int kFormat = 2;            // user_version; 1 had none, nor an application_id
+constexpr int64_t kBytesOfJob = 512;  // what a job takes beside its texts and files
 constexpr const char* kColumns =
     "number, id, client, model, kind, state, created, started, ended, request, previews, results, "
     "text, error, report, usage, last_event";
 
 constexpr const char* kSchema =
-    "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"
-    "CREATE TABLE IF NOT EXISTS jobs (number INTEGER PRIMARY KEY AUTOINCREMENT,"
+    "CREATE TABLE jobs (number INTEGER PRIMARY KEY AUTOINCREMENT,"
     " id TEXT NOT NULL UNIQUE, client TEXT NOT NULL, model TEXT NOT NULL, kind INTEGER NOT NULL,"
     " state TEXT NOT NULL, created REAL NOT NULL, started REAL NOT NULL, ended REAL NOT NULL,"
     " request TEXT NOT NULL, previews INTEGER NOT NULL, results TEXT NOT NULL, text TEXT NOT NULL,"
     " error TEXT NOT NULL, report TEXT NOT NULL, usage TEXT NOT NULL,"
-    " last_event INTEGER NOT NULL);"
-    "CREATE INDEX IF NOT EXISTS by_state ON jobs (state, number);"
-    "CREATE INDEX IF NOT EXISTS by_end ON jobs (ended);"
-    "CREATE INDEX IF NOT EXISTS by_client ON jobs (client, number);";
+    " last_event INTEGER NOT NULL, bytes INTEGER NOT NULL, brief TEXT NOT NULL);"
+    "CREATE INDEX by_state ON jobs (state, number);"
+    "CREATE INDEX by_end ON jobs (ended);"
+    "CREATE INDEX by_client ON jobs (client, number);";
 
-// One statement: bound, stepped, and reset at the end.
-[[noreturn]] void fail_damaged(const std::string& path, const std::string& why) {
-  throw Error(ErrorCode::model, "'" + path + "' cannot be used: " + why +
-                                    "; name another --store, or remove the file and its jobs");
+constexpr const char* kUpgrade =
+    "ALTER TABLE jobs ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE jobs ADD COLUMN brief TEXT NOT NULL DEFAULT '';";
+
+// Of a database that somebody else may have written, nothing runs but these statements.
+void configure(sqlite3* database) {
+  sqlite3_db_config(database, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
+  sqlite3_db_config(database, SQLITE_DBCONFIG_ENABLE_VIEW, 0, nullptr);
+  sqlite3_db_config(database, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  execute(database, "PRAGMA secure_delete=ON; PRAGMA cell_size_check=ON");
 }
 
-class Statement {
- public:
-  Statement(sqlite3* database, const std::string& sql) : database_(database) {
-    check(sqlite3_prepare_v2(database, sql.c_str(), -1, &statement_, nullptr));
-  }
-  ~Statement() { sqlite3_finalize(statement_); }
-  Statement(const Statement&) = delete;
-  Statement& operator=(const Statement&) = delete;
+bool is_result(const Json& one) {
+  const auto word = [&](const char* name) {
+    const auto found = one.find(name);
+    return found != one.end() && found->is_string() ? found->get<std::string>() : "";
+  };
+  if (!one.is_object() || !is_result_name(word("file"))) return false;
+  const auto bytes = one.find("bytes");
+  if (bytes != one.end() && (!bytes->is_number_integer() || *bytes < 0)) return false;
+  return word("type") == (word("file").ends_with(".mp4") ? "video/mp4" : "image/png");
+}
 
-  Statement& bind(const std::string& text) {
-    check(sqlite3_bind_text(statement_, ++bound_, text.data(), int(text.size()), SQLITE_TRANSIENT));
-    return *this;
-  }
-  Statement& bind(int64_t value) {
-    check(sqlite3_bind_int64(statement_, ++bound_, value));
-    return *this;
-  }
-  Statement& bind(double value) {
-    check(sqlite3_bind_double(statement_, ++bound_, value));
-    return *this;
-  }
-  Statement& bind(const Json& value) { return bind(text_of(value)); }
-  bool step() {
-    const int status = sqlite3_step(statement_);
-    if (status != SQLITE_ROW && status != SQLITE_DONE) check(status);
-    return status == SQLITE_ROW;
-  }
-  std::string text(int column) const {
-    const auto* found = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
-    return found ? std::string(found, size_t(sqlite3_column_bytes(statement_, column))) : "";
-  }
-  int64_t whole(int column) const { return sqlite3_column_int64(statement_, column); }
-  double number(int column) const { return sqlite3_column_double(statement_, column); }
-  Json json(int column) const {
-    Json made = Json::parse(text(column), nullptr, false);
-    if (made.is_discarded())
-      fail_damaged(sqlite3_db_filename(database_, "main"), "a job holds no JSON");
-    return made;
-  }
+bool is_whole(const JobRecord& r) {
+  if (!is_job_id(r.id) || r.kind < Kind::image || r.kind > Kind::text || r.previews < 0 ||
+      !r.results.is_array())
+    return false;
+  if (!r.error.is_null() && !r.error.is_object()) return false;
+  for (const Json& one : r.results)
+    if (!is_result(one)) return false;
+  return true;
+}
 
- private:
-  void check(int status) const {
-    if (status == SQLITE_OK) return;
-    const int kind = status & 0xff;  // of the extended code
-    if (kind != SQLITE_FULL && kind != SQLITE_IOERR && kind != SQLITE_BUSY)
-      fail_damaged(sqlite3_db_filename(database_, "main"), sqlite3_errmsg(database_));
-    throw Refusal(507, "storage",
-                  std::string("the store cannot be used: ") + sqlite3_errmsg(database_) +
-                      "; make room on its disk",
-                  "", 30);
-  }
-
-  sqlite3* database_;
-  sqlite3_stmt* statement_ = nullptr;
-  int bound_ = 0;
-};
-
+// What becomes a path, or is asked for without a look, is looked at here.
 JobRecord record_of(const Statement& row) {
   JobRecord r;
   r.number = row.whole(0);
@@ -118,42 +79,25 @@ JobRecord record_of(const Statement& row) {
   r.report = row.json(14);
   r.usage = row.json(15);
   r.last_event = static_cast<uint64_t>(row.whole(16));
+  if (!is_whole(r)) row.fail("a job holds what no server wrote");
   return r;
 }
 
-std::string reason() { return std::strerror(errno); }
-
-// Stores that servers left who were killed: nobody holds their lock.
-void sweep_temporary(const fs::path& among) {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(among, ignored)) {
-    struct stat found {};
-    const std::string name = entry.path().string(), lock_path = name + "/lock";
-    const bool one = entry.path().filename().string().starts_with(kTemporary);
-    if (!one || lstat(name.c_str(), &found) != 0 || !S_ISDIR(found.st_mode) ||
-        found.st_uid != geteuid())
-      continue;
-    const int lock = ::open(lock_path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (lock < 0) continue;
-    const bool left = flock(lock, LOCK_EX | LOCK_NB) == 0;
-    // One that begins has its file of jobs a moment after its lock.
-    if (left && fs::exists(name + "/jobs.sqlite", ignored)) fs::remove_all(name, ignored);
-    ::close(lock);
-  }
+std::string id_of(const Statement& row) {
+  std::string id = row.text(0);
+  if (!is_job_id(id)) row.fail("a job holds what no server wrote");
+  return id;
 }
 
-std::string make_temporary() {
-  std::error_code none;
-  const fs::path among = fs::temp_directory_path(none);
-  if (none)
-    throw Error(ErrorCode::usage, "there is no folder for temporary files (TMPDIR): " +
-                                      none.message() + "; name a folder with --store");
-  sweep_temporary(among);
-  std::string name = (among / (std::string(kTemporary) + "XXXXXX")).string();
-  if (!mkdtemp(name.data()))
-    throw Error(ErrorCode::usage, "cannot make a temporary folder '" + name + "': " + reason() +
-                                      "; name one with --store");
-  return name;
+std::vector<std::string> ids_in(Statement& rows) {
+  std::vector<std::string> found;
+  while (rows.step()) found.push_back(id_of(rows));
+  return found;
+}
+
+int64_t number_in(sqlite3* database, const std::string& sql) {
+  Statement row(database, sql);
+  return row.step() ? row.whole(0) : 0;
 }
 
 }  // namespace
@@ -161,68 +105,108 @@ std::string make_temporary() {
 struct Store::Database {
   sqlite3* handle = nullptr;
   mutable std::mutex mutex;
+  bool removed = false;  // something, and it may be in the file yet
+  std::map<std::string, int64_t> bytes;
+
   ~Database() { sqlite3_close(handle); }
+  // Under the lock: the client of a job, and what the job takes.
+  std::pair<std::string, int64_t> taken(const std::string& id) const {
+    Statement row(handle, "SELECT client, bytes FROM jobs WHERE id = ?");
+    row.bind(id);
+    if (!row.step()) return {};
+    return {row.text(0), row.whole(1)};
+  }
+  void add(const std::string& client, int64_t more) {
+    if ((bytes[client] += more) <= 0) bytes.erase(client);
+  }
 };
 
-Store::Store(const std::string& folder) : folder_(folder), temporary_(folder.empty()) {
-  if (temporary_) folder_ = make_temporary();
-  try {
-    open();
-  } catch (...) {
-    close();
-    throw;
-  }
-}
+Store::Store(const std::string& folder) : folder_(folder) { open(); }
+Store::~Store() = default;
 
 void Store::open() {
-  std::error_code ignored;
-  // Prompts and images are for nobody else's eyes.
-  if (fs::create_directories(folder_, ignored))
-    fs::permissions(folder_, fs::perms::owner_all, ignored);
-  fs::create_directories(folder_ + "/results", ignored);
-  lock_ = ::open((folder_ + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (lock_ < 0)
-    throw Error(ErrorCode::usage, "--store '" + folder_ + "': cannot be written: " + reason() +
-                                      "; name a folder that can");
-  if (flock(lock_, LOCK_EX | LOCK_NB) != 0)
-    throw Error(ErrorCode::usage,
-                "--store '" + folder_ + "': another server has it; name another folder");
   database_ = std::make_unique<Database>();
-  const std::string path = folder_ + "/jobs.sqlite";
-  const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
-  int status = sqlite3_open_v2(path.c_str(), &database_->handle, flags, nullptr);
-  if (status == SQLITE_OK)
-    status = sqlite3_exec(database_->handle, kSchema, nullptr, nullptr, nullptr);
-  if (status == SQLITE_FULL)
-    throw Error(ErrorCode::usage, "--store '" + folder_ +
-                                      "': its disk is full; make room, or name a folder elsewhere");
-  if (status != SQLITE_OK) fail_damaged(path, sqlite3_errmsg(database_->handle));
-  remove_strays();
+  const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW;
+  sqlite3*& handle = database_->handle;
+  if (sqlite3_open_v2(folder_.database().c_str(), &handle, flags, nullptr) != SQLITE_OK)
+    throw Error(ErrorCode::model, "'" + folder_.database() + "' cannot be used: " +
+                                      sqlite3_errmsg(handle) + "; name another --store");
+  try {
+    configure(handle);
+    upgrade();
+    execute(handle, "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL");
+  } catch (const Refusal& refusal) {
+    throw Error(ErrorCode::usage, "--store '" + folder_.path() + "': " + refusal.what() +
+                                      ", or name a folder elsewhere");
+  }
+  folder_.open_results();
+  const std::vector<std::string> known = ids();
+  // Folders of jobs that are not there: a removal that was cut short.
+  if (folder_.had_database()) folder_.clear_all_but({known.begin(), known.end()});
+  database_->removed = folder_.had_database();
+  Statement rows(handle, "SELECT client, SUM(bytes) FROM jobs GROUP BY client");
+  while (rows.step()) database_->bytes[rows.text(0)] = rows.whole(1);
 }
 
-void Store::close() {
-  database_.reset();
-  if (lock_ >= 0) ::close(lock_);
-  std::error_code ignored;
-  if (temporary_) fs::remove_all(folder_, ignored);
+// A new database gets its tables, one of a former version what it lacks; all or nothing.
+void Store::upgrade() {
+  sqlite3* const handle = database_->handle;
+  const int64_t stamp = number_in(handle, "PRAGMA application_id");
+  const int64_t format = number_in(handle, "PRAGMA user_version");
+  const int64_t tables = number_in(handle, "SELECT COUNT(*) FROM sqlite_master");
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorCode::usage,
+                "--store '" + folder_.path() + "': " + why + "; name an empty or a new folder");
+  };
+  if (stamp == kStoreId && format == kFormat) return;
+  if (stamp == kStoreId) refuse("its jobs.sqlite is of another version of Tessera");
+  const bool former =
+      number_in(handle,
+                "SELECT COUNT(*) FROM pragma_table_info('jobs') WHERE name IN "
+                "('number', 'id', 'client', 'request', 'results', 'last_event')") == 6;
+  if (stamp != 0 || format != 0 || (tables > 0 && !former))
+    refuse("its jobs.sqlite is of another program");
+  if (tables == 0 && folder_.has_results())
+    refuse("its jobs.sqlite knows no job, and 'results' is not empty");
+  execute(handle, std::string("BEGIN IMMEDIATE;") + (tables == 0 ? kSchema : kUpgrade));
+  for (const std::string& id : ids()) {
+    JobRecord r = *find(id);
+    for (Json& one : r.results) one["bytes"] = folder_.bytes(id, one["file"]);
+    put(r);
+  }
+  execute(handle, "PRAGMA application_id=" + std::to_string(kStoreId) +
+                      ";PRAGMA user_version=" + std::to_string(kFormat) + ";COMMIT");
+  if (tables > 0) execute(handle, "VACUUM");  // what was deleted before stood in it yet
 }
-
-Store::~Store() { close(); }
 
 void Store::put(JobRecord& r) {
   const std::lock_guard lock(database_->mutex);
-  const std::string number = r.number > 0 ? "?17" : "NULL";
-  Statement row(database_->handle, std::string("INSERT OR REPLACE INTO jobs (id, client, model, ") +
-                                       "kind, state, created, started, ended, request, previews, "
-                                       "results, text, error, report, usage, last_event, number) "
-                                       "VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?," +
-                                       number + ")");
+  const std::string number = r.number > 0 ? "?19" : "NULL";
+  Statement row(database_->handle,
+                std::string("INSERT OR REPLACE INTO jobs (id, client, model, kind, state, created, "
+                            "started, ended, request, previews, results, text, error, report, "
+                            "usage, last_event, brief, bytes, number) "
+                            "VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,") +
+                    number + ")");
+  int64_t bytes = kBytesOfJob + bytes_of(r.results);
+  const auto bind = [&](const Json& value) {
+    const std::string text = text_of(value);
+    bytes += int64_t(text.size());
+    row.bind(text);
+  };
   row.bind(r.id).bind(r.client).bind(r.model).bind(int64_t(r.kind));
   row.bind(std::string(word_of(r.state))).bind(r.created).bind(r.started).bind(r.ended);
-  row.bind(r.request).bind(int64_t{r.previews}).bind(r.results).bind(r.text);
-  row.bind(r.error).bind(r.report).bind(r.usage).bind(int64_t(r.last_event));
+  bind(r.request);
+  row.bind(int64_t{r.previews});
+  for (const Json* value : {&r.results, &r.text, &r.error, &r.report, &r.usage}) bind(*value);
+  row.bind(int64_t(r.last_event));
+  bind(brief_of(json_of(r)));
+  row.bind(bytes);
   if (r.number > 0) row.bind(r.number);
+  const auto [client, before] = database_->taken(r.id);
   row.step();
+  database_->add(client, -before);
+  database_->add(r.client, bytes);
   if (r.number == 0) r.number = sqlite3_last_insert_rowid(database_->handle);
 }
 
@@ -234,22 +218,19 @@ std::optional<JobRecord> Store::find(const std::string& id) const {
   return record_of(row);
 }
 
-std::vector<JobRecord> Store::list(const std::string& client, int limit,
-                                   const std::string& before) const {
+std::vector<std::pair<std::string, Json>> Store::list(const std::string& client, int limit,
+                                                      const std::string& before) const {
   const std::lock_guard lock(database_->mutex);
-  std::string columns = kColumns;  // but the report, which is large and shown of one job alone
-  const std::string report = "report";
-  columns.replace(columns.find(report), report.size(), "'null'");
   std::string where = " WHERE 1";
   if (!client.empty()) where += " AND client = ?";
   if (!before.empty()) where += " AND number < (SELECT number FROM jobs WHERE id = ?)";
   Statement rows(database_->handle,
-                 "SELECT " + columns + " FROM jobs" + where + " ORDER BY number DESC LIMIT ?");
+                 "SELECT id, brief FROM jobs" + where + " ORDER BY number DESC LIMIT ?");
   if (!client.empty()) rows.bind(client);
   if (!before.empty()) rows.bind(before);
   rows.bind(int64_t{limit});
-  std::vector<JobRecord> found;
-  while (rows.step()) found.push_back(record_of(rows));
+  std::vector<std::pair<std::string, Json>> found;
+  while (rows.step()) found.emplace_back(id_of(rows), rows.json(1));
   return found;
 }
 
@@ -263,49 +244,51 @@ std::vector<JobRecord> Store::unfinished() const {
   return found;
 }
 
-std::vector<std::string> Store::ended_before(double time, int limit) const {
+std::vector<std::string> Store::ended_before(double time, int limit,
+                                             const std::string& client) const {
   const std::lock_guard lock(database_->mutex);
   Statement rows(database_->handle,
-                 "SELECT id FROM jobs WHERE ended > 0 AND ended < ? ORDER BY ended LIMIT ?");
-  rows.bind(time).bind(int64_t{limit});
-  std::vector<std::string> found;
-  while (rows.step()) found.push_back(rows.text(0));
-  return found;
+                 std::string("SELECT id FROM jobs WHERE ended > 0 AND ended < ?") +
+                     (client.empty() ? "" : " AND client = ?") + " ORDER BY ended LIMIT ?");
+  rows.bind(time);
+  if (!client.empty()) rows.bind(client);
+  rows.bind(int64_t{limit});
+  return ids_in(rows);
+}
+
+std::vector<std::string> Store::clients() const {
+  std::vector<std::string> names;
+  for (const auto& [client, bytes] : this->bytes()) names.push_back(client);
+  return names;
+}
+
+std::map<std::string, int64_t> Store::bytes() const {
+  const std::lock_guard lock(database_->mutex);
+  return database_->bytes;
 }
 
 void Store::remove(const std::string& id) {
   clear(id);  // first: on a disk that is full this makes the room
   const std::lock_guard lock(database_->mutex);
+  const auto [client, before] = database_->taken(id);
   Statement row(database_->handle, "DELETE FROM jobs WHERE id = ?");
   row.bind(id).step();
+  database_->removed = true;
+  database_->add(client, -before);
 }
 
-std::string Store::folder_of(const std::string& id) const {
-  const std::string folder = folder_ + "/results/" + id;
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error)
-    throw Error(ErrorCode::usage, "cannot make '" + folder + "': " + error.message() +
-                                      "; make room on the disk of --store");
-  return folder;
+// What stood in pages of the log before they were cleared goes with the log.
+void Store::tidy() {
+  const std::lock_guard lock(database_->mutex);
+  if (!database_->removed) return;
+  if (sqlite3_wal_checkpoint_v2(database_->handle, nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr,
+                                nullptr) == SQLITE_OK)
+    database_->removed = false;
 }
 
-void Store::clear(const std::string& id) const {
-  std::error_code ignored;
-  fs::remove_all(folder_ + "/results/" + id, ignored);
-}
-
-// Folders of jobs that are not there: a removal that was cut short.
-void Store::remove_strays() const {
-  std::set<std::string> known;
-  {
-    const std::lock_guard lock(database_->mutex);
-    Statement rows(database_->handle, "SELECT id FROM jobs");
-    while (rows.step()) known.insert(rows.text(0));
-  }
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder_ + "/results", ignored))
-    if (!known.contains(entry.path().filename().string())) fs::remove_all(entry.path(), ignored);
+std::vector<std::string> Store::ids() const {
+  Statement rows(database_->handle, "SELECT id FROM jobs");
+  return ids_in(rows);
 }
 
 }  // namespace tessera::server

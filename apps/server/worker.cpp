@@ -109,7 +109,7 @@ void stored(const Write& write) {
     write();
   } catch (const Error& e) {
     if (e.code() != ErrorCode::usage) throw;
-    throw Refusal(507, "storage", in_fields(e.what()));
+    throw Refusal(507, "storage", in_fields(e.what(), {}, true));
   }
 }
 
@@ -128,6 +128,7 @@ Outcome save_samples(const Job& job, const Store& store, const GenerateResult& r
     const bool video = image.video >= 0;
     const std::string name = std::to_string(i) + (video ? ".mp4" : ".png");
     const std::string path = std::filesystem::path(folder) / name;
+    std::error_code none;
     stored([&] {
       if (video)
         save_mp4(samples[i], kRate, path, texts, stop);
@@ -138,7 +139,8 @@ Outcome save_samples(const Job& job, const Store& store, const GenerateResult& r
                                {"type", video ? "video/mp4" : "image/png"},
                                {"width", image.width},
                                {"height", image.height},
-                               {"seed", seed}});
+                               {"seed", seed},
+                               {"bytes", std::filesystem::file_size(path, none)}});
   }
   outcome.report = Json::parse(to_json(result.report));
   outcome.steps = double(result.steps) * double(samples.size());
@@ -308,8 +310,8 @@ void take(const Outcome& outcome, Job& job, Metrics& metrics) {
   job.record.text = outcome.text;
   job.record.usage = outcome.usage;
   job.record.report = outcome.report;
-  if (outcome.steps > 0) metrics.steps(job.record.model, outcome.steps);
-  if (outcome.tokens > 0) metrics.tokens(job.record.model, outcome.tokens);
+  if (outcome.steps > 0) metrics.steps(job.record.client, job.record.model, outcome.steps);
+  if (outcome.tokens > 0) metrics.tokens(job.record.client, job.record.model, outcome.tokens);
 }
 
 }  // namespace tessera::server

@@ -21,6 +21,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -54,11 +55,12 @@ def timed(work):
 class Client:
     """One connection that is kept."""
 
-    def __init__(self, server):
+    def __init__(self, server, key=None):
+        self.key = {"Authorization": f"Bearer {key}"} if key else {}
         self.connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=600)
 
     def ask(self, method, path, body=None):
-        headers = {"Content-Type": "application/json"} if body is not None else {}
+        headers = {**self.key, **({"Content-Type": "application/json"} if body is not None else {})}
         self.connection.request(method, path, None if body is None else json.dumps(body), headers)
         answer = self.connection.getresponse()
         text = answer.read()
@@ -76,7 +78,7 @@ class Client:
 
     def follow(self, job):
         """Name and data of the event that ends a job."""
-        self.connection.request("GET", f"/jobs/{job}/events")
+        self.connection.request("GET", f"/jobs/{job}/events", headers=self.key)
         name = data = None
         for line in self.connection.getresponse():
             key, _, value = line.decode().rstrip("\n").partition(": ")
@@ -196,6 +198,53 @@ def beside(args, serving):
             allowed_ms=1e3 * (2 * own + step), allowed_of_p99_ms=1e3 * (2 * quantile(alone, 0.99) + step))
     finally:
         server.close()
+
+
+def flooded(args, serving):
+    """The 99th percentile of a client's short jobs while another one keeps its share of the queue full, of long or of short jobs."""
+    floods = {"long": {"classes": ["red star"], "steps": 1000, "count": args.count}, "short": {**SHORT, "steps": 5}}
+    keys = {name: f"{name}-0123456789abcdef" for name in ("anna", "bert")}
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "keys"
+        path.touch(0o600)
+        path.write_text("".join(f"{name} {key}\n" for name, key in keys.items()))
+        for name, request in floods.items():
+            server = serving.Server("--threads", args.threads, "--api-keys", path)
+            try:
+                flood_beside(args, server, name, request, keys)
+            finally:
+                server.close()
+
+
+def flood_beside(args, server, name, request, keys):
+    client, other = Client(server, keys["bert"]), Client(server, keys["anna"])
+
+    def shorts(number):
+        return [timed(lambda i=i: client.follow(client.submit({**SHORT, "seed": i})))[0] for i in range(number)]
+
+    shorts(5)
+    alone = shorts(args.requests)
+    batch = request["classes"] * (8 if name == "short" else 1)  # short ones run as one
+    other.follow(job := other.submit({**request, "classes": batch, "steps": min(request["steps"], 20)}))
+    step = statistics.median(other.show(job)["report"]["step_seconds"])
+    over = threading.Event()
+
+    def flood():
+        asking = Client(server, keys["anna"])
+        while not over.is_set():
+            if asking.ask("POST", "/jobs", {"model": "shapes", "request": request})[0] == 429:
+                time.sleep(0.02)
+
+    thread = threading.Thread(target=flood)
+    thread.start()
+    time.sleep(1)
+    together = shorts(args.requests)
+    over.set()
+    thread.join()
+    own = statistics.median(alone)
+    say("flooded", requests=args.requests, flood=name, own_ms=1e3 * own, own_p99_ms=1e3 * quantile(alone, 0.99), step_ms=1e3 * step,
+        median_ms=1e3 * statistics.median(together), p99_ms=1e3 * quantile(together, 0.99), allowed_ms=1e3 * (2 * own + step),
+        allowed_of_p99_ms=1e3 * (2 * quantile(alone, 0.99) + step))
 
 
 def slope(samples):
@@ -331,17 +380,17 @@ def killed(args, serving):
 
 
 def main():
-    measures = {work.__name__: work for work in (overhead, batching, beside, clients, idle, killed)}
+    measures = {work.__name__: work for work in (overhead, batching, beside, flooded, clients, idle, killed)}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path, help="folder of a build, such as build/release")
     parser.add_argument("measures", nargs="+", choices=list(measures), metavar="MEASURE", help=", ".join(measures))
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--requests", type=int, default=200, help="of overhead and beside")
+    parser.add_argument("--requests", type=int, default=200, help="of overhead, beside and flooded")
     parser.add_argument("--rounds", type=int, default=5, help="of batching and killed")
     parser.add_argument("--jobs", type=int, default=32, help="of a round of batching")
     parser.add_argument("--sides", type=int, nargs="+", default=[64, 128, 256], help="pixels, of batching")
     parser.add_argument("--steps", type=int, default=10, help="of batching")
-    parser.add_argument("--count", type=int, default=4, help="images of the long job of beside")
+    parser.add_argument("--count", type=int, default=4, help="images of the long jobs of beside and flooded")
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=600, help="of clients")
     parser.add_argument("--connections", type=int, default=10000, help="of idle")

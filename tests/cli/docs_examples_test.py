@@ -18,7 +18,7 @@ import unittest
 
 from program import PROGRAM, SOURCE
 
-DOCUMENTS = sorted([SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", *(SOURCE / "docs").rglob("*.md")])
+DOCUMENTS = sorted([SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", SOURCE / "SECURITY.md", *(SOURCE / "docs").rglob("*.md")])
 WHOLE = re.compile(r"^(\./scripts/|git clone |cd |python3 training/|python3 -m venv |ctest |hf download |#|$)")
 CELL = re.compile(r"`((?:TESSERA_\w+=\S+ )?(?:tessera|python3 tools/)[^`]*)`")
 # mpirun refuses root otherwise, which is what containers run tests as.

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "server/base64.h"
+#include "server/digest.h"
 #include "server/listener.h"
 
 namespace tessera::server {
@@ -64,23 +65,115 @@ class KeysTest : public testing::Test {
   std::string path_;
 };
 
+TEST_F(KeysTest, OnlyAnOperatorSeesTheNumbersOfAll) {
+  write("root 0123456789abcdef0 operator\nanna 0123456789abcdef1\n");
+  const Guard guard(ApiKeys(path_), false);
+  HttpRequest request;
+  request.path = "/status";
+  request.headers = {{"host", "x"}, {"authorization", "Bearer 0123456789abcdef0"}};
+  guard.admit(request);
+  EXPECT_TRUE(request.sees_all);
+  request.headers["authorization"] = "Bearer 0123456789abcdef1";
+  guard.admit(request);
+  EXPECT_FALSE(request.sees_all);
+  EXPECT_EQ(request.client, "anna");
+}
+
 TEST_F(KeysTest, NamesWhoAsks) {
   write("# all\nanna 0123456789abcdef0\n\n0123456789abcdef1\n");
   const ApiKeys keys(path_);
-  EXPECT_EQ(keys.name_of("Bearer 0123456789abcdef0"), "anna");
-  EXPECT_EQ(keys.name_of("Bearer 0123456789abcdef1"), "line 4");
+  ASSERT_NE(keys.owner_of("Bearer 0123456789abcdef0"), nullptr);
+  EXPECT_EQ(keys.owner_of("Bearer 0123456789abcdef0")->name, "anna");
+  EXPECT_EQ(keys.owner_of("Bearer 0123456789abcdef1")->name, "key 11810347");
   for (const char* given :
        {"", "Bearer ", "Bearer 0123456789abcdef", "Bearer 0123456789abcdef00", "0123456789abcdef0",
         "bearer 0123456789abcdef0", "Basic 0123456789abcdef0"})
-    EXPECT_EQ(keys.name_of(given), "") << given;
+    EXPECT_EQ(keys.owner_of(given), nullptr) << given;
   const Guard guard(keys, false);
   EXPECT_EQ(status_of(guard, {{"host", "x"}}), 401);
   EXPECT_EQ(status_of(guard, {{"host", "x"}}, "GET", "/healthz"), 200);
   EXPECT_EQ(status_of(guard, {{"host", "x"}, {"authorization", "Bearer 0123456789abcdef0"}}), 200);
 }
 
+// A client keeps its jobs when lines come and go.
+TEST_F(KeysTest, AKeyWithoutANameIsCalledByItself) {
+  write("key-of-carol-aaaaaaaaaaaa\nkey-of-dave-bbbbbbbbbbbbb\n");
+  const std::string before = ApiKeys(path_).owner_of("Bearer key-of-dave-bbbbbbbbbbbbb")->name;
+  write("# carol left\n\nkey-of-dave-bbbbbbbbbbbbb\nkey-of-eve-cccccccccccccc\n");
+  const ApiKeys keys(path_);
+  EXPECT_EQ(keys.owner_of("Bearer key-of-dave-bbbbbbbbbbbbb")->name, before);
+  EXPECT_NE(keys.owner_of("Bearer key-of-eve-cccccccccccccc")->name, before);
+  EXPECT_EQ(before, "key " + sha256("key-of-dave-bbbbbbbbbbbbb").substr(0, 8));
+}
+
+TEST_F(KeysTest, AClientMayHaveSeveralKeys) {
+  write("anna 0123456789abcdef0\nbert 0123456789abcdef1\nanna 0123456789abcdef2\n");
+  const ApiKeys keys(path_);
+  EXPECT_EQ(keys.names(), (std::vector<std::string>{"anna", "bert"}));
+  EXPECT_EQ(keys.rotated(), std::vector<std::string>{"anna"});
+  EXPECT_EQ(keys.owner_of("Bearer 0123456789abcdef2")->name, "anna");
+}
+
+TEST_F(KeysTest, KnowsOperators) {
+  write("\xef\xbb\xbfroot 0123456789abcdef0 operator\r\nanna 0123456789abcdef1\r\n");
+  const ApiKeys keys(path_);
+  EXPECT_EQ(keys.names(), (std::vector<std::string>{"root", "anna"})) << "no byte order mark";
+  EXPECT_TRUE(keys.owner_of("Bearer 0123456789abcdef0")->is_operator);
+  EXPECT_FALSE(keys.owner_of("Bearer 0123456789abcdef1")->is_operator);
+  write("anna 0123456789abcdef0\nanna 0123456789abcdef1 operator\n");
+  EXPECT_THROW(ApiKeys{path_}, Error);
+}
+
+TEST_F(KeysTest, AFileThatOthersUseIsRefused) {
+  for (const mode_t mode : {0644, 0602, 0601, 0620, 0666, 0660}) {
+    write("anna 0123456789abcdef0\n", mode);
+    EXPECT_THROW(ApiKeys{path_}, Error) << std::oct << mode;
+  }
+  for (const mode_t mode : {0600, 0400, 0640}) {
+    write("anna 0123456789abcdef0\n", mode);
+    EXPECT_TRUE(ApiKeys(path_).any()) << std::oct << mode;
+  }
+  if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
+  ASSERT_EQ(::chown(path_.c_str(), 65534, 65534), 0);
+  EXPECT_THROW(ApiKeys{path_}, Error);
+}
+
+TEST_F(KeysTest, ANameIsNoAddressAndNoControl) {
+  for (const char* name : {"127.0.0.1", "::1", "?", "a\x1b[2J", "\xc2\x9b"}) {
+    write(std::string(name) + " 0123456789abcdef0\n");
+    EXPECT_THROW(ApiKeys{path_}, Error) << name;
+  }
+  EXPECT_TRUE(is_address("127.8.9.10"));
+  EXPECT_TRUE(is_address("fe80::1"));
+  for (const char* client : {"anna", "key 3f9a1c02", "line 4", "127.0.0.1.x", ""})
+    EXPECT_FALSE(is_address(client)) << client;
+}
+
+TEST(Digest, IsThatOfTheStandard) {
+  EXPECT_EQ(sha256(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(sha256("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(sha256("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  EXPECT_EQ(sha256(std::string(1000000, 'a')),
+            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+TEST(WrongKeys, AreSlowedDownByAddress) {
+  WrongKeys keys;
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(keys.count("10.0.0.1", 100));
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(keys.count("10.0.0.1", 101));
+  EXPECT_FALSE(keys.count("10.0.0.2", 101));
+  EXPECT_FALSE(keys.count("10.0.0.1", 107)) << "one more after six seconds";
+  EXPECT_TRUE(keys.count("10.0.0.1", 107));
+  for (int i = 0; i < 10; ++i) keys.count("2001:db8::" + std::to_string(i), 110);
+  EXPECT_TRUE(keys.count("2001:db8::ffff", 110)) << "a network of IPv6 is one";
+  for (int i = 0; i < 20000; ++i) keys.count("a" + std::to_string(i), 120);
+  EXPECT_LE(keys.addresses(), 4096U);
+}
+
 TEST_F(KeysTest, RefusesWhatIsNoFileOfKeys) {
-  for (const char* text : {"", "# nothing\n", "short\n", "a b c\n",
+  for (const char* text : {"", "# nothing\n", "short\n", "a b c\n", "anna 0123456789abcdef root\n",
+                           "anna 0123456789abcdef operator more\n",
                            "anna 0123456789abcdef\nberta 0123456789abcdef\n"}) {
     write(text);
     EXPECT_THROW(ApiKeys{path_}, Error) << text;

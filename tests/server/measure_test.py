@@ -13,7 +13,7 @@ from serving import PROGRAM, SOURCE, main
 SMALL = ["--requests", "3", "--rounds", "1", "--jobs", "8", "--sides", "64", "--steps", "2", "--count", "1", "--clients", "8", "--seconds", "2",
          "--connections", "200"]
 SAID = {"overhead": {"client_ms", "library_ms", "overhead_ms", "run_ms"}, "batching": {"what", "against", "ratio", "batched_per_s"},
-        "beside": {"own_ms", "step_ms", "p99_ms", "allowed_ms"}, "clients": {"acknowledged", "lost", "p99_ms", "slope_kb_per_min"},
+        "beside": {"own_ms", "step_ms", "p99_ms", "allowed_ms"}, "flooded": {"flood", "own_ms", "step_ms", "p99_ms", "allowed_ms"}, "clients": {"acknowledged", "lost", "p99_ms", "slope_kb_per_min"},
         "idle": {"held", "threads", "kb_each", "short_job_ms"}, "killed": {"acknowledged", "missing", "done_in_the_end"}}
 
 
@@ -38,6 +38,9 @@ class Measure(unittest.TestCase):
         lines = self.said("batching", "beside")
         pairs = [(line["way"], line["against"]) for line in lines if line["measure"] == "batching"]
         self.assertEqual(pairs, [(way, other) for way in ("batched", "two batches at once") for other in ("alone", "two at once")] * 2)
+
+    def test_a_flood(self):
+        self.assertEqual([line["flood"] for line in self.said("flooded")], ["long", "short"])
 
     def test_crowds_and_kills(self):
         clients, idle, killed = self.said("clients", "idle", "killed")

@@ -59,6 +59,18 @@ TEST(FairQueue, TakesOnlyWhatFits) {
   EXPECT_EQ(ids(queue), "ad");
 }
 
+TEST(FairQueue, FindsTheFirstThatFits) {
+  FairQueue queue;
+  for (const char* id : {"a", "b"}) queue.push(job_of("anna", id));
+  queue.push(job_of("bert", "X"));
+  const auto is_berts = [](const Job& job) { return job.record.client == "bert"; };
+  EXPECT_EQ(queue.find(is_berts)->record.id, "X");
+  EXPECT_EQ(queue.find([](const Job&) { return false; }), nullptr);
+  EXPECT_EQ(queue.count("anna"), 2U);
+  EXPECT_EQ(queue.count("carl"), 0U);
+  EXPECT_EQ(queue.size(), 3U) << "nothing is taken";
+}
+
 JobPtr image_of(const char* request) {
   const JobPtr job = job_of("anna", "a", request);
   ModelFacts facts;

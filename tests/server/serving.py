@@ -198,5 +198,59 @@ class ServerTest(unittest.TestCase):
         self.assertEqual(server.get("/status").json["running"], [])
 
 
+class Keyed(ServerTest):
+    """Tests of one server whose clients have keys: anna, bert, carl, and root, an operator."""
+
+    models = ("shapes",)
+
+    @classmethod
+    def setUpClass(cls):
+        holder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(holder.cleanup)
+        cls.keys = pathlib.Path(holder.name) / "keys"
+        cls.keys.touch(0o600)
+        cls.keys.write_text("".join(f"{name} {cls.secret(name)}{' operator' if name == 'root' else ''}\n" for name in ("anna", "bert", "carl", "root")))
+        cls.arguments = ("--api-keys", cls.keys, *cls.arguments)
+        super().setUpClass()
+
+    @staticmethod
+    def secret(name):
+        return f"{name}-0123456789abcdef"
+
+    def key(self, name):
+        return {"Authorization": f"Bearer {self.secret(name)}"}
+
+    def another_keyed(self, *arguments, **options):
+        return self.another("--api-keys", self.keys, *arguments, **options)
+
+    def ask(self, name, method, path, body=None):
+        return self.server.ask(method, path, body, self.key(name))
+
+    def submit(self, name, request=None, model="shapes"):
+        answer = self.ask(name, "POST", "/jobs", {"model": model, "request": CIRCLE if request is None else request})
+        self.assertEqual(answer.status, 202, answer.body)
+        return answer.json["id"]
+
+    def done(self, name, request=None):
+        """The id of a job that a client sent, when it is done."""
+        job = self.submit(name, request)
+        self.until(lambda: self.ask(name, "GET", f"/jobs/{job}").json["state"] == "done", pause=0.005)
+        return job
+
+    def empty(self):
+        """Nothing waits or runs any more."""
+        for name in ("anna", "bert", "carl"):
+            for job in self.ask(name, "GET", "/jobs?limit=200").json["jobs"]:
+                if job["state"] in ("queued", "running"):
+                    self.ask(name, "DELETE", f"/jobs/{job['id']}?cancel=1")
+        self.until(lambda: self.ask("root", "GET", "/status").json["running"] == [])
+
+    def until(self, true, within=60, pause=0.05):
+        end = time.monotonic() + within
+        while not true():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(pause)
+
+
 def main():
     unittest.main(verbosity=2 if "-v" in sys.argv else 1)

@@ -40,8 +40,10 @@ async function removeJob(job, button) {
   }
 }
 
-function reuse(job, result) {
+async function reuse(listed, result) {
   at("detail").close();
+  const job = await jobs.whole(listed.id).catch((error) => void announce(reason(error)));
+  if (!job) return;
   const seed = result.seed ?? job.request?.seed ?? 0;
   form.fill({ ...job.request, model: job.model, seed, count: result.seed === undefined ? job.request?.count : 1 });
   announce("The parameters are in the form.");

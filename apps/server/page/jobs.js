@@ -138,8 +138,22 @@ class Jobs extends EventTarget {
     this.#changed();
   }
 
+  /** Adds what is heard of a job. A list shows the begin of long texts: those that are known stay. */
   #merge(job) {
-    this.#jobs.set(job.id, { ...this.#jobs.get(job.id), ...job });
+    const known = this.#jobs.get(job.id) ?? {};
+    const merged = { ...known, ...job };
+    const cut = new Set(known.shortened);
+    for (const name of Object.keys(job)) {
+      if (!job.shortened?.includes(name)) cut.delete(name);
+      else if (name in known && !cut.has(name)) merged[name] = known[name];
+      else cut.add(name);
+    }
+    this.#jobs.set(job.id, { ...merged, shortened: [...cut] });
+  }
+  /** The job with its texts, whole. */
+  async whole(id) {
+    if (this.#jobs.get(id)?.shortened.length) this.#merge(await getJson(`/jobs/${encodeURIComponent(id)}`));
+    return this.#jobs.get(id);
   }
   #forget(id) {
     for (const result of this.#jobs.get(id)?.results ?? []) release(result.url);

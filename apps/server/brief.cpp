@@ -1,0 +1,82 @@
+#include "server/brief.h"
+
+#include <algorithm>
+
+namespace tessera::server {
+namespace {
+
+constexpr size_t kText = 256, kAll = 1024;  // bytes of one text, and of all that a client wrote
+constexpr size_t kValue = 8;                // what a value takes at least
+
+// What is left of a text's begin: no character is cut in two.
+std::string begin_of(const std::string& text, size_t most) {
+  size_t end = std::min(most, text.size());
+  while (end > 0 && end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80)
+    --end;
+  return text.substr(0, end) + "…";
+}
+
+class Shortener {
+ public:
+  /// Whether something was cut.
+  bool shorten(Json& value) {
+    cut_ = false;
+    cut_value(value);
+    return cut_;
+  }
+
+ private:
+  void cut_value(Json& value) {
+    take(kValue);
+    if (value.is_string()) {
+      const auto& text = value.get_ref<const std::string&>();
+      const size_t most = std::min(kText, left_);
+      const size_t size = std::min(text.size(), most);
+      if (text.size() > most) {
+        value = begin_of(text, most);
+        cut_ = true;
+      }
+      take(size);
+    } else if (value.is_structured()) {
+      shorten_items(value);
+    }
+  }
+
+  void take(size_t bytes) { left_ -= std::min(left_, bytes); }
+
+  void shorten_items(Json& value) {
+    Json kept = value.is_array() ? Json::array() : Json::object();
+    for (auto& [name, item] : value.items()) {
+      const size_t size = value.is_object() ? name.size() : 0;
+      if (left_ <= size) {
+        cut_ = true;
+        break;
+      }
+      take(size);
+      cut_value(item);
+      if (value.is_array())
+        kept.push_back(std::move(item));
+      else
+        kept[name] = std::move(item);
+    }
+    value = std::move(kept);
+  }
+
+  size_t left_ = kAll;
+  bool cut_ = false;
+};
+
+}  // namespace
+
+Json brief_of(Json job) {
+  job.erase("report");
+  Shortener shortener;
+  Json shortened = Json::array();
+  for (const char* name : {"request", "text", "error", "waits_for"})
+    if (const auto found = job.find(name); found != job.end() && shortener.shorten(*found))
+      shortened.push_back(name);
+  if (!shortened.empty()) job["shortened"] = std::move(shortened);
+  return job;
+}
+
+}  // namespace tessera::server

@@ -1,0 +1,40 @@
+#include "server/wrong_keys.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+
+namespace tessera::server {
+namespace {
+
+constexpr double kFree = 10, kSeconds = 6;  // tries, and for one more
+constexpr size_t kMostAddresses = 4096;
+
+std::string network_of(const std::string& address) {
+  char bytes[sizeof(in6_addr)];
+  if (::inet_pton(AF_INET6, address.c_str(), bytes) != 1) return address;
+  return {bytes, 8};
+}
+
+}  // namespace
+
+bool WrongKeys::count(const std::string& address, double now) {
+  const auto left_at = [now](const Tries& t) {
+    return std::min(kFree, t.left + (now - t.at) / kSeconds);
+  };
+  if (all_.size() >= kMostAddresses)
+    std::erase_if(all_, [&](const auto& one) { return left_at(one.second) >= kFree; });
+  if (all_.size() >= kMostAddresses) {  // who waited longest for its next try
+    const auto oldest = std::ranges::min_element(
+        all_, [](const auto& a, const auto& b) { return a.second.at < b.second.at; });
+    all_.erase(oldest);
+  }
+  Tries& tries = all_.try_emplace(network_of(address), Tries{kFree, now}).first->second;
+  tries.left = left_at(tries);
+  tries.at = now;
+  if (tries.left < 1) return true;
+  tries.left -= 1;
+  return false;
+}
+
+}  // namespace tessera::server
