@@ -121,7 +121,8 @@ tessera_layer(fused DEPS nn ops kernels comm tensor base)
 tessera_layer(parallel DEPS fused sample nn ops comm tensor base)
 tessera_layer(evaluation DEPS sample nn ops tensor base PARTS Eigen3::Eigen)
 tessera_layer(cluster DEPS comm tensor base)
-tessera_layer(runtime DEPS cluster parallel sample models load tokenizer nn comm ops kernels tensor base)
+tessera_layer(runtime DEPS cluster parallel sample models load media tokenizer nn comm ops kernels tensor
+              base)
 tessera_layer(diffusion DEPS runtime cluster parallel sample models load media tokenizer nn comm ops tensor
               base)
 tessera_layer(completion DEPS runtime cluster parallel sample models load tokenizer nn comm ops tensor base)

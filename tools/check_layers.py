@@ -25,7 +25,7 @@ LAYERS = {
     "parallel": "fused sample nn ops comm tensor base",
     "evaluation": "sample nn ops tensor base",
     "cluster": "comm tensor base",
-    "runtime": "cluster parallel sample models load tokenizer nn comm ops kernels tensor base",
+    "runtime": "cluster parallel sample models load media tokenizer nn comm ops kernels tensor base",
     "diffusion": "runtime cluster parallel sample models load media tokenizer nn comm ops tensor base",
     "completion": "runtime cluster parallel sample models load tokenizer nn comm ops tensor base",
     "admission": "completion diffusion runtime cluster parallel sample models load nn comm ops kernels "

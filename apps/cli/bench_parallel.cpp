@@ -17,6 +17,7 @@ struct Options {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   std::string size, json;
   PlanCostsRequest request;
+  bool overwrite = false;
 };
 
 // "512" or "768x512".
@@ -95,7 +96,11 @@ void bench_parallel(Options& o, const std::stop_token& stop, const Processes* pr
   RunOptions run = run_options(usual);
   run.processes = processes;
   if (!o.size.empty()) set_size(o.size, o.request.generate);
-  if (!o.json.empty() && first) check_writable(o.json);
+  if (first)
+    check_files({o.model->model,
+                 {{"--embeddings", o.request.generate.embeddings}},
+                 {{"--json", o.json, FileKind::plan_costs}},
+                 o.overwrite});
   PlanCosts costs;
   {
     Announcer announcer;
@@ -166,6 +171,7 @@ Command add_bench_parallel(CLI::App& bench) {
       ->group(group)
       ->type_name("N");
   app->add_option("--json", o->json, "Also write JSON lines")->group(group)->type_name("F");
+  app->add_flag("--overwrite", o->overwrite)->group(group);
   add_model_options(*app, o->model);
   add_memory_budget(*app, o->model, "Leave out what takes more");
   return {app, [o](const std::stop_token& stop) {

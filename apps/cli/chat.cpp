@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <set>
 
 #include "arguments.h"
@@ -73,7 +74,8 @@ class Chat {
         request_(options.request),
         stop_(stop),
         history_(options.system),
-        lines_("> ") {}
+        lines_("> "),
+        model_name_(options.model->model) {}
 
   void run() {
     check();
@@ -109,8 +111,7 @@ class Chat {
       history_.reset();
       prefix_.clear();
     } else if (name == "/save" && !rest.empty()) {
-      save_text(history_.json(), rest);
-      std::fprintf(stderr, "%zu messages are in '%s'\n", history_.size(), rest.c_str());
+      save(rest);
     } else if (name == "/stats" && rest.empty()) {
       std::fprintf(stderr, "%s\n", stats_.c_str());
     } else if (name == "/help" && rest.empty()) {
@@ -122,6 +123,21 @@ class Chat {
                   known ? "'" + line + "': " + (name == "/save" ? "name a file" : "nothing follows")
                         : "there is no command '" + name + "'; /help lists them");
     }
+  }
+
+  // Over what it did not save itself only where somebody says yes.
+  void save(const std::string& path) {
+    std::error_code ignored;
+    bool replace = saved_.contains(path);
+    if (!replace && lines_.on_terminal() && std::filesystem::is_regular_file(path, ignored)) {
+      const auto said = lines_.next(stop_, "'" + path + "' exists. Replace it? [y/N] ");
+      replace = said == "y" || said == "yes";
+      if (!replace) return;
+    }
+    check_files({model_name_, {}, {{"/save", path, FileKind::chat}}, replace});
+    save_text(history_.json(), path);
+    saved_.insert(path);
+    std::fprintf(stderr, "%zu messages are in '%s'\n", history_.size(), path.c_str());
   }
 
   void answer(const std::string& text) {
@@ -169,6 +185,8 @@ class Chat {
   const std::stop_token& stop_;
   History history_;
   TypedLines lines_;
+  std::string model_name_;
+  std::set<std::string> saved_;
   std::set<std::string> noted_;
   KeptPrefix prefix_;  // so that a turn computes what is new in it
   std::string stats_ = "no turn has been answered";

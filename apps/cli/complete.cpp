@@ -16,7 +16,7 @@ struct Options {
   CompleteRequest request;
   std::vector<std::string> ids;
   std::string chat, prompt_file, report;
-  bool json = false, visualise = false;
+  bool json = false, visualise = false, overwrite = false;
 };
 
 std::vector<int32_t> parse_ids(const std::string& text) {
@@ -64,8 +64,12 @@ void print_answers(const CompleteResult& result) {
 
 void complete(Options& o, const std::stop_token& stop, const Processes* processes) {
   const RunOptions run = run_options(*o.model, processes);
+  if (!processes || processes->rank() == 0)
+    check_files({o.model->model,
+                 {{"--prompt-file", o.prompt_file}, {"--chat", o.chat}},
+                 {{"--report", o.report, FileKind::report}},
+                 o.overwrite});
   const size_t prompts = read_prompts(o, stop);
-  if (!o.report.empty() && (!processes || processes->rank() == 0)) check_writable(o.report);
   Model model = Model::open(o.model->model, run, stop);
   const size_t answers = prompts * static_cast<size_t>(o.request.n);
   const bool stream = !o.json && answers == 1 && !o.visualise;
@@ -180,12 +184,13 @@ Command add_complete(CLI::App& program) {
   add_decoding_options(*app, o->request);
   add_selection_options(*app, o->request);
   const char* out = "What goes in and out";
-  app->add_flag("--json", o->json, "The result; each block filling in")->group(out);
+  app->add_flag("--json", o->json, "The result; seen live")->group(out);
   app->add_option("--logprobs", o->request.logprobs)
       ->check(whole(0, 1000))
       ->group(out)
       ->type_name("N");
   app->add_option("--report", o->report)->group(out)->type_name("F");
+  app->add_flag("--overwrite", o->overwrite)->group(out);
   app->add_flag("--visualise", o->visualise)->group(out);
   add_model_options(*app, o->model);
   return {app,

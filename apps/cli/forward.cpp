@@ -25,6 +25,7 @@ Command add_forward(CLI::App& program) {
       ->required()
       ->group(group)
       ->type_name("F");
+  app->add_flag("--overwrite", request->overwrite)->group(group);
   auto moe = std::make_shared<std::string>();
   app->add_option("--moe", *moe, "Of a moe_layer: gate=NAME,top_k=K,experts=FORM,...")
       ->group(group)
@@ -45,6 +46,11 @@ Command add_forward(CLI::App& program) {
     if (!moe->empty()) request->moe = parse_moe_layer(*moe);
     set_tiling(*tiling, request->vae_tiling, request->vae_tile);
     const bool first = !processes || processes->rank() == 0;
+    if (first)
+      check_files({model->model,
+                   {{"--inputs", request->inputs}},
+                   {{"--outputs", request->outputs, FileKind::tensors}},
+                   request->overwrite});
     RunControl control{stop, {}, {}};
     if (first) control.on_note = print_note;
     Model::open(model->model, run_options(*model, processes), stop).forward(*request, control);

@@ -130,11 +130,11 @@ void add_run(CLI::App& app, const std::shared_ptr<Options>& o) {
 void add_files(CLI::App& app, const std::shared_ptr<Options>& o) {
   GenerateRequest& q = o->request;
   const char* files = "Files";
-  app.add_option("-o,--output", o->output.asked,
-                 ".png .webp .jpg .mp4, a folder (default tessera.png)")
+  app.add_option("-o,--output", o->output.asked, "tessera.png; a folder's numbers go on")
       ->group(files)
       ->type_name("OUT");
   app.add_option("--fps", o->output.rate)->group(files)->type_name("N");
+  app.add_flag("--overwrite", q.overwrite)->group(files);
   app.add_option("--initial-latents", q.initial_latents, "Latents: in, out, only")
       ->group(files)
       ->type_name("F");
@@ -172,9 +172,36 @@ void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
       ->type_name("N");
 }
 
+// The files that are named, beside `images`, which may have no name yet.
+RunFiles files_of(const Options& o, const RunOutput& images) {
+  const GenerateRequest& q = o.request;
+  const bool video = o.preview.ends_with(".mp4");
+  return {o.model->model,
+          {{"--prompt-file", o.prompt_file},
+           {"--embeddings", q.embeddings},
+           {"--initial-latents", q.initial_latents}},
+          {images,
+           {"--save-latents", q.save_latents, FileKind::latents},
+           {"--trace", q.trace, FileKind::trace},
+           {"--report", o.report, FileKind::report},
+           {"--preview", o.preview, video ? FileKind::video : FileKind::image}},
+          q.overwrite};
+}
+
+// Of what is named, before anything is read; how many images there are is not known yet.
+RunOutput images_of(const Options& o) {
+  if (o.latents_only) return {};
+  const std::string path = o.output.asked.value_or("tessera.png");
+  const bool several = o.request.count != 1 || !o.prompt_file.empty() ||
+                       !o.request.embeddings.empty() || o.classes.find(',') != std::string::npos;
+  const bool known = o.output.asked && !several;  // without a name videos have another
+  return {"-o", path, path.ends_with(".mp4") ? FileKind::video : FileKind::image, known ? 1 : 0};
+}
+
 void generate(Options& o, const std::stop_token& stop, const Processes* processes) {
   const RunOptions run = run_options(*o.model, processes);
   const bool first = !processes || processes->rank() == 0;
+  if (first) check_files(files_of(o, images_of(o)));
   set_subject(o, stop);
   o.request.decode = !o.latents_only;
   o.request.previews = !o.preview.empty();
@@ -184,7 +211,6 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
   if (o.latents_only && o.request.save_latents.empty())
     throw Error(ErrorCode::usage, "--latents-only makes nothing without --save-latents FILE");
   const size_t subjects = std::max<size_t>(o.request.classes.size() + o.request.prompts.size(), 1);
-  if (first && !o.report.empty()) check_writable(o.report);
   ProgressView view(first ? o.progress : "none");
   PreviewFile preview(first ? o.preview : "", o.preview_every,
                       o.output.rate.value_or(o.output.usual_rate));
@@ -206,9 +232,9 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
     o.output.usual_rate = model.frame_rate();
     if (first) check_preview(o.preview, o.output.videos);
     const size_t count = subjects * static_cast<size_t>(std::max(o.request.count, 1));
-    std::vector<std::string> written{o.report, o.request.save_latents, o.request.trace, o.preview};
-    if (first && !o.latents_only) written.push_back(check_output(o.output, count));
-    if (first) check_writable(written);
+    o.output.overwrite = o.request.overwrite;
+    const RunOutput images = o.latents_only ? RunOutput{} : check_output(o.output, count);
+    if (first) check_files(files_of(o, images));
     result = model.generate(o.request, control);
   }
   view.end_line();

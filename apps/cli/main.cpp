@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -36,6 +37,16 @@ void refuse_empty_values(const CLI::App& app) {
                              name + " '': the value is empty; give one, or leave the option out");
   }
   for (const CLI::App* inner : app.get_subcommands()) refuse_empty_values(*inner);
+}
+
+// Else the first files that the program opens would be its standard streams. Reading from what
+// stands in for one, or writing to it, is an error as before.
+bool open_missing_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) != -1 || errno != EBADF) continue;
+    if (open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY) != stream) return false;
+  }
+  return true;
 }
 
 int run(int argc, char** argv, const std::stop_token& stop) {
@@ -104,12 +115,13 @@ void tessera::cli::flush_results() {
 }
 
 int main(int argc, char** argv) {
-  const tessera::cli::Interrupts interrupts;
+  if (!open_missing_streams()) return static_cast<int>(tessera::ErrorCode::usage);
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is an error of the writing
   if (!isatty(STDOUT_FILENO))
     std::setvbuf(stdout, nullptr, _IOFBF, 1 << 20);  // flush_results() tells
   try {
+    const tessera::cli::Interrupts interrupts;
     return run(argc, argv, interrupts.token());
   } catch (const tessera::cli::ReaderLeft&) {
     return 0;  // as with `| head`: whoever read has seen enough

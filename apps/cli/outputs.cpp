@@ -1,7 +1,11 @@
 #include "outputs.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <span>
@@ -34,13 +38,6 @@ std::string kind_of(const std::string& output) {
   return end;
 }
 
-void check_folder(const std::string& output) {
-  std::error_code ignored;
-  fs::path there = fs::absolute(output, ignored);
-  while (!fs::exists(there, ignored) && there.has_parent_path()) there = there.parent_path();
-  check_writable((there / "tessera").string());
-}
-
 bool is_image(const std::string& kind) {
   return kind == ".png" || kind == ".webp" || kind == ".jpg" || kind == ".jpeg";
 }
@@ -66,35 +63,81 @@ void check_kind(const Output& o) {
                                       ".webp or .jpg file, or a folder (with '/' at its end)");
 }
 
-std::string numbered(const std::string& output, size_t index, size_t count) {
-  const fs::path path(output);
-  char tail[32];
-  if (is_folder(output)) {
-    std::error_code error;
-    fs::create_directories(path, error);
-    if (error)
-      throw Error(ErrorCode::usage, "cannot make the folder '" + output + "': " + error.message());
-    std::snprintf(tail, sizeof tail, "%04zu.png", index);
-    return (path / tail).string();
-  }
-  if (count == 1) return output;
-  std::snprintf(tail, sizeof tail, "-%04zu", index);
-  return (path.parent_path() / (path.stem().string() + tail + path.extension().string())).string();
+// False: it was there.
+bool make_folder(const std::string& path) {
+  std::error_code error;
+  const bool made = fs::create_directories(path, error);
+  if (error)
+    throw Error(ErrorCode::usage, "cannot make the folder '" + path + "': " + error.message());
+  return made;
 }
 
-// Frames stand in one folder, or in a folder a video.
-std::string frame_path(const GenerateResult& result, const std::string& output, size_t index) {
-  const Image& image = result.images[index];
-  if (image.video < 0) return numbered(output, index, result.images.size());
-  char folder[32] = "";
-  if (result.images.back().video > 0)
-    std::snprintf(folder, sizeof folder, "video-%04d/", image.video);
-  std::string place = (fs::path(output) / folder).string();
-  if (!place.ends_with('/')) place += '/';
-  return numbered(place, static_cast<size_t>(image.frame), 2);
-}
+/// Gives the images and videos of a run their names. In a folder each takes its number by a new
+/// empty file or folder, so that of two runs there none has the other's.
+class Names {
+ public:
+  Names(const GenerateResult& result, const Output& output) : result_(result), output_(output) {
+    if (!is_folder(output.path)) return;
+    folder_ = true;
+    make_folder(output.path);
+    if (!output.overwrite)
+      next_ = next_number(output.path, output.videos ? FileKind::video : FileKind::image);
+  }
+  ~Names() { give_back(); }
+  Names(const Names&) = delete;
+  Names& operator=(const Names&) = delete;
+
+  std::string file(size_t index, size_t count) {
+    if (!folder_) return count == 1 ? output_.path : numbered_name(output_.path, index);
+    give_back();
+    for (;;) {
+      const std::string name = numbered_name(output_.path, next_++);
+      const int file = output_.overwrite
+                           ? -1
+                           : open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      if (file >= 0) taken_ = name;
+      if (file >= 0) close(file);
+      if (file >= 0 || output_.overwrite || errno != EEXIST) return name;
+    }
+  }
+  // Frames stand in the folder itself, or in one for each of several videos.
+  std::string frame(size_t index) {
+    const Image& image = result_.images[index];
+    if (image.video < 0) return file(index, result_.images.size());
+    if (result_.images.back().video == 0)
+      place_ = output_.path;
+    else if (image.frame == 0)
+      place_ = new_folder();
+    return numbered_name(place_, static_cast<size_t>(image.frame));
+  }
+
+ private:
+  std::string new_folder() {
+    for (;;) {
+      char name[32];
+      std::snprintf(name, sizeof name, "video-%04zu/", next_++);
+      const std::string place = (fs::path(output_.path) / name).string();
+      if (make_folder(place) || output_.overwrite) return place;
+    }
+  }
+  // The number of an image that could not be written.
+  void give_back() {
+    std::error_code none;
+    if (!taken_.empty() && fs::file_size(taken_, none) == 0 && !none) fs::remove(taken_, none);
+    taken_.clear();
+  }
+
+  const GenerateResult& result_;
+  const Output& output_;
+  bool folder_ = false;
+  size_t next_ = 0;
+  std::string taken_, place_;
+};
 
 using Texts = std::vector<std::pair<std::string, std::string>>;
+
+// A preview says as little as that.
+Texts mark() { return {{"Software", std::string("Tessera ") + kVersion}}; }
 
 void print_name(const std::string& path) {
   if (is_special(path)) return;  // the image itself may be on standard output
@@ -113,9 +156,10 @@ void save_videos(const GenerateResult& result, const Output& o,
                  const std::function<std::string(size_t i)>& text, const std::stop_token& stop) {
   const std::vector<Image>& all = result.images;
   const size_t videos = all.empty() ? 0 : static_cast<size_t>(all.back().video) + 1;
+  Names names(result, o);
   for (size_t begin = 0, end = 0, video = 0; begin < all.size(); begin = end, ++video) {
     while (end < all.size() && all[end].video == all[begin].video) ++end;
-    const std::string path = numbered(o.path, video, videos);
+    const std::string path = names.file(video, videos);
     save_mp4(std::span(all).subspan(begin, end - begin), o.rate.value_or(o.usual_rate), path,
              texts_of(text(begin)), stop);
     print_name(path);
@@ -124,12 +168,12 @@ void save_videos(const GenerateResult& result, const Output& o,
 
 }  // namespace
 
-std::string check_output(Output& o, size_t count) {
+RunOutput check_output(Output& o, size_t count) {
   o.path = o.asked.value_or(o.videos ? "tessera.mp4" : "tessera.png");
   const bool folder = is_folder(o.path), special = is_special(o.path);
-  if (folder) {
-    check_folder(o.path);
-  } else if (special) {
+  const RunOutput planned{"-o", o.path, o.videos ? FileKind::video : FileKind::image,
+                          static_cast<int64_t>(count)};
+  if (special) {
     if (o.videos)
       throw Error(ErrorCode::usage, "output '" + o.path +
                                         "' takes one image, and this model makes videos: name a "
@@ -137,18 +181,16 @@ std::string check_output(Output& o, size_t count) {
     if (count > 1)
       throw Error(ErrorCode::usage, "output '" + o.path + "' takes one image, not " +
                                         std::to_string(count) + "; name a folder");
-  } else {
+  } else if (!folder) {
     check_kind(o);
   }
-  if (!folder) check_writable(o.path);
-  const std::string file = folder ? "" : o.path;
-  if (!o.rate) return file;
+  if (!o.rate) return planned;
   if (*o.rate < 0.1 || *o.rate > 240 || !(*o.rate == *o.rate))
     throw Error(ErrorCode::usage, "--fps: expected 0.1 to 240 frames a second");
   if (folder || special || !o.videos)
     throw Error(ErrorCode::usage,
                 "--fps: only a video in a .mp4 file has a frame rate; '" + o.path + "' is none");
-  return file;
+  return planned;
 }
 
 void check_preview(const std::string& path, bool videos) {
@@ -171,9 +213,9 @@ std::string PreviewFile::show(const Progress& p, const std::stop_token& stop) {
     const auto other = std::find_if(made.begin(), made.end(),
                                     [&](const Image& one) { return one.video != made[0].video; });
     if (made.at(0).video >= 0)
-      save_mp4({made.begin(), other}, rate_, path_, {}, stop);
+      save_mp4({made.begin(), other}, rate_, path_, mark(), stop);
     else
-      save_image(made[0], path_, {}, stop);
+      save_image(made[0], path_, mark(), stop);
     return "";
   } catch (const Error& e) {
     if (e.code() == ErrorCode::cancelled) throw;
@@ -185,8 +227,9 @@ std::string PreviewFile::show(const Progress& p, const std::stop_token& stop) {
 void save_images(const GenerateResult& result, const Output& o,
                  const std::function<std::string(size_t i)>& text, const std::stop_token& stop) {
   if (o.videos && !is_folder(o.path)) return save_videos(result, o, text, stop);
+  Names names(result, o);
   for (size_t i = 0; i < result.images.size(); ++i) {
-    const std::string path = frame_path(result, o.path, i);
+    const std::string path = names.frame(i);
     save_image(result.images[i], path, texts_of(text(i)), stop);
     print_name(path);
   }

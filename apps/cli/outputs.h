@@ -16,14 +16,16 @@ struct Output {
   std::string path;                  // known once it was checked
   std::optional<double> rate;        // frames a second; not set: the usual ones
   double usual_rate = 8;
-  bool videos = false;  // what is made
+  bool videos = false;     // what is made
+  bool overwrite = false;  // begin with 0 in a folder that holds images
 };
 
-/// Everything that is going to be written can be written; completes the path, and returns it if it
-/// is a file's. Asked before the work. `count` images or videos. Throws Error(usage).
-std::string check_output(Output& output, size_t count);
+/// Completes the path, and returns the output as check_files takes it. `count` images or videos.
+/// Throws Error(usage) for a name of another kind, or a place that takes one image alone.
+RunOutput check_output(Output& output, size_t count);
 
-/// Writes all images or videos and prints their names; `text` is what is written into image i.
+/// Writes all images or videos and prints their names; `text` is what is written into image i. In a
+/// folder the numbers go on behind the highest there, or begin again with `overwrite`.
 void save_images(const GenerateResult& result, const Output& output,
                  const std::function<std::string(size_t i)>& text, const std::stop_token& stop);
 

@@ -34,6 +34,7 @@ std::string errors_of(const QuantiseResult& made) {
 }
 
 void quantise(Options& o, const std::stop_token& stop) {
+  check_files({o.model.model, {}, {{"-o", o.request.output, FileKind::model}}});
   ProgressView view(o.progress);
   const Model model = Model::open(o.model.model, run_options(o.model), stop);
   const QuantiseResult made =

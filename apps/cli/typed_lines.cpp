@@ -126,6 +126,16 @@ std::optional<std::string> TypedLines::next(const std::stop_token& stop) {
   return edits_ ? edited(stop) : plain(stop);
 }
 
+std::optional<std::string> TypedLines::next(const std::stop_token& stop,
+                                            const std::string& prompt) {
+  struct Usual {
+    std::string& prompt;
+    std::string kept;
+    ~Usual() { prompt = kept; }
+  } const usual{prompt_, std::exchange(prompt_, prompt)};
+  return next(stop);
+}
+
 // More of the input; false: it has ended. Waits in short turns, so that Ctrl-C ends the wait.
 bool TypedLines::fill(const std::stop_token& stop) {
   for (;;) {

@@ -17,6 +17,8 @@ class TypedLines {
   /// The next one without its end; nothing at the end of the input. Throws Error(cancelled) after a
   /// stop request, Error(usage) for a line of more than 16 MB.
   std::optional<std::string> next(const std::stop_token& stop);
+  /// The same behind another prompt, such as a question.
+  std::optional<std::string> next(const std::stop_token& stop, const std::string& prompt);
 
  private:
   enum class Key : uint8_t { none, line, end };

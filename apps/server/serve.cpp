@@ -75,7 +75,9 @@ void serve(const ServeOptions& o, const std::stop_token& stop,
   if (run.processes && run.processes->rank() > 0)
     return follow(Models(o.models, run, {}, [](const std::string&) {}), o.limits,
                   *run.processes);  // the first one says when to stop
-  ::umask(077);                     // prompts and results are for nobody else's eyes
+  for (const std::string& model : o.models)
+    check_files({model, {{"--api-keys", o.api_keys}}, {{"--store", o.store, FileKind::store}}});
+  ::umask(077);  // prompts and results are for nobody else's eyes
   const Guard guard = guard_of(o);
   const std::vector<std::string> clients = guard.keys().names();
   Store store(o.store);

@@ -12,6 +12,7 @@
 #include "tessera/plan.h"
 #include "tessera/report.h"
 #include "tessera/request.h"
+#include "tessera/run_files.h"
 #include "tessera/tokenize.h"
 #include "tessera/version.h"
 #include "tessera/words.h"
@@ -119,10 +120,5 @@ void save_mp4(std::span<const Image> frames, double rate, const std::string& pat
               const std::stop_token& stop = {});
 /// Writes text the same way.
 void save_text(const std::string& text, const std::string& path);
-/// Throws Error(usage) saying why, if a file could not be written there, or no video where the name
-/// ends in .mp4; leaves nothing behind. Ask before work that would be lost.
-void check_writable(const std::string& path);
-/// The same for all that a run is going to write ("": nothing), of which no two may be one file.
-void check_writable(std::span<const std::string> paths);
 
 }  // namespace tessera

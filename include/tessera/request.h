@@ -124,6 +124,7 @@ struct GenerateRequest {
   bool compare_steps = false;  ///< the report says how much experts repeat themselves; one rank
   bool previews = false;       ///< Progress::preview will be asked: a transformer that is streamed
                                ///< leaves room for it
+  bool overwrite = false;      ///< save_latents and trace may replace any file; see check_files
 };
 
 /// What an expert has between its two products: act(up x + b), or silu(gate x) * up x.
@@ -156,10 +157,11 @@ enum class ModelPart {
 /// One component on named tensors.
 struct ForwardRequest {
   ModelPart component = ModelPart::transformer;
-  std::string inputs;   ///< safetensors file, by the reference's argument names; "": `tensors`
-  TensorViews tensors;  ///< the same from memory, which is read during the call alone
-  std::string outputs;  ///< safetensors file to write; "": what comes back is all
-  bool trace = false;   ///< also `embedding`, `block.N`, ...
+  std::string inputs;      ///< safetensors file, by the reference's argument names; "": `tensors`
+  TensorViews tensors;     ///< the same from memory, which is read during the call alone
+  std::string outputs;     ///< safetensors file to write; "": what comes back is all
+  bool trace = false;      ///< also `embedding`, `block.N`, ...
+  bool overwrite = false;  ///< `outputs` may replace any file; see check_files
   std::optional<MoeLayerForm> moe{};      ///< of moe_layer, which needs it
   VaeTiling vae_tiling = VaeTiling::off;  ///< of vae.decode and vae.encode; automatic: off
   int64_t vae_tile = 0, vae_chunk = 0;    ///< as in GenerateRequest

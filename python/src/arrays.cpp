@@ -29,6 +29,22 @@ std::optional<ElementType> type_of(const nb::dlpack::dtype& dtype) {
   return std::nullopt;
 }
 
+std::string shown(nb::handle text) {
+  const auto ascii = nb::steal(PyObject_ASCII(text.ptr()));
+  return ascii.is_valid() ? nb::cast<std::string>(ascii) : "?";
+}
+
+// An array that is made while it is asked for its memory may be interrupted, or end the program:
+// nanobind takes every exception for "no array".
+void ask_for_memory(nb::handle value) {
+  if (PyObject_CheckBuffer(value.ptr()) || !nb::hasattr(value, "__dlpack__")) return;
+  try {
+    value.attr("__dlpack__")();
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_Exception)) throw;
+  }
+}
+
 nb::dlpack::dtype dtype_of(ElementType type) {
   for (const Element& e : kElements)
     if (e.type == type)
@@ -43,7 +59,11 @@ Inputs inputs_of(const nb::dict& arrays) {
   for (const auto [key, value] : arrays) {
     if (!nb::isinstance<nb::str>(key))
       throw nb::type_error("the names of arrays are strings, such as 'hidden_states'");
-    const std::string name = nb::cast<std::string>(key);
+    std::string name;
+    if (!nb::try_cast(key, name))
+      throw nb::type_error(
+          ("the name " + shown(key) + " of an array cannot be written as UTF-8").c_str());
+    ask_for_memory(value);
     Array array;
     if (!nb::try_cast(value, array))
       throw nb::type_error(("'" + name +

@@ -86,8 +86,7 @@ void tell(const StepWatch& watch, const Ask& ask, const Progress& p) {
 }
 
 GenerateResult generate(const OpenModel& model, GenerateRequest request, const nb::dict& initial,
-                        const StepWatch& watch, const nb::object& on_note,
-                        const CancelToken* cancel) {
+                        StepWatch watch, const nb::object& on_note, const CancelToken* cancel) {
   const Inputs inputs = inputs_of(initial);
   request.initial_tensors = inputs.views;
   GenerateResult result;
@@ -100,9 +99,9 @@ GenerateResult generate(const OpenModel& model, GenerateRequest request, const n
   return result;
 }
 
-std::string complete(const OpenModel& model, const CompleteRequest& request,
-                     const nb::object& on_progress, const nb::object& on_note,
-                     const CancelToken* cancel, KeptPrefix* prefix) {
+// Requests are copies: while Python runs on, another thread may set the fields of its own.
+std::string complete(const OpenModel& model, CompleteRequest request, const nb::object& on_progress,
+                     const nb::object& on_note, const CancelToken* cancel, KeptPrefix* prefix) {
   std::string json;
   run_aside(token_of(cancel), [&](const std::stop_token& stop, const Ask& ask) {
     CompleteControl control{stop, {}, note_to(on_note, ask), prefix};
@@ -143,7 +142,7 @@ nb::dict forward(const OpenModel& model, const ForwardOptions& o, const nb::dict
   return outputs;
 }
 
-std::string inspect(const OpenModel& model, const GenerateRequest& request) {
+std::string inspect(const OpenModel& model, GenerateRequest request) {
   std::string json;
   run_aside({}, [&](const std::stop_token& stop, const Ask&) {
     json = to_json(model.use().inspect(request, stop));
@@ -151,7 +150,7 @@ std::string inspect(const OpenModel& model, const GenerateRequest& request) {
   return json;
 }
 
-std::string tokenize(const OpenModel& model, const TokenizeRequest& request) {
+std::string tokenize(const OpenModel& model, TokenizeRequest request) {
   std::string json;
   run_aside({}, [&](const std::stop_token& stop, const Ask&) {
     json = to_json(model.use().tokenize(request, stop));

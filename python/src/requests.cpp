@@ -39,6 +39,7 @@ void bind_generate(nb::module_& module) {
           "scheduler", [](const Q& q) { return word_of(q.scheduler); },
           [](Q& q, const std::string& word) { q.scheduler = parse_scheduler(word); })
       .def_rw("trace", &Q::trace)
+      .def_rw("overwrite", &Q::overwrite)
       .def_rw("decode", &Q::decode)
       .def_prop_rw(
           "vae_tiling", [](const Q& q) { return q.vae_tiling == VaeTiling::on; },

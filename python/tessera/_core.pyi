@@ -46,6 +46,7 @@ class GenerateRequest:
     noise: str
     scheduler: str
     trace: str
+    overwrite: bool
     decode: bool
     vae_tiling: bool
     vae_tile: int

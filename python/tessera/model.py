@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from . import _core
-from .errors import ModelError, ModelNotFoundError
+from .errors import ModelError, ModelNotFoundError, UsageError
 from .requests import expect, fill, in_python, listed, plan_text, tiling_of
 
 Self = TypeVar("Self", bound="Model")
@@ -28,6 +28,10 @@ def _is_there(name: str) -> bool:
 def _folder_of(model: str | os.PathLike[str]) -> str:
     """The folder of a shipped model that this package carries; else what was given."""
     name = os.fspath(model)
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"model={name!r}: expected a name in UTF-8") from None
     carried = _CARRIED / name
     return str(carried) if name and not _is_there(name) and "/" not in name and carried.is_dir() else name
 

@@ -100,7 +100,7 @@ class Pipeline(Model):
                  scheduler: str | None = None, noise: str | None = None,
                  embeddings: str | None = None, vae_tiling: bool | int | None = None,
                  vae_chunk: int | None = None, compare_steps: bool | None = None,
-                 trace: str | None = None,
+                 trace: str | None = None, overwrite: bool | None = None,
                  plan: str | Mapping[str, Any] | None = None, ranks: int | None = None,
                  threads: int | None = None,
                  cancel: _core.CancelToken | None = None) -> PipelineOutput:
@@ -118,6 +118,7 @@ class Pipeline(Model):
             arguments["count"] = "num_videos_per_prompt"
         request = fill(
             _core.GenerateRequest(), arguments, prompts=listed(prompt), embeddings=embeddings, trace=trace,
+            overwrite=overwrite,
             negative_prompt=one_text(negative_prompt, "negative_prompt"), noise=noise,
             classes=[str(label) for label in listed(class_labels) or ()],
             steps=num_inference_steps, guidance=guidance_scale, true_guidance=true_cfg_scale,

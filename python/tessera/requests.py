@@ -28,6 +28,9 @@ def fill(request: Request, arguments: Mapping[str, str] = {}, /, **values: Any) 
     for name, value in values.items():
         if value is None:
             continue
+        if not isinstance(value, (bool, int, float, str)):
+            with contextlib.suppress(TypeError):  # what else it raises is for the caller
+                value = operator.index(value)
         try:
             with in_python(arguments):
                 setattr(request, name, value)

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/descriptor.h"
 #include "base/fail.h"
 
 namespace tessera::base {
@@ -28,7 +29,7 @@ const char* kind_of(mode_t mode) {
 InputFile::InputFile(const std::string& path, ErrorCode code)
     : path_(path),
       code_(code),
-      file_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
+      file_(above_streams(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY))) {
   if (file_ < 0) fail(code, "cannot open '{}': {}", path, std::strerror(errno));
   struct stat info {};
   const bool known = fstat(file_, &info) == 0;

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,17 +11,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "base/fail.h"
+#include "base/leftovers.h"
 #include "base/stop.h"
 
 namespace tessera::base {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr size_t kPiece = size_t{4} << 20;  // between two looks at the stop token
 
@@ -67,22 +65,7 @@ class WithoutSizeSignal {
   bool had_ = false;
 };
 
-bool same_file(const std::string& a, const std::string& b) {
-  std::error_code ignored;
-  if (fs::is_character_file(a, ignored)) return false;  // /dev/null takes all, a terminal shows all
-  return fs::equivalent(a, b, ignored) ||
-         fs::weakly_canonical(fs::absolute(a, ignored), ignored) ==
-             fs::weakly_canonical(fs::absolute(b, ignored), ignored);
-}
-
 }  // namespace
-
-std::string name_beside(const std::string& target) {
-  uint64_t number = 0;
-  if (getrandom(&number, sizeof number, 0) != sizeof number)
-    number = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(&number)) ^ uint64_t(getpid()) << 40;
-  return (fs::path(target).parent_path() / fmt::format(".tessera-{:016x}", number)).string();
-}
 
 void refuse_output(const char* what, const std::string& path, int reason) {
   fail(ErrorCode::usage, "cannot {} '{}': {}{}", what, path, std::strerror(reason), remedy(reason));
@@ -100,19 +83,25 @@ OutputFile::OutputFile(const std::string& path) : path_(path) {
     const std::unique_ptr<char, decltype(&std::free)> real(realpath(path.c_str(), nullptr),
                                                            &std::free);
     target_ = real ? real.get() : path;  // where a link leads to
-    do {
-      beside_ = name_beside(target_);
-      file_ = open(beside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    } while (file_ < 0 && errno == EEXIST);
+    make_beside();
   }
-  if (file_ < 0) refuse_output("write", path_, errno);
+  file_ = above_streams(file_);
+  if (file_ < 0) abandon("write", errno);
   if (!beside_.empty() && exists) fchmod(file_, info.st_mode & 0777);  // some disks know no modes
+}
+
+void OutputFile::make_beside() {
+  do {
+    if (file_ >= 0) close(file_);
+    beside_ = name_beside(target_);
+    file_ = open(beside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (file_ >= 0 ? !hold(file_) : errno == EEXIST);
 }
 
 OutputFile::~OutputFile() {
   if (file_ < 0) return;
-  close(file_);
   if (!beside_.empty()) unlink(beside_.c_str());
+  close(file_);
 }
 
 void OutputFile::write(const void* data, size_t bytes) {
@@ -131,15 +120,18 @@ void OutputFile::write(const void* data, size_t bytes) {
 // No fsync: it guards against a loss of power, not of this process, and waits for other programs'
 // data.
 void OutputFile::commit() {
-  if (close(std::exchange(file_, -1)) != 0 && errno != EINTR)  // where a late write may fail
+  const int held = fcntl(file_, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);  // until it has its name
+  if (close(std::exchange(file_, held)) != 0 && errno != EINTR)       // where a late write may fail
     abandon("write", errno);
   if (!beside_.empty() && std::rename(beside_.c_str(), target_.c_str()) != 0)
     abandon("put in place", errno);
+  beside_.clear();
+  if (held >= 0) close(std::exchange(file_, -1));
 }
 
 void OutputFile::abandon(const char* what, int reason) {
-  if (file_ >= 0) close(std::exchange(file_, -1));
   if (!beside_.empty()) unlink(beside_.c_str());
+  if (file_ >= 0) close(std::exchange(file_, -1));
   refuse_output(what, path_, reason);
 }
 
@@ -149,17 +141,6 @@ void check_writable(const std::string& path) {
       stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
   if (special && access(path.c_str(), W_OK) == 0) return;  // opening a pipe would wake its reader
   const OutputFile probe(path);
-}
-
-void check_writable(std::span<const std::string> paths) {
-  for (size_t i = 0; i < paths.size(); ++i) {
-    if (paths[i].empty()) continue;
-    check_writable(paths[i]);
-    for (size_t k = 0; k < i; ++k)
-      require(paths[k].empty() || !same_file(paths[i], paths[k]), ErrorCode::usage,
-              "'{}' would be written twice, and only the later would stay: name two files",
-              paths[i]);
-  }
 }
 
 }  // namespace tessera::base

@@ -1,14 +1,10 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
 #include <string>
 
 namespace tessera::base {
 
-/// A name of its own beside `target`, for what is to be renamed to it: short, for the target's may
-/// be as long as names can be.
-std::string name_beside(const std::string& target);
 /// Throws Error(usage): what could not be done with an output, why (errno), and what to do.
 [[noreturn]] void refuse_output(const char* what, const std::string& path, int reason);
 
@@ -31,6 +27,7 @@ class OutputFile {
   void commit();
 
  private:
+  void make_beside();
   [[noreturn]] void abandon(const char* what, int reason);
   std::string path_, target_, beside_;  ///< as given, where it ends, where it is written meanwhile
   int file_ = -1;
@@ -39,7 +36,5 @@ class OutputFile {
 /// Throws Error(usage) if a file could not be written there; leaves nothing behind. Ask before work
 /// that would be lost.
 void check_writable(const std::string& path);
-/// The same for all that a run is going to write ("": nothing), of which no two may be one file.
-void check_writable(std::span<const std::string> paths);
 
 }  // namespace tessera::base

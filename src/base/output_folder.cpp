@@ -2,12 +2,16 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <utility>
 
+#include "base/descriptor.h"
 #include "base/fail.h"
+#include "base/leftovers.h"
 #include "base/output_file.h"
 
 namespace tessera::base {
@@ -22,17 +26,29 @@ OutputFolder::OutputFolder(const std::string& path) : path_(path) {
   require(lstat(path_.c_str(), &info) != 0, ErrorCode::usage,
           "'{}' exists already; name a folder that does not, or remove it", path);
   if (errno != ENOENT) refuse_output("make", path, errno);
-  int made = -1;
-  while (made != 0) {
+  sweep_leftovers(target.parent_path().string());
+  make_beside();
+}
+
+void OutputFolder::make_beside() {
+  for (bool held = false; !held;) {
+    if (held_ >= 0) close(std::exchange(held_, -1));
     beside_ = name_beside(path_);
-    made = mkdir(beside_.c_str(), 0777);
-    if (made != 0 && errno != EEXIST) refuse_output("make", path, errno);
+    if (mkdir(beside_.c_str(), 0777) != 0) {
+      if (errno == EEXIST) continue;
+      const int reason = errno;
+      beside_.clear();
+      refuse_output("make", path_, reason);
+    }
+    held_ = above_streams(open(beside_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+    held = held_ < 0 || hold(held_);  // where it cannot be opened nobody can sweep it
   }
 }
 
 OutputFolder::~OutputFolder() {
   std::error_code ignored;
   if (!beside_.empty()) fs::remove_all(beside_, ignored);
+  if (held_ >= 0) close(held_);
 }
 
 void OutputFolder::commit() {

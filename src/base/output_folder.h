@@ -21,7 +21,9 @@ class OutputFolder {
   void commit();
 
  private:
+  void make_beside();
   std::string path_, beside_;  ///< as given, and where it is filled; "": it is done
+  int held_ = -1;              ///< beside_, open and locked, so that no other run sweeps it
 };
 
 }  // namespace tessera::base

@@ -17,6 +17,7 @@
 #include "diffusion/redundancy.h"
 #include "load/safetensors.h"
 #include "ops/elementwise.h"
+#include "runtime/former_output.h"
 #include "runtime/launch.h"
 #include "runtime/tensor_view.h"
 
@@ -308,7 +309,7 @@ int64_t Trace::bytes() const {
 }
 
 void Trace::write(const std::string& path) const {
-  if (wanted_) load::write_safetensors(path, tensors_);
+  if (wanted_) load::write_safetensors(path, tensors_, runtime::tensors_metadata(FileKind::trace));
 }
 
 void load_ranks(runtime::ModelState& state, Job& job) {

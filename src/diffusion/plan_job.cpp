@@ -4,7 +4,6 @@
 #include <array>
 
 #include "base/fail.h"
-#include "base/output_file.h"
 #include "base/printable.h"
 #include "diffusion/conditioning.h"
 #include "diffusion/plan_text.h"
@@ -13,6 +12,7 @@
 #include "runtime/classes.h"
 #include "runtime/tensor_view.h"
 #include "sample/scheduler.h"
+#include "tessera/run_files.h"
 #include "tessera/words.h"
 
 namespace tessera::diffusion {
@@ -378,7 +378,12 @@ Job plan_job(const runtime::ModelState& state, const GenerateRequest& request) {
   require(!request.decode || state.has_vae(), ErrorCode::model,
           "'{}' has no VAE, so it can only save latents: add --latents-only --save-latents FILE",
           state.name);
-  base::check_writable(std::array{request.save_latents, request.trace});
+  check_files(
+      {state.folder.path,
+       {{"--initial-latents", request.initial_latents}, {"--embeddings", request.embeddings}},
+       {{"--save-latents", request.save_latents, FileKind::latents},
+        {"--trace", request.trace, FileKind::trace}},
+       request.overwrite});
   for (const std::string& said :
        {state.check_transformer(), request.decode ? state.check_vae() : std::string()})
     if (!said.empty()) job.notes.push_back(said);

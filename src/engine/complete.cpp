@@ -96,7 +96,8 @@ std::string to_json(const CompleteResult& r) {
                {"device", r.device},
                {"select", r.select},
                {"ruled_share", ruled_share(r)},
-               {"decode", r.decode}});
+               {"decode", r.decode},
+               {"program", "Tessera"}});
   if (r.streamed) result["streamed_experts"] = Json(json_of(*r.streamed));
   return base::json_text(result);
 }

@@ -94,7 +94,8 @@ std::string to_json(const Report& r) {
                             {"error", e.error}});
   Json ranks = Json::array();
   for (const auto& rank : r.per_rank) ranks.push_back(json_of(rank));
-  Json document{{"version", r.version},
+  Json document{{"program", "Tessera"},
+                {"version", r.version},
                 {"model", r.model},
                 {"plan", r.plan},
                 {"device", r.device},

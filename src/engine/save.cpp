@@ -49,10 +49,4 @@ void save_text(const std::string& text, const std::string& path) {
   out.commit();
 }
 
-void check_writable(const std::string& path) {
-  base::check_writable(path);
-  if (path.ends_with(".mp4")) media::check_mp4();
-}
-void check_writable(std::span<const std::string> paths) { base::check_writable(paths); }
-
 }  // namespace tessera

@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "base/fail.h"
 #include "base/printable.h"
 #include "comm/collectives.h"
@@ -40,7 +41,7 @@ tensor::Scope uncounted() {
 
 class Descriptor {
  public:
-  explicit Descriptor(int number) : number_(number) {}
+  explicit Descriptor(int number) : number_(base::above_streams(number)) {}
   ~Descriptor() {
     if (number_ >= 0) close(number_);
   }

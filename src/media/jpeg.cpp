@@ -47,12 +47,11 @@ std::string encode_jpeg(const Image& image, const std::map<std::string, std::str
   require(status == 0, ErrorCode::usage, "an image of {} x {} cannot be written as JPEG: {}",
           image.width, image.height, tjGetErrorStr2(compressor.get()));
   std::string bytes(reinterpret_cast<const char*>(made), size);
-  const auto parameters = text.find("parameters");
-  if (parameters == text.end()) return bytes;
+  const std::string exif = exif_data(text);
+  if (exif.empty()) return bytes;
   const auto at = [&](size_t i) { return static_cast<unsigned char>(bytes.at(i)); };
   const size_t jfif = at(2) == 0xff && at(3) == 0xe0 ? size_t{2} + at(4) * 256u + at(5) : 0;
-  return bytes.insert(2 + jfif,
-                      segment(std::string("Exif\0\0", 6) + exif_comment(parameters->second)));
+  return bytes.insert(2 + jfif, segment(std::string("Exif\0\0", 6) + exif));
 }
 
 void write_jpeg(const std::string& path, const Image& image,

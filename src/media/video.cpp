@@ -50,10 +50,11 @@ class Mp4 {
     stream_->avg_frame_rate = codec_->framerate;
     checked(libav().avcodec_parameters_from_context(stream_->codecpar, codec_.get()),
             "its parameters");
-    const auto parameters = text.find("parameters");
-    if (parameters != text.end())
-      libav().av_dict_set(&format_->metadata, "comment",
-                          base::valid_utf8(parameters->second).c_str(), 0);
+    auto comment = text.find("parameters");  // which end with the program's name
+    if (comment == text.end()) comment = text.find("Software");
+    if (comment != text.end())
+      libav().av_dict_set(&format_->metadata, "comment", base::valid_utf8(comment->second).c_str(),
+                          0);
     format_->flags |= AVFMT_FLAG_BITEXACT;  // equal runs give equal files
     checked(libav().avio_open_dyn_buf(&format_->pb), "its memory");
     checked(libav().avformat_write_header(format_, nullptr), "its header");

@@ -91,8 +91,7 @@ std::string with_text(const std::string& bytes, const std::map<std::string, std:
   const std::string xmp = description(text);
   const WebPData chunk{reinterpret_cast<const uint8_t*>(xmp.data()), xmp.size()};
   WebPData made{};
-  const auto parameters = text.find("parameters");
-  const std::string exif = parameters == text.end() ? "" : exif_comment(parameters->second);
+  const std::string exif = exif_data(text);
   const WebPData comment{reinterpret_cast<const uint8_t*>(exif.data()), exif.size()};
   const bool done =
       mux && WebPMuxSetChunk(mux.get(), "XMP ", &chunk, 0) == WEBP_MUX_OK &&

@@ -8,7 +8,6 @@
 
 #include "admission/memory_plan.h"
 #include "base/fail.h"
-#include "base/output_file.h"
 #include "base/stop.h"
 #include "cluster/agree.h"
 #include "diffusion/conditioning.h"
@@ -28,6 +27,7 @@
 #include "pipeline/forward_moe_layer.h"
 #include "pipeline/forward_tokens.h"
 #include "pipeline/terms.h"
+#include "runtime/former_output.h"
 #include "runtime/launch.h"
 #include "runtime/tensor_view.h"
 #include "tessera/words.h"
@@ -448,6 +448,14 @@ void admit(const runtime::ModelState& state, const ForwardRequest& request, cons
                             need.peak, need.weights, room, remedy));
 }
 
+void check_output(const runtime::ModelState& state, const ForwardRequest& request) {
+  if (cluster::first_process(state.options))
+    check_files({state.folder.path,
+                 {{"--inputs", request.inputs}},
+                 {{"--outputs", request.outputs, FileKind::tensors}},
+                 request.overwrite});
+}
+
 }  // namespace
 
 NamedTensors forward(runtime::ModelState& state, const ForwardRequest& request,
@@ -480,8 +488,7 @@ NamedTensors forward(runtime::ModelState& state, const ForwardRequest& request,
           ErrorCode::usage, "'{}' has no {}; give a folder that has one", state.name,
           part == "vae" ? "VAE" : part);
   cluster::agree(state.options, [&] { return terms_of(state, request); });
-  if (!request.outputs.empty() && cluster::first_process(state.options))
-    base::check_writable(request.outputs);
+  check_output(state, request);
   if (control.on_note && !text && !layer) {
     const std::string said = language      ? state.language->check(state.dtype())
                              : transformer ? state.check_transformer()
@@ -504,7 +511,8 @@ NamedTensors forward(runtime::ModelState& state, const ForwardRequest& request,
   if (!cluster::first_process(state.options)) return {};
   NamedTensors given;
   for (const auto& [name, x] : outputs) given[name] = runtime::data_of(x);
-  if (!request.outputs.empty()) load::write_safetensors(request.outputs, outputs);
+  if (!request.outputs.empty())
+    load::write_safetensors(request.outputs, outputs, runtime::tensors_metadata(FileKind::tensors));
   return given;
 }
 

@@ -26,6 +26,7 @@
 #include "load/safetensors.h"
 #include "pipeline/check_request.h"
 #include "pipeline/terms.h"
+#include "runtime/former_output.h"
 #include "tessera/version.h"
 
 namespace tessera::pipeline {
@@ -169,7 +170,8 @@ void finish(const runtime::ModelState& state, const GenerateRequest& request,
   result.latents_shape.assign(latents.shape().begin(), latents.shape().end());
   if (trace.wanted()) trace.plain("timesteps", timesteps_of(*job.sampler));
   if (!request.save_latents.empty())
-    load::write_safetensors(request.save_latents, {{"latents", latents}});
+    load::write_safetensors(request.save_latents, {{"latents", latents}},
+                            runtime::tensors_metadata(FileKind::latents));
   trace.write(request.trace);
   finish_report(state, job, result.report);
   const std::string beyond =

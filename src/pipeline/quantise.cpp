@@ -21,6 +21,7 @@
 #include "load/quantised_config.h"
 #include "ops/finite.h"
 #include "pipeline/check_request.h"
+#include "tessera/run_files.h"
 
 namespace tessera::pipeline {
 namespace {
@@ -254,25 +255,76 @@ bool is_weights(const fs::path& file) {
          (extension == ".json" && name.find(".safetensors.index.") != std::string::npos);
 }
 
-// All files below `folder` but hidden ones and those of the weights in `replaced`.
-void list_files(const fs::path& folder, const fs::path& below, const fs::path& replaced,
-                std::vector<Copied>& files, int depth = 0) {
-  require(depth < kDeepest, ErrorCode::model, "'{}': folders in folders, {} deep; expected a model",
-          folder.string(), depth);
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    base::check_stop();
-    const fs::directory_entry& item = *at;
-    const fs::path name = item.path().filename();
-    if (name.string().starts_with('.')) continue;
-    std::error_code unreadable;  // said when it is copied
-    if (item.is_directory(unreadable))
-      list_files(item.path(), below / name, replaced, files, depth + 1);
-    else if (folder != replaced || !(is_weights(name) || name == "config.json"))
-      files.push_back(
-          {item.path(), below / name, static_cast<int64_t>(item.file_size(unreadable))});
+/// All files of a model but hidden ones and those of the weights in `replaced`. A link to a file is
+/// followed within the folder, or to the blobs of its repository in the hub's cache; others, and
+/// those to folders, would copy what the model does not own.
+class FileList {
+ public:
+  FileList(const fs::path& model, fs::path replaced) : replaced_(std::move(replaced)) {
+    std::error_code error;
+    root_ = fs::canonical(model, error);
+    require(!error, ErrorCode::model, "'{}': {}", model.string(), error.message());
+    if (root_.parent_path().filename() == "snapshots")
+      blobs_ = root_.parent_path().parent_path() / "blobs";
+    list(model, "", 0);
   }
-  require(!error, ErrorCode::model, "'{}' cannot be listed: {}", folder.string(), error.message());
+  const std::vector<Copied>& files() const { return files_; }
+  /// Links that were not followed, by their names in the folder.
+  const std::vector<std::string>& left_out() const { return left_out_; }
+
+ private:
+  void list(const fs::path& folder, const fs::path& below, int depth) {
+    require(depth < kDeepest, ErrorCode::model,
+            "'{}': folders in folders, {} deep; expected a model", folder.string(), depth);
+    std::error_code error;
+    for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+      base::check_stop();
+      const fs::directory_entry& item = *at;
+      const fs::path name = item.path().filename();
+      if (name.string().starts_with('.')) continue;
+      std::error_code unreadable;  // said when it is copied
+      const bool inner = item.is_directory(unreadable);
+      if (folder == replaced_ && !inner && (is_weights(name) || name == "config.json")) continue;
+      if (item.is_symlink(unreadable) && (inner || !owns(item.path())))
+        left_out_.push_back((below / name).string());
+      else if (inner)
+        list(item.path(), below / name, depth + 1);
+      else
+        files_.push_back(
+            {item.path(), below / name, static_cast<int64_t>(item.file_size(unreadable))});
+    }
+    require(!error, ErrorCode::model, "'{}' cannot be listed: {}", folder.string(),
+            error.message());
+  }
+  bool owns(const fs::path& link) const {
+    std::error_code error;
+    const fs::path target = fs::canonical(link, error);
+    const auto below = [&](const fs::path& folder) {
+      return std::mismatch(folder.begin(), folder.end(), target.begin(), target.end()).first ==
+             folder.end();
+    };
+    return !error && (below(root_) || (!blobs_.empty() && below(blobs_)));
+  }
+
+  fs::path root_, blobs_, replaced_;
+  std::vector<Copied> files_;
+  std::vector<std::string> left_out_;
+};
+
+// Without a part of its own the new folder would be no pipeline.
+void check_links(const runtime::ModelState& state, const FileList& list,
+                 const RunControl& control) {
+  for (const std::string& link : list.left_out()) {
+    for (const load::Component& part : state.folder.components)
+      require(state.language || fs::path(part.folder).lexically_relative(state.folder.path) != link,
+              ErrorCode::usage,
+              "'{}' of '{}' is a link to a folder elsewhere, and the new folder would lack it: put "
+              "the files themselves there",
+              link, state.folder.path);
+    if (control.on_note)
+      control.on_note(fmt::format("{} was left out: it is a link out of the model's folder",
+                                  base::printable(link)));
+  }
 }
 
 void make_folders(const fs::path& path) {
@@ -294,15 +346,9 @@ void copy_file(const Copied& file, const fs::path& folder) {
   to.commit();
 }
 
-void check_place(const std::string& output, const fs::path& model, int64_t bytes) {
+void check_space(const std::string& output, int64_t bytes) {
   std::error_code error;  // a path that cannot be is refused where its folder is made
-  fs::path target = fs::absolute(output, error), in = model;
-  if (!error) target = fs::weakly_canonical(target, error);
-  if (!error) in = fs::canonical(model, error);
-  if (error) return;
-  const auto [end, ignored] = std::mismatch(in.begin(), in.end(), target.begin(), target.end());
-  require(end != in.end(), ErrorCode::usage,
-          "'{}' lies in the model's own folder '{}'; name one beside it", output, model.string());
+  const fs::path target = fs::weakly_canonical(fs::absolute(output, error), error);
   const fs::space_info space = fs::space(target.parent_path(), error);
   require(error || static_cast<double>(space.available) >= static_cast<double>(bytes),
           ErrorCode::usage,
@@ -322,6 +368,7 @@ QuantiseResult quantise(const runtime::ModelState& state, const QuantiseRequest&
                         const RunControl& control) {
   check_request(request);
   const base::BindStop stop(control.stop);
+  check_files({state.folder.path, {}, {{"-o", request.output, FileKind::model}}});
   const tensor::BindScope bind(state.workers.scope());
   const load::Component& part = part_with_experts(state, request.dense.has_value());
   const std::string said =
@@ -332,14 +379,14 @@ QuantiseResult quantise(const runtime::ModelState& state, const QuantiseRequest&
   NewWeights weights(tensors, quantised, control);
   const fs::path model = state.folder.path,
                  inside = fs::path(part.folder).lexically_relative(model);
-  std::vector<Copied> files;
-  list_files(model, "", part.folder, files);
+  const FileList list(model, part.folder);
+  check_links(state, list, control);
   int64_t bytes = weights.bytes();
-  for (const Copied& file : files) bytes += file.bytes;
-  check_place(request.output, model, bytes);
+  for (const Copied& file : list.files()) bytes += file.bytes;
+  check_space(request.output, bytes);
 
   base::OutputFolder folder(request.output);
-  for (const Copied& file : files) copy_file(file, folder.beside());
+  for (const Copied& file : list.files()) copy_file(file, folder.beside());
   const fs::path own = (fs::path(folder.beside()) / inside).lexically_normal();
   make_folders(own);
   const std::string config = load::quantised_config(

@@ -83,7 +83,8 @@ cluster::Terms terms_of(const runtime::ModelState& state, const GenerateRequest&
   const auto& [classes, prompts, negative_prompt, embeddings, clean_caption, text_tokens, steps,
                guidance, true_guidance, guidance_rescale, width, height, binning, frames, count,
                seed, seeds, noise, scheduler, initial_latents, initial_tensors, save_latents, trace,
-               decode, vae_tiling, vae_tile, vae_chunk, compare_steps, previews] = request;
+               decode, vae_tiling, vae_tile, vae_chunk, compare_steps, previews, overwrite] =
+      request;
   terms.say("--class", joined(classes));
   terms.say("the prompt", joined(prompts));
   terms.say("--negative-prompt", negative_prompt.value_or(""));
@@ -106,6 +107,7 @@ cluster::Terms terms_of(const runtime::ModelState& state, const GenerateRequest&
   say_tensors(initial_tensors, terms);
   terms.say("--save-latents", save_latents.empty() ? "no" : "yes");
   terms.say("--trace", trace.empty() ? "no" : "yes");
+  terms.say("--overwrite", shown(overwrite));
   terms.say("--latents-only", decode ? "no" : "yes");
   terms.say("--vae-tiling", fmt::format("{} {}", shown(vae_tiling), vae_tile));
   terms.say("--vae-chunk", shown(vae_chunk));
@@ -153,12 +155,13 @@ cluster::Terms terms_of(const runtime::ModelState& state, const ForwardRequest& 
   cluster::Terms terms;
   terms.say("the command", "forward");
   say_model(state, terms);
-  const auto& [component, inputs, tensors, outputs, trace, moe, vae_tiling, vae_tile, vae_chunk] =
-      request;
+  const auto& [component, inputs, tensors, outputs, trace, overwrite, moe, vae_tiling, vae_tile,
+               vae_chunk] = request;
   terms.say("--component", word_of(component));
   if (!inputs.empty()) terms.file("--inputs", inputs);
   say_tensors(tensors, terms);
   terms.say("--outputs", outputs.empty() ? "no" : "yes");
+  terms.say("--overwrite", shown(overwrite));
   terms.say("--trace", shown(trace));
   if (moe)
     terms.say("--moe", fmt::format("{} {} {} {} {}", moe->gate, moe->top_k, shown(moe->experts),

@@ -158,26 +158,6 @@ TEST_F(OutputFileTest, AStopLeavesNothing) {
   EXPECT_EQ(files(), 0u);
 }
 
-TEST_F(OutputFileTest, RefusesOneFileForTwoThings) {
-  fs::create_directory(folder_ / "sub");
-  std::ofstream(folder_ / "old") << "old";
-  fs::create_symlink("old", folder_ / "link");
-  const auto refused = [&](const std::vector<std::string>& paths) {
-    try {
-      check_writable(paths);
-    } catch (const Error& e) {
-      EXPECT_NE(std::string(e.what()).find("would be written twice"), std::string::npos);
-      return true;
-    }
-    return false;
-  };
-  const std::string a = folder_ / "a", again = folder_ / "sub" / ".." / "a";
-  EXPECT_TRUE(refused({a, again}));
-  EXPECT_TRUE(refused({folder_ / "link", "", folder_ / "old"}));
-  EXPECT_FALSE(refused({a, folder_ / "b", "", ""}));
-  EXPECT_FALSE(refused({"/dev/null", "/dev/null"}));
-}
-
 TEST_F(OutputFileTest, ProbesWithoutATrace) {
   check_writable((folder_ / "a").string());
   check_writable("/dev/null");

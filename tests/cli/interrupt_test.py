@@ -138,7 +138,7 @@ class Interrupt(ProgramTest):
 
     def test_an_old_image_stays(self):
         (self.folder / "x.png").write_text("old")
-        self.assertEqual(self.ends_after(signal.SIGINT, *LONG)[0], 130)
+        self.assertEqual(self.ends_after(signal.SIGINT, *LONG, "--overwrite")[0], 130)
         self.assertEqual((self.folder / "x.png").read_text(), "old")
 
     def test_bench(self):

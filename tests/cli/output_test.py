@@ -89,15 +89,15 @@ class Outputs(ProgramTest):
     def test_an_old_file_stays_when_the_run_fails(self):
         old = self.folder / "old.png"
         old.write_text("old")
-        self.refused(2, *QUICK, "-o", "old.png", "--height", "100", says="--height 100")
+        self.refused(2, *QUICK, "-o", "old.png", "--overwrite", "--height", "100", says="--height 100")
         self.assertEqual(old.read_text(), "old")
-        self.assertEqual(self.run_here(*QUICK, "-o", "old.png").returncode, 0)
+        self.assertEqual(self.run_here(*QUICK, "-o", "old.png", "--overwrite").returncode, 0)
         self.assertTrue(is_png(old))
 
     def test_links_and_devices_stay_what_they_are(self):
         (self.folder / "link.png").symlink_to("real.png")
         (self.folder / "real.png").write_text("old")
-        self.assertEqual(self.run_here(*QUICK, "-o", "link.png").returncode, 0)
+        self.assertEqual(self.run_here(*QUICK, "-o", "link.png", "--overwrite").returncode, 0)
         self.assertTrue((self.folder / "link.png").is_symlink())
         self.assertTrue(is_png(self.folder / "real.png"))
         self.assertEqual(self.run_here(*QUICK, "-o", "/dev/null").returncode, 0)

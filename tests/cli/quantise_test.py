@@ -162,11 +162,52 @@ class Quantise(ProgramTest):
         alone = self.quantised(TWO, "alone")
         self.assertEqual(*(read_safetensors(f / "model.safetensors")[0] for f in (folder, alone)))
 
+    def test_links_are_not_followed_out_of_the_folder(self):
+        model = self.copy_model(source=TWO)
+        secret = self.folder / "secret"
+        (secret / "inner").mkdir(parents=True)
+        (secret / "id_rsa").write_text("private")
+        (model / "assets").mkdir()
+        (model / "assets/real.txt").write_text("public")
+        for name, target in (("docs", "../secret"), ("notes.txt", "../secret/id_rsa"), ("root", "/"), ("loop", "."),
+                             ("within.txt", "assets/real.txt"), ("assets/up.txt", "../../secret/id_rsa"),
+                             ("assets/folder", "."), ("nowhere", "../none"), ("chain", "notes.txt")):
+            (model / name).symlink_to(target)
+        done = self.run_here("quantise", model, "-o", "q", "--progress", "plain")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        made = sorted(str(f.relative_to(self.folder / "q")) for f in (self.folder / "q").rglob("*"))
+        self.assertEqual(made, ["assets", "assets/real.txt", "config.json", "model.safetensors", "within.txt"])
+        for name in ("docs", "notes.txt", "root", "loop", "assets/up.txt", "assets/folder", "nowhere", "chain"):
+            self.assertIn(f"'{name}' was left out: it is a link out of the model's folder", done.stderr)
+        model = self.copy_model("pipeline", SHAPES)
+        (model / "vae").rename(self.folder / "vae")
+        (model / "vae").symlink_to("../vae")
+        self.refused(2, "quantise", model, "-o", "q2", says=["'vae'", "put the files themselves there"])
+
+    def test_links_of_the_hubs_cache_are_followed_to_its_blobs(self):
+        repository = self.folder / "models--a--b"
+        snapshot, blobs = repository / "snapshots/1", repository / "blobs"
+        snapshot.mkdir(parents=True)
+        blobs.mkdir()
+        for file in TWO.iterdir():
+            (blobs / file.name).write_bytes(file.read_bytes())
+            (snapshot / file.name).symlink_to(f"../../blobs/{file.name}")
+        (blobs / "hash").write_text("public")
+        (snapshot / "README.md").symlink_to("../../blobs/hash")
+        (repository / "refs").mkdir()
+        (repository / "refs/main").write_text("1")
+        (snapshot / "refs").symlink_to("../../refs/main")
+        done = self.run_here("quantise", snapshot, "-o", "q", "--progress", "none")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual((self.folder / "q/README.md").read_text(), "public")
+        self.assertFalse((self.folder / "q/README.md").is_symlink())
+        self.assertFalse((self.folder / "q/refs").exists())
+
     def test_mistakes_leave_nothing(self):
         self.quantised("tasks-b")
         self.refused(2, "quantise", "tasks-b", "-o", "q", says="'q' exists already")
         self.refused(2, "quantise", "q", "-o", "x", says="in int8 already")
-        self.refused(2, "quantise", "q", "-o", "q/x", says="int8 already")
+        self.refused(2, "quantise", "q", "-o", "q/x", says="own folder")
         self.refused(2, "quantise", "scenes", "-o", "x", says="no routed experts")
         self.refused(2, "quantise", "tasks-b", "-o", "no/where", says="make its folder first")
         self.refused(2, "quantise", "tasks-b", "-o", "", says="the value is empty")

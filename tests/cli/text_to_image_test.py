@@ -63,9 +63,10 @@ class Frames(ProgramTest):
         done = self.run_here(*WAVES, "--frames", "5", "-o", "f/")
         self.assertEqual(len(done.stdout.split()), 8, done.stderr)
         self.assertIn("note: --frames 5 gives 8", done.stderr)
-        done = self.run_here(*WAVES, "--frames", "9", "-o", "f/", "--progress", "plain")
+        self.refused(2, *WAVES, "--frames", "5", "-o", "f/", says=["holds frames already, such as 0", "--overwrite"])
+        done = self.run_here(*WAVES, "--frames", "9", "-o", "g/", "--progress", "plain")
         self.assertNotIn("note:", done.stderr)
-        done = self.run_here(*WAVES, "--frames", "5", "-o", "f/", "--progress", "none")
+        done = self.run_here(*WAVES, "--frames", "5", "-o", "f/", "--overwrite", "--progress", "none")
         self.assertEqual(done.stderr, "")
 
     def test_others_are_refused(self):

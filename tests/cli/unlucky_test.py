@@ -137,7 +137,7 @@ class Outputs(ProgramTest):
         (self.folder / "x.png").chmod(0o600)
         for pid in range(2):
             (self.folder / f"x.png.tmp-{os.getpid() + pid}-1").write_text("left by a killed run")
-        self.assertEqual(self.run_here(*QUICK, "-o", "x.png").returncode, 0)
+        self.assertEqual(self.run_here(*QUICK, "-o", "x.png", "--overwrite").returncode, 0)
         self.assertEqual((self.folder / "x.png").read_bytes()[1:4], b"PNG")
         self.assertEqual(stat.S_IMODE((self.folder / "x.png").stat().st_mode), 0o600)
 

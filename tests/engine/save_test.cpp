@@ -25,12 +25,5 @@ TEST(Save, ImagesOfEveryFormat) {
   EXPECT_FALSE(std::filesystem::exists(scratch / "y.png"));
 }
 
-TEST(CheckWritable, AsksBeforeTheWork) {
-  const golden::Scratch scratch;
-  check_writable(scratch / "x");
-  EXPECT_FALSE(std::filesystem::exists(scratch / "x"));
-  EXPECT_THROW(check_writable(scratch / "no/such/folder"), Error);
-}
-
 }  // namespace
 }  // namespace tessera

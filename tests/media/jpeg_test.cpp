@@ -49,7 +49,7 @@ TEST(Jpeg, HoldsTheParameters) {
   const size_t at = bytes.find("Exif");
   ASSERT_NE(at, std::string::npos);
   EXPECT_EQ(bytes.substr(at - 4, 2), "\xff\xe1");
-  const std::string exif = exif_comment("cr\xc3\xa8me");
+  const std::string exif = exif_data({{"parameters", "cr\xc3\xa8me"}});
   EXPECT_EQ(bytes.substr(at + 6, exif.size()), exif);
   EXPECT_EQ(encode_jpeg(slope(8, 8)).find("Exif"), std::string::npos);
 }

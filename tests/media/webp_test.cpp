@@ -48,7 +48,7 @@ TEST(WebP, HoldsTheParameters) {
   WebPData exif{};
   ASSERT_EQ(WebPMuxGetChunk(mux, "EXIF", &exif), WEBP_MUX_OK);
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(exif.bytes), exif.size),
-            exif_comment("1 < 2 & crème"));
+            exif_data({{"parameters", "1 < 2 & crème"}}));
   WebPMuxDelete(mux);
 }
 

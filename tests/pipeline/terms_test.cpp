@@ -52,6 +52,7 @@ TEST(Terms, EveryPartOfARequestCounts) {
       [](Q& q) { q.vae_tile = 64; },
       [](Q& q) { q.vae_chunk = 64; },
       [](Q& q) { q.vae_tiling = VaeTiling::on; },
+      [](Q& q) { q.overwrite = true; },
       [](Q& q) { q.compare_steps = true; }};
   std::set<std::vector<std::pair<std::string, std::string>>> seen = {usual};
   for (const auto& change : changes) EXPECT_TRUE(seen.insert(items(change)).second) << seen.size();

@@ -1,5 +1,6 @@
 """What goes wrong is an exception that says what to do, and leaves the next run alone."""
 
+import json
 import os
 import signal
 import subprocess
@@ -94,6 +95,69 @@ def test_wrong_options_of_the_opening():
     with pytest.raises(tessera.OutOfMemoryError) as caught:
         tessera.Pipeline.from_pretrained("shapes", memory_budget=1000)(**REQUEST)
     assert caught.value.code == 6
+
+
+def test_names_that_are_no_utf_8():
+    array = np.zeros(1, np.float32)
+    with pytest.raises(TypeError, match=r"the name '.udc80' of an array cannot be written as UTF-8"):
+        SHAPES.forward("transformer", {"\udc80": array})
+    with pytest.raises(TypeError, match=r"^class_labels=\['.udc80'\]|^classes="):
+        SHAPES(**{**REQUEST, "class_labels": "\udc80"})
+    with pytest.raises(ValueError, match=r"^model='.udc80': expected a name in UTF-8"):
+        tessera.Pipeline.from_pretrained("\udc80")
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+def test_what_ends_the_program_comes_out_of_an_argument(kind):
+    class Ends:
+        def __dlpack__(self, **_):
+            raise kind(3)
+
+        def __index__(self):
+            raise kind(3)
+
+    with pytest.raises(kind):
+        SHAPES.forward("transformer", {"x": Ends()})
+    with pytest.raises(kind):
+        SHAPES(**REQUEST, latents=Ends())
+    with pytest.raises(kind):
+        SHAPES(**REQUEST, width=Ends())
+
+    class Fails:
+        def __dlpack__(self, **_):
+            raise ValueError("not now")
+
+    with pytest.raises(TypeError, match="^'x' is no array"):
+        SHAPES.forward("transformer", {"x": Fails()})
+
+
+def test_requests_that_another_thread_changes():
+    from tessera import _core
+    model = _core.OpenModel("tasks-a", _core.OpenOptions())
+    request, tokens, size = _core.CompleteRequest(), _core.TokenizeRequest(), _core.GenerateRequest()
+    request.prompts = tokens.prompts = ["sort hello="]
+    request.max_tokens = 8
+    usual, cut = model.complete(request), model.tokenize(tokens)
+    ended = threading.Event()
+
+    def change():
+        while not ended.is_set():
+            for stop in ([], ["x" * 3000] * 50):
+                request.stop, request.chat = stop, ""
+                tokens.prompts = ["sort hello="]
+                size.prompts = ["x" * 3000] * 50
+
+    changer = threading.Thread(target=change)
+    changer.start()
+    try:
+        for _ in range(20):
+            made = json.loads(model.complete(request))["completions"][0]["ids"]
+            assert made == json.loads(usual)["completions"][0]["ids"]
+            assert model.tokenize(tokens) == cut
+            model.inspect(size)
+    finally:
+        ended.set()
+        changer.join()
 
 
 def test_an_exception_in_a_callback_comes_out():
