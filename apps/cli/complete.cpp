@@ -36,6 +36,15 @@ std::vector<int32_t> parse_ids(const std::string& text) {
   return ids;
 }
 
+std::string read_chat(const std::string& path, const std::stop_token& stop) {
+  std::string text = read_input(path, "--chat", stop);
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos)
+    throw Error(ErrorCode::usage,
+                "--chat: " + (path == "-" ? "standard input" : "'" + path + "'") +
+                    " holds nothing; expected [{\"role\": \"user\", \"content\": \"...\"}, ...]");
+  return text;
+}
+
 // Prompts, as texts, ids or a chat: what they are is read before a model is opened.
 size_t read_prompts(Options& o, const std::stop_token& stop) {
   CompleteRequest& q = o.request;
@@ -43,7 +52,7 @@ size_t read_prompts(Options& o, const std::stop_token& stop) {
   const auto typed = std::count(q.prompts.begin(), q.prompts.end(), "-");
   if (typed + (o.chat == "-") + (o.prompt_file == "-") > 1)
     throw Error(ErrorCode::usage, "standard input can be read once: give '-' to one option only");
-  if (!o.chat.empty()) q.chat = read_input(o.chat, "--chat", stop);
+  if (!o.chat.empty()) q.chat = read_chat(o.chat, stop);
   for (std::string& prompt : q.prompts) prompt = read_text(prompt, "--prompt", stop);
   if (!o.prompt_file.empty())
     for (const std::string& line : read_lines(o.prompt_file, "--prompt-file", stop))

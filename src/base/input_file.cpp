@@ -10,6 +10,7 @@
 
 #include "base/descriptor.h"
 #include "base/fail.h"
+#include "base/foreign_format.h"
 
 namespace tessera::base {
 namespace {
@@ -105,6 +106,7 @@ std::string read_file(const std::string& path, int64_t most, ErrorCode code) {
     fail(code, "'{}' has {} bytes; expected at most {}", path, file.size(), most);
   std::string bytes(static_cast<size_t>(file.size()), '\0');
   file.read(0, bytes.data(), file.size());
+  refuse_foreign(bytes, path, code);
   return bytes;
 }
 

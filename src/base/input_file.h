@@ -46,7 +46,7 @@ class InputFile {
   mutable void* mapped_ = nullptr;
 };
 
-/// All bytes of a regular file. Throws Error(code) for more than `most`.
+/// All bytes of a regular file. Throws Error(code) for more than `most`, or a foreign format.
 std::string read_file(const std::string& path, int64_t most, ErrorCode code = ErrorCode::model);
 
 /// What read_file takes of vocabularies, templates and other text of a model.

@@ -13,12 +13,14 @@ namespace tessera::base {
 namespace {
 
 constexpr size_t kLargest = size_t{64} << 20, kDeepest = 100;
+constexpr size_t kShown = 20;  // bytes that an error quotes
 
 // Builds a value within the limits, and ends when the thread's work is stopped.
 class Builder : public nlohmann::json_sax<Json> {
  public:
   Json made;
   std::string problem;
+  size_t wrong_at = 0;  // the byte, from 1, at which it is no JSON; 0: `problem` says what is wrong
   bool null() override { return put(nullptr); }
   bool boolean(bool value) override { return put(value); }
   bool number_integer(number_integer_t value) override { return put(value); }
@@ -37,7 +39,7 @@ class Builder : public nlohmann::json_sax<Json> {
     return added;
   }
   bool parse_error(size_t position, const std::string&, const Json::exception&) override {
-    problem = fmt::format("it is damaged at byte {}", position);
+    wrong_at = position;
     return false;
   }
 
@@ -67,22 +69,33 @@ class Builder : public nlohmann::json_sax<Json> {
   Json* slot_ = nullptr;
 };
 
-}  // namespace
+// What is wrong with a text.
+std::string problem_of(const Builder& builder, std::string_view text) {
+  if (builder.wrong_at == 0) return builder.problem;
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return "nothing stands in it";
+  if (builder.wrong_at > text.size()) return "it breaks off";
+  const std::string_view behind = text.substr(builder.wrong_at - 1, kShown);
+  return fmt::format("it is damaged at byte {}, at {}", builder.wrong_at, printable(behind));
+}
 
-Json parse_json(std::string_view text, const std::string& name) {
+Json parsed(std::string_view text, const std::string& name, const char* remedy) {
   require(text.size() <= kLargest, ErrorCode::model, "{}: {} bytes of JSON; expected at most {}",
           name, text.size(), kLargest);
   std::string plain;  // lives as long as `text` points to it
   if (has_python_numbers(text)) text = plain = without_python_numbers(text);
   Builder builder;
-  require(Json::sax_parse(text.begin(), text.end(), &builder), ErrorCode::model,
-          "{}: this is no JSON that can be read: {}; download the file again", name,
-          builder.problem);
+  const bool whole = Json::sax_parse(text.begin(), text.end(), &builder);
+  require(whole, ErrorCode::model, "{}: this is no JSON that can be read: {}{}", name,
+          problem_of(builder, text), remedy);
   return std::move(builder.made);
 }
 
+}  // namespace
+
+Json parse_json(std::string_view text, const std::string& name) { return parsed(text, name, ""); }
+
 Json read_json(const std::string& path) {
-  return parse_json(read_file(path, static_cast<int64_t>(kLargest)), path);
+  return parsed(read_file(path, static_cast<int64_t>(kLargest)), path, "; download the file again");
 }
 
 }  // namespace tessera::base

@@ -55,7 +55,9 @@ SafetensorsFile with_single_experts(const SafetensorsFile& file) {
 TensorSet with_single_experts(const TensorSet& tensors) {
   std::vector<SafetensorsFile> files;
   for (const SafetensorsFile& file : tensors.files()) files.push_back(with_single_experts(file));
-  return TensorSet(files);
+  TensorSet single(files);
+  single.say_choice(tensors.choice());
+  return single;
 }
 
 }  // namespace tessera::load

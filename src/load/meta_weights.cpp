@@ -1,6 +1,7 @@
 #include "load/meta_weights.h"
 
 #include <algorithm>
+#include <cctype>
 #include <vector>
 
 #include "base/fail.h"
@@ -30,6 +31,32 @@ bool matches(const std::string& name, std::span<const std::string> patterns) {
     if (!pattern.ends_with('*')) return name == pattern;
     return name.starts_with(std::string_view(pattern).substr(0, pattern.size() - 1));
   });
+}
+
+bool is_beside(const std::string& owner, const std::map<std::string, Shape>& asked) {
+  const auto inside = asked.lower_bound(owner + ".");
+  return asked.contains(owner) || (inside != asked.end() && inside->first.starts_with(owner + "."));
+}
+
+// Whether a tensor that nothing reads says how to read weights that are read, by the names that
+// programs give to what they quantise with: X.weight_scale, X.scale_weight, X.comfy_quant,
+// X.weight.absmax, X.weight_zero_point, X.SCB, X.g_idx, experts.down_proj_scales, ...
+bool quantises(const std::string& name, const std::map<std::string, Shape>& asked) {
+  constexpr std::string_view kWords[] = {"scale",  "quant", "zero_point", "qzeros",
+                                         "absmax", "scb",   "g_idx"};
+  if (name == "scaled_fp8" || name.ends_with(".scaled_fp8")) return true;  // a mark of ComfyUI's
+  for (size_t dot = name.rfind('.'); dot != std::string::npos; dot = name.rfind('.', dot - 1)) {
+    std::string tail = name.substr(dot + 1);
+    std::ranges::transform(tail, tail.begin(), [](unsigned char c) { return std::tolower(c); });
+    const bool says = std::ranges::any_of(
+        kWords, [&](std::string_view word) { return tail.find(word) != std::string::npos; });
+    const std::string owner = name.substr(0, dot);
+    const bool deep = tail.find('.') != std::string::npos;  // X.weight.quant_state.nf4
+    if (says && tail != "logit_scale" && (deep ? asked.contains(owner) : is_beside(owner, asked)))
+      return true;
+    if (dot == 0) break;
+  }
+  return false;
 }
 
 Tensor uncounted(const Shape& shape, DType dtype) {
@@ -182,19 +209,28 @@ std::string check_names(const MetaWeights& weights, const TensorSet& tensors,
   }
   for (const std::string& name : tensors.names())
     if (!asked.contains(name) && !matches(name, unused)) extra.push_back({name, ""});
+  std::vector<NamedItem> scales;
+  for (const NamedItem& item : extra)
+    if (quantises(item.name, asked)) scales.push_back(item);
   require(
       unread.empty(), ErrorCode::model,
       "the weights in '{}' are of a type that is not read{}; download the files of the same model "
       "in bf16, f16 or f32",
       folder, listed("such", unread));
+  require(scales.empty(), ErrorCode::model,
+          "the weights in '{}' are quantised by another program, and their numbers mean something "
+          "else without what stands beside them{}; download the files of the same model in bf16, "
+          "f16 or f32",
+          folder, listed("that nothing here reads", scales));
   require(
       missing.empty() && misshaped.empty(), ErrorCode::model,
       "the weights in '{}' do not fit its config.json{}{}{}; use the weights and the config of one "
       "model",
       folder, listed("missing", missing), listed("of another shape", misshaped),
       listed("that the model does not know", extra));
-  if (extra.empty()) return "";
-  return fmt::format("'{}' holds {} tensor{} that nothing here reads: {}", folder, extra.size(),
+  if (extra.empty()) return tensors.choice();
+  return fmt::format("{}{}'{}' holds {} tensor{} that nothing here reads: {}", tensors.choice(),
+                     tensors.choice().empty() ? "" : "; ", folder, extra.size(),
                      extra.size() == 1 ? "" : "s", listed_names(extra));
 }
 

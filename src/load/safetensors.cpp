@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "base/foreign_format.h"
 #include "base/printable.h"
 #include "base/stop.h"
 #include "tensor/scope.h"
@@ -21,7 +22,8 @@ using tensor::Tensor;
 constexpr int64_t kPiece = int64_t{4} << 20;  // of a large tensor, for one thread
 
 SafetensorsHeader header_of(const base::InputFile& file) {
-  std::string begin(static_cast<size_t>(std::min<int64_t>(file.size(), 8)), '\0');
+  std::string begin(
+      static_cast<size_t>(std::min(file.size(), static_cast<int64_t>(base::kForeignBytes))), '\0');
   file.read(0, begin.data(), static_cast<int64_t>(begin.size()));
   const int64_t length = safetensors_data_offset(begin, file.size(), file.path());
   begin.resize(static_cast<size_t>(length));

@@ -1,11 +1,13 @@
 #include "load/safetensors_header.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/fail.h"
+#include "base/foreign_format.h"
 #include "base/printable.h"
 
 namespace tessera::load {
@@ -40,7 +42,10 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   explicit HeaderReader(const std::string& file) : file_(file) {}
   SafetensorsHeader take() { return std::move(header_); }
 
-  bool null() override { unexpected("null"); }
+  bool null() override {
+    if (depth_ != 1 || name_ != "__metadata__") unexpected("null");
+    return true;  // the same as none: optional in the reference reader
+  }
   bool boolean(bool) override { unexpected("a boolean"); }
   bool number_integer(number_integer_t value) override { unexpected(fmt::format("{}", value)); }
   bool number_float(number_float_t, const string_t& text) override {
@@ -161,6 +166,20 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   bool in_array_ = false, in_metadata_ = false, metadata_seen_ = false;
 };
 
+// Refuses bytes that are no header: by the format that they are of, where that can be told.
+[[noreturn]] void refuse_start(std::string_view begin, const std::string& file,
+                               const std::string& problem) {
+  base::refuse_foreign(begin, file);
+  const std::string_view shown = begin.substr(0, 60);
+  const bool text = std::ranges::all_of(
+      shown, [](unsigned char c) { return std::isprint(c) != 0 || std::isspace(c) != 0; });
+  require(!text || shown.empty(), ErrorCode::model,
+          "{}: this is text that begins with {}, such as a server's answer in place of the file: "
+          "download it again",
+          file, base::printable(shown));
+  fail(ErrorCode::model, "{}: {}: this is no safetensors file, or {}", file, problem, kRemedy);
+}
+
 // Bytes of a dense tensor; throws when they do not fit 62 bits.
 int64_t expected_bytes(const std::string& file, const std::string& name, const TensorEntry& entry) {
   constexpr int64_t kMost = int64_t{1} << 62;
@@ -226,9 +245,12 @@ int64_t safetensors_data_offset(std::string_view begin, int64_t file_bytes,
   uint64_t length = 0;
   for (size_t i = 0; i < 8; ++i)
     length |= uint64_t{static_cast<unsigned char>(begin[i])} << (8 * i);
-  require(length <= static_cast<uint64_t>(kLongestHeader), ErrorCode::model,
-          "{}: the header claims {} bytes; expected at most {}: this is no safetensors file, or {}",
-          file, length, kLongestHeader, kRemedy);
+  if (length > static_cast<uint64_t>(kLongestHeader))
+    refuse_start(
+        begin, file,
+        fmt::format("the header claims {} bytes; expected at most {}", length, kLongestHeader));
+  if (length > static_cast<uint64_t>(file_bytes - 8) && !begin.substr(8).starts_with('{'))
+    base::refuse_foreign(begin, file);
   require(length <= static_cast<uint64_t>(file_bytes - 8), ErrorCode::model,
           "{}: the header claims {} bytes, the file has {} after its length; {}", file, length,
           file_bytes - 8, kRemedy);
@@ -239,9 +261,7 @@ SafetensorsHeader parse_safetensors_header(std::string_view begin, int64_t file_
                                            const std::string& file) {
   const int64_t data_offset = safetensors_data_offset(begin, file_bytes, file);
   const std::string_view text = begin.substr(8, static_cast<size_t>(data_offset - 8));
-  require(!text.empty() && text.front() == '{', ErrorCode::model,
-          "{}: the header does not start with '{{': this is no safetensors file, or {}", file,
-          kRemedy);
+  if (!text.starts_with('{')) refuse_start(begin, file, "the header does not start with '{'");
   HeaderReader reader(file);
   Json::sax_parse(text.begin(), text.end(), &reader);
   SafetensorsHeader header = reader.take();

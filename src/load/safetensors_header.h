@@ -31,7 +31,7 @@ struct SafetensorsHeader {
 inline constexpr int64_t kLongestHeader = 100'000'000;
 
 /// Bytes of a file of `file_bytes` before its data, as its first 8 bytes say (fewer, if it has no
-/// more). `file` names it in errors. Throws Error(model).
+/// more); bytes behind them help to say what a wrong `file` is. Throws Error(model).
 int64_t safetensors_data_offset(std::string_view begin, int64_t file_bytes,
                                 const std::string& file);
 /// Reads and checks the header of a file of `file_bytes`, whose first bytes, up to the data or

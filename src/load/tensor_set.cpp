@@ -43,17 +43,68 @@ std::vector<std::string> missing_shards(const std::string& index) {
   return missing;
 }
 
-// Nothing as well where an index lacks shards, if others may be whole: then `lacking` gets it.
-std::optional<TensorSet> open_stem(const fs::path& folder, const std::string& stem,
-                                   const std::string& variant, std::vector<std::string>& lacking) {
+// The ways in which a folder may hold one set of weights.
+struct Candidate {
+  fs::path path;
+  bool index = false;
+};
+
+// Those of a variant, in the order in which a library takes them.
+std::vector<Candidate> candidates(const fs::path& folder, const std::string& variant,
+                                  Library library) {
   const std::string dotted = variant.empty() ? "" : "." + variant;
-  const fs::path index = folder / (stem + ".safetensors.index" + dotted + ".json");
-  const fs::path file = folder / (stem + dotted + ".safetensors");
-  if (base::is_there(file.string())) return TensorSet({SafetensorsFile(file.string())});
-  if (!base::is_there(index.string())) return std::nullopt;
-  if (missing_shards(index.string()).empty()) return open_index(index.string());
-  lacking.push_back(index.string());
-  return std::nullopt;
+  std::array<const char*, 2> stems = kStems;
+  const bool diffusers = library == Library::diffusers;
+  if (!diffusers) std::swap(stems[0], stems[1]);
+  std::vector<Candidate> all;
+  for (const std::string stem : stems) {
+    const Candidate index{folder / (stem + ".safetensors.index" + dotted + ".json"), true};
+    const Candidate file{folder / (stem + dotted + ".safetensors")};
+    all.insert(all.end(), {diffusers ? index : file, diffusers ? file : index});
+  }
+  return all;
+}
+
+// Whether an index that is not read has all its shards.
+bool is_whole(const Candidate& one) {
+  try {
+    return missing_shards(one.path.string()).empty();
+  } catch (const Error& e) {
+    if (e.code() == ErrorCode::cancelled) throw;
+    return false;
+  }
+}
+
+std::string name_of(const Candidate& one) {
+  return (one.index ? "the shards of " : "") + one.path.filename().string();
+}
+
+// The first whole set of a variant, if there is one; `lacking` gets the indices before it that lack
+// shards.
+std::optional<TensorSet> open_variant(const fs::path& folder, const std::string& variant,
+                                      Library library, std::vector<std::string>& lacking) {
+  std::vector<Candidate> whole;
+  for (const Candidate& one : candidates(folder, variant, library)) {
+    if (!base::is_there(one.path.string())) continue;
+    if (!one.index || (whole.empty() ? missing_shards(one.path.string()).empty() : is_whole(one)))
+      whole.push_back(one);
+    else if (whole.empty())
+      lacking.push_back(one.path.string());
+  }
+  if (whole.empty()) return std::nullopt;
+  const Candidate& first = whole.front();
+  TensorSet set = first.index ? open_index(first.path.string())
+                              : TensorSet({SafetensorsFile(first.path.string())});
+  std::vector<std::string> others;
+  for (size_t i = 1; i < whole.size(); ++i) others.push_back(name_of(whole[i]));
+  for (const std::string& index : lacking)
+    others.push_back(name_of({index, true}) + ", of which some are missing");
+  if (!others.empty())
+    set.say_choice(fmt::format(
+        "'{}' holds weights more than once: {} {} read, as {} does, and not {}", folder.string(),
+        name_of(first), first.index ? "are" : "is",
+        library == Library::diffusers ? "diffusers" : "transformers", fmt::join(others, ", or ")));
+  return set;
 }
 
 // What else lies in the folder, as advice.
@@ -158,7 +209,13 @@ int64_t announced_bytes(const std::string& folder) {
   return 0;
 }
 
-TensorSet open_component(const std::string& folder, const std::string& variant) {
+Library library_of(const Component& part) {
+  const bool bare = part.library != "diffusers" && part.library != "transformers";
+  const bool own = bare ? part.config.contains("model_type") : part.library == "transformers";
+  return own ? Library::transformers : Library::diffusers;
+}
+
+TensorSet open_component(const std::string& folder, const std::string& variant, Library library) {
   require(base::is_there(folder), ErrorCode::model, "the folder '{}' does not exist", folder);
   std::error_code ignored;
   require(fs::is_directory(folder, ignored), ErrorCode::model,
@@ -166,8 +223,7 @@ TensorSet open_component(const std::string& folder, const std::string& variant) 
   std::vector<std::string> variants = {variant}, lacking;
   if (variant.empty()) variants = {"", "bf16", "fp16", "fp32"};
   for (const std::string& v : variants)
-    for (const char* stem : kStems)
-      if (auto set = open_stem(folder, stem, v, lacking)) return *std::move(set);
+    if (auto set = open_variant(folder, v, library, lacking)) return *std::move(set);
   if (!lacking.empty())  // none is whole: say what the one lacks that lacks the least
     return open_index(*std::ranges::min_element(
         lacking, {}, [](const std::string& index) { return missing_shards(index).size(); }));
@@ -189,7 +245,7 @@ TensorSet open_weights(const Component& part) {
          "download the folder of the same model in bf16, f16 or f32",
          part.folder, method);
   }
-  TensorSet tensors = with_single_experts(open_component(part.folder));
+  TensorSet tensors = with_single_experts(open_component(part.folder, "", library_of(part)));
   if (part.quantised.dense) tensors.hold_dense_in_int8();
   return tensors;
 }

@@ -35,18 +35,30 @@ class TensorSet {
   /// (RunOptions::map_weights).
   bool maps() const { return maps_; }
   void use_mapped(bool maps) { maps_ = maps; }
+  /// Which of several whole sets in a folder was opened, for a note; "": there was one.
+  const std::string& choice() const { return choice_; }
+  void say_choice(std::string text) { choice_ = std::move(text); }
 
  private:
   std::vector<SafetensorsFile> files_;
   std::map<std::string, size_t> file_of_;
   bool dense_in_int8_ = false, maps_ = false;
+  std::string choice_;
 };
 
-/// Opens the weights in a component's folder: model.safetensors or
-/// diffusion_pytorch_model.safetensors, or the shards of their index, or a variant of these
-/// (*.fp16.*, *.bf16.*, ...). `variant` asks for one by name; "" takes the plain files, else bf16,
-/// fp16, fp32. Every shard is opened and checked against the index. Throws Error(model).
-TensorSet open_component(const std::string& folder, const std::string& variant = "");
+/// The library that a component is of, where both name weights otherwise.
+enum class Library : uint8_t { diffusers, transformers };
+/// By model_index.json; of a bare folder by its config.json.
+Library library_of(const Component& part);
+
+/// Opens the weights in a component's folder: diffusion_pytorch_model.safetensors or
+/// model.safetensors, or the shards of their index, or a variant of these (*.fp16.*, *.bf16.*,
+/// ...). `variant` asks for a variant by name; "" takes the plain files, else bf16, fp16, fp32. Of
+/// several whole sets it takes that of the library's own name, and an index before a single file as
+/// diffusers, after it as transformers; TensorSet::choice() says so. Every shard is opened and
+/// checked against the index. Throws Error(model).
+TensorSet open_component(const std::string& folder, const std::string& variant = "",
+                         Library library = Library::diffusers);
 
 /// The weights of a component, experts by names of their own (load/fused_experts.h). Throws
 /// Error(model), also for weights that its config.json calls quantised.

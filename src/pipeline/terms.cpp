@@ -45,7 +45,7 @@ void say_model(const runtime::ModelState& state, cluster::Terms& terms) {
     terms.say("the configuration of " + part.name, part.config.dump());
     std::vector<std::string> paths;
     try {
-      const load::TensorSet tensors = load::open_component(part.folder);
+      const load::TensorSet tensors = load::open_component(part.folder, "", load::library_of(part));
       for (const load::SafetensorsFile& file : tensors.files()) paths.push_back(file.path());
     } catch (const Error& e) {  // a tokenizer, a scheduler; what is needed is missed later
       if (e.code() == ErrorCode::cancelled) throw;
@@ -87,7 +87,7 @@ cluster::Terms terms_of(const runtime::ModelState& state, const GenerateRequest&
       request;
   terms.say("--class", joined(classes));
   terms.say("the prompt", joined(prompts));
-  terms.say("--negative-prompt", negative_prompt.value_or(""));
+  terms.say("--negative-prompt", negative_prompt ? "'" + *negative_prompt + "'" : "none");
   if (!embeddings.empty()) terms.file("--embeddings", embeddings);
   terms.say("--clean-caption", clean_caption ? shown(*clean_caption) : "");
   terms.say("--text-tokens", shown(text_tokens));

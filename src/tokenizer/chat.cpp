@@ -15,6 +15,8 @@ namespace {
 using base::Json;
 using Kind = Value::Kind;
 
+constexpr const char* kExpected = R"([{"role": "user", "content": "..."}, ...])";
+
 // Builds values from JSON that is known to be well formed and no deeper than its limit.
 class Builder : public nlohmann::json_sax<Json> {
  public:
@@ -102,7 +104,7 @@ ValueDict chat_values(std::string_view json) {
     root = value_of_json(json, "chat");
   } catch (const Error& e) {
     if (e.code() == ErrorCode::cancelled) throw;
-    throw Error(ErrorCode::usage, e.what());
+    fail(ErrorCode::usage, "{}; expected {}", e.what(), kExpected);
   }
   ValueDict values;
   if (root.is(Kind::dict))
@@ -111,7 +113,7 @@ ValueDict chat_values(std::string_view json) {
     values.set("messages", root);
   const Value* messages = values.find("messages");
   require(messages && messages->is(Kind::list) && !messages->items().empty(), ErrorCode::usage,
-          "chat: expected [{{\"role\": \"user\", \"content\": \"...\"}}, ...]");
+          "chat: expected {}", kExpected);
   for (size_t i = 0; i < messages->items().size(); ++i) check_message(messages->items()[i], i);
   return values;
 }

@@ -1,6 +1,8 @@
 #include "tokenizer/folder.h"
 
 #include <cmath>
+#include <map>
+#include <utility>
 
 #include "base/config_reader.h"
 #include "base/fail.h"
@@ -40,13 +42,19 @@ void add_listed(TokenizerParts& parts, const Json& json, const Json& config,
   if (!config.contains("added_tokens_decoder")) return;
   require(config["added_tokens_decoder"].is_object(), ErrorCode::model,
           "{}: 'added_tokens_decoder' is no object", from);
+  std::map<int32_t, const Json*> tokens;  // by number, as their ids follow from their order
   for (const auto& [key, token] : config["added_tokens_decoder"].items()) {
     const bool digits =
         !key.empty() && key.size() <= 8 && key.find_first_not_of("0123456789") == std::string::npos;
     require(digits && std::stoi(key) <= kMostIds, ErrorCode::model,
             "{}: an added token of id {}; expected a number", from,
             base::ConfigReader::shown(Json(key)));
-    parts.added.add(added_token_of(token, std::stoi(key), from));
+    tokens.emplace(std::stoi(key), &token);
+  }
+  for (const auto& [id, declared] : tokens) {
+    AddedToken token = added_token_of(*declared, id, from);
+    if (!declared->contains("normalized")) token.normalized = !token.special;
+    add_declared(std::move(token), parts, false);
   }
 }
 
@@ -75,15 +83,10 @@ bool is_t5(const Json& config) {
 }
 
 // T5 has a hundred tokens behind those of its file, the last one first.
-void add_extra_ids(TokenizerParts& parts, const Json& config, const std::string& where) {
-  const int64_t count = base::ConfigReader(config, where).integer("extra_ids", 100, 0, 10000);
-  const auto size = static_cast<int32_t>(parts.model->size());
-  for (int64_t i = 0; i < count; ++i) {
-    const std::string text = fmt::format("<extra_id_{}>", count - 1 - i);
-    if (const auto id = parts.model->id_of(text))
-      parts.added.add({text, *id});
-    else
-      parts.added.add({text, size + static_cast<int32_t>(i)});
+void add_extra_ids(TokenizerParts& parts) {
+  for (int32_t number = parts.extra_ids - 1; number >= 0; --number) {
+    const std::string text = fmt::format("<extra_id_{}>", number);
+    parts.added.add({text, *vocabulary_id(parts, text)});
   }
 }
 
@@ -113,12 +116,14 @@ std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& folder) {
          "vocab.txt",
          folder);
   }
+  if (!sentencepiece && there("spiece.model") && !there("tokenizer.json"))
+    parts.extra_ids = static_cast<int32_t>(base::ConfigReader(config, path("tokenizer_config.json"))
+                                               .integer("extra_ids", 100, 0, 10000));
   add_listed(parts, json, config, folder);
   if (!sentencepiece) {
     add_roles(parts, config);
     add_roles(parts, map);
-    if (there("spiece.model") && !there("tokenizer.json"))
-      add_extra_ids(parts, config, path("tokenizer_config.json"));
+    add_extra_ids(parts);
   }
   set_padding(parts, json, config, map);
   return std::make_shared<Tokenizer>(std::move(parts), folder);

@@ -1,6 +1,7 @@
 #include "tokenizer/formats.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "base/config_reader.h"
@@ -226,8 +227,29 @@ void read_added_tokens(const Json& json, const std::string& where, TokenizerPart
   for (const Json& token : list) {
     const auto id =
         static_cast<int32_t>(base::ConfigReader(token, where).integer("id", -1, 0, kMostIds));
-    parts.added.add(added_token_of(token, id, where));
+    add_declared(added_token_of(token, id, where), parts, true);
   }
+}
+
+std::optional<int32_t> vocabulary_id(const TokenizerParts& parts, const std::string& text) {
+  if (const auto id = parts.model->id_of(text)) return id;
+  int32_t number = -1;
+  const std::string_view before = "<extra_id_";
+  if (!text.starts_with(before) || !text.ends_with('>')) return std::nullopt;
+  const char *at = text.data() + before.size(), *end = text.data() + text.size() - 1;
+  const bool plain = std::from_chars(at, end, number).ptr == end && (*at != '0' || end == at + 1);
+  if (!plain || number < 0 || number >= parts.extra_ids) return std::nullopt;
+  return static_cast<int32_t>(parts.model->size()) + parts.extra_ids - 1 - number;
+}
+
+void add_declared(AddedToken token, TokenizerParts& parts, bool keeps_gaps) {
+  const auto size = static_cast<int32_t>(parts.model->size());
+  const bool taken = parts.added.has_id(token.id) || !parts.model->text_of(token.id).empty();
+  if (const auto known = vocabulary_id(parts, token.text))
+    token.id = *known;
+  else if (taken || (token.id >= size && !keeps_gaps))
+    token.id = std::max(size + parts.extra_ids, parts.added.last_id() + 1);
+  parts.added.add(std::move(token));
 }
 
 TokenizerParts parts_of_json(const Json& json, const std::string& where) {

@@ -15,6 +15,13 @@ TokenizerParts parts_of_t5_json(base::Json json, const std::string& where);
 /// Adds the "added_tokens" of a tokenizer.json, each text once. Throws Error(model) for tokens
 /// without text or id.
 void read_added_tokens(const base::Json& json, const std::string& where, TokenizerParts& parts);
+/// Adds a token that a file declares under an id, unless one of its text is there. As in the
+/// tokenizers library it gets the id that the vocabulary has for its text, else the next behind
+/// all. Where the vocabulary leaves an id free it may be declared; with `keeps_gaps` behind it,
+/// too.
+void add_declared(AddedToken token, TokenizerParts& parts, bool keeps_gaps);
+/// The id that the vocabulary, with T5's extra ids, has for a text.
+std::optional<int32_t> vocabulary_id(const TokenizerParts& parts, const std::string& text);
 /// An added token as tokenizer.json and tokenizer_config.json write it.
 AddedToken added_token_of(const base::Json& json, int32_t id, const std::string& where);
 /// T5 over a spiece.model. A model with byte pieces does all as the SentencePiece library does it

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -33,8 +34,14 @@ class AddedTokens {
   }
   /// Adds a token unless one of its text is there.
   void add(AddedToken token) {
-    if (at_.emplace(token.text, tokens_.size()).second) tokens_.push_back(std::move(token));
+    if (!at_.emplace(token.text, tokens_.size()).second) return;
+    ids_.insert(token.id);
+    tokens_.push_back(std::move(token));
   }
+  /// Whether a token has this id.
+  bool has_id(int32_t id) const { return ids_.contains(id); }
+  /// The largest id; -1: there is no token.
+  int32_t last_id() const { return ids_.empty() ? -1 : *ids_.rbegin(); }
   /// The token of this text; null: there is none.
   const AddedToken* find(std::string_view text) const {
     const auto found = at_.find(std::string(text));
@@ -48,6 +55,7 @@ class AddedTokens {
  private:
   std::vector<AddedToken> tokens_;
   std::unordered_map<std::string, size_t> at_;
+  std::set<int32_t> ids_;
 };
 
 /// Tokens of fixed length, as text encoders take them.
@@ -63,6 +71,7 @@ struct TokenizerParts {
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
   std::shared_ptr<const Model> model;
+  int32_t extra_ids = 0;  ///< T5's <extra_id_N> behind the vocabulary of its file, last N first
   std::vector<int32_t> before, after;  ///< ids around every text ([CLS], </s>, ...)
   std::optional<int32_t> padding;
   int64_t longest = 0;  ///< tokens that the model takes (model_max_length); 0: not said

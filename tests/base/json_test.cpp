@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <string>
 
 #include "base/stop.h"
@@ -27,6 +28,30 @@ TEST(Json, ReadsWhatIsRight) {
 TEST(Json, RefusesDamage) {
   for (const char* text : {"", "{", "{\"a\" 1}", "[1,]", "nul", "{}x", "\"\xff\""})
     EXPECT_NE(refusal(text).find("x.json"), std::string::npos) << text;
+}
+
+TEST(Json, SaysWhatIsWrongAndWhere) {
+  for (const char* empty : {"", "  ", "\n\t\r\n"})
+    EXPECT_EQ(refusal(empty), "x.json: this is no JSON that can be read: nothing stands in it");
+  EXPECT_EQ(refusal("{\"a\": [1,"), "x.json: this is no JSON that can be read: it breaks off");
+  EXPECT_EQ(refusal("Hello, how are you doing today?"),
+            "x.json: this is no JSON that can be read: it is damaged at byte 1, at 'Hello, how are "
+            "you d'");
+  EXPECT_NE(refusal("[1, x]").find("at byte 5, at 'x]'"), std::string::npos) << refusal("[1, x]");
+}
+
+TEST(Json, OnlyAFileIsDownloadedAgain) {
+  const std::string path = testing::TempDir() + "/json_test_broken.json";
+  std::ofstream(path) << "{";
+  try {
+    read_json(path);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("it breaks off; download the file again"),
+              std::string::npos)
+        << e.what();
+  }
+  EXPECT_EQ(refusal("{").find("download"), std::string::npos);
 }
 
 TEST(Json, RefusesAKeyTwice) {

@@ -185,10 +185,14 @@ class Complete(ProgramTest):
              "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False}}))
         (model / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
         chat = self.folder / "chat.json"
-        for text, says in (("[{", "chat"), ("[]", "role"), ('[{"role": "user"}]', "message 0"),
-                           ('{"messages": 3}', "role"), ("", "chat")):
+        for text, says in (("[{", ["chat", "breaks off"]), ("[]", "role"), ('[{"role": "user"}]', "message 0"),
+                           ('{"messages": 3}', "role"), ("", ["'" + str(chat) + "' holds nothing", '"role"']),
+                           (" \n", "holds nothing"), ("Hello there", ["at byte 1, at 'Hello there'", '"role"'])):
             chat.write_text(text)
-            self.refused(2, "complete", model, "--chat", chat, "--max-tokens", 4, says=says)
+            said = self.refused(2, "complete", model, "--chat", chat, "--max-tokens", 4, says=says)
+            self.assertNotIn("download", said)
+        self.refused(2, "complete", model, "--chat", "-", "--max-tokens", 4, input="",
+                     says=["--chat: standard input holds nothing", '"role"'])
         chat.write_text('[{"role": "user", "content": "hi"}]')
         (model / "chat_template.jinja").write_text("{% include 'x' %}")
         self.refused(3, "complete", model, "--chat", chat, "--max-tokens", 4, says="include")

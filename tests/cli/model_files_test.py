@@ -132,9 +132,10 @@ class Safetensors(ProgramTest):
                           (self.raw[:100], "header claims"), (self.raw[:-1], "data_offsets"),
                           (self.raw + b"\0", "no rest"),
                           (struct.pack("<Q", 2**63) + self.raw[8:], "header claims"),
-                          (b"<!DOCTYPE html><html><body>Not Found", "no safetensors file"),
+                          (b"<!DOCTYPE html><html><body>Not Found", "an HTML page"),
                           (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
-                           "no safetensors file")]:
+                           "git lfs pull"), (b"PK\3\4" + b"\0" * 90, "a PyTorch pickle"),
+                          (b"Entry not found", "text that begins with 'Entry not found'")]:
             self.file.write_bytes(raw)
             self.refused_file(says)
 
@@ -155,6 +156,13 @@ class Safetensors(ProgramTest):
         header = {k: v for k, v in self.header.items() if k != self.first}
         self.with_header(header)
         self.refused_file("hole")
+
+    def test_metadata_may_be_null(self):
+        self.with_header({**self.header, "__metadata__": None})
+        done = self.run_here("inspect", self.model)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.with_header({**self.header, "__metadata__": {"format": None}})
+        self.refused_file("null")
 
     def test_broken_json(self):
         self.file.write_bytes(self.raw[:8] + b"}" + self.raw[9:])
@@ -233,6 +241,31 @@ class Names(ProgramTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("'ema.{0-39}.weight'", done.stderr)
 
+    def test_a_stray_scale_is_refused(self):
+        model = self.copy_model()
+        path = model / "model.safetensors"
+        tensors, _ = read_safetensors(path)
+        for name in ("blocks.0.attn.out_proj.weight_scale", "blocks.0.attn.out_proj.scale_weight",
+                     "blocks.0.attn.out_proj.comfy_quant"):
+            write_safetensors(path, {**tensors, name: ("F32", [1], b"\0" * 4)})
+            for command in (("generate", model, *SAVE), ("inspect", model)):
+                self.refused(3, *command, says=["quantised by another program", f"'{name}'"])
+
+    def test_pointers_and_pages_in_the_place_of_any_file(self):
+        pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 581368\n"
+        page = b"<!DOCTYPE html>\n<html><body>Sign in</body></html>"
+        source = DATA / "diffusers/cogvideox_2b/model"
+        for name in ("model_index.json", "transformer/config.json", "scheduler/scheduler_config.json",
+                     "transformer/diffusion_pytorch_model.safetensors", "vae/diffusion_pytorch_model.safetensors",
+                     "text_encoder/model.safetensors", "tokenizer/spiece.model", "tokenizer/tokenizer_config.json"):
+            if not (source / name).exists():
+                continue
+            for bytes_, says in ((pointer, "a Git LFS pointer"), (page, "an HTML page")):
+                model = self.copy_model(f"m{len(list(self.folder.iterdir()))}", source)
+                (model / name).write_bytes(bytes_)
+                self.refused(3, "generate", model, "--prompt", "waves", "--width", 32, "--height", 32, "--frames", 1,
+                             "--steps", 1, "-o", "x.mp4", says=[says, name, "hf download"])
+
     def test_eight_bit_floats(self):
         model = self.copy_model()
         path = model / "model.safetensors"
@@ -286,6 +319,17 @@ class Shards(ProgramTest):
     def test_a_missing_shard(self):
         (self.vae / "diffusion_pytorch_model-00002-of-00003.safetensors").unlink()
         self.refused(3, "inspect", self.vae, says=["1 of 3 shards", "00002-of-00003"])
+
+    def test_shards_and_a_single_file(self):
+        tensors = {}
+        for shard in self.vae.glob("*.safetensors"):
+            tensors.update(read_safetensors(shard)[0])
+        single = {name: (dtype, shape, b"\0" * len(data)) for name, (dtype, shape, data) in tensors.items()}
+        write_safetensors(self.vae / "diffusion_pytorch_model.safetensors", single)
+        done = self.run_here("inspect", self.vae)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("the shards of diffusion_pytorch_model.safetensors.index.json are read, as diffusers does, and "
+                      "not diffusion_pytorch_model.safetensors", done.stderr)
 
     def test_an_index_that_leaves_its_folder(self):
         content = json.loads(self.index.read_text())

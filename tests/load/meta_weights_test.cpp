@@ -144,6 +144,39 @@ TEST(CheckNames, WhatNobodyReadsIsNamedAndNoError) {
                 "' holds 301 tensors that nothing here reads: 'ema.{0-299}', 'logit_scale'");
 }
 
+TEST(CheckNames, WhatQuantisesAWeightAndIsNotReadIsRefusedByName) {
+  const auto said = [](const std::string& stray) {
+    const ScratchFolder folder;
+    MetaWeights weights;
+    for (const char* name : {"blocks.0.fc.weight", "blocks.0.table", "experts.0.down_proj.weight"})
+      weights.matrix(name, 48, 32, DType::bf16);
+    std::map<std::string, Tensor> tensors;
+    for (const auto& [name, shape] : weights.asked())
+      tensors.emplace(name, Tensor::zeros(shape, DType::bf16));
+    tensors.emplace(stray, Tensor::zeros({1}, DType::f32));
+    const TensorSet set = written(folder, tensors);
+    try {
+      return "passed: " + check_names(weights, set, "folder");
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+  };
+  for (const char* name :
+       {"blocks.0.fc.weight_scale", "blocks.0.fc.scale_weight", "blocks.0.fc.comfy_quant",
+        "blocks.0.fc.weight_scale_inv", "blocks.0.fc.weight_scale_2", "blocks.0.fc.input_scale",
+        "blocks.0.fc.scale_input", "blocks.0.fc.weight.absmax", "blocks.0.fc.weight.quant_map",
+        "blocks.0.fc.weight.quant_state.bitsandbytes__nf4", "blocks.0.fc.SCB",
+        "blocks.0.fc.weight_zero_point", "blocks.0.fc.scales", "blocks.0.fc.qzeros",
+        "blocks.0.fc.g_idx", "blocks.0.table_scale", "experts.down_proj_scales", "scaled_fp8"}) {
+    const std::string says = said(name);
+    EXPECT_NE(says.find("quantised by another program"), std::string::npos) << name << ": " << says;
+    EXPECT_NE(says.find(std::string("'") + name + "'"), std::string::npos) << says;
+  }
+  for (const char* name : {"logit_scale", "blocks.0.fc.more", "blocks.1.fc.weight_scale",
+                           "text_projection.weight", "blocks.0.logit_scale"})
+    EXPECT_TRUE(said(name).starts_with("passed: 'folder' holds 1 tensor")) << said(name);
+}
+
 TEST(MetaWeights, KnowsWhatIsPackedInWhatAndTheScalesBesideIt) {
   const ScratchFolder folder;
   const TensorSet tensors = written(folder, {{"q", Tensor::zeros({4, 8}, DType::i8)},

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "scratch_folder.h"
+#include "tensor/tensor.h"
 
 namespace tessera::load {
 namespace {

@@ -57,6 +57,13 @@ std::vector<Case> length_cases() {
       {"two documents", image_of(good + "{}", 8), {"not valid JSON"}},
       {"bad UTF-8", image_of("{" + tensor("\xff", "F32", "2", "0,8") + "}", 8), {"not valid JSON"}},
       {"truncated data", image_of(good, 4), {"'a'", "[0, 8]", "<= 4"}},
+      {"a pointer", "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\n", {"Git LFS"}},
+      {"a page", "<!DOCTYPE html><html><body>Sign in</body></html>", {"an HTML page"}},
+      {"an archive", std::string("PK\3\4\0\0\0\0archive", 15), {"a PyTorch pickle"}},
+      {"a short pickle", std::string("\x80\2\0\0\0\0\0\0.", 9), {"a PyTorch pickle"}},
+      {"cut behind a length like a pickle's", image_of(good, 8, 0x0280), {"claims 640 bytes"}},
+      {"a server's answer", "Entry not found", {"text that begins with 'Entry not found'"}},
+      {"zeros", std::string(64, '\0'), {"full of zeros"}},
       {"trailing data", image_of(good, 9), {"byte 8 of 9", "no rest"}},
   };
 }
@@ -105,6 +112,9 @@ std::vector<Case> field_cases() {
        {"more than 32 axes"}},
       {"metadata number", one(R"("__metadata__":{"a":1})", 0), {"'__metadata__'"}},
       {"metadata nested", one(R"("__metadata__":{"a":{}})", 0), {"an object"}},
+      {"metadata of null", one(R"("__metadata__":{"a":null})", 0), {"null in '__metadata__'"}},
+      {"null for a tensor", one(R"("a":null)", 0), {"null as entry 'a'"}},
+      {"metadata twice", one(R"("__metadata__":null,"__metadata__":{})", 0), {"twice"}},
       {"metadata twice", one(R"("__metadata__":{},"__metadata__":{})", 0), {"twice"}},
       {"metadata key twice", one(R"("__metadata__":{"k":"1","k":"2"})", 0), {"'k' twice"}},
   };
@@ -170,6 +180,13 @@ TEST(SafetensorsHeader, ReadsEntriesAndMetadata) {
   EXPECT_EQ(read.tensors.at("b").begin, 8);
   EXPECT_EQ(read.tensors.at("none").bytes(), 0);
   EXPECT_EQ(read.tensors.at("one").bytes(), 1);
+}
+
+TEST(SafetensorsHeader, MetadataMayBeNull) {
+  const SafetensorsHeader read =
+      parsed(image_of(R"({"__metadata__":null,)" + tensor("a", "F32", "2", "0,8") + "}", 8));
+  EXPECT_TRUE(read.metadata.empty());
+  EXPECT_EQ(read.tensors.size(), 1u);
 }
 
 TEST(SafetensorsHeader, ReadsAnEmptySet) { EXPECT_TRUE(parsed(image_of("{}", 0)).tensors.empty()); }

@@ -38,6 +38,52 @@ TEST(TensorSet, ReadsShards) {
   expect_says(model_error([&] { set.get("d"); }), "'d'");
 }
 
+TEST(TensorSet, OfSeveralSetsTakesTheOneThatTheLibraryTakes) {
+  const ScratchFolder folder;
+  const auto one = [&](const char* name, int64_t n) {
+    write_safetensors(folder.path(name), {{"a", ones(n)}});
+  };
+  const auto index = [&](const char* name, const char* shard) {
+    folder.write(name, index_of("\"a\":\"" + std::string(shard) + "\""));
+  };
+  const auto opened = [&](Library library) { return open_component(folder.path(), "", library); };
+  one("model.safetensors", 1);
+  EXPECT_EQ(opened(Library::transformers).choice(), "");
+  one("shard.safetensors", 2);
+  index("model.safetensors.index.json", "shard.safetensors");
+  EXPECT_EQ(opened(Library::transformers).get("a").elements(), 1);
+  expect_says(opened(Library::transformers).choice(),
+              "model.safetensors is read, as transformers does, and not the shards of "
+              "model.safetensors.index.json");
+  EXPECT_EQ(opened(Library::diffusers).get("a").elements(), 2);
+  expect_says(opened(Library::diffusers).choice(),
+              "the shards of model.safetensors.index.json are read, as diffusers does, and not "
+              "model.safetensors");
+  one("diffusion_pytorch_model.safetensors", 3);
+  EXPECT_EQ(opened(Library::transformers).get("a").elements(), 1);
+  EXPECT_EQ(opened(Library::diffusers).get("a").elements(), 3);
+  index("diffusion_pytorch_model.safetensors.index.json", "shard.safetensors");
+  EXPECT_EQ(opened(Library::diffusers).get("a").elements(), 2);
+  // A set that lacks shards is not taken before a whole one.
+  index("diffusion_pytorch_model.safetensors.index.json", "gone.safetensors");
+  EXPECT_EQ(opened(Library::diffusers).get("a").elements(), 3);
+  expect_says(opened(Library::diffusers).choice(), "some are missing");
+  // Nor does a broken index that is not read matter.
+  folder.write("model.safetensors.index.json", "{");
+  EXPECT_EQ(opened(Library::transformers).get("a").elements(), 1);
+}
+
+TEST(TensorSet, KnowsTheLibraryOfAComponent) {
+  Component part;
+  EXPECT_EQ(library_of(part), Library::diffusers);
+  part.config["model_type"] = "t5";
+  EXPECT_EQ(library_of(part), Library::transformers);
+  part.library = "diffusers";
+  EXPECT_EQ(library_of(part), Library::diffusers);
+  part.library = "transformers";
+  EXPECT_EQ(library_of(part), Library::transformers);
+}
+
 TEST(TensorSet, NamesMissingShards) {
   const ScratchFolder folder;
   write_shards(folder);

@@ -88,6 +88,54 @@ TEST(OpenTokenizer, CutsForT5AsTransformersDoesWhateverTheFileSays) {
   fs::remove_all(folder);
 }
 
+// The ids are those of transformers 5.24: a text that the vocabulary has keeps the vocabulary's id,
+// others come behind all, in the order of what is declared.
+TEST(OpenTokenizer, AnAddedTokenOfTheVocabularyKeepsItsId) {
+  const fs::path folder = fs::temp_directory_path() / "tessera-added-tokens";
+  const auto write = [&](const char* file, const std::string& text) {
+    std::ofstream(folder / file) << text;
+  };
+  const auto body = [&](const std::string& text) {
+    std::vector<int32_t> ids = open_tokenizer(folder.string())->encode(text);
+    return std::vector<int32_t>(ids.begin() + 1, ids.end() - 1);
+  };
+  using Ids = std::vector<int32_t>;
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\n##a\n##b\n##c\n");
+  write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer", "added_tokens_decoder": {
+    "0": {"content": "[PAD]", "special": true}, "7": {"content": "b", "special": true},
+    "100": {"content": "<y>"}, "20": {"content": "<x>", "special": true},
+    "3": {"content": "<z>", "special": true}}})");
+  EXPECT_EQ(body("a b c"), (Ids{5, 6, 7}));
+  EXPECT_EQ(body("<x><y><z>"), (Ids{12, 13, 11}));
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  write("vocab.json", R"({"a": 0, "b": 1, "c": 2, "a</w>": 3, "b</w>": 4, "c</w>": 5, "ab</w>": 6,
+    "<|startoftext|>": 7, "<|endoftext|>": 8})");
+  write("merges.txt", "#version: 0.2\na b</w>\n");
+  write("tokenizer_config.json", R"({"tokenizer_class": "CLIPTokenizer", "added_tokens_decoder": {
+    "9": {"content": "c</w>", "special": true}, "1": {"content": "c"},
+    "12": {"content": "<x>", "special": true}, "8": {"content": "<|endoftext|>", "special": true}}})");
+  EXPECT_EQ(body("a c b"), (Ids{3, 2, 4}));
+  EXPECT_EQ(body("c</w>"), (Ids{5}));
+  EXPECT_EQ(body("ab<x>"), (Ids{6, 9}));
+  EXPECT_EQ(body("cab"), (Ids{2, 6}));
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  const fs::path t5 = fs::path(data()) / "cogvideox_2b/model/tokenizer";
+  fs::copy_file(t5 / "spiece.model", folder / "spiece.model");
+  const auto plain = open_tokenizer(folder.string());
+  const int32_t known = *plain->id_of("\u2581a"), last = *plain->id_of("<extra_id_0>");
+  write("tokenizer_config.json", R"({"tokenizer_class": "T5Tokenizer", "added_tokens_decoder": {
+    "5": {"content": "\u2581a"}, "6": {"content": "<x>", "special": true}}})");
+  const auto added = open_tokenizer(folder.string());
+  EXPECT_EQ(added->id_of("\u2581a"), known);
+  EXPECT_EQ(added->id_of("<x>"), last + 1);
+  EXPECT_EQ(added->id_of("<extra_id_0>"), last);
+  EXPECT_EQ(added->id_of("<extra_id_99>"), last - 99);
+}
+
 TEST(OpenTokenizer, NamesWhatIsMissing) {
   const fs::path empty = fs::temp_directory_path() / "tessera-no-tokenizer";
   fs::create_directories(empty);
