@@ -99,7 +99,7 @@ struct GenerateRequest {
   int64_t text_tokens = 0;  ///< that a T5 reads of a prompt; 0: as the reference pipeline
   std::optional<int> steps;
   std::optional<float> guidance;  ///< 1: no guidance
-  float true_guidance = 1;  ///< of models that take guidance as an input: a second branch beside it
+  float true_guidance = 1;  ///< a second branch of models that embed guidance, if negative_prompt
   float guidance_rescale = 0;     ///< 0..1: how far the spread of a guided prediction goes back to
                                   ///< that of the conditional one (Lin et al. 2023); 0: not at all
   int64_t width = 0, height = 0;  ///< pixels; 0: as trained

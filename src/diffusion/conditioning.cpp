@@ -4,6 +4,7 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "load/safetensors.h"
 #include "ops/elementwise.h"
 #include "ops/finite.h"
 
@@ -18,9 +19,24 @@ Tensor finite(const Tensor& x, const std::string& name, const std::string& from)
   return x;
 }
 
+namespace {
+
+// Whether a request says what guidance leads away from: an empty text says so, too.
+bool says_negative(const models::PipelineSpec& spec, const GenerateRequest& request) {
+  if (request.embeddings.empty()) return request.negative_prompt.has_value();
+  const load::SafetensorsFile file(request.embeddings);
+  return std::ranges::all_of(spec.text_inputs, [&](const auto& input) {
+    const bool mask = input.first.find("mask") != std::string::npos;
+    return mask || file.has("negative_" + input.first);
+  });
+}
+
+}  // namespace
+
 Branches branches_of(const models::PipelineSpec& spec, const GenerateRequest& request,
                      float guidance) {
-  const float scale = spec.embeds_guidance ? request.true_guidance : guidance;
+  float scale = spec.embeds_guidance ? request.true_guidance : guidance;
+  if (spec.embeds_guidance && scale > 1 && !says_negative(spec, request)) scale = 1;
   Branches branches{.two = scale > 1, .scale = scale > 1 ? scale : 1, .embedded = guidance};
   return branches;
 }

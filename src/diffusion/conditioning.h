@@ -21,8 +21,9 @@ struct Branches {
   float scale = 1;     ///< between the branches
   float embedded = 1;  ///< that the transformer takes as an input
 };
-/// Of a request: models that embed guidance have a second branch only with --true-guidance above 1,
-/// others with --guidance above 1.
+/// Of a request: models that embed guidance have a second branch only with --true-guidance above 1
+/// and something negative, a prompt or embeddings, as in diffusers; others with --guidance above 1,
+/// where no negative prompt is an empty one.
 Branches branches_of(const models::PipelineSpec& spec, const GenerateRequest& request,
                      float guidance);
 

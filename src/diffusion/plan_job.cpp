@@ -127,10 +127,10 @@ void plan_rescale(const models::PipelineSpec& spec, const GenerateRequest& reque
   require(phi >= 0 && phi <= 1, ErrorCode::usage,
           "--guidance-rescale {}: expected a number from 0 to 1", phi);
   require(phi == 0 || job.guidance.branches(), ErrorCode::usage,
-          "--guidance-rescale {}: this run has no guidance to rescale; it needs {} 1", phi,
-          spec.embeds_guidance ? "--true-guidance above"
-          : spec.takes_text()  ? "--guidance above"
-                               : "--guidance other than");
+          "--guidance-rescale {}: this run has no guidance to rescale; it needs {}", phi,
+          spec.embeds_guidance ? "--true-guidance above 1 with --negative-prompt"
+          : spec.takes_text()  ? "--guidance above 1"
+                               : "--guidance other than 1");
   job.guidance.rescale = phi;
 }
 
@@ -163,6 +163,10 @@ void note_without_effect(const runtime::ModelState& state, const GenerateRequest
   if (request.guidance && !embeds && *request.guidance > 0 && *request.guidance < 1 &&
       !job.guidance.branches())
     note(fmt::format("--guidance {}", *request.guidance), "below 1 there is none, as with 1");
+  if (request.true_guidance > 1 && embeds && !job.guidance.branches())
+    note(fmt::format("--true-guidance {}", request.true_guidance),
+         given ? "--embeddings holds nothing negative, which it needs, as in diffusers"
+               : "it needs --negative-prompt, which may be empty (\"\"), as in diffusers");
   if (request.true_guidance != 1 && !embeds)
     note("--true-guidance", "the guidance of this model is --guidance");
   if (request.text_tokens > 0 && (given || spec.text_inputs.empty()))
@@ -196,7 +200,9 @@ void choose_sampler(const runtime::ModelState& state, const GenerateRequest& req
                            {.steps = steps,
                             .tokens = job.layout.tokens(),
                             .even_sigmas = spec.even_sigmas,
-                            .flow = spec.predicts_flow});
+                            .flow = spec.predicts_flow,
+                            .max_shift = spec.max_shift,
+                            .predicted_sample = spec.one_step_predicts && steps == 1});
 }
 
 parallel::Guidance text_guidance(const models::PipelineSpec& spec, const Branches& branches) {

@@ -18,7 +18,7 @@ std::map<std::string, double> seconds_of(const std::map<Phase, double>& phases) 
 std::string precision_of(const Report& r) {
   const std::string others = word_of(r.precision == Precision::f32 ? r.precision : Precision::bf16);
   if (r.int4_experts) return others + ", experts i4";
-  return others + (r.int8_experts || r.precision == Precision::int8 ? ", experts i8" : "");
+  return others + (r.int8_experts ? ", experts i8" : "");
 }
 
 void add_of_some_plans(const Report& r, Json& document) {

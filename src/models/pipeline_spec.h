@@ -90,12 +90,14 @@ struct PipelineSpec {
     int steps = 25;
     float guidance = 1.5f;
   } defaults;
-  int64_t classes = 0;           ///< 0: a model that takes text
-  std::string scheduler;         ///< of a model of classes, when the folder does not say
-  bool embeds_guidance = false;  ///< guidance is an input, not a second branch
-  bool predicts_flow = false;    ///< the velocity of a flow, which a scheduler must solve
-  bool even_sigmas = false;      ///< the scheduler gets evenly spaced sigmas
-  bool cleans_captions = false;  ///< prompts go through tokenizer::clean_caption unless told
+  int64_t classes = 0;             ///< 0: a model that takes text
+  std::string scheduler;           ///< of a model of classes, when the folder does not say
+  bool embeds_guidance = false;    ///< guidance is an input, not a second branch
+  bool predicts_flow = false;      ///< the velocity of a flow, which a scheduler must solve
+  bool even_sigmas = false;        ///< the scheduler gets evenly spaced sigmas
+  double max_shift = 1.15;         ///< of a shift by the size, where a scheduler does not say
+  bool one_step_predicts = false;  ///< a run of one step gives the predicted clean sample
+  bool cleans_captions = false;    ///< prompts go through tokenizer::clean_caption unless told
 
   // How text becomes conditioning.
   bool joint_text = false;  ///< text tokens stand before the latent's in every sequence

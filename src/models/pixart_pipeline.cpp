@@ -59,6 +59,7 @@ PipelineSpec pixart_pipeline(const Source& source) {
   spec.guided_channels = c.in_channels;
   spec.defaults = {20, 4.5f};
   spec.cleans_captions = true;
+  spec.one_step_predicts = source.pipeline == "PixArtAlphaPipeline";
   spec.text_inputs = {{"prompt_embeds", "encoder_hidden_states"},
                       {"prompt_attention_mask", "encoder_attention_mask"}};
   spec.text_parts = {{.tokenizer = "tokenizer",

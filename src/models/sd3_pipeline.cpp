@@ -85,6 +85,7 @@ PipelineSpec sd3_pipeline(const Source& source) {
   spec.guided_channels = c.in_channels;
   spec.defaults = {28, 7.0f};
   spec.predicts_flow = spec.joint_text = true;
+  spec.max_shift = 1.16;
   spec.text_inputs = {{"prompt_embeds", "encoder_hidden_states"},
                       {"pooled_prompt_embeds", "pooled_projections"}};
   spec.text_parts = {

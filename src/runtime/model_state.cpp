@@ -75,6 +75,17 @@ std::string check_half(const ModelState& state, const Make& make, const std::str
   return load::check_names(asked, tensors, part.folder, unused);
 }
 
+// Precision::int8 is refused where it would change nothing.
+void check_quantises(const ModelState& state) {
+  if (state.options.precision != Precision::int8 || state.layer) return;
+  const bool routed = state.language ? !state.language->geometry(state.dtype()).experts.empty()
+                                     : state.spec && !state.geometry().experts.empty();
+  require(
+      routed, ErrorCode::usage,
+      "--dtype int8: '{}' has no routed experts, and nothing else is computed in int8; use bf16",
+      state.name);
+}
+
 }  // namespace
 
 const load::WeightStore& weight_store() {
@@ -304,6 +315,7 @@ void open_model(const std::string& model, const RunOptions& options, ModelState&
             ErrorCode::model, "'{}' names {} classes in classes.json, its transformer has {}",
             model, state.class_names.size(), state.spec->classes);
   }
+  check_quantises(state);
   choose_stages(state);
   state.workers.start(options);
   if (options.keep_parts && state.device() == tensor::Device::cpu)

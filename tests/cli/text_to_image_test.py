@@ -232,6 +232,30 @@ class Effects(ProgramTest):
                          ["note: --negative-prompt has no effect: it needs --guidance above 1, which is 1"])
         self.assertEqual(self.notes(*WAVES, "--frames", "9", "--true-guidance", "3"),
                          ["note: --true-guidance has no effect: the guidance of this model is --guidance"])
+
+    def test_true_guidance_needs_something_negative(self):
+        tensors, _ = read_safetensors(DATA / "diffusers/flux_dev/io_text.safetensors")
+        prompt = {name[9:]: told for name, told in tensors.items()
+                  if name.startswith("prompt.0.") and name[9:] in ("prompt_embeds", "pooled_prompt_embeds")}
+        self.assertEqual(len(prompt), 2)
+        write_safetensors(self.folder / "one.st", prompt)
+        write_safetensors(self.folder / "two.st", {**prompt, **{"negative_" + name: told for name, told in prompt.items()}})
+        flux = ("generate", DATA / "diffusers/flux_dev/model", "--width", "64", "--height", "64", "--steps", "1", "--embeddings")
+        self.assertEqual(self.notes(*flux, "one.st"), [])
+        plain = (self.folder / "l").read_bytes()
+        self.assertEqual(self.notes(*flux, "one.st", "--true-guidance", "2"),
+                         ["note: --true-guidance 2 has no effect: --embeddings holds nothing negative, which it needs, "
+                          "as in diffusers"])
+        self.assertEqual((self.folder / "l").read_bytes(), plain)
+        self.assertEqual(self.notes(*flux, "two.st", "--true-guidance", "2"), [])
+
+    def test_a_dtype_that_would_change_nothing_is_refused(self):
+        for model in (DATA / "diffusers/flux_dev/model", VIDEO, "scenes", DATA / "diffusers/flux_dev/model/vae"):
+            for command in (("generate", model, "--prompt", "x", "--latents-only", "--save-latents", "l"),
+                            ("inspect", model)):
+                self.refused(2, *command, "--dtype", "int8", says="has no routed experts")
+        self.assertEqual(self.notes(*SHAPE, "--dtype", "int8", "--report", "r.json"), [])
+        self.assertEqual(json.loads((self.folder / "r.json").read_text())["precision"], "bf16, experts i8")
         self.assertEqual(self.notes(*SHAPE, "-o", "x.png"),
                          ["note: -o has no effect: --latents-only makes no image"])
 

@@ -52,6 +52,9 @@ TEST(Conditioning, GuidanceMakesASecondBranchOrIsAnInput) {
   EXPECT_FALSE(branches_of(pixart(), request, 1).two);
   EXPECT_FALSE(branches_of(flux(), request, 3.5f).two);
   request.true_guidance = 2;
+  EXPECT_FALSE(branches_of(flux(), request, 3.5f).two) << "nothing to lead away from";
+  EXPECT_EQ(branches_of(flux(), request, 3.5f).scale, 1);
+  request.negative_prompt = "";
   const Branches both = branches_of(flux(), request, 3.5f);
   EXPECT_TRUE(both.two);
   EXPECT_EQ(both.scale, 2);

@@ -20,7 +20,9 @@ TEST(Report, IsJsonWhateverTheNamesHold) {
   const auto json = nlohmann::json::parse(to_json(report));
   EXPECT_EQ(json["step_seconds"].size(), 2u);
   EXPECT_EQ(json["experts_touched"][0]["block"], 3);
-  EXPECT_EQ(json["precision"], "bf16, experts i8");
+  EXPECT_EQ(json["precision"], "bf16") << "as computed, and not as asked for";
+  report.int8_experts = true;
+  EXPECT_EQ(nlohmann::json::parse(to_json(report))["precision"], "bf16, experts i8");
   EXPECT_EQ(json["phase_seconds"]["denoise"], 2);
   EXPECT_EQ(json["peak_bytes"]["weights"], 5);
   EXPECT_EQ(json["peak_bytes"]["total"], 9);
