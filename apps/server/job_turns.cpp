@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <set>
 
 #include "server/jobs.h"
@@ -58,10 +59,14 @@ void Jobs::check_room(const std::string& client) const {
                 "", static_cast<int>(std::clamp(std::ceil(seconds), 1.0, 600.0)));
 }
 
-// Under the lock: what a client has in workers.
-int Jobs::runs_of(const std::string& client) const {
-  return static_cast<int>(std::ranges::count_if(
-      running_, [&](const auto& run) { return clients_of(*run).contains(client); }));
+// Under the lock: how many runs a client has, and how many others have without it.
+std::pair<int, int> Jobs::runs_beside(const std::string& client) const {
+  int own = 0, others = 0;
+  for (const auto& run : running_) {
+    const std::set<std::string> clients = clients_of(*run);
+    if (!clients.empty()) ++(clients.contains(client) ? own : others);
+  }
+  return {own, others};
 }
 
 // Under the lock: whether a client may begin something though `first` waits for memory: while it
@@ -79,7 +84,8 @@ bool Jobs::may_overtake(const Run& first, const std::string& client) const {
 // Under the lock.
 bool Jobs::may_begin(const Job& job) const {
   const std::string& client = job.record.client;
-  return shares_.may_run(runs_of(client), busy_) &&
+  const auto [own, others] = runs_beside(client);
+  return shares_.may_run(own, others, busy_) &&
          std::ranges::all_of(first_, [&](const Run* run) { return may_overtake(*run, client); });
 }
 
@@ -89,11 +95,15 @@ void Jobs::stand_back(Run& run) {
   const double begin = steady_seconds();
   const std::chrono::duration<double> behind_step(run.service.step(begin));
   const std::chrono::duration<double> silence = options_.run.comm_timeout / 4;  // of its ranks
+  const std::set<std::string> clients = clients_of(run);
+  for (const std::string& client : shares_.shared() ? clients : std::set<std::string>())
+    recent_.add(client, behind_step.count() / 2 / double(clients.size()), begin);
   const auto may_go_on = [&] {
     return closing_ || run.stop.stop_requested() ||
-           (!is_beside_others(run) && std::ranges::none_of(running_, [&](const auto& other) {
-             return other->service.comes_before(run.service, begin);
-           }));
+           (!is_beside_others(run) && !had_more(run, begin) &&
+            std::ranges::none_of(running_, [&](const auto& other) {
+              return other->service.comes_before(run.service, begin);
+            }));
   };
   if (may_go_on()) return;
   const auto limit = is_beside_others(run) ? silence : std::min(behind_step, silence);
@@ -119,6 +129,20 @@ bool Jobs::is_beside_others(const Run& run) const {
     }
   }
   return others && own.empty() && !all.empty();
+}
+
+// Under the lock: whether each of its clients had more than twice as much of the cores of late as
+// somebody else whose run computes.
+bool Jobs::had_more(const Run& run, double now) const {
+  if (!shares_.shared()) return false;
+  const std::set<std::string> own = clients_of(run);
+  double least = std::numeric_limits<double>::max();
+  for (const std::string& name : own) least = std::min(least, recent_.of(name, now));
+  for (const auto& other : running_)
+    if (other->service.computes())
+      for (const std::string& name : clients_of(*other))
+        if (!own.contains(name) && 2 * recent_.of(name, now) < least) return true;
+  return false;
 }
 
 // Under the lock: where the first of them stand.

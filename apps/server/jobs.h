@@ -98,8 +98,9 @@ class Jobs {
   size_t waiting(const std::string& client) const;
   bool may_begin(const Job& job) const;
   bool may_overtake(const Run& first, const std::string& client) const;
-  int runs_of(const std::string& client) const;
+  std::pair<int, int> runs_beside(const std::string& client) const;
   bool is_beside_others(const Run& run) const;
+  bool had_more(const Run& run, double now) const;
   void write_down();
   void end_overdue();
   void make_room();
@@ -128,6 +129,7 @@ class Jobs {
   std::vector<std::shared_ptr<Run>> running_;
   int at_work_ = 0;                // runs, but for those that wait for memory
   int busy_ = 0;                   // workers that run something
+  Recent recent_;                  // of clients that share the cores
   std::vector<const Run*> first_;  // that nobody may overtake: they wait for memory
   uint64_t rests_ = 0;             // times that at_work_ became less
   bool closing_ = false, requeue_ = false;

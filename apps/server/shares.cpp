@@ -1,10 +1,12 @@
 #include "server/shares.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace tessera::server {
 namespace {
 constexpr int kMostBeside = 8;  // runs beside --at-once
+constexpr double kHalf = 60;    // seconds
 }  // namespace
 
 size_t Shares::own_queue() const {
@@ -25,8 +27,19 @@ int Shares::most_runs() const {
   return shared() ? at_once + std::min(clients - 1, kMostBeside) : at_once;
 }
 
-bool Shares::may_run(int own, int all) const {
-  return all < at_once || (shared() && own == 0 && all < most_runs());
+bool Shares::may_run(int own, int others, int all) const {
+  if (!shared()) return all < at_once;
+  return own == 0 ? all < most_runs() : others == 0 && all < at_once;
+}
+
+void Recent::add(const std::string& client, double seconds, double now) {
+  all_[client] = {of(client, now) + seconds, now};
+}
+
+double Recent::of(const std::string& client, double now) const {
+  const auto found = all_.find(client);
+  if (found == all_.end()) return 0;
+  return found->second.seconds * std::exp2((found->second.at - now) / kHalf);
 }
 
 }  // namespace tessera::server

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <string>
 
 namespace tessera::server {
 
@@ -22,11 +24,25 @@ struct Shares {
 
   /// Runs at once at most: beside `at_once` of them a client that has none begins its first.
   int most_runs() const;
-  /// Whether a client with `own` of `all` runs may begin one more.
-  bool may_run(int own, int all) const;
+  /// Whether a client with `own` of `all` runs, of which others have `others`, may begin one more:
+  /// a second one only while nobody else has any.
+  bool may_run(int own, int others, int all) const;
 
   /// Bytes that nobody takes from a client.
   int64_t own_disk() const { return shared() ? disk / clients : disk; }
+};
+
+/// What of the cores clients have had of late, in seconds of which half are forgotten in a minute.
+class Recent {
+ public:
+  void add(const std::string& client, double seconds, double now);
+  double of(const std::string& client, double now) const;
+
+ private:
+  struct Sum {
+    double seconds = 0, at = 0;
+  };
+  std::map<std::string, Sum> all_;
 };
 
 }  // namespace tessera::server

@@ -142,6 +142,16 @@ class Images(PageTest):
         expect(card).to_have_count(0)
         self.assertNotIn(["blue ring"], [job["request"]["classes"] for job in self.jobs() if "classes" in job["request"]])
 
+    def test_a_long_prompt_is_used_again_whole(self):
+        prompt = "a red circle left of " + "a very " * 60 + "blue square"
+        self.generate(model="scenes", prompt=prompt, steps=2, seed=77)
+        expect(self.state()).to_contain_text("Done")
+        self.page.reload()  # what a list says of it is its begin alone
+        self.assertIn("request", self.jobs()[0]["shortened"])
+        self.page.get_by_role("button", name="seed 77: show").click()
+        self.page.get_by_role("dialog").get_by_role("button", name="Use again").click()
+        expect(self.page.locator("#prompt")).to_have_value(prompt)
+
     def test_parameters_of_a_file(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "a.png"

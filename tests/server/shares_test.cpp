@@ -12,8 +12,8 @@ TEST(Shares, WithoutOthersAClientHasAll) {
     EXPECT_FALSE(shares.may_wait(10, 10));
     EXPECT_FALSE(shares.may_wait(0, 10)) << "an address is nobody's for sure";
     EXPECT_EQ(shares.most_runs(), 2);
-    EXPECT_TRUE(shares.may_run(1, 1));
-    EXPECT_FALSE(shares.may_run(0, 2));
+    EXPECT_TRUE(shares.may_run(1, 0, 1));
+    EXPECT_FALSE(shares.may_run(0, 2, 2));
     EXPECT_EQ(shares.own_disk(), 1000);
   }
 }
@@ -37,15 +37,25 @@ TEST(Shares, APlaceToWaitIsLeftToEach) {
 
 TEST(Shares, WhoHasNothingAtWorkBeginsBesideOthers) {
   const Shares shares{3, 16, 2, 999};
-  EXPECT_TRUE(shares.may_run(1, 1));
-  EXPECT_FALSE(shares.may_run(2, 2));
-  EXPECT_FALSE(shares.may_run(1, 2));
-  EXPECT_TRUE(shares.may_run(0, 2));
-  EXPECT_TRUE(shares.may_run(0, 3));
+  EXPECT_TRUE(shares.may_run(1, 0, 1));
+  EXPECT_FALSE(shares.may_run(2, 0, 2));
+  EXPECT_FALSE(shares.may_run(1, 1, 1)) << "a second one beside somebody else's";
+  EXPECT_TRUE(shares.may_run(0, 2, 2));
+  EXPECT_TRUE(shares.may_run(0, 3, 3));
   EXPECT_EQ(shares.most_runs(), 4);
-  EXPECT_FALSE(shares.may_run(0, 4));
+  EXPECT_FALSE(shares.may_run(0, 4, 4));
   EXPECT_EQ(shares.own_disk(), 333);
   EXPECT_LE((Shares{1000, 16, 2, 0}.most_runs()), 16) << "threads are bounded";
+}
+
+TEST(Recent, IsForgottenByHalfInAMinute) {
+  Recent recent;
+  recent.add("anna", 8, 100);
+  EXPECT_DOUBLE_EQ(recent.of("anna", 160), 4);
+  recent.add("anna", 1, 160);
+  EXPECT_DOUBLE_EQ(recent.of("anna", 160), 5);
+  EXPECT_DOUBLE_EQ(recent.of("anna", 220), 2.5);
+  EXPECT_EQ(recent.of("bert", 220), 0);
 }
 
 }  // namespace
