@@ -32,14 +32,19 @@ std::string quoted(const std::string& piece) {
 }
 
 void print(const std::vector<Tokenized>& all, const std::stop_token& stop) {
-  for (size_t i = 0; i < all.size(); ++i) {
+  const auto check_stop = [&] {
     if (stop.stop_requested()) throw Error(ErrorCode::cancelled, "stopped before all was shown");
+  };
+  for (size_t i = 0; i < all.size(); ++i) {
+    check_stop();
     const Tokenized& one = all[i];
     std::printf("%s%s: %zu tokens", i == 0 ? "" : "\n", one.tokenizer.c_str(), one.ids.size());
     if (one.length > 0) std::printf(", padded to %ld", static_cast<long>(one.length));
     std::printf("\n");
-    for (size_t t = 0; t < one.ids.size(); ++t)
+    for (size_t t = 0; t < one.ids.size(); ++t) {
+      check_stop();
       std::printf("%8d  %s\n", one.ids[t], quoted(one.pieces[t]).c_str());
+    }
   }
 }
 
@@ -52,7 +57,7 @@ void tokenize(Options& o, const std::stop_token& stop) {
   if (!o.chat.empty()) q.chat = read_input(o.chat, "--chat", stop);
   const auto all = Model::open(o.model.model, run_options(o.model), stop).tokenize(q, stop);
   if (o.json)
-    std::printf("%s\n", to_json(all).c_str());
+    std::printf("%s\n", to_json(all, stop).c_str());
   else
     print(all, stop);
 }

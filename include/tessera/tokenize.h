@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,7 @@ struct Tokenized {
   std::vector<std::string> pieces;  ///< the text of each; of half a character U+FFFD
   int64_t length = 0;               ///< ids with the padding that a text encoder gets; 0: none
 };
-/// The tokens as a JSON list.
-std::string to_json(const std::vector<Tokenized>& all);
+/// The tokens as a JSON list. Throws Error(cancelled) after a stop request.
+std::string to_json(const std::vector<Tokenized>& all, const std::stop_token& stop = {});
 
 }  // namespace tessera

@@ -153,7 +153,7 @@ std::string inspect(const OpenModel& model, GenerateRequest request) {
 std::string tokenize(const OpenModel& model, TokenizeRequest request) {
   std::string json;
   run_aside({}, [&](const std::stop_token& stop, const Ask&) {
-    json = to_json(model.use().tokenize(request, stop));
+    json = to_json(model.use().tokenize(request, stop), stop);
   });
   return json;
 }

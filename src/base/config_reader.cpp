@@ -15,6 +15,33 @@ bool whole(const Json& value, int64_t low, int64_t high) {
   return value.get<int64_t>() >= low && value.get<int64_t>() <= high;
 }
 
+constexpr size_t kLongestShown = 60;
+
+// The beginning of a value as JSON: what may be a whole vocabulary is never written out.
+void show(const Json& value, std::string& out) {
+  if (value.is_string()) {  // four bytes more, so that the last character shown is whole
+    const auto& text = value.get_ref<const std::string&>();
+    out +=
+        Json(text.substr(0, kLongestShown + 4)).dump(-1, ' ', true, Json::error_handler_t::replace);
+    if (text.size() > kLongestShown + 4) out.pop_back();
+    return;
+  }
+  if (value.is_primitive()) {
+    out += value.dump();
+    return;
+  }
+  out += value.is_array() ? '[' : '{';
+  for (auto it = value.begin(); it != value.end() && out.size() < kLongestShown; ++it) {
+    if (it != value.begin()) out += ',';
+    if (value.is_object()) {
+      show(Json(it.key().substr(0, kLongestShown + 4)), out);
+      out += ':';
+    }
+    show(*it, out);
+  }
+  out += value.is_array() ? ']' : '}';
+}
+
 constexpr const char* kFraction = "a number above 0 and below 1";
 bool is_fraction(double x) { return x > 0 && x < 1; }
 
@@ -27,7 +54,9 @@ ConfigReader::ConfigReader(const Json& config, std::string where)
 }
 
 std::string ConfigReader::Shown::str() const {
-  return value.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 60);
+  std::string text;
+  show(value, text);
+  return text.substr(0, kLongestShown);
 }
 
 const Json* ConfigReader::find(const char* key) const {

@@ -14,6 +14,10 @@ namespace {
 
 constexpr size_t kLargest = size_t{64} << 20, kDeepest = 100;
 constexpr size_t kShown = 20;  // bytes that an error quotes
+// What a tree may take, more than twice the tokenizer with the most tokens: a value of two bytes of
+// text takes up to two hundred.
+constexpr size_t kMostMemory = size_t{320} << 20;
+constexpr size_t kValue = 32, kText = 48, kArray = 40, kObject = 64, kEntry = 96;
 
 // Builds a value within the limits, and ends when the thread's work is stopped.
 class Builder : public nlohmann::json_sax<Json> {
@@ -26,13 +30,16 @@ class Builder : public nlohmann::json_sax<Json> {
   bool number_integer(number_integer_t value) override { return put(value); }
   bool number_unsigned(number_unsigned_t value) override { return put(value); }
   bool number_float(number_float_t value, const string_t&) override { return put(value); }
-  bool string(string_t& value) override { return put(std::move(value)); }
+  bool string(string_t& value) override {
+    return take(kText + on_heap(value)) && put(std::move(value));
+  }
   bool binary(binary_t&) override { return false; }
-  bool start_object(size_t) override { return enter(Json::object()); }
+  bool start_object(size_t) override { return take(kObject) && enter(Json::object()); }
   bool end_object() override { return leave(); }
-  bool start_array(size_t) override { return enter(Json::array()); }
+  bool start_array(size_t) override { return take(kArray) && enter(Json::array()); }
   bool end_array() override { return leave(); }
   bool key(string_t& name) override {
+    if (!take(kEntry + on_heap(name))) return false;
     const auto [at, added] = open_.back()->get_ref<Json::object_t&>().try_emplace(name);
     slot_ = &at->second;
     if (!added) problem = fmt::format("the key {} stands twice", printable(name));
@@ -53,9 +60,17 @@ class Builder : public nlohmann::json_sax<Json> {
   }
   bool put(Json value) {
     place(std::move(value));
-    return true;
+    return take(kValue);
+  }
+  static size_t on_heap(const std::string& text) { return text.size() < 16 ? 0 : text.size() + 17; }
+  bool take(size_t bytes) {
+    memory_ += bytes;
+    if (memory_ <= kMostMemory) return true;
+    problem = fmt::format("its values take more than {} MB of memory", kMostMemory >> 20);
+    return false;
   }
   bool enter(Json empty) {
+    if (!take(kValue)) return false;
     open_.push_back(&place(std::move(empty)));
     if (open_.size() <= kDeepest) return true;
     problem = fmt::format("it is nested deeper than {} levels", kDeepest);
@@ -66,6 +81,7 @@ class Builder : public nlohmann::json_sax<Json> {
     return true;
   }
   std::vector<Json*> open_;
+  size_t memory_ = 0;
   Json* slot_ = nullptr;
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/stop.h"
+
 namespace tessera::base {
 namespace {
 
@@ -21,6 +23,7 @@ std::string on_one_line(const Json& value) {
   if (value.is_primitive()) return scalar(value);
   std::string text = value.is_array() ? "[" : "{";
   for (auto it = value.begin(); it != value.end(); ++it) {
+    check_stop();
     if (it != value.begin()) text += ", ";
     if (value.is_object()) text += scalar(it.key()) + ": ";
     text += on_one_line(*it);

@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "base/stop.h"
+
 namespace tessera::base {
 namespace {
 
@@ -22,6 +24,7 @@ std::string without_python_numbers(std::string_view text) {
   out.reserve(text.size());
   bool in_string = false;
   for (size_t at = 0; at < text.size();) {
+    check_stop();
     std::string_view from = text.substr(at, 1), to = from;
     if (in_string && text[at] == '\\') {
       from = to = text.substr(at, 2);

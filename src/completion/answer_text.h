@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/find_text.h"
 #include "tokenizer/byte_level_bpe.h"
 
 namespace tessera::completion {
@@ -17,20 +19,24 @@ class AnswerText {
       : tokens_(tokens), stops_(stops) {
     for (const auto& stop : stops) hold_ = std::max(hold_, stop.empty() ? 0 : stop.size() - 1);
   }
-  /// New settled ids -> new text that may be shown; finds stop texts.
+  /// New settled ids -> new text that may be shown; finds stop texts. Takes the time of what is
+  /// new.
   std::string advance(const std::vector<int32_t>& ids, bool ended) {
     if (!tokens_ || stopped_) return "";
     for (; taken_ < ids.size(); ++taken_) bytes_ += tokens_->bytes_of(ids[taken_]);
+    const size_t from = searched_ > hold_ ? searched_ - hold_ : 0;
     for (const auto& stop : stops_)
-      if (const size_t at = stop.empty() ? std::string::npos : bytes_.find(stop);
+      if (const size_t at = stop.empty()
+                                ? std::string::npos
+                                : base::find_text(bytes_, stop, std::min(from, bytes_.size()));
           at != std::string::npos) {
         bytes_.resize(at);
         stopped_ = true;
       }
-    std::string text = tokenizer::readable(bytes_, ended || stopped_);
-    if (!ended && !stopped_) text = text.substr(0, held(text));
-    if (text.size() <= shown_) return "";
-    return text.substr(std::exchange(shown_, text.size()));
+    searched_ = bytes_.size();
+    std::string text;
+    shown_ += tokenizer::append_readable(may_be_shown(ended), ended || stopped_, text);
+    return text;
   }
   /// Whether a stop text has ended it.
   bool stopped() const { return stopped_; }
@@ -38,16 +44,16 @@ class AnswerText {
   std::string text() const { return tokens_ ? tokenizer::readable(bytes_, true) : ""; }
 
  private:
-  // A stop text may have begun: its beginning is not shown, nor is half a character.
-  size_t held(const std::string& text) const {
-    size_t end = text.size() > hold_ ? text.size() - hold_ : 0;
-    while (end > 0 && end < text.size() && (text[end] & 0xc0) == 0x80) --end;
-    return end;
+  // A stop text may have begun: its beginning is not shown.
+  std::string_view may_be_shown(bool ended) const {
+    const size_t held = ended || stopped_ ? 0 : hold_;
+    const std::string_view rest = std::string_view(bytes_).substr(shown_);
+    return rest.substr(0, rest.size() - std::min(held, rest.size()));
   }
   const tokenizer::ByteLevelBpe* tokens_;
   const std::vector<std::string>& stops_;
   std::string bytes_;
-  size_t taken_ = 0, shown_ = 0, hold_ = 0;
+  size_t taken_ = 0, searched_ = 0, shown_ = 0, hold_ = 0;
   bool stopped_ = false;
 };
 

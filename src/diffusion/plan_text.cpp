@@ -24,6 +24,8 @@ using tensor::Tensor;
 
 namespace {
 
+constexpr size_t kLongestSearched = size_t{1} << 16;  // bytes of a prompt
+
 Tensor mask_of(const TextBatch& batch) {
   std::vector<int32_t> ones(batch.ids.size(), 0);
   for (int64_t r = 0; r < batch.texts(); ++r)
@@ -139,17 +141,19 @@ void put(const PipelineSpec& spec, const std::vector<EncodedText>& texts, int64_
   for (const auto& [name, x] : spec.embeddings(rows, end - begin)) found[before + name] = x;
 }
 
-// The words of a prompt behind those that fit into so many tokens.
+// The words of a prompt behind those that fit into so many tokens, to be shown.
 std::string unseen(const tokenizer::Tokenizer& tokenizer, const std::string& prompt,
                    int64_t length) {
-  std::vector<size_t> ends;  // of words
+  if (prompt.size() > kLongestSearched) return "its end";  // each try takes as long as the prompt
+  std::vector<size_t> ends;                                // of words
   for (size_t i = 1; i <= prompt.size(); ++i)
     if (prompt[i - 1] != ' ' && (i == prompt.size() || prompt[i] == ' ')) ends.push_back(i);
   const auto over = std::partition_point(ends.begin(), ends.end(), [&](size_t end) {
     return std::ssize(tokenizer.encode(std::string_view(prompt).substr(0, end))) <= length;
   });
   const size_t seen = over == ends.begin() ? 0 : *std::prev(over);
-  return prompt.substr(std::min(prompt.find_first_not_of(' ', seen), prompt.size()));
+  return base::printable(std::string_view(prompt).substr(
+      std::min(prompt.find_first_not_of(' ', seen), prompt.size())));
 }
 
 }  // namespace
@@ -196,20 +200,24 @@ std::vector<std::string> cleaned_prompts(const PipelineSpec& spec, std::vector<s
   return prompts;
 }
 
-TextBatch tokens_of(const runtime::ModelState& state, TextPart& part,
+std::shared_ptr<const tokenizer::Tokenizer> tokenizer_of(const runtime::ModelState& state,
+                                                         const TextPart& part) {
+  return tokenizer::open_tokenizer(state.folder.component(part.tokenizer).folder);
+}
+
+TextBatch tokens_of(TextPart& part, const tokenizer::Tokenizer& tokenizer,
                     const std::vector<std::string>& prompts, std::vector<std::string>& notes) {
-  const auto tokenizer = tokenizer::open_tokenizer(state.folder.component(part.tokenizer).folder);
-  if (part.as_tokenizer && tokenizer->longest() > 0)
-    part.tokens = std::min(tokenizer->longest(), kMostTextTokens);
+  if (part.as_tokenizer && tokenizer.longest() > 0)
+    part.tokens = std::min(tokenizer.longest(), kMostTextTokens);
   TextBatch batch{{}, {}, part.tokens};
   int64_t longer = 0;
   std::string said;
   for (const std::string& prompt : prompts) {
-    const auto encoded = tokenizer->encode_padded(prompt, part.tokens);
+    const auto encoded = tokenizer.encode_padded(prompt, part.tokens);
     if (encoded.cut > 0 && longer++ == 0)
       said = fmt::format("{} reads {} tokens, and a prompt has {} more: it does not see {}",
                          part.encoder, part.tokens, encoded.cut,
-                         base::printable(unseen(*tokenizer, prompt, part.tokens)));
+                         unseen(tokenizer, prompt, part.tokens));
     batch.ids.insert(batch.ids.end(), encoded.ids.begin(), encoded.ids.end());
     batch.visible.push_back(std::count(encoded.mask.begin(), encoded.mask.end(), 1));
   }
@@ -237,7 +245,7 @@ std::vector<Text> cut_texts(const runtime::ModelState& state, const GenerateRequ
                  state.folder.absent.contains(part.encoder);
     if (text.there) {
       check_there(state, part);
-      text.batch = tokens_of(state, text.part, prompts, notes);
+      text.batch = tokens_of(text.part, *tokenizer_of(state, part), prompts, notes);
     }
     texts.push_back(std::move(text));
   }

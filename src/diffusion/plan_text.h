@@ -1,10 +1,12 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "diffusion/conditioning.h"
 #include "diffusion/job.h"
+#include "tokenizer/tokenizer.h"
 
 namespace tessera::diffusion {
 
@@ -14,10 +16,12 @@ std::vector<std::string> cleaned_prompts(const models::PipelineSpec& spec,
                                          std::vector<std::string> prompts, bool clean,
                                          std::vector<std::string>& notes);
 
+/// Opens the tokenizer of a text part. Throws Error(model) for one that is malformed.
+std::shared_ptr<const tokenizer::Tokenizer> tokenizer_of(const runtime::ModelState& state,
+                                                         const models::TextPart& part);
 /// The ids that a text part's encoder gets of such prompts; sets the part's length where its
-/// tokenizer says it. `notes` gets which prompt is longer. Throws Error(model) for a tokenizer that
-/// is malformed.
-models::TextBatch tokens_of(const runtime::ModelState& state, models::TextPart& part,
+/// tokenizer says it. `notes` gets which prompt is longer.
+models::TextBatch tokens_of(models::TextPart& part, const tokenizer::Tokenizer& tokenizer,
                             const std::vector<std::string>& prompts,
                             std::vector<std::string>& notes);
 

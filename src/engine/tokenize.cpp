@@ -6,7 +6,7 @@
 #include "base/stop.h"
 #include "diffusion/plan_text.h"
 #include "engine/state.h"
-#include "tokenizer/folder.h"
+#include "tokenizer/tokenizer.h"
 
 namespace tessera {
 namespace {
@@ -34,15 +34,15 @@ std::vector<Tokenized> tokenize_language(const runtime::Language& language,
 }
 
 // The tokens that a text encoder of a pipeline gets of one prompt.
-Tokenized of_part(const Model::State& state, models::TextPart part, const std::string& prompt) {
+Tokenized of_part(const Model::State& state, models::TextPart part,
+                  const tokenizer::Tokenizer& tokenizer, const std::string& prompt) {
   std::vector<std::string> notes;  // for those who run it
   const models::TextBatch batch = diffusion::tokens_of(
-      state, part, diffusion::cleaned_prompts(*state.spec, {prompt}, true, notes), notes);
-  const auto tokenizer = tokenizer::open_tokenizer(state.folder.component(part.tokenizer).folder);
+      part, tokenizer, diffusion::cleaned_prompts(*state.spec, {prompt}, true, notes), notes);
   Tokenized made{part.tokenizer, batch.ids, {}, batch.length};
   made.ids.resize(static_cast<size_t>(batch.visible.at(0)));
   for (const int32_t id : made.ids)
-    made.pieces.push_back(tokenizer::readable(tokenizer->text_of(id), true));
+    made.pieces.push_back(tokenizer::readable(tokenizer.text_of(id), true));
   return made;
 }
 
@@ -52,13 +52,17 @@ std::vector<Tokenized> tokenize_pipeline(const Model::State& state,
           "'{}' is no language model: it takes prompts, and has no chat template", state.name);
   std::vector<Tokenized> all;
   std::string known;
+  std::vector<std::pair<models::TextPart, std::shared_ptr<const tokenizer::Tokenizer>>> asked;
+  for (const auto& part : state.spec->text_parts) {
+    if (!state.folder.has(part.tokenizer)) continue;
+    known += (known.empty() ? "" : ", ") + part.tokenizer;
+    if (request.tokenizer.empty() || request.tokenizer == part.tokenizer)
+      asked.emplace_back(part, diffusion::tokenizer_of(state, part));
+  }
   for (const std::string& prompt : request.prompts)
-    for (const auto& part : state.spec->text_parts) {
-      if (!state.folder.has(part.tokenizer)) continue;
-      known += (known.empty() ? "" : ", ") + part.tokenizer;
+    for (const auto& [part, tokenizer] : asked) {
       base::check_stop();
-      if (request.tokenizer.empty() || request.tokenizer == part.tokenizer)
-        all.push_back(of_part(state, part, prompt));
+      all.push_back(of_part(state, part, *tokenizer, prompt));
     }
   require(!known.empty(), ErrorCode::usage, "'{}' has no tokenizer: it takes no text", state.name);
   require(!all.empty(), ErrorCode::usage, "'{}' has no {}; it has: {}", state.name,
@@ -79,9 +83,11 @@ std::vector<Tokenized> Model::tokenize(const TokenizeRequest& request,
   return tokenize_pipeline(state, request);
 }
 
-std::string to_json(const std::vector<Tokenized>& all) {
+std::string to_json(const std::vector<Tokenized>& all, const std::stop_token& stop) {
+  const base::BindStop bind(stop);
   Json list = Json::array();
   for (const Tokenized& one : all) {
+    base::check_stop();
     list.push_back({{"tokenizer", one.tokenizer}, {"ids", one.ids}, {"pieces", one.pieces}});
     if (one.length > 0) list.back()["length"] = one.length;
   }

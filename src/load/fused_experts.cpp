@@ -7,10 +7,15 @@
 #include <utility>
 #include <vector>
 
+#include "base/fail.h"
+#include "base/printable.h"
+#include "base/stop.h"
+
 namespace tessera::load {
 namespace {
 
 constexpr int64_t kMostExperts = 65536;  // of a layer; a header may say what it likes
+constexpr size_t kMostTensors = size_t{1} << 18;
 
 // Matrices of each expert that stand below one another in the tensor; none: it is no such tensor.
 std::vector<std::string> matrices_in(const std::string& name) {
@@ -34,7 +39,11 @@ bool split(const std::string& name, const TensorEntry& all,
   for (int64_t e = 0; e < all.sizes[0]; ++e)
     for (const std::string& matrix : matrices) {
       const std::string one = fmt::format("{}{}.{}.weight", layer, e, matrix);
+      base::check_stop();
       if (tensors.contains(one)) return false;
+      require(tensors.size() + found.size() < kMostTensors, ErrorCode::model,
+              "the experts of {} are more than {} tensors; expected fewer, download the file again",
+              base::printable(name), kMostTensors);
       found[one] = {all.dtype, {all.sizes[1] / parts, all.sizes[2]}, at, at + each};
       at += each;
     }

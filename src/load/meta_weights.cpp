@@ -6,6 +6,7 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "base/stop.h"
 #include "load/name_list.h"
 #include "load/quantisation.h"
 #include "nn/weight_key.h"
@@ -198,6 +199,7 @@ std::string check_names(const MetaWeights& weights, const TensorSet& tensors,
   std::vector<NamedItem> missing, extra, misshaped, unread;
   const std::map<std::string, Shape> asked = weights.asked();
   for (const auto& [name, shape] : asked) {
+    base::check_stop();
     if (!tensors.has(name)) {
       missing.push_back({name, " " + shape.str()});
     } else if (const auto& sizes = tensors.entry(name).sizes; !same(shape, sizes)) {
@@ -207,8 +209,10 @@ std::string check_names(const MetaWeights& weights, const TensorSet& tensors,
       unread.push_back({name, " is " + type});
     }
   }
-  for (const std::string& name : tensors.names())
+  for (const std::string& name : tensors.names()) {
+    base::check_stop();
     if (!asked.contains(name) && !matches(name, unused)) extra.push_back({name, ""});
+  }
   std::vector<NamedItem> scales;
   for (const NamedItem& item : extra)
     if (quantises(item.name, asked)) scales.push_back(item);

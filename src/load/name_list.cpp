@@ -7,11 +7,14 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "base/stop.h"
 
 namespace tessera::load {
 namespace {
 
-constexpr size_t kShown = 200;
+constexpr size_t kShown = 200;   // entries of a message
+constexpr size_t kMostAxes = 8;  // numbers of a name; those behind them count as text
+constexpr size_t kLongestList = 200;
 
 using Numbers = std::vector<int64_t>;
 
@@ -29,7 +32,8 @@ Pattern parse(const std::string& name) {
     size_t end = at;
     while (end < name.size() && is_digit(name[end])) ++end;
     const size_t digits = end - at;
-    const bool number = digits > 0 && digits <= 9 && (digits == 1 || name[at] != '0');
+    const bool number = digits > 0 && digits <= 9 && (digits == 1 || name[at] != '0') &&
+                        pattern.numbers.size() < kMostAxes;
     if (number) {
       pattern.numbers.push_back(std::stoll(name.substr(at, digits)));
       pattern.pieces.emplace_back();
@@ -47,7 +51,12 @@ std::string shown(const std::set<int64_t>& values) {
   if (low == high) return std::to_string(low);
   if (high - low + 1 == static_cast<int64_t>(values.size()))
     return fmt::format("{{{}-{}}}", low, high);
-  return fmt::format("{{{}}}", fmt::join(values, ","));
+  std::string list;
+  for (const int64_t value : values) {
+    if (list.size() > kLongestList) break;  // a shown name has no room for more
+    list += (list.empty() ? "" : ",") + std::to_string(value);
+  }
+  return "{" + list + "}";
 }
 
 struct Group {
@@ -56,27 +65,40 @@ struct Group {
   std::vector<Numbers> rows;
 };
 
-// One entry when every combination of the numbers is there; else one for each value of an axis.
-void append(const Group& group, size_t axis, std::vector<std::string>& out) {
-  std::vector<std::set<int64_t>> values(group.pieces.size() - 1);
-  for (const Numbers& row : group.rows)
-    for (size_t i = 0; i < row.size(); ++i) values[i].insert(row[i]);
-  size_t combinations = 1;
-  for (const auto& axis_values : values)
-    combinations = std::min(combinations * axis_values.size(), group.rows.size() + 1);
-  if (combinations == group.rows.size() || axis == values.size()) {
-    std::string text = group.pieces[0];
-    for (size_t i = 0; i < values.size(); ++i) text += shown(values[i]) + group.pieces[i + 1];
-    out.push_back(base::printable(text) + group.note);
-    return;
+class Entries {
+ public:
+  std::vector<std::string> all;
+  size_t items = 0;  // that they stand for
+  bool full() const { return all.size() >= kShown; }
+
+  // One entry when every combination of the numbers is there; else one for each value of an axis.
+  void append(const Group& group, size_t axis = 0) {
+    if (full()) return;
+    std::vector<std::set<int64_t>> values(group.pieces.size() - 1);
+    for (const Numbers& row : group.rows) {
+      base::check_stop();
+      for (size_t i = 0; i < row.size(); ++i) values[i].insert(row[i]);
+    }
+    size_t combinations = 1;
+    for (const auto& axis_values : values)
+      combinations = std::min(combinations * axis_values.size(), group.rows.size() + 1);
+    if (combinations == group.rows.size() || axis == values.size()) {
+      std::string text = group.pieces[0];
+      for (size_t i = 0; i < values.size(); ++i) text += shown(values[i]) + group.pieces[i + 1];
+      all.push_back(base::printable(text) + group.note);
+      items += group.rows.size();
+      return;
+    }
+    std::map<int64_t, Group> parts;
+    for (const Numbers& row : group.rows) parts[row[axis]].rows.push_back(row);
+    for (auto& [value, part] : parts) {
+      part.pieces = group.pieces;
+      part.note = group.note;
+      append(part, axis + 1);
+      if (full()) return;
+    }
   }
-  for (const int64_t value : values[axis]) {
-    Group part{group.pieces, group.note, {}};
-    for (const Numbers& row : group.rows)
-      if (row[axis] == value) part.rows.push_back(row);
-    append(part, axis + 1, out);
-  }
-}
+};
 
 }  // namespace
 
@@ -84,20 +106,17 @@ std::string listed_names(const std::vector<NamedItem>& items) {
   std::vector<Group> groups;
   std::map<std::pair<std::vector<std::string>, std::string>, size_t> known;
   for (const NamedItem& item : items) {
+    base::check_stop();
     Pattern pattern = parse(item.name);
     const auto [at, added] = known.emplace(std::pair(pattern.pieces, item.note), groups.size());
     if (added) groups.push_back({pattern.pieces, item.note, {}});
     groups[at->second].rows.push_back(std::move(pattern.numbers));
   }
-  std::vector<std::string> entries;
-  size_t told = 0;
-  for (const Group& group : groups) {
-    if (entries.size() >= kShown) break;
-    append(group, 0, entries);
-    told += group.rows.size();
-  }
-  std::string text = fmt::format("{}", fmt::join(entries, ", "));
-  if (told < items.size()) text += fmt::format(" and {} more", items.size() - told);
+  Entries entries;
+  for (const Group& group : groups) entries.append(group);
+  std::string text = fmt::format("{}", fmt::join(entries.all, ", "));
+  if (entries.items < items.size())
+    text += fmt::format(" and {} more", items.size() - entries.items);
   return text;
 }
 

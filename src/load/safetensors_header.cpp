@@ -9,6 +9,7 @@
 #include "base/fail.h"
 #include "base/foreign_format.h"
 #include "base/printable.h"
+#include "base/stop.h"
 
 namespace tessera::load {
 namespace {
@@ -18,6 +19,7 @@ using tensor::DType;
 
 constexpr const char* kRemedy = "the file is damaged: download or export it again";
 constexpr size_t kMostAxes = 32;
+constexpr size_t kMostTensors = size_t{1} << 18, kMostNotes = size_t{1} << 16;  // a kilobyte each
 
 struct Width {
   const char* name;
@@ -70,6 +72,8 @@ class HeaderReader : public nlohmann::json_sax<Json> {
 
   bool string(string_t& text) override {
     if (depth_ == 2 && in_metadata_) {
+      require(header_.metadata.size() < kMostNotes, ErrorCode::model,
+              "{}: __metadata__ has more than {} entries; {}", file_, kMostNotes, kRemedy);
       const bool added = header_.metadata.emplace(field_, text).second;
       require(added, ErrorCode::model, "{}: __metadata__ holds {} twice; {}", file_,
               base::printable(field_), kRemedy);
@@ -97,7 +101,10 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   }
 
   bool key(string_t& text) override {
+    base::check_stop();
     if (depth_ == 1) {
+      require(header_.tensors.size() < kMostTensors, ErrorCode::model,
+              "{}: the header names more than {} tensors; {}", file_, kMostTensors, kRemedy);
       name_ = text;
       const bool again = text == "__metadata__" ? std::exchange(metadata_seen_, true)
                                                 : header_.tensors.contains(text);
@@ -267,7 +274,10 @@ SafetensorsHeader parse_safetensors_header(std::string_view begin, int64_t file_
   SafetensorsHeader header = reader.take();
   header.data_offset = data_offset;
   const int64_t data_bytes = file_bytes - data_offset;
-  for (const auto& [name, entry] : header.tensors) check_entry(file, name, entry, data_bytes);
+  for (const auto& [name, entry] : header.tensors) {
+    base::check_stop();
+    check_entry(file, name, entry, data_bytes);
+  }
   check_cover(file, header, data_bytes);
   return header;
 }

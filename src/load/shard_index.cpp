@@ -2,6 +2,7 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "base/stop.h"
 
 namespace tessera::load {
 namespace {
@@ -27,6 +28,7 @@ ShardIndex parse_shard_index(const base::Json& json, const std::string& index) {
           index);
   ShardIndex shards;
   for (const auto& [tensor, shard] : json["weight_map"].items()) {
+    base::check_stop();
     require(shard.is_string(), ErrorCode::model,
             "{}: weight_map gives {} no file name; expected a string", index,
             base::printable(tensor));

@@ -10,6 +10,7 @@
 #include "base/is_there.h"
 #include "base/json.h"
 #include "base/printable.h"
+#include "base/stop.h"
 #include "load/fused_experts.h"
 #include "load/shard_index.h"
 
@@ -22,11 +23,13 @@ constexpr std::array<const char*, 2> kStems = {"diffusion_pytorch_model", "model
 
 void check_shard(const std::string& index, const SafetensorsFile& file,
                  const std::set<std::string>& expected) {
-  for (const std::string& name : expected)
+  for (const std::string& name : expected) {
+    base::check_stop();
     require(file.has(name), ErrorCode::model,
             "{}: tensor {} should stand in {}, which lacks it: the shards do not belong together, "
             "download them again",
             index, base::printable(name), file.path());
+  }
   for (const auto& [name, entry] : file.entries())
     require(
         expected.contains(name), ErrorCode::model,
@@ -141,6 +144,7 @@ std::string advice(const fs::path& folder) {
 TensorSet::TensorSet(const std::vector<SafetensorsFile>& files) : files_(files) {
   for (size_t i = 0; i < files_.size(); ++i)
     for (const auto& [name, entry] : files_[i].entries()) {
+      base::check_stop();
       const auto [at, added] = file_of_.emplace(name, i);
       require(added, ErrorCode::model, "tensor {} stands in both {} and {}; expected one of them",
               base::printable(name), files_[at->second].path(), files_[i].path());

@@ -51,6 +51,7 @@ Bpe::Bpe(BpeTables tables, const std::string& where) : tables_(std::move(tables)
     base::check_stop();
     merges_.try_emplace(key_of(id(left), id(right)), Merge{rank++, id(left + right)});
   }
+  by_id_ = TokensById(tables_.vocabulary);
   if (!tables_.unknown.empty()) unknown_ = id(tables_.unknown);
   tables_.merges.clear();
 }
@@ -61,13 +62,19 @@ std::optional<int32_t> Bpe::id_of(std::string_view token) const {
   return found->second;
 }
 
-std::string text_of(const Vocabulary& vocabulary, int32_t id) {
-  const auto found =
-      std::ranges::find_if(vocabulary, [&](const auto& one) { return one.second == id; });
-  return found == vocabulary.end() ? "" : found->first;
+TokensById::TokensById(const Vocabulary& vocabulary) {
+  tokens_.reserve(vocabulary.size());
+  for (const auto& [text, id] : vocabulary) tokens_.emplace_back(id, &text);
+  std::ranges::sort(tokens_, {}, [](const auto& token) {
+    return std::pair(token.first, std::string_view(*token.second));
+  });
 }
 
-std::string Bpe::text_of(int32_t id) const { return tokenizer::text_of(tables_.vocabulary, id); }
+std::string TokensById::of(int32_t id) const {
+  const auto found =
+      std::ranges::lower_bound(tokens_, id, {}, [](const auto& token) { return token.first; });
+  return found == tokens_.end() || found->first != id ? "" : *found->second;
+}
 
 const Bpe::Merge* Bpe::merge_of(int32_t left, int32_t right) const {
   const auto found = merges_.find(key_of(left, right));

@@ -7,19 +7,27 @@
 #include <utility>
 #include <vector>
 
+#include "base/seeded_hash.h"
 #include "tokenizer/model.h"
 
 namespace tessera::tokenizer {
 
-/// Looks texts up without copying them.
-struct TextHash {
-  using is_transparent = void;
-  size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
-};
 /// Tokens by their text.
-using Vocabulary = std::unordered_map<std::string, int32_t, TextHash, std::equal_to<>>;
-/// The token of an id, "" without one: looks at all of them.
-std::string text_of(const Vocabulary& vocabulary, int32_t id);
+using Vocabulary = std::unordered_map<std::string, int32_t, base::SeededHash, std::equal_to<>>;
+
+/// The tokens of a vocabulary by their ids. The vocabulary must outlive it, and may be moved.
+class TokensById {
+ public:
+  TokensById() = default;
+  explicit TokensById(const Vocabulary& vocabulary);
+  TokensById(TokensById&&) = default;  // a copy would point into the first one's vocabulary
+  TokensById& operator=(TokensById&&) = default;
+  /// The token of an id; "": there is none.
+  std::string of(int32_t id) const;
+
+ private:
+  std::vector<std::pair<int32_t, const std::string*>> tokens_;  // in the order of the ids
+};
 
 /// A byte-pair encoding (Sennrich et al. 2016).
 struct BpeTables {
@@ -38,7 +46,7 @@ class Bpe : public Model {
   Bpe(BpeTables tables, const std::string& where);
   void encode(std::string_view piece, std::vector<int32_t>& ids) const override;
   std::optional<int32_t> id_of(std::string_view token) const override;
-  std::string text_of(int32_t id) const override;
+  std::string text_of(int32_t id) const override { return by_id_.of(id); }
   int64_t size() const override { return size_; }
 
  private:
@@ -50,7 +58,8 @@ class Bpe : public Model {
 
   BpeTables tables_;
   std::string where_;
-  std::unordered_map<uint64_t, Merge> merges_;  // by the two ids
+  TokensById by_id_;
+  std::unordered_map<uint64_t, Merge, base::SeededHash> merges_;  // by the two ids
   std::optional<int32_t> unknown_;
   int64_t size_ = 0;
 };

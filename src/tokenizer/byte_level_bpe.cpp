@@ -3,6 +3,7 @@
 #include <unicode/utf8.h>
 
 #include "base/fail.h"
+#include "base/member.h"
 #include "base/printable.h"
 #include "base/stop.h"
 #include "tokenizer/bpe.h"
@@ -38,16 +39,15 @@ std::string bytes_of_spelling(const std::string& spelled) {
 }
 
 bool has_byte_level(const Json& pre_tokenizer) {
-  if (!pre_tokenizer.is_object()) return false;
-  if (pre_tokenizer.value("type", Json()) == "ByteLevel") return true;
-  for (const Json& step : pre_tokenizer.value("pretokenizers", Json::array()))
+  if (base::member(pre_tokenizer, "type") == "ByteLevel") return true;
+  for (const Json& step : base::member(pre_tokenizer, "pretokenizers"))
     if (has_byte_level(step)) return true;
   return false;
 }
 
 // What encodes; the tokens around a text are the chat template's business.
 TokenizerParts parts_of(const Json& json, const std::string& where) {
-  require(json.is_object() && has_byte_level(json.value("pre_tokenizer", Json())), ErrorCode::model,
+  require(json.is_object() && has_byte_level(base::member(json, "pre_tokenizer")), ErrorCode::model,
           "{}: no pre-tokenizer ByteLevel; expected a byte-level tokenizer.json", where);
   TokenizerParts parts = parts_of_json(json, where);
   read_added_tokens(json, where, parts);
@@ -103,6 +103,11 @@ size_t whole_characters(std::string_view text) {
 
 std::string readable(std::string_view bytes, bool ended) {
   std::string out;
+  append_readable(bytes, ended, out);
+  return out;
+}
+
+size_t append_readable(std::string_view bytes, bool ended, std::string& out) {
   int32_t at = 0;
   const auto length = static_cast<int32_t>(bytes.size());
   while (at < length) {
@@ -113,12 +118,12 @@ std::string readable(std::string_view bytes, bool ended) {
       out.append(bytes.substr(static_cast<size_t>(begin), static_cast<size_t>(at - begin)));
     } else if (!ended && at == length &&
                length - begin < 1 + U8_COUNT_TRAIL_BYTES(uint8_t(bytes[size_t(begin)]))) {
-      break;  // the rest of the character may still come
+      return static_cast<size_t>(begin);  // the rest of the character may still come
     } else {
       out += "\xef\xbf\xbd";
     }
   }
-  return out;
+  return bytes.size();
 }
 
 }  // namespace tessera::tokenizer

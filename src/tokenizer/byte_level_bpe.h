@@ -46,5 +46,7 @@ size_t whole_characters(std::string_view text);
 /// Bytes as UTF-8: what is no character becomes U+FFFD; a character whose rest may still come is
 /// left out unless the text has `ended`.
 std::string readable(std::string_view bytes, bool ended);
+/// Appends the same to `out`, and returns how many bytes were read.
+size_t append_readable(std::string_view bytes, bool ended, std::string& out);
 
 }  // namespace tessera::tokenizer

@@ -13,15 +13,17 @@
 #include <vector>
 
 #include "base/fail.h"
+#include "base/stop.h"
 #include "tokenizer/html_entities.h"
 #include "tokenizer/html_text.h"
+#include "tokenizer/normal_form.h"
+#include "tokenizer/text_allowance.h"
 #include "tokenizer/unicode.h"
 
 namespace tessera::tokenizer {
 namespace {
 
-constexpr size_t kLongest = 5000;       // bytes; T5 reads some hundred tokens
-constexpr int32_t kMatchSteps = 20000;  // of ICU; a prompt of everyday takes none
+constexpr size_t kLongest = 5000;  // bytes; T5 reads some hundred tokens
 
 using Wide = icu::UnicodeString;
 
@@ -59,30 +61,34 @@ class Rule {
     require(U_SUCCESS(status), ErrorCode::model, "a rule for prompts failed in ICU: {} ({})",
             u_errorName(status), pattern);
   }
-  Wide operator()(const Wide& text) const {
+  Wide operator()(const Wide& text, TextAllowance& allowance) const {
+    const TextAllowance::Timed timed(allowance);
     UErrorCode status = U_ZERO_ERROR;
-    const auto matcher = match(text, status);
+    const auto matcher = match(text, timed, status);
     const Wide result = matcher->replaceAll(by_, status);
     return checked(result, status);
   }
-  int count(const Wide& text) const {
+  int count(const Wide& text, TextAllowance& allowance) const {
+    const TextAllowance::Timed timed(allowance);
     UErrorCode status = U_ZERO_ERROR;
-    const auto matcher = match(text, status);
+    const auto matcher = match(text, timed, status);
     int found = 0;
     while (matcher->find(status) && U_SUCCESS(status)) ++found;
     return checked(found, status);
   }
 
  private:
-  std::unique_ptr<icu::RegexMatcher> match(const Wide& text, UErrorCode& status) const {
+  std::unique_ptr<icu::RegexMatcher> match(const Wide& text, const TextAllowance::Timed& timed,
+                                           UErrorCode& status) const {
     std::unique_ptr<icu::RegexMatcher> matcher(pattern_->matcher(text, status));
     require(U_SUCCESS(status), ErrorCode::model, "a rule for prompts failed in ICU: {}",
             u_errorName(status));
-    matcher->setTimeLimit(kMatchSteps, status);
+    matcher->setMatchCallback(TextAllowance::Timed::match_goes_on, &timed, status);
     return matcher;
   }
   template <class T>
   static T checked(const T& result, UErrorCode status) {
+    base::check_stop();
     require(U_SUCCESS(status), ErrorCode::usage,
             "cleaning this prompt takes too long ({}): give a shorter one, or --clean-caption off",
             u_errorName(status));
@@ -94,8 +100,8 @@ class Rule {
 
 using Rules = std::vector<Rule>;
 
-Wide applied(const Rules& rules, Wide text) {
-  for (const Rule& rule : rules) text = rule(text);
+Wide applied(const Rules& rules, Wide text, TextAllowance& allowance) {
+  for (const Rule& rule : rules) text = rule(text, allowance);
   return text;
 }
 
@@ -248,9 +254,9 @@ bool looks_misread(const std::string& text) {
 }
 
 // "&lt;" with its ';', as ftfy takes it.
-std::string closed_references(const std::string& text) {
+std::string closed_references(const std::string& text, TextAllowance& allowance) {
   static const Rule any("&#?[0-9A-Za-z]{1,24};", "");
-  if (any.count(wide(text)) == 0) return text;
+  if (any.count(wide(text), allowance) == 0) return text;
   std::string out;
   for (size_t at = 0; at < text.size();) {
     const size_t end = text[at] == '&' ? text.find(';', at) : std::string::npos;
@@ -311,10 +317,10 @@ std::string mended_characters(const std::string& text) {
   return out;
 }
 
-std::string without_controls(const std::string& text) {
+std::string without_controls(const std::string& text, TextAllowance& allowance) {
   static const Rule escapes("\\x{1b}\\[(?:{d}|;)*[a-zA-Z]", "");
   const std::string plain =
-      text.find('\x1b') == std::string::npos ? text : narrow(escapes(wide(text)));
+      text.find('\x1b') == std::string::npos ? text : narrow(escapes(wide(text), allowance));
   std::string out;
   for (size_t at = 0; at < plain.size();) {
     const char32_t c = next_code_point(plain, at);
@@ -326,7 +332,7 @@ std::string without_controls(const std::string& text) {
 }
 
 // What ftfy.fix_text does without fix_encoding: line by line, until nothing changes.
-std::string mended(const std::string& text) {
+std::string mended(const std::string& text, TextAllowance& allowance) {
   std::string out;
   bool references = true;
   for (size_t at = 0; at < text.size();) {
@@ -335,8 +341,8 @@ std::string mended(const std::string& text) {
     references = references && line.find('<') == std::string::npos;
     for (int round = 0; round < 16 && line != before; ++round) {
       before = line;
-      if (references) line = closed_references(line);
-      line = normalized(without_controls(mended_characters(line)), Form::nfc);
+      if (references) line = closed_references(line, allowance);
+      line = normalized(without_controls(mended_characters(line), allowance), Form::nfc);
     }
     out += line;
     at = end;
@@ -359,16 +365,16 @@ std::string stripped_as_python(const std::string& text) {
   return begin < end ? text.substr(begin, end - begin) : "";
 }
 
-CleanCaption cleaned_once(const std::string& prompt) {
+CleanCaption cleaned_once(const std::string& prompt, TextAllowance& allowance) {
   static const Rule joints("-|_", " ");
   std::string text = lower_as_python(stripped_as_python(unquoted(prompt)));
-  text = html_text(narrow(applied(before_html(), wide(text))));
-  Wide signs = applied(after_html(), wide(text));
-  if (joints.count(signs) > 3) signs = joints(signs);
+  text = html_text(narrow(applied(before_html(), wide(text), allowance)));
+  Wide signs = applied(after_html(), wide(text), allowance);
+  if (joints.count(signs, allowance) > 3) signs = joints(signs, allowance);
   text = narrow(signs);
   const bool misread = looks_misread(text);
-  text = html_unescaped(html_unescaped(mended(text)));
-  return {stripped_as_python(narrow(applied(after_mending(), wide(text)))), misread};
+  text = html_unescaped(html_unescaped(mended(text, allowance)));
+  return {stripped_as_python(narrow(applied(after_mending(), wide(text), allowance))), misread};
 }
 
 }  // namespace
@@ -382,8 +388,9 @@ CleanCaption clean_caption(std::string_view prompt) {
           "a prompt of {} bytes: cleaning takes at most {}; give a shorter one, or --clean-caption "
           "off",
           prompt.size(), kLongest);
-  const CleanCaption first = cleaned_once(repaired(prompt));
-  CleanCaption second = cleaned_once(first.text);
+  TextAllowance allowance(prompt.size());
+  const CleanCaption first = cleaned_once(repaired(prompt), allowance);
+  CleanCaption second = cleaned_once(first.text, allowance);
   second.misread = second.misread || first.misread;
   return second;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/fail.h"
+#include "base/stop.h"
 #include "tokenizer/unicode.h"
 
 namespace tessera::tokenizer {
@@ -22,7 +23,7 @@ uint32_t label_of(uint32_t unit) { return unit & 0x800000ffu; }
 uint32_t offset_of(uint32_t unit) { return unit >> 10 << ((unit & 0x200u) >> 6); }
 
 constexpr size_t kGraphemeBytes = 6;  // longer ones are mapped by code point
-constexpr size_t kLongestKey = 512;   // a damaged trie may lead in a circle
+constexpr size_t kLongestKey = 128;   // a damaged trie may lead in a circle
 
 }  // namespace
 
@@ -52,8 +53,9 @@ std::string_view Charsmap::replacement(uint32_t offset) const {
 }
 
 std::optional<Charsmap::Match> Charsmap::find(std::string_view text, bool first) const {
-  std::optional<Match> found;
-  if (units_.empty()) return found;
+  if (units_.empty()) return std::nullopt;
+  size_t length = 0;
+  uint32_t offset = 0;
   size_t node = offset_of(units_[0]);
   for (size_t i = 0; i < std::min(text.size(), kLongestKey); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
@@ -65,10 +67,12 @@ std::optional<Charsmap::Match> Charsmap::find(std::string_view text, bool first)
     require(node < units_.size(), ErrorCode::model,
             "{}: the character map leads to word {} of {}; the file is damaged", where_, node,
             units_.size());
-    found = Match{i + 1, replacement(value_of(units_[node]))};
+    length = i + 1;
+    offset = value_of(units_[node]);
     if (first) break;
   }
-  return found;
+  if (length == 0) return std::nullopt;
+  return Match{length, replacement(offset)};
 }
 
 std::optional<Charsmap::Match> Charsmap::longest(std::string_view text) const {
@@ -83,6 +87,7 @@ std::string Charsmap::apply(std::string_view text) const {
   std::string result;
   result.reserve(text.size());
   for (std::string_view grapheme : graphemes(text)) {
+    base::check_stop();
     if (grapheme.size() < kGraphemeBytes)
       if (const auto whole = shortest(grapheme)) {
         result += whole->text;

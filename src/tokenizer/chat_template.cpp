@@ -12,8 +12,8 @@ namespace tessera::tokenizer {
 namespace {
 
 constexpr size_t kLongestTemplate = size_t{1} << 20;
-// Steps: some microseconds each ten.
-constexpr size_t kSteps = 5'000'000, kStepsAByte = 100, kMostSteps = 200'000'000;
+// Steps: up to a microsecond each ten.
+constexpr size_t kSteps = 5'000'000, kStepsAByte = 10, kMostSteps = 200'000'000;
 
 using Wanted = std::function<bool(const Expression&)>;
 

@@ -7,6 +7,7 @@
 #include "base/config_reader.h"
 #include "base/fail.h"
 #include "base/is_there.h"
+#include "base/member.h"
 #include "tokenizer/formats.h"
 
 namespace tessera::tokenizer {
@@ -21,7 +22,7 @@ Json read_if(const std::string& path) {
 }
 
 std::string text_of(const Json& token) {
-  if (token.is_object()) return text_of(token.value("content", Json()));
+  if (token.is_object()) return text_of(base::member(token, "content"));
   return token.is_string() ? token.get<std::string>() : "";
 }
 

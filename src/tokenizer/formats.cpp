@@ -7,6 +7,7 @@
 #include "base/config_reader.h"
 #include "base/fail.h"
 #include "base/input_file.h"
+#include "base/member.h"
 #include "base/printable.h"
 #include "base/stop.h"
 #include "tokenizer/bpe.h"
@@ -20,15 +21,9 @@ namespace tessera::tokenizer {
 namespace {
 
 using base::Json;
+using base::member;
 
 constexpr int64_t kMostIds = 1 << 24;
-
-// A large part of a file, where it is; null without it.
-const Json& member(const Json& json, const char* key) {
-  static const Json kNull;
-  const auto found = json.find(key);
-  return found == json.end() ? kNull : *found;
-}
 
 Vocabulary vocabulary_of(const Json& json, const std::string& where) {
   require(json.is_object() && !json.empty(), ErrorCode::model,
@@ -49,6 +44,7 @@ std::vector<std::string> lines_of(const std::string& path) {
   const std::string text = repaired(base::read_file(path, base::kLargestText));
   std::vector<std::string> lines;
   for (size_t at = 0; at < text.size();) {
+    base::check_stop();
     const size_t end = std::min(text.find('\n', at), text.size());
     lines.push_back(text.substr(at, end - at));
     if (!lines.back().empty() && lines.back().back() == '\r') lines.back().pop_back();
@@ -128,16 +124,16 @@ int32_t pair_id(const Json& json, const char* key, const std::string& where) {
 
 void read_template(const Json& json, const std::string& where, TokenizerParts& parts) {
   bool behind = false;
-  for (const Json& item : json.value("single", Json::array())) {
+  for (const Json& item : member(json, "single")) {
+    base::check_stop();
     require(item.is_object(), ErrorCode::model, "{}: a template of {}", where,
             base::ConfigReader::shown(item));
     if (item.contains("Sequence")) {
       behind = true;
       continue;
     }
-    const std::string token = string_in(item.value("SpecialToken", Json()), "id", where);
-    const Json known = json.value("special_tokens", Json::object()).value(token, Json::object());
-    for (const Json& id : known.value("ids", Json::array())) {
+    const std::string token = string_in(member(item, "SpecialToken"), "id", where);
+    for (const Json& id : member(member(member(json, "special_tokens"), token.c_str()), "ids")) {
       require(id.is_number_integer() && id >= 0 && id < kMostIds, ErrorCode::model,
               "{}: the special token {} has id {}", where, base::printable(token),
               base::ConfigReader::shown(id));
@@ -150,8 +146,7 @@ void read_post_processor(const Json& json, const std::string& where, TokenizerPa
   if (json.is_null()) return;
   const std::string type = string_in(json, "type", where);
   if (type == "Sequence") {
-    for (const Json& step : json.value("processors", Json::array()))
-      read_post_processor(step, where, parts);
+    for (const Json& step : member(json, "processors")) read_post_processor(step, where, parts);
   } else if (type == "TemplateProcessing") {
     read_template(json, where, parts);
   } else if (type == "RobertaProcessing" || type == "BertProcessing") {
@@ -177,9 +172,8 @@ Json t5_words() {
 
 // The character map among the steps of a normalizer; null: there is none.
 Json charsmap_in(const Json& normalizer) {
-  if (!normalizer.is_object()) return Json();
-  if (normalizer.value("type", Json()) == "Precompiled") return normalizer;
-  for (const Json& step : normalizer.value("normalizers", Json::array()))
+  if (member(normalizer, "type") == "Precompiled") return normalizer;
+  for (const Json& step : member(normalizer, "normalizers"))
     if (Json found = charsmap_in(step); !found.is_null()) return found;
   return Json();
 }
@@ -190,6 +184,7 @@ std::string sentencepiece_normal(const SpieceModel& m, const Charsmap& map, std:
   const std::string space = m.escape_whitespaces ? "\xe2\x96\x81" : " ";
   bool blank = m.remove_extra_whitespaces, started = false;
   for (size_t at = 0; at < text.size();) {
+    base::check_stop();
     const auto match = map.longest(text.substr(at));
     const size_t length = match ? match->length : length_of(text[at]);
     std::string_view part = match ? match->text : text.substr(at, length);
@@ -225,6 +220,7 @@ void read_added_tokens(const Json& json, const std::string& where, TokenizerPart
   require(list.is_array() || !json.contains("added_tokens"), ErrorCode::model,
           "{}: 'added_tokens' is no list", where);
   for (const Json& token : list) {
+    base::check_stop();
     const auto id =
         static_cast<int32_t>(base::ConfigReader(token, where).integer("id", -1, 0, kMostIds));
     add_declared(added_token_of(token, id, where), parts, true);
@@ -255,16 +251,16 @@ void add_declared(AddedToken token, TokenizerParts& parts, bool keeps_gaps) {
 TokenizerParts parts_of_json(const Json& json, const std::string& where) {
   require(json.is_object(), ErrorCode::model, "{}: expected an object", where);
   TokenizerParts parts;
-  parts.normalizer = parse_normalizer(json.value("normalizer", Json()), where);
-  parts.pre_tokenizer = parse_pre_tokenizer(json.value("pre_tokenizer", Json()), where);
+  parts.normalizer = parse_normalizer(member(json, "normalizer"), where);
+  parts.pre_tokenizer = parse_pre_tokenizer(member(json, "pre_tokenizer"), where);
   parts.model = model_of(member(json, "model"), where);
-  read_post_processor(json.value("post_processor", Json()), where, parts);
+  read_post_processor(member(json, "post_processor"), where, parts);
   return parts;
 }
 
 TokenizerParts parts_of_t5_json(Json json, const std::string& where) {
   require(json.is_object(), ErrorCode::model, "{}: expected an object", where);
-  json["normalizer"] = charsmap_in(json.value("normalizer", Json()));
+  json["normalizer"] = charsmap_in(member(json, "normalizer"));
   json["pre_tokenizer"] = t5_words();
   return parts_of_json(json, where);
 }
@@ -291,13 +287,13 @@ TokenizerParts parts_of_spiece(const std::string& path, bool& sentencepiece) {
   parts.after = {special(*parts.model, "</s>", path)};
   const auto map = std::make_shared<Charsmap>(spiece.charsmap, path);
   if (sentencepiece) {
-    parts.normalizer = [=](const std::string& text) {
+    parts.normalizer = [=](const std::string& text, TextAllowance&) {
       return sentencepiece_normal(spiece, *map, text);
     };
     parts.pre_tokenizer = parse_pre_tokenizer(Json(), path);
     return parts;
   }
-  parts.normalizer = [=](const std::string& text) { return map->apply(text); };
+  parts.normalizer = [=](const std::string& text, TextAllowance&) { return map->apply(text); };
   parts.pre_tokenizer = parse_pre_tokenizer(t5_words(), path);
   return parts;
 }

@@ -3,8 +3,11 @@
 #include "base/base64.h"
 #include "base/config_reader.h"
 #include "base/fail.h"
+#include "base/find_text.h"
+#include "base/member.h"
 #include "base/stop.h"
 #include "tokenizer/charsmap.h"
+#include "tokenizer/normal_form.h"
 #include "tokenizer/pipeline.h"
 #include "tokenizer/unicode.h"
 
@@ -12,6 +15,8 @@ namespace tessera::tokenizer {
 namespace {
 
 using base::Json;
+
+constexpr size_t kMostPatterns = 8000;  // bytes; published tokenizers have some hundred
 
 bool is_chinese(char32_t c) {
   return (c >= 0x4e00 && c <= 0x9fff) || (c >= 0x3400 && c <= 0x4dbf) ||
@@ -62,7 +67,7 @@ Normalizer bert(const Json& json, const std::string& where) {
   const bool chinese = flag_in(json, "handle_chinese_chars", where, true);
   const bool lower = flag_in(json, "lowercase", where, true);
   const bool strip = flag_in(json, "strip_accents", where, lower);
-  return [=](std::string text) {
+  return [=](std::string text, TextAllowance&) {
     if (clean) text = cleaned(text);
     if (chinese) text = apart(text);
     if (strip) text = without_marks(normalized(text, Form::nfd));
@@ -78,10 +83,11 @@ Normalizer replace(const Json& json, const std::string& where) {
           "{}: a Replace without pattern", where);
   if (pattern->contains("Regex")) {
     const auto regex = std::make_shared<Regex>(string_in(*pattern, "Regex", where), where);
-    return [=](const std::string& text) {
+    return [=](const std::string& text, TextAllowance& allowance) {
       std::string result;
       size_t at = 0;
-      for (const auto& [begin, end] : regex->matches(text)) {
+      for (const auto& [begin, end] : regex->matches(text, allowance)) {
+        base::check_stop();
         result.append(text, at, begin - at) += content;
         check_length(result.size());
         at = end;
@@ -91,10 +97,12 @@ Normalizer replace(const Json& json, const std::string& where) {
   }
   const std::string what = string_in(*pattern, "String", where);
   require(!what.empty(), ErrorCode::model, "{}: a Replace of nothing", where);
-  return [=](const std::string& text) {
+  return [=](const std::string& text, TextAllowance&) {
     std::string result;
     size_t at = 0;
-    for (size_t hit; (hit = text.find(what, at)) != std::string::npos; at = hit + what.size()) {
+    for (size_t hit; (hit = base::find_text(text, what, at)) != std::string::npos;
+         at = hit + what.size()) {
+      base::check_stop();
       result.append(text, at, hit - at) += content;
       check_length(result.size());
     }
@@ -103,7 +111,7 @@ Normalizer replace(const Json& json, const std::string& where) {
 }
 
 Normalizer form_of(Form form) {
-  return [=](const std::string& text) { return normalized(text, form); };
+  return [=](const std::string& text, TextAllowance&) { return normalized(text, form); };
 }
 
 }  // namespace
@@ -122,22 +130,35 @@ bool flag_in(const Json& json, const char* key, const std::string& where, bool m
   return base::ConfigReader(json, where).flag(key, missing);
 }
 
-Normalizer parse_normalizer(const Json& json, const std::string& where) {
-  if (json.is_null()) return [](const std::string& text) { return text; };
+namespace {
+
+Normalizer counted(Normalizer step) {
+  return [step = std::move(step)](std::string text, TextAllowance& allowance) {
+    text = step(std::move(text), allowance);
+    check_length(text.size());
+    allowance.made(text.size());
+    return text;
+  };
+}
+
+// The steps of sequences in sequences, and the bytes of their regular expressions.
+void count(const Json& json, size_t& steps, size_t& bytes) {
+  ++steps;
+  const Json& pattern = base::member(base::member(json, "pattern"), "Regex");
+  if (pattern.is_string()) bytes += pattern.get_ref<const std::string&>().size();
+  for (const char* key : {"normalizers", "pretokenizers"})
+    for (const Json& step : base::member(json, key)) count(step, steps, bytes);
+}
+
+Normalizer step_of(const Json& json, const std::string& where) {
+  if (json.is_null()) return [](const std::string& text, TextAllowance&) { return text; };
   const std::string type = string_in(json, "type", where);
   if (type == "Sequence") {
-    const Json list = json.value("normalizers", Json::array());
-    require(list.size() <= kMostSteps, ErrorCode::model,
-            "{}: {} normalizers in a Sequence; expected at "
-            "most {}",
-            where, list.size(), kMostSteps);
+    const Json& list = base::member(json, "normalizers");
     std::vector<Normalizer> steps;
-    for (const Json& step : list) steps.push_back(parse_normalizer(step, where));
-    return [=](std::string text) {
-      for (const Normalizer& step : steps) {
-        text = step(std::move(text));
-        check_length(text.size());
-      }
+    for (const Json& step : list) steps.push_back(counted(step_of(step, where)));
+    return [=](std::string text, TextAllowance& allowance) {
+      for (const Normalizer& step : steps) text = step(std::move(text), allowance);
       return text;
     };
   }
@@ -145,25 +166,45 @@ Normalizer parse_normalizer(const Json& json, const std::string& where) {
   if (type == "NFD") return form_of(Form::nfd);
   if (type == "NFKC") return form_of(Form::nfkc);
   if (type == "NFKD") return form_of(Form::nfkd);
-  if (type == "Lowercase") return [](const std::string& text) { return lowered(text); };
-  if (type == "StripAccents") return [](const std::string& text) { return without_marks(text); };
+  if (type == "Lowercase")
+    return [](const std::string& text, TextAllowance&) { return lowered(text); };
+  if (type == "StripAccents")
+    return [](const std::string& text, TextAllowance&) { return without_marks(text); };
   if (type == "BertNormalizer") return bert(json, where);
   if (type == "Replace") return replace(json, where);
   if (type == "Strip") {
     const bool left = flag_in(json, "strip_left", where, true);
     const bool right = flag_in(json, "strip_right", where, true);
-    return [=](const std::string& text) { return stripped(text, left, right); };
+    return [=](const std::string& text, TextAllowance&) { return stripped(text, left, right); };
   }
   if (type == "Prepend") {
     const std::string before = string_in(json, "prepend", where);
-    return [=](const std::string& text) { return text.empty() ? text : before + text; };
+    return [=](const std::string& text, TextAllowance&) {
+      return text.empty() ? text : before + text;
+    };
   }
   if (type == "Precompiled") {
     const auto map = std::make_shared<Charsmap>(
         base::from_base64(string_in(json, "precompiled_charsmap", where, ""), where), where);
-    return [=](const std::string& text) { return map->apply(text); };
+    return [=](const std::string& text, TextAllowance&) { return map->apply(text); };
   }
   fail(ErrorCode::model, "{}: the normalizer {} is not known", where, type.substr(0, 60));
+}
+
+}  // namespace
+
+void check_steps(const Json& json, const std::string& where) {
+  size_t steps = 0, bytes = 0;
+  count(json, steps, bytes);
+  require(steps <= kMostSteps && bytes <= kMostPatterns, ErrorCode::model,
+          "{}: {} steps with patterns of {} bytes before text is cut into tokens; expected at most "
+          "{} and {}",
+          where, steps, bytes, kMostSteps, kMostPatterns);
+}
+
+Normalizer parse_normalizer(const Json& json, const std::string& where) {
+  check_steps(json, where);
+  return counted(step_of(json, where));
 }
 
 }  // namespace tessera::tokenizer

@@ -1,6 +1,7 @@
 #include <memory>
 
 #include "base/fail.h"
+#include "base/member.h"
 #include "base/printable.h"
 #include "base/stop.h"
 #include "tokenizer/bpe.h"
@@ -46,10 +47,11 @@ struct Span {
   size_t begin, end;
   bool match;
 };
-std::vector<Span> spans_of(const Regex& regex, std::string_view text, bool invert) {
+std::vector<Span> spans_of(const Regex& regex, std::string_view text, bool invert,
+                           TextAllowance& allowance) {
   std::vector<Span> spans;
   size_t at = 0;
-  for (const auto& [begin, end] : regex.matches(text)) {
+  for (const auto& [begin, end] : regex.matches(text, allowance)) {
     if (begin > at) spans.push_back({at, begin, invert});
     spans.push_back({begin, end, !invert});
     at = end;
@@ -97,8 +99,8 @@ PreTokenizer splitter(const Json& json, const std::string& where) {
   const auto regex = std::make_shared<Regex>(source, where);
   const std::string behavior = string_in(json, "behavior", where, "Isolated");
   const bool invert = flag_in(json, "invert", where, false);
-  return [=](std::string_view text, Pieces& pieces) {
-    split(text, pieces, spans_of(*regex, text, invert), behavior);
+  return [=](std::string_view text, Pieces& pieces, TextAllowance& allowance) {
+    split(text, pieces, spans_of(*regex, text, invert, allowance), behavior);
   };
 }
 
@@ -106,12 +108,12 @@ PreTokenizer byte_level(const Json& json, const std::string& where) {
   const bool prefix = flag_in(json, "add_prefix_space", where, true);
   const auto regex =
       flag_in(json, "use_regex", where, true) ? std::make_shared<Regex>(kGpt2, where) : nullptr;
-  return [=](std::string_view text, Pieces& pieces) {
+  return [=](std::string_view text, Pieces& pieces, TextAllowance& allowance) {
     std::string whole(text);
     if (prefix && whole.compare(0, 1, " ") != 0) whole = " " + whole;
     Pieces cuts;
     if (regex)
-      split(whole, cuts, spans_of(*regex, whole, false), "Isolated");
+      split(whole, cuts, spans_of(*regex, whole, false, allowance), "Isolated");
     else
       cuts.push_back(whole);
     for (const std::string& piece : cuts) pieces.push_back(bytes_as_characters(piece));
@@ -129,7 +131,7 @@ PreTokenizer metaspace(const Json& json, const std::string& where) {
           "tokenizer_config.json says \"tokenizer_class\": \"T5Tokenizer\")",
           where, scheme.substr(0, 60));
   const bool cuts = flag_in(json, "split", where, true), prepend = scheme == "always";
-  return [=](std::string_view text, Pieces& pieces) {
+  return [=](std::string_view text, Pieces& pieces, TextAllowance&) {
     std::string whole;
     for (char c : text) c == ' ' ? whole += mark : whole += c;
     if (prepend && whole.compare(0, mark.size(), mark) != 0) whole = mark + whole;
@@ -141,29 +143,33 @@ PreTokenizer metaspace(const Json& json, const std::string& where) {
   };
 }
 
-}  // namespace
+PreTokenizer counted(PreTokenizer step) {
+  return [step = std::move(step)](std::string_view text, Pieces& pieces, TextAllowance& allowance) {
+    const size_t before = pieces.size();
+    step(text, pieces, allowance);
+    size_t bytes = 0;
+    for (size_t i = before; i < pieces.size(); ++i) bytes += pieces[i].size();
+    check_length(bytes);
+    allowance.made(bytes);
+  };
+}
 
-PreTokenizer parse_pre_tokenizer(const Json& json, const std::string& where) {
+PreTokenizer step_of(const Json& json, const std::string& where) {
   if (json.is_null())
-    return [](std::string_view text, Pieces& pieces) { pieces.emplace_back(text); };
+    return [](std::string_view text, Pieces& pieces, TextAllowance&) { pieces.emplace_back(text); };
   const std::string type = string_in(json, "type", where);
   if (type == "Sequence") {
-    const Json list = json.value("pretokenizers", Json::array());
-    require(list.size() <= kMostSteps, ErrorCode::model,
-            "{}: {} pretokenizers in a Sequence; expected at "
-            "most {}",
-            where, list.size(), kMostSteps);
+    const Json& list = base::member(json, "pretokenizers");
     std::vector<PreTokenizer> steps;
-    for (const Json& step : list) steps.push_back(parse_pre_tokenizer(step, where));
-    return [=](std::string_view text, Pieces& pieces) {
+    for (const Json& step : list) steps.push_back(counted(step_of(step, where)));
+    return [=](std::string_view text, Pieces& pieces, TextAllowance& allowance) {
       Pieces now{std::string(text)};
       for (const PreTokenizer& step : steps) {
         Pieces next;
         size_t bytes = 0;
         for (const std::string& piece : now) {
-          base::check_stop();
           const size_t before = next.size();
-          step(piece, next);
+          step(piece, next, allowance);
           for (size_t i = before; i < next.size(); ++i) bytes += next[i].size();
           check_length(bytes);
         }
@@ -173,11 +179,11 @@ PreTokenizer parse_pre_tokenizer(const Json& json, const std::string& where) {
     };
   }
   if (type == "WhitespaceSplit")
-    return [](std::string_view text, Pieces& pieces) {
+    return [](std::string_view text, Pieces& pieces, TextAllowance&) {
       cut(text, pieces, [](char32_t c) { return is_space(c) ? 1 : 0; });
     };
   if (type == "BertPreTokenizer")
-    return [](std::string_view text, Pieces& pieces) {
+    return [](std::string_view text, Pieces& pieces, TextAllowance&) {
       cut(text, pieces, [](char32_t c) {
         return is_space(c) ? 1 : is_bert_punctuation(c) ? 2 : 0;
       });
@@ -186,6 +192,13 @@ PreTokenizer parse_pre_tokenizer(const Json& json, const std::string& where) {
   if (type == "ByteLevel") return byte_level(json, where);
   if (type == "Metaspace") return metaspace(json, where);
   fail(ErrorCode::model, "{}: the pre-tokenizer {} is not known", where, type.substr(0, 60));
+}
+
+}  // namespace
+
+PreTokenizer parse_pre_tokenizer(const Json& json, const std::string& where) {
+  check_steps(json, where);
+  return counted(step_of(json, where));
 }
 
 }  // namespace tessera::tokenizer

@@ -1,28 +1,108 @@
 #include "tokenizer/prefix_table.h"
 
+#include <algorithm>
+
 #include "base/fail.h"
 #include "base/printable.h"
+#include "base/stop.h"
 
 namespace tessera::tokenizer {
 namespace {
 
-constexpr size_t kLongestToken = 512;  // bounds what a character of text can cost
+constexpr size_t kLongestToken = 512;           // bounds what a character of text can cost
+constexpr size_t kMostNodes = size_t{1} << 24;  // of published vocabularies: up to 2 million
 
 }  // namespace
 
-PrefixTable::PrefixTable(Texts texts, const std::string& where) : texts_(std::move(texts)) {
-  std::erase_if(texts_, [](const auto& entry) { return entry.first.empty(); });
-  for (const auto& entry : texts_)
-    if (entry.first.size() > kLongestToken)
-      fail(ErrorCode::model, "{}: the token {} has {} bytes; expected at most {}", where,
-           base::printable(entry.first), entry.first.size(), kLongestToken);
-  std::stable_sort(texts_.begin(), texts_.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  texts_.erase(std::unique(texts_.begin(), texts_.end(),
-                           [](const auto& a, const auto& b) { return a.first == b.first; }),
-               texts_.end());
-  for (const auto& entry : texts_) ++begins_[static_cast<unsigned char>(entry.first[0]) + 1u];
-  for (size_t b = 1; b < begins_.size(); ++b) begins_[b] += begins_[b - 1];
+PrefixTable::PrefixTable(Texts texts, const std::string& where) {
+  std::erase_if(texts, [](const auto& entry) { return entry.first.empty(); });
+  for (auto& [text, value] : texts) {
+    base::check_stop();
+    require(text.size() <= kLongestToken, ErrorCode::model,
+            "{}: the token {} has {} bytes; expected at most {}", where, base::printable(text),
+            text.size(), kLongestToken);
+    std::reverse(text.begin(), text.end());
+  }
+  if (texts.empty()) return;
+  std::stable_sort(texts.begin(), texts.end(), [](const auto& a, const auto& b) {
+    base::check_stop();
+    return a.first < b.first;
+  });
+  texts.erase(std::unique(texts.begin(), texts.end(),
+                          [](const auto& a, const auto& b) { return a.first == b.first; }),
+              texts.end());
+  grow(texts, where);
+}
+
+// Level by level, each node with the range of texts that begin with it.
+void PrefixTable::grow(const Texts& texts, const std::string& where) {
+  struct Range {
+    Place node;
+    size_t from, to;
+  };
+  std::vector<Range> level = {{0, 0, texts.size()}};
+  longest_.clear();
+  const auto add = [&](unsigned char byte, Place link, size_t depth) {
+    require(byte_.size() < kMostNodes, ErrorCode::model,
+            "{}: the tokens have more than {} different beginnings; expected a vocabulary", where,
+            kMostNodes);
+    byte_.push_back(byte);
+    link_.push_back(link);
+    longest_.push_back(link == kNone ? kNone : longest_[static_cast<size_t>(link)]);
+    bytes_.push_back(static_cast<uint16_t>(depth));
+    value_.push_back(0);
+  };
+  add(0, kNone, 0);
+  for (size_t depth = 0; !level.empty(); ++depth) {
+    std::vector<Range> below;
+    for (Range range : level) {
+      base::check_stop();
+      begins_.push_back(static_cast<Place>(byte_.size()));
+      while (range.from < range.to) {
+        const auto byte = static_cast<unsigned char>(texts[range.from].first[depth]);
+        size_t to = range.from;
+        while (to < range.to && static_cast<unsigned char>(texts[to].first[depth]) == byte) ++to;
+        const auto node = static_cast<Place>(byte_.size());
+        add(byte, depth == 0 ? 0 : next(link_[static_cast<size_t>(range.node)], byte), depth + 1);
+        if (depth == 0) first_[byte] = node;
+        if (texts[range.from].first.size() == depth + 1) {  // the shortest stands first
+          longest_.back() = node;
+          value_.back() = texts[range.from++].second;
+        }
+        below.push_back({node, range.from, to});
+        range.from = to;
+      }
+    }
+    level = std::move(below);
+  }
+  begins_.push_back(static_cast<Place>(byte_.size()));
+}
+
+// 0: there is none. The links of a level lead to levels above, whose children are all there.
+PrefixTable::Place PrefixTable::child(Place of, unsigned char byte) const {
+  if (of == 0) return first_[byte];
+  const auto begin = byte_.begin() + begins_[static_cast<size_t>(of)];
+  const auto end = byte_.begin() + begins_[static_cast<size_t>(of) + 1];
+  const auto found = std::lower_bound(begin, end, byte);
+  return found == end || *found != byte ? 0 : static_cast<Place>(found - byte_.begin());
+}
+
+PrefixTable::Place PrefixTable::next(Place from, unsigned char byte) const {
+  for (;; from = link_[static_cast<size_t>(from)]) {
+    const Place to = child(from, byte);
+    if (to != 0 || from == 0) return to;
+  }
+}
+
+std::vector<PrefixTable::Place> PrefixTable::places(std::string_view text) const {
+  std::vector<Place> places(text.size());
+  if (empty()) return places;
+  Place now = 0;
+  for (size_t at = text.size(); at > 0; --at) {
+    base::check_stop();
+    places[at - 1] = now = next(now, static_cast<unsigned char>(text[at - 1]));
+  }
+  return places;
 }
 
 }  // namespace tessera::tokenizer

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -10,47 +9,51 @@
 
 namespace tessera::tokenizer {
 
-/// Texts in the order of their bytes, to find all those with which another text begins: in time of
-/// the longest one, however many there are.
+/// Texts, to find those that stand at each place of another text: a walk from its end with an
+/// automaton of the reversed texts (Aho and Corasick 1975), in linear time.
 class PrefixTable {
  public:
   using Texts = std::vector<std::pair<std::string, int32_t>>;
+  /// Where the automaton is: says which of the texts begin at a place.
+  using Place = int32_t;
 
   PrefixTable() = default;
   /// Texts and what they stand for; empty ones are left out, of equal ones the first counts. Throws
-  /// Error(model) naming `where` and a text that is longer than any token.
+  /// Error(model) naming `where` and a text that is longer than any token, or for too many of them.
   PrefixTable(Texts texts, const std::string& where);
 
-  /// Calls found(bytes, what it stands for) for each text with which `text` begins, the shortest
+  /// For each byte of `text`: which of the texts begin there.
+  std::vector<Place> places(std::string_view text) const;
+  /// Calls found(bytes, what it stands for) for each text that begins at a place, the longest
   /// first.
   template <class F>
-  void each(std::string_view text, F&& found) const {
-    if (text.empty()) return;
-    const auto first = static_cast<unsigned char>(text[0]);
-    auto low = texts_.begin() + begins_[first], high = texts_.begin() + begins_[first + 1u];
-    for (size_t depth = 0; low != high; ++depth) {
-      if (low->first.size() == depth) {  // the shortest of those that are left stands first
-        found(depth, low->second);
-        if (++low == high) return;
-      }
-      if (depth == text.size()) return;
-      const auto c = static_cast<unsigned char>(text[depth]);
-      auto byte = [&](const auto& entry) { return static_cast<unsigned char>(entry.first[depth]); };
-      low = std::partition_point(low, high, [&](const auto& entry) { return byte(entry) < c; });
-      high = std::partition_point(low, high, [&](const auto& entry) { return byte(entry) <= c; });
-    }
+  void each(Place place, F&& found) const {
+    for (Place at = longest_[size_t(place)]; at != kNone; at = longest_[size_t(link_[size_t(at)])])
+      found(bytes_[size_t(at)], value_[size_t(at)]);
   }
   /// What the longest of them stands for, and its bytes; 0 bytes: none.
-  std::pair<size_t, int32_t> longest(std::string_view text) const {
-    std::pair<size_t, int32_t> best{0, 0};
-    each(text, [&](size_t bytes, int32_t value) { best = {bytes, value}; });
-    return best;
+  std::pair<size_t, int32_t> longest(Place place) const {
+    const Place at = longest_[static_cast<size_t>(place)];
+    if (at == kNone) return {0, 0};
+    return {bytes_[static_cast<size_t>(at)], value_[static_cast<size_t>(at)]};
   }
-  bool empty() const { return texts_.empty(); }
+  bool empty() const { return begins_.size() < 2; }
 
  private:
-  Texts texts_;
-  std::array<std::ptrdiff_t, 257> begins_{};  // of the texts by their first byte
+  static constexpr Place kNone = -1;
+  Place child(Place of, unsigned char byte) const;
+  Place next(Place from, unsigned char byte) const;
+  void grow(const Texts& texts, const std::string& where);
+
+  // The children of node i are begins_[i] to begins_[i + 1], in the order of their bytes.
+  std::vector<Place> begins_;
+  std::vector<unsigned char> byte_;
+  std::vector<Place> link_;  // the node of the longest proper suffix
+  // The nearest node along the links, itself included, that is a text.
+  std::vector<Place> longest_{kNone};
+  std::vector<uint16_t> bytes_;
+  std::vector<int32_t> value_;
+  std::array<Place, 256> first_{};  // children of the root
 };
 
 }  // namespace tessera::tokenizer

@@ -8,6 +8,8 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "base/seeded_hash.h"
+#include "base/stop.h"
 #include "tokenizer/unicode.h"
 
 namespace tessera::tokenizer {
@@ -135,6 +137,7 @@ SpieceModel parse_spiece(std::string_view bytes, const std::string& where) {
   SpieceModel model;
   Message message(bytes, where);
   while (message.next()) {
+    base::check_stop();
     if (message.field() == 1) model.pieces.push_back(parse_piece(message.bytes(), where));
     if (message.field() == 2) parse_trainer(message.bytes(), where, model);
     if (message.field() == 3) parse_normalizer(message.bytes(), where, model);
@@ -143,7 +146,7 @@ SpieceModel parse_spiece(std::string_view bytes, const std::string& where) {
   }
   require(!model.pieces.empty(), ErrorCode::model,
           "{}: no piece at all; this is no SentencePiece model, or it is damaged", where);
-  std::unordered_set<std::string_view> seen;
+  std::unordered_set<std::string_view, base::SeededHash> seen;
   for (const SpieceModel::Piece& piece : model.pieces)
     require(seen.insert(piece.text).second, ErrorCode::model, "{}: the piece {} stands twice",
             where, base::printable(piece.text));

@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "base/stop.h"
 #include "tokenizer/template_filters.h"
 
 namespace tessera::tokenizer {
@@ -19,6 +20,7 @@ constexpr size_t kMostArguments = 100;  // "map" may hand them on one by one
 }  // namespace
 
 TemplateToken TokenStream::take() {
+  base::check_stop();
   TemplateToken token = now();
   if (token.kind != Kind::end) ++at_;
   return token;
@@ -86,9 +88,9 @@ ExpressionPtr ExpressionReader::make(Op op, ExpressionPtr a, ExpressionPtr b) co
 }
 
 // Chains like a|b|c are as deep as they are long.
-void ExpressionReader::grew(Expression& tree) const {
-  for (const ExpressionPtr& part : tree.parts)
-    if (part) tree.depth = std::max(tree.depth, part->depth + 1);
+void ExpressionReader::grew(Expression& tree, size_t from) const {
+  for (size_t i = from; i < tree.parts.size(); ++i)
+    if (tree.parts[i]) tree.depth = std::max(tree.depth, tree.parts[i]->depth + 1);
   if (tree.depth > kDeepest) tokens_.refuse("an expression of more than 200 links");
 }
 
@@ -161,7 +163,7 @@ ExpressionPtr ExpressionReader::compared() {
     if (!tree) tree = make(Op::compare, std::move(first));
     tree->keys.push_back(key);
     tree->parts.push_back(sum());
-    grew(*tree);
+    grew(*tree, tree->parts.size() - 1);
   }
 }
 

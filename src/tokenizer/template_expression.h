@@ -53,7 +53,7 @@ class ExpressionReader {
 
  private:
   ExpressionPtr make(Expression::Op op, ExpressionPtr a = nullptr, ExpressionPtr b = nullptr) const;
-  void grew(Expression& tree) const;
+  void grew(Expression& tree, size_t from = 0) const;
   ExpressionPtr either();
   ExpressionPtr both();
   ExpressionPtr negated();

@@ -7,7 +7,9 @@
 #include <map>
 
 #include "base/fail.h"
+#include "base/find_text.h"
 #include "base/printable.h"
+#include "base/stop.h"
 #include "tokenizer/template_text.h"
 #include "tokenizer/unicode.h"
 
@@ -22,15 +24,30 @@ std::string soft(const Value& v, Work& work) {
   return shown(v);
 }
 
-// a.b.c or 0, as map, selectattr, sort and others name what they look at.
-Value path(Value of, const Value& attributes, Work& work) {
-  if (!attributes.is(Kind::text)) return element(of, attributes, work);
-  for (const std::string& name : split(attributes.text(), ".", -1, false)) {
-    const bool number = !name.empty() && name.size() < 9 && all_of_kind(name, "isdigit");
-    of = number ? element(of, std::stoi(name), work) : element(of, name, work);
+// a.b.c or 0, as map, selectattr, sort and others name what they look at; null: the item itself.
+class Path {
+ public:
+  Path(const Value* attributes, Work& work) : work_(work) {
+    if (!attributes) return;
+    work.spend(attributes->weight());
+    if (!attributes->is(Kind::text)) {
+      steps_.push_back(*attributes);
+      return;
+    }
+    for (const std::string& name : split(attributes->text(), ".", -1, false)) {
+      const bool number = !name.empty() && name.size() < 9 && all_of_kind(name, "isdigit");
+      steps_.push_back(number ? Value(std::stoi(name)) : Value(name));
+    }
   }
-  return of;
-}
+  Value operator()(Value of) const {
+    for (const Value& step : steps_) of = element(of, step, work_);
+    return of;
+  }
+
+ private:
+  Work& work_;
+  std::vector<Value> steps_;
+};
 
 Value folded(const Value& v, bool case_sensitive) {
   return v.is(Kind::text) && !case_sensitive ? Value(in_lower_case(v.text())) : v;
@@ -59,8 +76,10 @@ Value map_filter(const Value& of, const Arguments& arguments, Work& work) {
     require(is_filter(filter), ErrorCode::model, "the filter {} is not supported in chat templates",
             base::printable(filter));
   }
+  const Path path(by, work);
+  const Arguments given = rest(arguments, 1);
   for (const Value& item : walked(of, work)) {
-    Value value = by ? path(item, *by, work) : filtered(filter, item, rest(arguments, 1), work);
+    Value value = by ? path(item) : filtered(filter, item, given, work);
     if (value.is(Kind::undefined) && missing) value = *missing;
     out.push_back(std::move(value));
   }
@@ -80,10 +99,11 @@ Value select_filter(const std::string& name, const Value& of, const Arguments& a
             base::printable(test));
   }
   std::vector<Value> out;
+  const Path path(by_attribute ? &arguments.places[0] : nullptr, work);
+  const Arguments given = rest(arguments, first + 1);
   for (const Value& item : walked(of, work)) {
-    const Value looked = by_attribute ? path(item, arguments.places[0], work) : item;
-    const bool holds =
-        test.empty() ? truth(looked) : tested(test, looked, rest(arguments, first + 1), work);
+    const Value looked = path(item);
+    const bool holds = test.empty() ? truth(looked) : tested(test, looked, given, work);
     if (holds == wanted) out.push_back(item);
   }
   return Value::list(std::move(out));
@@ -93,14 +113,17 @@ Value sort_filter(const Value& of, const Arguments& arguments, Work& work) {
   const auto given = arguments.bind("sort", {"reverse", "case_sensitive", "attribute"});
   std::vector<std::pair<Value, Value>> keyed;
   size_t weight = 0;
+  const Path path(given[2], work);
   for (const Value& item : walked(of, work)) {
-    Value key = given[2] ? path(item, *given[2], work) : item;
+    const Value key = path(item);
+    work.spend(key.weight());
     weight += key.weight();
     keyed.emplace_back(folded(key, given[1] && truth(*given[1])), item);
   }
   for (size_t n = keyed.size(); n > 0; n /= 2) work.spend(weight);
   const bool down = given[0] && truth(*given[0]);
   std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
+    base::check_stop();
     return down ? less(b.first, a.first) : less(a.first, b.first);
   });
   std::vector<Value> out;
@@ -125,11 +148,16 @@ Value dictsort_filter(const Value& of, const Arguments& arguments, Work& work) {
 Value unique_filter(const Value& of, const Arguments& arguments, Work& work) {
   const auto given = arguments.bind("unique", {"case_sensitive", "attribute"});
   std::vector<Value> out, keys;
+  const Path path(given[1], work);
   for (const Value& item : walked(of, work)) {
-    Value key = folded(given[1] ? path(item, *given[1], work) : item, given[0] && truth(*given[0]));
-    work.spend(keys.size() * std::min<size_t>(key.weight(), 1000));
-    if (std::any_of(keys.begin(), keys.end(), [&](const Value& k) { return equal(k, key); }))
-      continue;
+    const Value whole = path(item);
+    work.spend(whole.weight());
+    Value key = folded(whole, given[0] && truth(*given[0]));
+    const auto same = [&](const Value& known) {
+      work.spend(std::min(known.weight(), key.weight()));
+      return equal(known, key);
+    };
+    if (std::any_of(keys.begin(), keys.end(), same)) continue;
     keys.push_back(std::move(key));
     out.push_back(item);
   }
@@ -143,18 +171,18 @@ Value fold_filter(const std::string& name, const Value& of, const Arguments& arg
                                    : arguments.bind(name, {"case_sensitive", "attribute"});
   const Value* by = given[name == "sum" ? 0 : 1];
   std::vector<Value> items = walked(of, work);
-  auto key = [&](const Value& item) { return by ? path(item, *by, work) : item; };
+  const Path path(by, work);
   if (name != "sum") {
     const bool exact = given[0] && truth(*given[0]);
     const Value* best = nullptr;
+    Value of_best;
     for (const Value& item : items) {
-      work.spend(item.weight());
-      if (!best) {
-        best = &item;
-        continue;
-      }
-      const Value a = folded(key(item), exact), b = folded(key(*best), exact);
-      if (name == "min" ? less(a, b) : less(b, a)) best = &item;
+      const Value whole = path(item);
+      work.spend(2 * whole.weight());  // to fold it, and to compare it
+      Value key = folded(whole, exact);
+      if (best && !(name == "min" ? less(key, of_best) : less(of_best, key))) continue;
+      best = &item;
+      of_best = std::move(key);
     }
     return best ? *best : Value::undefined("the list is empty");
   }
@@ -162,7 +190,7 @@ Value fold_filter(const std::string& name, const Value& of, const Arguments& arg
   int64_t whole = given[1] && given[1]->is_whole() ? given[1]->whole() : 0;
   bool all_whole = !given[1] || given[1]->is_whole();
   for (const Value& item : items) {
-    const Value value = key(item);
+    const Value value = path(item);
     require(value.is_number(), ErrorCode::usage, "'sum' of a value of kind {}", kind_name(value));
     all_whole &= value.is_whole();
     sum += value.number();
@@ -178,8 +206,9 @@ Value join_filter(const Value& of, const Arguments& arguments, Work& work) {
   const std::string between = given[0] ? soft(*given[0], work) : "";
   std::string out;
   bool first = true;
+  const Path path(given[1], work);
   for (const Value& item : walked(of, work)) {
-    const std::string text = soft(given[1] ? path(item, *given[1], work) : item, work);
+    const std::string text = soft(path(item), work);
     work.text(text.size() + between.size());
     out += (first ? "" : between) + text;
     check_length(out.size());
@@ -306,7 +335,10 @@ Value list_filter(const std::string& name, const Value& of, const Arguments& arg
     std::reverse(items.begin(), items.end());
     if (!of.is(Kind::text)) return Value::list(std::move(items));
     std::string text;
-    for (const Value& item : items) text += item.text();
+    for (const Value& item : items) {
+      base::check_stop();
+      text += item.text();
+    }
     return text;
   }
   if (items.empty()) return Value::undefined("the list is empty");
@@ -358,8 +390,12 @@ const std::map<std::string, Family>& families() {
 bool contained(const Value& part, const Value& whole, Work& work) {
   work.spend(whole.weight());
   switch (whole.kind()) {
-    case Kind::text: return whole.text().find(text_of(&part, "in")) != std::string::npos;
-    case Kind::dict: return part.is(Kind::text) && whole.dict().find(part.text());
+    case Kind::text:
+      work.spend(part.weight());
+      return base::find_text(whole.text(), text_of(&part, "in")) != std::string::npos;
+    case Kind::dict:
+      work.spend(part.weight());
+      return part.is(Kind::text) && whole.dict().find(part.text());
     case Kind::undefined: return false;
     case Kind::list:
       return std::any_of(whole.items().begin(), whole.items().end(),
@@ -425,6 +461,7 @@ bool is_test(const std::string& name) {
 
 Value filtered(const std::string& name, const Value& of, const Arguments& arguments, Work& work) {
   work.spend(1);
+  arguments.spend(work);
   switch (families().at(name)) {
     case Family::text: return text_filter(name, of, arguments, work);
     case Family::list: return list_filter(name, of, arguments, work);
@@ -447,6 +484,7 @@ Value filtered(const std::string& name, const Value& of, const Arguments& argume
 
 bool tested(const std::string& name, const Value& of, const Arguments& arguments, Work& work) {
   work.spend(1);
+  arguments.spend(work);
   if (const auto check = checks().find(name); check != checks().end()) {
     arguments.bind(name, {});
     if (name == "lower" || name == "upper") work.spend(of.weight());

@@ -6,6 +6,7 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "base/stop.h"
 #include "tokenizer/template_text.h"
 #include "tokenizer/unicode.h"
 
@@ -53,7 +54,10 @@ class Lexer {
   [[noreturn]] void refuse(const std::string& what) const {
     fail(ErrorCode::model, "{}: line {}: {}", where_, line_, what);
   }
-  void give(Kind kind, std::string text) { tokens_.push_back({kind, std::move(text), line_}); }
+  void give(Kind kind, std::string text) {
+    base::check_stop();
+    tokens_.push_back({kind, std::move(text), line_});
+  }
   void skip(size_t bytes) {
     line_ += static_cast<int>(std::count(source_.begin() + std::ptrdiff_t(at_),
                                          source_.begin() + std::ptrdiff_t(at_ + bytes), '\n'));

@@ -1,10 +1,13 @@
 #include "tokenizer/template_methods.h"
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 
 #include "base/fail.h"
+#include "base/find_text.h"
 #include "base/printable.h"
+#include "base/stop.h"
 #include "tokenizer/template_text.h"
 #include "tokenizer/unicode.h"
 
@@ -45,11 +48,27 @@ std::vector<Value> values_of(const std::vector<std::string>& texts) {
   return {texts.begin(), texts.end()};
 }
 
+// The character at a place, which moves behind it: those of ASCII are made once.
+Value character_at(const std::string& text, size_t& at) {
+  static const std::array<Value, 128> kAscii = [] {
+    std::array<Value, 128> all;
+    for (size_t c = 0; c < all.size(); ++c) all[c] = std::string(1, static_cast<char>(c));
+    return all;
+  }();
+  base::check_stop();
+  const size_t begin = at, length = length_of(text[at]);
+  at += length;
+  if (length == 1) return kAscii[static_cast<unsigned char>(text[begin]) & 0x7fu];
+  return text.substr(begin, length);
+}
+
 // Whether a text begins or ends with a text, or one of several.
-Value edge(const std::string& text, const std::string& name, const Arguments& arguments) {
+Value edge(const std::string& text, const std::string& name, const Arguments& arguments,
+           Work& work) {
   const auto given = arguments.bind(name, {"what", "start", "end"}, 1);
   if (given[1] || given[2]) fail(ErrorCode::model, "'{}' with bounds is not supported", name);
   auto fits = [&](const Value& what) {
+    work.spend(what.weight());
     const std::string part = text_of(&what, name);
     return name == "startswith" ? text.starts_with(part) : text.ends_with(part);
   };
@@ -64,10 +83,12 @@ Value found(const std::string& text, const std::string& name, const Arguments& a
   if (name == "count") {
     if (what.empty()) return character_count(text) + 1;
     int64_t count = 0;
-    for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += what.size()) ++count;
+    for (size_t at = 0; (at = base::find_text(text, what, at)) != std::string::npos;
+         at += what.size())
+      ++count;
     return count;
   }
-  const size_t at = name == "find" ? text.find(what) : text.rfind(what);
+  const size_t at = name == "find" ? base::find_text(text, what) : base::find_last_text(text, what);
   return at == std::string::npos ? int64_t{-1}
                                  : character_count(std::string_view(text).substr(0, at));
 }
@@ -75,7 +96,8 @@ Value found(const std::string& text, const std::string& name, const Arguments& a
 Value parted(const std::string& text, const std::string& name, const Arguments& arguments) {
   const std::string by = text_of(arguments.bind(name, {"sep"}, 1)[0], name);
   require(!by.empty(), ErrorCode::usage, "'{}' at nothing", name);
-  const size_t at = name == "partition" ? text.find(by) : text.rfind(by);
+  const size_t at =
+      name == "partition" ? base::find_text(text, by) : base::find_last_text(text, by);
   if (at == std::string::npos)
     return name == "partition" ? Value::tuple({text, "", ""}) : Value::tuple({"", "", text});
   return Value::tuple({text.substr(0, at), by, text.substr(at + by.size())});
@@ -119,7 +141,7 @@ Value text_method(const std::string& text, const std::string& name, const Argume
   work.text(text.size());
   if (name == "strip" || name == "lstrip" || name == "rstrip")
     return stripped_of(text, name, arguments);
-  if (name == "startswith" || name == "endswith") return edge(text, name, arguments);
+  if (name == "startswith" || name == "endswith") return edge(text, name, arguments, work);
   if (name == "split" || name == "rsplit" || name == "splitlines")
     return cut(text, name, arguments, work);
   if (name == "replace") return replaced_in(text, arguments, work);
@@ -135,9 +157,11 @@ Value text_method(const std::string& text, const std::string& name, const Argume
     std::string out;
     bool first = true;
     for (const Value& item : walked(*arguments.bind(name, {"items"}, 1)[0], work)) {
-      out += (first ? "" : text) + text_of(&item, name);
+      const std::string part = text_of(&item, name);
+      work.text(text.size() + part.size());
+      check_length(out.size() + text.size() + part.size());
+      (out += first ? "" : text) += part;
       first = false;
-      work.text(out.size() > kLongestText ? out.size() : text.size());
     }
     return out;
   }
@@ -189,6 +213,13 @@ Value list_method(const Value& self, const std::string& name, const Arguments& a
 }
 
 }  // namespace
+
+void Arguments::spend(Work& work) const {
+  for (const Value& value : places)
+    if (value.is(Kind::text)) work.spend(value.weight());
+  for (const auto& [name, value] : names)
+    if (value.is(Kind::text)) work.spend(value.weight());
+}
 
 std::vector<const Value*> Arguments::bind(const std::string& of,
                                           std::initializer_list<const char*> parameters,
@@ -247,6 +278,7 @@ Value attribute(const Value& of, const std::string& name) {
 }
 
 Value element(const Value& of, const Value& key, Work& work) {
+  work.spend(key.weight());
   require(!of.is(Kind::undefined), ErrorCode::usage, "{}", of.why());
   if (of.is(Kind::dict) && key.is(Kind::text)) {
     if (const Value* item = of.dict().find(key.text())) return *item;
@@ -291,6 +323,7 @@ Value slice(const Value& of, const Value* from, const Value* to, const Value* st
   std::vector<Value> taken;
   std::string text;
   for (int64_t i = begin; by > 0 ? i < end : i > end; i += stride) {
+    base::check_stop();
     const Value& item = items[static_cast<size_t>(i)];
     of.is(Kind::text) ? void(text += item.text()) : taken.push_back(item);
   }
@@ -309,7 +342,8 @@ std::vector<Value> walked(const Value& of, Work& work) {
       return items;
     case Kind::text:
       work.spend(of.text().size());
-      for (std::string_view one : characters_of(of.text())) items.emplace_back(std::string(one));
+      items.reserve(static_cast<size_t>(character_count(of.text())));
+      for (size_t at = 0; at < of.text().size();) items.push_back(character_at(of.text(), at));
       return items;
     default:
       fail(ErrorCode::usage, "a value of kind {} is walked over; expected a list", kind_name(of));
@@ -317,6 +351,7 @@ std::vector<Value> walked(const Value& of, Work& work) {
 }
 
 Value call_method(const Value::Callable& method, const Arguments& arguments, Work& work) {
+  arguments.spend(work);
   const Value& self = method.self;
   if (self.is(Kind::text)) return text_method(self.text(), method.name, arguments, work);
   if (self.is(Kind::dict)) return dict_method(self, method.name, arguments, work);

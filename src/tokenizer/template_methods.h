@@ -13,6 +13,8 @@ namespace tessera::tokenizer {
 struct Arguments {
   std::vector<Value> places;
   std::vector<std::pair<std::string, Value>> names;
+  /// Pays for one walk through each text.
+  void spend(Work& work) const;
   /// The values in the order of these parameters, null where none was given. Throws Error(usage)
   /// naming `of` for too many, an unknown name, or fewer than `least`.
   std::vector<const Value*> bind(const std::string& of,

@@ -23,7 +23,7 @@ constexpr int64_t kLongestRange = 100000;
 
 // Names that hold in a block, over those around it.
 struct Scope {
-  std::unordered_map<std::string, Value> names;
+  std::unordered_map<std::string, Value, base::SeededHash, std::equal_to<>> names;
   const Scope* around = nullptr;
 };
 
@@ -267,10 +267,13 @@ class Renderer {
     return Value::space(std::move(names));
   }
 
-  Value look_up(const std::string& name) const {
-    for (const Scope* scope = scope_; scope; scope = scope->around)
+  Value look_up(const std::string& name) {
+    size_t passed = 0;
+    for (const Scope* scope = scope_; scope; scope = scope->around) {
       if (const auto found = scope->names.find(name); found != scope->names.end())
         return found->second;
+      if (++passed % 8 == 0) work_.spend(1);
+    }
     for (const char* known : {"range", "dict", "namespace", "raise_exception", "strftime_now"})
       if (name == known) return Value::callable({name, Value(), nullptr});
     for (const char* known : {"lipsum", "cycler", "joiner"})
@@ -400,6 +403,7 @@ class Renderer {
     const size_t count = macro.names.size(), first = count - macro.expressions.size();
     require(given.places.size() <= count, ErrorCode::usage, "the macro '{}' takes {} arguments",
             macro.text, count);
+    work_.spend(count * (8 + given.names.size()));
     const int line = line_;
     Inside inside(*this, &root_);
     auto& names = inside.scope.names;
@@ -429,6 +433,7 @@ class Renderer {
     for (const Value& from : given.places) {
       require(from.is(Kind::dict), ErrorCode::usage, "'{}' of a value of kind {}", name,
               kind_name(from));
+      work_.spend(from.dict().size());
       for (const auto& [key, value] : from.dict().items()) names.set(key, value);
     }
     for (const auto& [key, value] : given.names) {

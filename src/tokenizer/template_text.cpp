@@ -2,16 +2,30 @@
 
 #include <algorithm>
 
+#include "base/find_text.h"
+#include "base/stop.h"
 #include "tokenizer/unicode.h"
 
 namespace tessera::tokenizer {
 namespace {
 
-bool in_set(std::string_view one, std::string_view set) {
-  if (!set.empty()) return set.find(one) != std::string_view::npos;
-  size_t at = 0;
-  return is_blank(next_code_point(one, at));
-}
+// The characters that are taken off at the ends of a text.
+class CharacterSet {
+ public:
+  explicit CharacterSet(std::string_view set) {
+    for (size_t at = 0; at < set.size();) members_.push_back(next_code_point(set, at));
+    std::ranges::sort(members_);
+  }
+  bool holds(std::string_view one) const {
+    base::check_stop();
+    size_t at = 0;
+    const char32_t c = next_code_point(one, at);
+    return members_.empty() ? is_blank(c) : std::ranges::binary_search(members_, c);
+  }
+
+ private:
+  std::vector<char32_t> members_;  // empty: blanks
+};
 
 std::string_view last_of(std::string_view text) {
   size_t at = text.size() - 1;
@@ -19,12 +33,15 @@ std::string_view last_of(std::string_view text) {
   return text.substr(at);
 }
 
+std::string backwards(std::string_view text) { return {text.rbegin(), text.rend()}; }
+
 bool line_end(char32_t c) {
   return (c >= 0x0a && c <= 0x0d) || (c >= 0x1c && c <= 0x1e) || c == 0x85 || c == 0x2028 ||
          c == 0x2029;
 }
 
 std::vector<std::string> split_at_blanks(std::string_view text, int64_t most, bool from_right) {
+  const CharacterSet blanks({});
   std::vector<std::string> parts;
   for (text = trimmed(text, !from_right, from_right); !text.empty();
        text = trimmed(text, !from_right, from_right)) {
@@ -35,7 +52,7 @@ std::vector<std::string> split_at_blanks(std::string_view text, int64_t most, bo
     std::string_view rest = text;
     while (!rest.empty()) {
       const std::string_view one = from_right ? last_of(rest) : rest.substr(0, length_of(rest[0]));
-      if (in_set(one, {})) break;
+      if (blanks.holds(one)) break;
       from_right ? rest.remove_suffix(one.size()) : rest.remove_prefix(one.size());
     }
     const size_t bytes = text.size() - rest.size();
@@ -51,14 +68,15 @@ std::vector<std::string> split_at_blanks(std::string_view text, int64_t most, bo
 bool is_blank(char32_t c) { return is_space(c) || (c >= 0x1c && c <= 0x1f); }
 
 std::string_view trimmed(std::string_view text, bool left, bool right, std::string_view set) {
+  const CharacterSet ends(set);
   while (left && !text.empty()) {
     const std::string_view one = text.substr(0, length_of(text[0]));
-    if (!in_set(one, set)) break;
+    if (!ends.holds(one)) break;
     text.remove_prefix(one.size());
   }
   while (right && !text.empty()) {
     const std::string_view one = last_of(text);
-    if (!in_set(one, set)) break;
+    if (!ends.holds(one)) break;
     text.remove_suffix(one.size());
   }
   return text;
@@ -79,15 +97,20 @@ std::vector<std::string_view> characters_of(std::string_view text) {
 std::vector<std::string> split(std::string_view text, std::string_view by, int64_t most,
                                bool from_right) {
   if (by.empty()) return split_at_blanks(text, most, from_right);
+  if (from_right) {
+    std::vector<std::string> parts = split(backwards(text), backwards(by), most, false);
+    for (std::string& part : parts) std::ranges::reverse(part);
+    std::ranges::reverse(parts);
+    return parts;
+  }
   std::vector<std::string> parts;
   while (static_cast<int64_t>(parts.size()) != most) {
-    const size_t at = from_right ? text.rfind(by) : text.find(by);
+    const size_t at = base::find_text(text, by);
     if (at == std::string_view::npos) break;
-    parts.emplace_back(from_right ? text.substr(at + by.size()) : text.substr(0, at));
-    text = from_right ? text.substr(0, at) : text.substr(at + by.size());
+    parts.emplace_back(text.substr(0, at));
+    text.remove_prefix(at + by.size());
   }
   parts.emplace_back(text);
-  if (from_right) std::reverse(parts.begin(), parts.end());
   return parts;
 }
 
@@ -95,6 +118,7 @@ std::vector<std::string> lines_of(std::string_view text, bool keep_ends) {
   std::vector<std::string> lines;
   size_t begin = 0;
   for (size_t at = 0; at < text.size();) {
+    base::check_stop();
     const size_t end = at;
     const char32_t c = next_code_point(text, at);
     if (!line_end(c)) continue;
@@ -111,6 +135,7 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
   std::string out;
   size_t at = 0;
   for (int64_t done = 0; done != most; ++done) {
+    base::check_stop();
     check_length(out.size());
     if (from.empty()) {  // before every character, and behind the last
       out += to;
@@ -120,7 +145,7 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
       at += length;
       continue;
     }
-    const size_t hit = text.find(from, at);
+    const size_t hit = base::find_text(text, from, at);
     if (hit == std::string_view::npos) break;
     (out += text.substr(at, hit - at)) += to;
     at = hit + from.size();
@@ -132,6 +157,7 @@ std::string titled(std::string_view text) {
   std::string out;
   bool inside = false;
   for (std::string_view one : characters_of(text)) {
+    base::check_stop();
     out += inside ? in_lower_case(one) : in_title_case(one);
     size_t at = 0;
     inside = is_letter(next_code_point(one, at));
@@ -149,6 +175,7 @@ bool all_of_kind(std::string_view text, const std::string& method) {
   if (method == "isupper") return in_upper_case(text) == text && in_lower_case(text) != text;
   if (method == "islower") return in_lower_case(text) == text && in_upper_case(text) != text;
   for (size_t at = 0; at < text.size();) {
+    base::check_stop();
     const char32_t c = next_code_point(text, at);
     const bool fits = method == "isspace"   ? is_blank(c)
                       : method == "isalpha" ? is_letter(c)

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/fail.h"
 #include "base/stop.h"
@@ -49,11 +50,12 @@ std::string shown_number(double x, bool json) {
 }
 
 // Python's repr() of a text.
-std::string quoted(const std::string& text) {
+void quote(const std::string& text, std::string& out) {
   const bool single = text.find('\'') == std::string::npos || text.find('"') != std::string::npos;
   const char quote = single ? '\'' : '"';
-  std::string out(1, quote);
+  out += quote;
   for (size_t at = 0; at < text.size();) {
+    base::check_stop();
     const size_t begin = at;
     const char32_t c = next_code_point(text, at);
     if (c == static_cast<char32_t>(quote) || c == '\\')
@@ -71,17 +73,64 @@ std::string quoted(const std::string& text) {
              : c < 0x10000 ? fmt::format("\\u{:04x}", uint32_t{c})
                            : fmt::format("\\U{:08x}", uint32_t{c});
   }
-  return out += quote;
+  out += quote;
 }
 
-std::string represented(const Value& v) {
-  if (v.is(Kind::text)) return quoted(v.text());
-  return v.is(Kind::undefined) ? "Undefined" : shown(v);
+void show(const Value& v, std::string& out);
+
+// Python's repr().
+void represent(const Value& v, std::string& out) {
+  if (v.is(Kind::text))
+    quote(v.text(), out);
+  else if (v.is(Kind::undefined))
+    out += "Undefined";
+  else
+    show(v, out);
+}
+
+// Python's str(), behind what stands in `out`.
+void show(const Value& v, std::string& out) {
+  const auto next = [&](bool first) {
+    check_length(out.size());
+    if (!first) out += ", ";
+  };
+  switch (v.kind()) {
+    case Kind::undefined: return;
+    case Kind::none: out += "None"; return;
+    case Kind::boolean: out += v.boolean() ? "True" : "False"; return;
+    case Kind::integer: out += std::to_string(v.whole()); return;
+    case Kind::real: out += shown_number(v.number(), false); return;
+    case Kind::text: out += v.text(); return;
+    case Kind::list: {
+      out += v.is_tuple() ? '(' : '[';
+      bool first = true;
+      for (const Value& item : v.items()) {
+        next(std::exchange(first, false));
+        represent(item, out);
+      }
+      out += !v.is_tuple() ? "]" : v.items().size() == 1 ? ",)" : ")";
+      return;
+    }
+    case Kind::dict: {
+      out += '{';
+      bool first = true;
+      for (const auto& [key, value] : v.dict().items()) {
+        next(std::exchange(first, false));
+        quote(key, out);
+        out += ": ";
+        represent(value, out);
+      }
+      out += '}';
+      return;
+    }
+    default: fail(ErrorCode::usage, "a {} cannot be written", kind_name(v));
+  }
 }
 
 std::string json_text(const std::string& text, bool ascii) {
   std::string out = "\"";
   for (size_t at = 0; at < text.size();) {
+    base::check_stop();
     const size_t begin = at;
     const char32_t c = next_code_point(text, at);
     static const std::string_view kShort = "\"\\\n\r\t\f\b", kLetters = "\"\\nrtfb";
@@ -169,7 +218,7 @@ void ValueDict::set(const std::string& key, Value value) {
 }
 
 const Value* ValueDict::find(std::string_view key) const {
-  const auto found = at_.find(std::string(key));
+  const auto found = at_.find(key);
   return found == at_.end() ? nullptr : &items_[found->second].second;
 }
 
@@ -295,48 +344,42 @@ bool equal(const Value& a, const Value& b) {
   }
 }
 
-bool less(const Value& a, const Value& b) {
-  if (a.is_whole() && b.is_whole()) return a.whole() < b.whole();
-  if (a.is_number() && b.is_number()) return a.number() < b.number();
-  if (a.is(Kind::text) && b.is(Kind::text)) return a.text() < b.text();
+namespace {
+
+void require_order(const Value& a, const Value& b) {
+  const bool known = (a.is_number() && b.is_number()) || (a.is(Kind::text) && b.is(Kind::text)) ||
+                     (a.is(Kind::list) && b.is(Kind::list) && a.is_tuple() == b.is_tuple());
+  if (known) return;
   for (const Value* v : {&a, &b})
     require(!v->is(Kind::undefined), ErrorCode::usage, "{}", v->why());
-  require(a.is(Kind::list) && b.is(Kind::list) && a.is_tuple() == b.is_tuple(), ErrorCode::usage,
-          "'{}' and '{}' have no order", kind_name(a), kind_name(b));
-  const auto& x = a.items();
-  const auto& y = b.items();
-  for (size_t i = 0; i < std::min(x.size(), y.size()); ++i)
-    if (!equal(x[i], y[i])) return less(x[i], y[i]);
-  return x.size() < y.size();
+  fail(ErrorCode::usage, "'{}' and '{}' have no order", kind_name(a), kind_name(b));
 }
 
-std::string shown(const Value& v) {
-  switch (v.kind()) {
-    case Kind::undefined: return "";
-    case Kind::none: return "None";
-    case Kind::boolean: return v.boolean() ? "True" : "False";
-    case Kind::integer: return std::to_string(v.whole());
-    case Kind::real: return shown_number(v.number(), false);
-    case Kind::text: return v.text();
-    case Kind::list: {
-      std::string out;
-      for (const Value& item : v.items()) {
-        out += (out.empty() ? "" : ", ") + represented(item);
-        check_length(out.size());
-      }
-      if (!v.is_tuple()) return "[" + out + "]";
-      return "(" + out + (v.items().size() == 1 ? ",)" : ")");
-    }
-    case Kind::dict: {
-      std::string out;
-      for (const auto& [key, value] : v.dict().items()) {
-        out += (out.empty() ? "" : ", ") + quoted(key) + ": " + represented(value);
-        check_length(out.size());
-      }
-      return "{" + out + "}";
-    }
-    default: fail(ErrorCode::usage, "a {} cannot be written", kind_name(v));
+// Below, equal to or above 0 as a is to b, in one walk; of lists the first items that differ count.
+int order(const Value& a, const Value& b) {
+  require_order(a, b);
+  if (a.is_whole() && b.is_whole()) return a.whole() < b.whole() ? -1 : a.whole() > b.whole();
+  if (a.is_number()) return a.number() < b.number() ? -1 : !(a.number() == b.number());
+  if (a.is(Kind::text)) return a.text().compare(b.text());
+  const auto& x = a.items();
+  const auto& y = b.items();
+  for (size_t i = 0; i < std::min(x.size(), y.size()); ++i) {
+    base::check_stop();
+    const bool ordered = x[i].kind() == y[i].kind() && (x[i].is(Kind::list) || x[i].is(Kind::text));
+    const int first = ordered ? order(x[i], y[i]) : equal(x[i], y[i]) ? 0 : order(x[i], y[i]);
+    if (first != 0) return first;
   }
+  return x.size() < y.size() ? -1 : x.size() > y.size();
+}
+
+}  // namespace
+
+bool less(const Value& a, const Value& b) { return order(a, b) < 0; }
+
+std::string shown(const Value& v) {
+  std::string out;
+  show(v, out);
+  return out;
 }
 
 std::string kind_name(const Value& v) {

@@ -2,6 +2,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -9,6 +10,8 @@
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include "base/seeded_hash.h"
 
 namespace tessera::tokenizer {
 
@@ -99,7 +102,7 @@ class ValueDict {
 
  private:
   std::vector<std::pair<std::string, Value>> items_;
-  std::unordered_map<std::string, size_t> at_;
+  std::unordered_map<std::string, size_t, base::SeededHash, std::equal_to<>> at_;
 };
 
 /// A method of a value, a macro of the template, or a function by its name.

@@ -25,11 +25,14 @@ bool word_beside(std::string_view text, size_t begin, size_t end) {
 Tokenizer::Tokenizer(TokenizerParts parts, const std::string& where)
     : parts_(std::move(parts)), where_(where) {
   PrefixTable::Texts raw, normalized;
+  size_t bytes = 0;
+  for (const AddedToken& token : parts_.added) bytes += token.text.size();
+  TextAllowance allowance(bytes);
   for (size_t i = 0; i < parts_.added.size(); ++i) {
     const AddedToken& token = parts_.added[i];
     const auto at = static_cast<int32_t>(i);
     if (token.normalized)
-      normalized.emplace_back(parts_.normalizer(token.text), at);
+      normalized.emplace_back(parts_.normalizer(token.text, allowance), at);
     else
       raw.emplace_back(token.text, at);
   }
@@ -42,9 +45,11 @@ template <class F>
 void Tokenizer::around(std::string_view text, const PrefixTable& tokens, F&& between,
                        std::vector<int32_t>& ids) const {
   size_t done = 0;
-  for (size_t at = 0; !tokens.empty() && at < text.size();) {
+  const std::vector<PrefixTable::Place> places =
+      tokens.empty() ? std::vector<PrefixTable::Place>() : tokens.places(text);
+  for (size_t at = 0; at < places.size();) {
     base::check_stop();
-    const auto [bytes, index] = tokens.longest(text.substr(at));
+    const auto [bytes, index] = tokens.longest(places[at]);
     if (bytes == 0) {
       ++at;
       continue;
@@ -69,9 +74,10 @@ void Tokenizer::around(std::string_view text, const PrefixTable& tokens, F&& bet
 std::vector<int32_t> Tokenizer::body(std::string_view text) const {
   const std::string valid = repaired(text);
   std::vector<int32_t> ids;
+  TextAllowance allowance(valid.size());
   auto model = [&](std::string_view part) {
     std::vector<std::string> pieces;
-    parts_.pre_tokenizer(part, pieces);
+    parts_.pre_tokenizer(part, pieces, allowance);
     for (const std::string& piece : pieces) {
       base::check_stop();
       if (!piece.empty()) parts_.model->encode(piece, ids);
@@ -80,7 +86,7 @@ std::vector<int32_t> Tokenizer::body(std::string_view text) const {
   around(
       valid, raw_,
       [&](std::string_view part) {
-        around(parts_.normalizer(std::string(part)), normalized_, model, ids);
+        around(parts_.normalizer(std::string(part), allowance), normalized_, model, ids);
       },
       ids);
   return ids;
@@ -118,8 +124,7 @@ std::optional<int32_t> Tokenizer::id_of(std::string_view token) const {
 }
 
 std::string Tokenizer::text_of(int32_t id) const {
-  for (const AddedToken& token : parts_.added)
-    if (token.id == id) return token.text;
+  if (const AddedToken* added = parts_.added.of(id)) return added->text;
   return parts_.model->text_of(id);
 }
 

@@ -1,14 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "base/seeded_hash.h"
 #include "tokenizer/model.h"
 #include "tokenizer/pipeline.h"
 #include "tokenizer/prefix_table.h"
@@ -35,17 +37,22 @@ class AddedTokens {
   /// Adds a token unless one of its text is there.
   void add(AddedToken token) {
     if (!at_.emplace(token.text, tokens_.size()).second) return;
-    ids_.insert(token.id);
+    by_id_.emplace(token.id, tokens_.size());
     tokens_.push_back(std::move(token));
   }
   /// Whether a token has this id.
-  bool has_id(int32_t id) const { return ids_.contains(id); }
+  bool has_id(int32_t id) const { return by_id_.contains(id); }
   /// The largest id; -1: there is no token.
-  int32_t last_id() const { return ids_.empty() ? -1 : *ids_.rbegin(); }
+  int32_t last_id() const { return by_id_.empty() ? -1 : by_id_.rbegin()->first; }
   /// The token of this text; null: there is none.
   const AddedToken* find(std::string_view text) const {
-    const auto found = at_.find(std::string(text));
+    const auto found = at_.find(text);
     return found == at_.end() ? nullptr : &tokens_[found->second];
+  }
+  /// The first token of this id; null: there is none.
+  const AddedToken* of(int32_t id) const {
+    const auto found = by_id_.find(id);
+    return found == by_id_.end() ? nullptr : &tokens_[found->second];
   }
   const AddedToken& operator[](size_t i) const { return tokens_[i]; }
   size_t size() const { return tokens_.size(); }
@@ -54,8 +61,8 @@ class AddedTokens {
 
  private:
   std::vector<AddedToken> tokens_;
-  std::unordered_map<std::string, size_t> at_;
-  std::set<int32_t> ids_;
+  std::unordered_map<std::string, size_t, base::SeededHash, std::equal_to<>> at_;
+  std::map<int32_t, size_t> by_id_;
 };
 
 /// Tokens of fixed length, as text encoders take them.

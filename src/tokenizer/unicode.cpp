@@ -1,7 +1,8 @@
 #include "tokenizer/unicode.h"
 
 #include <unicode/brkiter.h>
-#include <unicode/normalizer2.h>
+#include <unicode/bytestream.h>
+#include <unicode/casemap.h>
 #include <unicode/regex.h>
 #include <unicode/uchar.h>
 #include <unicode/utext.h>
@@ -16,13 +17,6 @@ namespace tessera::tokenizer {
 namespace {
 
 constexpr size_t kLongestPattern = 10000;
-// ICU's ticks, ten thousand steps of the match each: published patterns take some 10 steps a byte.
-constexpr size_t kTicks = 100, kBytesATick = 100;
-
-bool ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(),
-                     [](char c) { return static_cast<unsigned char>(c) < 128; });
-}
 
 void check(UErrorCode status, const char* what) {
   require(U_SUCCESS(status), ErrorCode::model, "{} failed in ICU: {}; is its data installed?", what,
@@ -46,21 +40,27 @@ class Text {
   UText text_ = UTEXT_INITIALIZER;
 };
 
-const icu::Normalizer2& normalizer(Form form) {
-  UErrorCode status = U_ZERO_ERROR;
-  const icu::Normalizer2* found = nullptr;
-  switch (form) {
-    case Form::nfc: found = icu::Normalizer2::getNFCInstance(status); break;
-    case Form::nfd: found = icu::Normalizer2::getNFDInstance(status); break;
-    case Form::nfkc: found = icu::Normalizer2::getNFKCInstance(status); break;
-    case Form::nfkd: found = icu::Normalizer2::getNFKDInstance(status); break;
-  }
-  check(status, "normalisation");
-  return *found;
-}
-
 icu::UnicodeString wide(std::string_view text) {
   return icu::UnicodeString::fromUTF8({text.data(), static_cast<int32_t>(text.size())});
+}
+
+using ChangeCase = void (*)(const char*, uint32_t, icu::StringPiece, icu::ByteSink&, icu::Edits*,
+                            UErrorCode&);
+// The text in another case; ASCII letters from first to last change by one bit.
+std::string in_case(std::string_view text, ChangeCase change, char first, char last) {
+  std::string result;
+  if (is_ascii(text)) {
+    result = text;
+    for (char& c : result)
+      if (c >= first && c <= last) c = static_cast<char>(c ^ 0x20);
+    return result;
+  }
+  result.reserve(text.size());
+  icu::StringByteSink<std::string> sink(&result);
+  UErrorCode status = U_ZERO_ERROR;
+  change("", 0, {text.data(), static_cast<int32_t>(text.size())}, sink, nullptr, status);
+  check(status, "changing the case of a text");
+  return result;
 }
 
 uint32_t categories(char32_t c) { return U_MASK(u_charType(static_cast<UChar32>(c))); }
@@ -72,9 +72,14 @@ void check_length(size_t bytes) {
           kLongestText);
 }
 
+bool is_ascii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return static_cast<unsigned char>(c) < 128; });
+}
+
 std::string repaired(std::string_view text) {
   check_length(text.size());
-  if (ascii(text)) return std::string(text);
+  if (is_ascii(text)) return std::string(text);
   std::string valid;
   wide(text).toUTF8String(valid);
   return valid;
@@ -105,19 +110,11 @@ void append(std::string& to, char32_t c) {
   for (int i = more - 1; i >= 0; --i) to += static_cast<char>(0x80 | (c >> (6 * i) & 0x3f));
 }
 
-std::string normalized(std::string_view text, Form form) {
-  if (ascii(text)) return std::string(text);
-  UErrorCode status = U_ZERO_ERROR;
-  std::string result;
-  normalizer(form).normalize(wide(text), status).toUTF8String(result);
-  check(status, "normalisation");
-  return result;
-}
-
 std::string lowered(std::string_view text) {
   std::string result;
   result.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
+    base::check_stop();
     const char32_t c = next_code_point(text, at);
     if (c == 0x130)  // the one letter that becomes two
       result += "i\xcc\x87";
@@ -128,18 +125,20 @@ std::string lowered(std::string_view text) {
 }
 
 std::string in_lower_case(std::string_view text) {
-  std::string result;
-  wide(text).toLower(icu::Locale::getRoot()).toUTF8String(result);
-  return result;
+  return in_case(text, icu::CaseMap::utf8ToLower, 'A', 'Z');
 }
 std::string in_upper_case(std::string_view text) {
-  std::string result;
-  wide(text).toUpper(icu::Locale::getRoot()).toUTF8String(result);
-  return result;
+  return in_case(text, icu::CaseMap::utf8ToUpper, 'a', 'z');
 }
 std::string in_title_case(std::string_view letter) {
+  if (is_ascii(letter)) return in_upper_case(letter);
   std::string result;
-  wide(letter).toTitle(nullptr, icu::Locale::getRoot()).toUTF8String(result);
+  icu::StringByteSink<std::string> sink(&result);
+  UErrorCode status = U_ZERO_ERROR;
+  icu::CaseMap::utf8ToTitle("", U_TITLECASE_WHOLE_STRING | U_TITLECASE_NO_BREAK_ADJUSTMENT, nullptr,
+                            {letter.data(), static_cast<int32_t>(letter.size())}, sink, nullptr,
+                            status);
+  check(status, "title case");
   return result;
 }
 
@@ -173,9 +172,11 @@ bool is_word(char32_t c) {
 
 std::vector<std::string_view> graphemes(std::string_view text) {
   std::vector<std::string_view> found;
-  if (ascii(text)) {
-    for (size_t at = 0; at < text.size(); at += found.back().size())
+  if (is_ascii(text)) {
+    for (size_t at = 0; at < text.size(); at += found.back().size()) {
+      base::check_stop();
       found.push_back(text.substr(at, text.substr(at, 2) == "\r\n" ? 2 : 1));
+    }
     return found;
   }
   UErrorCode status = U_ZERO_ERROR;
@@ -187,20 +188,12 @@ std::vector<std::string_view> graphemes(std::string_view text) {
   check(status, "finding graphemes");
   int32_t begin = breaks->first();
   for (int32_t end = breaks->next(); end != icu::BreakIterator::DONE; end = breaks->next()) {
+    base::check_stop();
     found.push_back(text.substr(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
     begin = end;
   }
   return found;
 }
-
-namespace {
-
-// Called by ICU now and then during a match.
-UBool go_on(const void* stop, int32_t) {
-  return !static_cast<const std::stop_token*>(stop)->stop_requested();
-}
-
-}  // namespace
 
 struct Regex::State {
   std::unique_ptr<icu::RegexPattern> pattern;
@@ -219,15 +212,16 @@ Regex::Regex(const std::string& pattern, const std::string& where)
 }
 Regex::~Regex() = default;
 
-std::vector<std::pair<size_t, size_t>> Regex::matches(std::string_view text) const {
+std::vector<std::pair<size_t, size_t>> Regex::matches(std::string_view text,
+                                                      TextAllowance& allowance) const {
   UErrorCode status = U_ZERO_ERROR;
   std::vector<std::pair<size_t, size_t>> found;
   const std::unique_ptr<icu::RegexMatcher> matcher(state_->pattern->matcher(status));
   check(status, "a regular expression");
   Text in(text);
   matcher->reset(in.get());
-  matcher->setTimeLimit(static_cast<int32_t>(kTicks + text.size() / kBytesATick), status);
-  matcher->setMatchCallback(go_on, &base::current_stop(), status);
+  const TextAllowance::Timed timed(allowance);
+  matcher->setMatchCallback(TextAllowance::Timed::match_goes_on, &timed, status);
   while (matcher->find(status) && U_SUCCESS(status)) {
     base::check_stop();
     const auto begin = static_cast<size_t>(matcher->start64(status));
@@ -235,7 +229,7 @@ std::vector<std::pair<size_t, size_t>> Regex::matches(std::string_view text) con
     if (begin < end) found.emplace_back(begin, end);
   }
   base::check_stop();
-  require(U_SUCCESS(status), ErrorCode::model,
+  require(U_SUCCESS(status) && timed.goes_on(), ErrorCode::model,
           "{}: a regular expression gave up on {} bytes ({}); the file is damaged, or made to take "
           "for ever",
           state_->where, text.size(), u_errorName(status));

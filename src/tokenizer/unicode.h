@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "tokenizer/text_allowance.h"
+
 namespace tessera::tokenizer {
 
 /// Bytes of text that anything here makes or takes: rules of a file could make a long text of a
@@ -14,6 +16,7 @@ namespace tessera::tokenizer {
 inline constexpr size_t kLongestText = size_t{64} << 20;
 /// Throws Error(usage) for more than kLongestText.
 void check_length(size_t bytes);
+bool is_ascii(std::string_view text);
 /// The text as valid UTF-8: what is not becomes U+FFFD.
 std::string repaired(std::string_view text);
 /// Bytes of the code point that starts with byte `first` of valid UTF-8.
@@ -23,9 +26,6 @@ char32_t next_code_point(std::string_view text, size_t& at);
 /// Appends a code point as UTF-8.
 void append(std::string& to, char32_t c);
 
-enum class Form { nfc, nfd, nfkc, nfkd };
-/// The text in a Unicode normalisation form.
-std::string normalized(std::string_view text, Form form);
 /// Every code point in lower case by itself (a final sigma is no exception).
 std::string lowered(std::string_view text);
 
@@ -65,8 +65,9 @@ class Regex {
   Regex(const std::string& pattern, const std::string& where);
   ~Regex();
   /// Bytes [begin, end) of every match that is not empty, in order. Throws Error(model) for a
-  /// pattern that takes more steps than the text's length allows.
-  std::vector<std::pair<size_t, size_t>> matches(std::string_view text) const;
+  /// pattern that takes more time than the whole text, of which this may be a piece, allows.
+  std::vector<std::pair<size_t, size_t>> matches(std::string_view text,
+                                                 TextAllowance& allowance) const;
 
  private:
   struct State;

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/fail.h"
+#include "base/printable.h"
 #include "base/stop.h"
 #include "tokenizer/unicode.h"
 
@@ -11,6 +12,7 @@ namespace tessera::tokenizer {
 namespace {
 
 constexpr double kUnknownPenalty = 10;  // of SentencePiece
+constexpr size_t kLongestPiece = 160;   // bytes; as many pieces may begin at a place of a text
 
 }  // namespace
 
@@ -31,9 +33,13 @@ Unigram::Unigram(UnigramPieces pieces, const std::string& where) : pieces_(std::
   double least = std::numeric_limits<double>::infinity();
   largest_score_ = -least;
   for (int32_t i = 0; i < count; ++i) {
+    base::check_stop();
     all_.push_back(i);
     const double score = list[size_t(i)].second;
     if (pieces_.hidden[size_t(i)] || list[size_t(i)].first.empty()) continue;
+    require(list[size_t(i)].first.size() <= kLongestPiece, ErrorCode::model,
+            "{}: the piece {} has {} bytes; expected at most {}", where,
+            base::printable(list[size_t(i)].first), list[size_t(i)].first.size(), kLongestPiece);
     visible.emplace_back(list[size_t(i)].first, i);
     if (pieces_.user_defined[size_t(i)]) continue;
     least = std::min(least, score);
@@ -41,7 +47,10 @@ Unigram::Unigram(UnigramPieces pieces, const std::string& where) : pieces_(std::
   }
   require(largest_score_ >= least, ErrorCode::model, "{}: no piece that text could become", where);
   unknown_score_ = least - kUnknownPenalty;
-  auto before = [&](int32_t a, int32_t b) { return list[size_t(a)].first < list[size_t(b)].first; };
+  auto before = [&](int32_t a, int32_t b) {
+    base::check_stop();
+    return list[size_t(a)].first < list[size_t(b)].first;
+  };
   std::sort(all_.begin(), all_.end(), before);
   visible_ = PrefixTable(std::move(visible), where);
   if (!pieces_.byte_fallback) return;
@@ -67,7 +76,8 @@ std::string Unigram::text_of(int32_t id) const {
 }
 
 // All pieces that start at a place.
-void Unigram::relax(std::string_view text, size_t at, std::vector<Node>& nodes) const {
+void Unigram::relax(std::string_view text, size_t at, PrefixTable::Place place,
+                    std::vector<Node>& nodes) const {
   const auto& list = pieces_.pieces;
   const size_t one = length_of(text[at]);
   const double here = nodes[at].score;
@@ -78,7 +88,7 @@ void Unigram::relax(std::string_view text, size_t at, std::vector<Node>& nodes) 
       nodes[to] = {sum, at, id};
   };
   bool single = false;
-  visible_.each(text.substr(at), [&](size_t bytes, int32_t piece) {
+  visible_.each(place, [&](size_t bytes, int32_t piece) {
     const auto id = size_t(piece);
     offer(at + bytes,
           pieces_.user_defined[id] ? double(bytes) * largest_score_ - 0.1 : list[id].second, piece);
@@ -89,9 +99,10 @@ void Unigram::relax(std::string_view text, size_t at, std::vector<Node>& nodes) 
 
 void Unigram::encode(std::string_view text, std::vector<int32_t>& ids) const {
   std::vector<Node> nodes(text.size() + 1);
+  const std::vector<PrefixTable::Place> places = visible_.places(text);
   for (size_t at = 0; at < text.size(); at += length_of(text[at])) {
     base::check_stop();
-    relax(text, at, nodes);
+    relax(text, at, places[at], nodes);
   }
   const size_t first = ids.size();
   for (size_t end = text.size(); end > 0; end = nodes[end].from) {

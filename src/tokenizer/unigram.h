@@ -32,7 +32,8 @@ class Unigram : public Model {
 
  private:
   struct Node;
-  void relax(std::string_view text, size_t at, std::vector<Node>& nodes) const;
+  void relax(std::string_view text, size_t at, PrefixTable::Place place,
+             std::vector<Node>& nodes) const;
 
   UnigramPieces pieces_;
   std::vector<int32_t> all_;  // ids by the text of their pieces

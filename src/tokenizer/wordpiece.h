@@ -22,11 +22,12 @@ class WordPiece : public Model {
   WordPiece(WordPieceTables tables, const std::string& where);
   void encode(std::string_view piece, std::vector<int32_t>& ids) const override;
   std::optional<int32_t> id_of(std::string_view token) const override;
-  std::string text_of(int32_t id) const override;
+  std::string text_of(int32_t id) const override { return by_id_.of(id); }
   int64_t size() const override { return size_; }
 
  private:
   WordPieceTables tables_;
+  TokensById by_id_;
   PrefixTable first_, later_;  // tokens that begin a word, and those that continue one
   int32_t unknown_ = 0;
   int64_t size_ = 0;

@@ -22,6 +22,17 @@ std::string message_of(F&& f) {
   return "nothing was thrown";
 }
 
+// What stands in a message is its beginning: the rest may be megabytes.
+TEST(ConfigReader, ShowsTheBeginningOfAValue) {
+  const auto shown = [](const Json& value) { return ConfigReader::shown(value).str(); };
+  for (const char* text : {"3", "-2.5", "true", "null", "\"a\\n\"", "[]", "{}", "[1,[2,{}],\"x\"]",
+                           "{\"a\":{\"b\":[1]},\"c\":\"\\u00e9\"}"})
+    EXPECT_EQ(shown(Json::parse(text)), text);
+  for (const Json& value : {Json(std::string(1000, 'a')), Json(std::vector<int>(1000, 7)),
+                            Json(std::vector<std::string>(50, "\xc3\xa9"))})
+    EXPECT_EQ(shown(value), value.dump(-1, ' ', true).substr(0, 60));
+}
+
 TEST(ConfigReader, ReadsWhatIsThereAndDefaultsWhatIsNot) {
   const ConfigReader read(kConfig, "config.json");
   EXPECT_EQ(read.size("depth"), 3);

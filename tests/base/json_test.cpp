@@ -64,6 +64,13 @@ TEST(Json, RefusesTooDeep) {
   EXPECT_NE(refusal(std::string(100000, '[')).find("deeper"), std::string::npos);
 }
 
+// Two bytes of text, some seventy of memory.
+TEST(Json, RefusesValuesThatTakeTooMuchMemory) {
+  std::string text = "[0";
+  for (int i = 0; i < 6'000'000; ++i) text += ",[]";
+  EXPECT_NE(refusal(text + "]").find("MB of memory"), std::string::npos);
+}
+
 TEST(Json, BuildsWhatStandsThere) {
   const char* text =
       R"({"a": [1, -2, 2.5, true, null, "x", [], {}], "b": {"c": {"d": [[1], [2, 3]]}, "e": 1}, "": 18446744073709551615})";

@@ -1,5 +1,6 @@
 #include "load/name_list.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace tessera::load {
@@ -28,6 +29,23 @@ TEST(ListedNames, SplitsWhereACombinationIsAbsent) {
 TEST(ListedNames, LeavesOddNumbersAsTheyAre) {
   EXPECT_EQ(listed_names({{"a.007", ""}, {"a.12345678901", ""}}), "'a.007', 'a.12345678901'");
   EXPECT_EQ(listed_names({{"a\n1", ""}}), "'a?1'");
+}
+
+TEST(ListedNames, EndsWhenNumbersHaveNoOrder) {
+  std::vector<NamedItem> items;
+  constexpr int64_t kItems = 20000;
+  for (int64_t i = 0; i < kItems; ++i)
+    items.push_back({fmt::format("{}.{}.x", i, i * 7919 % kItems), ""});
+  const std::string text = listed_names(items);
+  EXPECT_LT(text.size(), 10000u);
+  EXPECT_NE(text.find(" and 19800 more"), std::string::npos) << text.substr(text.size() - 40);
+}
+
+TEST(ListedNames, TakesNamesOfManyNumbers) {
+  std::string zeros, ones;
+  for (int i = 0; i < 100000; ++i) zeros += "0.", ones += "1.";
+  const std::string text = listed_names({{zeros + "a", ""}, {ones + "a", ""}, {zeros + "b", ""}});
+  EXPECT_LT(text.size(), 1000u);
 }
 
 TEST(ListedNames, EndsWhenNamesHaveNoOrder) {

@@ -34,6 +34,15 @@ std::string tensor(const std::string& name, const std::string& dtype, const std:
          "],\"data_offsets\":[" + offsets + "]}";
 }
 
+TEST(SafetensorsHeader, RefusesMoreTensorsThanAnyModelHas) {
+  std::string header = "{" + tensor("a", "U8", "0", "0,0");
+  for (int i = 0; i < 1 << 18; ++i) header += "," + tensor(std::to_string(i), "U8", "0", "0,0");
+  EXPECT_NE(error_of(image_of(header + "}", 0)).find("262144 tensors"), std::string::npos);
+  std::string notes = "{\"__metadata__\":{\"a\":\"\"";
+  for (int i = 0; i < 1 << 16; ++i) notes += ",\"" + std::to_string(i) + "\":\"\"";
+  EXPECT_NE(error_of(image_of(notes + "}}", 0)).find("65536 entries"), std::string::npos);
+}
+
 struct Case {
   const char* what;
   std::string image;

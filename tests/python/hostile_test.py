@@ -224,6 +224,31 @@ print(pipe(class_labels=1, num_inference_steps=1).images[0].size)
     assert done.returncode == 0
 
 
+def test_ctrl_c_ends_the_reading_of_a_long_text():
+    done = subprocess.Popen([sys.executable, "-c", """
+import signal, tessera, time
+model = tessera.LanguageModel.from_pretrained("tasks-a")
+model.tokenize("a")
+
+def raised(*_):
+    global heard
+    heard = time.process_time()
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGINT, raised)
+try:
+    print("begun", flush=True)
+    for _ in range(100):
+        model.tokenize("a b" * 3000000, raw=True)
+except KeyboardInterrupt:
+    print("interrupted", time.process_time() - heard < 0.5, flush=True)
+"""], stdout=subprocess.PIPE, text=True)
+    assert done.stdout.readline() == "begun\n"
+    time.sleep(0.5)
+    done.send_signal(signal.SIGINT)
+    assert done.communicate(timeout=60)[0] == "interrupted True\n"
+
+
 def test_other_threads_of_python_go_on():
     counted, ended = [0], threading.Event()
 

@@ -8,7 +8,8 @@ namespace {
 
 std::vector<std::string> cut(const char* json, const char* text) {
   std::vector<std::string> pieces;
-  parse_pre_tokenizer(base::parse_json(json, "t"), "t")(text, pieces);
+  TextAllowance allowance(std::string_view(text).size());
+  parse_pre_tokenizer(base::parse_json(json, "t"), "t")(text, pieces, allowance);
   return pieces;
 }
 using Pieces = std::vector<std::string>;

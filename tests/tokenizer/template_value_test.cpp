@@ -17,6 +17,18 @@ ValueDict some() {
   return dict;
 }
 
+TEST(TemplateValue, OrdersListsByTheFirstItemsThatDiffer) {
+  const auto list = [](std::vector<Value> items) { return Value::list(std::move(items)); };
+  EXPECT_TRUE(less(list({nullptr, 1}), list({nullptr, 2})));  // what is equal needs no order
+  EXPECT_TRUE(less(list({list({1, "a"}), 5}), list({list({1, "b"}), 2})));
+  EXPECT_TRUE(less(list({1}), list({1, 0})));
+  EXPECT_FALSE(less(list({1.0}), list({1})));
+  EXPECT_FALSE(less("b", "a"));
+  EXPECT_THROW(less(list({nullptr}), list({1})), Error);
+  EXPECT_THROW(less(nullptr, nullptr), Error);
+  EXPECT_THROW(less("a", 1), Error);
+}
+
 TEST(TemplateValue, WritesAsPythonDoes) {
   EXPECT_EQ(shown(some()), "{'b': 2, 'a': [1.0, None, True, \"it's\"]}");
   EXPECT_EQ(to_json(some(), {}), "{\"b\": 2, \"a\": [1.0, null, true, \"it's\"]}");
