@@ -29,8 +29,9 @@ TEST(FindText, FindsAcrossItsWindows) {
     text.replace(at, 3, "bcd");
     EXPECT_EQ(find_text(text, "bcd"), at);
     EXPECT_EQ(find_last_text(text, "bcd"), at);
-    const std::string half = std::string(size_t{2} << 20, 'a') + "b";
-    EXPECT_EQ(find_text(text, half), text.find(half));
+    constexpr size_t kLong = size_t{2} << 20;
+    const std::string part = std::string(kLong, 'a') + "b";
+    EXPECT_EQ(find_text(text, part), at < kLong ? std::string::npos : at - kLong);
   }
 }
 
