@@ -148,7 +148,7 @@ void announce(const runtime::ModelState& state, const diffusion::Job& job, bool 
   if (flops < kWorthMeasuring) return;
   const tensor::BindScope bind(state.workers.scope());
   ExpectedTime time = expected_time(need, measure_rates(state.dtype()));
-  if (state.options.processes) time.step /= state.options.processes->ranks();
+  time.step /= double(state.ranks().size()) / state.ranks().count_here();
   if (time.whole() >= kLong) control.on_note("expects " + time.sentence());
 }
 

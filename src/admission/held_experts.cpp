@@ -19,7 +19,7 @@ int64_t HeldExperts::most() const { return *std::ranges::max_element(has_); }
 int64_t HeldExperts::bytes(int64_t kept) const {
   std::vector<int64_t> ranks;
   for (const int64_t has : has_) ranks.push_back(std::min(has, kept) * each_);
-  return cluster::process_bytes(options_, ranks);
+  return cluster::Ranks::of(options_).bytes_here(ranks);
 }
 
 Rehearsal HeldExperts::beside(Rehearsal others, int64_t kept) const {

@@ -5,7 +5,7 @@
 
 #include "base/fail.h"
 #include "base/machine_memory.h"
-#include "diffusion/share_text.h"
+#include "diffusion/decode.h"
 #include "diffusion/sizes.h"
 #include "diffusion/text_encoders.h"
 #include "parallel/experts/exchange.h"
@@ -28,7 +28,7 @@ std::string ranks_that_fit(const runtime::ModelState& state, const diffusion::Jo
   const Plan& plan = options.plan;
   const auto sites = state.geometry().experts;
   const int most = sites.empty() || plan.ranks() != plan.expert ? 0 : sites.front().experts;
-  for (int ranks = 2 * plan.expert; options.processes && ranks <= most; ranks *= 2) {
+  for (int ranks = 2 * plan.expert; !state.ranks().all_here() && ranks <= most; ranks *= 2) {
     RunOptions wider = options;
     wider.plan.expert = wider.plan.data = ranks;
     wider.plan.placement = ExpertPlacement::blocks;
@@ -37,10 +37,10 @@ std::string ranks_that_fit(const runtime::ModelState& state, const diffusion::Jo
     if (bytes <= room.bytes)
       return fmt::format("--plan {} needs {} a rank", to_string(wider.plan), amount(double(bytes)));
   }
-  const std::string processes = as_processes(options, need, input_bytes(job), room);
-  return processes.empty() && plan.ranks() > 1
+  const std::string apart = as_processes(options, need, input_bytes(job), room);
+  return apart.empty() && plan.ranks() > 1
              ? "ranks of a plan do not stream weights, one rank alone does"
-             : processes;
+             : apart;
 }
 
 // With the budget `least`, which all parts of the run keep to.
@@ -160,14 +160,6 @@ std::optional<Misfit> fit_halves(const runtime::ModelState& state, const Generat
   return misfit;
 }
 
-// Whether this process, or a rank of it, decodes what the plan makes.
-bool decodes_here(const RunOptions& options) {
-  const Plan& plan = options.plan;
-  if (!options.processes) return true;
-  const int rank = options.processes->rank();
-  return plan.vae_apart ? rank >= plan.world() : rank < plan.vae;
-}
-
 std::string written(double bytes, int digits) {
   if (bytes >= 1e9) return fmt::format("{:.{}f} GB", bytes / 1e9, digits);
   if (bytes >= 1e5) return fmt::format("{:.{}f} MB", bytes / 1e6, digits);
@@ -224,7 +216,7 @@ int64_t choose_kept(const runtime::ModelState& state, const Fit& fit, int64_t ro
     if (text.there && diffusion::encodes_text(state)) parts[text.part.encoder] = text.need.kept;
   job.keeps_text = fits();
   if (!job.keeps_text) parts.clear();
-  parts["vae"] = decodes_here(state.options) ? fit.decode.weights : 0;
+  parts["vae"] = diffusion::decodes_here(state) ? fit.decode.weights : 0;
   job.keeps_vae = fits() ? parts["vae"] : 0;
   if (!job.keeps_vae) parts.erase("vae");
   if (!fits()) {
@@ -265,8 +257,7 @@ Room room_of(const runtime::ModelState& state, int64_t held) {
     const auto have = static_cast<double>(runtime::free_device_memory());
     return {static_cast<int64_t>(0.95 * have), "the GPU has", have};
   }
-  const Processes* const processes = state.options.processes;
-  const int sharing = processes ? std::max(1, processes->on_this_machine()) : 1;
+  const int sharing = state.ranks().on_this_machine();
   const double have = static_cast<double>(base::usable_memory()) / sharing;
   return {static_cast<int64_t>(0.95 * have) - held, "the machine has", have,
           (sharing > 1 ? " for each of its ranks" : "") + beside};
@@ -295,7 +286,8 @@ std::string as_processes(const RunOptions& options, const Rehearsal& need, int64
   int64_t most = 0;
   for (const Inspection::Rank& rank : need.ranks)
     most = std::max({most, rank.total + beside, rank.decode + beside, rank.text});
-  if (options.processes || need.ranks.size() < 2 || most > room.bytes) return "";
+  if (!cluster::Ranks::of(options).all_here() || need.ranks.size() < 2 || most > room.bytes)
+    return "";
   return fmt::format("as processes (mpirun -np {}) each rank needs {} at most", need.ranks.size(),
                      amount(double(most)));
 }
@@ -494,7 +486,7 @@ std::string beyond_budget(const RunOptions& options, const MemoryPeaks& process,
                           const std::vector<Report::Rank>& ranks) {
   int64_t most = process.total;
   for (const Report::Rank& rank : ranks)
-    if (options.processes)
+    if (!cluster::Ranks::of(options).all_here())
       most = std::max({most, rank.peak_bytes.total, rank.decode_peak_bytes.total});
   if (options.memory_budget == 0 || most <= options.memory_budget) return "";
   const auto took = double(most), budget = double(options.memory_budget);

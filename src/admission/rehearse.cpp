@@ -181,8 +181,9 @@ void add_decoders(const RunOptions& options, const diffusion::Job& job, const Tr
   found.ranks[0].total += others;
   found.decoders = weights;
   found.results = job.samples() * each;
-  found.decoding = options.processes ? 0 : sum + weights;
-  found.process = std::max(found.process + others + found.decoding, options.processes ? most : 0);
+  const bool all_here = cluster::Ranks::of(options).all_here();
+  found.decoding = all_here ? sum + weights : 0;
+  found.process = std::max(found.process + others + found.decoding, all_here ? 0 : most);
 }
 
 }  // namespace
@@ -211,6 +212,7 @@ Inspection::Rank foretold(const Report::Rank& did, int experts, int64_t tokens, 
 void add_process(const RunOptions& options,
                  const std::function<std::shared_ptr<const void>(int rank)>& make,
                  Rehearsal& found) {
+  const bool all_here = cluster::Ranks::of(options).all_here();
   tensor::Scope scope;
   scope.memory = std::make_shared<tensor::MemoryTracker>();
   const tensor::BindScope bind(scope);
@@ -219,7 +221,7 @@ void add_process(const RunOptions& options,
   int64_t sum = 0;
   for (const Inspection::Rank& rank : found.ranks) {
     base::check_stop();
-    if (options.processes) networks.clear();
+    if (!all_here) networks.clear();
     const auto number = static_cast<int>(&rank - found.ranks.data());
     auto& portion = portions[parallel::portion_number(options.plan, number)];
     networks.push_back(portion.lock());
@@ -228,7 +230,7 @@ void add_process(const RunOptions& options,
     found.weights = std::max(found.weights, rank.weights);
     sum += rank.total - rank.weights;
   }
-  if (!options.processes && found.ranks.size() > 1) {
+  if (all_here && found.ranks.size() > 1) {
     found.weights = scope.memory->current(tensor::MemoryClass::weights);
     found.process = sum + found.weights;
   }
@@ -325,7 +327,7 @@ diffusion::Need rehearse_bands(const runtime::ModelState& state, const diffusion
   held[0] = std::max(held[0] + beside.others, beside.joining - latents.bytes());
   for (size_t r = 0; r < held.size(); ++r) ranks.at(r).decode = weights + held[r];
   held[0] += latents.bytes();
-  const int64_t activations = cluster::process_bytes(state.options, held);
+  const int64_t activations = state.ranks().bytes_here(held);
   return {weights, activations, weights + activations, 0, one.meters.all->entries()};
 }
 

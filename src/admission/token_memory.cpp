@@ -165,7 +165,7 @@ void crowd_one(const runtime::ModelState& state, const RunOptions& options,
 
 // and each may be that one.
 void crowd_each(const RunOptions& options, Rehearsal& found) {
-  if (options.processes || options.plan.expert == 1) return;
+  if (!cluster::Ranks::of(options).all_here() || options.plan.expert == 1) return;
   int64_t most = 0;
   for (const Inspection::Rank& rank : found.ranks) most = std::max(most, rank.total - rank.weights);
   found.process = std::max(found.process, found.weights + options.plan.world() * most);

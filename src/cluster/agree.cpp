@@ -1,7 +1,6 @@
 #include "cluster/agree.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/as_error.h"
 #include "base/digest.h"
@@ -9,7 +8,6 @@
 #include "base/input_file.h"
 #include "base/json.h"
 #include "base/printable.h"
-#include "cluster/processes.h"
 #include "comm/collectives.h"
 
 namespace tessera::cluster {
@@ -89,30 +87,6 @@ void agree(comm::Communicator& world, const std::function<Terms()>& terms) {
   }
 }
 
-void agree(const RunOptions& options, const std::function<Terms()>& terms) {
-  if (options.processes) agree(*options.processes->state().world, terms);
-}
-
-bool first_process(const RunOptions& options) {
-  return !options.processes || options.processes->rank() == 0;
-}
-
-bool as_first_says(const RunOptions& options, bool word) {
-  return options.processes ? comm::agreed(*options.processes->state().world, 0, word, {"go", -1})
-                           : word;
-}
-
-int64_t most_of(const RunOptions& options, int64_t value) {
-  if (options.processes)
-    comm::all_reduce_max(*options.processes->state().world, {&value, 1}, {"go", -1});
-  return value;
-}
-
-int64_t process_bytes(const RunOptions& options, const std::vector<int64_t>& ranks) {
-  return options.processes ? *std::max_element(ranks.begin(), ranks.end())
-                           : std::accumulate(ranks.begin(), ranks.end(), int64_t{0});
-}
-
 void heed(const tensor::Tensor& word) {
   if (const auto error = comm::error_of(word)) throw Error(*error);
 }
@@ -162,25 +136,6 @@ void end_all(comm::Communicator& ranks, int in_world, const std::exception& thro
   const Error error = named(thrown, in_world, does);
   if (error.code() != ErrorCode::cancelled) ranks.fail_all(error);
   throw Error(error);
-}
-
-void together(const RunOptions& options, const char* does, const std::function<void()>& work) {
-  together(options, nullptr, does, work);
-}
-
-void together(const RunOptions& options, comm::Communicator* request, const char* does,
-              const std::function<void()>& work) {
-  if (!options.processes) return work();
-  tensor::Tensor word = comm::word_of(nullptr);
-  try {
-    work();
-  } catch (const std::exception& e) {
-    const Error error = named(e, options.processes->rank(), does);
-    word = comm::word_of(&error);
-  }
-  comm::Communicator& world = request ? *request : *options.processes->state().world;
-  for (const tensor::Tensor& said : comm::all_gather(world, word, {"go", -1}).wait())
-    if (const auto error = comm::error_of(said)) throw SharedError(*error);
 }
 
 void end_together(comm::Communicator& world,

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "tessera/request.h"
+#include "tessera/error.h"
 
 namespace tessera::cluster {
 
@@ -31,19 +31,6 @@ class Terms {
 /// and the rank that has it, if they are not the same everywhere; where terms() throws on some
 /// ranks, all throw what the lowest of these does, by its name.
 void agree(comm::Communicator& world, const std::function<Terms()>& terms);
-/// The same of ranks that are processes; others have nothing to compare.
-void agree(const RunOptions& options, const std::function<Terms()>& terms);
-
-/// Whether this process is the first of those that are ranks, or no other is one.
-bool first_process(const RunOptions& options);
-/// What the first of the ranks that are processes says, on each of them; without them the word.
-bool as_first_says(const RunOptions& options, bool word);
-/// The largest of what the processes say.
-int64_t most_of(const RunOptions& options, int64_t value);
-/// Bytes that this process needs for its ranks, by what each holds: of the largest one, if each is
-/// a process of its own; else of all.
-int64_t process_bytes(const RunOptions& options, const std::vector<int64_t>& ranks);
-
 /// What the ranks throw alike, since they have agreed on it: it gets no rank's name.
 class SharedError : public Error {
  public:
@@ -61,12 +48,6 @@ Error named(const std::exception& thrown, int rank, const char* does);
 /// failed with before.
 [[noreturn]] void end_all(comm::Communicator& ranks, int in_world, const std::exception& thrown,
                           const char* does);
-/// Does `work` on each of the ranks that are processes: where it throws on some of them, all throw
-/// what the lowest of these does, by its name, and stay together.
-void together(const RunOptions& options, const char* does, const std::function<void()>& work);
-/// The same of the ranks of a request, within it; null: before one.
-void together(const RunOptions& options, comm::Communicator* request, const char* does,
-              const std::function<void()>& work);
 /// Runs a rank's part of a request. Where one of the ranks of the world fails, all end the request
 /// at once with what the lowest of these throws, by its name, and the world stays as it was; but a
 /// lost rank ends it.

@@ -22,7 +22,8 @@ std::vector<sample::TokenPrompt> Admitter::operator()() {
   if (waiting_.empty() || (more.prompt_ids.empty() && recorder_.working.size() == refused_beside_))
     return joined;
   int64_t fit = 0;
-  cluster::together(run_.state.options, world_, "lets prompts join", [&] { fit = fitting(); });
+  run_.state.ranks().all_or_none(
+      "lets prompts join", [&] { fit = fitting(); }, world_);
   fit = cluster::least_of(world_, fit);
   if (recorder_.cache)
     recorder_.cache->resize(
@@ -37,7 +38,7 @@ std::vector<sample::TokenPrompt> Admitter::operator()() {
 }
 
 int64_t Admitter::fitting() {
-  if (world_ && world_->rank() > 0 && !run_.state.options.processes) return cluster::kAnyNumber;
+  if (world_ && !run_.state.ranks().speaks(world_->rank())) return cluster::kAnyNumber;
   std::vector<sample::TokenPrompt> together;
   for (const int at_work : recorder_.working)
     together.push_back(recorder_.prompts[static_cast<size_t>(at_work)]);

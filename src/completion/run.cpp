@@ -82,18 +82,17 @@ CompleteResult CompletionRun::run(comm::Communicator* world) {
 
 CompleteResult CompletionRun::all() {
   const Plan& plan = state.options.plan;
-  const Processes* const processes = state.options.processes;
   networks.resize(static_cast<size_t>(plan.world()));
-  cluster::together(state.options, "loads its part", [&] {
-    for (int r = 0; r < plan.world(); ++r)
-      if (!processes || processes->rank() == r) networks[static_cast<size_t>(r)] = model(r);
+  state.ranks().all_or_none("loads its part", [&] {
+    for (const int r : state.ranks().mine(plan.world()))
+      networks[static_cast<size_t>(r)] = model(r);
   });
   report.per_rank.resize(meters.ranks.size());
   CompleteResult result;
   runtime::launch_ranks(state, meters, control.stop, [&](comm::Communicator* world) {
     CompleteResult made = run(world);
     if (!world || world->rank() == 0) result = std::move(made);
-    if (world && processes) cluster::gather_reports(*world, report);
+    state.ranks().gather(world, report);
   });
   result.bytes_read = meters.all->total().bytes;
   result.peak_bytes = runtime::peaks_of(*meters.memory);
@@ -102,11 +101,9 @@ CompleteResult CompletionRun::all() {
     result.bytes_sent += rank.sent_bytes;
     if (rank.streamed) add_streamed(*rank.streamed, result.streamed);
   }
-  if (!processes || plan.world() == 1) return result;
-  int64_t read[] = {static_cast<int64_t>(result.bytes_read)};
-  comm::all_reduce(runtime::world_of(state.place, *processes), read, {"report", -1});
-  result.bytes_read = static_cast<double>(read[0]);
-  result.elsewhere = !cluster::first_process(state.options);
+  result.bytes_read =
+      static_cast<double>(state.ranks().sum(static_cast<int64_t>(result.bytes_read)));
+  result.elsewhere = !state.ranks().first();
   return result;
 }
 

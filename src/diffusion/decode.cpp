@@ -61,7 +61,7 @@ struct Decoding {
   // What the first rank says.
   bool agreed(bool word) const { return ranks ? comm::agreed(*ranks, 0, word, {"go", -1}) : word; }
   void stop_if_asked(int done, int count) const {
-    const bool asked = (first() || state.options.processes) && control.stop.stop_requested();
+    const bool asked = (first() || !state.ranks().all_here()) && control.stop.stop_requested();
     require(!agreed(asked) && !asked, ErrorCode::cancelled, "stopped before piece {} of {}",
             done + 1, count);
   }
@@ -165,6 +165,12 @@ Report did_since(const tensor::Scope& rank, int64_t weights, const comm::Ledger:
 
 }  // namespace
 
+bool decodes_here(const runtime::ModelState& state) {
+  const Plan& plan = state.options.plan;
+  return plan.vae_apart ? state.ranks().any_here(plan.world(), plan.ranks())
+                        : state.ranks().any_here(0, plan.vae);
+}
+
 SharedDecoder load_decoder(const runtime::ModelState& state, const Job& job,
                            const std::shared_ptr<tensor::MemoryTracker>& memory) {
   tensor::Scope counting = tensor::current_scope();
@@ -210,11 +216,9 @@ void derive_filters(const runtime::ModelState& state, const models::VaeDecoder& 
 
 Decoded decode_in_bands(const runtime::ModelState& state, const RunControl& control, const Job& job,
                         const Tensor& tokens, bool numbers) {
-  const Processes* const processes = state.options.processes;
-  const bool decodes = !processes || processes->rank() < state.options.plan.vae;
   SharedDecoder shared;
-  cluster::together(state.options, "decodes", [&] {
-    if (decodes) shared = load_decoder(state, job, job.meters.memory);
+  state.ranks().all_or_none("decodes", [&] {
+    if (decodes_here(state)) shared = load_decoder(state, job, job.meters.memory);
   });
   const runtime::RunMeters meters = job.meters.anew();
   const std::optional<models::Tiling> whole;
@@ -227,7 +231,7 @@ Decoded decode_in_bands(const runtime::ModelState& state, const RunControl& cont
                                 ranks->rank(), numbers);
     parts[rank] = did_since(state.workers.scope(ranks->rank(), &meters), shared.weights,
                             sent_before, ranks->ledger());
-    if (processes) cluster::gather_reports(*ranks, parts[rank]);
+    state.ranks().gather(ranks, parts[rank]);
     if (rank == 0) made = std::move(mine);
   };
   launch_bands(state, meters, control.stop, job.vae_chunk, share);

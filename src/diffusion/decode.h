@@ -19,6 +19,9 @@ struct Decoded {
   Report shared{};                       ///< of ranks that shared them: per_rank and traffic
 };
 
+/// Whether ranks of this process decode what the plan makes.
+bool decodes_here(const runtime::ModelState& state);
+
 /// The decoder, with what it derives from its filters: all that ranks of a process share, and what
 /// it takes of it, which `memory` counts.
 struct SharedDecoder {

@@ -204,7 +204,7 @@ void Denoising::note_others(cluster::ToldRanks& told, int rank, int words) {
 parallel::DenoiseControl Denoising::watch(const parallel::Setup& setup, const Job& part,
                                           std::vector<double>& marks) {
   parallel::DenoiseControl watch;
-  if (setup.rank == 0 || state_.options.processes) watch.stop = control_.stop;
+  if (state_.ranks().speaks(setup.rank)) watch.stop = control_.stop;
   if (setup.rank == 0) {
     watch.on_step = [&](int step, int, const std::function<Tensor()>& latent) {
       marks.push_back(clock_.seconds());
@@ -234,7 +234,7 @@ Tensor Denoising::run(comm::Communicator* ranks, const Job& part, const comm::Co
   std::vector<double> marks;
   parallel::DenoiseControl watched = watch(setup, part, marks);
   std::optional<cluster::ToldRanks> told;
-  if (ranks && state_.options.processes) told.emplace(*ranks, control_.on_progress != nullptr);
+  if (ranks && !state_.ranks().all_here()) told.emplace(*ranks, control_.on_progress != nullptr);
   const bool looks = told ? told->wanted() : control_.on_progress != nullptr;
   // Others that are processes are a step behind, so that none is waited for.
   const auto note = [&](int words) {
@@ -313,13 +313,11 @@ void Trace::write(const std::string& path) const {
 }
 
 void load_ranks(runtime::ModelState& state, Job& job) {
-  const Processes* const processes = state.options.processes;
-  const Plan& plan = state.options.plan;
-  job.networks.resize(static_cast<size_t>(plan.world()));
-  for (int r = 0; r < plan.world(); ++r) {
+  const int world = state.options.plan.world();
+  job.networks.resize(static_cast<size_t>(world));
+  for (const int r : state.ranks().mine(world)) {
     base::check_stop();
-    if (!processes || processes->rank() == r)
-      job.networks[static_cast<size_t>(r)] = state.transformer(r, job.resident_blocks, &job.meters);
+    job.networks[static_cast<size_t>(r)] = state.transformer(r, job.resident_blocks, &job.meters);
   }
 }
 
@@ -331,7 +329,7 @@ Tensor denoise(runtime::ModelState& state, const GenerateRequest& request,
     const Tensor all = denoising.run(world, job);
     denoising.end(world ? world->rank() : 0, world, job.sent_before);
     if (!world || world->rank() == 0) latent = all;
-    if (world && state.options.processes) cluster::gather_reports(*world, report);
+    state.ranks().gather(world, report);
   });
   return latent;
 }

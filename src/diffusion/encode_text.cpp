@@ -32,7 +32,7 @@ TextStates encode_alone(const runtime::ModelState& state, const Text& text, bool
 Embeddings encode_texts(const runtime::ModelState& state, bool two, const RunControl& control,
                         Job& job) {
   const base::Stopwatch clock;
-  const bool spread = state.options.plan.shard > 1, first = cluster::first_process(state.options);
+  const bool spread = state.options.plan.shard > 1, first = state.ranks().first();
   const runtime::RunMeters meters = job.meters.anew();
   std::vector<TextStates> made;
   for (const Text& text : job.texts) {
@@ -67,7 +67,7 @@ void encode_text(const runtime::ModelState& state, const GenerateRequest& reques
   if (job.texts.empty() || !(spread || encodes_text(state))) return;
   const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
   const bool two = branches_of(*state.spec, request, job.guidance_asked).two;
-  const bool first = cluster::first_process(state.options);
+  const bool first = state.ranks().first();
   if (first) job.conditioning = {};
   const Embeddings made = encode_texts(state, two, control, job);
   between_encoders(state, [&] {

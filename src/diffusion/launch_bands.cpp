@@ -24,7 +24,7 @@ void launch_bands(
     if (mine) std::iota(members.begin(), members.end(), 0);
     const auto ranks = world->group(members);  // all of the world make one
     if (!mine) return;
-    const bool heeds = world->rank() == 0 || state.options.processes;
+    const bool heeds = state.ranks().speaks(world->rank());
     parallel::Bands bands(*ranks, heeds ? stop : std::stop_token(), chunk);
     rank(bands, ranks.get());
   });

@@ -70,8 +70,8 @@ TextStates foresee_spread(const runtime::ModelState& state, Text& text) {
     weights.push_back(rank.peak_bytes.weights);
     text.need.ranks.push_back(rank.peak_bytes.total);
   }
-  text.need.weights = cluster::process_bytes(state.options, weights);
-  text.need.peak = cluster::process_bytes(state.options, text.need.ranks);
+  text.need.weights = state.ranks().bytes_here(weights);
+  text.need.peak = state.ranks().bytes_here(text.need.ranks);
   text.need.activations = text.need.peak - text.need.weights;
   text.need.work = meters.all->entries();
   return states;

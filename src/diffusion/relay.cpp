@@ -182,7 +182,7 @@ void Half::denoise() {
   try {
     denoise_all();
   } catch (const Error& e) {
-    if (first() && state.options.processes && e.code() != ErrorCode::rank) {
+    if (first() && !state.ranks().all_here() && e.code() != ErrorCode::rank) {
       tell(urgent, comm::word_of(nullptr));
       tell(pair, comm::word_of(&e));
     }
@@ -221,7 +221,7 @@ void Half::decode_part(const Order& order, const Job& part, nn::Spatial& spatial
 }
 
 void Half::decode() {
-  const bool heeds = first() || state.options.processes;
+  const bool heeds = first() || !state.ranks().all_here();
   const auto run = [&](Order& order, Denoising&) {
     const int64_t chunk = order.job.vae_chunk;
     nn::LocalSpatial whole(chunk);
@@ -274,8 +274,7 @@ void run_halves(runtime::ModelState& state, const RunControl& control, std::dequ
         Half half{state, control,  orders,  denoising, decoder, *all, alone ? nullptr : group.get(),
                   *pair, *latents, *urgent, stop};
         decodes ? half.decode() : half.denoise();
-        if (state.options.processes)
-          for (Order& order : orders) cluster::gather_reports(*all, order.result.report);
+        for (Order& order : orders) state.ranks().gather(all, order.result.report);
       });
   for (Order& order : orders) name_decoders(plan, order.result.report);
 }

@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include "base/fail.h"
-#include "cluster/agree.h"
-#include "cluster/processes.h"
 #include "diffusion/conditioning.h"
 #include "diffusion/parts.h"
 
@@ -57,9 +55,9 @@ void receive(const runtime::ModelState& state, comm::Communicator& ranks, Job& j
 }  // namespace
 
 void share_text(const runtime::ModelState& state, Job& job) {
-  if (job.texts.empty() || !state.options.processes) return;
-  cluster::end_together(*state.options.processes->state().world, [&](comm::Communicator& ranks) {
-    cluster::first_process(state.options) ? send(state, ranks, job) : receive(state, ranks, job);
+  if (job.texts.empty()) return;
+  state.ranks().between_processes([&](comm::Communicator& ranks) {
+    state.ranks().first() ? send(state, ranks, job) : receive(state, ranks, job);
   });
 }
 

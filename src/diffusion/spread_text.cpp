@@ -190,7 +190,7 @@ TextStates encode_spread(const runtime::ModelState& state, const std::string& pa
                          const TextBatch& batch, int64_t keep, const runtime::RunMeters& meters,
                          const std::stop_token& stop, Report& did) {
   const std::vector<int> members = encoding_ranks(state.options.plan);
-  const bool processes = state.options.processes != nullptr;
+  const cluster::Ranks ranks = state.ranks();
   const bool meta = state.device() == tensor::Device::meta;
   KeptRuns had, made;
   between_encoders(state, [&] {
@@ -208,13 +208,13 @@ TextStates encode_spread(const runtime::ModelState& state, const std::string& pa
     const bool mine = std::find(members.begin(), members.end(), rank) != members.end();
     const auto group = world->group(mine ? members : std::vector{rank});  // all of the world
     if (!mine) return;
-    const base::BindStop halt(rank == 0 || processes ? stop : std::stop_token());
+    const base::BindStop halt(ranks.speaks(rank) ? stop : std::stop_token());
     TextStates here = encoding.share(*group);
     const std::lock_guard lock(mutex);
     if (rank == 0) states = std::move(here);
-    did.per_rank[processes ? 0 : static_cast<size_t>(rank)] =
+    did.per_rank[static_cast<size_t>(ranks.place(rank))] =
         runtime::work_of(state.workers.scope(rank, &meters), 0);
-    if (processes) return;  // what they sent, they tell behind the run
+    if (!ranks.all_here()) return;  // what they sent, they tell behind the run
     Report sent;
     for (const auto& [key, entry] : world->ledger().entries())
       sent.traffic[key] = {entry.messages, entry.bytes, entry.wait_seconds, entry.flight_seconds};
@@ -229,11 +229,10 @@ TextStates encode_spread(const runtime::ModelState& state, const std::string& pa
 
 int64_t spread_bytes(const runtime::ModelState& state, const std::string& part) {
   const std::vector<int> members = encoding_ranks(state.options.plan);
-  const Processes* const processes = state.options.processes;
   int64_t bytes = 0;
   for (const runtime::BlockLayout& layout : layouts_of(state, part))
     for (size_t i = 0; i < members.size(); ++i)
-      if (!processes || processes->rank() == members[i])
+      if (state.ranks().here(members[i]))
         bytes += layout.run_of({static_cast<int>(i), static_cast<int>(members.size())}).size();
   return bytes;
 }

@@ -20,13 +20,12 @@ std::vector<int> encoding_ranks(const Plan& plan) {
 }
 
 bool encodes_text(const runtime::ModelState& state) {
-  if (!state.options.processes) return true;
   const std::vector<int> ranks = encoding_ranks(state.options.plan);
-  return std::find(ranks.begin(), ranks.end(), state.options.processes->rank()) != ranks.end();
+  return std::ranges::any_of(ranks, [&](int rank) { return state.ranks().here(rank); });
 }
 
 void between_encoders(const runtime::ModelState& state, const std::function<void()>& work) {
-  state.options.plan.shard > 1 ? cluster::together(state.options, "encodes", work) : work();
+  state.options.plan.shard > 1 ? state.ranks().all_or_none("encodes", work) : work();
 }
 
 TextBatch seen(const Text& text) {

@@ -65,10 +65,10 @@ void check(runtime::ModelState& state, const CompleteRequest& q, const std::stop
 CompleteResult complete(runtime::ModelState& state, const CompleteRequest& q,
                         const CompleteControl& control, const completion::PassWatch& watch) {
   check_request(q);
-  const runtime::Turn turn(state);
+  const cluster::ExclusiveRequest alone(state.ranks(), state.name);
   const base::BindStop stop(control.stop);
   require_language(state);
-  cluster::agree(state.options, [&] { return terms_of(state, q); });
+  state.ranks().agree([&] { return terms_of(state, q); });
   completion::check_token_plan(state);
   runtime::Language& language = *state.language;
   runtime::AtWork at_work(state.residence ? &*state.residence : nullptr);
@@ -92,8 +92,8 @@ CompleteResult complete(runtime::ModelState& state, const CompleteRequest& q,
   const auto note = [&](const std::string& said) {
     if (control.on_note && !said.empty()) control.on_note(said);
   };
-  cluster::together(state.options, "plans the run",
-                    [&] { note(admission::plan_tokens(state, run, &at_work)); });
+  state.ranks().all_or_none("plans the run",
+                            [&] { note(admission::plan_tokens(state, run, &at_work)); });
   require(run.experts == 0 || !watch.experts, ErrorCode::memory,
           "this measurement looks at all experts of a layer, which do not fit into memory beside "
           "those of the others: give more memory");

@@ -134,15 +134,13 @@ struct TransformerPass {
 
 void TransformerPass::load() {
   const Plan& plan = state.options.plan;
-  const Processes* const processes = state.options.processes;
   parallel::require_runnable(plan, state.geometry(), workload);
   if (plan.tensor > 1)  // a layer that is too narrow is named before a weight is read
     state.spec->make(load::MetaWeights(), state.portion(0), state.dtype());
   networks.resize(static_cast<size_t>(plan.world()));
-  cluster::together(state.options, "computes", [&] {
-    for (int r = 0; r < plan.world(); ++r)
-      if (!processes || processes->rank() == r)
-        networks[static_cast<size_t>(r)] = state.transformer(r, -1, &meters);
+  state.ranks().all_or_none("computes", [&] {
+    for (const int r : state.ranks().mine(plan.world()))
+      networks[static_cast<size_t>(r)] = state.transformer(r, -1, &meters);
   });
 }
 
@@ -150,7 +148,7 @@ void TransformerPass::load() {
 Tensor TransformerPass::compute(const nn::Denoiser& network, parallel::Setup& setup,
                                 Tensors& seen) const {
   parallel::DenoiseControl watch;
-  if (!state.options.processes) watch.stop = stop;
+  if (state.ranks().all_here()) watch.stop = stop;
   if (trace) watch.trace = [&](const std::string& name, const Tensor& x) { seen[name] = x; };
   const std::vector<int> mine = setup.partition.sequences(setup.rank);
   const Tensor part = setup.partition.cut(latent, setup.rank);
@@ -234,7 +232,7 @@ Tensors run_transformer(runtime::ModelState& state, const std::string& file, Ten
   pass.load();
   runtime::launch_ranks(state, pass.meters, control.stop,
                         [&](comm::Communicator* world) { pass.run(world); });
-  if (!cluster::first_process(state.options)) return {};
+  if (!state.ranks().first()) return {};
   nn::TokenLayout predicted = layout;
   predicted.channels = pass.out.size(1) / (layout.token_channels() / layout.channels);
   pass.traced["out"] = nn::latent_of_tokens(pass.out, predicted, spec.form);
@@ -279,7 +277,7 @@ void numbers_of_vae(const Tensor& made) {
 
 Tensor run_decoder(const runtime::ModelState& state, const Tensor& latent, const VaeRun& run) {
   std::unique_ptr<models::VaeDecoder> vae;
-  cluster::together(state.options, "decodes", [&] {
+  state.ranks().all_or_none("decodes", [&] {
     vae = state.load_vae();
     if (state.options.plan.vae > 1) diffusion::derive_filters(state, *vae, latent.size(1));
   });
@@ -292,7 +290,7 @@ Tensor run_decoder(const runtime::ModelState& state, const Tensor& latent, const
   const Tensor made = run.tiles
                           ? models::decode_tiles(latent, state.vae_factor(), *run.tiles, whole)
                           : whole(latent);
-  cluster::together(state.options, "decodes", [&] { numbers_of_vae(made); });
+  state.ranks().all_or_none("decodes", [&] { numbers_of_vae(made); });
   return made;
 }
 
@@ -307,7 +305,7 @@ Tensor joined(const models::VaeMoments& m) {
 
 Tensor run_encoder(const runtime::ModelState& state, const Tensor& images, const VaeRun& run) {
   std::unique_ptr<models::VaeEncoder> vae;
-  cluster::together(state.options, "encodes", [&] { vae = state.load_vae_encoder(); });
+  state.ranks().all_or_none("encodes", [&] { vae = state.load_vae_encoder(); });
   const auto whole = [&](const Tensor& x) {
     return on_bands(
         state, run, "encodes", [&](nn::Spatial& spatial, const models::VaeWatch& watch) {
@@ -317,7 +315,7 @@ Tensor run_encoder(const runtime::ModelState& state, const Tensor& images, const
   const Tensor made = run.tiles
                           ? models::encode_tiles(images, state.vae_factor(), *run.tiles, whole)
                           : whole(images);
-  cluster::together(state.options, "encodes", [&] { numbers_of_vae(made); });
+  state.ranks().all_or_none("encodes", [&] { numbers_of_vae(made); });
   return made;
 }
 
@@ -358,7 +356,7 @@ Tensors run_vae(const runtime::ModelState& state, const std::string& file, Tenso
     return outputs;
   }
   const Tensor moments = run_encoder(state, sample, run);
-  if (!cluster::first_process(state.options)) return {};
+  if (!state.ranks().first()) return {};
   const int64_t channels = moments.size(1) / 2;
   outputs["out"] = outputs["mean"] = moments.slice(1, 0, channels).contiguous();
   outputs["logvar"] = moments.slice(1, channels, 2 * channels).contiguous();
@@ -404,7 +402,7 @@ diffusion::Need rehearse_part(const runtime::ModelState& state, ForwardRequest r
     std::vector<int64_t> held;
     for (const Inspection::Rank& rank : found.ranks) held.push_back(rank.total);
     const int64_t weights = meters.memory->peak(tensor::MemoryClass::weights);
-    const int64_t activations = cluster::process_bytes(state.options, held) + given;
+    const int64_t activations = state.ranks().bytes_here(held) + given;
     return {weights, activations, weights + activations};
   }
   const auto weights = stage.weights_of("transformer");
@@ -449,7 +447,7 @@ void admit(const runtime::ModelState& state, const ForwardRequest& request, cons
 }
 
 void check_output(const runtime::ModelState& state, const ForwardRequest& request) {
-  if (cluster::first_process(state.options))
+  if (state.ranks().first())
     check_files({state.folder.path,
                  {{"--inputs", request.inputs}},
                  {{"--outputs", request.outputs, FileKind::tensors}},
@@ -461,7 +459,7 @@ void check_output(const runtime::ModelState& state, const ForwardRequest& reques
 NamedTensors forward(runtime::ModelState& state, const ForwardRequest& request,
                      const RunControl& control) {
   check_request(request);
-  const runtime::Turn turn(state);
+  const cluster::ExclusiveRequest alone(state.ranks(), state.name);
   const base::BindStop stop(control.stop);
   const std::string component = word_of(request.component);
   const bool transformer = request.component <= ModelPart::model;
@@ -487,7 +485,7 @@ NamedTensors forward(runtime::ModelState& state, const ForwardRequest& request,
                         : state.has_vae(),
           ErrorCode::usage, "'{}' has no {}; give a folder that has one", state.name,
           part == "vae" ? "VAE" : part);
-  cluster::agree(state.options, [&] { return terms_of(state, request); });
+  state.ranks().agree([&] { return terms_of(state, request); });
   check_output(state, request);
   if (control.on_note && !text && !layer) {
     const std::string said = language      ? state.language->check(state.dtype())
@@ -508,7 +506,7 @@ NamedTensors forward(runtime::ModelState& state, const ForwardRequest& request,
   const std::string beyond =
       admission::beyond_budget(state.options, runtime::peaks_of(*meters.memory), {});
   if (control.on_note && !beyond.empty()) control.on_note(beyond);
-  if (!cluster::first_process(state.options)) return {};
+  if (!state.ranks().first()) return {};
   NamedTensors given;
   for (const auto& [name, x] : outputs) given[name] = runtime::data_of(x);
   if (!request.outputs.empty())

@@ -200,10 +200,8 @@ Tensors forward_moe_layer(const runtime::ModelState& state, const Tensors& input
                             request.inputs.empty() ? "the request" : request.inputs);
   job.x = ops::cast(x.to(state.device()), state.dtype());
   const auto weights = runtime::weight_store().open(tensors, state.device());
-  const Processes* const processes = state.options.processes;
-  cluster::together(state.options, "loads its part", [&] {
-    for (int rank = 0; rank < plan.world(); ++rank) {
-      if (processes && processes->rank() != rank) continue;
+  state.ranks().all_or_none("loads its part", [&] {
+    for (const int rank : state.ranks().mine(plan.world())) {
       nn::Portion portion = parallel::portion_of(plan, job.geometry, rank);
       portion.expert_dtype = state.expert_dtype();
       job.layers.try_emplace(rank, *state.layer, form, *weights, portion, state.dtype());
@@ -211,7 +209,7 @@ Tensors forward_moe_layer(const runtime::ModelState& state, const Tensors& input
   });
   runtime::launch_ranks(state, runtime::RunMeters(state.workers.ranks.size()), control.stop,
                         [&](comm::Communicator* world) { job.run(world); });
-  if (!cluster::first_process(state.options)) return {};
+  if (!state.ranks().first()) return {};
   ops::require_finite(job.out, "the layer");
   return {{"out", job.out},
           {"counts", whole_numbers(job.counts)},

@@ -163,10 +163,8 @@ struct Pass {
 
 void Pass::load() {
   const Plan& plan = state.options.plan;
-  const Processes* const processes = state.options.processes;
   networks.resize(static_cast<size_t>(plan.world()));
-  for (int rank = 0; rank < plan.world(); ++rank) {
-    if (processes && processes->rank() != rank) continue;
+  for (const int rank : state.ranks().mine(plan.world())) {
     networks[static_cast<size_t>(rank)] =
         state.language->model(asked.block, state.dtype(), runtime::weight_store(), rank,
                               completion::token_portion(state, state.options, rank, experts > 0),
@@ -194,7 +192,7 @@ void Pass::run(comm::Communicator* world) {
   };
   const Tensor logits = parallel::forward(model, of, setup, [&](int blocks, const Tensor& stream) {
     if (trace) show(blocks, stream);
-    const bool alone = !state.options.processes;
+    const bool alone = state.ranks().all_here();
     require(!alone || blocks == setup.blocks.end || !stop.stop_requested(), ErrorCode::cancelled,
             "stopped before block {}", blocks);
   });
@@ -226,7 +224,7 @@ Tensors forward_tokens(runtime::ModelState& state, const Tensors& inputs, bool t
   pass.trace = trace;
   pass.stop = stop;
   pass.meters = runtime::RunMeters(state.workers.ranks.size());
-  cluster::together(state.options, "loads its part", [&] {
+  state.ranks().all_or_none("loads its part", [&] {
     admission::plan_tokens(state, run);
     pass.experts = run.experts;
     pass.load();

@@ -57,7 +57,7 @@ void add_decoding(Report& shared, Report& report) {
 void show(const runtime::ModelState& state, const RunControl& control, const diffusion::Job& job,
           const Tensor& tokens, diffusion::Trace& trace, GenerateResult& result) {
   const base::Stopwatch decoding;
-  const bool first = cluster::first_process(state.options);
+  const bool first = state.ranks().first();
   diffusion::Decoded made;
   if (state.options.plan.vae > 1)
     made = diffusion::decode_in_bands(state, control, job, tokens, trace.wanted());
@@ -68,12 +68,6 @@ void show(const runtime::ModelState& state, const RunControl& control, const dif
   if (trace.wanted()) trace.plain(state.video() ? "video" : "image", made.numbers);
   result.images = std::move(made.images);
   result.report.phase_seconds[Phase::decode] = decoding.seconds();
-}
-
-comm::Ledger::Entries sent_so_far(const runtime::ModelState& state) {
-  const Processes* const processes = state.options.processes;
-  return processes ? runtime::world_of(state.place, *processes).ledger().entries()
-                   : comm::Ledger::Entries();
 }
 
 void finish_report(const runtime::ModelState& state, const diffusion::Job& job, Report& report) {
@@ -89,7 +83,7 @@ void finish_report(const runtime::ModelState& state, const diffusion::Job& job, 
   report.threads = state.workers.pool->threads();
   report.ranks = state.options.plan.ranks();
   report.flops = job.meters.all->total().flops;
-  if (state.options.processes)  // what the others did
+  if (!state.ranks().all_here())  // what the others did
     for (size_t rank = 1; rank < report.per_rank.size(); ++rank)
       report.flops += report.per_rank[rank].flops + report.per_rank[rank].decode_flops +
                       report.per_rank[rank].text_flops;
@@ -125,7 +119,7 @@ std::shared_ptr<runtime::AtWork> at_work(runtime::ModelState& state, const char*
 
 // Else ranks that have fewer requests than others would not be there for the last ones.
 void agree_on_count(const runtime::ModelState& state, size_t requests) {
-  cluster::agree(state.options, [&] {
+  state.ranks().agree([&] {
     cluster::Terms terms;
     terms.say("the command", "generate");  // what others that run another one say first
     terms.say("the number of requests", std::to_string(requests));
@@ -137,7 +131,7 @@ void agree_on_count(const runtime::ModelState& state, size_t requests) {
 bool encodes_together(const runtime::ModelState& state) { return state.options.plan.shard > 1; }
 
 void agree_on(const runtime::ModelState& state, const GenerateRequest& request) {
-  cluster::agree(state.options, [&] { return terms_of(state, request); });
+  state.ranks().agree([&] { return terms_of(state, request); });
 }
 
 // Everything that is decided before anything is computed, but for memory.
@@ -184,10 +178,10 @@ void finish(const runtime::ModelState& state, const GenerateRequest& request,
 GenerateResult generate_one(runtime::ModelState& state, const GenerateRequest& request,
                             const RunControl& control) {
   GenerateResult result;
-  const comm::Ledger::Entries sent_before = sent_so_far(state);
+  const comm::Ledger::Entries sent_before = state.ranks().sent();
   agree_on(state, request);
   diffusion::Job job;
-  cluster::together(state.options, kPlans, [&] {
+  state.ranks().all_or_none(kPlans, [&] {
     job = planned(state, request, control, result);
     const admission::Fit fit = admission::plan_memory(state, request, job);
     job.at_work = at_work(state, "this run", fit.taken, fit.stays);
@@ -196,7 +190,7 @@ GenerateResult generate_one(runtime::ModelState& state, const GenerateRequest& r
   tell_notes(job, control, result);
   std::optional<ForThisRun> loaded{std::in_place, state, job.keeps_transformer};
   if (encodes_together(state)) diffusion::encode_text(state, request, control, job);
-  cluster::together(state.options, kLoads, [&] {
+  state.ranks().all_or_none(kLoads, [&] {
     if (!encodes_together(state)) diffusion::encode_text(state, request, control, job);
     const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
     const base::Stopwatch clock;
@@ -211,7 +205,7 @@ GenerateResult generate_one(runtime::ModelState& state, const GenerateRequest& r
   if (!job.keeps_transformer) job.networks.clear();
   loaded.reset();
   if (request.decode) show(state, control, job, tokens, trace, result);
-  result.elsewhere = !cluster::first_process(state.options);
+  result.elsewhere = !state.ranks().first();
   if (!result.elsewhere) finish(state, request, control, job, tokens, trace, result);
   return result;
 }
@@ -234,9 +228,9 @@ void admit(runtime::ModelState& state, std::deque<diffusion::Order>& orders, int
 // All of them planned and admitted.
 void place_orders(runtime::ModelState& state, std::span<const GenerateRequest> requests,
                   const RunControl& control, std::deque<diffusion::Order>& orders) {
-  const comm::Ledger::Entries sent_before = sent_so_far(state);
+  const comm::Ledger::Entries sent_before = state.ranks().sent();
   for (const GenerateRequest& request : requests) agree_on(state, request);
-  cluster::together(state.options, kPlans, [&] {
+  state.ranks().all_or_none(kPlans, [&] {
     int64_t inputs = 0;
     for (const GenerateRequest& request : requests) {
       GenerateResult result;
@@ -252,15 +246,14 @@ void place_orders(runtime::ModelState& state, std::span<const GenerateRequest> r
 // What this process computes with: texts, the transformers of its ranks, and the decoder.
 diffusion::SharedDecoder load_halves(runtime::ModelState& state, const RunControl& control,
                                      std::deque<diffusion::Order>& orders) {
-  const Processes* const processes = state.options.processes;
-  const bool decodes = !processes || processes->rank() >= state.options.plan.world();
+  const bool decodes = diffusion::decodes_here(state);
   diffusion::SharedDecoder decoder;
   const auto encode = [&] {
     for (diffusion::Order& order : orders)
       diffusion::encode_text(state, order.request, control, order.job);
   };
   if (encodes_together(state)) encode();
-  cluster::together(state.options, decodes ? kDecodes : kLoads, [&] {
+  state.ranks().all_or_none(decodes ? kDecodes : kLoads, [&] {
     if (!encodes_together(state)) encode();
     if (control.on_progress) control.on_progress({Phase::load, 0, 0, 0});
     for (diffusion::Order& order : orders) {
@@ -295,7 +288,7 @@ std::vector<GenerateResult> generate_overlapped(runtime::ModelState& state,
   std::vector<GenerateResult> results;
   for (diffusion::Order& order : orders) {
     GenerateResult& result = order.result;
-    result.elsewhere = !cluster::first_process(state.options);
+    result.elsewhere = !state.ranks().first();
     result.report.phase_seconds.try_emplace(Phase::decode, 0);  // beside the next one
     if (!result.elsewhere) {
       if (order.trace.wanted())
@@ -328,7 +321,7 @@ std::vector<GenerateResult> generate(runtime::ModelState& state,
                                      std::span<const GenerateRequest> requests,
                                      const RunControl& control) {
   for (const GenerateRequest& request : requests) check_request(request);
-  const runtime::Turn turn(state);
+  const cluster::ExclusiveRequest alone(state.ranks(), state.name);
   const base::BindStop stop(control.stop);
   agree_on_count(state, requests.size());
   if (requests.empty()) return {};

@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "cluster/processes.h"
 #include "comm/collectives.h"
 #include "comm/nccl/launch.h"
 #include "kernels/gpu.h"
@@ -71,8 +72,10 @@ void check_experts(const Plan& plan, const DeviceChoice& choice) {
           "the plan cannot run: moe=fused computes on CPUs; use moe=bulk, or --device cpu");
 }
 
-void start_device(DeviceChoice& choice, const Processes& processes) {
-  if (!is_gpu(choice.device) || processes.ranks() == 1) return start_device(choice);
+void start_device(DeviceChoice& choice, const RunOptions& options) {
+  if (!is_gpu(choice.device) || !options.processes || options.processes->ranks() == 1)
+    return start_device(choice);
+  const Processes& processes = *options.processes;
   require(!choice.named, ErrorCode::usage,
           "--device cuda:{}: {} ranks that are processes cannot share a GPU; write --device cuda, "
           "and rank i of a machine takes its GPU i",
@@ -82,11 +85,6 @@ void start_device(DeviceChoice& choice, const Processes& processes) {
   choice.index = state.index_here;
   start_device(choice);
   if (!state.gpus) state.gpus = comm::nccl::over(*state.world);
-}
-
-comm::Communicator& world_of(const DeviceChoice& choice, const Processes& processes) {
-  const Processes::State& state = processes.state();
-  return is_gpu(choice.device) && state.gpus ? *state.gpus : *state.world;
 }
 
 void share_unit(comm::Communicator& world) {

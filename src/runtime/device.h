@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "cluster/processes.h"
+#include "comm/communicator.h"
 #include "tensor/tensor.h"
 #include "tessera/request.h"
 
@@ -19,12 +19,10 @@ DeviceChoice choose_device(const DeviceOption& option);
 /// Takes a GPU into use for the rest of the process, if the choice is one and none is. Throws
 /// Error(usage) where it cannot serve, or another one is in use already.
 void start_device(const DeviceChoice& choice);
-/// The same for one of the ranks that are processes: the i-th of a machine takes GPU i, and all of
+/// The same for a run. Of ranks that are processes the i-th of a machine takes GPU i, and all of
 /// them open the ways between their GPUs, at the first call. Throws Error(usage) where ranks would
 /// share a GPU.
-void start_device(DeviceChoice& choice, const Processes& processes);
-/// The ranks that are processes, by the ways that carry tensors of the device.
-comm::Communicator& world_of(const DeviceChoice& choice, const Processes& processes);
+void start_device(DeviceChoice& choice, const RunOptions& options);
 /// Throws Error(plan) for a fused layer of experts (moe=fused) on a GPU.
 void check_experts(const Plan& plan, const DeviceChoice& choice);
 /// Throws Error(usage) unless each of the ranks of this machine can have a GPU.

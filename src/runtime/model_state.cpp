@@ -258,27 +258,13 @@ void set_stage(const ModelState& state, const RunOptions& options, ModelState& s
   stage.workers.ranks.resize(world > 1 ? world : 0);
 }
 
-Turn::Turn(const ModelState& state) {
-  if (!state.options.processes) return;
-  std::atomic<bool>& working = state.options.processes->state().working;
-  require(!working.exchange(true), ErrorCode::usage,
-          "'{}' stands on ranks that are processes, and these work on a request already: they take "
-          "one at a time, of all models together; wait for its end",
-          state.name);
-  working_ = &working;
-}
-
 void open_model(const std::string& model, const RunOptions& options, ModelState& state) {
-  const auto found =
-      problems(options.plan, options.processes ? options.processes->ranks() : options.plan.ranks());
+  const auto found = problems(options.plan, cluster::started_ranks(options));
   require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
   state.options = options;
   state.place = choose_device(options.device);
   check_experts(options.plan, state.place);
-  if (options.processes)
-    start_device(state.place, *options.processes);
-  else
-    start_device(state.place);
+  start_device(state.place, options);
   state.name = model;
   state.folder = load::open_folder(resolve_model(model));
   if (state.folder.has("model") && state.folder.kind == load::FolderKind::single) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -9,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cluster/ranks.h"
 #include "load/diffusers_folder.h"
 #include "load/weight_store.h"
 #include "models/moe_layer.h"
@@ -67,6 +67,8 @@ struct ModelState {
 
   nn::DType dtype() const { return dtype_of(options); }
   tensor::Device device() const { return place.device; }
+  /// Of its plan, as this process has them.
+  cluster::Ranks ranks() const { return cluster::Ranks::of(options, place.device); }
   std::optional<nn::DType> expert_dtype() const { return expert_dtype_of(options, folder); }
   /// Whether the folder holds them in int4, which products in int8 take as they are.
   bool int4_experts() const;
@@ -126,21 +128,6 @@ void open_model(const std::string& model, const RunOptions& options, ModelState&
 /// An open model as it is rehearsed: weights and tensors are on meta, ranks are threads that count
 /// as processes do. Experts get as many assignments as the caller's scope assumes.
 void set_stage(const ModelState& state, const RunOptions& options, ModelState& stage);
-
-/// One request at a time, of all models whose ranks are the same processes: they would answer two
-/// in other orders. Throws Error(usage) when a callback, or another thread, asks while they work.
-class Turn {
- public:
-  explicit Turn(const ModelState& state);
-  ~Turn() {
-    if (working_) *working_ = false;
-  }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-
- private:
-  std::atomic<bool>* working_ = nullptr;
-};
 
 /// The one store of packed weights of the process.
 const load::WeightStore& weight_store();

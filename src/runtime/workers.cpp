@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "cluster/ranks.h"
+
 namespace tessera::runtime {
 namespace {
 
@@ -13,7 +15,7 @@ int thread_count_of(const RunOptions& options) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   // Cores that mpirun has not dealt out belong to all ranks of the machine.
   const bool bound = cores < sysconf(_SC_NPROCESSORS_ONLN);
-  const int sharing = options.processes && !bound ? options.processes->on_this_machine() : 1;
+  const int sharing = bound ? 1 : cluster::Ranks::of(options).on_this_machine();
   return std::max(1, cores / sharing);
 }
 
@@ -40,7 +42,7 @@ Report::Rank work_of(const tensor::Scope& rank, int64_t sent) {
 
 void Workers::start(const RunOptions& options) {
   const int threads = thread_count_of(options);
-  const int count = options.processes ? 1 : options.plan.ranks();
+  const int count = cluster::Ranks::of(options).count_here();
   pool = std::make_unique<base::ThreadPool>(threads);
   for (int r = 0; r < count && count > 1; ++r)
     ranks.push_back(std::make_unique<base::ThreadPool>(std::max(1, threads / count)));

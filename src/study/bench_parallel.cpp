@@ -129,7 +129,7 @@ void Comparison::foretell(runtime::ModelState& state) {
       if (e.code() != ErrorCode::cancelled) throw;
       stopped = true;
     }
-    costs.stopped = cluster::most_of(options, stopped ? 1 : 0) > 0;
+    costs.stopped = cluster::Ranks::of(options).most(stopped ? 1 : 0) > 0;
   }
   costs.untried = static_cast<int>(all.size() - i) + (costs.stopped ? 1 : 0);
   std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
@@ -154,7 +154,9 @@ bool Comparison::measured(size_t plan, const GenerateRequest& asked) {
                             std::max(made.report.forwards, 1));
   } catch (const Error& e) {
     // Of processes the others may be within the run.
-    if (options.processes || (e.code() != ErrorCode::plan && e.code() != ErrorCode::memory)) throw;
+    if (!cluster::Ranks::of(options).all_here() ||
+        (e.code() != ErrorCode::plan && e.code() != ErrorCode::memory))
+      throw;
     ++(e.code() == ErrorCode::plan ? costs.refused : costs.too_large);
     return false;
   }
@@ -172,8 +174,8 @@ void Comparison::measure(const GenerateRequest& asked) {
       if (progress) progress("measured", done++, all);
       if (out[p]) continue;
       const bool stops = stop.stop_requested();
-      costs.stopped = !cluster::as_first_says(options, !stops);
-      if (costs.stopped || !cluster::as_first_says(options, clock.seconds() <= request.seconds))
+      costs.stopped = !cluster::Ranks::of(options).word(!stops);
+      if (costs.stopped || !cluster::Ranks::of(options).word(clock.seconds() <= request.seconds))
         return;
       try {
         out[p] = !measured(p, asked);
@@ -247,7 +249,7 @@ PlanCosts compare_plans(const std::string& model, const RunOptions& options,
   }
   // Foretelling takes texts of the usual size, and reads none.
   if (!generate.embeddings.empty()) diffusion::plan_job(state, generate);
-  const int64_t room = -cluster::most_of(options, -admission::room_of(state).bytes);
+  const int64_t room = -cluster::Ranks::of(options).most(-admission::room_of(state).bytes);
   Comparison comparison{model, options, asked, progress, stop, room};
   comparison.foretell(state);
   if (request.seconds > 0 && !comparison.costs.stopped) comparison.measure(generate);

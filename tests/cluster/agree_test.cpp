@@ -114,42 +114,6 @@ TEST(Terms, AFileCountsBySizeAndBytes) {
   }
 }
 
-TEST(Agree, WhatOneRankThrowsAllThrowByItsNameAndGoOn) {
-  comm::threads::run(3, 60s, [](comm::Communicator& world) {
-    auto joined = std::make_unique<Processes::State>();
-    joined->rank = world.rank();
-    joined->ranks = world.size();
-    joined->world = &world;
-    const Processes processes(std::move(joined));
-    RunOptions options;
-    options.processes = &processes;
-    const auto said = [&](const std::function<void()>& work) -> std::string {
-      try {
-        together(options, "decodes", work);
-      } catch (const Error& e) {
-        return fmt::format("{}: {}", static_cast<int>(e.code()), e.what());
-      }
-      return "";
-    };
-    const auto fails = [&](int first, ErrorCode code) {
-      return [&world, first, code] {
-        if (world.rank() >= first) fail(code, "spoilt on {}", world.rank());
-      };
-    };
-    EXPECT_EQ(said([] {}), "");
-    EXPECT_EQ(said(fails(1, ErrorCode::model)), "3: rank 1, which decodes: spoilt on 1");
-    EXPECT_EQ(said(fails(2, ErrorCode::memory)), "6: rank 2, which decodes: spoilt on 2");
-    EXPECT_EQ(said(fails(0, ErrorCode::model)), "3: spoilt on 0");
-    EXPECT_EQ(said(fails(2, ErrorCode::cancelled)), "130: spoilt on 2");
-    const std::string none = said([&] {
-      if (world.rank() == 2) throw std::bad_alloc();
-    });
-    EXPECT_TRUE(none.starts_with("6: rank 2, which decodes: out of memory")) << none;
-    EXPECT_EQ(said([] {}), "");
-  });
-}
-
-// The others wait for what the one that fails would send.
 TEST(Agree, WhatOneRankOfAGroupThrowsEndsTheWaitsOfAllByItsName) {
   const auto said = [](int failing) -> std::string {
     try {
@@ -305,13 +269,6 @@ TEST(EndTogether, WhatIsSaidAtTheEndIsNoTraffic) {
     EXPECT_EQ(world.ledger().total().messages, 1);
     EXPECT_EQ(world.ledger().total().bytes, 8);
   });
-}
-
-TEST(Agree, WithoutProcessesWorkIsSimplyDone) {
-  int calls = 0;
-  together({}, "decodes", [&] { ++calls; });
-  EXPECT_EQ(calls, 1);
-  EXPECT_THROW(together({}, "decodes", [] { fail(ErrorCode::model, "spoilt"); }), Error);
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "cluster/processes.h"
+#include "cluster/ranks.h"
 #include "comm/threads/launch.h"
 #include "tensor/device_pool.h"
 #include "tensor/fake_runtime.h"
@@ -76,16 +78,22 @@ TEST(Device, ARankOfAMachineTakesItsGpu) {
     of->index_here = 1;
     of->gpus = world.group({0});  // open already
     const Processes processes(std::move(of));
+    RunOptions options;
+    options.processes = &processes;
     DeviceChoice choice = choose_device(parse_device("cuda"));
-    start_device(choice, processes);
+    start_device(choice, options);
     EXPECT_EQ(choice.index, 1);
-    EXPECT_EQ(&world_of(choice, processes), processes.state().gpus.get());
-    EXPECT_EQ(&world_of({}, processes), &world) << "what computes on the cpu goes by MPI";
+    comm::Communicator* used = nullptr;
+    cluster::Ranks::processes(processes, 8, choice.device)
+        .run([](int) { return tensor::Scope(); }, {},
+             [&](comm::Communicator* ranks) { used = ranks; });
+    EXPECT_EQ(used, processes.state().gpus.get());
     DeviceChoice named = choose_device(parse_device("cuda:1"));
-    EXPECT_NE(text_of([&] { start_device(named, processes); }).find("cannot share a GPU"),
+    EXPECT_NE(text_of([&] { start_device(named, options); }).find("cannot share a GPU"),
               std::string::npos);
     const Processes alone(std::make_unique<Processes::State>());
-    start_device(named, alone);
+    options.processes = &alone;
+    start_device(named, options);
     EXPECT_EQ(named.index, 1);
     EXPECT_FALSE(alone.state().gpus);
   });

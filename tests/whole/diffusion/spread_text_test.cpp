@@ -308,7 +308,7 @@ TEST(SpreadText, RunsThatAreKeptAreNotReadAgain) {
       options.keep_parts = true;
       runtime::ModelState state;
       runtime::open_model(trial.folder, options, state);
-      const bool first = cluster::first_process(options);
+      const bool first = cluster::Ranks::of(options).first();
       const auto once = [&](int64_t* held = nullptr) {
         const GenerateResult got = generate(state, prompted("video"), {});
         if (held) *held = got.report.peak_bytes.total;

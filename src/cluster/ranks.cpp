@@ -1,0 +1,148 @@
+#include "cluster/ranks.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/fail.h"
+#include "base/stop.h"
+#include "cluster/gather_reports.h"
+#include "cluster/processes.h"
+#include "comm/collectives.h"
+#include "comm/simulated/launch.h"
+#include "comm/threads/launch.h"
+
+namespace tessera::cluster {
+
+Ranks Ranks::threads(int size, std::chrono::milliseconds deadline) { return {size, deadline}; }
+
+Ranks Ranks::processes(const Processes& all, int size, tensor::Device device) {
+  Ranks made(size, {});
+  made.processes_ = &all;
+  made.first_here_ = all.rank();
+  made.on_gpus_ = device != tensor::Device::cpu && device != tensor::Device::meta;
+  return made;
+}
+
+Ranks Ranks::meta(int size, std::chrono::milliseconds deadline) {
+  Ranks made(size, deadline);
+  made.meta_ = true;
+  return made;
+}
+
+Ranks Ranks::of(const RunOptions& options, tensor::Device device) {
+  const int size = options.plan.ranks();
+  if (options.processes) return processes(*options.processes, size, device);
+  return device == tensor::Device::meta ? meta(size, options.comm_timeout)
+                                        : threads(size, options.comm_timeout);
+}
+
+bool Ranks::any_here(int begin, int end) const {
+  return begin < end && (all_here() || (first_here_ >= begin && first_here_ < end));
+}
+
+std::vector<int> Ranks::mine(int end) const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < end; ++rank)
+    if (here(rank)) ranks.push_back(rank);
+  return ranks;
+}
+
+int Ranks::on_this_machine() const {
+  return processes_ ? std::max(1, processes_->on_this_machine()) : 1;
+}
+
+int64_t Ranks::bytes_here(const std::vector<int64_t>& ranks) const {
+  return all_here() ? std::accumulate(ranks.begin(), ranks.end(), int64_t{0})
+                    : *std::max_element(ranks.begin(), ranks.end());
+}
+
+comm::Communicator& Ranks::world() const {
+  const Processes::State& state = processes_->state();
+  return on_gpus_ && state.gpus ? *state.gpus : *state.world;
+}
+
+void Ranks::run(const std::function<tensor::Scope(int rank)>& scope, const std::stop_token& stop,
+                const std::function<void(comm::Communicator* world)>& rank) const {
+  const auto one = [&](comm::Communicator* ranks) {
+    const tensor::BindScope bind(scope(ranks ? ranks->rank() : 0));
+    const base::BindStop halt(ranks ? std::stop_token() : stop);
+    rank(ranks);
+  };
+  if (size_ == 1) return one(nullptr);
+  if (processes_) {
+    comm::Communicator& ranks = world();
+    if (&ranks != processes_->state().world) return one(&ranks);
+    return end_together(ranks, [&](comm::Communicator& request) { one(&request); });
+  }
+  if (!meta_)
+    return comm::threads::run(size_, deadline_, [&](comm::Communicator& ranks) { one(&ranks); });
+  std::vector<tensor::Scope> scopes;
+  for (int r = 0; r < size_; ++r) scopes.push_back(scope(r));
+  comm::simulated::run(scopes, deadline_, [&](comm::Communicator& ranks) { rank(&ranks); });
+}
+
+void Ranks::between_processes(const std::function<void(comm::Communicator& ranks)>& part) const {
+  if (processes_) end_together(*processes_->state().world, part);
+}
+
+void Ranks::agree(const std::function<Terms()>& terms) const {
+  if (processes_) cluster::agree(*processes_->state().world, terms);
+}
+
+void Ranks::all_or_none(const char* does, const std::function<void()>& work,
+                        comm::Communicator* request) const {
+  if (!processes_) return work();
+  tensor::Tensor word = comm::word_of(nullptr);
+  try {
+    work();
+  } catch (const std::exception& e) {
+    const Error error = named(e, first_here_, does);
+    word = comm::word_of(&error);
+  }
+  comm::Communicator& all = request ? *request : *processes_->state().world;
+  for (const tensor::Tensor& said : comm::all_gather(all, word, {"go", -1}).wait())
+    if (const auto error = comm::error_of(said)) throw SharedError(*error);
+}
+
+bool Ranks::word(bool mine) const {
+  return processes_ ? comm::agreed(*processes_->state().world, 0, mine, {"go", -1}) : mine;
+}
+
+int64_t Ranks::most(int64_t mine) const {
+  if (processes_) comm::all_reduce_max(*processes_->state().world, {&mine, 1}, {"go", -1});
+  return mine;
+}
+
+int64_t Ranks::sum(int64_t mine) const {
+  int64_t all[] = {mine};
+  if (processes_ && size_ > 1) comm::all_reduce(world(), all, {"report", -1});
+  return all[0];
+}
+
+void Ranks::gather(comm::Communicator* world, Report& report) const {
+  if (world && processes_) gather_reports(*world, report);
+}
+
+comm::Ledger::Entries Ranks::sent() const {
+  return processes_ ? world().ledger().entries() : comm::Ledger::Entries();
+}
+
+int started_ranks(const RunOptions& options) {
+  return options.processes ? options.processes->ranks() : options.plan.ranks();
+}
+
+ExclusiveRequest::ExclusiveRequest(const Ranks& ranks, const std::string& model) {
+  if (ranks.all_here()) return;
+  std::atomic<bool>& working = ranks.processes_->state().working;
+  require(!working.exchange(true), ErrorCode::usage,
+          "'{}' stands on ranks that are processes, and these work on a request already: they take "
+          "one at a time, of all models together; wait for its end",
+          model);
+  working_ = &working;
+}
+
+ExclusiveRequest::~ExclusiveRequest() {
+  if (working_) *working_ = false;
+}
+
+}  // namespace tessera::cluster
