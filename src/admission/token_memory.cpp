@@ -17,6 +17,7 @@
 #include "load/meta_weights.h"
 #include "parallel/decode.h"
 #include "runtime/launch.h"
+#include "tensor/uncounted.h"
 #include "tessera/words.h"
 
 namespace tessera::admission {
@@ -120,9 +121,7 @@ void adopt_kept(const completion::TokenRun& run, const nn::Geometry& geometry, n
                 nn::KvCache& cache) {
   if (run.kept == 0) return;
   nn::KvCache left(geometry, {{0, run.kept_slots}});
-  tensor::Scope aside = tensor::current_scope();  // it counts when it is taken over
-  aside.memory = nullptr;
-  std::optional<tensor::BindScope> before(aside);
+  std::optional<tensor::Uncounted> before(tensor::Counts::work);  // it counts when it is taken over
   for (size_t site = 0; site < geometry.attention.size(); ++site) {
     const nn::AttentionSite& at = geometry.attention[site];
     const auto rows =

@@ -8,6 +8,7 @@
 #include "cluster/agree.h"
 #include "comm/collectives.h"
 #include "tensor/scope.h"
+#include "tensor/uncounted.h"
 
 namespace tessera::cluster {
 namespace {
@@ -46,9 +47,7 @@ PromptIds unpacked(const Tensor& said) {
 
 PromptIds share_prompts(comm::Communicator* world, const std::function<PromptIds()>& ask) {
   if (!world || world->size() == 1) return ask();
-  tensor::Scope aside = tensor::current_scope();  // it was not foretold
-  aside.memory = nullptr;
-  const tensor::BindScope bind(aside);
+  const tensor::Uncounted aside(tensor::Counts::work);  // it was not foretold
   Tensor said;
   std::exception_ptr failed;
   if (world->rank() == 0) try {

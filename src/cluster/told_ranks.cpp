@@ -7,26 +7,12 @@
 
 #include "base/json.h"
 #include "comm/collectives.h"
-#include "tensor/scope.h"
+#include "tensor/uncounted.h"
 
 namespace tessera::cluster {
 namespace {
 
 const comm::Tag kTag{"looks", -1};
-
-// What is said here must not count in what a run was foretold to take.
-class Aside {
- public:
-  Aside() : bind_(uncounted()) {}
-
- private:
-  static tensor::Scope uncounted() {
-    tensor::Scope scope = tensor::current_scope();
-    scope.memory = nullptr;
-    return scope;
-  }
-  tensor::BindScope bind_;
-};
 
 }  // namespace
 
@@ -38,7 +24,7 @@ ToldRanks::ToldRanks(comm::Communicator& world, bool looks) {
 }
 
 void ToldRanks::tell(const RankProgress& did) {
-  const Aside aside;
+  const tensor::Uncounted aside(tensor::Counts::work);  // a run was not foretold to take it
   const std::string text =
       base::Json{{"rank", did.rank},           {"compute", did.compute_seconds},
                  {"wait", did.wait_seconds},   {"sent", did.sent_bytes},
@@ -50,7 +36,7 @@ void ToldRanks::tell(const RankProgress& did) {
 }
 
 std::vector<RankProgress> ToldRanks::hear() {
-  const Aside aside;
+  const tensor::Uncounted aside(tensor::Counts::work);  // a run was not foretold to take it
   std::vector<RankProgress> all;
   for (int rank = 1; rank < channel_->size(); ++rank) {
     const tensor::Tensor bytes = channel_->receive(rank, kTag).wait();

@@ -9,6 +9,7 @@
 #include "diffusion/spread_text.h"
 #include "diffusion/text_encoders.h"
 #include "load/held_weights.h"
+#include "tensor/uncounted.h"
 #include "tokenizer/caption.h"
 #include "tokenizer/folder.h"
 
@@ -113,8 +114,7 @@ int64_t packed_bytes(const runtime::ModelState& state, const std::string& part) 
 
 // So many texts of the length that a part reads; a tokenizer may shorten it to what fits.
 TextBatch usual_batch(const runtime::ModelState& state, const TextPart& part, int texts) {
-  tensor::Scope aside;
-  const tensor::BindScope rehearsal(aside);
+  const tensor::Uncounted aside;
   const int64_t longest =
       encoder_over(state, part.encoder, meta_weights_of(state, part.encoder))->longest();
   const int64_t tokens = longest > 0 ? std::min(part.tokens, longest) : part.tokens;

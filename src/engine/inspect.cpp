@@ -13,6 +13,7 @@
 #include "load/quantisation.h"
 #include "pipeline/check_request.h"
 #include "runtime/choose_stages.h"
+#include "tensor/uncounted.h"
 #include "tokenizer/folder.h"
 
 namespace tessera {
@@ -20,8 +21,7 @@ namespace {
 
 // Names that the part asks for, where the folder holds its description alone.
 int64_t parameters_on_meta(const runtime::ModelState& state, const load::Component& part) {
-  tensor::Scope aside;
-  const tensor::BindScope rehearsal(aside);
+  const tensor::Uncounted aside;
   const auto weights = std::make_shared<load::MetaWeights>();
   const models::Source source{part.config, part.folder + "/config.json"};
   if (part.name == "transformer" && state.spec) {

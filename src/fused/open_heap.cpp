@@ -20,6 +20,7 @@
 #include "fused/direct_heap.h"
 #include "fused/message_heap.h"
 #include "tensor/scope.h"
+#include "tensor/uncounted.h"
 
 namespace tessera::fused {
 namespace {
@@ -31,13 +32,6 @@ using tensor::Tensor;
 
 constexpr comm::Tag kTag{"heap", -1};
 constexpr int64_t kWord = sizeof(int64_t);  // what a rank says of its memory
-
-// What is said while a heap is made is nobody's memory.
-tensor::Scope uncounted() {
-  tensor::Scope scope = tensor::current_scope();
-  scope.memory = nullptr;
-  return scope;
-}
 
 class Descriptor {
  public:
@@ -91,7 +85,7 @@ class SharedFile {
 
 template <class Said>
 Tensor said(const Said& one, Device where) {
-  const tensor::BindScope aside(uncounted());
+  const tensor::Uncounted aside(tensor::Counts::work);
   const Tensor message = Tensor::empty({sizeof one}, DType::u8, where);
   if (!message.is_meta()) std::memcpy(message.raw(), &one, sizeof one);
   return message;
@@ -106,7 +100,7 @@ Said heard(const Tensor& message) {
 }
 
 std::vector<Tensor> tell_all(comm::Communicator& group, const Tensor& message) {
-  const tensor::BindScope aside(uncounted());
+  const tensor::Uncounted aside(tensor::Counts::work);
   return comm::all_gather(group, message, kTag).wait();
 }
 

@@ -11,6 +11,7 @@
 #include "base/fail.h"
 #include "kernels/nibbles.h"
 #include "tensor/scope.h"
+#include "tensor/uncounted.h"
 
 namespace tessera::kernels {
 namespace {
@@ -222,9 +223,7 @@ std::array<StoredMatrix, 2> rows_of(const StoredPanels& p) {
   const PackedWeight like{p.n, p.k, DType::i8, Isa::avx2, p.paired, p.values};
   const PanelShape shape = panel_shape(like);
   std::array<StoredMatrix, 2> rows;
-  tensor::Scope uncounted = tensor::current_scope();  // they pass, as what is read of a file
-  uncounted.memory = nullptr;
-  const tensor::BindScope bound(uncounted);
+  const tensor::Uncounted aside(tensor::Counts::work);  // they pass, as what is read of a file
   for (size_t i = 0; i < (p.paired ? 2 : 1); ++i)
     rows[i] = {Tensor::empty({p.n, p.k}, DType::i8), p.scales[i]};
   tensor::parallel_tasks(shape.panels * 2, [&](int64_t task) {

@@ -11,6 +11,7 @@
 #include "load/quantisation.h"
 #include "nn/weight_key.h"
 #include "tensor/scope.h"
+#include "tensor/uncounted.h"
 
 namespace tessera::load {
 namespace {
@@ -61,9 +62,7 @@ bool quantises(const std::string& name, const std::map<std::string, Shape>& aske
 }
 
 Tensor uncounted(const Shape& shape, DType dtype) {
-  tensor::Scope aside = tensor::current_scope();
-  aside.memory = nullptr;
-  const tensor::BindScope bound(aside);
+  const tensor::Uncounted aside(tensor::Counts::work);
   return Tensor::empty(shape, dtype, Device::meta, MemoryClass::weights);
 }
 

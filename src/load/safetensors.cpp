@@ -11,6 +11,7 @@
 #include "base/printable.h"
 #include "base/stop.h"
 #include "tensor/scope.h"
+#include "tensor/uncounted.h"
 
 namespace tessera::load {
 namespace {
@@ -111,9 +112,7 @@ Tensor SafetensorsFile::get(const std::string& name) const {
           e.sizes.size(), Shape::kMaxRank);
   const Shape shape(e.sizes);
   // Pages of their own, as weights: most go back to the system as soon as they are packed.
-  tensor::Scope uncounted = tensor::current_scope();
-  uncounted.memory = nullptr;
-  const tensor::BindScope bound(uncounted);
+  const tensor::Uncounted aside(tensor::Counts::work);
   Tensor read = Tensor::empty(shape, dtype, tensor::Device::cpu, tensor::MemoryClass::weights);
   this->read(name, static_cast<std::byte*>(read.raw()));
   return read;

@@ -15,6 +15,7 @@
 #include "nn/weight_key.h"
 #include "ops/packing.h"
 #include "tensor/scope.h"
+#include "tensor/uncounted.h"
 #include "tensor/work_count.h"
 
 namespace tessera::load {
@@ -128,9 +129,7 @@ class ReadBuffers : public std::enable_shared_from_this<ReadBuffers> {
     }
     if (!buffer || buffer->bytes() < bytes) {
       buffer.reset();  // before there is another
-      tensor::Scope uncounted = tensor::current_scope();
-      uncounted.memory = nullptr;
-      const tensor::BindScope bound(uncounted);
+      const tensor::Uncounted aside(tensor::Counts::work);
       buffer = Storage::allocate(bytes, Device::cpu, tensor::MemoryClass::weights);
     }
     Storage* const lent = buffer.get();

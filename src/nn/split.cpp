@@ -2,6 +2,7 @@
 
 #include "base/fail.h"
 #include "tensor/scope.h"
+#include "tensor/uncounted.h"
 
 namespace tessera::nn {
 
@@ -35,9 +36,7 @@ Tensor taken(const Tensor& whole, const Cut& cut) {
   if (cut.whole()) return whole;
   if (cut.axis == 0 && cut.ranges.size() == 1)
     return whole.slice(0, cut.ranges[0].begin, cut.ranges[0].end);
-  tensor::Scope uncounted = tensor::current_scope();
-  uncounted.memory = nullptr;
-  const tensor::BindScope bound(uncounted);
+  const tensor::Uncounted aside(tensor::Counts::work);
   Tensor part = Tensor::empty(cut.of(whole.shape()), whole.dtype(), whole.device(),
                               tensor::MemoryClass::weights);
   int64_t at = 0;

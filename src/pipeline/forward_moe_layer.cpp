@@ -16,6 +16,7 @@
 #include "ops/finite.h"
 #include "parallel/setup.h"
 #include "runtime/launch.h"
+#include "tensor/uncounted.h"
 #include "tessera/words.h"
 
 namespace tessera {
@@ -103,8 +104,7 @@ void check_gate(const MoeLayerForm& form, const load::TensorSet& tensors, const 
 
 // Names and shapes of all that the form asks for; what else the folder holds is another form's.
 void check_tensors(const Job& job, const load::TensorSet& tensors, const std::string& folder) {
-  tensor::Scope aside;  // the rehearsal on meta counts for nobody
-  const tensor::BindScope rehearsal(aside);
+  const tensor::Uncounted aside;
   const load::MetaWeights asked(tensors);
   check_gate(job.form, tensors, models::gate_of(job.form, asked));
   nn::Portion names;  // nothing is packed: however many experts a file announces

@@ -21,6 +21,7 @@
 #include "load/quantised_config.h"
 #include "ops/finite.h"
 #include "pipeline/check_request.h"
+#include "tensor/uncounted.h"
 #include "tessera/run_files.h"
 
 namespace tessera::pipeline {
@@ -85,8 +86,7 @@ void choose(const load::TensorSet& tensors, const std::map<std::string, std::str
 // the table of embeddings.
 std::vector<Chosen> matrices_of(const runtime::ModelState& state, const load::TensorSet& tensors,
                                 const QuantiseRequest& request) {
-  tensor::Scope aside;  // the rehearsal on meta counts for nobody
-  const tensor::BindScope rehearsal(aside);
+  const tensor::Uncounted aside;
   const load::MetaWeights asked(tensors);
   nn::Portion all = state.language ? state.language->spec().whole() : state.spec->whole();
   all.expert_dtype = DType::i8;

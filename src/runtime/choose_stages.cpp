@@ -5,6 +5,7 @@
 #include "load/meta_weights.h"
 #include "parallel/denoise.h"
 #include "runtime/streamed.h"
+#include "tensor/uncounted.h"
 
 namespace tessera::runtime {
 
@@ -39,8 +40,7 @@ std::vector<double> flops_of(const nn::Denoiser& model, const models::PipelineSp
 }  // namespace
 
 std::vector<double> block_flops(const models::PipelineSpec& spec, nn::DType dtype) {
-  tensor::Scope aside;
-  const tensor::BindScope rehearsal(aside);
+  const tensor::Uncounted aside;
   const auto model = spec.make(load::MetaWeights(), spec.whole(), dtype);
   nn::TokenLayout layout = spec.layout(0, 0);
   const auto side = [&](size_t i) {  // no run is larger than what the model has positions for

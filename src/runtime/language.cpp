@@ -11,6 +11,7 @@
 #include "models/registry.h"
 #include "models/token_config.h"
 #include "tensor/scope.h"
+#include "tensor/uncounted.h"
 
 namespace tessera::runtime {
 namespace {
@@ -163,8 +164,7 @@ std::vector<int32_t> Language::chat(const std::string& text) const {
 }
 
 std::string Language::check(nn::DType dtype) const {
-  tensor::Scope aside;  // the rehearsal on meta counts for nobody
-  const tensor::BindScope rehearsal(aside);
+  const tensor::Uncounted aside;
   const load::TensorSet tensors = load::open_weights(part_);
   const load::MetaWeights asked(tensors);
   spec_.make(asked, spec_.whole(), dtype, 0);
@@ -216,8 +216,7 @@ void Language::release() {
 
 nn::Geometry Language::geometry(nn::DType dtype, const nn::Shard& shard) const {
   return geometry_.of({dtype, shard.index, shard.count}, [&] {
-    tensor::Scope aside;
-    const tensor::BindScope rehearsal(aside);
+    const tensor::Uncounted aside;
     nn::Portion portion = spec_.whole();
     portion.shard = shard;
     return spec_.make(load::MetaWeights(), portion, dtype, 0)->geometry();

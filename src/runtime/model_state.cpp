@@ -13,6 +13,7 @@
 #include "runtime/resolve_model.h"
 #include "runtime/spread_denoiser.h"
 #include "tensor/device_pool.h"
+#include "tensor/uncounted.h"
 
 namespace tessera::runtime {
 namespace {
@@ -65,8 +66,7 @@ models::Source source_of(const load::Component& part, const std::string& pipelin
 template <class Make>
 std::string check_half(const ModelState& state, const Make& make, const std::string& other,
                        const std::string& others_conv) {
-  tensor::Scope aside;  // the rehearsal on meta counts for nobody
-  const tensor::BindScope rehearsal(aside);
+  const tensor::Uncounted aside;
   const load::Component& part = state.folder.component("vae");
   const load::TensorSet tensors = load::open_weights(part);
   const load::MetaWeights asked(tensors);
@@ -125,8 +125,7 @@ std::string ModelState::checked(const std::string& part,
 
 std::string ModelState::check_transformer() const {
   return checked("transformer", [&] {
-    tensor::Scope aside;  // the rehearsal on meta counts for nobody
-    const tensor::BindScope rehearsal(aside);
+    const tensor::Uncounted aside;
     const load::Component& part = folder.component("transformer");
     const load::TensorSet tensors = load::open_weights(part);
     const load::MetaWeights asked(tensors);
@@ -137,8 +136,7 @@ std::string ModelState::check_transformer() const {
 
 nn::Geometry ModelState::geometry() const {
   return geometry_.of(dtype(), [&] {
-    tensor::Scope aside;
-    const tensor::BindScope rehearsal(aside);
+    const tensor::Uncounted aside;
     const load::MetaWeights weights;
     return spec->make(weights, spec->whole(), dtype())->geometry();
   });
@@ -217,8 +215,7 @@ std::unique_ptr<models::VaeEncoder> ModelState::load_vae_encoder() const {
 
 std::string ModelState::check_text_encoder(const std::string& part) const {
   return checked(part, [&] {
-    tensor::Scope aside;  // the rehearsal on meta counts for nobody
-    const tensor::BindScope rehearsal(aside);
+    const tensor::Uncounted aside;
     const load::Component& found = folder.component(part);
     const load::TensorSet tensors = load::open_weights(found);
     const auto asked = std::make_shared<load::MetaWeights>(tensors);

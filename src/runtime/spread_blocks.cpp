@@ -9,6 +9,7 @@
 #include "nn/weight_key.h"
 #include "runtime/counted_bytes.h"
 #include "tensor/scope.h"
+#include "tensor/uncounted.h"
 
 namespace tessera::runtime {
 namespace {
@@ -140,8 +141,7 @@ class Gathered final : public PartWeightsOf {
     const auto part = [&] {
       if (!all_.is_meta())
         return tensor::Storage::view(all_.data<std::byte>() + at, bytes, nullptr);
-      tensor::Scope uncounted;
-      const tensor::BindScope bound(uncounted);
+      const tensor::Uncounted aside;
       return tensor::Storage::allocate(bytes, tensor::Device::meta, tensor::MemoryClass::weights);
     }();
     const std::shared_ptr<tensor::Storage> keeps(part.get(),
@@ -162,8 +162,7 @@ BlockLayout::BlockLayout(const models::PipelineSpec& spec, std::shared_ptr<const
 BlockLayout::BlockLayout(std::shared_ptr<const Weights> meta,
                          const std::function<void(const Weights&)>& ask)
     : meta_(std::move(meta)), parts_(std::make_unique<Parts>()) {
-  tensor::Scope aside;  // what is found here counts for nobody
-  const tensor::BindScope bound(aside);
+  const tensor::Uncounted aside;
   const Noted noted(*meta_, *parts_);
   ask(noted);
   bytes_ = noted.bytes();

@@ -10,6 +10,7 @@
 #include "load/meta_weights.h"
 #include "runtime/counted_bytes.h"
 #include "tensor/scope.h"
+#include "tensor/uncounted.h"
 
 namespace tessera::runtime {
 
@@ -136,8 +137,7 @@ class Keeping final : public Weights {
     for (int i = 0; i < shard_.count; ++i)
       piece.runs.push_back(piece.layout.run_of({i, shard_.count}));
     piece.mine = piece.layout.packed(from_, piece.layout.run_of(shard_), device_);
-    tensor::Scope aside;
-    const tensor::BindScope uncounted(aside);
+    const tensor::Uncounted aside;
     piece.form =
         piece.layout.over(Tensor::empty({piece.layout.bytes()}, DType::u8, tensor::Device::meta));
     return *rest_.pieces.try_emplace(name, std::move(piece)).first->second.form;
@@ -162,8 +162,7 @@ std::shared_ptr<const SpreadRest> kept_rest(const models::PipelineSpec& spec,
 // Says what the network is, and computes nothing.
 std::unique_ptr<nn::Denoiser> form_of(const models::PipelineSpec& spec, DType dtype,
                                       const nn::Portion& portion) {
-  tensor::Scope aside;
-  const tensor::BindScope uncounted(aside);
+  const tensor::Uncounted aside;
   return spec.make(load::MetaWeights(), shell_of(portion), dtype);
 }
 

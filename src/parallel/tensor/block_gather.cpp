@@ -4,6 +4,7 @@
 
 #include "base/fail.h"
 #include "tensor/scope.h"
+#include "tensor/uncounted.h"
 
 namespace tessera::parallel {
 
@@ -16,10 +17,8 @@ constexpr int64_t kPassing = int64_t{1} << 25;  // bytes of all ranks that trave
 
 // In pages as weights have them, which come back for the next one (tensor::PageReuse).
 Tensor room_for(int64_t bytes, tensor::Device device) {
-  tensor::Scope uncounted = tensor::current_scope();
-  uncounted.memory = nullptr;
   const auto room = [&] {
-    const tensor::BindScope bound(uncounted);
+    const tensor::Uncounted aside(tensor::Counts::work);
     return Tensor::empty({bytes}, tensor::DType::u8, device, tensor::MemoryClass::weights);
   }();
   return room.held_as(tensor::MemoryClass::buffers);
