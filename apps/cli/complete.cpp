@@ -168,6 +168,9 @@ void add_decoding_options(CLI::App& app, CompleteRequest& q) {
       ->group(how)
       ->type_name("N");
   app.add_option("--steps", q.steps)->check(whole(1, 1 << 16))->group(how)->type_name("N");
+  app.add_option("--draws", q.draws, "Canvases: stored draws in place of noise by seed")
+      ->group(how)
+      ->type_name("F.safetensors");
   app.add_flag("--as-published", q.as_published)->group(how);
   app.add_option_function<std::string>(
          "--cache",

@@ -59,6 +59,10 @@ struct CompleteRequest {
   /// Log probabilities of each token, and of so many of the likeliest at its position (0: none).
   std::optional<int> logprobs;
   std::vector<std::string> stop;  ///< texts that end an answer; they are not part of it
+  /// Models that denoise canvases: a safetensors file with the draws of a run, in place of noise by
+  /// seed: `init` i32 [canvases, tokens], `noise` i32 and `uniform` f32 [passes, tokens]. Without
+  /// `uniform` the likeliest token is drawn. For one answer. Empty: drawn from the seed.
+  std::string draws;
 };
 
 /// What a pass did for one answer; handed to the caller as it happens.

@@ -42,6 +42,7 @@ std::shared_ptr<const nn::TokenModel> network_of(const runtime::ModelState& stat
 struct Stand {
   std::vector<nn::Range> body;
   int64_t decided = 0;
+  int64_t canvas = 0;  // vocabulary of a canvas that it denoises; 0: text or masks
   double passes = 1;
 };
 
@@ -59,14 +60,40 @@ sample::TokenPass pass_of(const Stand& stand) {
     const int64_t first = std::min(open.begin + 1, open.end);
     if (first > open.begin) pass.decide.push_back({sequence, {open.begin, first}});
     if (first < open.end) pass.decide.push_back({sequence, {first, open.end}});
+    if (stand.canvas > 0) pass.view.canvas.push_back(body.begin);
+  }
+  if (stand.canvas > 0) {
+    pass.earlier.tokens = pass.view.body;
+    pass.earlier.logits =
+        tensor::Tensor::empty({nn::token_count(pass.view.body), stand.canvas}, nn::DType::f32,
+                              tensor::Device::meta);
   }
   pass.ids.resize(static_cast<size_t>(nn::token_count(pass.view.body)));
   return pass;
 }
 
+// The prompts, then each canvas: denoised, and read as text before the next.
+std::vector<Stand> canvases_of(const completion::TokenRun& run) {
+  std::vector<nn::Range> body;
+  for (const int64_t tokens : run.prefill) body.push_back({run.kept, tokens});
+  std::vector<Stand> passes{{body, 0}};
+  for (bool more = true; more;) {
+    more = false;
+    for (size_t r = 0; r < body.size(); ++r) {
+      body[r] = {body[r].end, std::min(body[r].end + run.block, run.lengths[r])};
+      more = more || body[r].size() > 0;
+    }
+    if (!more) break;
+    if (passes.size() > 1) passes.push_back({passes.back().body, 0});
+    passes.push_back({body, run.decided, run.canvas});
+  }
+  return passes;
+}
+
 // Over all tokens, twice, for what the first leaves is beside the second; or the first of a cache
 // of blocks, then block by block.
 std::vector<Stand> passes_of(const completion::TokenRun& run) {
+  if (run.canvas > 0) return canvases_of(run);
   std::vector<nn::Range> body;
   if (run.prefill.empty()) {
     for (const int64_t length : run.lengths) body.push_back({0, length});
@@ -89,7 +116,7 @@ std::vector<Stand> passes_of(const completion::TokenRun& run) {
 }
 
 bool as_wide(const Stand& a, const Stand& b) {
-  return a.decided == b.decided &&
+  return a.decided == b.decided && a.canvas == b.canvas &&
          std::equal(a.body.begin(), a.body.end(), b.body.begin(),
                     [](const nn::Range& x, const nn::Range& y) { return x.size() == y.size(); });
 }

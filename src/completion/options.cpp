@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/fail.h"
+#include "load/safetensors.h"
 #include "parallel/setup.h"
 
 namespace tessera::completion {
@@ -14,11 +15,60 @@ void check_token_plan(const runtime::ModelState& state) {
   if (plan.tensor > 1) state.language->geometry(state.dtype(), {0, plan.tensor});
 }
 
+namespace {
+
+std::shared_ptr<const sample::CanvasDraws> draws_of(const CompleteRequest& q) {
+  if (q.draws.empty()) return nullptr;
+  const load::SafetensorsFile file(q.draws);
+  auto draws = std::make_shared<sample::CanvasDraws>();
+  draws->init = file.get("init");
+  draws->noise = file.get("noise");
+  if (file.has("uniform")) draws->uniform = file.get("uniform");
+  return draws;
+}
+
+// Fields of a request that models read in all ways of decoding.
+void read_common(const CompleteRequest& q, sample::DecodingPolicy& p) {
+  p.cache = q.cache;
+  p.stop = q.stop_at_eos;
+  p.temperature = q.temperature;
+  p.top_k = q.top_k;
+  p.top_p = q.top_p;
+  p.repetition_penalty = q.repetition_penalty;
+  p.seed = q.seed;
+  p.as_published = q.as_published || q.select_prefill;
+}
+
+// The policy of a model that denoises canvases.
+void read_canvas(const CompleteRequest& q, const models::TokenSpec& spec,
+                 sample::DecodingPolicy& p) {
+  if (q.steps > 0) p.canvas.max_denoising_steps = q.steps;
+  p.canvas.vocabulary = static_cast<int32_t>(spec.vocabulary);
+  p.canvas.draws = draws_of(q);
+  p.as_published = q.as_published;
+  if (p.cache.kind == KvCache::automatic) p.cache.kind = KvCache::block;
+}
+
+}  // namespace
+
 sample::DecodingPolicy policy_of(const CompleteRequest& q, const models::TokenSpec& spec) {
   using sample::DecodingPolicy;
   DecodingPolicy p;
   p.block = q.block > 0 ? q.block : spec.block;
-  sample::read_decode(q.decode.empty() ? spec.decode : q.decode, p);
+  sample::read_decode(spec.decode, p);
+  if (!q.decode.empty()) sample::read_decode(q.decode, p);
+  require(p.denoises() == spec.canvas, ErrorCode::usage, "decoding {}: {}",
+          q.decode.empty() ? spec.decode : q.decode,
+          spec.canvas ? "this model denoises canvases; expected canvas:NAME=VALUE"
+                      : "canvases are for models that denoise them; this one fills in masks");
+  read_common(q, p);
+  if (p.denoises()) {
+    read_canvas(q, spec, p);
+    sample::check_policy(p, spec.block_causal);
+    return p;
+  }
+  require(q.draws.empty(), ErrorCode::usage,
+          "draws are for models that denoise canvases; this one fills in masks");
   require(q.steps == 0 || q.steps == p.steps || p.rule != DecodingPolicy::Rule::steps,
           ErrorCode::usage, "--decode {} and --steps {} contradict each other; give one", q.decode,
           q.steps);
@@ -28,16 +78,8 @@ sample::DecodingPolicy policy_of(const CompleteRequest& q, const models::TokenSp
   require(spec.routing.block == 0 || p.block % spec.routing.block == 0, ErrorCode::usage,
           "--block {}: this model shares experts among {} tokens; choose a multiple of that",
           p.block, spec.routing.block);
-  p.cache = q.cache;
   if (p.cache.kind == KvCache::automatic)
     p.cache.kind = spec.block_causal ? KvCache::block : KvCache::dual;
-  p.stop = q.stop_at_eos;
-  p.temperature = q.temperature;
-  p.top_k = q.top_k;
-  p.top_p = q.top_p;
-  p.repetition_penalty = q.repetition_penalty;
-  p.seed = q.seed;
-  p.as_published = q.as_published || q.select_prefill;
   sample::check_policy(p, spec.block_causal);
   return p;
 }

@@ -1,5 +1,7 @@
 #include "completion/prompts.h"
 
+#include <algorithm>
+
 #include "base/fail.h"
 
 namespace tessera::completion {
@@ -34,6 +36,12 @@ std::vector<sample::TokenPrompt> prompts_of(const CompleteRequest& q,
             chat ? "a chat" : fmt::format("prompt {}", i), length, behind, spec.context,
             chat ? "leave out earlier turns (/reset in 'tessera chat')" : "shorten the prompt");
   }
+  require(q.draws.empty() || (all.size() == 1 && q.n == 1), ErrorCode::usage,
+          "draws are for one answer; give one prompt, and no further answers");
+  for (const auto& prompt : all)
+    for (const int32_t image : spec.images)
+      require(std::ranges::count(prompt.ids, image) == 0, ErrorCode::usage,
+              "a prompt holds the image token {}: images are not read by this build", image);
   require(policy.block <= spec.context, ErrorCode::usage,
           "a block of {} tokens does not fit the context of {}", policy.block, spec.context);
   std::vector<sample::TokenPrompt> answers;

@@ -38,16 +38,17 @@ void Recorder::add(const sample::TokenPrompt& prompt) {
 }
 
 void Recorder::before(const std::vector<sample::SequencePass>& passes) {
-  std::map<int, nn::Range> under;
+  std::map<int, std::vector<nn::Range>> under;
   std::map<int, nn::ExpertCache::Core> cores;
   std::set<int> sequences;
   for (const auto& p : passes)
     if (under_rule(request, spec, p.pass.kind)) {
       // What a block's first pass keeps of tokens before it is the router's, as a finalise is.
       const bool part = spec.routing.block == 0 && p.pass.kind == PassKind::block;
-      under[p.sequence] = part ? p.pass.decide : nn::kAllTokens;
+      const nn::Range asked = part ? p.pass.decide : nn::kAllTokens;
+      under[p.sequence] = rule.open ? p.undecided : std::vector{asked};
       sequences.insert(p.sequence);
-      if (p.pass.decide.size() > 0) cores[p.sequence] = {p.pass.decide, under[p.sequence]};
+      if (p.pass.decide.size() > 0) cores[p.sequence] = {p.pass.decide, asked};
     }
   if (watch.before) watch.before(sequences);
   policy.restrict_to(std::move(under));

@@ -34,6 +34,7 @@ struct Recorder {
   const sample::SpecialIds special;
   const tokenizer::ByteLevelBpe* tokens;
   nn::SelectionPolicy& policy;
+  const nn::SelectionRule& rule;
   nn::ExpertCache* cache = nullptr;  // of this rank; null: its experts are all in memory
   std::vector<sample::TokenPrompt> prompts{};
   std::vector<AnswerText> answers{};

@@ -13,7 +13,7 @@ int64_t SaidTokens::take(const sample::SequencePass& pass, int32_t mask,
   int64_t count = 0;
   for (const sample::Prediction& one : pass.commits) {
     const int64_t from = one.position - one.shift;
-    if (one.token == mask) {
+    if (one.token == mask || one.noise) {
       said_.erase(one.position);
     } else if (one.moved) {
       const auto stood = before.find(from);
@@ -22,7 +22,7 @@ int64_t SaidTokens::take(const sample::SequencePass& pass, int32_t mask,
       Said& said = said_[one.position] = {one.confidence};
       const auto row = std::ranges::lower_bound(pass.open, from) - pass.open.begin();
       if (logprobs_of) said.logprobs = logprobs_of(row, one.token);
-      ++count;
+      count += one.accepted ? 1 : 0;
     }
   }
   return count;

@@ -9,9 +9,14 @@ TokenRun token_run_of(const std::vector<sample::TokenPrompt>& prompts,
                policy.block};
   run.joined = !policy.as_published;
   run.rule = rule;
-  for (const auto& prompt : prompts)
-    if (policy.cache.kind == KvCache::block)
-      run.prefill.push_back(static_cast<int64_t>(prompt.ids.size()) / policy.block * policy.block);
+  if (policy.denoises()) run.canvas = spec.vocabulary;
+  for (const auto& prompt : prompts) {
+    const auto tokens = static_cast<int64_t>(prompt.ids.size());
+    if (policy.denoises())
+      run.prefill.push_back(tokens);
+    else if (policy.cache.kind == KvCache::block)
+      run.prefill.push_back(tokens / policy.block * policy.block);
+  }
   return run;
 }
 

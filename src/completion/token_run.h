@@ -17,6 +17,7 @@ struct TokenRun {
   int64_t decided = 0;
   int block = 0;
   std::vector<int64_t> prefill{};  ///< empty: every pass is over all tokens
+  int64_t canvas = 0;              ///< vocabulary of a model that denoises canvases; 0: others
   bool joined = false;             ///< what fills the cache is part of the next block's first pass
   nn::SelectionRule rule{};        ///< which may give a token more experts than the model's router
   /// Of the one sequence: tokens whose keys and values come from an earlier request's cache, and

@@ -141,10 +141,12 @@ void add_seconds(Inspection& found, const Model::State& state, const admission::
   found.seconds = {{"load", load}, {"pass", pass}};
   const auto blocks = (found.answer_tokens + found.block - 1) / found.block;
   const bool edits = state.language->spec().decode.starts_with("edit");  // what stands, too
+  const bool canvas = state.language->spec().canvas;
   found.expected =
       fmt::format("about {:.2g} s a pass over all of it, {} passes; loading {:.2g} s", pass,
                   edits ? fmt::format("{} or more", 2 * blocks)
-                        : fmt::format("{} to {}", blocks, found.answer_tokens),
+                  : canvas ? fmt::format("{} or more", blocks)
+                           : fmt::format("{} to {}", blocks, found.answer_tokens),
                   load);
 }
 
@@ -166,19 +168,25 @@ void add_tokens(Inspection& found, const Model::State& state) {
   shown["chat_template"] = language.has_template() ? "yes" : "none";
   if (language.has_tokenizer() || spec.mask) {
     const sample::SpecialIds special = language.special();
-    shown["mask_token_id"] = std::to_string(special.mask);
+    if (!spec.canvas) shown["mask_token_id"] = std::to_string(special.mask);
     shown["eos_token_id"] = fmt::format("{}", fmt::join(special.ends, ", "));
   }
   found.answer_tokens = std::min(language.max_tokens(), spec.context / 2);
   found.prompt_tokens = std::min<int64_t>(128, spec.context - found.answer_tokens);
   found.block = spec.block;
   completion::TokenRun run{{found.prompt_tokens + found.answer_tokens}, spec.block, spec.block};
+  if (spec.canvas) {
+    const int64_t canvases = (found.answer_tokens + spec.block - 1) / spec.block;
+    run.lengths = {found.prompt_tokens + canvases * spec.block};
+    run.prefill = {found.prompt_tokens};
+    run.canvas = spec.vocabulary;
+  }
   RunOptions one = state.options;
   one.plan = {};
   admission::Rehearsal alone = admission::rehearse_tokens(state, one, run);
   found.flops_per_step = diffusion::flops_of(alone.work);
   add_seconds(found, state, alone);
-  if (spec.block_causal) {
+  if (spec.block_causal && !spec.canvas) {
     run.prefill = {found.prompt_tokens / spec.block * spec.block};
     alone = admission::rehearse_tokens(state, one, run);
   }

@@ -15,6 +15,7 @@ enum class Elementwise : uint8_t {
   silu,       ///< a / (1 + exp(-a))
   gelu_tanh,  ///< tanh form
   swiglu,     ///< silu(a) * b
+  softcap,    ///< alpha * tanh(a / alpha)
   add_gated,  ///< a + gate[row_of[t], :] * b
 };
 

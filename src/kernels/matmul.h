@@ -10,8 +10,28 @@
 namespace tessera::kernels {
 
 /// What follows the sums of a product. quick_gelu: x * sigmoid(1.702 x) (Hendrycks and Gimpel 2016,
-/// section 2). `swiglu` takes paired weights: silu(gate) * up.
-enum class Activation : uint8_t { none, silu, gelu_tanh, gelu_erf, quick_gelu, relu, swiglu };
+/// section 2). `swiglu` and `geglu` (Shazeer 2020) take paired weights: silu(gate) * up and
+/// gelu_tanh(gate) * up.
+enum class Activation : uint8_t {
+  none,
+  silu,
+  gelu_tanh,
+  gelu_erf,
+  quick_gelu,
+  relu,
+  swiglu,
+  geglu
+};
+
+/// Whether a product with this activation takes paired weights.
+constexpr bool is_paired(Activation kind) {
+  return kind == Activation::swiglu || kind == Activation::geglu;
+}
+/// The function of one value: of the gate for a paired activation.
+constexpr Activation gate_function(Activation kind) {
+  if (kind == Activation::swiglu) return Activation::silu;
+  return kind == Activation::geglu ? Activation::gelu_tanh : kind;
+}
 
 /// f(std::integral_constant) of an activation, so that code is compiled for each.
 template <class F>
@@ -25,6 +45,7 @@ constexpr auto with_activation(Activation kind, const F& f) {
       return f(std::integral_constant<Activation, Activation::quick_gelu>());
     case Activation::relu: return f(std::integral_constant<Activation, Activation::relu>());
     case Activation::swiglu: return f(std::integral_constant<Activation, Activation::swiglu>());
+    case Activation::geglu: return f(std::integral_constant<Activation, Activation::geglu>());
     case Activation::none: break;
   }
   return f(std::integral_constant<Activation, Activation::none>());
@@ -33,7 +54,7 @@ constexpr auto with_activation(Activation kind, const F& f) {
 /// What happens to f32 sums before they are stored, in this order: + bias, activation, * gate,
 /// + residual.
 struct Epilogue {
-  const float* bias = nullptr;  ///< [n]; not with swiglu
+  const float* bias = nullptr;  ///< [n]; not with paired weights
   Activation activation = Activation::none;
   const float* gate = nullptr;  ///< [rows, n], row row_of[t] for token t
   int64_t gate_stride = 0;

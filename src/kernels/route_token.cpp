@@ -65,7 +65,8 @@ void route_token(const RouteArgs& args, int64_t token, const RoutingSteps& steps
     sum += weights[j];
   }
   const float scale = args.renormalise ? args.scale / sum : args.scale;
-  for (int j = 0; j < args.top_k; ++j) weights[j] = ids[j] < 0 ? 0 : weights[j] * scale;
+  for (int j = 0; j < args.top_k; ++j)
+    weights[j] = ids[j] < 0 ? 0 : weights[j] * scale * expert_scale(args, ids[j]);
 }
 
 void route_tokens(const RouteArgs& args, const RoutingSteps& steps) {

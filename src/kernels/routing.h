@@ -34,10 +34,16 @@ struct RouteArgs {
   int top_k = 1;
   bool renormalise = false;
   float scale = 1;
+  const float* expert_scale = nullptr;  ///< [experts] or null; multiplies a weight last
   int32_t* ids = nullptr;    ///< [tokens, top_k]; -1: no expert
   float* weights = nullptr;  ///< [tokens, top_k]
   float* scores = nullptr;   ///< [tokens, experts] or null: not wanted
 };
+
+/// The factor of one expert's weight.
+constexpr float expert_scale(const RouteArgs& args, int32_t expert) {
+  return args.expert_scale ? args.expert_scale[expert] : 1.0f;
+}
 
 namespace reference {
 /// Token by token (route_token.h) over the two below.

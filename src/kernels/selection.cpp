@@ -30,7 +30,8 @@ class Votes {
     for (int j = 0; j < o.top_k; ++j)
       if (ids[j] >= 0)
         put(static_cast<size_t>(group * o.experts + ids[j]),
-            vote(scores.exact[static_cast<size_t>(ids[j])] / chosen));
+            vote(scores.exact[static_cast<size_t>(ids[j])] / chosen *
+                 double(expert_scale(o, ids[j]))));
   }
   void add_ranks(std::span<const float> ranks, int32_t group) {
     for (size_t e = 0; e < ranks.size(); ++e)
@@ -86,7 +87,8 @@ class Chooser {
       chosen += weights[j];
     }
     const float factor = factor_of(score, vanilla, chosen);
-    for (int j = 0; j < args_.slots; ++j) weights[j] = ids[j] < 0 ? 0 : weights[j] * factor;
+    for (int j = 0; j < args_.slots; ++j)
+      weights[j] = ids[j] < 0 ? 0 : weights[j] * factor * expert_scale(o, ids[j]);
   }
 
  private:

@@ -1,6 +1,7 @@
 #include "models/llada.h"
 
 #include "base/fail.h"
+#include "nn/positions.h"
 #include "ops/elementwise.h"
 #include "ops/norm.h"
 
@@ -193,23 +194,7 @@ void Llada::block(int index, const nn::StepContext&, const nn::Placement& placem
 
 Tensor Llada::logits(const nn::Hidden& hidden, const nn::TokenView& view,
                      const nn::Segments& of) const {
-  const Tensor& x = hidden.tokens.body;
-  std::vector<Tensor> parts;
-  int64_t at = 0;
-  size_t next = 0;
-  for (const nn::Segment& s : view.body) {
-    for (; next < of.size() && of[next].sequence == s.sequence &&
-           of[next].ids.begin >= s.ids.begin && of[next].ids.end <= s.ids.end;
-         ++next)
-      parts.push_back(
-          x.slice(0, at + of[next].ids.begin - s.ids.begin, at + of[next].ids.end - s.ids.begin));
-    at += s.ids.size();
-  }
-  require(next == of.size(), ErrorCode::usage,
-          "logits were asked for that the pass does not hold: {} of {} segments found", next,
-          of.size());
-  if (parts.empty()) return Tensor::empty({0, config_.vocabulary}, DType::f32, x.device());
-  const Tensor chosen = parts.size() == 1 ? parts[0] : ops::concat_rows(parts);
+  const Tensor chosen = nn::take_ranges(hidden.tokens.body, nn::places_of(view.body, of));
   return ops::matmul(normed(chosen, final_norm_), head_,
                      {.out = DType::f32, .out_as_input = false});
 }

@@ -3,6 +3,7 @@
 #include "base/fail.h"
 #include "base/printable.h"
 #include "models/cogvideox_pipeline.h"
+#include "models/diffusion_gemma_spec.h"
 #include "models/dit_moe_pipeline.h"
 #include "models/flux_pipeline.h"
 #include "models/hunyuan_dit_pipeline.h"
@@ -93,6 +94,8 @@ const std::vector<LanguageFamily>& language_models() {
       {"LLaDAMoEModelLM", llada_moe_spec},
       {"LLaDA2MoeModelLM", llada2_spec},
       {"llada2_moe", llada2_spec},
+      {"DiffusionGemmaForBlockDiffusion", diffusion_gemma_spec},
+      {"diffusion_gemma", diffusion_gemma_spec},
   };
   return all;
 }

@@ -33,8 +33,11 @@ struct TokenSpec {
   int32_t remove = -1, split = -1;  ///< ids that edit the length of a block (LLaDA2.2); -1: none
   int experts = 0, top_k = 0;
   bool block_causal = false;  ///< blocks at absolute multiples of their length; else bidirectional
-  int block = 32;             ///< tokens of a block, unless the request says
+  bool canvas = false;        ///< denoises canvases of random tokens; else masks are filled in
+  int block = 32;             ///< tokens of a block or canvas, unless the request says
   std::string decode = "threshold:0.9";  ///< what a pass commits, unless the request says
+  std::vector<int32_t> images{};  ///< ids that stand for an image, which are refused
+  std::vector<std::string> unread{};  ///< tensors of parts that are not computed: names, or beginnings and *
   nn::SelectionRule routing{};           ///< which experts tokens may use, if the model was made so
 
   /// The whole network as a portion.

@@ -108,6 +108,13 @@ class Denoiser : public BlockStack {
                       const Hidden& hidden) const = 0;
 };
 
+/// Logits of an earlier pass over some tokens, which condition the next one (self-conditioning,
+/// Chen et al. 2023).
+struct EarlierLogits {
+  Segments tokens{};  ///< the tokens that have some; any sequence may have none
+  Tensor logits{};    ///< f32 [tokens, vocabulary], divided by the temperature of their pass
+};
+
 /// A language model over token ids that predicts every position at once (masked diffusion; LLaDA,
 /// Nie et al. 2025).
 class TokenModel : public BlockStack {
@@ -118,6 +125,10 @@ class TokenModel : public BlockStack {
   /// ids of the tokens of view.body, in packed order -> the stream that the blocks work on. Throws
   /// Error(usage) for an id outside the vocabulary.
   virtual Hidden embed(std::span<const int32_t> ids, const TokenView& view) const = 0;
+  /// The same for tokens of a canvas (view.canvas), by models that denoise canvases. `earlier` may
+  /// hold more tokens than the view. Throws Error(usage) for other models.
+  virtual Hidden embed_canvas(std::span<const int32_t> ids, const TokenView& view,
+                              const EarlierLogits& earlier) const;
   /// -> f32 [tokens of `of`, vocabulary]; `of` are parts of view.body, in its order.
   virtual Tensor logits(const Hidden& hidden, const TokenView& view, const Segments& of) const = 0;
 };

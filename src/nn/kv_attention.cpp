@@ -56,21 +56,29 @@ Tensor KvAttention::seen(int index, const TokenView& view, const Tensor& q,
     if (s.ids.size() == 0) continue;
     Range seen = slots_.ids(index, s.sequence);
     if (!view.lengths.empty()) seen.end = std::max(view.lengths[i], s.ids.end);
+    const bool canvas = !view.canvas.empty(), causal = block > 0 && !canvas;
     const auto end_for = [&](int64_t id) {
-      return block ? std::min((id / block + 1) * block, seen.end) : seen.end;
+      return causal ? std::min((id / block + 1) * block, seen.end) : seen.end;
     };
-    seen.end = end_for(s.ids.end - 1);
+    const auto begin_for = [&, first = seen.begin](int64_t id) {
+      return site.window ? std::max(first, (canvas ? view.canvas.at(i) : id) - site.window + 1)
+                         : first;
+    };
+    seen = {begin_for(s.ids.begin), end_for(s.ids.end - 1)};
     const int64_t first = slots_.places(index, s.sequence, seen).begin;
     for (int64_t id = s.ids.begin; id < s.ids.end;) {  // queries of a block see the same
-      const int64_t stop = block ? std::min(end_for(id), s.ids.end) : s.ids.end;
-      add(spans, {at, at + stop - id, first, first + end_for(id) - seen.begin});
+      const int64_t stop = causal ? std::min(end_for(id), s.ids.end) : s.ids.end;
+      add(spans, {at, at + stop - id, first + begin_for(id) - seen.begin,
+                  first + end_for(id) - seen.begin});
       at += stop - id;
       id = stop;
     }
   }
   const auto [q_heads, kv_heads] = slots_.heads(index);
   const auto [k, v] = slots_.table(index);
-  return ops::attention(q, k, v, q_heads, kv_heads, spans, options);
+  ops::AttentionOptions scaled = options;
+  scaled.scale = site.scale;
+  return ops::attention(q, k, v, q_heads, kv_heads, spans, scaled);
 }
 
 Segments tokens_of(const TokenView& view, bool text) {

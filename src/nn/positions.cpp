@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "base/fail.h"
 #include "ops/elementwise.h"
 
 namespace tessera::nn {
@@ -108,6 +109,23 @@ Tensor take_tokens(const Tensor& table, int64_t per_sequence, const Segments& se
 
 ops::RotaryTable take_angles(const ops::RotaryTable& table, const Segments& segments) {
   return {take_tokens(table.cos, 0, segments), take_tokens(table.sin, 0, segments)};
+}
+
+std::vector<Range> places_of(const Segments& whole, const Segments& parts) {
+  std::vector<Range> places;
+  int64_t at = 0;
+  size_t next = 0;
+  for (const Segment& s : whole) {
+    for (; next < parts.size() && parts[next].sequence == s.sequence &&
+           parts[next].ids.begin >= s.ids.begin && parts[next].ids.end <= s.ids.end;
+         ++next)
+      places.push_back(
+          {at + parts[next].ids.begin - s.ids.begin, at + parts[next].ids.end - s.ids.begin});
+    at += s.ids.size();
+  }
+  require(next == parts.size(), ErrorCode::usage,
+          "tokens were asked for that are not there: {} of {} segments found", next, parts.size());
+  return places;
 }
 
 }  // namespace tessera::nn

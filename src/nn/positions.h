@@ -44,6 +44,10 @@ std::vector<double> spread_places(int64_t begin, int64_t end, int64_t count);
 
 /// Rows of x by ranges, one after the other; a view of it if they stand like that already.
 tensor::Tensor take_ranges(const tensor::Tensor& x, const std::vector<Range>& ranges);
+
+/// Places in the packed order `whole` of segments that are parts of its, in its order. Throws
+/// Error(usage) for one that is none.
+std::vector<Range> places_of(const Segments& whole, const Segments& parts);
 /// Rows of a table with `per_sequence` entries for each sequence of the batch (0: the same for
 /// all), as the tokens of `segments` stand; a view of it if they stand like that already.
 tensor::Tensor take_tokens(const tensor::Tensor& table, int64_t per_sequence,

@@ -28,6 +28,9 @@ struct TokenView {
   Segments prefix, body;           ///< text, latent
   std::vector<int64_t> lengths{};  ///< token models: all tokens of the sequence of each segment
   SequencePeers* peers = nullptr;  ///< ranks with other tokens of these sequences; null: none
+  /// Canvas models (DiffusionGemma): where the canvas of each segment begins. Its tokens see each
+  /// other and the text before it. Empty: the segments are text.
+  std::vector<int64_t> canvas{};
 };
 
 /// Sizes of a request: guidance branches x images, text tokens a sequence, latent grid (frames,
@@ -51,6 +54,8 @@ struct AttentionSite {
   bool joint = false;           ///< text takes part
   bool prefix_queries = false;  ///< text asks too
   int causal_block = 0;         ///< 0: all see all; else blocks of so many tokens see earlier ones
+  int64_t window = 0;  ///< a token sees so many up to itself, a canvas one fewer before it; 0: all
+  float scale = 0;     ///< of q k^T; 0: 1 / sqrt(head_dim)
 };
 
 /// One MoE layer of a model; its place among them is the `site` of Experts::apply.

@@ -109,6 +109,10 @@ Tensor gelu_tanh(const Tensor& x) {
 Tensor swiglu(const Tensor& gate, const Tensor& up) {
   return apply("swiglu", Elementwise::swiglu, 9, gate, up, gate.dtype());
 }
+Tensor softcap(const Tensor& x, float cap) {
+  require(cap > 0, ErrorCode::usage, "softcap: cap {}; expected more than 0", cap);
+  return apply("softcap", Elementwise::softcap, 14, x, {}, x.dtype(), cap);
+}
 
 Tensor add_gated(const Tensor& x, const Tensor& y, const Tensor& gate, const RowMap& row_of) {
   require(x.rank() == 2 && y.shape() == x.shape(), ErrorCode::usage,

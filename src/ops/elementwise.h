@@ -25,6 +25,8 @@ Tensor silu(const Tensor& x);
 Tensor gelu_tanh(const Tensor& x);
 /// silu(gate) * up, same shape.
 Tensor swiglu(const Tensor& gate, const Tensor& up);
+/// cap * tanh(x / cap): values stay inside (-cap, cap) (Gemma 2, section 2).
+Tensor softcap(const Tensor& x, float cap);
 /// x + gate[row_of[t]] * y: x, y [tokens, channels], gate f32 [rows, channels].
 Tensor add_gated(const Tensor& x, const Tensor& y, const Tensor& gate, const RowMap& row_of);
 /// x + row repeated: dense x, whose elements are a multiple of those of the dense f32 row.

@@ -38,8 +38,8 @@ void check_finish(const Tensor& x, const Expert& w, const Expert& first, size_t 
           "experts: expert {} has another activation, or other biases, than the first; a layer's "
           "experts are of one form",
           e);
-  require(!w.up_bias.defined() || w.activation != Activation::swiglu, ErrorCode::usage,
-          "experts: expert {} is a swiglu with a bias of its first product; leave it out", e);
+  require(!w.up_bias.defined() || !is_paired(w.activation), ErrorCode::usage,
+          "experts: expert {} is a gated pair with a bias of its first product; leave it out", e);
   check_bias(x, "up_bias", w.up_bias, w.up->n, e);
   check_bias(x, "down_bias", w.down_bias, w.down->n, e);
 }
@@ -59,15 +59,15 @@ void check_experts(const Tensor& x, const Routing& routing, const std::vector<Ex
     const Expert& w = bank[e];
     if (!w.up && !w.down) continue;  // of another rank
     require(w.up && w.down, ErrorCode::usage, "experts: expert {} has half of its weights", e);
-    const bool swiglu = first.activation == Activation::swiglu;
-    require(w.up->paired == swiglu && !w.down->paired && w.up->k == x.size(1) &&
+    const bool paired = is_paired(first.activation);
+    require(w.up->paired == paired && !w.down->paired && w.up->k == x.size(1) &&
                 w.down->n == x.size(1) && w.down->k == w.up->n && w.up->n == first.up->n &&
                 w.down->dtype == w.up->dtype && w.down->dtype == first.down->dtype &&
                 w.up->isa == first.up->isa && w.down->isa == first.down->isa,
             ErrorCode::usage,
             "experts: expert {} has up [{}, {}] and down [{}, {}]; expected a {} [{}, {}] and a "
             "plain [{}, {}], packed alike in all experts",
-            e, w.up->n, w.up->k, w.down->n, w.down->k, swiglu ? "paired" : "plain", first.up->n,
+            e, w.up->n, w.up->k, w.down->n, w.down->k, paired ? "paired" : "plain", first.up->n,
             x.size(1), x.size(1), first.up->n);
     require(x.device() == tensor::Device::meta ||
                 (w.down->int4 == w.up->int4 && w.down->int4 == first.down->int4),

@@ -9,10 +9,10 @@ namespace tessera::ops {
 
 /// One expert: down(act(up x + up_bias)) + down_bias. Null weights: another rank holds it.
 struct Expert {
-  Weight up;    ///< [inner, hidden]; of swiglu gate and up, packed in pairs
+  Weight up;    ///< [inner, hidden]; of swiglu and geglu: gate and up, packed in pairs
   Weight down;  ///< [hidden, inner]
   Activation activation = Activation::swiglu;  ///< the same in all experts of a layer
-  Tensor up_bias{}, down_bias{};  ///< f32 [inner], [hidden]; undefined: none. swiglu has no up_bias
+  Tensor up_bias{}, down_bias{};  ///< f32 [inner], [hidden]; undefined: none. paired weights have no up_bias
 };
 
 /// sum over slots, in slot order, in f32: weight * round(Expert(x)), rounding to the dtype of x;

@@ -35,12 +35,13 @@ void check(const Tensor& x, const Weight& w, const MatmulOptions& options) {
   require(w->dtype != DType::i8 || !tensor::is_gpu(x.device()), ErrorCode::usage,
           "matmul: on a GPU weights in i8 are for experts; pack this one in f32 or bf16, or run a "
           "folder that was quantised without --dense");
-  const bool swiglu = options.activation == Activation::swiglu;
-  require(swiglu == w->paired, ErrorCode::usage, "matmul: {}",
-          swiglu ? "swiglu needs a paired weight; pack it with pack_paired_weight"
-                 : "a paired weight needs activation swiglu");
+  const bool paired = is_paired(options.activation);
+  require(paired == w->paired, ErrorCode::usage, "matmul: {}",
+          paired ? "swiglu and geglu need a paired weight; pack it with pack_paired_weight"
+                 : "a paired weight needs activation swiglu or geglu");
   if (options.bias.defined()) {
-    require(!swiglu, ErrorCode::usage, "matmul: a bias does not go with swiglu; leave it out");
+    require(!paired, ErrorCode::usage,
+            "matmul: a bias does not go with swiglu or geglu; leave it out");
     require(options.bias.rank() == 1 && options.bias.size(0) == w->n &&
                 options.bias.dtype() == DType::f32,
             ErrorCode::usage, "matmul: bias {} of {}; expected f32 [{}]", options.bias.shape(),
@@ -131,6 +132,25 @@ Weight pack(const StoredMatrix& stored, const StoredMatrix& up, DType dtype, Dev
 }
 
 }  // namespace
+
+Weight pack_transposed_weight(const Tensor& table, DType dtype) {
+  const int64_t k = table.size(0), n = table.size(1);
+  if (table.is_meta())
+    return pack_weight({Tensor::empty({n, k}, table.dtype(), table.device()), {}}, dtype);
+  const Tensor rows = table.to(Device::cpu).contiguous(), into = Tensor::empty({n, k}, table.dtype());
+  constexpr int64_t kTile = 64;  // elements; reads and writes of a tile stay in the cache
+  const auto transpose = [&]<class T>(T) {
+    tensor::parallel_for((k + kTile - 1) / kTile, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t j = begin * kTile; j < std::min(end * kTile, k); j += kTile)
+        for (int64_t i = 0; i < n; i += kTile)
+          for (int64_t c = i; c < std::min(i + kTile, n); ++c)
+            for (int64_t r = j; r < std::min(j + kTile, k); ++r)
+              into.data<T>()[c * k + r] = rows.data<T>()[r * n + c];
+    });
+  };
+  tensor::with_float_type(table.dtype(), transpose);
+  return pack_weight({into.to(table.device()), {}}, dtype);
+}
 
 Weight pack_weight(const StoredMatrix& w, DType dtype) {
   return pack(w, {}, dtype, w.values.device());

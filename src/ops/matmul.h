@@ -31,8 +31,10 @@ using kernels::StoredMatrix;
 /// is, or on `device`: for a GPU row major, whatever the instruction set.
 Weight pack_weight(const StoredMatrix& w, DType dtype);
 Weight pack_weight(const StoredMatrix& w, DType dtype, Device device);
-/// Packs gate [n, k] and up [n, k] together for SwiGLU: matmul with activation swiglu gives n
-/// columns.
+/// Packs the transpose of a table [k, n]: products with it are weighted sums of the table's rows.
+Weight pack_transposed_weight(const Tensor& table, DType dtype);
+/// Packs gate [n, k] and up [n, k] together for gated activations: matmul with swiglu or geglu
+/// gives n columns.
 Weight pack_paired_weight(const StoredMatrix& gate, const StoredMatrix& up, DType dtype);
 Weight pack_paired_weight(const StoredMatrix& gate, const StoredMatrix& up, DType dtype,
                           Device device);
@@ -54,11 +56,12 @@ using kernels::quantise_groups;
 using kernels::relative_error;
 
 using kernels::Activation;
+using kernels::is_paired;
 
 class MatmulGroup;
 
 /// What happens to the sums before they are stored, in this order:
-/// + bias [n] (f32; not with swiglu), activation, * gate[row_of[t], :] (f32 [rows, n]), + residual
+/// + bias [n] (f32; not with paired weights), activation, * gate[row_of[t], :] (f32 [rows, n]), + residual
 /// [tokens, n].
 struct MatmulOptions {
   Tensor bias{};

@@ -21,6 +21,7 @@ kernels::RouteArgs route_args(const Tensor& logits, const RoutingOptions& o) {
   args.bias = o.bias.defined() ? o.bias.data<float>() : nullptr;
   args.groups = o.groups, args.top_groups = o.top_groups, args.top_k = o.top_k;
   args.renormalise = o.renormalise, args.scale = o.scale;
+  args.expert_scale = o.expert_scale.defined() ? o.expert_scale.data<float>() : nullptr;
   return args;
 }
 
@@ -87,6 +88,11 @@ void check_route(const Tensor& logits, const RoutingOptions& o) {
           ErrorCode::usage,
           "route: {} of {} groups over {} experts; groups must divide the experts", o.top_groups,
           o.groups, experts);
+  if (o.expert_scale.defined())
+    require(o.expert_scale.rank() == 1 && o.expert_scale.size(0) == experts &&
+                o.expert_scale.dtype() == DType::f32,
+            ErrorCode::usage, "route: expert_scale {}; expected f32 [{}]", o.expert_scale.shape(),
+            experts);
   if (!o.bias.defined()) return;
   require(o.score == RoutingOptions::Score::sigmoid, ErrorCode::usage,
           "route: a ranking bias goes with sigmoid scores only; leave it out");
@@ -105,6 +111,7 @@ Routing route(const Tensor& logits, const RoutingOptions& options, Tensor* score
   if (scores) *scores = Tensor::empty(logits.shape(), DType::f32, logits.device());
   if (logits.is_meta() || tokens == 0) return routing;
   require_beside("route", "the bias", options.bias, logits.device());
+  require_beside("route", "expert_scale", options.expert_scale, logits.device());
   const Tensor all = logits.contiguous();
   kernels::RouteArgs args = route_args(all, options);
   args.ids = routing.ids.data<int32_t>(), args.weights = routing.weights.data<float>();

@@ -21,7 +21,8 @@ struct RoutingOptions {
   enum class Score : uint8_t { softmax, sigmoid } score = Score::softmax;
   int top_k = 1;
   bool renormalise = false;  ///< weights divided by their sum over the k chosen
-  float scale = 1;           ///< applied last
+  float scale = 1;           ///< applied to all weights
+  Tensor expert_scale{};     ///< f32 [experts], multiplies a weight last; may be undefined
   Tensor bias{};  ///< f32 [experts], added for ranking only (sigmoid routers); may be undefined
   int groups = 1, top_groups = 1;  ///< keep the best groups (sum of their two best ranked values)
 };

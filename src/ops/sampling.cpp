@@ -152,6 +152,26 @@ std::vector<Peak> peaks(const Tensor& logits, int64_t except) {
   return y;
 }
 
+Tensor softmax(const Tensor& logits) {
+  const Tensor x = logits.is_meta() ? logits : logits.to(tensor::Device::cpu);
+  const std::vector<Peak> largest = peaks(x, -1);
+  const Tensor y = Tensor::empty(x.shape(), DType::f32, x.device());
+  if (auto* meter = tensor::current_scope().meter.get())
+    meter->add("softmax", 8 * double(y.elements()), 2 * double(y.bytes()));
+  if (x.is_meta()) return y;
+  const int64_t count = x.size(1);
+  tensor::parallel_for(x.size(0), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const Peak& peak = largest[static_cast<size_t>(t)];
+      const auto share = static_cast<float>(1 / peak.sum);
+      const float* from = x.row<float>(t);
+      float* to = y.row<float>(t);
+      for (int64_t i = 0; i < count; ++i) to[i] = std::exp(from[i] - peak.largest) * share;
+    }
+  });
+  return y;
+}
+
 Peak peak(std::span<const float> logits, int64_t except) {
   Peak y;
   kernels::cpu_table().peaks({.logits = {logits.data(), 0},

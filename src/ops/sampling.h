@@ -39,6 +39,8 @@ Tensor guide(const Tensor& cond, const Tensor& uncond, float scale, int64_t colu
 /// Of each row of logits f32 [rows, n], on the host wherever they are; except: an index that does
 /// not count, or -1. From a GPU it waits.
 std::vector<Peak> peaks(const Tensor& logits, int64_t except);
+/// softmax of each row: logits f32 [rows, n] -> f32 [rows, n], on the host.
+Tensor softmax(const Tensor& logits);
 /// Of logits of the host, on the caller's thread.
 Peak peak(std::span<const float> logits, int64_t except);
 

@@ -66,7 +66,9 @@ Tensor forward(const nn::TokenModel& model, const sample::TokenPass& pass, Setup
   const auto mine =
       std::span(pass.ids).subspan(static_cast<size_t>(run.begin), static_cast<size_t>(run.size()));
   const nn::PlacementPtr placement = model.place(setup.view());
-  nn::Hidden hidden = model.embed(mine, placement->view);
+  nn::Hidden hidden = placement->view.canvas.empty()
+                          ? model.embed(mine, placement->view)
+                          : model.embed_canvas(mine, placement->view, pass.earlier);
   const Tensor& stream = hidden.tokens.body;
   if (watch) watch(0, stream);
   for (auto b = static_cast<int>(setup.blocks.begin); b < setup.blocks.end; ++b) {

@@ -317,27 +317,11 @@ nn::TokenView take_places(const nn::TokenView& view, Range places) {
     for (const Range& held : at_places({s.ids}, {places.begin - at, places.end - at})) {
       part.body.push_back({s.sequence, held});
       part.lengths.push_back(std::max(view.lengths.at(i), s.ids.end));
+      if (!view.canvas.empty()) part.canvas.push_back(view.canvas.at(i));
     }
     at += s.ids.size();
   }
   return part;
-}
-
-std::vector<Range> places_of(const Segments& whole, const Segments& parts) {
-  std::vector<Range> places;
-  int64_t at = 0;
-  size_t next = 0;
-  for (const Segment& s : whole) {
-    for (; next < parts.size() && parts[next].sequence == s.sequence &&
-           parts[next].ids.begin >= s.ids.begin && parts[next].ids.end <= s.ids.end;
-         ++next)
-      places.push_back(
-          {at + parts[next].ids.begin - s.ids.begin, at + parts[next].ids.end - s.ids.begin});
-    at += s.ids.size();
-  }
-  require(next == parts.size(), ErrorCode::usage,
-          "tokens were asked for that are not there: {} of {} segments found", next, parts.size());
-  return places;
 }
 
 }  // namespace tessera::parallel

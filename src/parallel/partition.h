@@ -6,6 +6,7 @@
 
 #include "comm/mesh.h"
 #include "nn/moe/selection_rule.h"
+#include "nn/positions.h"
 #include "nn/seams.h"
 #include "tessera/plan.h"
 
@@ -121,8 +122,6 @@ int portion_number(const Plan& plan, int rank);
 nn::TokenView take_sequences(const nn::TokenView& view, size_t begin, size_t end);
 /// The part of a token model's view whose places in its packed order are in `places`.
 nn::TokenView take_places(const nn::TokenView& view, nn::Range places);
-/// Places in the packed order `whole` of segments that are parts of its, in its order. Throws
-/// Error(usage) for one that is none.
-std::vector<nn::Range> places_of(const nn::Segments& whole, const nn::Segments& parts);
+using nn::places_of;
 
 }  // namespace tessera::parallel

@@ -28,6 +28,8 @@ struct Asked {
   int64_t batch = 0, length = 0;
   int block = 0;
   bool one = false;  // the file had no axis of the batch
+  std::vector<int32_t> canvas{};  // behind the ids; none: logits of the text
+  Tensor earlier{};               // that condition the canvas; undefined: a first pass
 };
 
 std::vector<int64_t> zeros_and_ones(const Tensor& mask) {
@@ -87,13 +89,50 @@ void check_positions(const Tensor& positions, const Asked& asked) {
           "'position_ids' are not 0, 1, 2, ...: other positions are not supported; leave them out");
 }
 
+bool is_canvas_input(const std::string& name) {
+  return name == "input_ids" || name == "canvas_ids" || name == "self_conditioning_logits";
+}
+
+// canvas_ids [tokens], self_conditioning_logits [tokens, vocabulary] behind one sequence.
+void read_canvas(const Tensors& inputs, const models::TokenSpec& spec, Asked& asked) {
+  const auto ids = inputs.find("canvas_ids");
+  const auto earlier = inputs.find("self_conditioning_logits");
+  if (ids == inputs.end()) {
+    require(earlier == inputs.end(), ErrorCode::usage,
+            "self_conditioning_logits condition a canvas; give canvas_ids too");
+    return;
+  }
+  const Tensor& x = ids->second;
+  require(asked.batch == 1 && !tensor::is_float(x.dtype()) && x.elements() > 0 &&
+              (x.rank() == 1 || (x.rank() == 2 && x.size(0) == 1)),
+          ErrorCode::usage, "canvas_ids is {}; expected whole numbers [tokens], of one sequence",
+          x.shape().str());
+  for (const int64_t id : x.to_ints()) {
+    require(id >= 0 && id < spec.vocabulary, ErrorCode::usage,
+            "canvas_ids holds {}, which is outside the vocabulary of {}", id, spec.vocabulary);
+    asked.canvas.push_back(static_cast<int32_t>(id));
+  }
+  const auto tokens = static_cast<int64_t>(asked.canvas.size());
+  require(asked.length + tokens <= spec.context, ErrorCode::usage,
+          "{} tokens and a canvas of {} do not fit the context of {}", asked.length, tokens,
+          spec.context);
+  if (earlier == inputs.end()) return;
+  const Tensor& logits = earlier->second;
+  require(tensor::is_float(logits.dtype()) && logits.elements() == tokens * spec.vocabulary &&
+              logits.rank() >= 2 && logits.size(-1) == spec.vocabulary,
+          ErrorCode::usage, "self_conditioning_logits is {}; expected floats [{}, {}]",
+          logits.shape().str(), tokens, spec.vocabulary);
+  asked.earlier = ops::cast(logits.reshape({tokens, spec.vocabulary}), DType::f32);
+}
+
 Asked read(const Tensors& inputs, const models::TokenSpec& spec) {
   for (const auto& [name, x] : inputs)
-    require(name == "input_ids" || name == "attention_mask" || name == "position_ids",
-            ErrorCode::usage,
-            "a language model takes no {}; it takes input_ids, and may take attention_mask and "
-            "position_ids",
-            base::printable(name));
+    require(spec.canvas ? is_canvas_input(name)
+                        : name == "input_ids" || name == "attention_mask" || name == "position_ids",
+            ErrorCode::usage, "this language model takes no {}; it takes input_ids, and may take {}",
+            base::printable(name),
+            spec.canvas ? "canvas_ids and self_conditioning_logits"
+                        : "attention_mask and position_ids");
   const auto ids = inputs.find("input_ids");
   require(ids != inputs.end() && !tensor::is_float(ids->second.dtype()) &&
               (ids->second.rank() == 1 || ids->second.rank() == 2) && ids->second.elements() > 0,
@@ -108,7 +147,8 @@ Asked read(const Tensors& inputs, const models::TokenSpec& spec) {
           "input_ids has {} tokens a sequence, which do not fit the context of {}", asked.length,
           spec.context);
   asked.visible.assign(static_cast<size_t>(asked.batch), asked.length);
-  asked.block = spec.block_causal ? spec.block : 0;
+  asked.block = spec.block_causal && !spec.canvas ? spec.block : 0;
+  read_canvas(inputs, spec, asked);
   if (const auto mask = inputs.find("attention_mask"); mask != inputs.end())
     read_mask(mask->second, spec.block_causal, asked);
   if (const auto positions = inputs.find("position_ids"); positions != inputs.end())
@@ -150,6 +190,7 @@ struct Pass {
   runtime::ModelState& state;
   const Asked& asked;
   int64_t experts = 0;  // that stay in memory, as TokenRun says
+  sample::TokenPass text{};  // read before the canvas, if there is one
   sample::TokenPass of{};
   bool trace = false;
   std::stop_token stop{};
@@ -180,16 +221,23 @@ void Pass::run(comm::Communicator* world) {
   if (experts > 0)
     weights.experts =
         completion::expert_cache(state, completion::resident_experts(state, experts, rank), false);
-  parallel::Setup setup(state.options.plan, model.geometry(), {.text = {{asked.visible, routing}}},
-                        world, weights);
+  std::vector<int64_t> lengths = asked.visible;
+  lengths.front() += std::ssize(asked.canvas);
+  parallel::Setup setup(state.options.plan, model.geometry(), {.text = {{lengths, routing}}}, world,
+                        weights);
   std::map<int, nn::Range> all;
   for (const int sequence : of.view.sequences) all[sequence] = nn::kAllTokens;
   setup.policy->restrict_to(std::move(all));
   require(setup.go_on(stop), ErrorCode::cancelled, "stopped before the first block");
+  const auto shown = [&](const Tensor& rows) {
+    if (asked.canvas.empty()) return spread(rows, asked);
+    return ops::cast(rows.to(tensor::Device::cpu), DType::f32).contiguous();
+  };
   const auto show = [&](int blocks, const Tensor& stream) {
     const Tensor whole = setup.token_group ? gathered_rows(*setup.token_group, stream) : stream;
-    if (setup.rank == 0) outputs[fmt::format("hidden.{}", blocks)] = spread(whole, asked);
+    if (setup.rank == 0) outputs[fmt::format("hidden.{}", blocks)] = shown(whole);
   };
+  if (!asked.canvas.empty()) parallel::forward(model, text, setup, {});
   const Tensor logits = parallel::forward(model, of, setup, [&](int blocks, const Tensor& stream) {
     if (trace) show(blocks, stream);
     const bool alone = state.ranks().all_here();
@@ -197,7 +245,19 @@ void Pass::run(comm::Communicator* world) {
             "stopped before block {}", blocks);
   });
   setup.finish();
-  if (setup.rank == 0) outputs["logits"] = outputs["out"] = spread(logits, asked);
+  if (setup.rank != 0) return;
+  outputs["logits"] = outputs["out"] = shown(logits);
+}
+
+sample::TokenPass canvas_pass(const Asked& asked) {
+  const int64_t begin = asked.length, end = begin + std::ssize(asked.canvas);
+  sample::TokenPass pass{.index = 1, .ids = asked.canvas};
+  pass.view.sequences = {0};
+  pass.view.body = pass.decide = {{0, {begin, end}}};
+  pass.view.lengths = {end};
+  pass.view.canvas = {begin};
+  if (asked.earlier.defined()) pass.earlier = {pass.view.body, asked.earlier};
+  return pass;
 }
 
 }  // namespace
@@ -221,6 +281,16 @@ Tensors forward_tokens(runtime::ModelState& state, const Tensors& inputs, bool t
     pass.of.view.lengths.push_back(count);
   }
   pass.of.decide = pass.of.view.body;
+  if (!asked.canvas.empty()) {
+    pass.text = std::move(pass.of);
+    pass.text.decide.clear();
+    pass.of = canvas_pass(asked);
+    run.prefill = {asked.length};
+    run.canvas = spec.vocabulary;
+    run.block = static_cast<int>(asked.canvas.size());
+    run.decided = run.block;
+    run.lengths = {asked.length + run.decided};
+  }
   pass.trace = trace;
   pass.stop = stop;
   pass.meters = runtime::RunMeters(state.workers.ranks.size());

@@ -122,7 +122,7 @@ cluster::Terms terms_of(const runtime::ModelState& state, const CompleteRequest&
   say_model(state, terms);
   const auto& [prompts, prompt_ids, chat, raw, max_tokens, block, decode, as_published, steps,
                cache, stop_at_eos, select, select_refresh, select_prefill, temperature, top_k,
-               top_p, repetition_penalty, seed, n, logprobs, stop] = request;
+               top_p, repetition_penalty, seed, n, logprobs, stop, draws] = request;
   terms.say("the prompt", joined(prompts));
   std::string ids;
   for (const auto& prompt : prompt_ids) ids += fmt::format("{};", fmt::join(prompt, ","));
@@ -148,6 +148,7 @@ cluster::Terms terms_of(const runtime::ModelState& state, const CompleteRequest&
   terms.say("--n", shown(n));
   terms.say("--logprobs", logprobs ? shown(*logprobs) : "none");
   terms.say("--stop", joined(stop));
+  if (!draws.empty()) terms.file("--draws", draws);
   return terms;
 }
 

@@ -33,6 +33,9 @@ std::string token_text(const Json& config, const char* key) {
              : "";
 }
 
+// Keys of generation_config.json that change nothing here: names, versions, other lengths.
+constexpr const char* kInertInGeneration[] = {"_from_model_config", "pad_token_id", "cache_implementation"};
+
 // The released generate() of LLaDA2.1 has these as arguments.
 std::string decode_of(const models::TokenConfig& read, const std::string& usual) {
   sample::DecodingPolicy p;
@@ -43,6 +46,32 @@ std::string decode_of(const models::TokenConfig& read, const std::string& usual)
   return fmt::format("edit:{},{},{}", read.number("threshold", p.edits() ? p.threshold : 0.7, 0, 2),
                      read.number("editing_threshold", p.editing, 0, 2),
                      read.integer("max_post_steps", p.posts, 0, sample::kMostPosts));
+}
+
+// What a canvas model's generation_config.json says of its sampler, beside the usual.
+std::string canvas_of(const models::TokenConfig& read) {
+  sample::CanvasRule rule;
+  rule.max_denoising_steps = static_cast<int>(
+      read.integer("max_denoising_steps", rule.max_denoising_steps, 1, 100000));
+  rule.t_max = read.number("t_max", rule.t_max, 0, 100);
+  rule.t_min = read.number("t_min", rule.t_min, 0, 100);
+  rule.stability_threshold =
+      static_cast<int>(read.integer("stability_threshold", rule.stability_threshold, 0, 100000));
+  rule.confidence_threshold = read.number("confidence_threshold", rule.confidence_threshold, 0, 1e9);
+  if (read.has("sampler_config")) {
+    const Json& sampler = read.at("sampler_config");
+    require(sampler.is_object(), ErrorCode::model, "{}: 'sampler_config' is {}; expected an object",
+            read.where(), base::ConfigReader::shown(sampler));
+    const models::TokenConfig one(sampler, read.where() + ": 'sampler_config'");
+    const char* const known = "EntropyBoundSamplerConfig";
+    if (one.text("_cls_name", known) != known) one.refuse_value("_cls_name", known);
+    rule.entropy_bound = one.number("entropy_bound", rule.entropy_bound, 0, 1e9);
+    one.check_rest({}, {});
+  }
+  require(rule.t_max > 0 && rule.t_min <= rule.t_max, ErrorCode::model,
+          "{}: 't_max' {} and 't_min' {}; expected t_max above 0, and t_min no higher",
+          read.where(), rule.t_max, rule.t_min);
+  return sample::to_string(rule);
 }
 
 }  // namespace
@@ -61,7 +90,9 @@ Language::Language(const load::Component& part) : part_(part) {
     const models::TokenConfig read(generation, path);
     max_tokens_ = read.integer("max_new_tokens", max_tokens_, 1, int64_t{1} << 24);
     ends_ = read.ids("eos_token_id", spec_.vocabulary);
-    spec_.decode = decode_of(read, spec_.decode);
+    spec_.decode = spec_.canvas ? canvas_of(read) : decode_of(read, spec_.decode);
+    // Other samplers of transformers have keys of their own, which change what is generated.
+    if (spec_.canvas) read.check_rest(kInertInGeneration, {});
     if (read.has("max_post_steps") && !spec_.decode.starts_with("edit"))
       unused_ = path + ": 'max_post_steps' has no effect without 'editing_threshold'";
   }
@@ -95,6 +126,7 @@ sample::SpecialIds Language::special() const {
   // generation_config.json goes before config.json, as in transformers.
   sample::SpecialIds ids{spec_.mask.value_or(-1), ends_.empty() ? spec_.ends : ends_, spec_.remove,
                          spec_.split};
+  if (spec_.canvas) return ids;
   if (tokenizer_) {
     const std::string named = token_text(tokenizer_config_, "mask_token");
     for (const std::string& token :
@@ -168,7 +200,7 @@ std::string Language::check(nn::DType dtype) const {
   const load::TensorSet tensors = load::open_weights(part_);
   const load::MetaWeights asked(tensors);
   spec_.make(asked, spec_.whole(), dtype, 0);
-  const std::string names = load::check_names(asked, tensors, part_.folder);
+  const std::string names = load::check_names(asked, tensors, part_.folder, spec_.unread);
   return names.empty() || unused_.empty() ? names + unused_ : names + "; " + unused_;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/fail.h"
+#include "sample/canvas_walk.h"
 
 namespace tessera::sample {
 namespace {
@@ -155,17 +156,20 @@ int64_t sequence_length(int64_t prompt, int64_t max_tokens, const DecodingPolicy
   require(max_tokens >= 1, ErrorCode::usage, "{} tokens were asked for; expected 1 or more",
           max_tokens);
   const int64_t count = prompt + max_tokens;
-  return block_causal ? (count + policy.block - 1) / policy.block * policy.block : count;
+  const int64_t first = policy.denoises() ? prompt : 0;  // where blocks begin
+  if (!block_causal) return count;
+  return first + (count - first + policy.block - 1) / policy.block * policy.block;
 }
 
 BlockWalk::BlockWalk(const std::vector<int32_t>& prompt, int64_t limit,
-                     const DecodingPolicy& policy, const SpecialIds& special, bool block_causal)
+                     const DecodingPolicy& policy, const SpecialIds& special, bool block_causal,
+                     std::unique_ptr<UnmaskingPolicy> rule)
     : ids_(prompt),
       prompt_(int64_t(prompt.size())),
       limit_(limit),
       policy_(policy),
       special_(special),
-      rule_(unmasking_policy(policy, special)) {
+      rule_(rule ? std::move(rule) : unmasking_policy(policy, special)) {
   const auto mask = std::find(prompt.begin(), prompt.end(), special.mask);
   require(mask == prompt.end(), ErrorCode::usage,
           "the prompt holds the mask token {} at position {}; masks are what is generated",
@@ -176,6 +180,10 @@ BlockWalk::BlockWalk(const std::vector<int32_t>& prompt, int64_t limit,
 
 int64_t BlockWalk::masks_in(Range range) const {
   return std::count(ids_.begin() + range.begin, ids_.begin() + range.end, special_.mask);
+}
+
+std::vector<Range> BlockWalk::undecided(Range range) const {
+  return runs_where(range, [&](int64_t i) { return ids_[size_t(i)] == special_.mask; });
 }
 
 int64_t BlockWalk::first_end(Range range) const {
@@ -212,6 +220,7 @@ bool BlockWalk::ended() const {
 std::unique_ptr<BlockWalk> block_walk(const std::vector<int32_t>& prompt, int64_t max_tokens,
                                       const DecodingPolicy& policy, const SpecialIds& special,
                                       bool block_causal, int64_t kept) {
+  if (policy.denoises()) return canvas_walk(prompt, max_tokens, policy, special, kept);
   if (block_causal) return std::make_unique<CausalWalk>(prompt, max_tokens, policy, special, kept);
   require(kept == 0, ErrorCode::usage,
           "{} tokens are kept of a prompt whose model sees all tokens from each; expected none",

@@ -13,6 +13,18 @@ namespace tessera::sample {
 
 using nn::Range;
 
+/// Runs of numbers in a range for which `holds` is true.
+template <class Holds>
+std::vector<Range> runs_where(Range range, const Holds& holds) {
+  std::vector<Range> runs;
+  for (int64_t i = range.begin; i < range.end; ++i) {
+    if (!holds(i)) continue;
+    if (runs.empty() || runs.back().end != i) runs.push_back({i, i});
+    runs.back().end = i + 1;
+  }
+  return runs;
+}
+
 /// One forward pass of one sequence.
 struct Pass {
   PassKind kind = PassKind::full;
@@ -45,12 +57,18 @@ class BlockWalk {
   /// Whether an end of text stands in the result.
   bool ended() const;
   UnmaskingPolicy& rule() { return *rule_; }
+  /// Runs of tokens of `range` that no pass has decided: masks, or of a canvas those that the last
+  /// pass did not accept.
+  virtual std::vector<Range> undecided(Range range) const;
+  /// Canvases: f32 [tokens of the canvas, vocabulary] that condition the next pass; null: none.
+  virtual const tensor::Tensor* earlier() const { return nullptr; }
   /// Ends the walk from outside, as a stop string does.
   void cancel() { done_ = true; }
 
  protected:
   BlockWalk(const std::vector<int32_t>& prompt, int64_t limit, const DecodingPolicy& policy,
-            const SpecialIds& special, bool block_causal);
+            const SpecialIds& special, bool block_causal,
+            std::unique_ptr<UnmaskingPolicy> rule = nullptr);
   int64_t masks_in(Range range) const;
   /// Position of the first end of text in a range, or its end.
   int64_t first_end(Range range) const;

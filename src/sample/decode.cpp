@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "ops/elementwise.h"
 
 namespace tessera::sample {
 namespace {
@@ -21,9 +22,18 @@ std::vector<int64_t> open_positions(const Pass& pass, const BlockWalk& walk,
 
 TokenPass pack(int index, const std::vector<SequencePass>& passes,
                const std::vector<std::unique_ptr<BlockWalk>>& walks) {
-  TokenPass batch{index, {}, {}, {}};
+  TokenPass batch{.index = index};
+  std::vector<Tensor> earlier;
   for (const SequencePass& p : passes) {
-    const auto& ids = walks[size_t(p.sequence)]->ids();
+    const BlockWalk& walk = *walks[size_t(p.sequence)];
+    const auto& ids = walk.ids();
+    if (p.canvas) {
+      batch.view.canvas.push_back(p.pass.ids.begin);
+      if (const Tensor* logits = walk.earlier()) {
+        batch.earlier.tokens.push_back({p.sequence, p.pass.ids});
+        earlier.push_back(*logits);
+      }
+    }
     batch.view.sequences.push_back(p.sequence);
     batch.view.body.push_back({p.sequence, p.pass.ids});
     batch.view.lengths.push_back(p.pass.length);
@@ -34,6 +44,8 @@ TokenPass pack(int index, const std::vector<SequencePass>& passes,
         batch.decide.push_back({p.sequence, {p.open[i], p.open[i] + 1}});
     batch.ids.insert(batch.ids.end(), ids.begin() + p.pass.ids.begin, ids.begin() + p.pass.ids.end);
   }
+  if (!earlier.empty())
+    batch.earlier.logits = earlier.size() == 1 ? earlier[0] : ops::concat_rows(earlier);
   return batch;
 }
 
@@ -66,7 +78,11 @@ class Walks {
       if (over_[r]) continue;
       BlockWalk& walk = *walks[r];
       if (const auto next = walk.next()) {
-        passes.push_back({int(r), *next, open_positions(*next, walk, special_), {}});
+        passes.push_back({.sequence = int(r),
+                          .pass = *next,
+                          .open = open_positions(*next, walk, special_),
+                          .undecided = walk.undecided(next->decide),
+                          .canvas = policy_.denoises() && next->kind == PassKind::block});
         continue;
       }
       over_[r] = true;
@@ -74,6 +90,23 @@ class Walks {
       out[r].generated = walk.generated();
       out[r].ended = walk.ended();
       if (control.ended) control.ended(int(r), out[r]);
+    }
+  }
+
+  /// Decides and commits what the logits of a forward pass say.
+  void take(std::vector<SequencePass>& passes, const Tensor& logits, const DecodeControl& control) {
+    int64_t at = 0;
+    for (SequencePass& p : passes) {
+      const auto r = size_t(p.sequence);
+      BlockWalk& walk = *walks[r];
+      const auto count = int64_t(p.open.size());
+      const Tensor mine = logits.slice(0, at, at + count);
+      at += count;
+      if (count > 0)
+        p.commits = walk.rule().choose(open_logits(mine, p, walk, special_, choices[r]++));
+      ++out[r].passes;
+      walk.commit(p.pass, p.commits);
+      if (control.after && !control.after(p, walk, mine)) walk.cancel();
     }
   }
 
@@ -105,7 +138,7 @@ std::vector<Decoded> decode(const std::vector<TokenPrompt>& prompts, const Decod
   check_policy(policy, block_causal);
   Walks all(policy, special, block_causal);
   for (const TokenPrompt& p : prompts) all.add(p);
-  for (int pass = 0;; ++pass) {
+  for (int pass = 0;;) {
     require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped after {} passes", pass);
     std::vector<SequencePass> passes;
     all.next(0, passes, control);
@@ -114,20 +147,13 @@ std::vector<Decoded> decode(const std::vector<TokenPrompt>& prompts, const Decod
       for (const TokenPrompt& p : control.join()) all.add(p);
     all.next(before, passes, control);
     if (passes.empty()) break;
-    if (control.before) control.before(passes);
-    const Tensor logits = forward(pack(pass, passes, all.walks));
-    int64_t at = 0;
-    for (SequencePass& p : passes) {
-      const auto r = size_t(p.sequence);
-      BlockWalk& walk = *all.walks[r];
-      const auto count = int64_t(p.open.size());
-      const Tensor mine = logits.slice(0, at, at + count);
-      at += count;
-      if (count > 0)
-        p.commits = walk.rule().choose(open_logits(mine, p, walk, special, all.choices[r]++));
-      ++all.out[r].passes;
-      walk.commit(p.pass, p.commits);
-      if (control.after && !control.after(p, walk, mine)) walk.cancel();
+    // A model reads text in one mode and denoises canvases in another: one forward pass each.
+    std::vector<SequencePass> text, canvases;
+    for (SequencePass& p : passes) (p.canvas ? canvases : text).push_back(std::move(p));
+    for (std::vector<SequencePass>* group : {&text, &canvases}) {
+      if (group->empty()) continue;
+      if (control.before) control.before(*group);
+      all.take(*group, forward(pack(pass++, *group, all.walks)), control);
     }
   }
   return std::move(all.out);

@@ -17,7 +17,7 @@ using Rule = DecodingPolicy::Rule;
 
 constexpr const char* kRules =
     "steps:N, threshold:T, factor:F, hierarchy:T,LOW, credit:T,ALPHA,GAMMA,BETA, edit:T,E,POSTS, "
-    "edit:quality and edit:speed";
+    "edit:quality, edit:speed and canvas:NAME=VALUE";
 
 constexpr double kLeastPenalty = 0.01, kMostPenalty = 100;
 
@@ -70,6 +70,19 @@ void read_edit(const std::string& text, Words words, DecodingPolicy& policy) {
   if (words.values.size() > 2) policy.posts = whole(text, words.values[2], 0, kMostPosts);
 }
 
+// A canvas has a temperature of its own, and no masks that other settings speak of.
+void check_canvas_policy(const DecodingPolicy& p) {
+  check_canvas(p.canvas);
+  require(p.temperature == 0 && p.top_k == 0 && p.top_p == 1, ErrorCode::usage,
+          "temperature, top_k and top_p are not for canvases, whose temperature falls from t_max {} "
+          "to t_min {}; set these two",
+          p.canvas.t_max, p.canvas.t_min);
+  require(p.repetition_penalty == 1, ErrorCode::usage,
+          "repetition_penalty is not for canvases, which hold random tokens; leave it out");
+  require(p.cache.kind == KvCache::block, ErrorCode::usage,
+          "canvases are denoised over the keys and values of finished text: their cache is block");
+}
+
 }  // namespace
 
 void read_decode(const std::string& text, DecodingPolicy& policy) {
@@ -107,6 +120,10 @@ void read_decode(const std::string& text, DecodingPolicy& policy) {
     if (v.size() > 1) policy.alpha = number(text, v[1], 0, 1e6);
     if (v.size() > 2) policy.gamma = number(text, v[2], 0, 1e6);
     if (v.size() > 3) policy.beta = number(text, v[3], 0, 1);
+  } else if (words.name == "canvas") {
+    policy.rule = Rule::canvas;
+    const size_t colon = text.find(':');
+    read_canvas(text, colon == std::string::npos ? "" : text.substr(colon + 1), policy.canvas);
   } else if (words.name == "edit") {
     read_edit(text, words, policy);
   } else {
@@ -132,6 +149,7 @@ void check_policy(const DecodingPolicy& p, bool block_causal) {
   require(p.steps >= 0 && p.steps <= p.block, ErrorCode::usage,
           "{} steps for a block of {} tokens: every pass commits at least one; use at most {}",
           p.steps, p.block, p.block);
+  if (p.denoises()) return check_canvas_policy(p);
   const KvCache cache = p.cache.kind;
   if (block_causal)
     require(cache == KvCache::none || cache == KvCache::block, ErrorCode::usage,

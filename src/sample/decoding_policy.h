@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "sample/canvas.h"
 #include "tessera/complete.h"
 
 namespace tessera::sample {
@@ -19,7 +20,8 @@ struct DecodingPolicy {
   /// (Wu et al. 2025); hierarchy: a best of every run of masks; credit: confidence that lasts
   /// counts more; edit: as threshold with a schedule, and what stands in a block may be replaced
   /// until a pass changes nothing (LLaDA2.1, Bie et al. 2026).
-  enum class Rule : uint8_t { steps, threshold, factor, hierarchy, credit, edit };
+  /// canvas: no masks; a canvas of random tokens is replaced pass by pass (sample/canvas.h).
+  enum class Rule : uint8_t { steps, threshold, factor, hierarchy, credit, edit, canvas };
 
   Rule rule = Rule::threshold;
   int steps = 0;  ///< commits a block is cut into; 0: no schedule
@@ -44,7 +46,11 @@ struct DecodingPolicy {
   double repetition_penalty = 1;
   uint64_t seed = 0;
 
-  bool edits() const { return rule == Rule::edit; }
+  CanvasRule canvas{};  ///< canvas
+
+  bool denoises() const { return rule == Rule::canvas; }
+  /// Whether a pass may replace a token that an earlier one decided.
+  bool edits() const { return rule == Rule::edit || denoises(); }
 };
 
 /// Passes over a block without masks: tokens that edit one another may go round for ever.
@@ -60,7 +66,8 @@ struct SpecialIds {
 };
 
 /// Reads "steps:N", "threshold:T", "factor:F[,upstream]", "hierarchy:T,LOW",
-/// "credit:T[,alpha,gamma,beta]", "edit:T,E[,POSTS]", "edit:quality" or "edit:speed" into a policy.
+/// "credit:T[,alpha,gamma,beta]", "edit:T,E[,POSTS]", "edit:quality", "edit:speed" or
+/// "canvas[:NAME=VALUE,...]" into a policy.
 /// Throws Error(usage) naming what does not fit.
 void read_decode(const std::string& text, DecodingPolicy& policy);
 /// Throws Error(usage) for options that contradict each other or the kind of model.

@@ -8,6 +8,7 @@
 
 #include "ops/sampling.h"
 #include "sample/levenshtein_rule.h"
+#include "sample/numbered_draws.h"
 #include "tensor/scope.h"
 
 namespace tessera::sample {
@@ -26,13 +27,6 @@ Tensor copied(const Tensor& logits) {
   const Tensor copy = Tensor::empty(logits.shape(), logits.dtype());
   tensor::copy_into(copy, logits);
   return copy;
-}
-
-uint64_t mixed(uint64_t x) {  // splitmix64
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
 }
 
 double gumbel(uint64_t draw, uint64_t token) {

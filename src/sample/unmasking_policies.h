@@ -18,6 +18,8 @@ struct Prediction {
   double confidence = 0;  ///< of the token, by a softmax in double over all but the mask
   int64_t shift = 0;      ///< places from where it was said, or stood, in the pass
   bool moved = false;     ///< not said by the pass: what stood there, or a new mask
+  bool noise = false;     ///< a random token of a canvas, said by no pass
+  bool accepted = true;   ///< counts as decided by the pass; a canvas takes the others as well
 };
 
 /// How a token is drawn: DecodingPolicy's numbers, and the number of the draw.

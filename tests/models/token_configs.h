@@ -28,6 +28,40 @@ inline base::Json llada_moe_config() {
           {"eos_token_id", {36, 37}}};
 }
 
+/// A DiffusionGemma of toy sizes: two sliding layers and a global one.
+inline base::Json diffusion_gemma_config() {
+  const base::Json text{
+      {"model_type", "diffusion_gemma_text"},
+      {"vocab_size", 40},
+      {"hidden_size", 32},
+      {"intermediate_size", 48},
+      {"moe_intermediate_size", 16},
+      {"num_hidden_layers", 3},
+      {"num_attention_heads", 4},
+      {"num_key_value_heads", 2},
+      {"num_global_key_value_heads", 1},
+      {"head_dim", 8},
+      {"global_head_dim", 16},
+      {"num_experts", 8},
+      {"top_k_experts", 2},
+      {"sliding_window", 5},
+      {"layer_types", {"sliding_attention", "sliding_attention", "full_attention"}},
+      {"rope_parameters",
+       {{"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 10000.0}}},
+        {"full_attention",
+         {{"rope_type", "proportional"},
+          {"rope_theta", 1000000.0},
+          {"partial_rotary_factor", 0.25}}}}},
+      {"max_position_embeddings", 64},
+      {"use_bidirectional_attention", "vision"}};
+  return {{"model_type", "diffusion_gemma"},
+          {"architectures", {"DiffusionGemmaForBlockDiffusion"}},
+          {"text_config", text},
+          {"canvas_length", 6},
+          {"tie_word_embeddings", true},
+          {"image_token_id", 39}};
+}
+
 /// A LLaDA2 of toy sizes.
 inline base::Json llada2_config() {
   return {{"model_type", "llada2_moe"},

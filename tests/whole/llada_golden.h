@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "load/fused_experts.h"
 #include "load/meta_weights.h"
 #include "load/tensor_set.h"
 #include "load/weight_store.h"
@@ -28,11 +29,12 @@ struct LladaCase {
   /// In f32, after its names were checked.
   std::unique_ptr<nn::TokenModel> load(const std::string& part = "model", int block = 0) const {
     const auto made = spec(part);
-    const load::TensorSet tensors = load::open_component(folder + "/" + part);
+    const load::TensorSet tensors =
+        load::with_single_experts(load::open_component(folder + "/" + part));
     const nn::Portion whole = made.whole();
     const load::MetaWeights asked(tensors);
     made.make(asked, whole, nn::DType::f32, block);
-    EXPECT_EQ(load::check_names(asked, tensors, folder), "");
+    EXPECT_EQ(load::check_names(asked, tensors, folder, made.unread), "");
     return made.make(*store.open(tensors), whole, nn::DType::f32, block);
   }
   std::vector<int32_t> ids(const std::string& name) const {

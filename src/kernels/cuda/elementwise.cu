@@ -14,6 +14,7 @@ __device__ inline float apply(const ElementwiseArgs& args, float a, float b, flo
     case Elementwise::silu: return silu(a);
     case Elementwise::gelu_tanh: return gelu_tanh(a);
     case Elementwise::swiglu: return silu(a) * b;
+    case Elementwise::softcap: return args.alpha * tanhf(a / args.alpha);
     case Elementwise::add_gated: return a + gate * b;
   }
   return a;

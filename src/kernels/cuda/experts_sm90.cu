@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kSm90Threads, 1)
     expert_products_sm90_kernel(const __grid_constant__ Finish finish, const ExpertGrid grid,
                                 const __grid_constant__ ExpertMaps<Most> maps) {
 #if TESSERA_WARPGROUPS
-  make_tiles<N, Kind>(ExpertWork<N, Kind == Activation::swiglu, Bytes, Most>{grid, maps, finish});
+  make_tiles<N, Kind>(ExpertWork<N, is_paired(Kind), Bytes, Most>{grid, maps, finish});
 #else
   __trap();
 #endif
@@ -131,7 +131,7 @@ struct Product {
 template <int N, Activation Kind, bool Bytes, int Most>
 void multiply(const ExpertProducts& p, const Product& product, const Finish& finish,
               int64_t first) {
-  constexpr bool kPaired = Kind == Activation::swiglu;
+  constexpr bool kPaired = is_paired(Kind);
   const char* name = "experts";
   const ExpertsArgs& a = *p.args;
   const int64_t last = first + Most < a.experts ? first + Most : a.experts;

@@ -25,7 +25,7 @@ template <Activation Kind>
 __device__ inline float activate(float x, float up) {
   constexpr float kLog2E = 1.4426950408889634f;
   if constexpr (Kind == Activation::silu) return gated_by_itself(x, kLog2E * x);
-  if constexpr (Kind == Activation::swiglu) return gated_by_itself(x, kLog2E * x) * up;
+  if constexpr (is_paired(Kind)) return activate<gate_function(Kind)>(x, 0) * up;
   if constexpr (Kind == Activation::gelu_tanh)  // 1 + tanh(u) = 2 / (1 + e^-2u)
     return gated_by_itself(x, 2 * kLog2E * 0.7978845608028654f * x * fmaf(0.044715f * x, x, 1));
   if constexpr (Kind == Activation::gelu_erf) return fast_gelu_erf(x);
@@ -47,7 +47,7 @@ __device__ inline void finish_values(float (&v)[V], const float (&up)[V], const 
   for (int j = 0; j < V; ++j) v[j] += before[j];
 }
 
-/// Stores columns [c, c + V) of row t from their sums; `up` is read with swiglu alone.
+/// Stores columns [c, c + V) of row t from their sums; `up` is read with paired weights alone.
 template <Activation Kind, int V>
 __device__ inline void finish_chunk(const Finish& f, int64_t t, int64_t c, float (&v)[V],
                                     const float (&up)[V]) {

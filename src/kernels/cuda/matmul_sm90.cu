@@ -25,7 +25,7 @@ template <int N, Activation Kind>
 struct ProductWork {
   static constexpr int kFetchRegisters = 40;
   static constexpr bool kBytes = false;
-  static constexpr bool kPaired = Kind == Activation::swiglu;
+  static constexpr bool kPaired = is_paired(Kind);
   const ProductGroup& g;
 
   template <class F>
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kSm90Threads, 1)
 
 template <int N, Activation Kind, Sharing Share>
 void run(std::span<const FinishedProduct> all) {
-  constexpr bool kPaired = Kind == Activation::swiglu;
+  constexpr bool kPaired = is_paired(Kind);
   const char* name = "matmul";
   ProductGroup group{};
   group.depth = static_cast<int>(ceil_div<int64_t>(all[0].product.k, kProductDepth));

@@ -146,7 +146,7 @@ struct ColumnScales {
 /// sums are of whole numbers, whose columns have scales.
 template <int N, Activation Kind, bool Words, int Ahead, bool Bytes>
 struct TileFinish {
-  static constexpr bool kPaired = Kind == Activation::swiglu;
+  static constexpr bool kPaired = is_paired(Kind);
   static constexpr int kParts = kPaired ? N / 64 : N / 32;
   static constexpr int kAhead = kParts < Ahead ? kParts : Ahead;
 

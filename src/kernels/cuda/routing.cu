@@ -40,7 +40,8 @@ __global__ void route_kernel(RouteArgs a) {
     }
   });
   const float scale = a.renormalise ? a.scale / total : a.scale;
-  for (int j = lane; j < a.top_k; j += kWarp) weights[j] = ids[j] < 0 ? 0 : weights[j] * scale;
+  for (int j = lane; j < a.top_k; j += kWarp)
+    weights[j] = ids[j] < 0 ? 0 : weights[j] * scale * expert_scale(a, ids[j]);
 }
 
 }  // namespace

@@ -61,7 +61,8 @@ __global__ void votes_kernel(VotesArgs a) {
   }
   for (int j = lane; j < o.top_k; j += kWarp) {
     if (ids[j] < 0) continue;
-    const auto vote = static_cast<Count>(vote_of(a.of, exact[ids[j]] / sum / chosen));
+    const double weight = exact[ids[j]] / sum / chosen * double(expert_scale(o, ids[j]));
+    const auto vote = static_cast<Count>(vote_of(a.of, weight));
     auto* at = reinterpret_cast<Count*>(a.votes + group * o.experts + ids[j]);
     if (a.maximum)
       atomicMax(at, vote);
@@ -151,7 +152,7 @@ __global__ void inside_kernel(InsideArgs a) {
   const float factor = factor_of(a, score, core, vanilla, chosen, lane);
   for (int j = lane; j < a.slots; j += kWarp) {
     if (j >= a.rule.take) ids[j] = -1;
-    weights[j] = ids[j] < 0 ? 0 : weights[j] * factor;
+    weights[j] = ids[j] < 0 ? 0 : weights[j] * factor * expert_scale(o, ids[j]);
   }
 }
 

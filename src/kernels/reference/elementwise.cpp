@@ -37,6 +37,8 @@ void row(const ElementwiseArgs& args, int64_t t) {
     case Elementwise::silu: return run([](float a, float, int64_t) { return silu(a); });
     case Elementwise::gelu_tanh: return run([](float a, float, int64_t) { return gelu_tanh(a); });
     case Elementwise::swiglu: return run([](float a, float b, int64_t) { return silu(a) * b; });
+    case Elementwise::softcap:
+      return run([=](float a, float, int64_t) { return alpha * std::tanh(a / alpha); });
     case Elementwise::add_gated: {
       const float* gate = args.gate + (args.row_of ? args.row_of[t] : 0) * args.gate_stride;
       return run([=](float a, float b, int64_t i) { return a + gate[i] * b; });

@@ -39,7 +39,7 @@ class Gate {
       : router_(router), policy_(policy), call_(call) {}
 
   ops::Routing operator()(const Tensor& tokens) const {
-    return policy_.choose(call_, tokens, router_.logits(tokens), router_.options);
+    return policy_.choose(call_, router_.input(tokens), router_.logits(tokens), router_.options);
   }
   /// For who decides by himself, or compares decisions.
   const Router& router() const { return router_; }

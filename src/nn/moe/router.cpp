@@ -9,9 +9,13 @@ tensor::Tensor Router::logits(const tensor::Tensor& tokens) const {
   ops::MatmulOptions f32;
   f32.out = tensor::DType::f32;
   f32.out_as_input = false;
-  const tensor::Tensor made = ops::matmul(tokens, weight, f32);
+  const tensor::Tensor& x = input(tokens);
+  require(x.size(0) == tokens.size(0), ErrorCode::usage,
+          "the router of block {} has {} rows of its own for {} tokens", block, x.size(0),
+          tokens.size(0));
+  const tensor::Tensor made = ops::matmul(x, weight, f32);
   if (made.device() == tensor::Device::cpu && !ops::all_finite(made)) {
-    ops::require_finite(tokens, fmt::format("block {}", block));
+    ops::require_finite(x, fmt::format("block {}", block));
     ops::require_finite(made, fmt::format("the router of block {}", block));
   }
   return made;

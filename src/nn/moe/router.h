@@ -9,7 +9,14 @@ struct Router {
   ops::Weight weight;  ///< f32 [experts, hidden]
   ops::RoutingOptions options;
   int block = 0;  ///< of the model, for messages
+  /// [tokens, hidden]: the router's own input, where it is not that of the experts; may be
+  /// undefined.
+  tensor::Tensor features{};
 
+  /// Input of the router for the experts' input `tokens`, all tokens of a call.
+  const tensor::Tensor& input(const tensor::Tensor& tokens) const {
+    return features.defined() ? features : tokens;
+  }
   /// tokens [tokens, hidden] -> logits f32 [tokens, experts]. Throws Error(model) on the cpu for
   /// values that are no numbers: no expert would be chosen by them, and nobody would see it.
   tensor::Tensor logits(const tensor::Tensor& tokens) const;

@@ -17,15 +17,29 @@ struct Sharing {
   int groups = 0;
 };
 
-using Tokens = std::map<int, Range>;  // by sequence
+using Tokens = std::map<int, std::vector<Range>>;  // by sequence
 
-// Those of a segment that are under the rule.
-Range ruled_of(const Segment& s, const Tokens& restricted) {
+// Runs of a segment that are under the rule.
+std::vector<Range> ruled_of(const Segment& s, const Tokens& restricted) {
+  std::vector<Range> ruled;
   const auto held = restricted.find(s.sequence);
-  if (held == restricted.end()) return {};
-  const Range ruled{std::max(s.ids.begin, held->second.begin),
-                    std::min(s.ids.end, held->second.end)};
-  return ruled.end > ruled.begin ? ruled : Range{};
+  if (held == restricted.end()) return ruled;
+  for (const Range& run : held->second) {
+    const Range mine{std::max(s.ids.begin, run.begin), std::min(s.ids.end, run.end)};
+    if (mine.end > mine.begin) ruled.push_back(mine);
+  }
+  return ruled;
+}
+
+// The group of each token of a segment, -1 for those that are not under the rule.
+template <class GroupOf>
+void append_groups(const Segment& s, const Tokens& restricted, const GroupOf& group_of,
+                   std::vector<int32_t>& groups) {
+  const size_t first = groups.size();
+  groups.resize(first + size_t(s.ids.size()), -1);
+  for (const Range& run : ruled_of(s, restricted))
+    for (int64_t id = run.begin; id < run.end; ++id)
+      groups[first + size_t(id - s.ids.begin)] = group_of(id);
 }
 
 // A sequence's group is its place among the restricted sequences, whichever of them this rank sees.
@@ -35,9 +49,8 @@ Sharing by_sequence(const Segments& body, const Tokens& restricted, bool batch) 
   for (const Segment& s : body) {
     const auto held = restricted.find(s.sequence);
     const auto place = static_cast<int32_t>(std::distance(restricted.begin(), held));
-    const Range ruled = ruled_of(s, restricted);
-    for (int64_t id = s.ids.begin; id < s.ids.end; ++id)
-      sharing.group_of.push_back(id < ruled.begin || id >= ruled.end ? -1 : batch ? 0 : place);
+    append_groups(
+        s, restricted, [&](int64_t) { return batch ? 0 : place; }, sharing.group_of);
   }
   return sharing;
 }
@@ -46,21 +59,24 @@ Sharing by_sequence(const Segments& body, const Tokens& restricted, bool batch) 
 Sharing by_block(const TokenView& view, const Tokens& restricted, int block) {
   std::map<std::pair<int, int64_t>, int32_t> places;
   for (const Segment& s : view.peers ? view.peers->tokens() : view.body) {
-    const Range ruled = ruled_of(s, restricted);
-    for (int64_t b = ruled.begin / block; b * block < ruled.end; ++b)
-      places.try_emplace({s.sequence, b}, static_cast<int32_t>(places.size()));
+    for (const Range& run : ruled_of(s, restricted))
+      for (int64_t b = run.begin / block; b * block < run.end; ++b)
+        places.try_emplace({s.sequence, b}, static_cast<int32_t>(places.size()));
   }
   Sharing sharing{{}, static_cast<int>(places.size())};
-  for (const Segment& s : view.body) {
-    const Range ruled = ruled_of(s, restricted);
-    for (int64_t id = s.ids.begin; id < s.ids.end; ++id)
-      sharing.group_of.push_back(
-          id < ruled.begin || id >= ruled.end ? -1 : places.at({s.sequence, id / block}));
-  }
+  for (const Segment& s : view.body)
+    append_groups(
+        s, restricted, [&](int64_t id) { return places.at({s.sequence, id / block}); },
+        sharing.group_of);
   return sharing;
 }
 
 }  // namespace
+
+void SelectionPolicy::restrict_to(const std::map<int, Range>& tokens) {
+  restricted_.clear();
+  for (const auto& [sequence, run] : tokens) restricted_[sequence] = {run};
+}
 
 ops::Routing SelectionPolicy::choose(const MoeCall& call, const Tensor& tokens,
                                      const Tensor& logits,

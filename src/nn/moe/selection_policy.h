@@ -3,6 +3,7 @@
 #include <limits>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "nn/moe/policy.h"
 #include "nn/moe/selection_rule.h"
@@ -18,8 +19,11 @@ class SelectionPolicy final : public ExpertPolicy {
  public:
   explicit SelectionPolicy(const SelectionRule& rule) : rule_(rule) {}
 
-  /// Tokens by sequence that are under the rule from now on; the others use the model's router.
-  void restrict_to(std::map<int, Range> tokens) { restricted_ = std::move(tokens); }
+  /// Runs of tokens by sequence, rising, that are under the rule from now on; the others use the
+  /// model's router.
+  void restrict_to(std::map<int, std::vector<Range>> tokens) { restricted_ = std::move(tokens); }
+  /// The same for one run of each sequence.
+  void restrict_to(const std::map<int, Range>& tokens);
 
   /// mc ranks tokens by the sum of the magnitudes of what the router sees.
   ops::Routing choose(const MoeCall& call, const Tensor& tokens, const Tensor& logits,
@@ -27,7 +31,7 @@ class SelectionPolicy final : public ExpertPolicy {
 
  private:
   SelectionRule rule_;
-  std::map<int, Range> restricted_;
+  std::map<int, std::vector<Range>> restricted_;
 };
 
 }  // namespace tessera::nn

@@ -20,18 +20,18 @@ struct Known {
   int least, most;            // numbers behind the colon
   const char* suffixes = "";  // that change something, a blank behind each
 };
-constexpr const char* kOfCores = "k weights groups scope ";
+constexpr const char* kOfCores = "k weights groups scope over ";
 constexpr Known kKnown[] = {
     {"vanilla", Method::vanilla, 0, 0},
-    {"topk", Method::topk, 1, 1},
+    {"topk", Method::topk, 1, 1, "over "},
     {"des-seq", Method::seq, 1, 1, kOfCores},
     {"des-vote", Method::vote, 1, 1, kOfCores},
     {"des-max", Method::vote_max, 1, 1, kOfCores},
     {"des-norm4", Method::vote_norm4, 1, 1, kOfCores},
     {"des-peak", Method::peak, 1, 1, kOfCores},
     {"block", Method::block, 2, 2, "k weights groups "},
-    {"naee", Method::naee, 1, 1, "renormalise "},
-    {"mc", Method::mc, 1, 3, "scope renormalise "},
+    {"naee", Method::naee, 1, 1, "over renormalise "},
+    {"mc", Method::mc, 1, 3, "scope over renormalise "},
 };
 constexpr const char* kForms =
     "vanilla, topk:K, des-seq:K, des-vote:BETA, des-max:BETA, des-norm4:BETA, "
@@ -74,10 +74,12 @@ void read_suffix(const std::string& text, const std::string& key, const std::str
     rule.groups = value == "masked" ? G::masked : value == "vanilla" ? G::vanilla : G::none;
   } else if (key == "scope" && (value == "sequence" || value == "batch")) {
     rule.batch = value == "batch";
+  } else if (key == "over" && (value == "all" || value == "open")) {
+    rule.open = value == "open";
   } else {
     refuse(text, base::printable(key + "=" + value) +
-                     " is not known; expected k=K, weights=A|B|D, groups=masked|vanilla|none or "
-                     "scope=sequence|batch");
+                     " is not known; expected k=K, weights=A|B|D, "
+                     "groups=masked|vanilla|none, scope=sequence|batch or over=all|open");
   }
 }
 
@@ -154,6 +156,7 @@ std::string to_string(const SelectionRule& r) {
   if (r.groups != SelectionRule::Groups::masked)
     text += r.groups == SelectionRule::Groups::vanilla ? ",groups=vanilla" : ",groups=none";
   if (r.batch) text += ",scope=batch";
+  if (r.open) text += ",over=open";
   if (r.renormalise) text += ",renormalise";
   return text;
 }

@@ -1,0 +1,12 @@
+#include "nn/block_stack.h"
+
+#include "base/fail.h"
+
+namespace tessera::nn {
+
+Hidden TokenModel::embed_canvas(std::span<const int32_t>, const TokenView&,
+                                const EarlierLogits&) const {
+  fail(ErrorCode::usage, "this language model fills in masks and denoises no canvas");
+}
+
+}  // namespace tessera::nn
