@@ -181,7 +181,7 @@ std::string Language::rendered(const tokenizer::ValueDict& chat) const {
 }
 
 std::vector<int32_t> Language::prompt(const std::string& text, bool raw) const {
-  if (raw || template_.empty()) return tokens().encode(text);
+  if (raw || template_.empty()) return tokens().encode_alone(text);
   tokenizer::ValueDict turn, chat;
   turn.set("role", "user");
   turn.set("content", text);

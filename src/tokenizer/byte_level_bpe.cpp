@@ -2,6 +2,9 @@
 
 #include <unicode/utf8.h>
 
+#include <cstdlib>
+#include <utility>
+
 #include "base/fail.h"
 #include "base/member.h"
 #include "base/printable.h"
@@ -45,14 +48,42 @@ bool has_byte_level(const Json& pre_tokenizer) {
   return false;
 }
 
-// What encodes; the tokens around a text are the chat template's business.
+// Whether tokens spell characters, U+2581 for a space, and bytes that are none as "<0xNN>" (Gemma).
+bool has_byte_fallback(const Json& json) {
+  const Json& model = base::member(json, "model");
+  const Json& decoder = base::member(json, "decoder");
+  const Json space{{"type", "Replace"}, {"pattern", {{"String", "\u2581"}}}, {"content", " "}};
+  return model.is_object() && base::member(model, "byte_fallback") == true &&
+         decoder == Json{{"type", "Sequence"},
+                         {"decoders", {space, {{"type", "ByteFallback"}}, {{"type", "Fuse"}}}}};
+}
+
+// A token of such a vocabulary as bytes.
+std::string bytes_of_fallback(const std::string& spelled) {
+  if (spelled.size() == 6 && spelled.starts_with("<0x") && spelled.back() == '>') {
+    char* end = nullptr;
+    const auto byte = std::strtol(spelled.substr(3, 2).c_str(), &end, 16);
+    if (*end == '\0') return {static_cast<char>(byte)};
+  }
+  constexpr std::string_view kSpace = "\u2581";
+  std::string bytes;
+  for (size_t at = 0; at < spelled.size();) {
+    const bool space = std::string_view(spelled).substr(at).starts_with(kSpace);
+    bytes += space ? ' ' : spelled[at];
+    at += space ? kSpace.size() : 1;
+  }
+  return bytes;
+}
+
 TokenizerParts parts_of(const Json& json, const std::string& where) {
-  require(json.is_object() && has_byte_level(base::member(json, "pre_tokenizer")), ErrorCode::model,
-          "{}: no pre-tokenizer ByteLevel; expected a byte-level tokenizer.json", where);
+  require(json.is_object() &&
+              (has_byte_level(base::member(json, "pre_tokenizer")) || has_byte_fallback(json)),
+          ErrorCode::model,
+          "{}: no pre-tokenizer ByteLevel and no decoder ByteFallback; expected a tokenizer.json "
+          "that has tokens for all bytes",
+          where);
   TokenizerParts parts = parts_of_json(json, where);
   read_added_tokens(json, where, parts);
-  parts.before.clear();
-  parts.after.clear();
   return parts;
 }
 
@@ -61,11 +92,16 @@ TokenizerParts parts_of(const Json& json, const std::string& where) {
 ByteLevelBpe::ByteLevelBpe(const Json& json, const std::string& where)
     : ByteLevelBpe(json, parts_of(json, where), where) {}
 
+// What is put around a text is the chat template's business: encode_alone() adds it itself.
 ByteLevelBpe::ByteLevelBpe(const Json& json, TokenizerParts parts, const std::string& where)
-    : tokenizer_(std::move(parts), where) {
+    : before_(std::exchange(parts.before, {})),
+      after_(std::exchange(parts.after, {})),
+      tokenizer_(std::move(parts), where) {
+  const bool fallback = has_byte_fallback(json);
   for (const auto& [spelled, id] : json.at("model").at("vocab").items()) {
     base::check_stop();
-    tokens_[id.get<int32_t>()].bytes = bytes_of_spelling(spelled);
+    tokens_[id.get<int32_t>()].bytes =
+        fallback ? bytes_of_fallback(spelled) : bytes_of_spelling(spelled);
   }
   for (const AddedToken& token : tokenizer_.added())
     tokens_[token.id] = {token.text, token.special};
@@ -77,6 +113,14 @@ std::vector<int32_t> ByteLevelBpe::encode(std::string_view text) const {
   require(whole_characters(text) == text.size(), ErrorCode::usage,
           "the text is not UTF-8 behind byte {}", whole_characters(text));
   return tokenizer_.encode(text);
+}
+
+std::vector<int32_t> ByteLevelBpe::encode_alone(std::string_view text) const {
+  std::vector<int32_t> ids = before_;
+  const std::vector<int32_t> inside = encode(text);
+  ids.insert(ids.end(), inside.begin(), inside.end());
+  ids.insert(ids.end(), after_.begin(), after_.end());
+  return ids;
 }
 
 std::string ByteLevelBpe::bytes_of(int32_t id, bool skip_special) const {

@@ -11,17 +11,20 @@
 
 namespace tessera::tokenizer {
 
-/// Byte-level byte-pair encoding (GPT-2, Radford et al. 2019) from a tokenizer.json: every text has
-/// ids, and every sequence of ids has bytes.
+/// A byte-pair encoding from a tokenizer.json in which every text has ids, and every sequence of ids
+/// has bytes: byte-level (GPT-2, Radford et al. 2019), or of characters with a token for each byte
+/// (Gemma).
 class ByteLevelBpe {
  public:
-  /// Throws Error(model) naming `where` and what is malformed or not supported, a file without
-  /// ByteLevel pre-tokenizer among it.
+  /// Throws Error(model) naming `where` and what is malformed or not supported, also for a file of
+  /// another form.
   ByteLevelBpe(const base::Json& json, const std::string& where);
 
   /// UTF-8 -> ids; added tokens are found in the text as they are. Throws Error(usage) for text
   /// that is not UTF-8 or holds a byte that the vocabulary lacks.
   std::vector<int32_t> encode(std::string_view text) const;
+  /// The same for a text outside a chat, between the tokens that the file puts around it (<bos>).
+  std::vector<int32_t> encode_alone(std::string_view text) const;
   /// The bytes of one token; special tokens give none when `skip_special`. An id outside the
   /// vocabulary gives none. Sequences of tokens may end inside a UTF-8 character.
   std::string bytes_of(int32_t id, bool skip_special = true) const;
@@ -38,6 +41,7 @@ class ByteLevelBpe {
   ByteLevelBpe(const base::Json& json, TokenizerParts parts, const std::string& where);
 
   std::unordered_map<int32_t, Token> tokens_;  // by id; a file may leave any of them out
+  std::vector<int32_t> before_, after_;
   Tokenizer tokenizer_;
 };
 

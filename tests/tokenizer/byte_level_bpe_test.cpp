@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "tessera/error.h"
+#include "test_paths.h"
 
 namespace tessera::tokenizer {
 namespace {
@@ -152,6 +153,22 @@ TEST(ByteLevelBpe, NamesWhatIsMalformed) {
 TEST(ByteLevelBpe, RefusesBytesThatAreNoText) {
   const ByteLevelBpe bpe(small(), "t");
   EXPECT_THROW(bpe.encode("\xff"), Error);
+}
+
+TEST(ByteLevelBpe, CharactersWithATokenForEachByteAreThoseOfTheReference) {
+  const std::string folder = std::string(TESSERA_TEST_DATA) + "/moe/diffusion_gemma_plain/";
+  const std::string file = folder + "model/tokenizer.json";
+  const ByteLevelBpe bpe(base::read_json(file), file);
+  const Json cases = base::read_json(folder + "case.json").at("tokenize");
+  EXPECT_EQ(cases.size(), 12u);
+  for (const Json& one : cases) {
+    const auto text = one.at("text").get<std::string>();
+    const auto ids = bpe.encode_alone(text);
+    EXPECT_EQ(ids, one.at("ids").get<std::vector<int32_t>>()) << text;
+    std::string bytes;
+    for (const int32_t id : ids) bytes += bpe.bytes_of(id);
+    EXPECT_EQ(bytes, one.at("decoded").get<std::string>()) << text;
+  }
 }
 
 TEST(WholeCharacters, StopsBeforeHalfACharacter) {

@@ -209,6 +209,20 @@ void check_case(const std::string& name, size_t forwards, size_t runs) {
   for (const Json& run : golden.json.at("runs")) check_run(golden, run, *model);
 }
 
+TEST(DiffusionGemmaGolden, ChatsBecomeTheReferencesIds) {
+  const golden::LladaCase golden("diffusion_gemma_plain");
+  const Model model(golden.folder + "/model", golden::options(Precision::f32));
+  EXPECT_EQ(golden.json.at("chat").size(), 5u);
+  for (const Json& chat : golden.json.at("chat")) {
+    TokenizeRequest request;
+    Json asked{{"messages", chat.at("messages")}};
+    if (chat.contains("enable_thinking")) asked["enable_thinking"] = chat.at("enable_thinking");
+    request.chat = asked.dump();
+    EXPECT_EQ(model.tokenize(request).front().ids, chat.at("ids").get<std::vector<int32_t>>())
+        << request.chat;
+  }
+}
+
 TEST(DiffusionGemmaGolden, PublishedLayout) { check_case("plain", 3, 8); }
 TEST(DiffusionGemmaGolden, OtherRatios) { check_case("ratios", 3, 3); }
 TEST(DiffusionGemmaGolden, Untied) { check_case("untied", 2, 1); }
