@@ -64,9 +64,8 @@ sample::TokenPass pass_of(const Stand& stand) {
   }
   if (stand.canvas > 0) {
     pass.earlier.tokens = pass.view.body;
-    pass.earlier.logits =
-        tensor::Tensor::empty({nn::token_count(pass.view.body), stand.canvas}, nn::DType::f32,
-                              tensor::Device::meta);
+    pass.earlier.logits = tensor::Tensor::empty({nn::token_count(pass.view.body), stand.canvas},
+                                                nn::DType::f32, tensor::Device::meta);
   }
   pass.ids.resize(static_cast<size_t>(nn::token_count(pass.view.body)));
   return pass;

@@ -13,8 +13,8 @@
 namespace tessera::completion {
 
 std::shared_ptr<const nn::TokenModel> CompletionRun::model(int rank) const {
-  return state.language->model(spec().block_causal && !spec().canvas ? policy.block : 0, state.dtype(),
-                               runtime::weight_store(), rank,
+  return state.language->model(spec().block_causal && !spec().canvas ? policy.block : 0,
+                               state.dtype(), runtime::weight_store(), rank,
                                token_portion(state, state.options, rank, experts > 0),
                                state.workers.scope(rank, &meters).memory);
 }
@@ -50,7 +50,8 @@ CompleteResult CompletionRun::run(comm::Communicator* world) {
   parallel::Setup setup(state.options.plan, own->geometry(), workload, world, weights);
   static const CompleteControl quiet;
   Recorder recorder{
-      request, rank == 0 ? control : quiet, watch, spec(), special, tokens, *setup.policy, rule, cache};
+      request, rank == 0 ? control : quiet, watch, spec(), special, tokens, *setup.policy, rule,
+      cache};
   for (const auto& prompt : prompts) recorder.add(prompt);
   describe(recorder.result);
   setup.experts->log().watch([&](const nn::MoeWork& work) { recorder.usage.see(work); });

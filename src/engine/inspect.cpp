@@ -144,7 +144,7 @@ void add_seconds(Inspection& found, const Model::State& state, const admission::
   const bool canvas = state.language->spec().canvas;
   found.expected =
       fmt::format("about {:.2g} s a pass over all of it, {} passes; loading {:.2g} s", pass,
-                  edits ? fmt::format("{} or more", 2 * blocks)
+                  edits    ? fmt::format("{} or more", 2 * blocks)
                   : canvas ? fmt::format("{} or more", blocks)
                            : fmt::format("{} to {}", blocks, found.answer_tokens),
                   load);

@@ -11,7 +11,7 @@ namespace tessera::kernels {
 
 /// One expert: down(act(up x + up_bias)) + down_bias.
 struct ExpertView {
-  const PackedWeight* up = nullptr;    ///< [inner, hidden]; of swiglu and geglu: gate and up, paired
+  const PackedWeight* up = nullptr;  ///< [inner, hidden]; of swiglu and geglu: gate and up, paired
   const PackedWeight* down = nullptr;  ///< [hidden, inner]
   const float* up_bias = nullptr;      ///< [inner] or null; not with paired weights
   const float* down_bias = nullptr;    ///< [hidden] or null

@@ -35,9 +35,9 @@ struct RouteArgs {
   bool renormalise = false;
   float scale = 1;
   const float* expert_scale = nullptr;  ///< [experts] or null; multiplies a weight last
-  int32_t* ids = nullptr;    ///< [tokens, top_k]; -1: no expert
-  float* weights = nullptr;  ///< [tokens, top_k]
-  float* scores = nullptr;   ///< [tokens, experts] or null: not wanted
+  int32_t* ids = nullptr;               ///< [tokens, top_k]; -1: no expert
+  float* weights = nullptr;             ///< [tokens, top_k]
+  float* scores = nullptr;              ///< [tokens, experts] or null: not wanted
 };
 
 /// The factor of one expert's weight.

@@ -78,11 +78,11 @@ DiffusionGemma::DiffusionGemma(const DiffusionGemmaConfig& config, const nn::Wei
     const std::string name = canvas + "self_conditioning.";
     conditioning_norm_ = weights.vector(name + "pre_norm.weight", config.hidden);
     // Every shard of tensor parallelism has the whole MLP: embed_canvas sums over no ranks.
-    conditioning_ = {weights.paired(name + "gate_proj.weight", name + "up_proj.weight",
-                                    config.dense_width, config.hidden, dtype),
-                     weights.matrix(name + "down_proj.weight", config.hidden, config.dense_width,
-                                    dtype),
-                     kGated};
+    conditioning_ = {
+        weights.paired(name + "gate_proj.weight", name + "up_proj.weight", config.dense_width,
+                       config.hidden, dtype),
+        weights.matrix(name + "down_proj.weight", config.hidden, config.dense_width, dtype),
+        kGated};
     mean_embedding_ = ops::pack_transposed_weight(embedding_, dtype);
   }
   for (int64_t b = blocks_.begin; b < blocks_.end; ++b) {
@@ -123,13 +123,11 @@ DiffusionGemma::Block DiffusionGemma::load_block(const nn::Weights& weights,
   block.k = heads("k_proj", layer.kv_heads);
   if (layer.window > 0) block.v = heads("v_proj", layer.kv_heads);
   const int64_t width = c.heads * layer.head_dim;
-  block.out =
-      nn::Linear(weights, at + "o_proj", c.hidden, width, dtype_,
-                 {.bias = c.bias, .split = nn::Split::inputs({{width, layer.head_dim}})});
+  block.out = nn::Linear(weights, at + "o_proj", c.hidden, width, dtype_,
+                         {.bias = c.bias, .split = nn::Split::inputs({{width, layer.head_dim}})});
   block.q_norm = weights.vector(at + "q_norm.weight", layer.head_dim);
   block.k_norm = weights.vector(at + "k_norm.weight", layer.head_dim);
-  block.dense =
-      nn::load_expert(weights, name + "mlp.", c.dense_width, c.hidden, dtype_, kGated);
+  block.dense = nn::load_expert(weights, name + "mlp.", c.dense_width, c.hidden, dtype_, kGated);
   block.scale = scalar_of(weights, name + "layer_scalar");
   const auto layers = static_cast<int64_t>(c.layers.size());
   block.expert_site = static_cast<int>(stack == kCanvasStack ? index : layers + index);
@@ -144,8 +142,7 @@ void DiffusionGemma::load_experts(const nn::Weights& weights, const std::string&
   block.router.weight =
       weights.matrix(name + "router.proj.weight", c.experts, c.hidden, DType::f32);
   block.router.options = {.top_k = static_cast<int>(c.top_k), .renormalise = true};
-  block.router.options.expert_scale =
-      weights.vector(name + "router.per_expert_scale", c.experts);
+  block.router.options.expert_scale = weights.vector(name + "router.per_expert_scale", c.experts);
   block.router_norm = ops::scale(weights.vector(name + "router.scale", c.hidden),
                                  1 / std::sqrt(static_cast<float>(c.hidden)));
   const DType dtype = portion.expert_dtype.value_or(dtype_);
@@ -162,17 +159,17 @@ nn::PlacementPtr DiffusionGemma::place(const nn::TokenView& view) const {
   for (const nn::Segment& s : view.body)
     for (int64_t id = s.ids.begin; id < s.ids.end; ++id) positions.push_back(id);
   auto placement = std::make_shared<GemmaPlacement>(view);
-  const tensor::Device device = canvas_blocks_.empty() ? tensor::Device::cpu
-                                                       : canvas_blocks_[0].norms[0].device();
+  const tensor::Device device =
+      canvas_blocks_.empty() ? tensor::Device::cpu : canvas_blocks_[0].norms[0].device();
   const auto& layers = config_.layers;
   for (size_t b = 0; b < layers.size(); ++b) {
     const auto same = std::find_if(layers.begin(), layers.begin() + int64_t(b),
                                    [&](const auto& one) { return same_angles(one, layers[b]); });
-    placement->rotary.push_back(
-        same != layers.begin() + int64_t(b)
-            ? placement->rotary[static_cast<size_t>(same - layers.begin())]
-            : ops::rotary_table(positions, layers[b].head_dim / 2, layers[b].theta, device,
-                                layers[b].turned_pairs));
+    placement->rotary.push_back(same != layers.begin() + int64_t(b)
+                                    ? placement->rotary[static_cast<size_t>(same - layers.begin())]
+                                    : ops::rotary_table(positions, layers[b].head_dim / 2,
+                                                        layers[b].theta, device,
+                                                        layers[b].turned_pairs));
   }
   return placement;
 }
@@ -199,18 +196,16 @@ nn::Hidden DiffusionGemma::embed_canvas(std::span<const int32_t> ids, const nn::
   for (const nn::Segment& s : view.body)
     for (const nn::Segment& e : earlier.tokens)
       if (e.sequence == s.sequence && e.ids.begin < s.ids.end && s.ids.begin < e.ids.end)
-        conditioned.push_back({s.sequence,
-                               {std::max(s.ids.begin, e.ids.begin),
-                                std::min(s.ids.end, e.ids.end)}});
+        conditioned.push_back(
+            {s.sequence, {std::max(s.ids.begin, e.ids.begin), std::min(s.ids.end, e.ids.end)}});
   if (nn::token_count(conditioned) > 0) {
     const Tensor logits =
         nn::take_ranges(earlier.logits, nn::places_of(earlier.tokens, conditioned));
-    const Tensor mean = ops::cast(
-        ops::scale(ops::matmul(ops::softmax(logits), mean_embedding_),
-                   std::sqrt(static_cast<float>(config_.hidden))),
-        dtype_);
-    const Tensor inner = ops::matmul(normed(mean, conditioning_norm_), conditioning_.up,
-                                     {.activation = kGated});
+    const Tensor mean = ops::cast(ops::scale(ops::matmul(ops::softmax(logits), mean_embedding_),
+                                             std::sqrt(static_cast<float>(config_.hidden))),
+                                  dtype_);
+    const Tensor inner =
+        ops::matmul(normed(mean, conditioning_norm_), conditioning_.up, {.activation = kGated});
     const Tensor signal = ops::matmul(inner, conditioning_.down);
     int64_t at = 0;
     const Tensor whole = Tensor::zeros(x.shape(), dtype_, x.device());
@@ -241,8 +236,7 @@ Tensor DiffusionGemma::routed(const Block& w, const nn::TokenView& view, const T
                               const nn::Seams& seams) const {
   nn::Router router = w.router;
   router.features = normed(x, w.router_norm);
-  return seams.experts.apply(w.expert_site, view, normed(x, w.norms[expert_in]), router,
-                             w.experts);
+  return seams.experts.apply(w.expert_site, view, normed(x, w.norms[expert_in]), router, w.experts);
 }
 
 void DiffusionGemma::block(int index, const nn::StepContext&, const nn::Placement& placement,

@@ -71,8 +71,8 @@ class DiffusionGemma : public nn::TokenModel {
   };
   Block load_block(const nn::Weights& weights, const std::string& stack, int64_t index,
                    const nn::Portion& portion) const;
-  void load_experts(const nn::Weights& weights, const std::string& name,
-                    const nn::Portion& portion, Block& block) const;
+  void load_experts(const nn::Weights& weights, const std::string& name, const nn::Portion& portion,
+                    Block& block) const;
   nn::Qkv heads_of(const Block& block, const DiffusionGemmaConfig::Layer& layer, const Tensor& x,
                    const ops::RotaryTable& rotary) const;
   Tensor routed(const Block& block, const nn::TokenView& view, const Tensor& x,
@@ -87,8 +87,8 @@ class DiffusionGemma : public nn::TokenModel {
   nn::Range blocks_;
   Tensor embedding_, text_embedding_;  // of the canvas; of text
   Tensor conditioning_norm_;
-  ops::Expert conditioning_;       // MLP of self-conditioning
-  ops::Weight mean_embedding_;     // the canvas's embedding, [hidden, vocabulary]
+  ops::Expert conditioning_;    // MLP of self-conditioning
+  ops::Weight mean_embedding_;  // the canvas's embedding, [hidden, vocabulary]
   Tensor final_norm_;
   ops::Weight head_;
   std::vector<Block> canvas_blocks_;

@@ -27,7 +27,8 @@ constexpr const char* kInertAbove[] = {"vision_config",  "vision_soft_tokens_per
 const GuardedKey kGuardedAbove[] = {{"quantization_config", {}, "quantised weights"},
                                     {"audio_config", {}, "audio"}};
 
-// The reference reads tie_word_embeddings of the top level alone, and no end of text of config.json.
+// The reference reads tie_word_embeddings of the top level alone, and no end of text of
+// config.json.
 constexpr const char* kInert[] = {"tie_word_embeddings", "eos_token_id", "intermediate_size"};
 const GuardedKey kGuarded[] = {
     {"enable_moe_block", {"true"}, "a model without experts"},
@@ -118,8 +119,7 @@ void read_layers(const TokenConfig& read, DiffusionGemmaConfig& c) {
   Layer global;
   // Where sizes stand layer by layer, layers that are not named have the common ones.
   const bool by_layer = read.has("per_layer_config");
-  global.head_dim =
-      read.integer("global_head_dim", by_layer ? sliding.head_dim : 512, 2, 512);
+  global.head_dim = read.integer("global_head_dim", by_layer ? sliding.head_dim : 512, 2, 512);
   global.kv_heads = read.integer("num_global_key_value_heads", sliding.kv_heads, 1, c.heads);
   const Rotary turns[] = {read_rotary(read, false), read_rotary(read, true)};
   for (const bool is_global : global_layers(read, count)) {
@@ -210,9 +210,9 @@ TokenSpec diffusion_gemma_spec(const Source& source) {
   fact("intermediate_size", c.dense_width);
   fact("canvas_length", c.canvas);
   fact("context", c.context);
-  spec.facts.emplace_back(
-      "attention", fmt::format("{} layers with a window of {} tokens, {} global",
-                               spec.blocks - global, c.layers.front().window, global));
+  spec.facts.emplace_back("attention",
+                          fmt::format("{} layers with a window of {} tokens, {} global",
+                                      spec.blocks - global, c.layers.front().window, global));
   return spec;
 }
 

@@ -36,9 +36,10 @@ struct TokenSpec {
   bool canvas = false;        ///< denoises canvases of random tokens; else masks are filled in
   int block = 32;             ///< tokens of a block or canvas, unless the request says
   std::string decode = "threshold:0.9";  ///< what a pass commits, unless the request says
-  std::vector<int32_t> images{};  ///< ids that stand for an image, which are refused
-  std::vector<std::string> unread{};  ///< tensors of parts that are not computed: names, or beginnings and *
-  nn::SelectionRule routing{};           ///< which experts tokens may use, if the model was made so
+  std::vector<int32_t> images{};         ///< ids that stand for an image, which are refused
+  std::vector<std::string>
+      unread{};  ///< tensors of parts that are not computed: names, or beginnings and *
+  nn::SelectionRule routing{};  ///< which experts tokens may use, if the model was made so
 
   /// The whole network as a portion.
   nn::Portion whole() const { return {{0, blocks}, true, true}; }

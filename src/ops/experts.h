@@ -12,7 +12,8 @@ struct Expert {
   Weight up;    ///< [inner, hidden]; of swiglu and geglu: gate and up, packed in pairs
   Weight down;  ///< [hidden, inner]
   Activation activation = Activation::swiglu;  ///< the same in all experts of a layer
-  Tensor up_bias{}, down_bias{};  ///< f32 [inner], [hidden]; undefined: none. paired weights have no up_bias
+  Tensor up_bias{},
+      down_bias{};  ///< f32 [inner], [hidden]; undefined: none. paired weights have no up_bias
 };
 
 /// sum over slots, in slot order, in f32: weight * round(Expert(x)), rounding to the dtype of x;

@@ -137,7 +137,8 @@ Weight pack_transposed_weight(const Tensor& table, DType dtype) {
   const int64_t k = table.size(0), n = table.size(1);
   if (table.is_meta())
     return pack_weight({Tensor::empty({n, k}, table.dtype(), table.device()), {}}, dtype);
-  const Tensor rows = table.to(Device::cpu).contiguous(), into = Tensor::empty({n, k}, table.dtype());
+  const Tensor rows = table.to(Device::cpu).contiguous(),
+               into = Tensor::empty({n, k}, table.dtype());
   constexpr int64_t kTile = 64;  // elements; reads and writes of a tile stay in the cache
   const auto transpose = [&]<class T>(T) {
     tensor::parallel_for((k + kTile - 1) / kTile, 1, [&](int64_t begin, int64_t end) {

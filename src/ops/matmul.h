@@ -61,8 +61,8 @@ using kernels::is_paired;
 class MatmulGroup;
 
 /// What happens to the sums before they are stored, in this order:
-/// + bias [n] (f32; not with paired weights), activation, * gate[row_of[t], :] (f32 [rows, n]), + residual
-/// [tokens, n].
+/// + bias [n] (f32; not with paired weights), activation, * gate[row_of[t], :] (f32 [rows, n]), +
+/// residual [tokens, n].
 struct MatmulOptions {
   Tensor bias{};
   Activation activation = Activation::none;

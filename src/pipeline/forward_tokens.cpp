@@ -27,7 +27,7 @@ struct Asked {
   std::vector<int64_t> visible;
   int64_t batch = 0, length = 0;
   int block = 0;
-  bool one = false;  // the file had no axis of the batch
+  bool one = false;               // the file had no axis of the batch
   std::vector<int32_t> canvas{};  // behind the ids; none: logits of the text
   Tensor earlier{};               // that condition the canvas; undefined: a first pass
 };
@@ -129,7 +129,8 @@ Asked read(const Tensors& inputs, const models::TokenSpec& spec) {
   for (const auto& [name, x] : inputs)
     require(spec.canvas ? is_canvas_input(name)
                         : name == "input_ids" || name == "attention_mask" || name == "position_ids",
-            ErrorCode::usage, "this language model takes no {}; it takes input_ids, and may take {}",
+            ErrorCode::usage,
+            "this language model takes no {}; it takes input_ids, and may take {}",
             base::printable(name),
             spec.canvas ? "canvas_ids and self_conditioning_logits"
                         : "attention_mask and position_ids");
@@ -189,7 +190,7 @@ Tensor gathered_rows(comm::Communicator& holders, const Tensor& mine) {
 struct Pass {
   runtime::ModelState& state;
   const Asked& asked;
-  int64_t experts = 0;  // that stay in memory, as TokenRun says
+  int64_t experts = 0;       // that stay in memory, as TokenRun says
   sample::TokenPass text{};  // read before the canvas, if there is one
   sample::TokenPass of{};
   bool trace = false;

@@ -34,7 +34,8 @@ std::string token_text(const Json& config, const char* key) {
 }
 
 // Keys of generation_config.json that change nothing here: names, versions, other lengths.
-constexpr const char* kInertInGeneration[] = {"_from_model_config", "pad_token_id", "cache_implementation"};
+constexpr const char* kInertInGeneration[] = {"_from_model_config", "pad_token_id",
+                                              "cache_implementation"};
 
 // The released generate() of LLaDA2.1 has these as arguments.
 std::string decode_of(const models::TokenConfig& read, const std::string& usual) {
@@ -51,13 +52,14 @@ std::string decode_of(const models::TokenConfig& read, const std::string& usual)
 // What a canvas model's generation_config.json says of its sampler, beside the usual.
 std::string canvas_of(const models::TokenConfig& read) {
   sample::CanvasRule rule;
-  rule.max_denoising_steps = static_cast<int>(
-      read.integer("max_denoising_steps", rule.max_denoising_steps, 1, 100000));
+  rule.max_denoising_steps =
+      static_cast<int>(read.integer("max_denoising_steps", rule.max_denoising_steps, 1, 100000));
   rule.t_max = read.number("t_max", rule.t_max, 0, 100);
   rule.t_min = read.number("t_min", rule.t_min, 0, 100);
   rule.stability_threshold =
       static_cast<int>(read.integer("stability_threshold", rule.stability_threshold, 0, 100000));
-  rule.confidence_threshold = read.number("confidence_threshold", rule.confidence_threshold, 0, 1e9);
+  rule.confidence_threshold =
+      read.number("confidence_threshold", rule.confidence_threshold, 0, 1e9);
   if (read.has("sampler_config")) {
     const Json& sampler = read.at("sampler_config");
     require(sampler.is_object(), ErrorCode::model, "{}: 'sampler_config' is {}; expected an object",

@@ -54,13 +54,12 @@ void read_canvas(const std::string& text, const std::string& settings, CanvasRul
       require(!value.empty() && *end == '\0' && number >= low && number <= high &&
                   (!whole || number == std::floor(number)),
               ErrorCode::usage, "decoding {}: {} is {}; expected a {} from {} to {}",
-              base::printable(text), key, base::printable(value),
-              whole ? "whole number" : "number", low, high);
+              base::printable(text), key, base::printable(value), whole ? "whole number" : "number",
+              low, high);
       member = static_cast<std::decay_t<decltype(member)>>(number);
     });
-    require(known, ErrorCode::usage,
-            "decoding {}: {} is no setting; expected NAME=VALUE of {}", base::printable(text),
-            base::printable(word), to_string(CanvasRule()).substr(7));
+    require(known, ErrorCode::usage, "decoding {}: {} is no setting; expected NAME=VALUE of {}",
+            base::printable(text), base::printable(word), to_string(CanvasRule()).substr(7));
   }
   check_canvas(rule);
 }
@@ -87,10 +86,10 @@ void check_draws(const CanvasDraws& draws, int64_t tokens, int32_t vocabulary) {
   check_ids("init", draws.init, tokens, vocabulary);
   check_ids("noise", draws.noise, tokens, vocabulary);
   if (!draws.uniform.defined()) return;
-  require(draws.uniform.shape() == draws.noise.shape() &&
-              draws.uniform.dtype() == tensor::DType::f32,
-          ErrorCode::usage, "draws: 'uniform' is {}; expected f32 {}", draws.uniform.shape().str(),
-          draws.noise.shape().str());
+  require(
+      draws.uniform.shape() == draws.noise.shape() && draws.uniform.dtype() == tensor::DType::f32,
+      ErrorCode::usage, "draws: 'uniform' is {}; expected f32 {}", draws.uniform.shape().str(),
+      draws.noise.shape().str());
   for (const float u : draws.uniform.to_floats())
     require(u >= 0 && u <= 1, ErrorCode::usage, "draws: 'uniform' holds {}; expected 0 to 1", u);
 }

@@ -10,9 +10,10 @@ namespace tessera::sample {
 
 /// Draws of an earlier run, in place of numbered noise.
 struct CanvasDraws {
-  tensor::Tensor init;     ///< i32 [canvases, tokens]: what each canvas begins with
-  tensor::Tensor noise;    ///< i32 [passes, tokens]: fresh tokens, used where none is accepted
-  tensor::Tensor uniform;  ///< f32 [passes, tokens] in [0, 1): draws; undefined: the likeliest token
+  tensor::Tensor init;   ///< i32 [canvases, tokens]: what each canvas begins with
+  tensor::Tensor noise;  ///< i32 [passes, tokens]: fresh tokens, used where none is accepted
+  tensor::Tensor
+      uniform;  ///< f32 [passes, tokens] in [0, 1): draws; undefined: the likeliest token
 };
 
 /// How a canvas of random tokens is denoised (DiffusionGemma's entropy-bound sampler; the names are

@@ -78,7 +78,9 @@ class EntropyBoundRule final : public UnmaskingPolicy {
   const std::vector<bool>& accepted() const { return accepted_; }
 
  private:
-  const Tensor& stored(DrawOf of) const { return of == DrawOf::init ? draws().init : draws().noise; }
+  const Tensor& stored(DrawOf of) const {
+    return of == DrawOf::init ? draws().init : draws().noise;
+  }
   const CanvasDraws& draws() const { return *rule_.draws; }
   int64_t stored_row(DrawOf of) const {
     const int64_t row = of == DrawOf::init ? canvas_ : pass_;
@@ -88,8 +90,8 @@ class EntropyBoundRule final : public UnmaskingPolicy {
     return row;
   }
   double uniform(DrawOf of, int64_t position) const {
-    return uniform_of({seed_, uint64_t(canvas_), uint64_t(step_), uint64_t(position),
-                       uint64_t(of)});
+    return uniform_of(
+        {seed_, uint64_t(canvas_), uint64_t(step_), uint64_t(position), uint64_t(of)});
   }
   int32_t fresh(DrawOf of, int64_t position) const {
     if (rule_.draws) return stored(of).row<int32_t>(stored_row(of))[position];
@@ -143,8 +145,8 @@ std::vector<Prediction> EntropyBoundRule::choose(const OpenLogits& in) {
   for (size_t i = 0; i < all.size(); ++i) uniforms[i] = of_token(int64_t(i));
   tensor::parallel_for(int64_t(all.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
-      all[size_t(i)] = look_at({logits_.row<float>(i), size_t(logits_.size(1))},
-                               uniforms[size_t(i)]);
+      all[size_t(i)] =
+          look_at({logits_.row<float>(i), size_t(logits_.size(1))}, uniforms[size_t(i)]);
   });
   accepted_ = surest(all);
   const std::vector<bool>& taken = accepted_;

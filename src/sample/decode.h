@@ -22,7 +22,7 @@ struct SequencePass {
   int sequence = 0;  ///< index of the prompt
   Pass pass;
   std::vector<int64_t> open{};  ///< positions that it may fill in: those whose logits are wanted
-  std::vector<Prediction> commits{};  ///< filled in after the pass
+  std::vector<Prediction> commits{};   ///< filled in after the pass
   std::vector<nn::Range> undecided{};  ///< tokens that no earlier pass decided
   bool canvas = false;                 ///< its tokens are denoised; else read as text
 };
@@ -58,9 +58,9 @@ std::vector<int64_t> sequence_lengths(const std::vector<TokenPrompt>& prompts,
 struct TokenPass {
   int index = 0;
   nn::TokenView view{};
-  nn::Segments decide{};       ///< whose logits are wanted; parts of view.body, in its order
+  nn::Segments decide{};        ///< whose logits are wanted; parts of view.body, in its order
   nn::EarlierLogits earlier{};  ///< canvases: what conditions the pass
-  std::vector<int32_t> ids{};  ///< of view.body
+  std::vector<int32_t> ids{};   ///< of view.body
 };
 /// -> logits f32 [tokens of pass.decide, vocabulary], on any device.
 using ForwardPass = std::function<tensor::Tensor(const TokenPass& pass)>;

@@ -73,10 +73,11 @@ void read_edit(const std::string& text, Words words, DecodingPolicy& policy) {
 // A canvas has a temperature of its own, and no masks that other settings speak of.
 void check_canvas_policy(const DecodingPolicy& p) {
   check_canvas(p.canvas);
-  require(p.temperature == 0 && p.top_k == 0 && p.top_p == 1, ErrorCode::usage,
-          "temperature, top_k and top_p are not for canvases, whose temperature falls from t_max {} "
-          "to t_min {}; set these two",
-          p.canvas.t_max, p.canvas.t_min);
+  require(
+      p.temperature == 0 && p.top_k == 0 && p.top_p == 1, ErrorCode::usage,
+      "temperature, top_k and top_p are not for canvases, whose temperature falls from t_max {} "
+      "to t_min {}; set these two",
+      p.canvas.t_max, p.canvas.t_min);
   require(p.repetition_penalty == 1, ErrorCode::usage,
           "repetition_penalty is not for canvases, which hold random tokens; leave it out");
   require(p.cache.kind == KvCache::block, ErrorCode::usage,

@@ -11,9 +11,9 @@
 
 namespace tessera::tokenizer {
 
-/// A byte-pair encoding from a tokenizer.json in which every text has ids, and every sequence of ids
-/// has bytes: byte-level (GPT-2, Radford et al. 2019), or of characters with a token for each byte
-/// (Gemma).
+/// A byte-pair encoding from a tokenizer.json in which every text has ids, and every sequence of
+/// ids has bytes: byte-level (GPT-2, Radford et al. 2019), or of characters with a token for each
+/// byte (Gemma).
 class ByteLevelBpe {
  public:
   /// Throws Error(model) naming `where` and what is malformed or not supported, also for a file of

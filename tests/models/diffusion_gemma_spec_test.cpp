@@ -41,7 +41,8 @@ TEST(DiffusionGemmaSpec, ReadsBothKindsOfLayers) {
 }
 
 TEST(DiffusionGemmaSpec, TheLastLayerIsGlobalWhateverTheListSays) {
-  auto config = text_with("layer_types", {"full_attention", "sliding_attention", "sliding_attention"});
+  auto config =
+      text_with("layer_types", {"full_attention", "sliding_attention", "sliding_attention"});
   const auto c = parse_diffusion_gemma_config(config, "c");
   EXPECT_EQ(c.layers[0].window, 0);
   EXPECT_EQ(c.layers[1].window, 5);
@@ -49,8 +50,8 @@ TEST(DiffusionGemmaSpec, TheLastLayerIsGlobalWhateverTheListSays) {
 }
 
 TEST(DiffusionGemmaSpec, SizesMayStandLayerByLayer) {
-  base::Json config = text_with("per_layer_config",
-                                {{"2", {{"head_dim", 32}, {"num_key_value_heads", 2}}}});
+  base::Json config =
+      text_with("per_layer_config", {{"2", {{"head_dim", 32}, {"num_key_value_heads", 2}}}});
   config["text_config"].erase("global_head_dim");
   config["text_config"].erase("num_global_key_value_heads");
   const auto c = parse_diffusion_gemma_config(config, "c");
@@ -77,7 +78,8 @@ TEST(DiffusionGemmaSpec, ValuesThatAskForSomethingElseAreRefusedByName) {
       {"rope_parameters", {{"full_attention", {{"rope_type", "yarn"}}}}},
       {"rope_parameters", {{"sliding_attention", {{"factor", 2}}}}},
       {"per_layer_config", {{"7", {{"head_dim", 8}}}}}};
-  for (const auto& [key, value] : others) EXPECT_NE(refusal_of(text_with(key.c_str(), value)), "") << key;
+  for (const auto& [key, value] : others)
+    EXPECT_NE(refusal_of(text_with(key.c_str(), value)), "") << key;
   base::Json config = diffusion_gemma_config();
   config["quantization_config"] = {{"bits", 4}};
   EXPECT_NE(refusal_of(config).find("'quantization_config'"), std::string::npos);

@@ -22,13 +22,13 @@ struct Sequence {
       : model_(model), attention_(model.geometry(), {{0, tokens}}) {}
 
   Tensor text(const std::vector<int32_t>& ids, int64_t begin) {
-    const nn::TokenView view{-1, {0}, {}, {{0, {begin, begin + std::ssize(ids)}}},
-                             {begin + std::ssize(ids)}};
+    const nn::TokenView view{
+        -1, {0}, {}, {{0, {begin, begin + std::ssize(ids)}}}, {begin + std::ssize(ids)}};
     return blocks(model_.embed(ids, view), view);
   }
   Tensor canvas(const std::vector<int32_t>& ids, int64_t begin, const Tensor& earlier = {}) {
-    nn::TokenView view{-1, {0}, {}, {{0, {begin, begin + std::ssize(ids)}}},
-                       {begin + std::ssize(ids)}};
+    nn::TokenView view{
+        -1, {0}, {}, {{0, {begin, begin + std::ssize(ids)}}}, {begin + std::ssize(ids)}};
     view.canvas = {begin};
     nn::EarlierLogits logits;
     if (earlier.defined()) logits = {view.body, earlier};

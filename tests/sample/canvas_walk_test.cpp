@@ -105,10 +105,8 @@ TEST(CanvasWalk, AcceptsTheSurestWhosePredecessorsSumToTheBound) {
   // Entropies about 0, `whole`, 0, `whole`: the bound admits one of the two unsure positions.
   auto logits = logits_for({4, 0, 6, 0}, 40);
   for (const int64_t unsure : {1, 3}) logits.row<float>(unsure)[0] = 0;
-  for (const auto& [bound, accepted] :
-       std::map<double, std::vector<int32_t>>{{0, {4, 7, 7, 7}},
-                                              {whole / 2, {4, 0, 6, 7}},
-                                              {whole * 1.01, {4, 0, 6, 0}}}) {
+  for (const auto& [bound, accepted] : std::map<double, std::vector<int32_t>>{
+           {0, {4, 7, 7, 7}}, {whole / 2, {4, 0, 6, 7}}, {whole * 1.01, {4, 0, 6, 0}}}) {
     p.canvas.entropy_bound = bound;
     const auto w = walk(p);
     w->commit(*w->next(), {});

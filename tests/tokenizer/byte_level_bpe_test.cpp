@@ -156,7 +156,7 @@ TEST(ByteLevelBpe, RefusesBytesThatAreNoText) {
 }
 
 TEST(ByteLevelBpe, CharactersWithATokenForEachByteAreThoseOfTheReference) {
-  const std::string folder = std::string(TESSERA_TEST_DATA) + "/moe/diffusion_gemma_plain/";
+  const std::string folder = std::string(TESSERA_TEST_DATA) + "/moe/diffusion_gemma_text/";
   const std::string file = folder + "model/tokenizer.json";
   const ByteLevelBpe bpe(base::read_json(file), file);
   const Json cases = base::read_json(folder + "case.json").at("tokenize");

@@ -18,7 +18,9 @@ namespace tessera::golden {
 /// A golden case of a language model: its folder, its runs and its tensors.
 struct LladaCase {
   explicit LladaCase(const std::string& name)
-      : folder(std::string(TESSERA_TEST_DATA) + "/moe/" + name),
+      : LladaCase(std::string(TESSERA_TEST_DATA) + "/moe/", name) {}
+  LladaCase(const std::string& root, const std::string& name)
+      : folder(root + name),
         json(base::read_json(folder + "/case.json")),
         io(folder + "/io.safetensors") {}
 

@@ -23,8 +23,7 @@ __global__ void __launch_bounds__(kSpreadThreads) finish_kernel(Finish f) {
     const int64_t t = i / chunks, c = i % chunks * V;
     float v[V], up[V] = {};
     load<V>(f.sums, DType::f32, t * f.sums_stride + c, v);
-    if constexpr (is_paired(Kind))
-      load<V>(f.sums, DType::f32, t * f.sums_stride + f.n + c, up);
+    if constexpr (is_paired(Kind)) load<V>(f.sums, DType::f32, t * f.sums_stride + f.n + c, up);
     finish_chunk<Kind, V>(f, t, c, v, up);
   }
 }

@@ -9,8 +9,8 @@
 
 namespace tessera::nn {
 
-/// A gated MLP (swiglu or geglu), or the shard of one: `<name>gate_proj.weight` and `<name>up_proj.weight` [inner,
-/// hidden], `<name>down_proj.weight` [hidden, inner].
+/// A gated MLP (swiglu or geglu), or the shard of one: `<name>gate_proj.weight` and
+/// `<name>up_proj.weight` [inner, hidden], `<name>down_proj.weight` [hidden, inner].
 ops::Expert load_expert(const Weights& weights, const std::string& name, int64_t inner,
                         int64_t hidden, ops::DType dtype,
                         ops::Activation activation = ops::Activation::swiglu);

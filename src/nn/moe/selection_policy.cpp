@@ -66,7 +66,10 @@ Sharing by_block(const TokenView& view, const Tokens& restricted, int block) {
   Sharing sharing{{}, static_cast<int>(places.size())};
   for (const Segment& s : view.body)
     append_groups(
-        s, restricted, [&](int64_t id) { return places.at({s.sequence, id / block}); },
+        s, restricted,
+        [&](int64_t id) {
+          return places.at({s.sequence, id / block});
+        },
         sharing.group_of);
   return sharing;
 }

@@ -41,7 +41,8 @@ struct SelectionRule {
   int take = 0;                ///< experts that a token takes from the coreset; 0: as the model
   Weights weights = Weights::d;
   Groups groups = Groups::masked;
-  bool open = false;   ///< for tokens of a block or canvas that no pass has decided yet; else for all
+  bool open =
+      false;  ///< for tokens of a block or canvas that no pass has decided yet; else for all
   bool batch = false;        ///< one coreset for all sequences of a pass; false: one each
   bool renormalise = false;  ///< naee, mc: what is left is scaled to the full mass
 
@@ -52,7 +53,8 @@ struct SelectionRule {
 /// "des-peak:WEIGHT", "block:K,TOKENS", "naee:BETA", "mc:BETA[,LOW[,HIGH]]", each with ",k=K",
 /// ",weights=A|B|D",
 /// ",groups=masked|vanilla|none",
-/// ",scope=sequence|batch", ",over=all|open", ",renormalise" behind. Throws Error(usage) naming what does not fit.
+/// ",scope=sequence|batch", ",over=all|open", ",renormalise" behind. Throws Error(usage) naming
+/// what does not fit.
 SelectionRule parse_selection(const std::string& text);
 /// The rule as parse_selection reads it.
 std::string to_string(const SelectionRule& rule);
