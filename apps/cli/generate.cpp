@@ -212,12 +212,11 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
     throw Error(ErrorCode::usage, "--latents-only makes nothing without --save-latents FILE");
   const size_t subjects = std::max<size_t>(o.request.classes.size() + o.request.prompts.size(), 1);
   ProgressView view(first ? o.progress : "none");
-  PreviewFile preview(first ? o.preview : "", o.preview_every,
-                      o.output.rate.value_or(o.output.usual_rate));
+  std::optional<PreviewFile> preview;  // once the model has said how fast its videos are
   RunControl control{stop,
                      [&](const Progress& p) {
                        view.show(p);
-                       if (const std::string said = preview.show(p, stop); !said.empty()) {
+                       if (const std::string said = preview->show(p, stop); !said.empty()) {
                          view.end_line();
                          print_note(said);
                        }
@@ -230,6 +229,8 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
     Model model = Model::open(o.model->model, run, stop);
     o.output.videos = model.makes_videos();
     o.output.usual_rate = model.frame_rate();
+    preview.emplace(first ? o.preview : "", o.preview_every,
+                    o.output.rate.value_or(o.output.usual_rate));
     if (first) check_preview(o.preview, o.output.videos);
     const size_t count = subjects * static_cast<size_t>(std::max(o.request.count, 1));
     o.output.overwrite = o.request.overwrite;
@@ -238,7 +239,7 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
     result = model.generate(o.request, control);
   }
   view.end_line();
-  if (preview.waits()) print_note("no preview: this run had no step to show; see --preview-every");
+  if (preview->waits()) print_note("no preview: this run had no step to show; see --preview-every");
   if (!result.elsewhere) save(result, o, stop);
 }
 

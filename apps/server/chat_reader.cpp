@@ -12,6 +12,14 @@ constexpr int kDeepest = 24;  // what stands around them in a body, and for othe
 
 std::string at(const std::string& list, size_t i) { return list + "[" + std::to_string(i) + "]"; }
 
+// The fields of an object that are not null: templates ask which are there.
+Json given_of(const Json& object) {
+  Json given = Json::object();
+  for (const auto& [name, value] : object.items())
+    if (!value.is_null()) given[name] = value;
+  return given;
+}
+
 // What templates get as it came.
 void check_parts(const Json& value, const std::string& where, int depth = 1) {
   if (value.is_string() && value.get_ref<const std::string&>().find('\0') != std::string::npos)
@@ -61,13 +69,14 @@ Json read_call(const Json& given, const std::string& where) {
   read_function(given, where, [&](Fields& fields, const std::string& inside) {
     arguments = read_arguments(fields.take("arguments"), inside + ".arguments");
   });
-  Json call = given;
+  Json call = given_of(given);
+  call["function"] = given_of(given["function"]);
   call["function"]["arguments"] = std::move(arguments);
   return call;
 }
 
 Json read_calls(const Json& calls, const std::string& where) {
-  if (!calls.is_array() || calls.empty())
+  if (!calls.is_array())
     throw wrong(where, where + ": expected a list of {function: {name, arguments}}");
   Json read = Json::array();
   for (size_t i = 0; i < calls.size(); ++i) read.push_back(read_call(calls[i], at(where, i)));
@@ -78,19 +87,22 @@ Json read_message(const Json& given, const std::string& where) {
   Fields fields(given, where, true);
   std::string role, content, name, id;
   fields.text("role", role);
-  const bool said = fields.text("content", content);
-  const Json* calls = role == "assistant" ? fields.take("tool_calls") : nullptr;
+  const bool assistant = role == "assistant", said = fields.text("content", content);
+  const Json* calls = fields.take_list("tool_calls");
+  if (calls && !assistant)
+    throw wrong(where + ".tool_calls", where + ".tool_calls: only an assistant has called");
   if (role == "tool") {
     fields.text("tool_call_id", id);
     fields.text("name", name);
   }
-  if (role.empty() || (!said && !calls))
+  if (role.empty() || (!said && !assistant))
     throw wrong(where, where + ": expected a role and a content, both texts");
-  if (role != "system" && role != "user" && role != "assistant" && role != "tool")
+  if (role != "system" && role != "user" && !assistant && role != "tool")
     throw wrong(where + ".role", where + ".role: expected system, user, assistant or tool");
   fields.finish();
-  Json message = given;
-  if (!said) message["content"] = nullptr;
+  Json message = given_of(given);
+  if (!calls) message.erase("tool_calls");
+  if (!said) message["content"] = calls ? Json() : Json("");  // a template may write null as a word
   if (calls) message["tool_calls"] = read_calls(*calls, where + ".tool_calls");
   return message;
 }
@@ -107,11 +119,12 @@ size_t bytes_of(const Json& message) {
 
 }  // namespace
 
-void check_tools(const Json& tools) {
+Json read_tools(const Json& tools) {
   if (!tools.is_array() || tools.empty() || tools.size() > kMostTools)
     throw wrong("tools", "tools: expected a list of 1 to " + std::to_string(kMostTools) +
                              " {type, function: {name, description, parameters}}");
-  for (size_t i = 0; i < tools.size(); ++i)
+  Json read = Json::array();
+  for (size_t i = 0; i < tools.size(); ++i) {
     read_function(tools[i], at("tools", i), [](Fields& fields, const std::string& inside) {
       std::string description;
       bool strict = false;
@@ -121,7 +134,11 @@ void check_tools(const Json& tools) {
       if (parameters && !parameters->is_object())
         throw wrong(inside + ".parameters", inside + ".parameters: expected an object, a schema");
     });
-  check_parts(tools, "tools");
+    read.push_back(given_of(tools[i]));
+    read.back()["function"] = given_of(tools[i]["function"]);
+  }
+  check_parts(read, "tools");
+  return read;
 }
 
 std::string read_chat(const Json& messages, const Json* tools, size_t most) {
@@ -135,9 +152,9 @@ std::string read_chat(const Json& messages, const Json* tools, size_t most) {
   }
   check_text(bytes, most, "messages");
   if (!tools) return text_of(read);
-  check_tools(*tools);
-  check_text(bytes + text_of(*tools).size(), most, "tools");
-  return text_of({{"messages", read}, {"tools", *tools}});
+  const Json known = read_tools(*tools);
+  check_text(bytes + text_of(known).size(), most, "tools");
+  return text_of({{"messages", read}, {"tools", known}});
 }
 
 }  // namespace tessera::server

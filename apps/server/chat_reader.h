@@ -7,13 +7,14 @@
 namespace tessera::server {
 
 /// The `messages` of a job and its `tools` (null: none) as JSON that CompleteRequest::chat takes.
-/// Roles are system, user, assistant and tool; what an assistant called (`tool_calls`) has its
-/// arguments as an object, as transformers documents it for templates, also where they came as the
-/// text of one (OpenAI). Throws Refusal(400) whose `param` is the path of what is wrong, such as
-/// messages[2].tool_calls[0].function.arguments, and for more than `most` bytes.
+/// What is null of a message is left out. Roles are system, user, assistant and tool; what an
+/// assistant called (`tool_calls`) has its arguments as an object, as transformers documents it for
+/// templates, also where they came as the text of one (OpenAI). Throws Refusal(400) whose `param`
+/// is the path of what is wrong, such as messages[2].tool_calls[0].function.arguments, and for more
+/// than `most` bytes.
 std::string read_chat(const Json& messages, const Json* tools, size_t most);
 
-/// Throws Refusal(400) for what is no list of functions.
-void check_tools(const Json& tools);
+/// A list of functions, without what is null of them. Throws Refusal(400) for what is none.
+Json read_tools(const Json& tools);
 
 }  // namespace tessera::server

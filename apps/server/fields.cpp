@@ -8,13 +8,23 @@ namespace tessera::server {
 namespace {
 
 // As much of a number as a message needs.
-std::string shown(double value) {
-  std::string text = Json(value).dump();
+std::string shown(const Json& value) {
+  std::string text = value.dump();
   return text.ends_with(".0") ? text.substr(0, text.size() - 2) : text;
 }
 
 [[noreturn]] void refuse(const std::string& name, const std::string& expected) {
   throw wrong(name, name + ": expected " + expected);
+}
+
+// Says of a number on which side it is outside.
+[[noreturn]] void refuse_number(const std::string& name, const Json& given, const Json& least,
+                                const Json& most, const std::string& kind) {
+  const std::string range = kind + shown(least) + " to " + shown(most);
+  if (!given.is_number() || (given >= least && given <= most)) refuse(name, range);
+  const bool above = given > most;
+  throw wrong(name, name + ": " + shown(given) + " is " + (above ? "above " : "below ") +
+                        shown(above ? most : least) + "; expected " + range);
 }
 
 }  // namespace
@@ -28,6 +38,11 @@ const Json* Fields::take(const std::string& name) {
   taken_.push_back(name);
   const auto found = object_.find(name);
   return found == object_.end() || found->is_null() ? nullptr : &*found;
+}
+
+const Json* Fields::take_list(const std::string& name) {
+  const Json* found = take(name);
+  return found && found->is_array() && found->empty() ? nullptr : found;
 }
 
 bool Fields::text(const std::string& name, std::string& value) {
@@ -53,7 +68,7 @@ bool Fields::number(const std::string& name, double least, double most, double& 
   if (!found) return false;
   const double given = found->is_number() ? found->get<double>() : least - 1;
   if (!(given >= least && given <= most))
-    refuse(path_of(name), "a number from " + shown(least) + " to " + shown(most));
+    refuse_number(path_of(name), *found, least, most, "a number from ");
   value = given;
   return true;
 }
@@ -64,8 +79,7 @@ bool Fields::whole(const std::string& name, int64_t least, int64_t most, int64_t
   const bool small = found->is_number_integer() &&
                      (!found->is_number_unsigned() || found->get<uint64_t>() <= INT64_MAX);
   if (!small || found->get<int64_t>() < least || found->get<int64_t>() > most)
-    refuse(path_of(name),
-           "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+    refuse_number(path_of(name), *found, least, most, "a whole number from ");
   value = found->get<int64_t>();
   return true;
 }
@@ -79,7 +93,7 @@ bool Fields::seed(const std::string& name, uint64_t& value) {
 }
 
 bool Fields::texts(const std::string& name, std::vector<std::string>& values, bool numbers) {
-  const Json* found = take(name);
+  const Json* found = take_list(name);
   if (!found) return false;
   const char* const expected =
       numbers ? "a list of names or whole numbers" : "a text, or a list of texts";
@@ -94,16 +108,46 @@ bool Fields::texts(const std::string& name, std::vector<std::string>& values, bo
     add(*found);
     return true;
   }
-  if (found->empty()) refuse(path_of(name), std::string(expected) + " that is not empty");
   for (const Json& one : *found) add(one);
   return true;
 }
 
+bool Fields::taken(const std::string& name) const {
+  return std::find(taken_.begin(), taken_.end(), name) != taken_.end();
+}
+
+void Fields::only(const std::vector<Neutral>& all) {
+  for (const auto& [name, values] : all) {
+    const Json* given = take(name);
+    if (given && std::ranges::find(values, without_nulls(*given)) == values.end())
+      throw wrong(path_of(name), path_of(name) + ": Tessera does not do this; leave it out");
+  }
+}
+
+void Fields::rest(Json& to, const std::vector<std::string>& hidden) {
+  for (const auto& [name, value] : object_.items())
+    if (!value.is_null() && !taken(name) && std::ranges::find(hidden, name) == hidden.end()) {
+      taken_.push_back(name);
+      to[name] = value;
+    }
+}
+
 void Fields::finish() const {
   for (const auto& [name, value] : object_.items())
-    if (std::find(taken_.begin(), taken_.end(), name) == taken_.end())
+    if (!value.is_null() && !taken(name))
       throw wrong(path_of(name.substr(0, 100)),
                   "'" + path_of(name.substr(0, 100)) + "' is no parameter of this request");
+}
+
+Json without_nulls(const Json& json) {
+  if (!json.is_structured()) return json;
+  Json kept = json.is_array() ? Json::array() : Json::object();
+  for (const auto& [name, value] : json.items())
+    if (json.is_array())
+      kept.push_back(without_nulls(value));
+    else if (!value.is_null())
+      kept[name] = without_nulls(value);
+  return kept;
 }
 
 void check_text(size_t bytes, size_t most, const std::string& name) {

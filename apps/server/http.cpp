@@ -15,6 +15,7 @@ HttpReply reply_of(const Refusal& refusal) {
   HttpReply reply = json_reply(body_of(refusal), refusal.status());
   if (refusal.retry_after() > 0)
     reply.headers.emplace_back("Retry-After", std::to_string(refusal.retry_after()));
+  if (!refusal.allow().empty()) reply.headers.emplace_back("Allow", refusal.allow());
   if (refusal.status() == 401) reply.headers.emplace_back("WWW-Authenticate", "Bearer");
   return reply;
 }

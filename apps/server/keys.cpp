@@ -11,6 +11,7 @@
 
 #include "server/descriptor.h"
 #include "server/digest.h"
+#include "server/header_values.h"
 #include "tessera/error.h"
 
 namespace tessera::server {
@@ -108,8 +109,8 @@ void ApiKeys::add_line(const std::string& path, int number, const std::string& l
 }
 
 const KeyOwner* ApiKeys::owner_of(const std::string& authorization) const {
-  if (!authorization.starts_with("Bearer ") || authorization.size() > kMost) return nullptr;
-  const std::string given = authorization.substr(7);
+  if (authorization.size() > kMost) return nullptr;
+  const std::string given = credentials_of(authorization, "Bearer");
   const KeyOwner* owner = nullptr;
   for (const Key& key : keys_)
     if (same_text(given, key.secret)) owner = &key.owner;

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -15,6 +14,7 @@
 
 #include "server/exchange.h"
 #include "server/field_names.h"
+#include "server/header_values.h"
 #include "server/sockets.h"
 #include "tessera/error.h"
 
@@ -22,11 +22,6 @@ namespace tessera::server {
 namespace {
 
 using ExchangePtr = std::shared_ptr<Exchange>;
-
-std::string small(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
 
 MHD_Result add_header(void* to, MHD_ValueKind, const char* name, const char* value) {
   auto& headers = static_cast<HttpRequest*>(to)->headers;
@@ -185,6 +180,7 @@ MHD_Result Listener::State::begin(MHD_Connection* connection, const ExchangePtr&
   const auto* info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
   request.client = address_of(info ? info->client_addr : nullptr);
   try {
+    handlers.admit(request);
     const std::string length = request.header("content-length");
     uint64_t bytes = 0;
     if (!request.header("transfer-encoding").empty())
@@ -199,7 +195,6 @@ MHD_Result Listener::State::begin(MHD_Connection* connection, const ExchangePtr&
                       "the body has " + length.substr(0, 20) + " bytes; a request has " +
                           std::to_string(options.body) + " at most");
     }
-    handlers.admit(request);
   } catch (const SlowRefusal& refusal) {
     exchange->answer = slow_reply(refusal);
     exchange->slowed = true;

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "server/base64.h"
+#include "server/header_values.h"
 
 namespace tessera::server {
 namespace {
@@ -217,10 +218,7 @@ HttpReply answer_text(const Parts& parts, const HttpRequest& request, const Tran
     return when_done(parts.jobs, job, asked.names, [chat](const JobRecord& record) {
       return json_reply(answer_of(record, chat));
     });
-  HttpReply reply;
-  reply.type = "text/event-stream";
-  reply.stream = std::make_shared<AnswerStream>(parts.jobs, job, chat, asked);
-  return reply;
+  return event_stream(std::make_shared<AnswerStream>(parts.jobs, job, chat, asked));
 }
 
 Json model_of(const Parts& parts, const ModelFacts& facts) {
@@ -246,7 +244,7 @@ HttpReply openai_images(const Parts& parts, const HttpRequest& request) {
   if (parts.models.find(asked.model).facts.kind != Kind::image)
     throw wrong("model", "model '" + asked.model + "' makes no images");
   const JobPtr job = submit(parts, request, asked);
-  const bool proxied = request.header("x-forwarded-proto") == "https";
+  const bool proxied = first_of(request.header("x-forwarded-proto")) == "https";
   const std::string base = (proxied ? "https://" : "http://") + request.header("host");
   const auto answer = [&jobs = parts.jobs, asked, base](const JobRecord& record) {
     Json data = Json::array();

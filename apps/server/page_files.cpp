@@ -1,5 +1,6 @@
 #include "server/page_files.h"
 
+#include "server/header_values.h"
 #include "server/page.h"
 
 namespace tessera::server {
@@ -16,7 +17,7 @@ HttpReply page_file(const HttpRequest& request) {
                    {"Cache-Control", "no-cache"},
                    {"ETag", std::string(file->tag)},
                    {"Referrer-Policy", "no-referrer"}};
-  if (request.header("if-none-match") == file->tag)
+  if (names_tag(request.header("if-none-match"), std::string(file->tag)))
     reply.status = 304;
   else
     reply.body = file->content;

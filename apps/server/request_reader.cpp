@@ -74,8 +74,8 @@ void read_numbers(Fields& fields, GenerateRequest& q, const Limits& limits) {
   if (fields.number("true_guidance", 0, 1e4, number)) q.true_guidance = static_cast<float>(number);
   if (fields.number("guidance_rescale", 0, 1, number))
     q.guidance_rescale = static_cast<float>(number);
-  fields.whole("width", 1, 1 << 16, q.width);
-  fields.whole("height", 1, 1 << 16, q.height);
+  fields.whole("width", 1, kMostSide, q.width);
+  fields.whole("height", 1, kMostSide, q.height);
   fields.whole("frames", 1, 1 << 16, q.frames);
   fields.whole("text_tokens", 1, 1 << 16, q.text_tokens);
   fields.flag("binning", q.binning);
@@ -85,7 +85,7 @@ void read_numbers(Fields& fields, GenerateRequest& q, const Limits& limits) {
 
 void read_noise(Fields& fields, GenerateRequest& q, int64_t images) {
   const bool seeded = fields.seed("seed", q.seed);
-  if (const Json* seeds = fields.take("seeds")) {
+  if (const Json* seeds = fields.take_list("seeds")) {
     if (seeded) throw wrong("seeds", "seed and seeds: give one of them");
     if (!seeds->is_array() || std::ssize(*seeds) != images)
       throw wrong("seeds", "seeds: expected a list of " + std::to_string(images) +
@@ -124,7 +124,7 @@ void read_prompt(Fields& fields, CompleteRequest& q, const Limits& limits) {
   const Json* messages = fields.take("messages");
   if (one + several + (messages != nullptr) != 1)
     throw wrong("prompt", "give one of prompt, prompts and messages");
-  const Json* tools = fields.take("tools");
+  const Json* tools = fields.take_list("tools");
   if (tools && !messages) throw wrong("tools", "tools: only a chat has them; give messages");
   if (messages) q.chat = read_chat(*messages, tools, limits.prompt);
   check_size(limits, q.prompts, "prompt");

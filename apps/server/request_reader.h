@@ -14,6 +14,8 @@ namespace tessera::server {
 
 /// The likeliest tokens at a position that an answer tells at most.
 constexpr int64_t kMostLogprobs = 20;
+/// Pixels of a side at most.
+constexpr int64_t kMostSide = 1 << 16;
 
 /// What a body asks of the library.
 using Ask = std::variant<GenerateRequest, CompleteRequest>;

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "server/fields.h"
+#include "server/header_values.h"
 #include "server/openai.h"
 #include "server/page_files.h"
 #include "tessera/version.h"
@@ -22,6 +23,24 @@ uint64_t number_in(const std::string& text, const std::string& name, uint64_t le
     throw wrong(name, name + ": expected a whole number from " + std::to_string(least) + " to " +
                           std::to_string(most));
   return value;
+}
+
+// The methods that an address has; "": it does not exist.
+std::string methods_at(const std::string& path) {
+  const std::string read = "GET, HEAD";
+  for (const char* one : {"/v1/images/generations", "/v1/completions", "/v1/chat/completions"})
+    if (path == one) return "POST";
+  if (path == "/jobs") return read + ", POST";
+  if (path.starts_with("/jobs/")) {
+    const size_t slash = path.find('/', std::string("/jobs/").size());
+    if (slash == std::string::npos) return read + ", DELETE";
+    const std::string rest = path.substr(slash);
+    return rest == "/events" || rest.starts_with("/results/") ? read : "";
+  }
+  for (const char* one :
+       {"/", "/models", "/status", "/metrics", "/healthz", "/readyz", "/v1/models"})
+    if (path == one) return read;
+  return path.starts_with("/assets/") || path.starts_with("/v1/models/") ? read : "";
 }
 
 std::string query_of(const HttpRequest& request, const std::string& name) {
@@ -132,13 +151,18 @@ HttpReply route_job(const Parts& parts, const HttpRequest& request, const std::s
   if (request.method == "DELETE" && what.empty())
     return json_reply(query_of(request, "cancel") == "1" ? parts.jobs.cancel(request.client, id)
                                                          : parts.jobs.remove(request.client, id));
-  if (request.method != "GET" && request.method != "HEAD")
-    throw Refusal(405, "invalid_request_error", request.method + " is nothing for a job");
   if (what.empty()) return json_reply(parts.jobs.show(request.client, id));
   if (what == "/events") return show_events(parts, request, id);
   if (what.starts_with("/results/"))
     return show_result(parts, request, id, what.substr(std::string("/results/").size()));
   throw not_found("there is nothing at '" + request.path.substr(0, 200) + "'");
+}
+
+HttpReply route_post(const Parts& parts, const HttpRequest& request) {
+  if (request.path == "/jobs") return post_job(parts, request);
+  if (request.path == "/v1/images/generations") return openai_images(parts, request);
+  if (request.path == "/v1/completions") return openai_completions(parts, request);
+  return openai_chat(parts, request);
 }
 
 HttpReply route_get(const Parts& parts, const HttpRequest& request) {
@@ -158,31 +182,37 @@ HttpReply route_get(const Parts& parts, const HttpRequest& request) {
 
 }  // namespace
 
-HttpReply stream_events(const JobPtr& job, uint64_t after) {
+void check_address(const HttpRequest& request) {
+  const std::string methods = methods_at(request.path), shown = request.path.substr(0, 200);
+  if (methods.empty()) throw not_found("there is nothing at '" + shown + "'");
+  if ((", " + methods + ",").find(", " + request.method + ",") == std::string::npos)
+    throw Refusal(405, "invalid_request_error",
+                  "there is no method '" + request.method.substr(0, 20) + "' at '" + shown +
+                      "': it has " + methods,
+                  "", 0, methods);
+  if (request.method == "POST" &&
+      media_type_of(request.header("content-type")) != "application/json")
+    throw Refusal(415, "invalid_request_error", "send a body of Content-Type: application/json");
+}
+
+HttpReply event_stream(std::shared_ptr<Stream> stream) {
   HttpReply reply;
   reply.type = "text/event-stream";
-  // Numbers of before a restart may be larger than any of the log: then it is told from its begin.
-  const uint64_t last = job->events.last_id();
-  reply.stream = std::make_shared<EventStream>(job, after > last ? 0 : after);
-  reply.headers.emplace_back("X-Accel-Buffering", "no");
+  reply.stream = std::move(stream);
+  reply.headers = {{"X-Accel-Buffering", "no"}, {"Cache-Control", "no-cache"}};
   return reply;
 }
 
+HttpReply stream_events(const JobPtr& job, uint64_t after) {
+  // Numbers of before a restart may be larger than any of the log: then it is told from its begin.
+  const uint64_t last = job->events.last_id();
+  return event_stream(std::make_shared<EventStream>(job, after > last ? 0 : after));
+}
+
 HttpReply route(const Parts& parts, const HttpRequest& request) {
-  const std::string& path = request.path;
-  const std::string& method = request.method;
-  if (path.starts_with("/jobs/"))
-    return route_job(parts, request, path.substr(std::string("/jobs/").size()));
-  if (method == "GET" || method == "HEAD") return route_get(parts, request);
-  if (method == "POST") {
-    if (path == "/jobs") return post_job(parts, request);
-    if (path == "/v1/images/generations") return openai_images(parts, request);
-    if (path == "/v1/completions") return openai_completions(parts, request);
-    if (path == "/v1/chat/completions") return openai_chat(parts, request);
-    throw not_found("there is nothing to POST to at '" + path.substr(0, 200) + "'");
-  }
-  throw Refusal(405, "invalid_request_error",
-                "there is no method '" + method.substr(0, 20) + "' here");
+  if (request.path.starts_with("/jobs/"))
+    return route_job(parts, request, request.path.substr(std::string("/jobs/").size()));
+  return request.method == "POST" ? route_post(parts, request) : route_get(parts, request);
 }
 
 }  // namespace tessera::server

@@ -18,8 +18,15 @@ struct Parts {
   double begun = 0;
 };
 
-/// The answer to a request. Throws Refusal.
+/// Looked at before a body is read. Throws Refusal: 404 for an address that does not exist, 405 for
+/// another method than it has, 415 for a body that is no JSON.
+void check_address(const HttpRequest& request);
+
+/// The answer to a request whose address was checked. Throws Refusal.
 HttpReply route(const Parts& parts, const HttpRequest& request);
+
+/// Server-sent events, which no proxy may keep back.
+HttpReply event_stream(std::shared_ptr<Stream> stream);
 
 /// The events of a job as they come; `after`: the number of the last one that is known.
 HttpReply stream_events(const JobPtr& job, uint64_t after);

@@ -101,7 +101,10 @@ void serve(const ServeOptions& o, const std::stop_token& stop,
   };
   const Parts parts{models, jobs, metrics, connections, now()};
   Handlers handlers;
-  handlers.admit = [&](HttpRequest& request) { guard.admit(request); };
+  handlers.admit = [&](HttpRequest& request) {
+    guard.admit(request);
+    check_address(request);
+  };
   handlers.handle = [&](const HttpRequest& request) { return route(parts, request); };
   handlers.log = [&](const Answered& answered) {
     metrics.request(answered.client, answered.method, answered.status, answered.seconds);

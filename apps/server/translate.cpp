@@ -1,5 +1,6 @@
 // OpenAI's requests as ours.
-#include <charconv>
+#include <algorithm>
+#include <cctype>
 #include <random>
 
 #include "server/chat_reader.h"
@@ -9,62 +10,104 @@
 namespace tessera::server {
 namespace {
 
+// What the forms have and Tessera has one value of. Their own defaults ask for nothing.
+const std::vector<Neutral> kOfImages{{"background", {"auto", "opaque"}},
+                                     {"complexity", {}},
+                                     {"frame_count", {}},
+                                     {"frame_duration_ms", {}},
+                                     {"moderation", {"auto", "low"}},
+                                     {"output_compression", {100}},
+                                     {"output_format", {"png"}},
+                                     {"partial_images", {0}},
+                                     {"quality", {"auto", "standard"}},
+                                     {"stream", {false}},
+                                     {"style", {"vivid"}},
+                                     {"svg", {}}};
+const std::vector<Neutral> kOfTexts{
+    {"frequency_penalty", {0}}, {"logit_bias", {Json::object()}}, {"presence_penalty", {0}}};
+const std::vector<Neutral> kOfCompletions{{"echo", {false}}, {"suffix", {""}}};
+const std::vector<Neutral> kOfChats{
+    {"audio", {}},
+    {"function_call", {"auto", "none"}},
+    {"functions", {Json::array()}},
+    {"metadata", {Json::object()}},
+    {"modalities", {Json::array({"text"}), Json::array()}},
+    {"moderation", {Json::object()}},
+    {"parallel_tool_calls", {true}},
+    {"prediction", {}},
+    {"prompt_cache_options", {Json::object(), Json({{"mode", "implicit"}})}},
+    {"prompt_cache_retention", {"in_memory"}},
+    {"reasoning_effort", {"none", "medium"}},
+    {"response_format", {Json({{"type", "text"}})}},
+    {"service_tier", {"auto", "default"}},
+    {"store", {false}},
+    {"verbosity", {"medium"}},
+    {"web_search_options", {}}};
+// An answer's message has them, and comes back as it was.
+const std::vector<Neutral> kOfMessages{
+    {"annotations", {Json::array()}}, {"audio", {}}, {"function_call", {}}, {"refusal", {""}}};
+
 // What a seed is where none was asked for; whole in JavaScript, too.
 uint64_t random_seed() {
   thread_local std::random_device source;
   return (uint64_t{source()} << 32 | source()) >> 11;
 }
 
-// What Tessera has one value of.
-void only(Fields& fields, const std::string& name, const std::vector<Json>& values) {
-  const Json* given = fields.take(name);
-  if (!given) return;
-  for (const Json& value : values)
-    if (*given == value) return;
-  throw wrong(name, name + ": Tessera does not do this; leave it out");
+// One side of a size, from the digits at `at`; -1: there are none. What is above all that a
+// request may have is told as it was written.
+int64_t read_side(const std::string& size, size_t& at, const char* name, std::string& too_large) {
+  const size_t begin = at;
+  while (at < size.size() && std::isdigit(static_cast<unsigned char>(size[at]))) ++at;
+  const std::string digits = size.substr(begin, at - begin);
+  if (digits.empty()) return -1;
+  const size_t zeros = std::min(digits.find_first_not_of('0'), digits.size());
+  const int64_t side = digits.size() - zeros > 9 ? INT64_MAX : std::stoll(digits);
+  if (side > kMostSide)
+    too_large +=
+        (too_large.empty() ? "" : " and ") + std::string(name) + " " + digits.substr(0, 40);
+  return side;
 }
 
 void read_size(const std::string& size, Json& request) {
-  int64_t width = 0, height = 0;
-  const char *at = size.data(), *end = at + size.size();
-  const auto w = std::from_chars(at, end, width);
-  const bool between = w.ec == std::errc() && w.ptr < end && *w.ptr == 'x';
-  const auto h = between ? std::from_chars(w.ptr + 1, end, height) : w;
-  if (!between || h.ec != std::errc() || h.ptr != end || width < 1 || height < 1)
+  size_t at = 0;
+  std::string too_large;
+  const int64_t width = read_side(size, at, "width", too_large);
+  const bool between = at < size.size() && size[at++] == 'x';
+  const int64_t height = between ? read_side(size, at, "height", too_large) : -1;
+  if (width < 1 || height < 1 || at != size.size())
     throw wrong("size", "size: expected WIDTHxHEIGHT, such as 512x512");
+  if (!too_large.empty())
+    throw wrong("size", "size: " + too_large + ": above " + std::to_string(kMostSide) +
+                            ", the largest side");
   request["width"] = width;
   request["height"] = height;
 }
 
-void pass(Fields& fields, const char* name, Json& request) {
-  if (const Json* given = fields.take(name)) request[name] = *given;
+// Names for the maker's statistics and caches, which Tessera has none of.
+void read_labels(Fields& fields) {
+  std::string ignored;
+  for (const char* name : {"user", "safety_identifier", "prompt_cache_key"})
+    fields.text(name, ignored);
 }
 
-// A name for the maker's statistics, which Tessera has none of.
-void read_user(Fields& fields) {
-  std::string ignored;
-  fields.text("user", ignored);
+void read_stream(Fields& fields, Translated& to) {
+  fields.flag("stream", to.stream);
+  const Json* options = fields.take("stream_options");
+  if (!options) return;
+  Fields inner(*options, "stream_options", true);
+  inner.flag("include_usage", to.stream_usage);
+  inner.only({{"include_obfuscation", {false}}});
+  inner.finish();
+  if (to.stream_usage && !to.stream)
+    throw wrong("stream_options", "stream_options: without stream they say nothing; add it");
 }
 
 // What a text request has in both forms.
 void read_text_fields(Fields& fields, Translated& to) {
   fields.text("model", to.model);
-  fields.flag("stream", to.stream);
-  if (const Json* options = fields.take("stream_options")) {
-    if (!to.stream)
-      throw wrong("stream_options", "stream_options: without stream they say nothing; add it");
-    Fields inner(*options, "stream_options", true);
-    inner.flag("include_usage", to.stream_usage);
-    only(inner, "include_obfuscation", {false});
-    inner.finish();
-  }
-  for (const char* name : {"temperature", "stop", "seed", "block", "threshold", "decode", "select",
-                           "cache", "raw", "n", "top_k", "top_p", "repetition_penalty"})
-    pass(fields, name, to.request);
-  only(fields, "frequency_penalty", {0});
-  only(fields, "presence_penalty", {0});
-  only(fields, "logit_bias", {Json::object()});
-  read_user(fields);
+  read_stream(fields, to);
+  fields.only(kOfTexts);
+  read_labels(fields);
 }
 
 void refuse_stream_with_logprobs(const Translated& to) {
@@ -96,16 +139,17 @@ Json message_of(const Json& message, const std::string& where) {
   std::string role, name, id;
   fields.text("role", role);
   const bool named = fields.text("name", name);
-  const Json* content = fields.take("content");
   const bool assistant = role == "assistant", tool = role == "tool";
-  const Json* calls = assistant ? fields.take("tool_calls") : nullptr;
-  if (assistant && fields.take("refusal"))  // null, as an answer has it, is none
-    throw wrong(where + ".refusal", where + ".refusal: Tessera does not do this; leave it out");
+  const Json* content = assistant ? fields.take_list("content") : fields.take("content");
+  const Json* calls = fields.take_list("tool_calls");
+  if (calls && !assistant)
+    throw wrong(where + ".tool_calls", where + ".tool_calls: only an assistant has called");
+  fields.only(kOfMessages);
   if (tool && !fields.text("tool_call_id", id))
     throw wrong(where + ".tool_call_id", where + ".tool_call_id: expected the id of a call");
   fields.finish();
   if (role == "developer") role = "system";  // its newer name
-  if (role.empty() || (!content && !calls))
+  if (role.empty() || (!content && !assistant))
     throw wrong(where, where + ": expected a role and a content");
   Json made = {{"role", role}, {"content", nullptr}};
   if (content) made["content"] = content_of(*content, where + ".content");
@@ -116,16 +160,27 @@ Json message_of(const Json& message, const std::string& where) {
 }
 
 // "none" shows the model no tools; what an answer says is text in any case.
-void read_tools(Fields& fields, Json& request) {
-  const Json* tools = fields.take("tools");
+void translate_tools(Fields& fields, Json& request) {
+  const Json* tools = fields.take_list("tools");
   const Json* choice = fields.take("tool_choice");
   if (choice && *choice != "auto" && *choice != "none")
     throw wrong("tool_choice", "tool_choice: expected auto or none; no answer is forced to a call");
-  if (choice && *choice == "auto" && !tools)
-    throw wrong("tool_choice", "tool_choice: without tools there is nothing to choose; give tools");
-  only(fields, "parallel_tool_calls", {true});
-  if (tools) check_tools(*tools);
-  if (tools && (!choice || *choice == "auto")) request["tools"] = *tools;
+  if (!tools) return;
+  Json known = read_tools(*tools);
+  if (!choice || *choice == "auto") request["tools"] = std::move(known);
+}
+
+// Each image has a seed of its own, which gives it again when it is asked for alone.
+void read_seeds(Fields& fields, int64_t n, Translated& to) {
+  uint64_t seed = 0;
+  const Json* several = fields.take_list("seeds");
+  const bool given = fields.seed("seed", seed);
+  if (several && given) throw wrong("seeds", "seed and seeds: give one of them");
+  Json seeds = Json::array();
+  for (int64_t i = 0; i < n; ++i)
+    seeds.push_back(given ? seed + static_cast<uint64_t>(i) : random_seed());
+  to.request["seeds"] = several ? *several : seeds;
+  if (!several) to.names["seeds"] = "seed";
 }
 
 }  // namespace
@@ -139,31 +194,28 @@ Translated translate_images(const Json& body,
   fields.text("model", to.model);
   const ModelFacts& model = find(to.model);
   if (!fields.text("prompt", prompt)) throw wrong("prompt", "prompt is missing");
-  to.names = {{"count", "n"}, {"seeds", "seed"}, {"width", "size"}, {"height", "size"}};
+  to.names = {{"count", "n"}};
   if (model.classes > 0) {
     to.request["classes"] = Json::array({prompt});
     to.names["classes"] = "prompt";
   } else {
     to.request["prompt"] = prompt;
   }
-  fields.whole("n", 1, 64, n);
-  if (fields.text("size", size) && size != "auto") read_size(size, to.request);
+  if (fields.whole("n", 1, 64, n) && n > 1) to.request["count"] = n;
+  std::vector<std::string> hidden{"prompts", "classes", "count"};
+  if (fields.text("size", size) && size != "auto") {
+    read_size(size, to.request);
+    hidden.insert(hidden.end(), {"width", "height"});
+    to.names.insert({{"width", "size"}, {"height", "size"}});
+  }
   if (fields.text("response_format", form) && form != "url" && form != "b64_json")
     throw wrong("response_format", "response_format: expected url or b64_json");
   to.url = form == "url";
-  for (const char* name : {"steps", "guidance", "negative_prompt", "scheduler", "seed", "noise"})
-    pass(fields, name, to.request);
-  only(fields, "quality", {"auto", "standard"});
-  only(fields, "output_format", {"png"});
-  only(fields, "background", {"auto", "opaque"});
-  only(fields, "moderation", {"auto", "low"});
-  read_user(fields);
+  read_seeds(fields, n, to);
+  fields.only(kOfImages);
+  read_labels(fields);
+  fields.rest(to.request, hidden);
   fields.finish();
-  if (n > 1) to.request["count"] = n;
-  if (!to.request.contains("seed")) {
-    to.request["seeds"] = Json::array();
-    for (int64_t i = 0; i < n; ++i) to.request["seeds"].push_back(random_seed());
-  }
   return to;
 }
 
@@ -175,11 +227,10 @@ Translated translate_completion(const Json& body) {
   if (!prompt) throw wrong("prompt", "prompt is missing");
   to.request[prompt->is_array() ? "prompts" : "prompt"] = *prompt;
   to.names = {{"prompts", "prompt"}};
-  pass(fields, "max_tokens", to.request);
-  only(fields, "echo", {false});
-  only(fields, "best_of", {1});
-  only(fields, "suffix", {""});
-  pass(fields, "logprobs", to.request);
+  const auto n = body.find("n");
+  fields.only({{"best_of", {1, n == body.end() ? Json() : *n}}});
+  fields.only(kOfCompletions);
+  fields.rest(to.request, {"prompts", "messages", "tools"});
   refuse_stream_with_logprobs(to);
   fields.finish();
   return to;
@@ -195,7 +246,7 @@ Translated translate_chat(const Json& body) {
   for (size_t i = 0; i < messages->size(); ++i)
     to.request["messages"].push_back(
         message_of((*messages)[i], "messages[" + std::to_string(i) + "]"));
-  read_tools(fields, to.request);
+  translate_tools(fields, to.request);
   to.names = {{"prompt", "messages"}};
   int64_t tokens = 0;  // that both names mean, the newer first
   for (const char* name : {"max_tokens", "max_completion_tokens"})
@@ -206,14 +257,14 @@ Translated translate_chat(const Json& body) {
   bool logprobs = false;
   int64_t top = 0;
   fields.flag("logprobs", logprobs);
-  const bool likeliest = fields.whole("top_logprobs", 0, kMostLogprobs, top);
-  if (likeliest && !logprobs)
+  fields.whole("top_logprobs", 0, kMostLogprobs, top);
+  if (top > 0 && !logprobs)
     throw wrong("top_logprobs", "top_logprobs: without logprobs it says nothing; add it");
   if (logprobs) to.request["logprobs"] = top;
   to.names["logprobs"] = "top_logprobs";
   refuse_stream_with_logprobs(to);
-  only(fields, "response_format", {{{"type", "text"}}});
-  only(fields, "store", {false});
+  fields.only(kOfChats);
+  fields.rest(to.request, {"prompt", "prompts"});
   fields.finish();
   return to;
 }

@@ -17,8 +17,6 @@
 namespace tessera::server {
 namespace {
 
-constexpr double kRate = 8;  // frames a second
-
 // Images, or frames, by the job that they are of; videos are numbered over all jobs.
 class Shares {
  public:
@@ -123,7 +121,8 @@ Outcome save_samples(const Job& job, const Store& store, const GenerateResult& r
     const Image& image = samples[i].front();
     const uint64_t seed = q.seeds.empty() ? q.seed : q.seeds[i];
     Parameters said{job.record.model, q.negative_prompt, seed};
-    if (samples.size() > 1) said.count = int(samples.size()), said.position = int(i);
+    if (samples.size() > 1 && q.seeds.empty())
+      said.count = int(samples.size()), said.position = int(i);
     const auto texts = texts_of(parameters_of(result, image, said));
     const bool video = image.video >= 0;
     const std::string name = std::to_string(i) + (video ? ".mp4" : ".png");
@@ -131,7 +130,7 @@ Outcome save_samples(const Job& job, const Store& store, const GenerateResult& r
     std::error_code none;
     stored([&] {
       if (video)
-        save_mp4(samples[i], kRate, path, texts, stop);
+        save_mp4(samples[i], job.served->model.frame_rate(), path, texts, stop);
       else
         save_png(image, path, texts, stop);
     });
@@ -209,7 +208,9 @@ Outcome answers_of(const CompleteResult& result, const Shares& shares, size_t jo
   for (const Completion& c : own.completions) {
     texts.push_back(c.text);
     finishes.push_back(word_of(c.finish));
-    prompt += c.prompt_ids.size();
+    if (&c == own.completions.data() ||
+        c.prompt != (&c - 1)->prompt)  // answers to one stand together
+      prompt += c.prompt_ids.size();
     generated += c.ids.size();
   }
   outcome.text = texts.size() == 1 ? texts[0] : texts;

@@ -79,7 +79,7 @@ TEST(ChatReader, NamesWhatIsWrongWithCalls) {
         {R"({"function": {"name": "f", "arguments": "{\"a\": 1, \"a\": 2}"}})",
          function + ".arguments"}})
     EXPECT_EQ(refused_call(given), named) << given;
-  for (const char* calls : {"[]", "{}", "3", "\"f\""})
+  for (const char* calls : {"{}", "3", "\"f\""})
     EXPECT_EQ(refused(R"([{"role": "assistant", "tool_calls": )" + std::string(calls) + "}]"),
               "messages[0].tool_calls");
   EXPECT_EQ(refused(R"([{"role": "user", "content": "x", "tool_calls": [{}]}])"),
@@ -88,6 +88,25 @@ TEST(ChatReader, NamesWhatIsWrongWithCalls) {
   EXPECT_EQ(refused(R"([{"role": "tool", "content": "x", "tool_call_id": 3}])"),
             "messages[0].tool_call_id");
   EXPECT_EQ(refused(R"([{"role": "wizard", "content": "x"}])"), "messages[0].role");
+}
+
+// As clients dump what they got: templates ask which fields are there.
+TEST(ChatReader, WhatIsNullIsLeftOut) {
+  const char* said =
+      R"([{"role": "user", "content": "x", "tool_calls": [], "tool_call_id": null, "unheard": null},
+      {"role": "assistant", "content": null, "tool_calls": null, "annotations": null},
+      {"role": "assistant", "tool_calls": [{"id": null, "function": {"name": "f", "arguments": null}, "index": null}]},
+      {"role": "tool", "content": "4", "name": null}])";
+  EXPECT_EQ(
+      text_of(read(said)),
+      R"([{"role":"user","content":"x"},{"role":"assistant","content":""},)"
+      R"({"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":{}}}],"content":null},)"
+      R"({"role":"tool","content":"4"}])");
+  const char* tools =
+      R"([{"type": null, "unheard": null, "function": {"name": "f", "description": null, "strict": null,
+      "parameters": {"default": null}}}])";
+  EXPECT_EQ(text_of(read(said, tools)["tools"]),
+            R"([{"function":{"name":"f","parameters":{"default":null}}}])");
 }
 
 TEST(ChatReader, NamesWhatIsWrongWithTools) {

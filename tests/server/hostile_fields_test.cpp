@@ -14,7 +14,8 @@ enum Kinds : unsigned {
   number = 8,
   texts = 16,
   objects = 32,
-  wide = 64
+  wide = 64,
+  lists = 128
 };
 
 struct Value {
@@ -31,7 +32,7 @@ const Value kValues[] = {{"true", flag},
                          {"-0.5", 0},
                          {"{}", objects},
                          {"{\"a\": 1}", 0},
-                         {"[]", 0},
+                         {"[]", lists},
                          {"[[]]", 0},
                          {"[null]", 0},
                          {"[{}]", 0},
@@ -91,7 +92,7 @@ const std::vector<Field> kOfTexts{{"model", text},
                                   {"stream", flag},
                                   {"stream_options", objects, ", \"stream\": true"},
                                   {"temperature", number},
-                                  {"stop", text | texts},
+                                  {"stop", text | texts | lists},
                                   {"seed", wide},
                                   {"n", whole, ", \"temperature\": 1"},
                                   {"top_p", number},
@@ -130,35 +131,50 @@ TEST(HostileFields, OfChats) {
                             {"top_logprobs", whole, ", \"logprobs\": true"},
                             {"response_format", 0},
                             {"store", 0},
-                            {"tools", 0},
+                            {"tools", lists},
                             {"tool_choice", 0},
                             {"parallel_tool_calls", flag},
-                            {"functions", 0},
-                            {"modalities", 0},
-                            {"metadata", 0}})
+                            {"functions", lists},
+                            {"function_call", 0},
+                            {"modalities", lists},
+                            {"metadata", objects},
+                            {"moderation", objects},
+                            {"prompt_cache_options", objects},
+                            {"web_search_options", 0},
+                            {"audio", 0},
+                            {"prediction", 0},
+                            {"service_tier", 0},
+                            {"safety_identifier", text},
+                            {"unheard", 0}})
     fields.push_back(more);
   try_all(R"("messages": [{"role": "user", "content": "x"}])", fields, translate_chat, Kind::text);
 }
 
 TEST(HostileFields, OfImages) {
-  try_all(R"("prompt": "x")",
-          {{"model", text},
-           {"prompt", text},
-           {"n", whole},
-           {"size", text},
-           {"response_format", text},
-           {"steps", whole},
-           {"guidance", number},
-           {"negative_prompt", text},
-           {"scheduler", text},
-           {"seed", wide},
-           {"noise", text},
-           {"quality", 0},
-           {"output_format", 0},
-           {"background", 0},
-           {"moderation", 0},
-           {"user", text},
-           {"style", 0}},
+  try_all(R"("prompt": "x")", {{"model", text},
+                               {"prompt", text},
+                               {"n", whole},
+                               {"size", text},
+                               {"response_format", text},
+                               {"steps", whole},
+                               {"guidance", number},
+                               {"negative_prompt", text},
+                               {"scheduler", text},
+                               {"seed", wide},
+                               {"noise", text},
+                               {"quality", 0},
+                               {"output_format", 0},
+                               {"background", 0},
+                               {"moderation", 0},
+                               {"user", text},
+                               {"seeds", lists},
+                               {"width", whole},
+                               {"height", whole},
+                               {"stream", 0},
+                               {"partial_images", 0},
+                               {"svg", 0},
+                               {"unheard", 0},
+                               {"style", 0}},
           images, Kind::image);
   for (const char* size : {"", "x", "0x0", "8x", "x8", "8x8x8", "-8x8", "8 x 8", "1e3x8", "70000x8",
                            "99999999999999999999x8"})
@@ -182,7 +198,6 @@ TEST(HostileFields, OfMessages) {
         {R"({"role": "tool", "tool_call_id": "c"})", "messages[1]"},
         {R"({"role": "tool", "tool_call_id": "c", "content": {}})", "messages[1].content"},
         {R"({"role": "user", "tool_call_id": "c", "content": "x"})", "messages[1].tool_call_id"},
-        {R"({"role": "assistant", "content": null})", "messages[1]"},
         {R"({"role": "assistant", "content": "x", "refusal": "no"})", "messages[1].refusal"},
         {R"({"role": "assistant", "tool_calls": "x"})", "messages[1].tool_calls"},
         {R"({"role": "assistant", "content": 3, "tool_calls": []})", "messages[1].content"},
@@ -197,7 +212,7 @@ TEST(HostileFields, OfMessages) {
         {R"({"role": "user", "content": []})", "messages[1].content"},
         {R"({"role": "user", "content": {}})", "messages[1].content"},
         {R"({"role": "user", "content": "x", "name": 3})", "messages[1].name"},
-        {R"({"role": "user", "content": "x", "tool_calls": []})", "messages[1].tool_calls"},
+        {R"({"role": "user", "content": "x", "tool_calls": [{}]})", "messages[1].tool_calls"},
         {R"({"role": "user", "content": ["x"]})", "messages[1].content[0]"},
         {R"({"role": "user", "content": [{"type": "text"}]})", "messages[1].content[0]"},
         {R"({"role": "user", "content": [{"type": "text", "text": 3}]})",
@@ -215,7 +230,7 @@ TEST(HostileFields, OfMessages) {
 }
 
 TEST(HostileFields, WhatIsEmpty) {
-  for (const char* stop : {R"("")", R"([""])", R"(["a", ""])", "[]"})
+  for (const char* stop : {R"("")", R"([""])", R"(["a", ""])"})
     EXPECT_EQ(
         refused({{"prompt", "x"}, {"stop", Json::parse(stop)}}, translate_completion, Kind::text),
         "stop");
@@ -224,8 +239,8 @@ TEST(HostileFields, WhatIsEmpty) {
             "stop");
   EXPECT_EQ(refused({{"prompt", Json::array()}}, translate_completion, Kind::text), "prompt");
   EXPECT_EQ(refused({{"prompt", {1, 2, 3}}}, translate_completion, Kind::text), "prompt");
-  EXPECT_EQ(refused({{"prompt", "x"}, {"stream_options", Json::object()}}, translate_completion,
-                    Kind::text),
+  EXPECT_EQ(refused({{"prompt", "x"}, {"stream_options", {{"include_usage", true}}}},
+                    translate_completion, Kind::text),
             "stream_options");
   EXPECT_EQ(refused({{"prompt", "x"}, {"stream", true}, {"stream_options", {{"include_usage", 1}}}},
                     translate_completion, Kind::text),

@@ -41,7 +41,7 @@ class Bodies(ServerTest):
                                ("count", {"classes": ["red circle"] * 65}), ("seed", {**CIRCLE, "seed": -1}),
                                ("seed", {**CIRCLE, "seed": 1 << 64}), ("seeds", {**CIRCLE, "seeds": [1, 2]}),
                                ("guidance", {**CIRCLE, "guidance": -1}), ("noise", {**CIRCLE, "noise": "white"}),
-                               ("scheduler", {**CIRCLE, "scheduler": "x"}), ("classes", {"classes": []}),
+                               ("scheduler", {**CIRCLE, "scheduler": "x"}), ("prompt", {"classes": []}),
                                ("classes", {"classes": [["red circle"]]}), ("prompt", {"prompt": "x" * 70000}),
                                ("classes", {"classes": ["a\0b"]}), ("save_latents", {**CIRCLE, "save_latents": "/tmp/x"}),
                                ("embeddings", {**CIRCLE, "embeddings": "/etc/passwd"}),
@@ -55,7 +55,7 @@ class Bodies(ServerTest):
                                ("messages[0].role", {"messages": [{"role": "wizard", "content": "x"}]}), ("max_tokens", {"prompt": "x", "max_tokens": 0}),
                                ("threshold", {"prompt": "x", "threshold": 0.5, "decode": "steps:4"}),
                                ("cache", {"prompt": "x", "cache": "big"}), ("stop", {"prompt": "x", "stop": [""]}),
-                               ("tools", {"messages": [{"role": "user", "content": "x"}], "tools": []})):
+                               ("tools[0]", {"messages": [{"role": "user", "content": "x"}], "tools": [3]})):
             with self.subTest(f"{param} {request}"[:100]):
                 self.refused(400, {"model": "tasks-a", "request": request}, param)
 
@@ -82,7 +82,12 @@ class Bodies(ServerTest):
                 self.assertNotRegex(answer.message, r"(^|[^'s] )--[a-z]", "options are for the command line")
         for path, body, param, says in (
                 ("/v1/images/generations", {"model": "shapes", "prompt": "red circle", "size": "999x128"}, "size", "size 999"),
-                ("/v1/images/generations", {"model": "shapes", "prompt": "red circle", "size": "70000x8"}, "size", "size: expected"),
+                ("/v1/images/generations", {"model": "shapes", "prompt": "red circle", "size": "100000x10000"}, "size", "size: width 100000: above 65536"),
+                ("/v1/images/generations", {"model": "shapes", "prompt": "red circle", "size": "8x99999999999999999999"}, "size", "height 99999999999999999999: above"),
+                ("/v1/images/generations", {"model": "shapes", "prompt": "red circle", "size": "70000x65537"}, "size", "width 70000 and height 65537: above 65536"),
+                ("/v1/images/generations", {"model": "shapes", "prompt": "red circle", "size": "20000x20000"}, "size", "400000000 pixels in all"),
+                ("/jobs", self.image(**CIRCLE, width=100000), "width", "width: 100000 is above 65536"),
+                ("/jobs", self.image(**CIRCLE, guidance=1e9), "guidance", "guidance: 1000000000 is above 10000"),
                 ("/v1/images/generations", {"model": "shapes", "prompt": "purple cow", "n": 2}, "prompt", "purple cow"),
                 ("/v1/images/generations", {"model": "shapes", "prompt": "x" * 70000}, "prompt", "prompt: 70000"),
                 ("/v1/completions", {"model": "tasks-a", "prompt": ["x", ""]}, "prompt", "empty prompt"),
@@ -109,9 +114,12 @@ class Bodies(ServerTest):
     def test_paths_and_methods(self):
         for method, path, status in (("GET", "/nothing", 404), ("GET", "/jobs/x", 404), ("GET", "/jobs/../../etc/passwd", 404),
                                      ("GET", "/jobs/%2e%2e/results/0", 404), ("PUT", "/jobs", 405), ("DELETE", "/jobs/x", 404),
-                                     ("GET", "/jobs?limit=x", 400), ("GET", "/jobs?limit=0", 400), ("POST", "/models", 404)):
+                                     ("GET", "/jobs?limit=x", 400), ("GET", "/jobs?limit=0", 400), ("POST", "/models", 405),
+                                     ("GET", "/v1/images/generations", 405), ("DELETE", "/status", 405), ("POST", "/v1/images/edits", 404),
+                                     ("POST", "/v1/embeddings", 404), ("PUT", "/jobs/x", 405), ("POST", "/jobs/x/events", 405)):
             answer = self.server.ask(method, path, {} if method in ("PUT", "POST") else None)
             self.assertEqual(answer.status, status, f"{method} {path}")
+            self.assertEqual("GET" in (answer.headers["Allow"] or "POST"), status == 405 and path != "/v1/images/generations")
             self.assertEqual(answer.headers["X-Content-Type-Options"], "nosniff")
         job = self.server.submit()
         self.server.wait(job)
@@ -129,6 +137,14 @@ class Bodies(ServerTest):
         self.assertIn("1048576 at most", json.loads(answer.read())["error"]["message"])
         self.assertEqual(self.server.ask("POST", "/jobs", b"{}", {"Transfer-Encoding": "chunked"}).status, 411)
 
+    def test_an_address_that_is_not_there_is_told_before_its_body_is_judged(self):
+        for headers in ({"Content-Type": "multipart/form-data; boundary=x"}, {"Content-Type": "text/plain"}, {"Transfer-Encoding": "chunked"},
+                        {"Content-Length": str(1 << 40)}):
+            answer = self.server.ask("POST", "/v1/images/edits", b"{", headers)
+            self.assertEqual((answer.status, answer.json["error"]["type"]), (404, "not_found"))
+            answer = self.server.ask("POST", "/status", b"{", headers)
+            self.assertEqual((answer.status, answer.headers["Allow"]), (405, "GET, HEAD"))
+
     def test_other_sites_are_turned_away(self):
         self.assertEqual(self.server.get("/status", Host="evil.example").status, 421)
         self.assertEqual(self.server.get("/status", Host="localhost.evil.example").status, 421)
@@ -138,6 +154,17 @@ class Bodies(ServerTest):
         own = f"http://127.0.0.1:{self.server.port}"
         self.assertEqual(self.server.get("/status", Origin=own).status, 200)
         self.assertEqual(self.server.ask("POST", "/jobs", b"{}", {"Content-Type": "text/plain"}).status, 415)
+        for kind in ("Application/JSON", "application/json ; charset=UTF-8", "APPLICATION/JSON;"):
+            self.assertEqual(self.server.ask("POST", "/jobs", b"{}", {"Content-Type": kind}).status, 400, kind)
+        for host in (f"LocalHost:{self.server.port}", f"localhost.:{self.server.port}"):
+            self.assertEqual(self.server.get("/status", Host=host).status, 200)
+        self.assertEqual(self.server.get("/status", Origin=own.upper()).status, 200)
+        page = self.server.get("/").headers["ETag"]
+        for tags in (page, "W/" + page, f'"x", {page}'):
+            self.assertEqual(self.server.get("/", **{"If-None-Match": tags}).status, 304)
+        body = {"model": "shapes", "prompt": "red circle", "steps": 1}
+        (made,) = self.server.post("/v1/images/generations", body, **{"X-Forwarded-Proto": "HTTPS, http"}).json["data"]
+        self.assertTrue(made["url"].startswith("https://"))
         self.assertIsNone(self.server.get("/status").headers["Access-Control-Allow-Origin"])
 
     def test_a_full_queue(self):
@@ -183,6 +210,7 @@ class Keys(ServerTest):
             answer = self.get("/jobs", key)
             self.assertEqual((answer.status, answer.headers["WWW-Authenticate"]), (401, "Bearer"))
         self.assertEqual(self.server.get("/status").status, 401)
+        self.assertEqual(self.server.get("/status", Authorization=f"bearer {self.FIRST}").status, 200)
         self.assertEqual(self.server.get("/metrics").status, 401)
         self.assertEqual(self.server.post("/jobs", {}).status, 401)
         self.assertEqual(self.server.get("/healthz").status, 200)

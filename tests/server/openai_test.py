@@ -46,6 +46,36 @@ class Client(ServerTest):
                                              extra_body={"steps": 4, "seed": 5}).data[0].b64_json for _ in range(2)]
         self.assertEqual(again[0], again[1])
 
+    def test_each_image_has_a_seed_that_gives_it_again(self):
+        def images(**more):
+            made = self.client.images.generate(model="shapes", prompt="blue star", response_format="b64_json",
+                                               extra_body={"steps": 2, **more.pop("extra", {})}, **more)
+            return [(image.model_extra["seed"], image.b64_json) for image in made.data]
+
+        for asked, seeds in (({"seed": 5}, [5, 6, 7]), ({"seeds": [9, 2, 2**64 - 1]}, [9, 2, 2**64 - 1]), ({"seed": 2**64 - 1}, [2**64 - 1, 0, 1]),
+                             ({}, None)):
+            several = images(n=3, extra=asked)
+            self.assertEqual(len({pixels for _, pixels in several}), 3)
+            if seeds:
+                self.assertEqual([seed for seed, _ in several], seeds)
+            for seed, pixels in several:
+                self.assertEqual(images(extra={"seed": seed}), [(seed, pixels)])
+        raw = base64.b64decode(several[1][1])
+        self.assertIn(b"Seed: %d," % several[1][0], raw)
+        for more, param in (({"seed": 1, "seeds": [1, 2]}, "seeds"), ({"seeds": [1]}, "seeds"), ({"seed": -1}, "seed")):
+            with self.assertRaises(openai.BadRequestError) as refused:
+                images(n=2, extra=more)
+            self.assertEqual(refused.exception.body["param"], param)
+
+    def test_fields_of_jobs_stand_beside_the_forms(self):
+        sizes = ({"size": "64x96"}, {"extra_body": {"width": 64, "height": 96}})
+        made = [self.client.images.generate(model="shapes", prompt="blue star", response_format="b64_json",
+                                            **{**size, "extra_body": {"steps": 1, "seed": 1, "noise": "philox", "scheduler": "rectified-flow",
+                                                                      "guidance_rescale": 0.5, **size.get("extra_body", {})}}) for size in sizes]
+        self.assertEqual(made[0].data[0].b64_json, made[1].data[0].b64_json)
+        self.client.completions.create(model="tasks-a", prompt="sort hello=",
+                                       extra_body={"steps": 4, "block": 8, "stop_at_eos": "block", "select_prefill": True})
+
     def test_images_by_address(self):
         (image,) = self.client.images.generate(model="shapes", prompt="red ring", extra_body={"steps": 2}).data
         self.assertTrue(image.url.startswith(f"http://127.0.0.1:{self.server.port}/jobs/"))
@@ -76,9 +106,13 @@ class Client(ServerTest):
 
     def with_template(self, template):
         """A client of a server whose tasks-a has another chat template, and the server."""
-        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / "tools"
+        return self.with_folder("tools", lambda folder: (folder / "chat_template.jinja").write_text(template))
+
+    def with_folder(self, name, change):
+        """A client of a server whose tasks-a was changed and has another name, and the server."""
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / name
         shutil.copytree(SOURCE / "models/tasks-a", folder)
-        (folder / "chat_template.jinja").write_text(template)
+        change(folder)
         server = self.another(models=(str(folder),))
         client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0)
         self.addCleanup(client.close)
@@ -143,6 +177,35 @@ class Client(ServerTest):
         self.assertEqual([token.token for token in chat], said.tokens)
         self.assertEqual(bytes(chat[0].bytes).decode(), chat[0].token)
         self.assertEqual([top.logprob for top in chat[0].top_logprobs], sorted(said.top_logprobs[0].values(), reverse=True))
+
+    def test_a_prompt_counts_once(self):
+        ask = {"model": "tasks-a", "prompt": "sort hello=", "max_tokens": 8}
+        alone = self.client.completions.create(**ask).usage.prompt_tokens
+        other = self.client.completions.create(**{**ask, "prompt": "rev stone"}).usage.prompt_tokens
+        self.assertNotEqual(alone, other)
+        chat = {"model": "tasks-a", "messages": [{"role": "user", "content": "sort hello="}], "max_tokens": 8}
+        in_chat = self.client.chat.completions.create(**chat).usage.prompt_tokens
+        several = {"n": 3, "temperature": 1, "seed": 1}
+        usages = [(alone, self.client.completions.create(**ask, **several).usage),
+                  (alone + other, self.client.completions.create(**{**ask, "prompt": ["sort hello=", "rev stone"]}, **several).usage),
+                  (2 * alone, self.client.completions.create(**{**ask, "prompt": ["sort hello="] * 2}, **several).usage),
+                  (in_chat, self.client.chat.completions.create(**chat, **several).usage)]
+        last = {"stream": True, "stream_options": {"include_usage": True}}
+        usages += [(alone, list(self.client.completions.create(**ask, **several, **last))[-1].usage),
+                   (in_chat, list(self.client.chat.completions.create(**chat, **several, **last))[-1].usage)]
+        for prompt, usage in usages:
+            self.assertEqual((usage.prompt_tokens, usage.total_tokens), (prompt, prompt + usage.completion_tokens))
+            self.assertGreater(usage.completion_tokens, 3)
+        job = self.server.wait(self.server.submit({"prompt": "sort hello=", **several}, "tasks-a"))
+        self.assertEqual(job["usage"]["prompt_tokens"], alone)
+
+    def test_streams_are_kept_back_by_no_proxy(self):
+        job = self.server.submit()
+        for path, body in ((f"/jobs/{job}/events", None), ("/v1/completions", {"model": "tasks-a", "prompt": "sort hello=", "stream": True}),
+                           ("/v1/chat/completions", {"model": "tasks-a", "messages": [{"role": "user", "content": "x"}], "stream": True})):
+            headers = self.server.ask("POST" if body else "GET", path, body).headers
+            self.assertEqual((headers["X-Accel-Buffering"], headers.get_all("Cache-Control")), ("no", ["no-cache"]), path)
+            self.assertTrue(headers["Content-Type"].startswith("text/event-stream"))
 
     def test_the_guide(self):
         blocks = re.findall(r"(?ms)^```python\n(.*?)^```", (SOURCE / "docs/guides/server.md").read_text())

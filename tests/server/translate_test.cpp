@@ -23,13 +23,15 @@ TEST(Translate, ACompletion) {
   EXPECT_EQ(
       to.request,
       Json::parse(
-          R"({"stop": ["x"], "threshold": 0.5, "n": 2, "top_p": 0.5, "prompts": ["a", "b"], "max_tokens": 5})"));
+          R"({"prompts": ["a", "b"], "max_tokens": 5, "n": 2, "top_p": 0.5, "stop": ["x"], "threshold": 0.5})"));
   EXPECT_EQ(refused(R"({"prompt": "a", "best_of": 2})", translate_completion), "best_of");
   EXPECT_EQ(refused(R"({"prompt": "a", "logprobs": 3, "stream": true})", translate_completion),
             "logprobs");
   EXPECT_EQ(refused(R"({"prompt": "a", "echo": true})", translate_completion), "echo");
   EXPECT_EQ(refused(R"({"model": "m"})", translate_completion), "prompt");
-  EXPECT_EQ(refused(R"({"prompt": "a", "unheard": 1})", translate_completion), "unheard");
+  EXPECT_EQ(refused(R"({"prompt": "a", "messages": []})", translate_completion), "messages");
+  EXPECT_EQ(refused(R"({"prompt": "a", "best_of": 2, "n": 2})", translate_completion),
+            "not refused");
 }
 
 TEST(Translate, AChat) {
@@ -48,6 +50,22 @@ TEST(Translate, AChat) {
       translate_chat(Json::parse(R"({"messages": [], "logprobs": true, "top_logprobs": 2})"))
           .request;
   EXPECT_EQ(asked["logprobs"], 2);
+}
+
+TEST(Translate, SeedsOfImages) {
+  const auto made = [](const char* body) {
+    static const ModelFacts facts;
+    const auto find = [](const std::string&) -> const ModelFacts& { return facts; };
+    return translate_images(Json::parse(body), find).request;
+  };
+  EXPECT_EQ(made(R"({"prompt": "x", "seed": 5})"), Json::parse(R"({"prompt": "x", "seeds": [5]})"));
+  EXPECT_EQ(made(R"({"prompt": "x", "n": 2, "seed": 18446744073709551615})"),
+            Json::parse(R"({"prompt": "x", "count": 2, "seeds": [18446744073709551615, 0]})"));
+  EXPECT_EQ(
+      made(R"({"prompt": "x", "n": 2, "seeds": [7, 7], "size": "8x16", "frames": 9})"),
+      Json::parse(
+          R"({"prompt": "x", "count": 2, "width": 8, "height": 16, "seeds": [7, 7], "frames": 9})"));
+  EXPECT_EQ(made(R"({"prompt": "x", "n": 3})")["seeds"].size(), 3U);
 }
 
 // As OpenAI's client sends back what it got, and what was called.
@@ -73,7 +91,7 @@ TEST(Translate, AChatWithTools) {
               "tool_choice");
   EXPECT_EQ(refused((said + ", \"parallel_tool_calls\": false}").c_str(), translate_chat),
             "parallel_tool_calls");
-  EXPECT_EQ(refused(R"({"messages": [], "tool_choice": "auto"})", translate_chat), "tool_choice");
+  EXPECT_EQ(refused(R"({"messages": [], "tool_choice": "auto"})", translate_chat), "not refused");
 }
 
 }  // namespace
