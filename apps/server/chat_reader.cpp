@@ -1,13 +1,13 @@
 #include "server/chat_reader.h"
 
 #include "server/fields.h"
+#include "server/json_reader.h"
 #include "server/refusal.h"
-#include "server/request_reader.h"
 
 namespace tessera::server {
 namespace {
 
-constexpr size_t kMostTools = 128;
+constexpr size_t kMostTools = 128, kMostMessages = 1024, kMostCalls = 128;
 constexpr int kDeepest = 24;  // what stands around them in a body, and for other ranks, is deeper
 
 std::string at(const std::string& list, size_t i) { return list + "[" + std::to_string(i) + "]"; }
@@ -35,11 +35,15 @@ void check_parts(const Json& value, const std::string& where, int depth = 1) {
 }
 
 // An object, or the text of one; "" and nothing are an empty one.
-Json read_arguments(const Json* given, const std::string& where) {
+Json read_arguments(const Json* given, const std::string& where, size_t most) {
   if (!given || (given->is_string() && given->get_ref<const std::string&>().empty()))
     return Json::object();
   Json read = *given;
-  if (given->is_string()) read = parse_object(given->get<std::string>(), where, where);
+  if (given->is_string()) {
+    const auto& text = given->get_ref<const std::string&>();
+    check_text(text.size(), most, where);
+    read = parse_object(text, where, where);
+  }
   if (!read.is_object()) throw wrong(where, where + ": expected an object, or the text of one");
   check_parts(read, where);
   return read;
@@ -64,10 +68,10 @@ void read_function(const Json& given, const std::string& where, const More& more
   fields.finish();
 }
 
-Json read_call(const Json& given, const std::string& where) {
+Json read_call(const Json& given, const std::string& where, size_t most) {
   Json arguments;
   read_function(given, where, [&](Fields& fields, const std::string& inside) {
-    arguments = read_arguments(fields.take("arguments"), inside + ".arguments");
+    arguments = read_arguments(fields.take("arguments"), inside + ".arguments", most);
   });
   Json call = given_of(given);
   call["function"] = given_of(given["function"]);
@@ -75,15 +79,16 @@ Json read_call(const Json& given, const std::string& where) {
   return call;
 }
 
-Json read_calls(const Json& calls, const std::string& where) {
-  if (!calls.is_array())
-    throw wrong(where, where + ": expected a list of {function: {name, arguments}}");
+Json read_calls(const Json& calls, const std::string& where, size_t most) {
+  if (!calls.is_array() || calls.size() > kMostCalls)
+    throw wrong(where, where + ": expected a list of at most " + std::to_string(kMostCalls) +
+                           " {function: {name, arguments}}");
   Json read = Json::array();
-  for (size_t i = 0; i < calls.size(); ++i) read.push_back(read_call(calls[i], at(where, i)));
+  for (size_t i = 0; i < calls.size(); ++i) read.push_back(read_call(calls[i], at(where, i), most));
   return read;
 }
 
-Json read_message(const Json& given, const std::string& where) {
+Json read_message(const Json& given, const std::string& where, size_t most) {
   Fields fields(given, where, true);
   std::string role, content, name, id;
   fields.text("role", role);
@@ -103,7 +108,7 @@ Json read_message(const Json& given, const std::string& where) {
   Json message = given_of(given);
   if (!calls) message.erase("tool_calls");
   if (!said) message["content"] = calls ? Json() : Json("");  // a template may write null as a word
-  if (calls) message["tool_calls"] = read_calls(*calls, where + ".tool_calls");
+  if (calls) message["tool_calls"] = read_calls(*calls, where + ".tool_calls", most);
   return message;
 }
 
@@ -142,15 +147,16 @@ Json read_tools(const Json& tools) {
 }
 
 std::string read_chat(const Json& messages, const Json* tools, size_t most) {
-  if (!messages.is_array() || messages.empty())
-    throw wrong("messages", "messages: expected a list of {role, content}");
+  if (!messages.is_array() || messages.empty() || messages.size() > kMostMessages)
+    throw wrong("messages", "messages: expected a list of 1 to " + std::to_string(kMostMessages) +
+                                " {role, content}");
   Json read = Json::array();
   size_t bytes = 0;
   for (size_t i = 0; i < messages.size(); ++i) {
-    read.push_back(read_message(messages[i], at("messages", i)));
+    read.push_back(read_message(messages[i], at("messages", i), most));
     bytes += bytes_of(read.back());
+    check_text(bytes, most, "messages");
   }
-  check_text(bytes, most, "messages");
   if (!tools) return text_of(read);
   const Json known = read_tools(*tools);
   check_text(bytes + text_of(known).size(), most, "tools");

@@ -7,16 +7,29 @@ namespace tessera::server {
 namespace {
 constexpr size_t kLarge = 4096, kMostLarge = size_t{4} << 20;
 constexpr size_t kMostEvents = 20000;
-constexpr size_t kPart = 16;  // events that are handed on at once
+constexpr std::string_view kData = "data: ", kEnd = "\n\n";
+
+// What of an event counts: small ones do not.
+size_t large_bytes(const EventLog::Event& event) {
+  const size_t bytes = event.data().size();
+  return bytes > kLarge ? bytes : 0;
+}
 }  // namespace
+
+std::string_view EventLog::Event::data() const {
+  const std::string_view all = *text;
+  const size_t at = all.find(kData) + kData.size();
+  return all.substr(at, all.size() - at - kEnd.size());
+}
 
 void EventLog::add(const std::string& name, const std::string& data, bool last) {
   std::vector<Wake> waiting;
   {
     const std::lock_guard lock(mutex_);
     if (ended_) return;
-    events_.push_back({++last_, name, data});
-    if (data.size() > kLarge) large_ += data.size();
+    ++last_;
+    events_.push_back({last_, name, std::make_shared<const std::string>(sse(last_, name, data))});
+    large_ += large_bytes(events_.back());
     ended_ = last;
     bound();
     waiting.swap(waiting_);
@@ -27,12 +40,12 @@ void EventLog::add(const std::string& name, const std::string& data, bool last) 
 
 void EventLog::bound() {
   for (auto at = events_.begin(); large_ > kMostLarge && at + 1 != events_.end();) {
-    const bool large = at->data.size() > kLarge;
-    if (large) large_ -= at->data.size();
-    at = large ? events_.erase(at) : at + 1;
+    const size_t bytes = large_bytes(*at);
+    large_ -= bytes;
+    at = bytes > 0 ? events_.erase(at) : at + 1;
   }
   while (events_.size() > kMostEvents) {
-    if (events_.front().data.size() > kLarge) large_ -= events_.front().data.size();
+    large_ -= large_bytes(events_.front());
     events_.pop_front();
   }
 }
@@ -40,18 +53,16 @@ void EventLog::bound() {
 void EventLog::restore(uint64_t id, const std::string& name, const std::string& data) {
   const std::lock_guard lock(mutex_);
   last_ = id;
-  events_.push_back({id, name, data});
+  events_.push_back({id, name, std::make_shared<const std::string>(sse(id, name, data))});
   ended_ = true;
 }
 
-EventLog::Part EventLog::after(uint64_t after, const Wake& wake) {
+EventLog::Part EventLog::after(uint64_t after, const Wake& wake, size_t most) {
   const std::lock_guard lock(mutex_);
   Part part;
-  for (const Event& event : events_) {
-    if (event.id <= after) continue;
-    part.events.push_back(event);
-    if (part.events.size() == kPart) break;
-  }
+  for (auto at = std::ranges::upper_bound(events_, after, {}, &Event::id);
+       at != events_.end() && part.events.size() < most; ++at)
+    part.events.push_back(*at);
   const uint64_t reached = part.events.empty() ? after : part.events.back().id;
   part.ended = ended_ && reached >= last_;
   if (!part.events.empty() || part.ended) return part;
@@ -72,7 +83,7 @@ std::string sse(uint64_t id, const std::string& name, const std::string& data) {
   std::string text;
   if (id > 0) text += "id: " + std::to_string(id) + "\n";
   if (!name.empty()) text += "event: " + name + "\n";
-  return text + "data: " + data + "\n\n";
+  return text.append(kData).append(data).append(kEnd);
 }
 
 }  // namespace tessera::server

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tessera::server {
@@ -18,6 +19,8 @@ class Waiter {
 };
 /// One that is gone is not woken.
 using Wake = std::weak_ptr<Waiter>;
+/// A text that a log and all who read it share.
+using Text = std::shared_ptr<const std::string>;
 
 /// What happened to a job, in order, numbered from 1; who missed some reads on from where he was.
 /// Of large events (previews) the newest are kept, 4 MiB of them.
@@ -31,15 +34,18 @@ class EventLog {
   /// An event of the log.
   struct Event {
     uint64_t id = 0;
-    std::string name, data;
+    std::string name;
+    Text text;  ///< as a client of server-sent events reads it
+    /// What of the text is its data, one line.
+    std::string_view data() const;
   };
   /// Some of what follows number `after`.
   struct Part {
     std::vector<Event> events;
     bool ended = false;  ///< and there will be no more
   };
-  /// Where there is nothing yet, `wake` is woken when there is.
-  Part after(uint64_t after, const Wake& wake);
+  /// `most` events; where there is nothing yet, `wake` is woken when there is.
+  Part after(uint64_t after, const Wake& wake, size_t most = 16);
   uint64_t last_id() const;
 
  private:

@@ -1,10 +1,31 @@
 #include "server/exchange.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "server/sockets.h"
 
 namespace tessera::server {
+namespace {
+
+bool is_plain(std::string_view target) {
+  return target.find("%00") == std::string_view::npos &&
+         std::ranges::none_of(target, [](unsigned char c) { return c <= 0x20 || c == 0x7f; });
+}
+
+}  // namespace
+
+Exchange::Exchange(MHD_Connection* connection, const char* given)
+    : target(std::string_view(given).size()),
+      plain_target(is_plain(given)),
+      connection_(connection) {}
+
+Exchange::~Exchange() {
+  if (file >= 0) ::close(file);
+}
 
 bool Exchange::sleep() {
   const std::lock_guard lock(mutex_);
@@ -35,9 +56,31 @@ bool Exchange::ending() const {
   return ending_;
 }
 
-void Exchange::forget() {
+Exchange::Work Exchange::begin_work() {
+  const std::lock_guard lock(mutex_);
+  const Work before = work_;
+  if (before != Work::done) work_ = before == Work::none ? Work::running : Work::again;
+  return before;
+}
+
+Exchange::Work Exchange::end_work(bool done) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!connection_) return work_ = Work::none;
+    if (!done && work_ == Work::again) {
+      work_ = Work::running;
+      return Work::again;
+    }
+    work_ = done ? Work::done : Work::none;
+  }
+  if (done) wake();
+  return Work::done;
+}
+
+bool Exchange::forget() {
   const std::lock_guard lock(mutex_);
   connection_ = nullptr;
+  return work_ == Work::running || work_ == Work::again;
 }
 
 bool Exchange::abandoned() const {

@@ -1,10 +1,14 @@
 #include "server/follow.h"
 
 #include "server/batch.h"
+#include "server/json_reader.h"
 #include "server/refusal.h"
 
 namespace tessera::server {
 namespace {
+
+// Requests that rank 0 has checked, one level deeper than in a body.
+constexpr JsonLimits kOrder{.depth = 40, .values = SIZE_MAX, .searches = SIZE_MAX};
 
 // Its part of the work; what all ranks refuse alike is rank 0's to tell.
 void take_part(const std::vector<JobPtr>& jobs) {
@@ -34,7 +38,7 @@ std::string order_of(const std::vector<JobPtr>& jobs) {
 }
 
 std::vector<JobPtr> jobs_of(const std::string& order, const Models& models, const Limits& limits) {
-  const Json said = parse_body(order);
+  const Json said = parse_object(order, "the order", "", kOrder);
   std::vector<JobPtr> jobs;
   for (const Json& request : said.at("requests")) {
     auto job = std::make_shared<Job>();

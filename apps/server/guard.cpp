@@ -2,16 +2,38 @@
 
 #include "server/header_values.h"
 #include "server/job.h"
-#include "server/listener.h"
 
 namespace tessera::server {
 namespace {
 
-bool is_open(const std::string& path) {
-  return path == "/" || path.starts_with("/assets/") || path == "/healthz" || path == "/readyz";
+// A browser says from where it asks. A link may lead to the page, and no farther.
+bool from_elsewhere(const HttpRequest& request) {
+  const std::string site = request.header("sec-fetch-site");
+  if (site.empty() || site == "same-origin" || site == "none") return false;
+  return request.path != "/" || request.method != "GET" ||
+         request.header("sec-fetch-mode") != "navigate" ||
+         request.header("sec-fetch-dest") != "document";
+}
+
+void check_site(const HttpRequest& request, bool loopback) {
+  const std::string header = request.header("host"), host = host_of(header);
+  if (host.empty())
+    throw Refusal(400, "invalid_request_error", "a request needs one Host header, a host and port");
+  if (loopback && !is_loopback(host))
+    throw Refusal(
+        421, "invalid_request_error",
+        "Host '" + host.substr(0, 100) + "' is not this machine: ask for localhost or 127.0.0.1");
+  const bool origin = request.headers.contains("origin");
+  const std::string from = request.header("origin");
+  if ((origin && !same_origin(from, header)) || from_elsewhere(request))
+    throw Refusal(403, "invalid_request_error", "pages of other sites may not ask this server");
 }
 
 }  // namespace
+
+bool is_open(const std::string& path) {
+  return path == "/" || path.starts_with("/assets/") || path == "/healthz" || path == "/readyz";
+}
 
 void Guard::refuse_key(const HttpRequest& request) const {
   const Refusal refusal(401, "authentication_error",
@@ -22,17 +44,9 @@ void Guard::refuse_key(const HttpRequest& request) const {
 }
 
 void Guard::admit(HttpRequest& request) const {
+  request.client = request.address;
   request.sees_all = !keys_.any();
-  const std::string host = request.header("host");
-  if (host.empty() || host == "twice")
-    throw Refusal(400, "invalid_request_error", "a request needs one Host header");
-  if (loopback_ && !is_loopback(host_of(host)))
-    throw Refusal(
-        421, "invalid_request_error",
-        "Host '" + host.substr(0, 100) + "' is not this machine: ask for localhost or 127.0.0.1");
-  const std::string origin = request.header("origin");
-  if (!origin.empty() && !same_origin(origin, host))
-    throw Refusal(403, "invalid_request_error", "pages of other sites may not ask this server");
+  check_site(request, loopback_);
   if (keys_.any() && !is_open(request.path)) {
     const KeyOwner* const owner = keys_.owner_of(request.header("authorization"));
     if (!owner) refuse_key(request);

@@ -14,8 +14,8 @@ class Guard {
   /// `loopback`: the server listens to this machine alone, so that only names of it may be asked.
   Guard(ApiKeys keys, bool loopback) : keys_(std::move(keys)), loopback_(loopback) {}
   /// Names the request's client. Throws Refusal: 401 without a key, 403 for another site's page
-  /// (Origin), 421 for a Host that is none of this machine's (a name that was bound to it by
-  /// another site).
+  /// (Origin, Sec-Fetch-Site), 421 for a Host that is none of this machine's (a name that was bound
+  /// to it by another site).
   void admit(HttpRequest& request) const;
   const ApiKeys& keys() const { return keys_; }
 
@@ -26,5 +26,8 @@ class Guard {
   mutable WrongKeys wrong_;  // of one thread, the listener's
   bool loopback_;
 };
+
+/// Whether a path needs no key: the page, and whether the server is well.
+bool is_open(const std::string& path);
 
 }  // namespace tessera::server

@@ -1,10 +1,30 @@
 #include "server/header_values.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <cctype>
 
 namespace tessera::server {
 namespace {
+
+bool is_address(int family, const std::string& text) {
+  in6_addr address{};
+  return inet_pton(family, text.c_str(), &address) == 1;
+}
+
+bool is_port(const std::string& text) {
+  const auto digit = [](unsigned char c) { return std::isdigit(c) != 0; };
+  return !text.empty() && text.size() <= 5 && std::ranges::all_of(text, digit) &&
+         std::stoi(text) <= 65535;
+}
+
+bool is_name(const std::string& text) {
+  const auto of_name = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == '.' || c == '_';
+  };
+  return !text.empty() && text.size() <= 255 && std::ranges::all_of(text, of_name);
+}
 
 std::string trimmed(const std::string& text) {
   const size_t begin = text.find_first_not_of(" \t");
@@ -32,10 +52,19 @@ std::string media_type_of(const std::string& header) {
 }
 
 std::string host_of(const std::string& header) {
-  const std::string host = small(header);
-  if (host.starts_with('[')) return host.substr(0, host.find(']') + 1);
-  const std::string name = host.substr(0, host.find(':'));
-  return name.ends_with('.') ? name.substr(0, name.size() - 1) : name;
+  const bool brackets = header.starts_with('[');
+  const size_t end = brackets ? header.find(']') + 1 : std::min(header.find(':'), header.size());
+  std::string host = small(header.substr(0, end));
+  const std::string rest = header.substr(end);
+  if (!rest.empty() && (rest[0] != ':' || !is_port(rest.substr(1)))) return "";
+  if (brackets) return end > 0 && is_address(AF_INET6, host.substr(1, host.size() - 2)) ? host : "";
+  if (host.ends_with('.')) host.pop_back();
+  return is_name(host) ? host : "";
+}
+
+bool is_loopback(const std::string& host) {
+  return small(host) == "localhost" || host == "::1" || host == "[::1]" ||
+         (host.starts_with("127.") && is_address(AF_INET, host));
 }
 
 bool same_origin(const std::string& origin, const std::string& host) {
@@ -47,7 +76,8 @@ bool same_origin(const std::string& origin, const std::string& host) {
     const std::string given = port_of(authority);
     return given.empty() ? (scheme == "http" ? ":80" : ":443") : given;
   };
-  return host_of(from) == host_of(host) && port(from) == port(host);
+  const std::string name = host_of(from);
+  return !name.empty() && name == host_of(host) && port(from) == port(host);
 }
 
 std::string credentials_of(const std::string& header, const std::string& scheme) {

@@ -8,8 +8,11 @@ namespace tessera::server {
 std::string small(std::string text);
 /// "application/json" of "Application/JSON ; charset=utf-8".
 std::string media_type_of(const std::string& header);
-/// The name in a Host header: "localhost" of "LocalHost.:8080", "[::1]" of "[::1]:8080".
+/// The name in a Host header: "localhost" of "LocalHost.:8080", "[::1]" of "[::1]:8080"; "" where
+/// it is no host and port.
 std::string host_of(const std::string& header);
+/// Whether a host is this machine alone: "localhost", 127.0.0.0/8 or ::1.
+bool is_loopback(const std::string& host);
 /// Whether an Origin is of the same host and port as a Host header.
 bool same_origin(const std::string& origin, const std::string& host);
 /// What stands behind the scheme of an Authorization header, if it has this one; else "".

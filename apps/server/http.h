@@ -21,6 +21,7 @@ struct HttpRequest {
   std::string body;
   std::string client;    ///< the key's name, else the address
   bool sees_all = true;  ///< numbers of all clients: an operator's key, or a server without keys
+  std::string address;   ///< of the other side
   std::string header(const std::string& name) const {
     const auto found = headers.find(name);
     return found == headers.end() ? "" : found->second;
@@ -32,7 +33,7 @@ class Stream {
  public:
   virtual ~Stream() = default;
   struct Piece {
-    std::string text;
+    Text text;  ///< null: nothing
     bool ended = false;
   };
   /// What there is; nothing only where `wake` will be woken.

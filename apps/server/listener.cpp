@@ -1,301 +1,355 @@
 #include "server/listener.h"
 
-#include <fcntl.h>
+#include <malloc.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <set>
 #include <vector>
 
+#include "server/answers.h"
+#include "server/connections.h"
 #include "server/exchange.h"
 #include "server/field_names.h"
-#include "server/header_values.h"
+#include "server/header_reader.h"
 #include "server/sockets.h"
+#include "server/work_pool.h"
 #include "tessera/error.h"
 
 namespace tessera::server {
 namespace {
 
 using ExchangePtr = std::shared_ptr<Exchange>;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
 
-MHD_Result add_header(void* to, MHD_ValueKind, const char* name, const char* value) {
-  auto& headers = static_cast<HttpRequest*>(to)->headers;
-  const std::string key = small(name);
-  // Of two that disagree none counts: who stands between may have read the other one.
-  if (headers.contains(key) && (key == "host" || key == "authorization" || key == "content-length"))
-    headers[key] = "twice";
-  else
-    headers[key] = value ? value : "";
-  return MHD_YES;
+constexpr int kThreads = 4;          // of the pool
+constexpr unsigned kOwnFiles = 128;  // kept for models, the store and answers
+constexpr size_t kBodies = size_t{64} << 20, kAnswers = size_t{256} << 20;
+constexpr size_t kStreams = 4096, kStreamsEach = 256;
+constexpr size_t kTrim = size_t{8} << 20;  // given back to the system when so much became free
+constexpr size_t kConnection = 16384;      // bytes that libmicrohttpd has of each
+
+int socket_of(MHD_Connection* connection) {
+  const auto* info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+  return info ? info->connect_fd : -1;
 }
 
-MHD_Result add_query(void* to, MHD_ValueKind, const char* name, const char* value) {
-  static_cast<HttpRequest*>(to)->query[name] = value ? value : "";
-  return MHD_YES;
+const sockaddr* address_of(MHD_Connection* connection) {
+  const auto* info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+  return info ? info->client_addr : nullptr;
 }
 
-// Of a stream, on the thread of the listener.
-ssize_t read_stream(void* from, uint64_t, char* to, size_t room) {
-  Exchange& exchange = **static_cast<ExchangePtr*>(from);
-  while (exchange.rest.empty()) {
-    if (exchange.stream_ended) return MHD_CONTENT_READER_END_OF_STREAM;
-    if (exchange.ending()) return MHD_CONTENT_READER_END_WITH_ERROR;
-    Stream::Piece piece = exchange.answer->stream->next(exchange.waker());
-    exchange.rest = std::move(piece.text);
-    exchange.stream_ended = piece.ended;
-    if (exchange.rest.empty() && exchange.take_beat()) exchange.rest = ": \n\n";
-    if (exchange.rest.empty() && !exchange.stream_ended && exchange.sleep()) return 0;
+HttpReply reply_of_this_exception() {
+  try {
+    throw;
+  } catch (const Refusal& refusal) {
+    return reply_of(refusal);
+  } catch (const Error& error) {
+    return reply_of(refusal_of(error));
+  } catch (const std::exception& error) {
+    return reply_of({500, "server_error", error.what()});
   }
-  const size_t size = std::min(room, exchange.rest.size());
-  std::copy_n(exchange.rest.data(), size, to);
-  exchange.rest.erase(0, size);
-  return static_cast<ssize_t>(size);
 }
-
-void free_stream(void* from) { delete static_cast<ExchangePtr*>(from); }
 
 }  // namespace
 
 struct Listener::State {
-  ServeOptions options;
-  Handlers handlers;
+  State(const ServeOptions& given, Handlers asked, unsigned connections)
+      : options(given),
+        handlers(std::move(asked)),
+        open(connections),
+        limits(kAnswers, kStreams, kStreamsEach, kOwnFiles / 2),
+        bodies(kBodies, kBodies / 4),
+        pool(kThreads) {}
+
+  const ServeOptions options;
+  const Handlers handlers;
   MHD_Daemon* daemon = nullptr;
   int socket = -1, port = 0;
   unsigned ticks = 0;
+  Connections open;
+  AnswerLimits limits;
+  Quota bodies;  // bytes of requests that are read or worked on
+  std::atomic<size_t> freed = 0;
   std::mutex mutex;
   std::set<ExchangePtr> exchanges;
-  std::set<int> reading;  // sockets that the rest of a request, or the next one, comes from
   bool stopping = false;
+  WorkPool pool;
 
-  MHD_Result access(MHD_Connection* connection, const char* url, const char* method,
-                    const char* data, size_t* size, void** memory);
-  MHD_Result begin(MHD_Connection* connection, const ExchangePtr& exchange, const char* url,
-                   const char* method);
+  MHD_Result access(MHD_Connection* connection, const ExchangePtr& exchange, const char* url,
+                    const char* method, const char* version, const char* data, size_t* size);
+  MHD_Result begin(MHD_Connection* connection, const ExchangePtr& exchange, const char* version);
+  void announce(MHD_Connection* connection, const ExchangePtr& exchange);
   MHD_Result answer(MHD_Connection* connection, const ExchangePtr& exchange);
   MHD_Result send(MHD_Connection* connection, const ExchangePtr& exchange);
-  MHD_Result refuse(MHD_Connection* connection, const ExchangePtr& exchange,
-                    const Refusal& refusal);
-  MHD_Response* response_of(const ExchangePtr& exchange);
-  void completed(Exchange& exchange, bool whole);
-  void set_reading(MHD_Connection* connection, bool is);
+  void work(const ExchangePtr& exchange);
+  void make_answer(Exchange& exchange);
+  void leave(const ExchangePtr& exchange);
+  void completed(const ExchangePtr& exchange, bool whole);
+  Connections::Time after(unsigned limit) const { return steady_clock::now() + seconds(limit); }
 };
-
-void Listener::State::set_reading(MHD_Connection* connection, bool is) {
-  const auto* info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-  if (!info) return;
-  const std::lock_guard lock(mutex);
-  if (is)
-    reading.insert(info->connect_fd);
-  else
-    reading.erase(info->connect_fd);
-}
 
 namespace {
 
-MHD_Result on_access(void* state, MHD_Connection* connection, const char* url, const char* method,
-                     const char*, const char* data, size_t* size, void** memory) {
-  try {
-    return static_cast<Listener::State*>(state)->access(connection, url, method, data, size,
-                                                        memory);
-  } catch (const std::exception&) {  // no memory is left: this connection ends, the others go on
-    return MHD_NO;
-  }
+MHD_Result on_accept(void* state, const sockaddr* address, socklen_t) {
+  return static_cast<Listener::State*>(state)->open.may_open(address) ? MHD_YES : MHD_NO;
 }
 
 void on_connection(void* state, MHD_Connection* connection, void**,
                    MHD_ConnectionNotificationCode code) {
-  static_cast<Listener::State*>(state)->set_reading(connection,
-                                                    code == MHD_CONNECTION_NOTIFY_STARTED);
+  auto& all = *static_cast<Listener::State*>(state);
+  const int socket = socket_of(connection);
+  if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+    all.open.opened(socket, address_of(connection));
+    all.open.expect(socket, all.after(all.options.head));
+  } else {
+    all.open.closed(socket);
+    all.freed += kConnection;
+  }
+}
+
+// The first line of a request is there.
+void* on_target(void* state, const char* target, MHD_Connection* connection) {
+  auto& all = *static_cast<Listener::State*>(state);
+  all.open.expect(socket_of(connection), all.after(all.options.head));
+  try {
+    return new ExchangePtr(std::make_shared<Exchange>(connection, target ? target : ""));
+  } catch (const std::exception&) {  // the connection ends with its head
+    return nullptr;
+  }
+}
+
+MHD_Result on_access(void* state, MHD_Connection* connection, const char* url, const char* method,
+                     const char* version, const char* data, size_t* size, void** memory) {
+  const auto* held = static_cast<const ExchangePtr*>(*memory);
+  if (!held) return MHD_NO;
+  const ExchangePtr exchange = *held;
+  try {
+    return static_cast<Listener::State*>(state)->access(connection, exchange, url, method, version,
+                                                        data, size);
+  } catch (const std::exception&) {  // no memory is left: this connection ends, the others go on
+    return MHD_NO;
+  }
 }
 
 void on_completed(void* state, MHD_Connection* connection, void** memory,
                   MHD_RequestTerminationCode code) {
   auto* held = static_cast<ExchangePtr*>(*memory);
   *memory = nullptr;
+  auto& all = *static_cast<Listener::State*>(state);
+  all.open.expect(socket_of(connection), all.after(all.options.idle));
   if (!held) return;
   const ExchangePtr exchange = *held;
   delete held;
-  exchange->forget();
-  auto& all = *static_cast<Listener::State*>(state);
-  all.set_reading(connection, true);
-  all.completed(*exchange, code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
-  const std::lock_guard lock(all.mutex);
-  all.exchanges.erase(exchange);
+  all.completed(exchange, code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
 }
 
 void say_nothing(void*, const char*, va_list) {}
 
 }  // namespace
 
-void Listener::State::completed(Exchange& exchange, bool whole) {
-  if (exchange.answer && exchange.answer->later && exchange.answer->gone) exchange.answer->gone();
-  if (exchange.answer && exchange.answer->stream)
-    exchange.answer->stream->closed(exchange.stream_ended && exchange.rest.empty());
-  using Seconds = std::chrono::duration<double>;
-  const double seconds = Seconds(std::chrono::steady_clock::now() - exchange.begun).count();
-  const HttpRequest& request = exchange.request;
-  handlers.log({request.method, request.path, request.client, exchange.status, seconds, whole});
+void Listener::State::completed(const ExchangePtr& exchange, bool whole) {
+  const bool worked_on = exchange->forget();
+  {
+    const std::lock_guard lock(mutex);
+    exchanges.erase(exchange);
+  }
+  if (exchange->begun) {
+    using Seconds = std::chrono::duration<double>;
+    const double took = Seconds(steady_clock::now() - exchange->since).count();
+    const HttpRequest& request = exchange->request;
+    handlers.log({request.method, request.path, request.client, request.address, exchange->status,
+                  took, whole});
+  }
+  if (!worked_on) leave(exchange);
 }
 
-MHD_Result Listener::State::access(MHD_Connection* connection, const char* url, const char* method,
-                                   const char* data, size_t* size, void** memory) {
-  if (!*memory) {
-    const auto exchange = std::make_shared<Exchange>(connection);
-    *memory = new ExchangePtr(exchange);
+// The client is gone, or has all of it; its job may have to be cancelled, which takes the store.
+void Listener::State::leave(const ExchangePtr& exchange) {
+  if (!exchange->answer) return;
+  HttpReply& reply = *exchange->answer;
+  if (reply.body.size() > kConnection) freed += reply.body.size();
+  if ((reply.later && reply.gone) || reply.stream)
+    pool.add(exchange->request.client, [exchange] {
+      const HttpReply& left = *exchange->answer;
+      if (left.stream)
+        left.stream->closed(exchange->stream_ended && !exchange->piece);
+      else
+        left.gone();
+    });
+}
+
+MHD_Result Listener::State::access(MHD_Connection* connection, const ExchangePtr& exchange,
+                                   const char* url, const char* method, const char* version,
+                                   const char* data, size_t* size) {
+  if (!exchange->begun) {
     {
       const std::lock_guard lock(mutex);
       if (stopping) return MHD_NO;
       exchanges.insert(exchange);
     }
-    return begin(connection, exchange, url, method);
+    exchange->begun = true;
+    exchange->request.method = method;
+    exchange->request.path = url;
+    return begin(connection, exchange, version);
   }
-  const ExchangePtr exchange = *static_cast<ExchangePtr*>(*memory);
-  if (*size > 0 && exchange->answer) {  // of a body that nobody reads
+  if (*size == 0) return answer(connection, exchange);
+  if (exchange->answer) {  // of a body that nobody reads
     *size = 0;
     return MHD_YES;
   }
-  if (*size > 0) {
-    const auto most = static_cast<size_t>(options.body);
-    const size_t room = most - std::min(most, exchange->request.body.size());
-    exchange->request.body.append(data, std::min(*size, room));
-    *size = 0;
-    return MHD_YES;
-  }
-  return answer(connection, exchange);
+  std::string& body = exchange->request.body;
+  if (*size > static_cast<size_t>(options.body) - std::min<size_t>(body.size(), options.body))
+    exchange->too_long = true;
+  else
+    body.append(data, *size);
+  *size = 0;
+  return MHD_YES;
 }
 
 // What can be refused is refused before a byte of the body is read.
 MHD_Result Listener::State::begin(MHD_Connection* connection, const ExchangePtr& exchange,
-                                  const char* url, const char* method) {
+                                  const char* version) {
   HttpRequest& request = exchange->request;
-  request.method = method;
-  request.path = url;
-  MHD_get_connection_values(connection, MHD_HEADER_KIND, add_header, &request);
-  MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, add_query, &request);
-  const auto* info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-  request.client = address_of(info ? info->client_addr : nullptr);
+  request.address = server::address_of(address_of(connection));
   try {
-    handlers.admit(request);
-    const std::string length = request.header("content-length");
-    uint64_t bytes = 0;
-    if (!request.header("transfer-encoding").empty())
-      throw Refusal(411, "invalid_request_error", "a body needs a Content-Length");
-    if (!length.empty()) {
-      const char* end = length.data() + length.size();
-      const auto [rest, error] = std::from_chars(length.data(), end, bytes);
-      if (error == std::errc::invalid_argument || rest != end)
-        throw Refusal(400, "invalid_request_error", "Content-Length is no number");
-      if (error != std::errc() || bytes > static_cast<uint64_t>(options.body))
-        throw Refusal(413, "invalid_request_error",
-                      "the body has " + length.substr(0, 20) + " bytes; a request has " +
-                          std::to_string(options.body) + " at most");
-    }
+    exchange->closes = true;  // behind a head that may be read in another way
+    if (!is_token(request.method) || !exchange->plain_target)
+      throw Refusal(400, "invalid_request_error", "the method or the path has other characters");
+    read_head(connection, request.method, exchange->target, version, request);
+    announce(connection, exchange);
   } catch (const SlowRefusal& refusal) {
     exchange->answer = slow_reply(refusal);
     exchange->slowed = true;
-  } catch (const Refusal& refusal) {
-    return refuse(connection, exchange, refusal);
+    open.expect(socket_of(connection), after(options.request));
+    return MHD_YES;
+  } catch (...) {
+    exchange->answer = reply_of_this_exception();
   }
-  return MHD_YES;
+  return exchange->answer ? send(connection, exchange) : MHD_YES;
 }
 
-MHD_Result Listener::State::refuse(MHD_Connection* connection, const ExchangePtr& exchange,
-                                   const Refusal& refusal) {
-  set_reading(connection, false);
-  exchange->answer = reply_of(refusal);
-  return send(connection, exchange);
+void Listener::State::announce(MHD_Connection* connection, const ExchangePtr& exchange) {
+  HttpRequest& request = exchange->request;
+  handlers.admit(request);  // an address that is not there is told before its body is judged
+  const uint64_t bytes = body_bytes(request, static_cast<uint64_t>(options.body));
+  exchange->closes = bytes > 0;
+  if (bytes == 0) return;
+  if (request.method == "GET" || request.method == "HEAD" || request.method == "DELETE")
+    throw Refusal(400, "invalid_request_error", "a " + request.method + " has no body here");
+  if (request.method != "POST") {  // there is none of it, which need not be read
+    exchange->answer = handlers.handle(request);
+    return;
+  }
+  exchange->body = Held(bodies, request.client, bytes);
+  if (!exchange->body)
+    throw Refusal(503, "overloaded", "too many requests are being read; ask again in a moment", "",
+                  1);
+  exchange->closes = false;
+  open.expect(socket_of(connection), after(options.request));
 }
 
 MHD_Result Listener::State::answer(MHD_Connection* connection, const ExchangePtr& exchange) {
-  set_reading(connection, false);
-  try {
-    if (!exchange->answer) exchange->answer = handlers.handle(exchange->request);
-    while (exchange->answer->later) {
-      if (exchange->ending()) return MHD_NO;
-      std::optional<HttpReply> reply = exchange->answer->later(exchange->waker());
-      if (reply)
-        exchange->answer = std::move(reply);
-      else if (exchange->sleep())
-        return MHD_YES;
-    }
-  } catch (const Refusal& refusal) {
-    return refuse(connection, exchange, refusal);
-  } catch (const Error& error) {
-    return refuse(connection, exchange, refusal_of(error));
-  } catch (const std::exception& error) {
-    return refuse(connection, exchange, {500, "server_error", error.what()});
+  open.rest(socket_of(connection));
+  if (exchange->too_long) {
+    exchange->answer = reply_of({413, "invalid_request_error", "the body is too long"});
+    exchange->closes = true;
+    return send(connection, exchange);
   }
-  return send(connection, exchange);
+  if (handlers.quick(exchange->request)) {
+    make_answer(*exchange);
+    return send(connection, exchange);
+  }
+  do {
+    const Exchange::Work before = exchange->begin_work();
+    if (before == Exchange::Work::done) return send(connection, exchange);
+    if (exchange->ending()) return MHD_NO;
+    if (before == Exchange::Work::none)
+      pool.add(exchange->request.client, [this, exchange] { work(exchange); });
+  } while (!exchange->sleep());
+  return MHD_YES;
 }
 
-MHD_Response* Listener::State::response_of(const ExchangePtr& exchange) {
-  HttpReply& reply = *exchange->answer;
-  if (reply.stream)
-    return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, read_stream,
-                                             new ExchangePtr(exchange), free_stream);
-  if (!reply.file.empty()) {
-    const int fd = ::open(reply.file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    struct stat found {};
-    if (fd >= 0 && fstat(fd, &found) == 0 && S_ISREG(found.st_mode))
-      return MHD_create_response_from_fd64(static_cast<uint64_t>(found.st_size), fd);
-    if (fd >= 0) ::close(fd);
-    reply = reply_of(not_found("the file of this result is gone"));
+// On the pool, or of what takes no time on the listener's thread.
+void Listener::State::make_answer(Exchange& exchange) {
+  try {
+    if (!exchange.answer) {
+      exchange.answer = handlers.handle(exchange.request);
+      freed += exchange.request.body.size();
+      exchange.request.body = {};
+      exchange.body.release();
+    }
+    while (exchange.answer->later) {
+      std::optional<HttpReply> reply = exchange.answer->later(exchange.waker());
+      if (!reply) return;
+      exchange.answer = std::move(reply);
+    }
+    limits.admit(exchange);
+  } catch (...) {
+    exchange.answer = reply_of_this_exception();
   }
-  return MHD_create_response_from_buffer(reply.body.size(), reply.body.data(),
-                                         MHD_RESPMEM_MUST_COPY);
+}
+
+void Listener::State::work(const ExchangePtr& exchange) {
+  while (true) {
+    make_answer(*exchange);
+    const Exchange::Work now = exchange->end_work(!exchange->answer->later);
+    if (now == Exchange::Work::none) leave(exchange);
+    if (now != Exchange::Work::again) return;
+  }
 }
 
 MHD_Result Listener::State::send(MHD_Connection* connection, const ExchangePtr& exchange) {
+  const HttpReply& reply = *exchange->answer;
+  if (!reply.stream) {
+    const uint64_t bytes = std::max<uint64_t>(exchange->file_bytes, reply.body.size());
+    const auto slow = static_cast<unsigned>(bytes >> 14);  // 16 KiB a second
+    open.serve(socket_of(connection), after(options.request + slow));
+  }
   MHD_Response* response = response_of(exchange);
   if (!response) return MHD_NO;
-  const HttpReply& reply = *exchange->answer;
   exchange->status = reply.status;
-  MHD_add_response_header(response, "Content-Type", reply.type.c_str());
-  MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-  bool policy = false, cache = false;
-  for (const auto& [name, value] : reply.headers) {
-    MHD_add_response_header(response, name.c_str(), value.c_str());
-    policy = policy || name == "Content-Security-Policy";
-    cache = cache || name == "Cache-Control";
-  }
-  if (!policy)
-    MHD_add_response_header(response, "Content-Security-Policy",
-                            "default-src 'none'; frame-ancestors 'none'");
-  if (!cache) MHD_add_response_header(response, "Cache-Control", "no-store");
+  add_headers(*response, reply, exchange->closes);
   const MHD_Result result =
       MHD_queue_response(connection, static_cast<unsigned>(reply.status), response);
   MHD_destroy_response(response);
   return result;
 }
 
-Listener::Listener(const ServeOptions& options, Handlers handlers)
-    : state_(std::make_unique<State>()) {
-  state_->options = options;
-  state_->handlers = std::move(handlers);
-  state_->socket = listen_at(options.host, options.port);
-  state_->port = port_of(state_->socket);
+Listener::Listener(const ServeOptions& options, Handlers handlers) {
+  const int socket = listen_at(options.host, options.port);
   const unsigned files = raise_open_files();
-  const unsigned most = std::min(options.connections, files - std::min(files / 2, 128u));
+  const unsigned most = std::min(options.connections, files - std::min(files / 2, kOwnFiles));
+  state_ = std::make_unique<State>(options, std::move(handlers), most);
+  state_->socket = socket;
+  state_->port = port_of(socket);
+  State* const state = state_.get();
   state_->daemon = MHD_start_daemon(
       MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC | MHD_USE_ERROR_LOG, 0,
-      nullptr, nullptr, on_access, state_.get(), MHD_OPTION_EXTERNAL_LOGGER, say_nothing, nullptr,
-      MHD_OPTION_LISTEN_SOCKET, state_->socket, MHD_OPTION_CONNECTION_LIMIT, most,
-      MHD_OPTION_CONNECTION_TIMEOUT, options.idle, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-      size_t{16384}, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
-      state_.get(), MHD_OPTION_NOTIFY_CONNECTION, on_connection, state_.get(), MHD_OPTION_END);
+      on_accept, state, on_access, state, MHD_OPTION_EXTERNAL_LOGGER, say_nothing, nullptr,
+      MHD_OPTION_LISTEN_SOCKET, socket, MHD_OPTION_CONNECTION_LIMIT, most,
+      MHD_OPTION_CONNECTION_TIMEOUT, options.idle, MHD_OPTION_CONNECTION_MEMORY_LIMIT, kConnection,
+#if MHD_VERSION >= 0x01000000
+      MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1,
+#else
+      MHD_OPTION_STRICT_FOR_CLIENT, 1,
+#endif
+      MHD_OPTION_URI_LOG_CALLBACK, on_target, state, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
+      state, MHD_OPTION_NOTIFY_CONNECTION, on_connection, state, MHD_OPTION_END);
   if (state_->daemon) return;
-  ::close(state_->socket);
+  ::close(socket);
   throw Error(ErrorCode::memory, std::string("the HTTP listener cannot start: ") +
                                      std::strerror(errno) + "; raise the limits of the system");
 }
 
 Listener::~Listener() {
   quiesce();
+  state_->pool.close();
   std::vector<ExchangePtr> all;
   {
     const std::lock_guard lock(state_->mutex);
@@ -321,13 +375,11 @@ unsigned Listener::connections() const {
 }
 
 void Listener::tend() {
+  state_->open.end_late(steady_clock::now());
   std::vector<ExchangePtr> all;
   {
     const std::lock_guard lock(state_->mutex);
     all.assign(state_->exchanges.begin(), state_->exchanges.end());
-    // libmicrohttpd overlooks a client that left behind half a request: the edge was read over.
-    for (const int socket : state_->reading)
-      if (left(socket)) ::shutdown(socket, SHUT_RDWR);
   }
   const bool beat = ++state_->ticks % state_->options.beat == 0;
   for (const ExchangePtr& exchange : all) {
@@ -338,6 +390,11 @@ void Listener::tend() {
     else if (beat)
       exchange->beat();
   }
+  // What many clients left behind would stay with the process for ever.
+  if (state_->ticks % 4 == 0 && state_->freed > kTrim) {
+    state_->freed = 0;
+    malloc_trim(0);
+  }
 }
 
 void Listener::quiesce() {
@@ -345,11 +402,6 @@ void Listener::quiesce() {
   const int socket = MHD_quiesce_daemon(state_->daemon);
   if (socket >= 0) ::close(socket);
   state_->socket = -1;
-}
-
-bool is_loopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host == "[::1]" ||
-         (host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string::npos);
 }
 
 }  // namespace tessera::server

@@ -11,21 +11,26 @@ namespace tessera::server {
 
 /// One answered request, for the log.
 struct Answered {
-  std::string method, path, client;
+  std::string method, path, client, address;
   int status = 0;
   double seconds = 0;
   bool whole = true;  ///< the client got all of it
 };
 
-/// What a listener asks, on its thread: neither may wait for work.
+/// What a listener asks.
 struct Handlers {
-  /// Before a body is read; throws Refusal.
+  /// On its thread, before a body is read; throws Refusal.
   std::function<void(HttpRequest& request)> admit;
+  /// Whether handle() takes no time, and may be asked on the listener's thread.
+  std::function<bool(const HttpRequest& request)> quick;
+  /// On a pool; of a request that is no POST and has a body, on the listener's thread.
   std::function<HttpReply(const HttpRequest& request)> handle;
+  /// On its thread.
   std::function<void(const Answered& answered)> log;
 };
 
-/// HTTP/1.1 on one socket: one thread for all connections (epoll), none for those that wait.
+/// HTTP/1.1 on one socket: one thread for all connections (epoll), none for those that wait, and a
+/// pool that makes the answers.
 class Listener {
  public:
   /// Listens at once. Throws Error(usage) for an address or a port that cannot be had.
@@ -49,8 +54,5 @@ class Listener {
  private:
   std::unique_ptr<State> state_;
 };
-
-/// Whether a host is this machine alone: "localhost", 127.0.0.0/8 or ::1.
-bool is_loopback(const std::string& host);
 
 }  // namespace tessera::server

@@ -142,18 +142,20 @@ class AnswerStream : public Stream {
         names_(asked.names) {}
 
   Piece next(const Wake& wake) override {
-    Piece piece;
-    while (piece.text.empty()) {  // of events that say nothing here none wakes
+    std::string text;
+    bool ended = false;
+    while (text.empty()) {  // of events that say nothing here none wakes
       const EventLog::Part part = job_->events.after(after_, wake);
       for (const auto& event : part.events) {
         after_ = event.id;
-        if (event.name == "text") piece.text += delta(Json::parse(event.data));
+        if (event.name == "text") text += delta(Json::parse(event.data()));
       }
-      piece.ended = part.ended;
-      if (part.ended) piece.text += end();
+      ended = part.ended;
+      if (ended) text += end();
       if (part.events.empty()) break;
     }
-    return piece;
+    if (text.empty()) return {nullptr, ended};
+    return {std::make_shared<const std::string>(std::move(text)), ended};
   }
   void closed(bool whole) override {
     if (!whole) jobs_.cancel(job_);

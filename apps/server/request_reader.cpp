@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "server/chat_reader.h"
 #include "server/field_names.h"
@@ -12,9 +11,6 @@
 
 namespace tessera::server {
 namespace {
-
-constexpr int kDeepest = 32;         // schemas of tools nest
-constexpr size_t kMostNames = 1000;  // of an object, whose names are looked through in order
 
 // What the library says of a word is about this field.
 template <class Read>
@@ -196,49 +192,7 @@ CompleteRequest read_complete(const Json& request, const Limits& limits) {
   return q;
 }
 
-// Refuses names that stand twice, depth, and more names than are looked through in no time.
-class Strict {
- public:
-  Strict(std::string what, std::string param) : what_(std::move(what)), param_(std::move(param)) {}
-  bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth > kDeepest)
-      throw wrong(param_, what_ + " is nested deeper than " + std::to_string(kDeepest) +
-                              "; nothing here needs that");
-    if (event == Json::parse_event_t::object_start) names_.emplace_back();
-    if (event == Json::parse_event_t::object_end) names_.pop_back();
-    if (event != Json::parse_event_t::key) return true;
-    const auto& name = parsed.get_ref<const std::string&>();
-    if (!names_.back().insert(name).second)
-      throw wrong(param_.empty() ? name.substr(0, 100) : param_,
-                  what_ + ": a name stands twice in one object");
-    if (names_.back().size() > kMostNames)
-      throw wrong(param_, what_ + ": an object has more than " + std::to_string(kMostNames) +
-                              " names; nothing here needs that");
-    return true;
-  }
-
- private:
-  const std::string what_, param_;
-  std::vector<std::set<std::string>> names_;
-};
-
 }  // namespace
-
-Json parse_object(std::string_view text, const std::string& what, const std::string& param) {
-  Json parsed;
-  try {
-    Strict strict(what, param);
-    parsed = Json::parse(text, std::ref(strict));
-  } catch (const Json::exception& e) {
-    const std::string why = e.what();  // "[json.exception.parse_error.101] parse error at ..."
-    throw wrong(param, what + " is no JSON: " +
-                           why.substr(std::min(why.find("] ") + 2, why.size())).substr(0, 200));
-  }
-  if (!parsed.is_object()) throw wrong(param, what + " is no JSON object: expected {...}");
-  return parsed;
-}
-
-Json parse_body(std::string_view body) { return parse_object(body, "the body", ""); }
 
 Ask read_request(const Json& request, const ModelFacts& model, const Limits& limits) {
   if (model.kind == Kind::text) return read_complete(request, limits);

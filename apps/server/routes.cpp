@@ -60,13 +60,11 @@ class EventStream : public Stream {
  public:
   EventStream(JobPtr job, uint64_t after) : job_(std::move(job)), after_(after) {}
   Piece next(const Wake& wake) override {
-    const EventLog::Part part = job_->events.after(after_, wake);
-    Piece piece{"", part.ended};
-    for (const auto& event : part.events) {
-      piece.text += sse(event.id, event.name, event.data);
-      after_ = event.id;
-    }
-    return piece;
+    // One alone: a client that does not read keeps no more of them from being dropped.
+    const EventLog::Part part = job_->events.after(after_, wake, 1);
+    if (part.events.empty()) return {nullptr, part.ended};
+    after_ = part.events[0].id;
+    return {part.events[0].text, part.ended};
   }
 
  private:

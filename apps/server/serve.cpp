@@ -10,6 +10,7 @@
 
 #include "server/follow.h"
 #include "server/guard.h"
+#include "server/header_values.h"
 #include "server/jobs.h"
 #include "server/listener.h"
 #include "server/routes.h"
@@ -17,21 +18,31 @@
 namespace tessera::server {
 namespace {
 
-// One line a request; a path is as hostile as a body.
+// A text of a client for a terminal: short, and ASCII without a control character.
+std::string shown(const std::string& text, size_t most) {
+  const std::string json =
+      Json(text.substr(0, most)).dump(-1, ' ', true, Json::error_handler_t::replace);
+  return json.substr(1, json.size() - 2);
+}
+
+// One line a request; a method and a path are as hostile as a body.
 std::string line_of(const Answered& a, bool json) {
+  const std::string method = a.method.substr(0, 20), path = a.path.substr(0, 200);
   if (json)
-    return text_of({{"time", now()},
-                    {"method", a.method},
-                    {"path", a.path},
-                    {"status", a.status},
-                    {"seconds", a.seconds},
-                    {"client", a.client},
-                    {"whole", a.whole}});
+    return Json({{"time", now()},
+                 {"method", method},
+                 {"path", path},
+                 {"status", a.status},
+                 {"seconds", a.seconds},
+                 {"client", a.client},
+                 {"address", a.address},
+                 {"whole", a.whole}})
+        .dump(-1, ' ', true, Json::error_handler_t::replace);
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%.4f s", a.seconds);
-  const std::string path = text_of(Json(a.path.substr(0, 200)));
-  return a.method + " " + path.substr(1, path.size() - 2) + " " + std::to_string(a.status) + " " +
-         seconds + " " + a.client + (a.whole ? "" : " (left)");
+  const std::string named = a.client == a.address ? "" : shown(a.client, 200) + " ";
+  return shown(method, 20) + " " + shown(path, 200) + " " + std::to_string(a.status) + " " +
+         seconds + " " + named + a.address + (a.whole ? "" : " (left)");
 }
 
 Guard guard_of(const ServeOptions& o) {
@@ -104,6 +115,9 @@ void serve(const ServeOptions& o, const std::stop_token& stop,
   handlers.admit = [&](HttpRequest& request) {
     guard.admit(request);
     check_address(request);
+  };
+  handlers.quick = [](const HttpRequest& request) {  // what waits for no lock of the jobs
+    return is_open(request.path) && request.path != "/readyz";
   };
   handlers.handle = [&](const HttpRequest& request) { return route(parts, request); };
   handlers.log = [&](const Answered& answered) {

@@ -76,6 +76,13 @@ class Modules(PageTest):
         odd = self.call("parameters", "(m, text) => m.requestOf(text)", "x\nSteps: 4, Seed: no number, Size: 3")
         self.assertEqual(odd, {"subject": "x", "steps": 4})
 
+    def test_parameters_that_are_hostile(self):
+        for line in ("a" * 1000000, 'a: "' * 250000, 'a: "\\", ' * 120000, ": " * 500000, "a b " * 250000, "a: , " * 200000, "\n" * 1000000):
+            milliseconds = self.call("parameters", "(m, text) => { const begun = performance.now(); m.parseParameters(text); return performance.now() - begun; }", "x\nSteps: 1, " + line)
+            self.assertLess(milliseconds, 5000, line[:20])  # quadratic: minutes
+        self.assertEqual(self.call("parameters", "(m, text) => m.requestOf(text)", 'x\nSteps: 1, Model: "a, Seed: 3, no name!: 4, Size: 8x9'),
+                         {"subject": "x", "model": '"a', "steps": 1, "seed": 3, "width": 8, "height": 9})
+
     def test_numbers(self):
         def formatted(name, values):
             return [s.replace("\u00a0", " ") for s in self.call("format", f"(m, v) => v.map(m.{name})", values)]

@@ -147,5 +147,31 @@ TEST(ChatReader, SizesAndDepthsAreBounded) {
   EXPECT_EQ(refused(said, text_of(many).c_str()), "tools");
 }
 
+TEST(ChatReader, NumbersAreBounded) {
+  Json messages = Json::array(), calls = messages;
+  for (int i = 0; i < 1024; ++i) messages.push_back({{"role", "user"}, {"content", ""}});
+  EXPECT_EQ(refused(text_of(messages)), "");
+  messages.push_back(messages[0]);
+  EXPECT_EQ(refused(text_of(messages)), "messages");
+  for (int i = 0; i < 129; ++i) calls.push_back({{"function", {{"name", "f"}}}});
+  EXPECT_EQ(refused(text_of(Json::array({{{"role", "assistant"}, {"tool_calls", calls}}}))),
+            "messages[0].tool_calls");
+}
+
+// A text is measured before it is read.
+TEST(ChatReader, ArgumentsOfManyObjectsAreNotRead) {
+  std::string many = "{\"a\":[{}";
+  for (int i = 0; i < 50000; ++i) many += ",{}";
+  const Json call = {{"function", {{"name", "f"}, {"arguments", many + "]}"}}}};
+  try {
+    read(text_of(Json::array({{{"role", "assistant"}, {"tool_calls", Json::array({call})}}}))
+             .c_str());
+    ADD_FAILURE() << "not refused";
+  } catch (const Refusal& refusal) {
+    EXPECT_NE(std::string(refusal.what()).find("bytes of text"), std::string::npos)
+        << refusal.what();
+  }
+}
+
 }  // namespace
 }  // namespace tessera::server

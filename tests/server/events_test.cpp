@@ -18,7 +18,8 @@ TEST(EventLog, IsReadFromWhereOneWas) {
   const auto part = log.after(3, {});
   ASSERT_EQ(part.events.size(), 2U);
   EXPECT_EQ(part.events[0].id, 4U);
-  EXPECT_EQ(part.events[1].data, "5");
+  EXPECT_EQ(part.events[1].data(), "5");
+  EXPECT_EQ(*part.events[1].text, "id: 5\nevent: progress\ndata: 5\n\n");
   EXPECT_FALSE(part.ended);
 }
 
@@ -84,6 +85,15 @@ TEST(EventLog, OldPreviewsGoFirst) {
   EXPECT_EQ(steps, 10U);
   EXPECT_EQ(previews, 4U);
   EXPECT_EQ(after, 20U);
+}
+
+TEST(EventLog, ReadersShareOneText) {
+  EventLog log;
+  log.add("preview", std::string(size_t{1} << 20, 'x'));
+  const auto first = log.after(0, {}), second = log.after(0, {});
+  EXPECT_EQ(first.events[0].text.get(), second.events[0].text.get());
+  EXPECT_EQ(first.events[0].text.use_count(), 3);
+  EXPECT_EQ(log.after(0, {}, 1).events.size(), 1U);
 }
 
 TEST(Sse, IsOneEvent) {

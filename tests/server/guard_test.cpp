@@ -36,6 +36,57 @@ TEST(Guard, KnowsThisMachine) {
     EXPECT_FALSE(is_loopback(host)) << host;
 }
 
+TEST(Guard, ReadsAHostAsAHostAndAPort) {
+  for (const char* host :
+       {"a", "a:1", "a-b.c_d:65535", "127.0.0.1:80", "[::1]", "[2001:db8::1]:8080"})
+    EXPECT_NE(host_of(host), "") << host;
+  for (const char* host :
+       {"",         ":",       ":80",       "a:",  "a:x",    "a:80x",   "a:65536",
+        "a:999999", "a:80:80", "a:80@evil", "a@b", "a b",    "a/b",     "[::1]evil.com",
+        "[::1",     "::1",     "[]",        "[a]", "[::1]:", "[::1]80", "[127.0.0.1]",
+        "a,b"})
+    EXPECT_EQ(host_of(host), "") << host;
+  for (const char* host : {"127.0.0.1.5", "127.1", "127.0.0.256", "127.0.0.1.", "127.evil"})
+    EXPECT_FALSE(is_loopback(host)) << host;
+  EXPECT_TRUE(is_loopback("LocalHost"));
+}
+
+TEST(Guard, BelievesABrowserAboutWhereItIs) {
+  const Guard guard({}, true);
+  const auto status = [&](const char* site, const char* path, const char* mode = "no-cors",
+                          const char* dest = "image") {
+    return status_of(guard,
+                     {{"host", "localhost"},
+                      {"sec-fetch-site", site},
+                      {"sec-fetch-mode", mode},
+                      {"sec-fetch-dest", dest}},
+                     "GET", path);
+  };
+  for (const char* site : {"same-origin", "none"}) EXPECT_EQ(status(site, "/assets/icon.svg"), 200);
+  for (const char* site : {"cross-site", "same-site", "elsewhere"}) {
+    EXPECT_EQ(status(site, "/assets/icon.svg"), 403);
+    EXPECT_EQ(status(site, "/jobs/x/results/0"), 403);
+    EXPECT_EQ(status(site, "/jobs", "navigate", "document"), 403);
+    EXPECT_EQ(status(site, "/", "navigate", "iframe"), 403);
+    EXPECT_EQ(status(site, "/", "no-cors", "document"), 403);
+    EXPECT_EQ(status(site, "/", "navigate", "document"), 200);
+  }
+  EXPECT_EQ(status_of(guard, {{"host", "localhost"}, {"origin", ""}}), 403);
+}
+
+TEST(Guard, OpenPathsAreReadAlone) {
+  const Guard guard({}, true);
+  for (const char* path : {"/", "/healthz", "/readyz", "/assets/main.js"}) {
+    for (const char* method : {"GET", "HEAD"})
+      EXPECT_EQ(status_of(guard, {{"host", "localhost"}}, method, path), 200) << path;
+    for (const char* method : {"POST", "DELETE", "PUT", "OPTIONS"})
+      EXPECT_EQ(status_of(guard, {{"host", "localhost"}, {"content-type", "application/json"}},
+                          method, path),
+                405)
+          << path;
+  }
+}
+
 TEST(Guard, TurnsAwayOtherSites) {
   const Guard guard({}, true);
   EXPECT_EQ(status_of(guard, {{"host", "localhost:8080"}}), 200);

@@ -6,7 +6,7 @@ import os
 import subprocess
 import tempfile
 
-from serving import CIRCLE, PROGRAM, ServerTest, main
+from serving import CIRCLE, PROGRAM, ServerTest, keys_file, main
 
 
 class Bodies(ServerTest):
@@ -194,11 +194,7 @@ class Keys(ServerTest):
 
     @classmethod
     def setUpClass(cls):
-        holder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(holder.cleanup)
-        cls.path = os.path.join(holder.name, "keys")
-        with open(os.open(cls.path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
-            file.write(f"# clients\nanna {cls.FIRST}\n\n{cls.SECOND}\n")
+        cls.path = keys_file(cls, f"# clients\nanna {cls.FIRST}\n\n{cls.SECOND}\n")
         cls.arguments = ("--api-keys", cls.path)
         super().setUpClass()
 

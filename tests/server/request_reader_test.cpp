@@ -109,25 +109,5 @@ TEST(RequestReader, ReadsAllOfAnAnswer) {
   EXPECT_EQ(refused(R"({"prompt": "x", "logprobs": 21})", language()), "logprobs");
 }
 
-TEST(RequestReader, BodiesThatAreNone) {
-  for (const std::string body :
-       {"", "{", "[1]", "1", "{\"a\":1}x", "{\"a\":\"\xff\"}", "{\"a\":NaN}"})
-    EXPECT_THROW(parse_body(body), Refusal) << body;
-  EXPECT_THROW(parse_body(R"({"a": {"b": 1, "b": 2}})"), Refusal);
-  EXPECT_NO_THROW(parse_body(R"({"a": {"b": 1}, "c": {"b": 1}})"));
-  EXPECT_THROW(parse_body(std::string(1 << 20, '[')), Refusal);
-  std::string deep = "{\"a\":";
-  for (int i = 0; i < 40; ++i) deep += "[";
-  EXPECT_THROW(parse_body(deep), Refusal);
-  for (const auto& [names, taken] : {std::pair{1000, true}, {1001, false}}) {
-    std::string wide = "{\"a\":0";
-    for (int i = 1; i < names; ++i) wide += ",\"" + std::to_string(i) + "\":0";
-    if (taken)
-      EXPECT_NO_THROW(parse_body(wide + "}"));
-    else
-      EXPECT_THROW(parse_body(wide + "}"), Refusal);
-  }
-}
-
 }  // namespace
 }  // namespace tessera::server

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <iostream>
 #include <thread>
@@ -33,6 +34,11 @@ const char* const kShort = R"({"model": "shapes", "previews": 1,
 class Client {
  public:
   Client(int port, const std::string& method, const std::string& path, const std::string& body = "")
+      : Client(port, method + " " + path +
+                         " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                         "Content-Type: application/json\r\nContent-Length: " +
+                         std::to_string(body.size()) + "\r\n\r\n" + body) {}
+  Client(int port, const std::string& asked)
       : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     const timeval limit{std::chrono::seconds(kLimit).count(), 0};
     setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
@@ -41,20 +47,23 @@ class Client {
     at.sin_family = AF_INET;
     at.sin_port = htons(static_cast<uint16_t>(port));
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const std::string asked = method + " " + path +
-                              " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-                              "Content-Type: application/json\r\nContent-Length: " +
-                              std::to_string(body.size()) + "\r\n\r\n" + body;
-    if (::connect(socket_, reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0 &&
-        ::send(socket_, asked.data(), asked.size(), MSG_NOSIGNAL) == ssize_t(asked.size()))
-      return;
-    ::close(socket_);
-    throw std::runtime_error(method + " " + path + " cannot be sent");
+    try {
+      if (::connect(socket_, reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0)
+        throw std::runtime_error("nobody listens");
+      send(asked);
+    } catch (...) {
+      ::close(socket_);
+      throw;
+    }
   }
   ~Client() { ::close(socket_); }
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
+  void send(const std::string& text) const {
+    if (::send(socket_, text.data(), text.size(), MSG_NOSIGNAL) != ssize_t(text.size()))
+      throw std::runtime_error(text.substr(0, 100) + " cannot be sent");
+  }
   /// All that came, up to this text or to the end.
   const std::string& read(const std::string& until = "") {
     char part[16384];
@@ -84,13 +93,14 @@ class ServeTest : public testing::Test {
     fs::remove_all(folder_);
   }
 
-  void start(double grace) {
+  void start(double grace, const std::function<void(ServeOptions&)>& change = {}) {
     ServeOptions options;
     options.models = {TESSERA_MODELS_DIR "/shapes", TESSERA_MODELS_DIR "/tasks-a"};
     options.port = 0;
     options.store = folder_;
     options.grace = grace;
     options.run.threads = 2;
+    if (change) change(options);
     stop_ = {};
     std::promise<int> port;
     std::future<int> known = port.get_future();
@@ -225,6 +235,30 @@ TEST_F(ServeTest, AStopWhileClientsAskLosesNothing) {
   start(0);
   for (const std::string& id : {ids[0], ids[1]}) ask("DELETE", "/jobs/" + id);
   EXPECT_NE(followed(ids[2]).find("event: done"), std::string::npos);
+}
+
+// One byte now and then keeps nothing open.
+TEST_F(ServeTest, ClientsThatTakeTheirTimeAreCutOff) {
+  start(0, [](ServeOptions& options) { options.head = options.request = options.idle = 2; });
+  const auto trickles = [this](const std::string& begin) {
+    Client client(port_, begin);
+    const auto limit = std::chrono::steady_clock::now() + kLimit;
+    try {
+      while (std::chrono::steady_clock::now() < limit) {
+        client.send("x");
+        std::this_thread::sleep_for(200ms);
+      }
+      ADD_FAILURE() << "it is open still: " << begin;
+    } catch (const std::exception&) {  // the other side has closed it
+    }
+  };
+  const std::string post = "POST /jobs HTTP/1.1\r\nHost: localhost\r\n";
+  at_once(
+      {[&] { trickles("G"); }, [&] { trickles(post + "X: "); },
+       [&] { trickles(post + "Content-Type: application/json\r\nContent-Length: 9999\r\n\r\n"); },
+       [&] { trickles("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" + post); }});
+  const std::string id = submit(kShort);
+  EXPECT_NE(followed(id).find("event: done"), std::string::npos);
 }
 
 TEST_F(ServeTest, RefusesToBindElsewhereWithoutKeys) {

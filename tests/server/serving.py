@@ -155,6 +155,16 @@ def facts(server):
     return int(status["Threads"]), int(status["VmRSS"].split()[0]), len(os.listdir(f"/proc/{server.process.pid}/fd"))
 
 
+def keys_file(owner, lines):
+    """The path of a file of keys that goes with the test class `owner`."""
+    holder = tempfile.TemporaryDirectory()
+    owner.addClassCleanup(holder.cleanup)
+    path = os.path.join(holder.name, "keys")
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+        file.write(lines)
+    return path
+
+
 class ServerTest(unittest.TestCase):
     """Tests of one server with `arguments` and `models`."""
 

@@ -1,17 +1,44 @@
 // The text "parameters" of an image: the prompt, "Negative prompt: ...", and a last line "Name: value, ...".
 
-const kField = /(\w[\w ]*): ("(?:\\.|[^"\\])*"|[^,]*)(?:, |$)/g;
+const kMost = 65536; // characters that are looked at: a file may have any number of them
 
-const unquoted = (value) => (value.startsWith('"') ? value.slice(1, -1).replace(/\\(.)/g, "$1") : value);
+const unquoted = (value) => (/^".*"$/.test(value) ? value.slice(1, -1).replace(/\\(.)/g, "$1") : value);
+
+/** Where a quoted value that begins at `at` ends, behind its last quote; -1: it does not. */
+function quotedEnd(line, at) {
+  for (let i = at + 1; i < line.length; i++) {
+    if (line[i] === "\\") i++;
+    else if (line[i] === '"') return i + 1;
+  }
+  return -1;
+}
+
+/** Map of name to value of "Name: value, Name: value", read from left to right once. */
+function fieldsOf(line) {
+  const fields = new Map();
+  for (let at = 0; at < line.length; ) {
+    const colon = line.indexOf(": ", at);
+    if (colon < 0) break;
+    const name = line.slice(Math.max(at, colon - 100), colon).split(", ").at(-1);
+    const begin = colon + 2;
+    let end = line[begin] === '"' ? quotedEnd(line, begin) : -1;
+    if (end < 0 || (end < line.length && !line.startsWith(", ", end))) {
+      const comma = line.indexOf(", ", begin);
+      end = comma < 0 ? line.length : comma;
+    }
+    if (/^\w[\w ]*$/.test(name)) fields.set(name, unquoted(line.slice(begin, end)));
+    at = end + 2;
+  }
+  return fields;
+}
 
 /** {prompt, negative (or undefined), fields: Map of name to text}. */
-export function parseParameters(text) {
-  const lines = text.split("\n");
+export function parseParameters(given) {
+  const lines = given.slice(0, kMost).split("\n");
   const last = /(^|, )Steps: \d/.test(lines.at(-1)) ? lines.pop() : "";
   const split = lines.findIndex((line) => line.startsWith("Negative prompt: "));
   const negative = split < 0 ? undefined : lines.slice(split).join("\n").slice("Negative prompt: ".length);
-  const fields = new Map();
-  for (const [, name, value] of last.matchAll(kField)) fields.set(name, unquoted(value));
+  const fields = fieldsOf(last);
   return { prompt: lines.slice(0, split < 0 ? undefined : split).join("\n"), negative, fields };
 }
 

@@ -1,0 +1,60 @@
+#include "server/quota.h"
+
+#include <utility>
+
+namespace tessera::server {
+
+bool Quota::take(const std::string& client, size_t amount) {
+  const std::lock_guard lock(mutex_);
+  size_t& held = by_client_[client];
+  const bool fits = amount <= share_ && held <= share_ - amount && taken_ <= all_ - amount;
+  if (fits || (taken_ == 0 && held == 0)) {
+    held += amount;
+    taken_ += amount;
+    return true;
+  }
+  if (held == 0) by_client_.erase(client);
+  return false;
+}
+
+void Quota::give_back(const std::string& client, size_t amount) {
+  const std::lock_guard lock(mutex_);
+  const auto found = by_client_.find(client);
+  if (found == by_client_.end()) return;
+  found->second -= amount;
+  taken_ -= amount;
+  if (found->second == 0) by_client_.erase(found);
+}
+
+size_t Quota::taken() const {
+  const std::lock_guard lock(mutex_);
+  return taken_;
+}
+
+size_t Quota::taken_by(const std::string& client) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = by_client_.find(client);
+  return found == by_client_.end() ? 0 : found->second;
+}
+
+Held::Held(Quota& quota, const std::string& client, size_t amount) {
+  if (!quota.take(client, amount)) return;
+  quota_ = &quota;
+  client_ = client;
+  amount_ = amount;
+}
+
+Held& Held::operator=(Held&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  quota_ = std::exchange(other.quota_, nullptr);
+  client_ = std::move(other.client_);
+  amount_ = other.amount_;
+  return *this;
+}
+
+void Held::release() {
+  if (Quota* const quota = std::exchange(quota_, nullptr)) quota->give_back(client_, amount_);
+}
+
+}  // namespace tessera::server
