@@ -106,7 +106,7 @@ void on_connection(void* state, MHD_Connection* connection, void**,
   const int socket = socket_of(connection);
   if (code == MHD_CONNECTION_NOTIFY_STARTED) {
     all.open.opened(socket, address_of(connection));
-    all.open.expect(socket, all.after(all.options.head));
+    all.open.expect(socket, all.after(all.options.idle));
   } else {
     all.open.closed(socket);
     all.freed += kConnection;
@@ -266,9 +266,9 @@ MHD_Result Listener::State::answer(MHD_Connection* connection, const ExchangePtr
     return send(connection, exchange);
   }
   do {
+    if (exchange->ending()) return MHD_NO;  // before it counts as work: nobody would end that
     const Exchange::Work before = exchange->begin_work();
     if (before == Exchange::Work::done) return send(connection, exchange);
-    if (exchange->ending()) return MHD_NO;
     if (before == Exchange::Work::none)
       pool.add(exchange->request.client, [this, exchange] { work(exchange); });
   } while (!exchange->sleep());

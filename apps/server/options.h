@@ -28,10 +28,10 @@ struct ServeOptions {
   int64_t body = 1 << 20;        ///< bytes of a request at most
   Limits limits;                 ///< of what a request asks for
   unsigned connections = 20000;  ///< at most, and as the system allows
-  unsigned head = 30;            ///< seconds for the head of a request
+  unsigned head = 30;            ///< seconds for the head of a request behind its first line
   unsigned request = 120;        ///< seconds for its body, and for an answer of a small size
-  unsigned idle = 120;           ///< seconds after which a silent connection is closed
-  unsigned beat = 15;            ///< seconds between comments in a silent stream
+  unsigned idle = 120;  ///< seconds that a connection may be silent, or takes for a first line
+  unsigned beat = 15;   ///< seconds between comments in a silent stream
   bool json_log = false;
 };
 
