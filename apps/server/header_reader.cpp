@@ -1,4 +1,3 @@
-#include "server/header_values.h"
 #include "server/header_reader.h"
 
 #include <algorithm>
@@ -6,6 +5,8 @@
 #include <charconv>
 #include <cstdint>
 #include <set>
+
+#include "server/header_values.h"
 
 namespace tessera::server {
 namespace {
