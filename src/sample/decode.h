@@ -59,8 +59,8 @@ struct TokenPass {
   int index = 0;
   nn::TokenView view{};
   nn::Segments decide{};        ///< whose logits are wanted; parts of view.body, in its order
-  nn::EarlierLogits earlier{};  ///< canvases: what conditions the pass
   std::vector<int32_t> ids{};   ///< of view.body
+  nn::EarlierLogits earlier{};  ///< canvases: what conditions the pass
 };
 /// -> logits f32 [tokens of pass.decide, vocabulary], on any device.
 using ForwardPass = std::function<tensor::Tensor(const TokenPass& pass)>;

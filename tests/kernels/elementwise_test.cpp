@@ -24,6 +24,7 @@ double right(Elementwise op, double a, double b, double alpha, double beta, doub
     case Elementwise::gelu_tanh:
       return 0.5 * a * (1 + std::tanh(std::sqrt(2 / M_PI) * (a + 0.044715 * a * a * a)));
     case Elementwise::swiglu: return a / (1 + std::exp(-a)) * b;
+    case Elementwise::softcap: return alpha * std::tanh(a / alpha);
     case Elementwise::add_gated: return a + gate * b;
   }
   return 0;

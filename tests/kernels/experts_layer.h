@@ -28,7 +28,7 @@ struct Layer {
                          DType::i8, isa);
     };
     const float scale = 1 / std::sqrt(static_cast<float>(hidden));
-    const bool paired = activation == Activation::swiglu;
+    const bool paired = is_paired(activation);
     for (uint32_t e = 0; e < static_cast<uint32_t>(count); ++e) {
       const Tensor up = paired ? random_tensor({inner, hidden}, dtype, 3 * e + 1, scale) : Tensor{};
       weights.push_back(pack(random_tensor({inner, hidden}, dtype, 3 * e, scale), up));

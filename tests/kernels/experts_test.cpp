@@ -138,7 +138,7 @@ TEST(Experts, Int8ProductsStayWithinTheBoundOfTheirScales) {
 
 constexpr Activation kActivations[] = {
     Activation::none,       Activation::silu, Activation::gelu_tanh, Activation::gelu_erf,
-    Activation::quick_gelu, Activation::relu, Activation::swiglu};
+    Activation::quick_gelu, Activation::relu, Activation::swiglu,    Activation::geglu};
 
 // The reference itself: down(act(up x + b)) + b' in f64, weights as they are.
 TEST(Experts, TheReferenceIsTheFormulaOfEveryActivationWithAndWithoutBiases) {
@@ -171,6 +171,10 @@ TEST(Experts, TheReferenceIsTheFormulaOfEveryActivationWithAndWithoutBiases) {
             case Activation::gelu_erf: a *= std::erfc(-a / std::sqrt(2.0)) / 2; break;
             case Activation::quick_gelu: a /= 1 + std::exp(-1.702 * a); break;
             case Activation::relu: a = std::max(a, 0.0); break;
+            case Activation::geglu:
+              a *= (1 + std::tanh(std::sqrt(2 / pi) * (a + 0.044715 * a * a * a))) / 2 *
+                   product(up, kInner + i, x.row<float>(t), kHidden);
+              break;
             case Activation::swiglu:
               a *= gate * product(up, kInner + i, x.row<float>(t), kHidden);
               break;

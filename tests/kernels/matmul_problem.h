@@ -32,7 +32,7 @@ struct PlacedProblem {
 };
 
 inline PlacedProblem::PlacedProblem(const Where& at, const MatmulProblem& p) {
-  const bool paired = p.activation == Activation::swiglu;
+  const bool paired = is_paired(p.activation);
   const float scale = 1 / std::sqrt(static_cast<float>(p.k));
   w = at(pack_weight(random_tensor({p.n, p.k}, DType::f32, 1, scale),
                      paired ? random_tensor({p.n, p.k}, DType::f32, 2, scale) : Tensor{}, p.w,

@@ -49,7 +49,7 @@ struct Operands {
         residual(random_tensor({p.size.rows, p.size.n}, p.y_dtype, 6)) {
     for (int64_t r = 0; r < p.size.rows; ++r) row_of.push_back(static_cast<int32_t>(r % 3));
   }
-  bool paired() const { return problem.activation == Activation::swiglu; }
+  bool paired() const { return is_paired(problem.activation); }
   PackedWeight pack(Isa isa) const {
     return pack_weight(w, paired() ? up : Tensor{}, problem.w_dtype, isa);
   }
@@ -141,12 +141,11 @@ TEST(Matmul, EpiloguesEqualF64OnEveryInstructionSet) {
   for (Isa isa : available_isas())
     for (Activation act :
          {Activation::none, Activation::silu, Activation::gelu_tanh, Activation::gelu_erf,
-          Activation::quick_gelu, Activation::relu, Activation::swiglu})
+          Activation::quick_gelu, Activation::relu, Activation::swiglu, Activation::geglu})
       for (DType w : {DType::f32, DType::bf16})
         for (DType y : {DType::f32, DType::bf16, DType::f16})
           for (bool gated : {false, true}) {
-            const Operands o(
-                {{37, 85, 70}, DType::f32, w, y, act, act != Activation::swiglu, gated, gated});
+            const Operands o({{37, 85, 70}, DType::f32, w, y, act, !is_paired(act), gated, gated});
             EXPECT_LT(worst_error(o, o.run(o.pack(isa), 0, 37)), 1)
                 << name_of(isa) << " act " << static_cast<int>(act) << " " << tensor::name_of(w)
                 << " -> " << tensor::name_of(y) << (gated ? " gated" : "");
@@ -183,8 +182,8 @@ TEST(Matmul, ARowDoesNotDependOnOtherRowsOrThreads) {
 TEST(Matmul, WholeNumbersEqualF64SumsAndKeepTheRowRule) {
   for (Isa isa : available_isas())
     for (Case size : kCases)
-      for (Activation act : {Activation::none, Activation::swiglu}) {
-        const bool paired = act == Activation::swiglu;
+      for (Activation act : {Activation::none, Activation::swiglu, Activation::geglu}) {
+        const bool paired = is_paired(act);
         Operands o({size, DType::f32, DType::f32, DType::f32, act, !paired, true, true});
         const StoredMatrix w = quantise_rows(o.w), up = quantise_rows(o.up);
         for (auto [whole, floats] : {std::pair(&w, &o.w), {&up, &o.up}})
