@@ -1,42 +1,15 @@
 #include "diffusion/text_encoders.h"
 
-#include <filesystem>
-#include <fstream>
-
-#include "base/json.h"
-#include "runtime/resolve_model.h"
 #include "test_paths.h"
 #include "whole/golden.h"
 
 namespace tessera {
 namespace {
 
-namespace fs = std::filesystem;
 using golden::Scratch;
 using tensor::Tensor;
 
 const std::string kVideo = TESSERA_TEST_DATA "/diffusers/cogvideox_2b/model";
-
-GenerateRequest request(const std::string& prompt) {
-  GenerateRequest q;
-  q.prompts = {prompt};
-  q.width = q.height = 32;
-  q.frames = 1;
-  q.steps = 1;
-  q.guidance = 1;
-  return q;
-}
-
-ErrorCode code = ErrorCode::usage;
-std::string refusal(const std::string& model, const GenerateRequest& q) {
-  try {
-    Model::open(model, golden::options(Precision::f32)).generate(q);
-  } catch (const Error& e) {
-    code = e.code();
-    return e.what();
-  }
-  return "nothing was refused";
-}
 
 TEST(TextEncoders, ForwardGivesStates) {
   const Scratch scratch;
