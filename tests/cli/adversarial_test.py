@@ -174,7 +174,7 @@ class Adversarial(ProgramTest):
             with open(f"/proc/{process.pid}/stat") as stat:
                 fields = stat.read().rsplit(")", 1)[1].split()
             before = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-            process.send_signal(signal.SIGTERM)
+            os.kill(process.pid, signal.SIGTERM)  # it is there until it is waited for
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         return usage.ru_utime + usage.ru_stime - before, process.returncode

@@ -244,8 +244,8 @@ TEST(DiffusionGemmaGolden, RanksGiveTheAnswerOfOne) {
   for (const char* plan : {"", "expert=2", "expert=3", "expert=2,moe=fused"}) {
     RunOptions options = golden::options(Precision::f32);
     options.plan = parse_plan(plan);
-    const Model model(std::string(TESSERA_TEST_DATA) + "/moe/diffusion_gemma_canvas256/model",
-                      options);
+    const Model model = Model::open(
+        std::string(TESSERA_TEST_DATA) + "/moe/diffusion_gemma_canvas256/model", options);
     CompleteRequest request;
     request.prompt_ids = {{5, 17, 99}, {8, 8, 31, 200, 4}};
     request.block = 16;
