@@ -168,9 +168,6 @@ void add_decoding_options(CLI::App& app, CompleteRequest& q) {
       ->group(how)
       ->type_name("N");
   app.add_option("--steps", q.steps)->check(whole(1, 1 << 16))->group(how)->type_name("N");
-  app.add_option("--draws", q.draws, "Canvases: stored draws in place of noise by seed")
-      ->group(how)
-      ->type_name("F.safetensors");
   app.add_flag("--as-published", q.as_published)->group(how);
   app.add_option_function<std::string>(
          "--cache",
@@ -183,6 +180,7 @@ void add_decoding_options(CLI::App& app, CompleteRequest& q) {
   add_choice(app, "--stop-at-eos", q.stop_at_eos, "none, block or early (default)")
       ->group(how)
       ->type_name("S");
+  app.add_option("--draws", q.draws)->group(how)->type_name("F");
 }
 
 Command add_complete(CLI::App& program) {

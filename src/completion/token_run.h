@@ -17,7 +17,6 @@ struct TokenRun {
   int64_t decided = 0;
   int block = 0;
   std::vector<int64_t> prefill{};  ///< empty: every pass is over all tokens
-  int64_t canvas = 0;              ///< vocabulary of a model that denoises canvases; 0: others
   bool joined = false;             ///< what fills the cache is part of the next block's first pass
   nn::SelectionRule rule{};        ///< which may give a token more experts than the model's router
   /// Of the one sequence: tokens whose keys and values come from an earlier request's cache, and
@@ -26,6 +25,7 @@ struct TokenRun {
   /// Of all layers together, routed experts that a rank has in memory at once, if it has so many,
   /// while others are read from the folder when tokens go to them; 0: all are, always.
   int64_t experts = 0;
+  int64_t canvas = 0;  ///< vocabulary of a model that denoises canvases; 0: others
 };
 
 /// A run of these prompts, with nothing kept of an earlier request.

@@ -212,9 +212,11 @@ std::string check_names(const MetaWeights& weights, const TensorSet& tensors,
     base::check_stop();
     if (!asked.contains(name) && !matches(name, unused)) extra.push_back({name, ""});
   }
+  std::map<std::string, Shape> asked_and_there = asked;  // a weight that is missing is told as such
+  std::erase_if(asked_and_there, [&](const auto& one) { return !tensors.has(one.first); });
   std::vector<NamedItem> scales;
   for (const NamedItem& item : extra)
-    if (quantises(item.name, asked)) scales.push_back(item);
+    if (quantises(item.name, asked_and_there)) scales.push_back(item);
   require(
       unread.empty(), ErrorCode::model,
       "the weights in '{}' are of a type that is not read{}; download the files of the same model "

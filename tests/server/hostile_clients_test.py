@@ -115,7 +115,7 @@ class Identity(unittest.TestCase):
         server = self.started()
         self.assertEqual(server.get("/status", **self.with_key(self.DAVE)).status, 200)
         server.get("/healthz")
-        self.assertRegex(server.log(), r"(?m)^GET /status 200 [0-9.]+ s dave$")
+        self.assertRegex(server.log(), r"(?m)^GET /status 200 [0-9.]+ s dave 127\.0\.0\.1$")
 
 
 class Seen(Keyed):

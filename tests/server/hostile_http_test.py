@@ -106,7 +106,8 @@ class Heads(Raw):
                       ("twice in the query", b"GET /jobs?limit=1&limit=2 HTTP/1.1\r\n" + HOST + b"\r\n")])
 
     def test_bodies_of_what_has_none(self):
-        self.refused([(method.decode(), method + b" /status HTTP/1.1\r\n" + HOST + LENGTH + b"\r\n" + BODY, 400) for method in (b"GET", b"HEAD", b"DELETE")])
+        self.refused([(method.decode(), method + b" /status HTTP/1.1\r\n" + HOST + LENGTH + b"\r\n" + BODY, 400) for method in (b"GET", b"HEAD")])
+        self.refused([("DELETE", b"DELETE /jobs/0123456789abcdef01234567 HTTP/1.1\r\n" + HOST + LENGTH + b"\r\n" + BODY, 400)])
         self.refused([(f"{method.decode()} {path.decode()}", method + b" " + path + b" HTTP/1.1\r\n" + HOST + LENGTH + b"Content-Type: application/json\r\n\r\n" + BODY, 405)
                       for method in (b"POST", b"PUT", b"PATCH", b"OPTIONS", b"MADEUP") for path in (b"/healthz", b"/", b"/assets/main.js")])
 

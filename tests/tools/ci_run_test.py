@@ -27,6 +27,9 @@ class CiRun(unittest.TestCase):
             for name in programs:
                 (root / name).write_text("#!/bin/sh\nexit 0\n")
                 (root / name).chmod(0o755)
+            (root / "tests/server").mkdir(parents=True)
+            for script in ("hostile_http_test", "hostile_load_test"):
+                (root / f"tests/server/{script}.py").write_text("")
             (root / "tools").mkdir()
             for name in CHECKS:
                 (root / f"tools/{name}.py").write_text("")
