@@ -16,7 +16,7 @@ import sys
 
 LABEL = "flaky-environment"
 TIMES = 3  # of a labelled test that fails, the first run included
-FAILED = re.compile(r"^\s*\d+ - (\S+) \((?!Disabled)", re.M)  # in what ctest lists behind its last line
+FAILED = re.compile(r"^\s*\d+ - (\S+) \((?!Disabled|Skipped)", re.M)  # in what ctest lists behind its last line
 END = re.compile(r"^(\d+% tests passed.*)$", re.M)
 
 

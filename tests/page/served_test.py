@@ -41,9 +41,9 @@ class Served(unittest.TestCase):
         self.assertNotIn("unsafe", policy)
 
     def test_no_other_file(self):
-        for path in ("/assets/", "/assets/nothing.js", "/assets/../page.h", "/assets/%2e%2e/page.h", "/assets//etc/passwd",
-                     "/assets/index.html%00.js"):
+        for path in ("/assets/", "/assets/nothing.js", "/assets/../page.h", "/assets/%2e%2e/page.h", "/assets//etc/passwd"):
             self.assertEqual(self.get(path)[0].status, 404, path)
+        self.assertEqual(self.get("/assets/index.html%00.js")[0].status, 400)
 
     def test_the_page_names_only_itself(self):
         for path in PAGE.iterdir():
