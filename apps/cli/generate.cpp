@@ -188,7 +188,7 @@ RunFiles files_of(const Options& o, const RunOutput& images) {
           q.overwrite};
 }
 
-// Of what is named, before anything is read; how many images there are is not known yet.
+// Checks the named files before any is read; the number of images is not known yet.
 RunOutput images_of(const Options& o) {
   if (o.latents_only) return {};
   const std::string path = o.output.asked.value_or("tessera.png");

@@ -9,7 +9,7 @@
 
 namespace tessera::server {
 
-/// What answers take while their clients read them, each client a share of it.
+/// Memory of the answers that clients are reading; each client has a share.
 class AnswerLimits {
  public:
   AnswerLimits(size_t bytes, size_t streams, size_t streams_each, size_t files)

@@ -8,7 +8,7 @@ namespace {
 constexpr size_t kText = 256, kAll = 1024;  // bytes of one text, and of all that a client wrote
 constexpr size_t kValue = 8;                // what a value takes at least
 
-// What is left of a text's begin: no character is cut in two.
+// Cuts a text at a whole character.
 std::string begin_of(const std::string& text, size_t most) {
   size_t end = std::min(most, text.size());
   while (end > 0 && end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80)

@@ -7,7 +7,7 @@
 namespace tessera::server {
 
 /// The `messages` of a job and its `tools` (null: none) as JSON that CompleteRequest::chat takes.
-/// What is null of a message is left out. Roles are system, user, assistant and tool; what an
+/// Null fields of a message are left out. Roles are system, user, assistant and tool; what an
 /// assistant called (`tool_calls`) has its arguments as an object, as transformers documents it for
 /// templates, also where they came as the text of one (OpenAI). Throws Refusal(400) whose `param`
 /// is the path of what is wrong, such as messages[2].tool_calls[0].function.arguments, and for more

@@ -9,7 +9,7 @@ constexpr size_t kLarge = 4096, kMostLarge = size_t{4} << 20;
 constexpr size_t kMostEvents = 20000;
 constexpr std::string_view kData = "data: ", kEnd = "\n\n";
 
-// What of an event counts: small ones do not.
+// Bytes of an event that count: small events do not.
 size_t large_bytes(const EventLog::Event& event) {
   const size_t bytes = event.data().size();
   return bytes > kLarge ? bytes : 0;

@@ -36,7 +36,7 @@ class EventLog {
     uint64_t id = 0;
     std::string name;
     Text text;  ///< as a client of server-sent events reads it
-    /// What of the text is its data, one line.
+    /// The data line of the text.
     std::string_view data() const;
   };
   /// Some of what follows number `after`.

@@ -52,7 +52,7 @@ class Fields {
   std::vector<std::string> taken_;
 };
 
-/// Of an object, or of those in a list, what is not null, at every depth.
+/// An object, or a list of objects, without null fields at any depth.
 Json without_nulls(const Json& json);
 
 /// Refuses more bytes of text in a field than a request may have.

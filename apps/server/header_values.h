@@ -15,7 +15,7 @@ std::string host_of(const std::string& header);
 bool is_loopback(const std::string& host);
 /// Whether an Origin is of the same host and port as a Host header.
 bool same_origin(const std::string& origin, const std::string& host);
-/// What stands behind the scheme of an Authorization header, if it has this one; else "".
+/// The credentials of an Authorization header with this scheme; else "".
 std::string credentials_of(const std::string& header, const std::string& scheme);
 /// The first of a list that proxies add to, such as X-Forwarded-Proto's; in small letters.
 std::string first_of(const std::string& header);

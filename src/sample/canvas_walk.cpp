@@ -64,7 +64,7 @@ class EntropyBoundRule final : public UnmaskingPolicy {
     accepted_.clear();
     logits_ = {};
   }
-  // What a canvas begins with.
+  // The random tokens that a canvas begins with.
   std::vector<int32_t> first() {
     std::vector<int32_t> ids;
     for (int64_t i = 0; i < tokens_; ++i) ids.push_back(fresh(DrawOf::init, i));

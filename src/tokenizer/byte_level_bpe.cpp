@@ -92,7 +92,7 @@ TokenizerParts parts_of(const Json& json, const std::string& where) {
 ByteLevelBpe::ByteLevelBpe(const Json& json, const std::string& where)
     : ByteLevelBpe(json, parts_of(json, where), where) {}
 
-// What is put around a text is the chat template's business: encode_alone() adds it itself.
+// A chat template writes the tokens around a text itself; encode_alone() adds them.
 ByteLevelBpe::ByteLevelBpe(const Json& json, TokenizerParts parts, const std::string& where)
     : before_(std::exchange(parts.before, {})),
       after_(std::exchange(parts.after, {})),
