@@ -55,7 +55,9 @@ TEST_P(Readers, TakeLinearTime) {
     double now = seconds(work);
     for (int more = 0; more < 3 && now > 12 * std::max(before, kLeast); ++more)
       now = std::min(now, seconds(work));
-    if (before > 0) EXPECT_LE(now, 12 * std::max(before, kLeast)) << bytes << " bytes";
+    if (before > 0) {
+      EXPECT_LE(now, 12 * std::max(before, kLeast)) << bytes << " bytes";
+    }
     before = now;
     RecordProperty(fmt::format("ms_of_{}", bytes), static_cast<int>(now * 1000));
   }
