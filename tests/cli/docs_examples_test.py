@@ -43,6 +43,13 @@ def parts_of(document):
     return found
 
 
+def headings_of(document):
+    """The names by which links reach the headings of a document."""
+    prose = re.sub(r"(?ms)^```.*?^```", "", document.read_text())
+    lines = re.findall(r"(?m)^#+ (.*)$", prose)
+    return {re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in lines}
+
+
 def appears(expected, output):
     """The first expected line that does not follow its predecessors in the output, or None."""
     lines = iter(output.splitlines())
@@ -142,6 +149,13 @@ class Documents(unittest.TestCase):
             for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", prose):
                 if not re.match(r"[a-z]+:", target) and not target.startswith("docs/images/"):
                     self.assertTrue((document.parent / target).exists(), f"{document}: {target}")
+
+    def test_links_to_headings_find_them(self):
+        for document in DOCUMENTS:
+            prose = re.sub(r"(?ms)^```.*?^```", "", document.read_text())
+            for target, heading in re.findall(r"\]\((?![a-z]+:)([^)#\s]*)#([^)\s]+)\)", prose):
+                page = document.parent / target if target else document
+                self.assertIn(heading, headings_of(page), f"{document}: {target}#{heading}")
 
     def test_the_layer_table_is_the_one_that_is_checked(self):
         import sys
