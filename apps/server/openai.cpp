@@ -1,12 +1,12 @@
 #include "server/openai.h"
 
-#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <iterator>
 
 #include "server/base64.h"
 #include "server/header_values.h"
+#include "server/logprobs.h"
 
 namespace tessera::server {
 namespace {
@@ -72,42 +72,6 @@ Json usage_of(const JobRecord& record) {
   Json usage = record.usage;
   usage.erase("finish");
   return usage;
-}
-
-// One token of an answer of a chat.
-Json token_of(const Json& said) {
-  const auto text = said["text"].get<std::string>();
-  Json bytes = Json::array();
-  for (const char c : text) bytes.push_back(static_cast<unsigned char>(c));
-  return {{"token", text}, {"logprob", said["logprob"]}, {"bytes", bytes}};
-}
-
-// What an answer's tokens are sure of, in the form of chats or of completions.
-Json logprobs_of(const Json& completion, bool chat) {
-  const auto all = completion.find("logprobs");
-  if (all == completion.end()) return nullptr;
-  Json content = Json::array(), tokens = content, sure = content, tops = content, offsets = content;
-  size_t offset = 0;  // in characters
-  for (const Json& said : *all) {
-    Json token = token_of(said), list = Json::array(), by_text = Json::object();
-    for (const Json& top : said["top"]) {
-      list.push_back(token_of(top));
-      by_text[top["text"].get<std::string>()] = top["logprob"];
-    }
-    const auto text = said["text"].get<std::string>();
-    tokens.push_back(text);
-    sure.push_back(said["logprob"]);
-    tops.push_back(std::move(by_text));
-    offsets.push_back(offset);
-    offset += size_t(std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
-    token["top_logprobs"] = std::move(list);
-    content.push_back(std::move(token));
-  }
-  if (chat) return {{"content", content}, {"refusal", nullptr}};
-  return {{"tokens", tokens},
-          {"token_logprobs", sure},
-          {"top_logprobs", tops},
-          {"text_offset", offsets}};
 }
 
 Json answer_of(const JobRecord& record, bool chat) {

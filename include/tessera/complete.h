@@ -119,6 +119,7 @@ struct Completion {
     int32_t id = 0;
     std::string text;  ///< "" for a folder without a tokenizer
     double logprob = 0;
+    std::string bytes{};  ///< its part of the answer, perhaps of a character; "" of special tokens
   };
   struct Logprobs {
     TokenLogprob token;

@@ -58,17 +58,13 @@ void Recorder::before(const std::vector<sample::SequencePass>& passes) {
   pass = {};
 }
 
-std::string Recorder::text_of(int32_t id) const {
-  return tokens ? tokenizer::readable(tokens->bytes_of(id, false), true) : "";
-}
-
 SaidTokens::LogprobsOf Recorder::logprobs_in(const tensor::Tensor& logits) const {
   if (!request.logprobs) return {};
   return [&, here = logits.to(tensor::Device::cpu)](int64_t row, int32_t token) {
     const std::span all(here.row<float>(row), static_cast<size_t>(here.size(1)));
     Completion::Logprobs made;
     for (const auto& one : sample::log_probabilities(all, special.mask, token, *request.logprobs))
-      made.top.push_back({one.token, text_of(one.token), one.value});
+      made.top.push_back(logprob_of(tokens, one.token, one.value));
     made.token = made.top.front();
     made.top.erase(made.top.begin());
     return made;

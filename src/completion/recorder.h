@@ -49,7 +49,6 @@ struct Recorder {
   void add(const sample::TokenPrompt& prompt);
   /// Before each pass.
   void before(const std::vector<sample::SequencePass>& passes);
-  std::string text_of(int32_t id) const;
   /// Of the pass's logits; empty where the request asks for none.
   SaidTokens::LogprobsOf logprobs_in(const tensor::Tensor& logits) const;
   /// After each sequence of a pass; false: a stop text has ended it.

@@ -5,6 +5,13 @@
 
 namespace tessera::completion {
 
+Completion::TokenLogprob logprob_of(const tokenizer::ByteLevelBpe* tokens, int32_t id,
+                                    double logprob) {
+  if (!tokens) return {id, "", logprob};
+  return {id, tokenizer::readable(tokens->bytes_of(id, false), true), logprob,
+          tokens->bytes_of(id)};
+}
+
 int64_t SaidTokens::take(const sample::SequencePass& pass, int32_t mask,
                          const LogprobsOf& logprobs_of) {
   const auto before = std::ranges::any_of(pass.commits, &sample::Prediction::moved)

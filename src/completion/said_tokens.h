@@ -6,8 +6,13 @@
 
 #include "sample/decode.h"
 #include "tessera/complete.h"
+#include "tokenizer/byte_level_bpe.h"
 
 namespace tessera::completion {
+
+/// A token with its log probability, as a tokenizer (null: none) spells it.
+Completion::TokenLogprob logprob_of(const tokenizer::ByteLevelBpe* tokens, int32_t id,
+                                    double logprob);
 
 /// What was known of each token of a sequence when it was said. Tokens that a pass moves take it
 /// with them.

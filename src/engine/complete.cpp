@@ -33,7 +33,9 @@ namespace {
 
 Json json_of(const Completion::TokenLogprob& token, bool has_text) {
   Json one{{"id", token.id}, {"logprob", token.logprob}};
-  if (has_text) one["text"] = token.text;
+  if (!has_text) return one;
+  one["text"] = token.text;
+  one["bytes"] = std::vector<uint8_t>(token.bytes.begin(), token.bytes.end());
   return one;
 }
 

@@ -41,5 +41,24 @@ TEST(SaidTokens, MoveWithTheirTokens) {
   EXPECT_EQ(said.at(6).confidence, 0.9);
 }
 
+TEST(SaidTokens, HaveTheirOwnBytes) {
+  // Three tokens of one byte each, which are the euro sign together, and a special token.
+  const auto json = base::Json::parse(R"({
+    "model": {"type": "BPE", "vocab": {"a": 0, "\u00e2": 1, "\u0124": 2, "\u00ac": 3}, "merges": []},
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
+    "added_tokens": [{"id": 4, "content": "<|end|>", "special": true}]})");
+  const tokenizer::ByteLevelBpe tokens(json, "tokenizer.json");
+  std::string bytes;
+  for (const int32_t id : {0, 1, 2, 3, 4}) bytes += logprob_of(&tokens, id, -1).bytes;
+  EXPECT_EQ(bytes, "a\u20ac");
+  const auto part = logprob_of(&tokens, 1, -0.5);
+  EXPECT_EQ(part.id, 1);
+  EXPECT_EQ(part.text, "\ufffd");
+  EXPECT_EQ(part.bytes, "\xe2");
+  EXPECT_EQ(part.logprob, -0.5);
+  EXPECT_EQ(logprob_of(&tokens, 4, -1).text, "<|end|>");
+  EXPECT_EQ(logprob_of(nullptr, 1, -1).text + logprob_of(nullptr, 1, -1).bytes, "");
+}
+
 }  // namespace
 }  // namespace tessera::completion

@@ -178,6 +178,30 @@ class Client(ServerTest):
         self.assertEqual(bytes(chat[0].bytes).decode(), chat[0].token)
         self.assertEqual([top.logprob for top in chat[0].top_logprobs], sorted(said.top_logprobs[0].values(), reverse=True))
 
+    def test_bytes_of_parts_of_characters(self):
+        def respell(folder):  # h, l and o become the three bytes of a euro sign
+            file = json.loads((folder / "tokenizer.json").read_text())
+            vocab = file["model"]["vocab"]
+            for letter, byte in zip("hlo", "\u00e2\u0124\u00ac"):
+                vocab[byte] = vocab.pop(letter)
+            (folder / "tokenizer.json").write_text(json.dumps(file))
+
+        client, _ = self.with_folder("euro", respell)
+        chat = client.chat.completions.create(model="euro", messages=[{"role": "user", "content": "sort e\u20acz="}],
+                                              logprobs=True, top_logprobs=1).choices[0]
+        self.assertEqual(chat.message.content, "e\u20acz")
+        content = chat.logprobs.content
+        self.assertEqual(b"".join(bytes(token.bytes) for token in content).decode(), chat.message.content)
+        self.assertEqual([token.token for token in content][:5], ["e", "\\xe2", "\\x82", "\\xac", "z"])
+        self.assertEqual([top.bytes for token in content for top in token.top_logprobs], [token.bytes for token in content])
+        plain = client.completions.create(model="euro", prompt="sort e\u20acz=", logprobs=1).choices[0]
+        self.assertEqual(plain.text, "e\u20acz")
+        self.assertEqual(plain.logprobs.tokens[:5], ["e", "bytes:\\xe2", "bytes:\\x82", "bytes:\\xac", "z"])
+        self.assertEqual(plain.logprobs.text_offset[:5], [0, 1, 1, 1, 2])
+        self.assertEqual([list(top) for top in plain.logprobs.top_logprobs], [[token] for token in plain.logprobs.tokens])
+        cut = client.completions.create(model="euro", prompt="sort e\u20acz=", logprobs=1, stop="z").choices[0]
+        self.assertEqual((cut.text, cut.logprobs.tokens), ("e\u20ac", plain.logprobs.tokens[:4]))
+
     def test_a_prompt_counts_once(self):
         ask = {"model": "tasks-a", "prompt": "sort hello=", "max_tokens": 8}
         alone = self.client.completions.create(**ask).usage.prompt_tokens
