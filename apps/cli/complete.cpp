@@ -73,12 +73,15 @@ void print_answers(const CompleteResult& result) {
 
 void complete(Options& o, const std::stop_token& stop, const Processes* processes) {
   const RunOptions run = run_options(*o.model, processes);
-  if (!processes || processes->rank() == 0)
+  const bool first = !processes || processes->rank() == 0;
+  if (first)
     check_files({o.model->model,
                  {{"--prompt-file", o.prompt_file}, {"--chat", o.chat}},
                  {{"--report", o.report, FileKind::report}},
                  o.overwrite});
   const size_t prompts = read_prompts(o, stop);
+  if (first && o.request.logprobs && !o.json && o.report.empty())
+    print_note("--logprobs has no effect: they are part of --json and --report");
   Model model = Model::open(o.model->model, run, stop);
   const size_t answers = prompts * static_cast<size_t>(o.request.n);
   const bool stream = !o.json && answers == 1 && !o.visualise;
@@ -90,7 +93,7 @@ void complete(Options& o, const std::stop_token& stop, const Processes* processe
     std::fwrite(p.text.data(), 1, p.text.size(), stdout);
     flush_results();
   };
-  if (!processes || processes->rank() == 0) control.on_note = print_note;
+  if (first) control.on_note = print_note;
   const CompleteResult result = model.complete(o.request, control);
   if (result.elsewhere) return;
   if (!o.report.empty()) save_text(to_json(result) + "\n", o.report);

@@ -224,6 +224,8 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
                      [&](const std::string& sentence) { view.note(sentence); }};
   if (first && o.latents_only && o.output.asked)
     view.note("-o has no effect: --latents-only makes no image");
+  if (first && o.request.compare_steps && o.report.empty())
+    view.note("--compare-steps has no effect: its numbers are part of --report");
   GenerateResult result;
   {
     Model model = Model::open(o.model->model, run, stop);

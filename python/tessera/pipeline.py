@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -134,6 +135,16 @@ class Pipeline(Model):
         with in_python(arguments):
             result = model.generate(request, initial, watch, _log.info, cancel)
         return _output_of(result, output_type, model.makes_videos)
+
+    @property
+    def _interrupt(self) -> bool:
+        return False
+
+    @_interrupt.setter
+    def _interrupt(self, value: bool) -> None:
+        if value:
+            warnings.warn("pipe._interrupt has no effect: CancelToken.cancel() ends a call that was given "
+                          "the token as cancel=", stacklevel=2)
 
     def _watch(self, request: _core.GenerateRequest, callback: Callback | None,
                wanted: Sequence[str]) -> _core.StepWatch:

@@ -106,20 +106,38 @@ bool under_rule(const CompleteRequest& request, const models::TokenSpec& spec, P
   return kind != PassKind::refresh || request.select_refresh;
 }
 
-void note_rule(const CompleteRequest& q, const models::TokenSpec& spec,
-               const nn::SelectionRule& rule, const sample::DecodingPolicy& policy,
-               const CompleteControl& control) {
+namespace {
+
+// Notes about what was asked for and changes nothing.
+void note_without_effect(const CompleteRequest& q, const sample::DecodingPolicy& policy,
+                         const CompleteControl& control) {
+  if (q.seed != 0 && policy.denoises() && policy.canvas.draws)
+    control.on_note("--seed has no effect: --draws holds what is drawn");
+  else if (q.seed != 0 && !policy.denoises() && policy.temperature == 0)
+    control.on_note(
+        "--seed has no effect: at temperature 0 nothing is drawn; add --temperature 0.8");
+  if (q.raw && q.prompts.empty() && !(q.prompt_ids.empty() && q.chat.empty()))
+    control.on_note("--raw has no effect: it is for prompts that are texts");
+}
+
+}  // namespace
+
+void note_request(const CompleteRequest& q, const models::TokenSpec& spec,
+                  const nn::SelectionRule& rule, const sample::DecodingPolicy& policy,
+                  const CompleteControl& control) {
+  if (!control.on_note) return;
   const int most =
       std::max(rule.method == nn::SelectionRule::Method::block ? 0 : rule.k, rule.take);
-  if (control.on_note && most > spec.top_k)
+  if (most > spec.top_k)
     control.on_note(fmt::format(
         "--select {} gives a token up to {} experts, more than the {} that the model was made for",
         q.select, most, spec.top_k));
-  if (control.on_note && spec.remove >= 0 && !policy.edits())
+  if (spec.remove >= 0 && !policy.edits())
     control.on_note(
         fmt::format("--decode {}: tokens {} and {}, by which this model deletes a token and makes "
                     "room for one, stay in the text; edit:T,E acts upon them",
                     q.decode, spec.remove, spec.split));
+  note_without_effect(q, policy, control);
 }
 
 }  // namespace tessera::completion

@@ -17,9 +17,10 @@ nn::SelectionRule rule_of(const CompleteRequest& request, const models::TokenSpe
 /// Whether a pass is under the selection rule: a model's own rule is for all passes, a request's
 /// for those that commit tokens, unless it asks for more.
 bool under_rule(const CompleteRequest& request, const models::TokenSpec& spec, PassKind kind);
-/// Notes about a rule and a policy that change the text in ways that one may not expect.
-void note_rule(const CompleteRequest& request, const models::TokenSpec& spec,
-               const nn::SelectionRule& rule, const sample::DecodingPolicy& policy,
-               const CompleteControl& control);
+/// Notes about a rule and a policy that change the text in ways that one may not expect, and about
+/// options without effect.
+void note_request(const CompleteRequest& request, const models::TokenSpec& spec,
+                  const nn::SelectionRule& rule, const sample::DecodingPolicy& policy,
+                  const CompleteControl& control);
 
 }  // namespace tessera::completion

@@ -77,7 +77,7 @@ CompleteResult complete(runtime::ModelState& state, const CompleteRequest& q,
   const models::TokenSpec& spec = language.spec();
   const sample::DecodingPolicy policy = completion::policy_of(q, spec);
   const nn::SelectionRule rule = completion::rule_of(q, spec);
-  completion::note_rule(q, spec, rule, policy, control);
+  completion::note_request(q, spec, rule, policy, control);
   const sample::SpecialIds special = language.special();
   auto prompts = completion::prompts_of(q, language, policy);
   completion::PrefixLease lease(state, q, policy, control.prefix, prompts);

@@ -77,6 +77,19 @@ class Complete(ProgramTest):
         self.refused(2, *ask, "--repetition-penalty", 0, says="repetition_penalty 0")
         self.refused(2, *ask, "--top-k", -1, says="--top-k")
 
+    def test_options_without_effect_are_noted(self):
+        ask = ("complete", "tasks-a", "--prompt", "sort hello=")
+        for more, note in ((("--seed", "5"), "note: --seed has no effect: at temperature 0"),
+                           (("--logprobs", "2"), "note: --logprobs has no effect"),
+                           (("--seed", "5", "--temperature", "1"), ""), (("--logprobs", "2", "--json"), ""),
+                           (("--logprobs", "2", "--report", "r.json"), "")):
+            done = self.run_here(*ask, *more)
+            self.assertEqual((done.returncode, "has no effect" in done.stderr), (0, bool(note)), more)
+            self.assertIn(note, done.stderr)
+        canvas = ("complete", DATA / "moe/diffusion_gemma_canvas256/model", "--prompt-ids", "5,17", "--block", "16", "--max-tokens", "16", "--steps", "1")
+        done = self.run_here(*canvas, "--seed", "5")
+        self.assertEqual((done.returncode, "has no effect" in done.stderr), (0, False), done.stderr)
+
     def test_length_of_an_answer_is_the_models(self):
         for name in ("tokenizer.json", "tokenizer_config.json", "config.json", "model.safetensors"):
             (self.folder / "model").mkdir(exist_ok=True)

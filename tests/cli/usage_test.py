@@ -197,6 +197,11 @@ class Arguments(ProgramTest):
         self.refused(4, "generate", "shapes", "--class", "1", "--plan", "data=0", says="'data=0'")
         self.refused(4, "generate", "shapes", "--class", "1", "--plan", "data", says="no value")
 
+    def test_numbers_that_nobody_reads_are_noted(self):
+        ask = ("generate", "shapes", "--class", "1", "--steps", "2", "--compare-steps")
+        self.assertIn("note: --compare-steps has no effect", self.run_here(*ask).stderr)
+        self.assertNotIn("no effect", self.run_here(*ask, "--overwrite", "--report", "r.json").stderr)
+
     def test_what_belongs_together(self):
         self.refused(2, "generate", "shapes", "--class", "1", "--compare-steps", "--plan",
                      "expert=2", "--count", "2", says=["--compare-steps", "leave out --plan"])

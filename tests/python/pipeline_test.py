@@ -32,6 +32,13 @@ def test_classes_have_the_bits_of_the_command_line(latents_of, said, asked):
     np.testing.assert_array_equal(made.latents, latents_of("shapes", *asked))
 
 
+def test_diffusers_interrupt_warns():
+    with pytest.warns(UserWarning, match="_interrupt has no effect.*CancelToken"):
+        SHAPES._interrupt = True
+    SHAPES._interrupt = False
+    assert SHAPES._interrupt is False
+
+
 @pytest.mark.parametrize("said, asked", [
     ({}, []),
     ({"negative_prompt": "a green star", "guidance_scale": 4}, ["--negative-prompt", "a green star",

@@ -79,6 +79,31 @@ TEST(CompleteOptions, ARuleAboveTheModelsExpertsIsSaid) {
   }
 }
 
+TEST(CompleteOptions, WhatHasNoEffectIsSaid) {
+  golden::TextModel folder("llada_moe");
+  Model model = open(folder.path());
+  CompleteRequest q;
+  q.max_tokens = 4;
+  std::string notes;
+  CompleteControl control;
+  control.on_note = [&](const std::string& note) { notes += note; };
+  const auto noted = [&](const CompleteRequest& request) {
+    notes.clear();
+    model.complete(request, control);
+    return notes;
+  };
+  q.prompts = {"ab"};
+  q.raw = true;
+  EXPECT_EQ(noted(q), "");
+  q.seed = 5;
+  EXPECT_TRUE(noted(q).starts_with("--seed has no effect: at temperature 0")) << notes;
+  q.temperature = 1;
+  EXPECT_EQ(noted(q), "");
+  q.prompts.clear();
+  q.prompt_ids = {{1, 2}};
+  EXPECT_TRUE(noted(q).starts_with("--raw has no effect")) << notes;
+}
+
 TEST(CompleteOptions, ModelsWithRoutingOfTheirOwnTakeNoOther) {
   Model model = open(golden::LladaCase("llada22_block_routing").folder + "/model");
   CompleteRequest q;
