@@ -47,16 +47,19 @@ bool quantises(const std::string& name, const std::map<std::string, Shape>& aske
   constexpr std::string_view kWords[] = {"scale",  "quant", "zero_point", "qzeros",
                                          "absmax", "scb",   "g_idx"};
   if (name == "scaled_fp8" || name.ends_with(".scaled_fp8")) return true;  // a mark of ComfyUI's
-  for (size_t dot = name.rfind('.'); dot != std::string::npos; dot = name.rfind('.', dot - 1)) {
-    std::string tail = name.substr(dot + 1);
-    std::ranges::transform(tail, tail.begin(), [](unsigned char c) { return std::tolower(c); });
-    const bool says = std::ranges::any_of(
-        kWords, [&](std::string_view word) { return tail.find(word) != std::string::npos; });
+  std::string lower = name;
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  size_t word = 0;  // begins behind the dots that count; 0: there is none
+  for (const std::string_view each : kWords)
+    if (const size_t at = lower.rfind(each); at != std::string::npos) word = std::max(word, at);
+  for (size_t end = name.size(); end > 0 && word > 0;) {
+    const size_t dot = name.rfind('.', end - 1);
+    if (dot == std::string::npos) break;
     const std::string owner = name.substr(0, dot);
-    const bool deep = tail.find('.') != std::string::npos;  // X.weight.quant_state.nf4
-    if (says && tail != "logit_scale" && (deep ? asked.contains(owner) : is_beside(owner, asked)))
-      return true;
-    if (dot == 0) break;
+    const bool deep = end < name.size();  // X.weight.quant_state.nf4
+    const bool says = dot < word && lower.compare(dot + 1, std::string::npos, "logit_scale") != 0;
+    if (says && (deep ? asked.contains(owner) : is_beside(owner, asked))) return true;
+    end = dot;
   }
   return false;
 }

@@ -112,7 +112,8 @@ PreTokenizer byte_level(const Json& json, const std::string& where) {
     std::string whole(text);
     if (prefix && whole.compare(0, 1, " ") != 0) whole = " " + whole;
     Pieces cuts;
-    if (regex)
+    // The pattern matches every single character whole.
+    if (regex && !whole.empty() && whole.size() > length_of(whole[0]))
       split(whole, cuts, spans_of(*regex, whole, false, allowance), "Isolated");
     else
       cuts.push_back(whole);

@@ -230,6 +230,7 @@ Value tojson_filter(const Value& of, const Arguments& arguments, Work& work) {
   if (given[2] && !given[2]->is(Kind::none)) {
     require(given[2]->is(Kind::list) && given[2]->items().size() == 2, ErrorCode::usage,
             "'tojson' with separators that are no pair");
+    for (const Value& separator : given[2]->items()) work.spend(separator.weight());
     style.item = text_of(&given[2]->items()[0], "tojson");
     style.colon = text_of(&given[2]->items()[1], "tojson");
   }

@@ -1,5 +1,7 @@
 #include "tokenizer/text_allowance.h"
 
+#include <algorithm>
+#include <chrono>
 #include <ctime>
 
 #include "base/fail.h"
@@ -11,6 +13,7 @@ namespace {
 // Published tokenizers make up to 20 bytes of a byte, and their patterns take some 200 ns for it.
 constexpr size_t kBytes = size_t{1} << 20, kBytesAByte = 48, kBytesAStep = 4;
 constexpr int64_t kNanoseconds = 250'000'000, kNanosecondsAByte = 600;
+constexpr int64_t kElapsed = 10'000'000;  // counted without a look at the processor time
 
 int64_t processor_time() {
   std::timespec now{};
@@ -18,11 +21,16 @@ int64_t processor_time() {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
+int64_t elapsed_time() {
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 }  // namespace
 
 TextAllowance::TextAllowance(size_t bytes)
     : bytes_left_(kBytes + kBytesAByte * bytes),
-      nanoseconds_left_(kNanoseconds + kNanosecondsAByte * static_cast<int64_t>(bytes)) {}
+      nanoseconds_left_(kNanoseconds + kNanosecondsAByte * static_cast<int64_t>(bytes)),
+      processor_time_(processor_time()) {}
 
 void TextAllowance::made(size_t bytes) {
   base::check_stop();
@@ -33,14 +41,28 @@ void TextAllowance::made(size_t bytes) {
   bytes_left_ -= bytes + kBytesAStep;
 }
 
-TextAllowance::Timed::Timed(TextAllowance& allowance)
-    : allowance_(allowance), begin_(processor_time()) {}
+// Elapsed time counts other threads too, processor time other steps: the smaller one is a match's own.
+int64_t TextAllowance::spent(int64_t elapsed) const {
+  return std::min(elapsed, processor_time() - processor_time_);
+}
 
-TextAllowance::Timed::~Timed() { allowance_.nanoseconds_left_ -= processor_time() - begin_; }
+TextAllowance::Timed::Timed(TextAllowance& allowance)
+    : allowance_(allowance), begin_(elapsed_time()) {}
+
+TextAllowance::Timed::~Timed() {
+  TextAllowance& all = allowance_;
+  all.elapsed_ += elapsed_time() - begin_;
+  if (all.elapsed_ < kElapsed) return;
+  all.nanoseconds_left_ -= all.spent(all.elapsed_);
+  all.elapsed_ = 0;
+  all.processor_time_ = processor_time();
+}
 
 bool TextAllowance::Timed::goes_on() const {
-  return !base::current_stop().stop_requested() &&
-         processor_time() - begin_ <= allowance_.nanoseconds_left_;
+  if (base::current_stop().stop_requested()) return false;
+  const int64_t elapsed = allowance_.elapsed_ + elapsed_time() - begin_;
+  if (elapsed < kElapsed && allowance_.nanoseconds_left_ >= kElapsed) return true;
+  return allowance_.spent(elapsed) <= allowance_.nanoseconds_left_;
 }
 
 }  // namespace tessera::tokenizer

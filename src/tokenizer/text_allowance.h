@@ -2,18 +2,22 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <unordered_map>
 
 namespace tessera::tokenizer {
 
-/// What the steps of a tokenizer may still do for one text, however many pieces it is cut into: all
-/// of them share it. Regular expressions spend processor time, since ICU counts no steps of a match
-/// on a short piece; other steps spend the bytes that they make.
+/// The work that the steps of a tokenizer may still do for one text. All pieces of the text share it.
+/// Regular expressions spend processor time, since ICU counts no steps of a match on a short piece;
+/// other steps spend the bytes that they make. Used by one thread.
 class TextAllowance {
  public:
   /// For a text of `bytes`.
   explicit TextAllowance(size_t bytes);
   /// Counts a step that made `bytes` of text. Throws Error(model) when nothing is left.
   void made(size_t bytes);
+  /// A place for an object that `step` makes once a text, such as a matcher; empty at first.
+  std::shared_ptr<void>& kept(const void* step) { return kept_[step]; }
 
   /// Counts the processor time of this thread during its life.
   class Timed {
@@ -35,8 +39,14 @@ class TextAllowance {
   };
 
  private:
+  int64_t spent(int64_t elapsed) const;
+
   size_t bytes_left_;
   int64_t nanoseconds_left_;
+  // Reading the processor time is a system call, too slow for each piece: elapsed time is added up,
+  // and compared with the processor time now and then.
+  int64_t elapsed_ = 0, processor_time_;
+  std::unordered_map<const void*, std::shared_ptr<void>> kept_;
 };
 
 }  // namespace tessera::tokenizer

@@ -216,11 +216,17 @@ std::vector<std::pair<size_t, size_t>> Regex::matches(std::string_view text,
                                                       TextAllowance& allowance) const {
   UErrorCode status = U_ZERO_ERROR;
   std::vector<std::pair<size_t, size_t>> found;
-  const std::unique_ptr<icu::RegexMatcher> matcher(state_->pattern->matcher(status));
+  std::shared_ptr<void>& kept = allowance.kept(state_.get());
+  if (!kept) kept = std::shared_ptr<icu::RegexMatcher>(state_->pattern->matcher(status));
   check(status, "a regular expression");
+  auto* const matcher = static_cast<icu::RegexMatcher*>(kept.get());
   Text in(text);
   matcher->reset(in.get());
   const TextAllowance::Timed timed(allowance);
+  // Patterns such as \s+(?!\S) keep a place to go back to for each blank of a run.
+  constexpr size_t kStack = 8'000'000, kMostStack = 512'000'000, kAByte = 64;
+  if (text.size() > kStack / kAByte)
+    matcher->setStackLimit(static_cast<int32_t>(std::min(kAByte * text.size(), kMostStack)), status);
   matcher->setMatchCallback(TextAllowance::Timed::match_goes_on, &timed, status);
   while (matcher->find(status) && U_SUCCESS(status)) {
     base::check_stop();

@@ -40,6 +40,23 @@ TEST(Unicode, StripsAnySpace) {
   EXPECT_EQ(stripped(" \t", false, false), " \t");
 }
 
+// ICU keeps a place for each blank of a run, and its own limit ends at 170,000.
+TEST(Unicode, MatchesALongRunOfBlanks) {
+  const std::string blanks(400'000, ' ');
+  const auto found = matches(Regex("\\s+(?!\\S)|\\s+", "here"), blanks);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0], (std::pair<size_t, size_t>(0, blanks.size())));
+}
+
+// Pieces of a text share a matcher: the second one is matched from its own beginning.
+TEST(Unicode, MatchesPieceAfterPiece) {
+  const Regex regex("b", "here");
+  TextAllowance allowance(10);
+  EXPECT_EQ(regex.matches("aab", allowance).at(0).first, 2u);
+  EXPECT_EQ(regex.matches("b", allowance).at(0).first, 0u);
+  EXPECT_TRUE(regex.matches("", allowance).empty());
+}
+
 TEST(Unicode, FindsGraphemesAndMatches) {
   EXPECT_EQ(graphemes("e\xcc\x81x").size(), 2u);
   EXPECT_EQ(graphemes("a\r\nb").size(), 3u);
