@@ -7,9 +7,9 @@
 
 namespace tessera::tokenizer {
 
-/// The work that the steps of a tokenizer may still do for one text. All pieces of the text share it.
-/// Regular expressions spend processor time, since ICU counts no steps of a match on a short piece;
-/// other steps spend the bytes that they make. Used by one thread.
+/// The work that the steps of a tokenizer may still do for one text. All pieces of the text share
+/// it. Regular expressions spend processor time, since ICU counts no steps of a match on a short
+/// piece; other steps spend the bytes that they make. Used by one thread.
 class TextAllowance {
  public:
   /// For a text of `bytes`.

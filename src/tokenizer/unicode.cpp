@@ -226,7 +226,8 @@ std::vector<std::pair<size_t, size_t>> Regex::matches(std::string_view text,
   // Patterns such as \s+(?!\S) keep a place to go back to for each blank of a run.
   constexpr size_t kStack = 8'000'000, kMostStack = 512'000'000, kAByte = 64;
   if (text.size() > kStack / kAByte)
-    matcher->setStackLimit(static_cast<int32_t>(std::min(kAByte * text.size(), kMostStack)), status);
+    matcher->setStackLimit(static_cast<int32_t>(std::min(kAByte * text.size(), kMostStack)),
+                           status);
   matcher->setMatchCallback(TextAllowance::Timed::match_goes_on, &timed, status);
   while (matcher->find(status) && U_SUCCESS(status)) {
     base::check_stop();
