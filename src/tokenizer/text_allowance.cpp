@@ -41,7 +41,8 @@ void TextAllowance::made(size_t bytes) {
   bytes_left_ -= bytes + kBytesAStep;
 }
 
-// Elapsed time counts other threads too, processor time other steps: the smaller one is a match's own.
+// Elapsed time counts other threads too, processor time other steps: the smaller one is a match's
+// own.
 int64_t TextAllowance::spent(int64_t elapsed) const {
   return std::min(elapsed, processor_time() - processor_time_);
 }
