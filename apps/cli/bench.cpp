@@ -8,11 +8,10 @@ namespace tessera::cli {
 namespace {
 
 Command add_bench_kernels(CLI::App& bench) {
-  CLI::App* app =
-      bench.add_subcommand("kernels", "The speed of kernels, beside this machine's limits");
+  CLI::App* app = bench.add_subcommand("kernels", "Speed of kernels, beside this machine's limits");
   auto threads = std::make_shared<int>(1);
   auto device = std::make_shared<std::string>("cpu");
-  app->add_option("--device", *device, "cpu (default) or cuda[:N]")->type_name("D");
+  app->add_option("--device", *device, "Device: cpu (default) or cuda[:N]")->type_name("D");
   app->add_option("--threads", *threads, "Threads (default 1)")
       ->check(whole(1, 4096))
       ->type_name("N");
@@ -31,7 +30,7 @@ Command add_bench_kernels(CLI::App& bench) {
 }  // namespace
 
 Command add_bench(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("bench", "Measure kernels, or every plan for some ranks");
+  CLI::App* app = program.add_subcommand("bench", "Measure kernels, or all plans for some ranks");
   const Command inner[] = {add_bench_kernels(*app), add_bench_parallel(*app)};
   return {app,
           [kernels = inner[0], parallel = inner[1]](const std::stop_token& stop) {

@@ -132,48 +132,50 @@ void bench_parallel(Options& o, const std::stop_token& stop, const Processes* pr
 }  // namespace
 
 Command add_bench_parallel(CLI::App& bench) {
-  CLI::App* app =
-      bench.add_subcommand("parallel", "Every plan for --ranks N (2): time, bytes, memory");
+  CLI::App* app = bench.add_subcommand("parallel", "All plans for --ranks N (default 2), by time");
   auto o = std::make_shared<Options>();
   GenerateRequest& generate = o->request.generate;
   generate.steps = 8;
   add_model(*app, o->model);
-  const char* group = "What to measure";
-  app->add_option("--size", o->size, "Pixels: 512 or 768x512 (default: as trained)")
+  const char* group = "Measurement";
+  app->add_option("--size", o->size, "Size in pixels, 512 or 768x512 (default: as trained)")
       ->group(group)
       ->type_name("S");
   app->add_option("--steps", generate.steps, "Denoising steps of a run (default 8)")
       ->check(positive())
       ->group(group)
       ->type_name("N");
-  app->add_option("--count", generate.count, "Images at once (default 1)")
+  app->add_option("--count", generate.count, "Images of a run (default 1)")
       ->check(whole(1, 100000))
       ->group(group)
       ->type_name("N");
   app->add_option("--guidance", generate.guidance, "Guidance scale (default: the model's)")
       ->group(group)
       ->type_name("G");
-  app->add_option("--embeddings", generate.embeddings, "Of text, where the folder has no encoder")
+  app->add_option("--embeddings", generate.embeddings,
+                  "Text embeddings, for a folder without encoders")
       ->group(group)
       ->type_name("F");
-  app->add_option("--rounds", o->request.rounds,
-                  "Runs of each, in turn; the median counts (default 3)")
+  app->add_option("--rounds", o->request.rounds, "Runs of each plan; the median counts (default 3)")
       ->check(whole(1, 10000))
       ->group(group)
       ->type_name("N");
   app->add_option("--seconds", o->request.seconds,
-                  "No run begins later (default 120); 0: foretell only")
+                  "Latest start of a run; 0: predict only (default 120)")
       ->check(within(0.0, 1e7))
       ->group(group)
       ->type_name("S");
-  app->add_option("--plans", o->request.most, "Plans to foretell, of few axes first (default 200)")
+  app->add_option("--plans", o->request.most, "Plans to predict, few axes first (default 200)")
       ->check(positive())
       ->group(group)
       ->type_name("N");
-  app->add_option("--json", o->json, "Also write JSON lines")->group(group)->type_name("F");
-  app->add_flag("--overwrite", o->overwrite)->group(group);
+  app->add_option("--json", o->json, "Also write JSON lines to a file")
+      ->group(group)
+      ->type_name("F");
+  app->add_flag("--overwrite", o->overwrite, "Replace a file that Tessera did not write")
+      ->group(group);
   add_model_options(*app, o->model);
-  add_memory_budget(*app, o->model, "Leave out what takes more");
+  add_memory_budget(*app, o->model, "Leave out plans above this memory");
   return {app, [o](const std::stop_token& stop) {
             run_ranks(*o->model,
                       [&](const Processes* processes) { bench_parallel(*o, stop, processes); });

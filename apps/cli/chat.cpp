@@ -200,26 +200,27 @@ void chat(const Options& o, const std::stop_token& stop) {
 }  // namespace
 
 Command add_chat(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("chat", "Talk to a diffusion language model (/help)");
+  CLI::App* app = program.add_subcommand("chat", "Chat with a diffusion language model (/help)");
   auto o = std::make_shared<Options>();
   CompleteRequest& q = o->request;
-  app->add_option("MODEL", o->model->model,
-                  "Folder with a chat template; shipped: tasks-a, tasks-b")
+  app->add_option("MODEL", o->model->model, "Folder with a chat template, or tasks-a, tasks-b")
       ->required();
-  const char* what = "What goes in and out";
-  add_text(*app, "--system", o->system, "What the model is told before all else")->group(what);
-  app->add_option("--max-tokens", q.max_tokens, "Of an answer (default: the model's, or 128)")
+  const char* what = "Common";
+  add_text(*app, "--system", o->system, "System message before the chat (default: none)")
+      ->group(what);
+  app->add_option("--max-tokens", q.max_tokens,
+                  "Tokens of an answer (default: the model's, or 128)")
       ->check(whole(1, kMostTokens))
       ->group(what)
       ->type_name("N");
   add_drawing_options(*app, q, what);
-  add_text(*app, "--stop", q.stop, "Texts that end an answer")->group(what);
-  add_memory_budget(*app, o->model, "", what);
+  add_text(*app, "--stop", q.stop, "Text that ends an answer, repeatable")->group(what);
   add_decoding_options(*app, q);
-  app->add_option("--select", q.select, "Experts a block may use")
-      ->group("How it is decoded")
+  app->add_option("--select", q.select, "Expert sharing, e.g. des-max:0.25 (default vanilla)")
+      ->group(kDecoding)
       ->type_name("RULE");
   add_model_options(*app, o->model);
+  add_memory_budget(*app, o->model, "Memory limit, e.g. 4GB (default: the machine's)");
   return {app, [o](const std::stop_token& stop) { chat(*o, stop); }};
 }
 

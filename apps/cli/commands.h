@@ -11,7 +11,7 @@
 
 namespace tessera::cli {
 
-/// A subcommand adds its options to the program and returns what runs when it was chosen.
+/// A subcommand adds its options to the program and returns the action that runs it.
 using Action = std::function<void(const std::stop_token&)>;
 struct Command {
   CLI::App* app = nullptr;
@@ -43,22 +43,20 @@ constexpr int kMostTokens = 1 << 20;
 void add_drawing_options(CLI::App& command, CompleteRequest& request, const char* group);
 /// How text is decoded, without the experts' selection; `request` outlives the parsing.
 void add_decoding_options(CLI::App& command, CompleteRequest& request);
-/// Which passes the selection rule is for; `text` explains both options.
-void add_ruled_passes(CLI::App& command, CompleteRequest& request, const char* group,
-                      const char* text = "");
+/// The passes that follow the selection rule.
+void add_ruled_passes(CLI::App& command, CompleteRequest& request, const char* group);
 /// "eval speed", "eval tasks" and "eval experts".
 Command add_eval_speed(CLI::App& eval);
 Command add_eval_tasks(CLI::App& eval);
 Command add_eval_experts(CLI::App& eval);
-/// The examples that both take; what it refers to outlives the parsing. `sizes` describes
-/// --max-tokens, --limit and what follows them.
+/// The examples that both take; `options` outlives the parsing. `limit` describes --limit.
 struct ExampleOptions {
   TaskSource& data;
   int64_t& max_tokens;
   int& limit;
 };
 void add_example_options(CLI::App& eval, const char* group, const ExampleOptions& options,
-                         const char* sizes);
+                         const char* limit);
 /// Reads standard input where --data is "-".
 void read_examples(TaskSource& data, const std::stop_token& stop);
 
@@ -72,10 +70,14 @@ struct ModelOptions {
   std::string memory_budget;  // "": nearly all
   bool map_weights = false;
 };
+/// Groups of options that several commands have.
+inline constexpr const char* kExecution = "Execution";
+inline constexpr const char* kDecoding = "Decoding";
+inline constexpr const char* kFiles = "Input and output";
 void add_model(CLI::App& command, const std::shared_ptr<ModelOptions>& options);
 void add_model_options(CLI::App& command, const std::shared_ptr<ModelOptions>& options);
 void add_memory_budget(CLI::App& command, const std::shared_ptr<ModelOptions>& options,
-                       const char* text, const char* group = "How it runs");
+                       const char* text, const char* group = kExecution);
 /// An option whose words stand for choices.
 template <class Choice>
 CLI::Option* add_choice(CLI::App& app, const std::string& name, Choice& choice,

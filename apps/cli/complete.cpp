@@ -105,107 +105,129 @@ void complete(Options& o, const std::stop_token& stop, const Processes* processe
     print_answers(result);
 }
 
-void add_prompt_options(CLI::App& app, const std::shared_ptr<Options>& o) {
+// The options that most requests use, shown first by --help.
+void add_common(CLI::App& app, const std::shared_ptr<Options>& o) {
   CompleteRequest& q = o->request;
-  const char* what = "What goes in and out";
+  const char* group = "Common";
+  add_text(app, "--prompt", q.prompts, "Prompt, repeatable; '-' reads standard input")
+      ->group(group);
+  app.add_option("--chat", o->chat, "Chat as JSON, a file or '-', instead of a prompt")
+      ->group(group)
+      ->type_name("F");
+  app.add_option("--max-tokens", q.max_tokens, "Tokens of an answer (default: the model's, or 128)")
+      ->check(whole(1, kMostTokens))
+      ->group(group)
+      ->type_name("N");
+  app.add_flag("--json", o->json, "Print ids, confidences, times and experts as JSON")
+      ->group(group);
+  add_drawing_options(app, q, "Sampling");
+}
+
+void add_files(CLI::App& app, const std::shared_ptr<Options>& o) {
+  CompleteRequest& q = o->request;
   const auto option = [&](const char* name, auto& value, const char* type, const char* text) {
-    return app.add_option(name, value, text)->group(what)->type_name(type);
+    return app.add_option(name, value, text)->group(kFiles)->type_name(type);
   };
-  add_text(app, "--prompt", q.prompts, "Text, '-': standard input; a file, one a line")
-      ->group(what);
-  option("--prompt-file", o->prompt_file, "F", "");
-  option("--prompt-ids", o->ids, "IDS", "Token ids joined by commas; each as often as needed")
+  option("--prompt-file", o->prompt_file, "F", "File with a prompt in each line; '-': stdin");
+  option("--prompt-ids", o->ids, "IDS", "Prompt as token ids joined by commas, repeatable")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  option("--chat", o->chat, "F", "[{\"role\": ..., \"content\": ...}] or '-'; no template");
-  app.add_flag("--raw", q.raw)->group(what);
-  option("--max-tokens", q.max_tokens, "N", "Behind it; of how many")->check(whole(1, kMostTokens));
-  add_text(app, "--stop", q.stop)->group(what);
-  option("--n", q.n, "N", "")->check(whole(1, 10'000));
-  add_memory_budget(app, o->model, "", what);
-  add_drawing_options(app, q, what);
+  app.add_flag("--raw", q.raw, "Use prompts without the chat template")->group(kFiles);
+  add_text(app, "--stop", q.stop, "Text that ends an answer, repeatable")->group(kFiles);
+  option("--logprobs", o->request.logprobs, "N", "Log probabilities of N tokens, in --json")
+      ->check(whole(0, 1000));
+  option("--report", o->report, "F", "Write time, work and memory as JSON");
+  app.add_flag("--overwrite", o->overwrite, "Replace files that Tessera did not write")
+      ->group(kFiles);
+  app.add_flag("--visualise", o->visualise, "Show blocks on stderr as they fill in")->group(kFiles);
 }
 
 void add_selection_options(CLI::App& app, CompleteRequest& q) {
-  const char* how = "How it is decoded";
-  app.add_option("--select", q.select, "Experts a block may use")->group(how)->type_name("RULE");
-  add_ruled_passes(app, q, how);
+  app.add_option("--select", q.select, "Expert sharing, e.g. des-max:0.25 (default vanilla)")
+      ->group(kDecoding)
+      ->type_name("RULE");
+  add_ruled_passes(app, q, kDecoding);
 }
 
 }  // namespace
 
-void add_ruled_passes(CLI::App& app, CompleteRequest& q, const char* group, const char* text) {
+void add_ruled_passes(CLI::App& app, CompleteRequest& q, const char* group) {
   app.add_option_function<std::string>(
          "--select-refresh", [&q](const std::string& word) { q.select_refresh = word == "on"; },
-         text)
+         "Share experts in cache refreshes: on (default), off")
       ->check(one_of({"on", "off"}))
       ->group(group)
       ->type_name("S");
-  app.add_flag("--select-prefill", q.select_prefill)->group(group);
+  app.add_flag("--select-prefill", q.select_prefill, "Share experts in prefill passes, too")
+      ->group(group);
 }
 
 void add_drawing_options(CLI::App& app, CompleteRequest& q, const char* group) {
   const auto option = [&](const char* name, auto& value, const char* type, const char* text) {
     return app.add_option(name, value, text)->group(group)->type_name(type);
   };
-  option("--temperature", q.temperature, "T", "0 (default): greedy; draws");
-  option("--seed", q.seed, "S", "")->check(seed());
-  option("--top-k", q.top_k, "K", "Of what it draws; repeats less")->check(whole(0, 1 << 30));
-  option("--top-p", q.top_p, "P", "");
-  option("--repetition-penalty", q.repetition_penalty, "R", "");
+  option("--temperature", q.temperature, "T", "Temperature; 0 (default) is greedy");
+  option("--seed", q.seed, "S", "Seed of the draws (default 0)")->check(seed());
+  option("--top-k", q.top_k, "K", "Draw from the K likeliest tokens (default 0: all)")
+      ->check(whole(0, 1 << 30));
+  option("--top-p", q.top_p, "P", "Draw from tokens of probability P (default 1: all)");
+  option("--repetition-penalty", q.repetition_penalty, "R",
+         "Penalty for repeated tokens (default 1: none)");
 }
 
 void add_decoding_options(CLI::App& app, CompleteRequest& q) {
-  const char* how = "How it is decoded";
-  app.add_option("--decode", q.decode, "steps:N, threshold:T (default 0.9), factor:F,")
+  const char* how = kDecoding;
+  app.add_option("--decode", q.decode, "steps:N, threshold:T, factor:F, hierarchy:T,LOW, ...")
       ->group(how)
       ->type_name("RULE");
   app.add_option_function<double>(
          "--threshold", [&q](const double& t) { q.decode = "threshold:" + std::to_string(t); },
-         "hierarchy:T,LOW, credit:T, edit:T,E; or threshold:T")
+         "Commit tokens above confidence T (default 0.9)")
       ->group(how)
       ->type_name("T")
       ->excludes("--decode");
-  app.add_option("--block", q.block, "Tokens of a block; commits it is cut into")
+  app.add_option("--block", q.block, "Tokens of a block (default: the model's)")
       ->check(whole(1, 1 << 16))
       ->group(how)
       ->type_name("N");
-  app.add_option("--steps", q.steps)->check(whole(1, 1 << 16))->group(how)->type_name("N");
-  app.add_flag("--as-published", q.as_published)->group(how);
+  app.add_option("--steps", q.steps, "Steps of a block's schedule (default: by --decode)")
+      ->check(whole(1, 1 << 16))
+      ->group(how)
+      ->type_name("N");
+  app.add_flag("--as-published", q.as_published, "Run the passes of the published programs")
+      ->group(how);
   app.add_option_function<std::string>(
          "--cache",
          [&q](const std::string& text) {
            if (!text.empty()) q.cache = parse_cache(text);  // empty: refused after parsing
          },
-         "none, prefix, dual, vicinity:B,A,W or block")
+         "K/V cache: none, prefix, dual, block, vicinity:B,A,W")
       ->group(how)
       ->type_name("C");
-  add_choice(app, "--stop-at-eos", q.stop_at_eos, "none, block or early (default)")
+  add_choice(app, "--stop-at-eos", q.stop_at_eos, "End at EOS: none, block or early (default)")
       ->group(how)
       ->type_name("S");
-  app.add_option("--draws", q.draws)->group(how)->type_name("F");
+  app.add_option("--draws", q.draws, "Stored draws of DiffusionGemma (safetensors)")
+      ->group(how)
+      ->type_name("F");
 }
 
 Command add_complete(CLI::App& program) {
   CLI::App* app =
       program.add_subcommand("complete", "Complete text with a diffusion language model");
   auto o = std::make_shared<Options>();
-  app->add_option("MODEL", o->model->model,
-                  "Folder; shipped: tasks-a, tasks-b (try \"sort hello=\")")
+  app->add_option("MODEL", o->model->model, "Folder, hub id, or shipped: tasks-a, tasks-b")
       ->required();
-  add_prompt_options(*app, o);
+  add_common(*app, o);
+  app->add_option("--n", o->request.n, "Answers to each prompt, by seed (default 1)")
+      ->check(whole(1, 10'000))
+      ->group("Sampling")
+      ->type_name("N");
+  add_files(*app, o);
   add_decoding_options(*app, o->request);
   add_selection_options(*app, o->request);
-  const char* out = "What goes in and out";
-  app->add_flag("--json", o->json, "The result; seen live")->group(out);
-  app->add_option("--logprobs", o->request.logprobs)
-      ->check(whole(0, 1000))
-      ->group(out)
-      ->type_name("N");
-  app->add_option("--report", o->report)->group(out)->type_name("F");
-  app->add_flag("--overwrite", o->overwrite)->group(out);
-  app->add_flag("--visualise", o->visualise)->group(out);
   add_model_options(*app, o->model);
+  add_memory_budget(*app, o->model, "Memory limit, e.g. 4GB (default: the machine's)");
   return {app,
           [o](const std::stop_token& stop) {
             run_ranks(*o->model,

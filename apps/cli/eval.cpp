@@ -65,21 +65,22 @@ void eval(Options& o, const std::stop_token& stop) {
 }  // namespace
 
 Command add_eval(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("eval", "Measure quality: plans, expert rules, captions");
+  CLI::App* app =
+      program.add_subcommand("eval", "Measure quality: plans, expert sharing, captions");
   auto o = std::make_shared<Options>();
   o->request.generate.steps = 20;
   add_model(*app, o->model);
   app->get_option("MODEL")->required(false);  // not where `speed` or `tasks` follows
   const Command inner[] = {add_eval_speed(*app), add_eval_tasks(*app), add_eval_experts(*app)};
-  const char* group = "What to measure";
-  app->add_option("--plans", o->plans, "Plans to compare, each a word: A=1,B=2 C=3")
+  const char* group = "Measurement";
+  app->add_option("--plans", o->plans, "Plans to compare, separated by spaces")
       ->group(group)
       ->type_name("P ...");
   app->add_option("--images", o->request.images, "Images of each plan (default 320)")
       ->check(whole(1, 1000000))
       ->group(group)
       ->type_name("N");
-  app->add_option("--batch", o->request.batch, "Images at once (default 32)")
+  app->add_option("--batch", o->request.batch, "Images of a batch (default 32)")
       ->check(whole(1, 100000))
       ->group(group)
       ->type_name("N");

@@ -45,17 +45,17 @@ void eval_experts(Options& o, const std::stop_token& stop) {
 }  // namespace
 
 Command add_eval_experts(CLI::App& eval) {
-  CLI::App* app = eval.add_subcommand("experts", "What experts blocks touch, and coresets keep");
+  CLI::App* app =
+      eval.add_subcommand("experts", "Experts of blocks, and what coresets keep of them");
   auto o = std::make_shared<Options>();
   ExpertsRequest& r = o->request;
   add_model(*app, o->model);
-  const char* group = "What to measure";
-  app->add_option("--select", r.selects, "Rules with a coreset, each a word: des-vote:0.4 ...")
+  const char* group = "Measurement";
+  app->add_option("--select", r.selects, "Rules with a coreset, e.g. des-vote:0.4 des-max:0.25")
       ->group(group)
       ->type_name("R ...");
-  add_example_options(*app, group, {r.data, r.max_tokens, r.limit},
-                      "Behind a prompt; so many examples (default 24)");
-  app->add_flag("--json", o->json, "Print JSON")->group(group);
+  add_example_options(*app, group, {r.data, r.max_tokens, r.limit}, "Examples to run (default 24)");
+  app->add_flag("--json", o->json, "Print the result as JSON")->group(group);
   add_decoding_options(*app, r.complete);
   add_model_options(*app, o->model);
   return {app, [o](const std::stop_token& stop) { eval_experts(*o, stop); }};

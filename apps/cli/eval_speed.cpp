@@ -51,16 +51,16 @@ Command add_eval_speed(CLI::App& eval) {
   SpeedRequest& r = o->request;
   r.generate.steps = 20;
   add_model(*app, o->model);
-  const char* group = "What to measure";
-  app->add_option("--plans", o->plans, "Plans to compare, each a word: A=1,B=2 C=3")
+  const char* group = "Measurement";
+  app->add_option("--plans", o->plans, "Plans to compare, separated by spaces")
       ->group(group)
       ->type_name("P ...");
-  app->add_option("--batches", r.batches, "Images at once (default 1,2,4,8,16,32)")
+  app->add_option("--batches", r.batches, "Images of a batch (default 1,2,4,8,16,32)")
       ->delimiter(',')
       ->check(whole(1, 100000))
       ->group(group)
       ->type_name("N,...");
-  app->add_option("--rounds", r.rounds, "Runs of each, in turn; the median counts (default 3)")
+  app->add_option("--rounds", r.rounds, "Runs of each plan; the median counts (default 3)")
       ->check(whole(1, 10000))
       ->group(group)
       ->type_name("N");

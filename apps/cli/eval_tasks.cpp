@@ -75,43 +75,50 @@ void read_examples(TaskSource& data, const std::stop_token& stop) {
 }
 
 void add_example_options(CLI::App& eval, const char* group, const ExampleOptions& o,
-                         const char* sizes) {
-  eval.add_option("--data", o.data.name, "Lines with prompt, answer; '-': stdin (model's)")
+                         const char* limit) {
+  eval.add_option("--data", o.data.name, "JSON lines, '-': stdin (default: the model's tasks)")
       ->group(group)
       ->type_name("F");
-  eval.add_option("--max-tokens", o.max_tokens, sizes)
+  eval.add_option("--max-tokens", o.max_tokens, "Tokens of an answer (default: the model's)")
       ->check(whole(1, kMostTokens))
       ->group(group)
       ->type_name("N");
-  eval.add_option("--limit", o.limit)->check(whole(1, 1 << 30))->group(group)->type_name("N");
+  eval.add_option("--limit", o.limit, limit)
+      ->check(whole(1, 1 << 30))
+      ->group(group)
+      ->type_name("N");
 }
 
 Command add_eval_tasks(CLI::App& eval) {
-  CLI::App* app = eval.add_subcommand("tasks", "What rules of expert selection cost in answers");
+  CLI::App* app =
+      eval.add_subcommand("tasks", "Accuracy of expert sharing on tasks with an answer");
   auto o = std::make_shared<Options>();
   TaskRequest& r = o->request;
   add_model(*app, o->model);
-  const char* group = "What to measure";
-  app->add_option("--select", r.selects, "Rules beside vanilla, each a word: des-vote:0.4 ...")
+  const char* group = "Measurement";
+  app->add_option("--select", r.selects, "Rules beside vanilla, e.g. des-vote:0.4 des-max:0.25")
       ->group(group)
       ->type_name("R ...");
-  add_ruled_passes(*app, r.complete, group, "off: not in refreshes; in fills too");
-  app->add_option("--select-tune", o->tune, "Fewest experts that lose at most E (0.01: 1 %)")
+  add_ruled_passes(*app, r.complete, group);
+  app->add_option("--select-tune", o->tune, "Find the fewest experts that lose at most E")
       ->check(within(0.0, 1.0))
       ->group(group)
       ->type_name("E");
-  app->add_option("--score", o->score, "exact (default) or number: the last one of a text")
+  app->add_option("--score", o->score, "Score: exact (default), or number, the last one")
       ->check(one_of({"exact", "number"}))
       ->group(group)
       ->type_name("S");
   add_example_options(*app, group, {r.data, r.max_tokens, r.limit},
-                      "Behind a prompt; so many examples, at once");
-  app->add_option("--batch", r.batch)->check(whole(1, 100000))->group(group)->type_name("N");
-  app->add_flag("--raw", r.complete.raw, "Without chat template; as complete")->group(group);
-  add_memory_budget(*app, o->model, "", group);
+                      "Examples to run (default: all)");
+  app->add_option("--batch", r.batch, "Examples of a batch (default 16)")
+      ->check(whole(1, 100000))
+      ->group(group)
+      ->type_name("N");
+  app->add_flag("--raw", r.complete.raw, "Use prompts without the chat template")->group(group);
   app->add_flag("--json", o->json, "Print JSON lines")->group(group);
   add_decoding_options(*app, r.complete);
   add_model_options(*app, o->model);
+  add_memory_budget(*app, o->model, "Memory limit, e.g. 4GB (default: the machine's)");
   return {app, [o](const std::stop_token& stop) { eval_tasks(*o, stop); }};
 }
 

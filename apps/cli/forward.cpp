@@ -12,35 +12,37 @@ Command add_forward(CLI::App& program) {
   auto request = std::make_shared<ForwardRequest>();
   model->dtype = Precision::f32;
   add_model(*app, model);
-  const char* group = "What to run";
+  const char* group = kFiles;
   add_choice(*app, "--component", request->component,
-             "transformer, model, moe_layer, vae.decode/encode, ...")
+             "transformer, model, moe_layer, vae.decode, ...")
       ->group(group)
       ->type_name("NAME");
-  app->add_option("--inputs", request->inputs, "Safetensors file by the reference's argument names")
+  app->add_option("--inputs", request->inputs, "Input tensors, named as in the reference")
       ->required()
       ->group(group)
       ->type_name("F");
-  app->add_option("--outputs", request->outputs, "Safetensors file for the result, `out`")
+  app->add_option("--outputs", request->outputs, "File for the result (safetensors, tensor out)")
       ->required()
       ->group(group)
       ->type_name("F");
-  app->add_flag("--overwrite", request->overwrite)->group(group);
+  app->add_flag("--overwrite", request->overwrite, "Replace a file that Tessera did not write")
+      ->group(group);
   auto moe = std::make_shared<std::string>();
-  app->add_option("--moe", *moe, "Of a moe_layer: gate=NAME,top_k=K,experts=FORM,...")
+  app->add_option("--moe", *moe, "For a moe_layer: gate=NAME,top_k=K,experts=FORM,...")
       ->group(group)
       ->type_name("M");
   auto tiling = std::make_shared<std::string>("auto");
-  app->add_option("--vae-tiling", *tiling, "VAE in tiles: on, or a side in pixels (default off)")
+  app->add_option("--vae-tiling", *tiling, "VAE in tiles: on, a side in pixels, or off (default)")
       ->group(group)
       ->type_name("T");
-  app->add_option("--vae-chunk", request->vae_chunk, "Lines that a VAE's filter works on at a time")
+  app->add_option("--vae-chunk", request->vae_chunk, "Lines at a time in the VAE (default: all)")
       ->check(positive())
       ->group(group)
       ->type_name("N");
-  app->add_flag("--trace", request->trace, "Also write the stream after every block")->group(group);
+  app->add_flag("--trace", request->trace, "Also write the hidden states after each block")
+      ->group(group);
   add_model_options(*app, model);
-  add_memory_budget(*app, model, "Bytes that weights and tensors may take");
+  add_memory_budget(*app, model, "Memory limit, e.g. 4GB (default: the machine's)");
   const auto run = [model, request, moe, tiling](const std::stop_token& stop,
                                                  const Processes* processes) {
     if (!moe->empty()) request->moe = parse_moe_layer(*moe);

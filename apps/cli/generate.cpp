@@ -69,89 +69,126 @@ void save(const GenerateResult& result, const Options& o, const std::stop_token&
   if (!o.report.empty()) save_text(to_json(result.report) + "\n", o.report);
 }
 
-void add_subject(CLI::App& app, const std::shared_ptr<Options>& o) {
+// The options that most requests use, shown first by --help.
+void add_common(CLI::App& app, const std::shared_ptr<Options>& o) {
   GenerateRequest& q = o->request;
-  const char* what = "What to make";
-  app.add_option("--class", o->classes, "Class numbers or names; 'inspect' lists them")
-      ->group(what)
+  const char* group = "Common";
+  add_text(app, "--prompt", o->prompt, "Text of the image; '-' reads standard input")->group(group);
+  app.add_option("--class", o->classes, "Class numbers or names instead; see 'inspect'")
+      ->group(group)
       ->type_name("C[,C...]");
-  add_text(app, "--prompt", o->prompt, "Or lines; '-': stdin")->group(what);
-  app.add_option("--prompt-file", o->prompt_file)->group(what)->type_name("F");
-  add_text(app, "--negative-prompt", q.negative_prompt)->group(what);
-  app.add_option("--embeddings", q.embeddings, "Given text; how it is read")
-      ->group(what)
-      ->type_name("F");
-  app.add_option("--text-tokens", q.text_tokens)->check(positive())->group(what)->type_name("N");
-  app.add_option("--clean-caption", o->clean_caption)
-      ->check(one_of({"on", "off"}))
-      ->group(what)
-      ->type_name("B");
+  app.add_option("-o,--output", o->output.asked, "Image, video or folder/ (default tessera.png)")
+      ->group(group)
+      ->type_name("OUT");
+  app.add_option("--steps", q.steps, "Denoising steps (default: the model's)")
+      ->group(group)
+      ->type_name("N");
+  app.add_option("--seed", q.seed, "Seed of the initial noise (default 0)")
+      ->check(seed())
+      ->group(group)
+      ->type_name("S");
+  app.add_option("--width", q.width, "Size in pixels (default: as trained)")
+      ->check(positive())
+      ->group(group)
+      ->type_name("W");
+  app.add_option("--height", q.height)->check(positive())->group(group)->type_name("H");
 }
 
-void add_run(CLI::App& app, const std::shared_ptr<Options>& o) {
+void add_subject(CLI::App& app, const std::shared_ptr<Options>& o) {
   GenerateRequest& q = o->request;
-  const char* what = "What to make";
-  app.add_option("--count", q.count, "Images for each class or prompt (default 1)")
-      ->group(what)
-      ->type_name("N");
-  app.add_option("--width", q.width, "Default: as trained; off")
+  const char* group = "Prompt";
+  app.add_option("--prompt-file", o->prompt_file, "File with a prompt in each line; '-': stdin")
+      ->group(group)
+      ->type_name("F");
+  add_text(app, "--negative-prompt", q.negative_prompt,
+           "Text to avoid, for all prompts (default: none)")
+      ->group(group);
+  app.add_option("--embeddings", q.embeddings, "Text embeddings (safetensors) instead of prompts")
+      ->group(group)
+      ->type_name("F");
+  app.add_option("--text-tokens", q.text_tokens, "Tokens that T5 reads (default: the model's)")
       ->check(positive())
-      ->group(what)
-      ->type_name("W");
-  app.add_option("--height", q.height)->check(positive())->group(what)->type_name("H");
-  app.add_option("--frames", q.frames)->check(positive())->group(what)->type_name("N");
-  app.add_option("--binning", o->binning)
-      ->check(one_of({"on", "off"}))
-      ->group(what)
-      ->type_name("B");
-  app.add_option("--steps", q.steps, "Default: the model's; e.g. unipc")
-      ->group(what)
+      ->group(group)
       ->type_name("N");
+  app.add_option("--clean-caption", o->clean_caption,
+                 "Clean prompts of PixArt: on or off (default on)")
+      ->check(one_of({"on", "off"}))
+      ->group(group)
+      ->type_name("B");
+  app.add_option("--count", q.count, "Samples of each class or prompt (default 1)")
+      ->group(group)
+      ->type_name("N");
+}
+
+void add_sampling(CLI::App& app, const std::shared_ptr<Options>& o) {
+  GenerateRequest& q = o->request;
+  const char* group = "Sampling";
+  app.add_option("--guidance", q.guidance, "Guidance scale, 1: none (default: the model's)")
+      ->group(group)
+      ->type_name("G");
+  app.add_option("--true-guidance", q.true_guidance,
+                 "FLUX: guidance by a negative prompt (default 1)")
+      ->group(group)
+      ->type_name("G");
+  app.add_option("--guidance-rescale", q.guidance_rescale,
+                 "Rescale guided predictions, 0 to 1 (default 0)")
+      ->group(group)
+      ->type_name("R");
   app.add_option_function<std::string>(
          "--scheduler",
          [&q](const std::string& name) {
            if (!name.empty()) q.scheduler = parse_scheduler(name);  // empty: refused after parsing
-         })
-      ->group(what)
+         },
+         "Scheduler, e.g. unipc (default: the model's)")
+      ->group(group)
       ->type_name("S");
-  app.add_option("--guidance", q.guidance, "Default: the model's")->group(what)->type_name("G");
-  app.add_option("--true-guidance", q.true_guidance)->group(what)->type_name("G");
-  app.add_option("--guidance-rescale", q.guidance_rescale)->group(what)->type_name("R");
-  app.add_option("--seed", q.seed, "Seed (default 0) of torch or philox noise")
-      ->check(seed())
-      ->group(what)
-      ->type_name("S");
-  add_choice(app, "--rng", q.noise)
+  add_choice(app, "--rng", q.noise, "Noise generator: torch (default) or philox")
       ->check(one_of(words_of<NoiseSource>()))
-      ->group(what)
+      ->group(group)
       ->type_name("R");
+  app.add_option("--frames", q.frames, "Frames of a video (default: as trained)")
+      ->check(positive())
+      ->group(group)
+      ->type_name("N");
+  app.add_option("--binning", o->binning, "Use the nearest trained size: on, off (default off)")
+      ->check(one_of({"on", "off"}))
+      ->group(group)
+      ->type_name("B");
 }
 
 void add_files(CLI::App& app, const std::shared_ptr<Options>& o) {
   GenerateRequest& q = o->request;
   const char* files = "Files";
-  app.add_option("-o,--output", o->output.asked, "tessera.png; a folder's numbers go on")
+  app.add_option("--fps", o->output.rate, "Frames a second of .mp4 (default: the model's)")
       ->group(files)
-      ->type_name("OUT");
-  app.add_option("--fps", o->output.rate)->group(files)->type_name("N");
-  app.add_flag("--overwrite", q.overwrite)->group(files);
-  app.add_option("--initial-latents", q.initial_latents, "Latents: in, out, only")
-      ->group(files)
-      ->type_name("F");
-  app.add_option("--save-latents", q.save_latents)->group(files)->type_name("F");
-  app.add_flag("--latents-only", o->latents_only)->group(files);
-  app.add_option("--trace", q.trace, "Every step's tensors; a report (JSON)")
+      ->type_name("N");
+  app.add_flag("--overwrite", q.overwrite, "Replace files that Tessera did not write")
+      ->group(files);
+  app.add_option("--initial-latents", q.initial_latents, "Start from these latents, not from noise")
       ->group(files)
       ->type_name("F");
-  app.add_option("--report", o->report)->group(files)->type_name("F");
-  app.add_flag("--compare-steps", q.compare_steps)->group(files);
-  app.add_option("--progress", o->progress, "auto, plain or none; steps seen")
+  app.add_option("--save-latents", q.save_latents, "Write the final latents (safetensors)")
+      ->group(files)
+      ->type_name("F");
+  app.add_flag("--latents-only", o->latents_only, "Write no image; needs --save-latents")
+      ->group(files);
+  app.add_option("--trace", q.trace, "Write latents and predictions of each step")
+      ->group(files)
+      ->type_name("F");
+  app.add_option("--report", o->report, "Write time, work and memory as JSON")
+      ->group(files)
+      ->type_name("F");
+  app.add_flag("--compare-steps", q.compare_steps, "Add the experts' similarity to the report")
+      ->group(files);
+  app.add_option("--progress", o->progress, "Progress: auto (default), plain or none")
       ->check(one_of({"auto", "plain", "none"}))
       ->group(files)
       ->type_name("P");
   CLI::Option* const preview =
-      app.add_option("--preview", o->preview)->group(files)->type_name("F");
-  app.add_option("--preview-every", o->preview_every)
+      app.add_option("--preview", o->preview, "Write the current step as an image or .mp4")
+          ->group(files)
+          ->type_name("F");
+  app.add_option("--preview-every", o->preview_every, "Steps between previews (default 1)")
       ->needs(preview)
       ->check(whole(1, 1 << 20))
       ->group(files)
@@ -160,15 +197,18 @@ void add_files(CLI::App& app, const std::shared_ptr<Options>& o) {
 
 void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
   add_model(app, o->model);
+  add_common(app, o);
   add_subject(app, o);
-  add_run(app, o);
+  add_sampling(app, o);
   add_files(app, o);
   add_model_options(app, o->model);
-  add_memory_budget(app, o->model, "Stream, cut images to fit");
-  app.add_option("--vae-tiling", o->tiling)->group("How it runs")->type_name("T");
-  app.add_option("--vae-chunk", o->request.vae_chunk)
+  add_memory_budget(app, o->model, "Memory limit, e.g. 4GB (default: the machine's)");
+  app.add_option("--vae-tiling", o->tiling, "Decode in tiles: auto (default), on, off, pixels")
+      ->group(kExecution)
+      ->type_name("T");
+  app.add_option("--vae-chunk", o->request.vae_chunk, "Lines at a time in the VAE (default: all)")
       ->check(positive())
-      ->group("How it runs")
+      ->group(kExecution)
       ->type_name("N");
 }
 
@@ -248,7 +288,7 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
 }  // namespace
 
 Command add_generate(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("generate", "Make images");
+  CLI::App* app = program.add_subcommand("generate", "Generate images and videos");
   auto options = std::make_shared<Options>();
   add_options(*app, options);
   return {app,

@@ -128,17 +128,17 @@ void inspect(Options& o, const std::stop_token& stop, const Processes* processes
 
 Command add_inspect(CLI::App& program) {
   CLI::App* app =
-      program.add_subcommand("inspect", "Explain a model: parts, sizes, memory of a run");
+      program.add_subcommand("inspect", "Show parts, sizes, and memory and time of a run");
   auto o = std::make_shared<Options>();
-  app->add_option("MODEL", o->model->model, "Folder, shipped model (shapes), dit_moe_{s,b,l,xl,g}")
+  app->add_option("MODEL", o->model->model, "Folder, hub id, shipped model, dit_moe_{s,b,l,xl,g}")
       ->required();
-  const char* group = "The run to estimate";
-  app->add_option("--width", o->request.width, "Pixels (default: as trained)")
+  const char* group = "Run to estimate";
+  app->add_option("--width", o->request.width, "Size in pixels (default: as trained)")
       ->check(positive())
       ->group(group)
       ->type_name("W");
   app->add_option("--height", o->request.height)->check(positive())->group(group)->type_name("H");
-  app->add_option("--count", o->request.count, "Images at once (default 1)")
+  app->add_option("--count", o->request.count, "Samples in the run (default 1)")
       ->group(group)
       ->type_name("N");
   app->add_option("--steps", o->request.steps, "Denoising steps (default: the model's)")
@@ -150,11 +150,11 @@ Command add_inspect(CLI::App& program) {
       ->group(group)
       ->type_name("G");
   app->add_option("--embeddings", o->request.embeddings,
-                  "Of the texts (default: as long as can be)")
+                  "Text embeddings (default: the longest texts)")
       ->group(group)
       ->type_name("FILE");
-  add_memory_budget(*app, o->model, "Bytes that a process may take", group);
-  app->add_flag("--json", o->json, "Print JSON")->group(group);
+  add_memory_budget(*app, o->model, "Memory limit, e.g. 4GB (default: the machine's)", group);
+  app->add_flag("--json", o->json, "Print the result as JSON")->group(group);
   add_model_options(*app, o->model);
   return {app,
           [o](const std::stop_token& stop) {

@@ -10,30 +10,42 @@
 namespace tessera::cli {
 
 void add_model(CLI::App& command, const std::shared_ptr<ModelOptions>& o) {
-  command.add_option("MODEL", o->model, "Folder, or shipped: shapes, scenes, tasks-a, tasks-b")
+  command.add_option("MODEL", o->model, "Folder, hub id, or shapes, scenes, tasks-a, tasks-b")
       ->required();
 }
 
 void add_model_options(CLI::App& command, const std::shared_ptr<ModelOptions>& o) {
-  const char* group = "How it runs";
+  const char* group = kExecution;
   add_choice(command, "--dtype", o->dtype,
-             std::string("f32, bf16 or int8 (default ") + word_of(o->dtype) + "); cpu or cuda[:N]")
+             std::string("Precision: f32, bf16 or int8 (default ") + word_of(o->dtype) + ")")
       ->check(one_of({"f32", "bf16", "int8"}))
       ->group(group)
       ->type_name("T");
-  command.add_option("--device", o->device)->group(group)->type_name("D");
-  command.add_option("--threads", o->threads, "Default: all cores; weights stay in their files")
+  command.add_option("--device", o->device, "Device: cpu (default) or cuda[:N]")
+      ->group(group)
+      ->type_name("D");
+  command.add_option("--threads", o->threads, "Threads of this process (default: all cores)")
       ->check(whole(1, 4096))
       ->group(group)
       ->type_name("N");
-  command.add_flag("--map-weights", o->map_weights)->group(group);
-  command.add_option("--plan", o->plan, "Over ranks: name=value,...")->group(group)->type_name("P");
-  command.add_option("--ranks", o->ranks)->check(whole(1, 4096))->group(group)->type_name("N");
-  command.add_option("--comm-timeout", o->comm_timeout)
+  command.add_flag("--map-weights", o->map_weights, "Use quantised weights in their file, unread")
+      ->group(group);
+  command.add_option("--plan", o->plan, "Parallel plan, name=value,... (default: one rank)")
+      ->group(group)
+      ->type_name("P");
+  command.add_option("--ranks", o->ranks, "Ranks (default: as many as the plan needs)")
+      ->check(whole(1, 4096))
+      ->group(group)
+      ->type_name("N");
+  command
+      .add_option("--comm-timeout", o->comm_timeout,
+                  "Seconds without progress of any rank (default 60)")
       ->check(within(0.01, 86400.0))
       ->group(group)
       ->type_name("S");
-  command.add_option("--transport", o->transport)->group(group)->type_name("T");
+  command.add_option("--transport", o->transport, "auto (default), threads, mpi or nccl")
+      ->group(group)
+      ->type_name("T");
 }
 
 void add_memory_budget(CLI::App& command, const std::shared_ptr<ModelOptions>& o, const char* text,

@@ -52,27 +52,27 @@ void quantise(Options& o, const std::stop_token& stop) {
 
 Command add_quantise(CLI::App& program) {
   CLI::App* app =
-      program.add_subcommand("quantise", "Write a folder again with its weights in int8 or int4");
+      program.add_subcommand("quantise", "Write a model folder with int8 or int4 weights");
   auto o = std::make_shared<Options>();
-  app->add_option("MODEL", o->model.model, "Folder, or shipped: shapes, tasks-a, tasks-b")
+  app->add_option("MODEL", o->model.model, "Folder, hub id, or shipped: shapes, tasks-a, tasks-b")
       ->required();
-  app->add_option("-o,--output", o->request.output, "The new folder; must not exist")
+  app->add_option("-o,--output", o->request.output, "New folder, which must not exist")
       ->required()
       ->type_name("DIR");
   add_choice(*app, "--experts", o->request.experts,
-             "int8 (default): a scale a row; int4: a scale for 32 of them")
+             "Experts: int8 (default), or int4 in groups of 32")
       ->check(one_of({"int8", "int4"}))
       ->type_name("T");
   app->add_option_function<std::string>(
          "--dense", [o](const std::string&) { o->request.dense = Precision::int8; },
-         "int8: attention, other MLPs and head, too")
+         "Other layers: int8 (default: unchanged)")
       ->check(one_of({"int8"}))
       ->type_name("T");
-  app->add_flag("--json", o->json, "The bytes, and how far off each matrix is");
+  app->add_flag("--json", o->json, "Print bytes and the error of each matrix as JSON");
   app->add_option("--threads", o->model.threads, "Threads of this process (default: all cores)")
       ->check(whole(1, 4096))
       ->type_name("N");
-  app->add_option("--progress", o->progress, "auto (default), plain or none")
+  app->add_option("--progress", o->progress, "Progress: auto (default), plain or none")
       ->check(one_of({"auto", "plain", "none"}))
       ->type_name("MODE");
   return {app, [o](const std::stop_token& stop) { quantise(*o, stop); }};

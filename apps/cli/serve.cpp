@@ -32,26 +32,25 @@ double seconds_of(const std::string& text, const std::string& option) {
 
 void add_limits(CLI::App& app, const std::shared_ptr<Options>& o) {
   server::ServeOptions& s = o->serve;
-  const char* how = "What it takes and keeps";
+  const char* how = "Limits and storage";
   const auto option = [&](const char* name, auto& value, const char* type, const char* text) {
     return app.add_option(name, value, text)->group(how)->type_name(type);
   };
-  option("--queue", s.queue, "N", "Jobs that wait at most (default 256): then status 429")
-      ->check(whole(1, 100000));
-  option("--at-once", s.at_once, "N", "Requests that run at once (default 2)")->check(whole(1, 64));
-  option("--batch", s.batch, "N", "Images or answers that run as one (default 8)")
-      ->check(whole(1, 256));
-  option("--max-body", o->body, "SIZE", "Of a request (default 1MiB);");
-  option("--max-megapixels", o->megapixels, "N", "of all its images (default 64)")
+  option("--queue", s.queue, "N", "Waiting jobs at most (default 256)")->check(whole(1, 100000));
+  option("--at-once", s.at_once, "N", "Requests that run at a time (default 2)")
+      ->check(whole(1, 64));
+  option("--batch", s.batch, "N", "Images or answers of a batch (default 8)")->check(whole(1, 256));
+  option("--max-body", o->body, "SIZE", "Size of a request (default 1MiB)");
+  option("--max-megapixels", o->megapixels, "N", "Megapixels of a request (default 64)")
       ->check(within(0.001, 1e6));
-  option("--store", s.store, "DIR", "Jobs and results stay there (default: they go);");
-  option("--keep", o->keep, "TIME", "and for so long (default 7d)");
+  option("--store", s.store, "DIR", "Folder for jobs and results (default: temporary)");
+  option("--keep", o->keep, "TIME", "Time to keep ended jobs (default 7d)");
   option("--store-limit", o->store_limit, "SIZE",
-         "Of all jobs in it: the oldest go (default: none)");
-  app.add_flag("--all-clients", s.all_clients, "Without keys, open a store of clients with keys")
+         "Size of the store; oldest jobs go (default: none)");
+  app.add_flag("--all-clients", s.all_clients, "Open a store of clients with keys, without keys")
       ->group(how);
-  option("--job-time", o->job_time, "TIME", "That a job may run (default: no limit)");
-  option("--grace", s.grace, "S", "For running work at the end (default 30)")
+  option("--job-time", o->job_time, "TIME", "Longest run of a job (default: no limit)");
+  option("--grace", s.grace, "S", "Seconds for running work at the end (default 30)")
       ->check(within(0, 86400));
 }
 
@@ -77,27 +76,27 @@ void run(Options& o, const std::stop_token& stop, const Processes* processes) {
 Command add_serve(CLI::App& program) {
   CLI::App* app = program.add_subcommand("serve", "Serve models over HTTP, with a web page");
   auto o = std::make_shared<Options>();
-  app->add_option("MODEL", o->serve.models, "Folders, or shipped: shapes, scenes, tasks-a, tasks-b")
+  app->add_option("MODEL", o->serve.models, "Folders, ids, or shapes, scenes, tasks-a, tasks-b")
       ->required()
       ->expected(1, 64);
-  const char* where = "Where";
-  app->add_option("--port", o->serve.port, "Default 8080; 0: any that is free")
+  const char* where = "Address";
+  app->add_option("--port", o->serve.port, "Port; 0 takes any free one (default 8080)")
       ->check(whole(0, 65535))
       ->group(where)
       ->type_name("N");
-  app->add_option("--host", o->serve.host, "Default 127.0.0.1; others want keys")
+  app->add_option("--host", o->serve.host, "Address; others than 127.0.0.1 (default) need keys")
       ->group(where)
       ->type_name("ADDRESS");
-  app->add_option("--api-keys", o->serve.api_keys, "Lines of a name and a key")
+  app->add_option("--api-keys", o->serve.api_keys, "File with a name and a key in each line")
       ->group(where)
       ->type_name("F");
-  app->add_option("--log", o->log, "plain (default) or json: a line a request")
+  app->add_option("--log", o->log, "Form of the log: plain (default) or json")
       ->check(one_of({"plain", "json"}))
       ->group(where)
       ->type_name("L");
   add_limits(*app, o);
   add_model_options(*app, o->model);
-  add_memory_budget(*app, o->model, "Of all models: stream weights, cut images to fit");
+  add_memory_budget(*app, o->model, "Memory limit of all models (default: the machine's)");
   return {app,
           [o](const std::stop_token& stop) {
             run_ranks(*o->model, [&](const Processes* processes) { run(*o, stop, processes); });

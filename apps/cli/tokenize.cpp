@@ -67,20 +67,20 @@ void tokenize(Options& o, const std::stop_token& stop) {
 Command add_tokenize(CLI::App& program) {
   CLI::App* app = program.add_subcommand("tokenize", "Show the tokens of a text: ids and pieces");
   auto o = std::make_shared<Options>();
-  app->add_option("MODEL", o->model.model, "Folder, or shipped: scenes, tasks-a, tasks-b")
+  app->add_option("MODEL", o->model.model, "Folder, hub id, or shipped: scenes, tasks-a, tasks-b")
       ->required();
-  const char* what = "What to cut";
-  add_text(*app, "--prompt", o->request.prompts, "Text, '-': standard input; a file, one a line")
+  const char* what = kFiles;
+  add_text(*app, "--prompt", o->request.prompts, "Text, repeatable; '-' reads standard input")
       ->group(what);
-  app->add_option("--prompt-file", o->prompt_file)->group(what)->type_name("F");
-  app->add_option("--chat", o->chat, "[{\"role\": ..., \"content\": ...}] or '-'; no template")
+  app->add_option("--prompt-file", o->prompt_file, "File with a text in each line; '-': stdin")
       ->group(what)
       ->type_name("F");
-  app->add_flag("--raw", o->request.raw)->group(what);
-  app->add_option("--tokenizer", o->request.tokenizer, "One of a pipeline's; default: all")
+  app->add_option("--chat", o->chat, "Chat as JSON, a file or '-'")->group(what)->type_name("F");
+  app->add_flag("--raw", o->request.raw, "Use texts without the chat template")->group(what);
+  app->add_option("--tokenizer", o->request.tokenizer, "One tokenizer of a pipeline (default: all)")
       ->group(what)
       ->type_name("NAME");
-  app->add_flag("--json", o->json, "Print JSON")->group(what);
+  app->add_flag("--json", o->json, "Print the result as JSON")->group(what);
   return {app, [o](const std::stop_token& stop) { tokenize(*o, stop); }};
 }
 

@@ -49,7 +49,7 @@ class Manual(unittest.TestCase):
         generate = next(c for c in self.commands if c.path == ["generate"])
         flags = {flag for flag, _, _ in generate.options()}
         text = subprocess.run([PROGRAM, "generate", "--help"], capture_output=True, text=True, check=True, timeout=60).stdout
-        left = [line[:60] for line in text.splitlines() if line.startswith("  -")]
+        left = [line[:27] for line in text.splitlines() if line.startswith("  -")]
         for line in left:
             for word in line.replace(",", " ").split():
                 if word.startswith("--") and len(word) > 2:
