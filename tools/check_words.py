@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Finds what may not stand in the tree: a library that prints or exits, loose ends, machine paths."""
+"""Finds words that may not be in the tree: prints and exits of the library, loose ends, machine paths, and
+comments of finished folders in an unclear language."""
 
 import argparse
 import pathlib
@@ -37,7 +38,40 @@ GONE = [
     (re.compile(r"\bTwoLinears\b"), "say Mlp"),
     (re.compile(r"(?i)\b\w*recipe\w*"), "say pipeline, or spec"),
 ]
+# Folders with rewritten comments: no comment begins with these words, and few are pronouns.
+CLEAR = ("include/tessera", "src/parallel")
+PRONOUNS = {"what", "which", "who", "whose", "whom", "that", "it", "its", "one", "ones"}
+MOST_PRONOUNS = 0.05  # of the words in the comments of a file
+OPENING = re.compile(r"\W*(?:of|what|who|whose|which)\b", re.I)
 NAMES = re.compile(r"^(?:utils?|helpers?|common|misc)(?:\.|_|$)")
+
+
+def comments(text):
+    """[(line, comment)]: lines of comments that follow each other are one comment."""
+    found, bare = [], source_tree.without_comments(text, keep_strings=True).split("\n")
+    for number, (line, code) in enumerate(zip(text.split("\n"), bare), 1):
+        words = line[len(code.rstrip()):].strip().lstrip("/<").strip()
+        if not words:
+            continue
+        whole = not code.strip()
+        if whole and found and found[-1][2] == number - 1:
+            found[-1] = (found[-1][0], found[-1][1] + " " + words, number)
+        else:
+            found.append((number, words, number if whole else -1))
+    return [(line, text) for line, text, _ in found]
+
+
+def unclear_comments(path, text):
+    """Offences of the comments of a file in a folder of CLEAR."""
+    found, words = comments(text), []
+    for line, comment in found:
+        words += re.findall(r"[A-Za-z]+", comment)
+        if OPENING.match(comment):
+            yield f"{path}:{line}: {comment[:40]}: a comment begins with its subject, not with of, what or who"
+    pronouns = [word for word in words if word.lower() in PRONOUNS]
+    if len(pronouns) > MOST_PRONOUNS * len(words):
+        yield (f"{path}: {len(pronouns)} of {len(words)} words in comments are what, which, that, it, one or "
+               f"their like, {MOST_PRONOUNS:.0%} at most: name the thing")
 
 
 def offences_in(path, text):
@@ -48,6 +82,8 @@ def offences_in(path, text):
     if path.parts[0] in ("src", "include") and path.suffix in source_tree.CODE:
         bare = source_tree.without_comments(text)
         rules += [(rule, f"the library {why}", bare) for rule, why in LIBRARY]
+    if path.suffix in source_tree.CODE and path.as_posix().startswith(tuple(f + "/" for f in CLEAR)):
+        yield from unclear_comments(path, text)
     for rule, why, where in rules:
         for match in rule.finditer(where):
             line = where.count("\n", 0, match.start()) + 1

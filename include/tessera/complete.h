@@ -12,10 +12,10 @@
 
 namespace tessera {
 
-/// Keys and values that a pass does not compute again: the model's own way (block or dual), none,
-/// those before the block, those before and behind it, all but a window, or finished blocks.
+/// Keys and values a pass reuses: the model's default (block or dual), none, those before the
+/// block, those before and behind it, all outside a window, or finished blocks.
 enum class KvCache : uint8_t { automatic, none, prefix, dual, vicinity, block };
-/// Which are kept; of vicinity the window, and the passes before the first that keeps any.
+/// The cache; for vicinity also the window, and the first passes without a cache.
 struct CachePolicy {
   KvCache kind = KvCache::automatic;
   int before = 16, after = 16, warmup = 0;  ///< tokens, tokens, passes
@@ -23,72 +23,72 @@ struct CachePolicy {
 /// Reads the word of a KvCache, or "vicinity:BEFORE,AFTER,WARMUP". Throws Error(usage).
 CachePolicy parse_cache(const std::string& text);
 
-/// What ends an answer after end-of-text: nothing; its block; or no mask standing before it.
+/// The end of an answer after end-of-text: none, its block, or as soon as no mask stands before.
 enum class StopAtEos : uint8_t { none, block, early };
 
-/// A request to a masked diffusion language model. Prompts come as texts, as ids or as one chat;
-/// all are one batch, and each answer is that of its prompt alone.
+/// A request to a masked diffusion language model. Prompts are texts, ids or one chat. They form
+/// one batch, and each answer equals that of its prompt alone.
 struct CompleteRequest {
   std::vector<std::string> prompts;
   std::vector<std::vector<int32_t>> prompt_ids;
   std::string chat;           ///< JSON: [{"role": ..., "content": ...}, ...] or {"messages": [...]}
-  bool raw = false;           ///< prompts are not put into the model's chat template
-  int64_t max_tokens = 0;     ///< 0: as generation_config.json says, else 128
-  int block = 0;              ///< tokens of a block; 0: as the model says
-  std::string decode;         ///< steps:N, threshold:T, edit:T,E, ...; "": as the folder says
-  bool as_published = false;  ///< passes as published programs make them: more, the same numbers
-  int steps = 0;  ///< commits a block is cut into, beside a threshold; 0: the model's way
+  bool raw = false;           ///< prompts do not pass through the chat template
+  int64_t max_tokens = 0;     ///< 0: from generation_config.json, else 128
+  int block = 0;              ///< tokens of a block; 0: the model's default
+  std::string decode;         ///< steps:N, threshold:T, edit:T,E, ...; "": the folder's default
+  bool as_published = false;  ///< the passes of the published programs: more passes, equal numbers
+  int steps = 0;              ///< commits of a block, beside a threshold; 0: the model's default
   CachePolicy cache;
   StopAtEos stop_at_eos = StopAtEos::early;
-  std::string select = "vanilla";  ///< which experts tokens may use: des-vote:0.4, ...
-  /// Every pass that commits tokens is under the rule. select_refresh false: not those that also
-  /// fill the cache (refresh), though they decide most tokens of short answers. select_prefill:
-  /// passes that commit nothing (prefill, finalise) are, too.
+  std::string select = "vanilla";  ///< experts that tokens may use: des-vote:0.4, ...
+  /// All passes that commit tokens follow the rule. select_refresh false: except passes that also
+  /// fill the cache (refresh), although they decide most tokens of short answers. select_prefill:
+  /// passes that commit nothing (prefill, finalise) follow the rule, too.
   bool select_refresh = true, select_prefill = false;
   double temperature = 0;  ///< 0: greedy
-  /// Of how many of the likeliest tokens one is drawn (0: all), and of these of the fewest that
-  /// together have this probability at the temperature. How sure a pass is stays the model's own.
+  /// Draws come from the top_k likeliest tokens (0: all), and among these from the fewest with
+  /// total probability top_p at the temperature. The confidence of a pass stays the model's own.
   int64_t top_k = 0;
   double top_p = 1;
-  /// Above 1: tokens that stand in prompt or answer look less likely, and less sure (CTRL, Keskar
-  /// et al. 2019): a logit above zero is divided by it, one below multiplied. Ends of text are
-  /// free.
+  /// Above 1: tokens of prompt or answer become less likely and less certain (CTRL, Keskar et al.
+  /// 2019). Positive logits are divided by the penalty, negative ones multiplied. Ends of text are
+  /// exempt.
   double repetition_penalty = 1;
   uint64_t seed = 0;
-  int n = 1;  ///< answers to each prompt, of seeds `seed`, `seed` + 1, ...; they stand together
-  /// Log probabilities of each token, and of so many of the likeliest at its position (0: none).
+  int n = 1;  ///< answers to each prompt, with seeds `seed`, `seed` + 1, ..., in order
+  /// Log probabilities of each token, and of the likeliest N at each position (0: none).
   std::optional<int> logprobs;
-  std::vector<std::string> stop;  ///< texts that end an answer; they are not part of it
-  /// Models that denoise canvases: a safetensors file with the draws of a run, in place of noise by
-  /// seed: `init` i32 [canvases, tokens], `noise` i32 and `uniform` f32 [passes, tokens]. Without
-  /// `uniform` the likeliest token is drawn. For one answer. Empty: drawn from the seed.
+  std::vector<std::string> stop;  ///< texts that end an answer, which excludes them
+  /// For models with canvases: a safetensors file with stored draws: `init` i32 [canvases, tokens],
+  /// `noise` i32 and `uniform` f32 [passes, tokens]. Without `uniform` the likeliest token is
+  /// drawn. For a single answer. Empty: draws from the seed.
   std::string draws;
 };
 
-/// What a pass did for one answer; handed to the caller as it happens.
+/// The work of a pass for one answer, reported during the run.
 struct CompleteProgress {
-  int prompt = 0;                  ///< of several answers to a prompt: index of the answer
-  std::string text;                ///< what has become final since the last call, whole characters
-  std::vector<std::string> block;  ///< the texts of the current block's tokens; "" is a mask
-  int64_t from = 0;                ///< position of the first of them
+  int prompt = 0;                  ///< index of the answer
+  std::string text;                ///< text that became final since the last call, whole characters
+  std::vector<std::string> block;  ///< texts of the current block's tokens; "" is a mask
+  int64_t from = 0;                ///< position of the block's first token
   bool ended = false;
-  int64_t experts = 0;  ///< distinct ones that it read in this pass, summed over layers
+  int64_t experts = 0;  ///< distinct experts read in this pass, summed over layers
 };
 
-/// Keys and values of a talk, from one request to the next: what a block-causal model keeps of the
-/// finished blocks of prompt and answer. A request whose prompt begins with the same tokens, of the
-/// same open model and length of blocks, does not compute these again, and has the same answer, bit
-/// by bit; it then takes their place, also if it was stopped. Nothing is kept of bidirectional
-/// models, of another cache than of blocks (CachePolicy), with select_prefill, of several
-/// sequences, or where ranks are processes.
+/// Cached keys and values of a chat, from one request to the next: those of finished
+/// blocks of a block-causal model. A request with the same first tokens, model and block
+/// length reuses them and has the same answer, bit by bit. Its own blocks then replace
+/// them, even after a stop. Nothing is cached for bidirectional models, for other caches
+/// than blocks (CachePolicy), with select_prefill, for several sequences, or where ranks
+/// are processes.
 class KeptPrefix {
  public:
   KeptPrefix();
   KeptPrefix(const KeptPrefix&) = delete;
   KeptPrefix& operator=(const KeptPrefix&) = delete;
   ~KeptPrefix();
-  int64_t tokens() const;  ///< that are kept; of a request that runs, none
-  int64_t bytes() const;   ///< of memory, all ranks; while a request runs they are the request's
+  int64_t tokens() const;  ///< cached tokens; 0 during a request
+  int64_t bytes() const;   ///< memory on all ranks; the request's during a request
   void clear();
 
   /// Known to the library alone.
@@ -99,22 +99,22 @@ class KeptPrefix {
   std::unique_ptr<State> state_;
 };
 
-/// What a forward pass is for: full and refresh compute everything (refresh to be kept), suffix,
-/// block and window a part on what was kept; prefill and finalise only fill the cache.
+/// The purpose of a forward pass: full and refresh compute everything (refresh fills the cache),
+/// suffix, block and window compute a part; prefill and finalise only fill the cache.
 enum class PassKind : uint8_t { full, refresh, suffix, block, window, prefill, finalise };
 
-/// Why an answer ended: with end-of-text, at a stop text, or at its length.
+/// The end of an answer: end-of-text, a stop text, or the maximum length.
 enum class FinishReason { end, stop, length };
 
 /// One answer.
 struct Completion {
-  int prompt = 0;                   ///< which one it answers
-  uint64_t seed = 0;                ///< alone with it, the prompt has this answer
-  std::vector<int32_t> prompt_ids;  ///< behind the chat template
-  int64_t reused = 0;               ///< of these, the first ones that came from KeptPrefix
+  int prompt = 0;                   ///< index of its prompt
+  uint64_t seed = 0;                ///< the prompt alone has this answer with this seed
+  std::vector<int32_t> prompt_ids;  ///< after the chat template
+  int64_t reused = 0;               ///< first tokens of the prompt that came from KeptPrefix
   std::vector<int32_t> ids;
-  std::vector<double> confidences;  ///< of each id when it was committed
-  /// Natural logarithm of what the model gave a token, by softmax over the whole vocabulary.
+  std::vector<double> confidences;  ///< confidence of each id in the pass that committed each
+  /// Natural logarithm of a token's probability, by softmax over the whole vocabulary.
   struct TokenLogprob {
     int32_t id = 0;
     std::string text;  ///< "" for a folder without a tokenizer
@@ -123,19 +123,19 @@ struct Completion {
   };
   struct Logprobs {
     TokenLogprob token;
-    std::vector<TokenLogprob> top;  ///< the likeliest, falling; ties: the lowest id first
+    std::vector<TokenLogprob> top;  ///< the likeliest, falling; ties: lowest id first
   };
-  /// Of each id in the pass that committed it, before temperature, penalty and credit; empty if
-  /// nobody asked.
+  /// For each id in its committing pass, before temperature, penalty and credit; empty without a
+  /// request.
   std::vector<Logprobs> logprobs;
   std::string text;  ///< "" for a folder without a tokenizer
   FinishReason finish = FinishReason::length;
-  /// A forward pass that this prompt took part in.
+  /// A forward pass for this prompt.
   struct Pass {
     PassKind kind = PassKind::full;
     int64_t from = 0, to = 0, committed = 0;
-    bool ruled = false;            ///< under the rule of --select
-    std::vector<int64_t> experts;  ///< distinct, by layer with experts
+    bool ruled = false;            ///< follows the rule of --select
+    std::vector<int64_t> experts;  ///< distinct experts, by layer with experts
   };
   std::vector<Pass> passes;
 };
@@ -143,39 +143,39 @@ struct Completion {
 /// The answers in the order of prompts, ids, chat.
 struct CompleteResult {
   std::vector<Completion> completions;
-  int64_t forwards = 0;                     ///< of the batch
+  int64_t forwards = 0;                     ///< passes of the batch
   int64_t experts_read = 0;                 ///< distinct in the batch, over layers and passes
-  std::vector<double> pass_seconds;         ///< of each forward pass of the batch
+  std::vector<double> pass_seconds;         ///< seconds of each pass of the batch
   bool has_texts = false;                   ///< the folder has a tokenizer: the answers are texts
-  double seconds = 0, bytes_read = 0;       ///< bytes: of all ranks, in memory
-  std::optional<StreamedExperts> streamed;  ///< of all ranks; none: all experts were in memory
+  double seconds = 0, bytes_read = 0;       ///< bytes: on all ranks, from memory
+  std::optional<StreamedExperts> streamed;  ///< all ranks; none: all experts were in memory
   int64_t bytes_sent = 0;                   ///< between ranks
-  MemoryPeaks peak_bytes;                   ///< of this request in rank 0's process
-  std::vector<Report::Rank> per_rank;       ///< what each rank held, computed and sent
+  MemoryPeaks peak_bytes;                   ///< this request in rank 0's process
+  std::vector<Report::Rank> per_rank;       ///< memory, work and traffic of each rank
   std::string select, decode, plan;         ///< plan: "" is one rank
   std::string device = "cpu";               ///< or "cuda:0 (NVIDIA H200)"
-  bool elsewhere = false;                   ///< all of it is with the process of rank 0
+  bool elsewhere = false;                   ///< all of the result is with the process of rank 0
 };
 
-/// What the caller holds in hand during a completion.
+/// Control and callbacks during a completion.
 struct CompleteControl {
-  std::stop_token stop;                                      ///< checked once a pass
+  std::stop_token stop;                                      ///< checked in each pass
   std::function<void(const CompleteProgress&)> on_progress;  ///< may be empty
-  /// Gets what one should know about the way that a run takes, a sentence each; may be empty.
+  /// Receives notes on the course of a run, a sentence each; may be empty.
   std::function<void(const std::string&)> on_note;
-  KeptPrefix* prefix = nullptr;  ///< what the last request left to this one; null: nothing
-  /// Asked before each pass, if there, but with moe=fused: prompts, as ids, that join the batch of
-  /// the request, behind those that there are; each has the answer that it has alone, bit by bit,
-  /// but by a rule of the whole batch (scope=batch). What does not fit into memory beside those at
-  /// work waits until some have ended; what is wrong ends the run, as it does in the request. Ranks
-  /// that are processes all have it, or none; the first is asked, for all.
+  KeptPrefix* prefix = nullptr;  ///< cache of the last request; null: none
+  /// Called before each pass, if present (not with moe=fused): returns prompts, as ids, to join the
+  /// batch behind the present ones. Each answer equals that of its prompt alone, bit by bit, except
+  /// under a rule with scope=batch. Prompts without room in memory wait until others end. An
+  /// invalid prompt ends the run with an error. Processes all have this callback, or none; rank 0's
+  /// is called, for all.
   std::function<std::vector<std::vector<int32_t>>()> join{};
-  /// An answer has ended while others may be at work: completions[answer] is whole, the numbers of
-  /// the batch are those up to now, without its peaks and bytes. May be empty.
+  /// An answer ended while others may continue: completions[answer] is complete; numbers of the
+  /// batch are those up to now, without peaks and bytes. May be empty.
   std::function<void(int answer, const CompleteResult& now)> on_answer{};
 };
 
-/// Of all committed tokens: the share that passes under the rule decided; 1 without tokens.
+/// Share of committed tokens that passes under the rule decided; 1 without tokens.
 double ruled_share(const CompleteResult& result);
 /// The result as a JSON document: prompt and ids, text, confidences, finish, usage, forwards,
 /// experts.

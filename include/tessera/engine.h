@@ -19,101 +19,101 @@
 
 namespace tessera {
 
-/// A model folder that is open for work. Many threads may ask it at once, and callbacks, too: what
-/// a request computes with is its own, weights are shared, also by all models of a process that
-/// read the same files; each is answered as alone, and, but for keep_parts, admitted as if alone.
-/// Where ranks are processes all models over them take one request at a time, a second one is
-/// Error(usage). A model that was moved from throws Error(usage).
+/// An open model folder. Several threads and callbacks may send requests at once: state belongs to
+/// a request, weights are shared among all models of a process with the same files. Each result
+/// equals that of the request alone; admission, too, except with keep_parts. Models over processes
+/// take one request at a time; a second request is Error(usage), and so is any call on a moved-from
+/// model.
 class Model {
  public:
-  /// Reads the folder's description and checks its parts; weights are loaded when first used.
-  /// `model` is a folder in the diffusers or transformers layout, or the name of a shipped model.
-  /// Throws Error(model) naming what is missing or wrong, Error(plan) for a plan that cannot run,
-  /// Error(usage) for options that nothing takes, Error(cancelled) after a stop request.
+  /// Reads the folder's description and checks its parts; weights are loaded at first use. `model`
+  /// is a folder in the diffusers or transformers layout, or the name of a shipped model. Throws
+  /// Error(model) for missing or wrong parts, Error(plan) for an invalid plan, Error(usage) for
+  /// options without effect, Error(cancelled) after a stop request.
   static Model open(const std::string& model, const RunOptions& options,
                     const std::stop_token& stop = {});
   Model(Model&&) noexcept;
   Model& operator=(Model&&) noexcept;
   ~Model();
 
-  /// Noise to images. Throws Error(usage) for sizes, steps or classes that do not fit,
-  /// Error(memory) when the estimate exceeds the machine, Error(cancelled) after a stop request.
+  /// Generates images or videos. Throws Error(usage) for invalid sizes, steps or classes,
+  /// Error(memory) above the machine's memory, Error(cancelled) after a stop request.
   GenerateResult generate(const GenerateRequest& request, const RunControl& control = {}) const;
-  /// One after the other, with the results in their order: those that each has alone. Under a plan
-  /// with Plan::vae_apart the images of one are decoded while the next one is denoised, as those of
-  /// one request are, sample by sample; then all are planned, admitted and their texts encoded
-  /// before the first step, and an error or a stop ends all. The same errors.
+  /// Runs requests in order; each result equals that of the request alone. Under a plan with
+  /// Plan::vae_apart, images of a request are decoded while the next request is denoised. Then all
+  /// requests are planned, admitted and encoded before the first step, and an error or a stop ends
+  /// all. Throws as generate() does.
   std::vector<GenerateResult> generate_all(std::span<const GenerateRequest> requests,
                                            const RunControl& control = {}) const;
-  /// Runs one component on named tensors: `out` and traced ones; vae.encode also gives `mean`
-  /// (which `out` is) and `logvar`, a language model `logits`; a moe_layer the tokens of each
-  /// expert, i32 `counts`, and those within its capacity, `kept_counts`. VAEs and text encoders
-  /// take no plan. Under one that lets samples get stale a pass is the first step, in which nothing
-  /// is. Where ranks are processes the first one has the result and the file, others nothing.
-  /// Throws Error(usage) for what does not fit, Error(cancelled) after a stop request.
+  /// Runs one component on named tensors and returns `out` and traced tensors. vae.encode also
+  /// returns `mean` (equal to `out`) and `logvar`; a language model `logits`; a moe_layer the
+  /// tokens of each expert, i32 `counts` and `kept_counts` (within the capacity). VAEs and text
+  /// encoders take no plan. Under a stale plan a pass is the first step, without stale data. Where
+  /// ranks are processes, rank 0 alone returns tensors and writes the file. Throws Error(usage) for
+  /// invalid inputs, Error(cancelled) after a stop request.
   NamedTensors forward(const ForwardRequest& request, const RunControl& control = {}) const;
-  /// Writes the folder again with the weights of routed experts as int8, a scale a row: a run of
-  /// that folder has the numbers of Precision::int8, and quantises nothing; or as int4, a scale for
-  /// each 32 elements of a row, which runs on CPUs. All other files are
-  /// copied, but for those of the same weights in other forms, and what begins with a dot. Throws
-  /// Error(usage) for an output that exists, lies in the folder or cannot be written, and models
-  /// without such weights; Error(cancelled) after a stop request. Nothing half-written stays.
+  /// Writes the folder again with routed experts in int8 (a scale a row: the numbers of
+  /// Precision::int8) or in int4 (a scale for each 32 elements of a row, CPUs only). Other
+  /// files are copied, except other forms of the same weights and hidden files. Throws
+  /// Error(usage) for an output that exists, lies in the folder or cannot be written, and for
+  /// models without such weights; Error(cancelled) after a stop request. Nothing half-written
+  /// stays.
   QuantiseResult quantise(const QuantiseRequest& request, const RunControl& control = {}) const;
-  /// Throws what generate() or complete() refuses a request for before it reads a weight, memory
-  /// among it: Error(memory). Many may be checked while others run, also where ranks are processes,
-  /// of which it looks at the memory of the caller's.
+  /// Throws the errors by which generate() or complete() refuses a request before reading a weight,
+  /// including Error(memory). Safe beside running requests, also with processes: then the memory of
+  /// the calling process counts.
   void check(const GenerateRequest& request, const std::stop_token& stop = {}) const;
   void check(const CompleteRequest& request, const std::stop_token& stop = {}) const;
-  /// Number of classes that a request may name; 0: a model that takes none.
+  /// Number of classes; 0: the model takes no classes.
   int64_t classes() const;
   /// Whether it makes videos.
   bool makes_videos() const;
-  /// Frames a second of the videos that it was trained on.
+  /// Frames a second of the training videos.
   double frame_rate() const;
-  /// Prompts to text, by a masked diffusion language model. Throws Error(usage) for prompts and
-  /// options that do not fit, Error(cancelled) after a stop request.
+  /// Generates text with a masked diffusion language model. Throws Error(usage) for invalid prompts
+  /// and options, Error(cancelled) after a stop request.
   CompleteResult complete(const CompleteRequest& request,
                           const CompleteControl& control = {}) const;
-  /// Texts to the tokens that a run would see, by every tokenizer of the folder. Throws
-  /// Error(usage) for models without one, Error(model) for one that is malformed, Error(cancelled)
-  /// after a stop request.
+  /// Tokenizes texts as a run would, with every tokenizer of the folder. Throws Error(usage) for
+  /// models without a tokenizer, Error(model) for a malformed one, Error(cancelled) after a stop
+  /// request.
   std::vector<Tokenized> tokenize(const TokenizeRequest& request,
                                   const std::stop_token& stop = {}) const;
-  /// Parts, shapes and parameters, and the memory a run would take. Throws Error(cancelled) after a
-  /// stop request.
+  /// Parts, shapes and parameters of the model, and the memory of a run. Throws Error(cancelled)
+  /// after a stop request.
   Inspection inspect(const GenerateRequest& request = {}, const std::stop_token& stop = {}) const;
 
-  /// What an open model holds; known to the library alone.
+  /// The open model; known to the library alone.
   struct State;
 
  private:
   explicit Model(std::unique_ptr<State> state);
-  /// Throws Error(usage) for a model that was moved from.
+  /// Throws Error(usage) for a moved-from model.
   State& state() const;
   std::unique_ptr<State> state_;
 };
 
-/// Inspection of a model known by its size's name ("dit_moe_s", "_b", "_l", "_xl", "_g"), without
-/// files. Throws Error(model) for an unknown name, listing the known ones.
+/// Inspects a model by the name of its size ("dit_moe_s", "_b", "_l", "_xl", "_g"), without files.
+/// Throws Error(model) for an unknown name, with the known names.
 Inspection inspect_by_name(const std::string& name, const RunOptions& options,
                            const GenerateRequest& request = {}, const std::stop_token& stop = {});
 /// Names that inspect_by_name knows.
 std::vector<std::string> known_model_sizes();
 
-/// Writes an image as PNG, the parameters as text chunks; beside the target, then renamed. Throws
-/// Error(usage) when it cannot, Error(cancelled) after a stop request, as the others do.
+/// Writes an image as PNG with parameters as text chunks: a temporary file, then a rename. Throws
+/// Error(usage) on failure, Error(cancelled) after a stop request, as the functions below do.
 void save_png(const Image& image, const std::string& path,
               const std::vector<std::pair<std::string, std::string>>& text = {},
               const std::stop_token& stop = {});
-/// Writes an image as lossless WebP, the parameters in its XMP part and Exif user comment.
+/// Writes an image as lossless WebP, with parameters in XMP and the Exif user comment.
 void save_webp(const Image& image, const std::string& path,
                const std::vector<std::pair<std::string, std::string>>& text = {},
                const std::stop_token& stop = {});
-/// Writes an image as JPEG of quality 95, "parameters" in its Exif user comment.
+/// Writes an image as JPEG of quality 95, with "parameters" in the Exif user comment.
 void save_jpeg(const Image& image, const std::string& path,
                const std::vector<std::pair<std::string, std::string>>& text = {},
                const std::stop_token& stop = {});
-/// Writes frames of one size as an MP4 video of `rate` frames a second, the parameters as its
+/// Writes frames of one size as an MP4 video of `rate` frames a second, with the parameters as
 /// comment.
 void save_mp4(std::span<const Image> frames, double rate, const std::string& path,
               const std::vector<std::pair<std::string, std::string>>& text = {},

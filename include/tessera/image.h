@@ -10,7 +10,7 @@ namespace tessera {
 struct Image {
   int64_t width = 0, height = 0;
   std::vector<uint8_t> rgb;
-  std::string label;          ///< class or prompt it answers
+  std::string label;          ///< its class or prompt
   int video = -1, frame = 0;  ///< place in a video; -1: an image
 };
 

@@ -9,26 +9,26 @@
 
 namespace tessera {
 
-/// The ranks of a run that are processes, started by mpirun: run_processes makes it. Models that
-/// are opened with it take one request at a time, all of them together.
+/// Ranks that are processes, started by mpirun; created by run_processes. Models opened with it
+/// take one request at a time, all together.
 class Processes {
  public:
-  /// How the ranks are joined; known to the library alone.
+  /// The connection of the ranks; known to the library alone.
   struct State;
   explicit Processes(std::unique_ptr<State> state);
   ~Processes();
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;
 
-  /// This process, from 0 on.
+  /// The rank of this process, from 0.
   int rank() const;
-  /// All of them.
+  /// The number of ranks.
   int ranks() const;
-  /// Those that share the cores of this process's machine.
+  /// Ranks on this process's machine.
   int on_this_machine() const;
-  /// What rank 0 says, on every rank, between requests: all must call it, and none while one works.
-  /// A rank waits no longer than ProcessOptions::comm_timeout: who has nothing to say says "" in
-  /// time. Throws Error(rank) when it does not come.
+  /// Broadcasts rank 0's text between requests: all ranks must call it, and none during a request.
+  /// A rank waits at most ProcessOptions::comm_timeout, so rank 0 sends "" in time. Throws
+  /// Error(rank) on a timeout.
   std::string share(const std::string& text) const;
   State& state() const { return *state_; }
 
@@ -38,26 +38,26 @@ class Processes {
 
 /// How a rank that is a process ends when the run fails.
 struct ProcessOptions {
-  /// A wait lasts no longer while no rank gets on: computes, loads, or receives.
+  /// Limit of a wait while no rank makes progress: computes, loads, or receives.
   std::chrono::milliseconds comm_timeout{60000};
   /// Tells the user an error; called on one rank of all.
   std::function<void(const Error&)> report;
-  /// Ends the process with the code of the error, at once; called when this rank cannot stop its
-  /// work in time.
+  /// Ends the process with the code of the error, at once; called if this rank cannot stop its work
+  /// in time.
   std::function<void(const Error&)> give_up;
-  /// Called, if there, when all ranks have ended their work well and only MPI's end is left. What
-  /// is left takes no longer than `limit`, or this rank was stopped: nobody else may see that.
+  /// Called, if present, when all ranks have finished their work and only MPI's shutdown is left. A
+  /// longer shutdown than `limit` means a stopped rank, which others may not notice.
   std::function<void(std::chrono::milliseconds limit)> ending{};
 };
 
-/// Whether mpirun started this process. Throws Error(usage) for an environment that mpirun does not
-/// make.
+/// True if mpirun started this process. Throws Error(usage) for an environment unlike
+/// mpirun's.
 bool started_by_mpirun();
 
-/// Runs `body` as one rank of MPI's world. It returns when all ranks have ended well; else it
-/// throws an EchoError on every rank, as one of them has reported the root cause: with the code of
-/// that, ErrorCode::rank where a rank was lost. Once in a process. Throws Error(plan) when the
-/// library was built without MPI.
+/// Runs `body` as a rank of MPI's world. Returns when all ranks have ended well; otherwise
+/// throws an EchoError on every rank, after a rank reported the root cause: with its code, or
+/// ErrorCode::rank for a lost rank. Once in a process. Throws Error(plan) in a build without
+/// MPI.
 void run_processes(const ProcessOptions& options,
                    const std::function<void(const Processes&)>& body);
 

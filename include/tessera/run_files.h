@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-/// The content of a file that a run writes. `model` and `store` are folders.
+/// The content of an output file. `model` and `store` are folders.
 enum class FileKind : uint8_t {
   image,
   video,
@@ -21,41 +21,41 @@ enum class FileKind : uint8_t {
   store
 };
 
-/// A file that a run reads.
+/// An input file of a run.
 struct RunInput {
-  std::string option;  ///< names it in messages: "--prompt-file"
+  std::string option;  ///< its name in messages: "--prompt-file"
   std::string path;    ///< "" or "-": none
 };
-/// A file that a run writes.
+/// An output file of a run.
 struct RunOutput {
   std::string option;
-  /// "": none. Images and videos may also go to a folder, which exists or ends in '/': they then
-  /// have numbers as names, and a video's frames are files of it.
+  /// "": none. Images and videos may also go to a folder, an existing path or a path with '/' at
+  /// its end; their names are then numbers, and a video's frames are separate files.
   std::string path;
   FileKind kind = FileKind::image;
-  int64_t count = 1;  ///< images or videos; several have numbers in their names. 0: not known yet
+  int64_t count = 1;  ///< images or videos; several have numbered names. 0: unknown
 };
 /// All files of a run.
 struct RunFiles {
-  std::string model;  ///< as Model::open takes it; "": none
+  std::string model;  ///< as for Model::open; "": none
   std::vector<RunInput> inputs{};
   std::vector<RunOutput> outputs{};
-  bool overwrite = false;  ///< existing files are replaced, whatever they hold
+  bool overwrite = false;  ///< existing files of any content are replaced
 };
 
-/// Throws Error(usage), and leaves nothing behind, for an output that cannot be written, that is
-/// one file with an input, another output or a numbered name of it (also through links), that lies
-/// in the folder of the model or in the hub's cache, or, without `overwrite`, that exists and is no
-/// output of the same kind which Tessera wrote: its content says so. An empty file may be replaced.
-/// Removes what killed runs left beside the outputs. Ask before anything is read; Model asks it of
-/// the files that a request names.
+/// Throws Error(usage), and leaves nothing behind, for an output without write access, an output
+/// equal to an input, another output or a numbered name of another (also through links), an output
+/// in the model's folder or the hub's cache, and, without `overwrite`, an existing file unless
+/// Tessera wrote the same kind, by its content. Empty files may be replaced. Removes temporary
+/// files of killed runs beside the outputs. Call before reading anything; Model calls this for the
+/// files of a request.
 void check_files(const RunFiles& files);
 
-/// The name of image or video `number` of several: "c-0007.png" of "c.png", "d/0007.png" of a
+/// The name of image or video `number` among several: "c-0007.png" for "c.png", "d/0007.png" for a
 /// folder.
 std::string numbered_name(const std::string& output, size_t number);
-/// The number behind the highest in the names of a folder: of images ("0007.png"), or of the
-/// folders in which videos have their frames ("video-0007"). 0 where there are none.
+/// The next number after the highest in a folder: for images ("0007.png"), or for folders of video
+/// frames ("video-0007"). 0 without any.
 size_t next_number(const std::string& folder, FileKind kind);
 
 }  // namespace tessera

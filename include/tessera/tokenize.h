@@ -7,20 +7,20 @@
 
 namespace tessera {
 
-/// Texts to be cut into tokens as a run of the model would cut them.
+/// Texts to tokenize as a run of the model would.
 struct TokenizeRequest {
   std::vector<std::string> prompts;
-  std::string chat;       ///< of language models, as CompleteRequest::chat
-  bool raw = false;       ///< prompts are not put into the model's chat template
-  std::string tokenizer;  ///< of a pipeline folder: "tokenizer", "tokenizer_2", ...; "": all
+  std::string chat;       ///< for language models, as CompleteRequest::chat
+  bool raw = false;       ///< prompts do not pass through the chat template
+  std::string tokenizer;  ///< in a pipeline folder: "tokenizer", "tokenizer_2", ...; "": all
 };
 
-/// A text as one tokenizer cuts it.
+/// A text as tokenized by one tokenizer.
 struct Tokenized {
-  std::string tokenizer;            ///< "model" of a language model
-  std::vector<int32_t> ids;         ///< padding left out
-  std::vector<std::string> pieces;  ///< the text of each; of half a character U+FFFD
-  int64_t length = 0;               ///< ids with the padding that a text encoder gets; 0: none
+  std::string tokenizer;            ///< "model" for a language model
+  std::vector<int32_t> ids;         ///< without padding
+  std::vector<std::string> pieces;  ///< the text of each; U+FFFD for half a character
+  int64_t length = 0;               ///< ids with a text encoder's padding; 0: none
 };
 /// The tokens as a JSON list. Throws Error(cancelled) after a stop request.
 std::string to_json(const std::vector<Tokenized>& all, const std::stop_token& stop = {});

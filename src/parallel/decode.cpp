@@ -14,8 +14,8 @@ namespace {
 using nn::Range;
 using tensor::Tensor;
 
-// Of a pass that is cut: the last stream of the decided tokens travels, for it is smaller than
-// their logits, which every rank then computes.
+// For a split pass: the last hidden states of the decided tokens travel, because they are smaller
+// than logits. Every rank then computes all logits.
 Tensor shared_logits(const nn::TokenModel& model, const Tensor& stream,
                      const sample::TokenPass& pass, const Setup& setup) {
   const Range run = setup.partition.run(setup.rank);
@@ -33,14 +33,14 @@ Tensor shared_logits(const nn::TokenModel& model, const Tensor& stream,
   return model.logits({.tokens = {.prefix = {}, .body = all}, .skips = {}}, asked, pass.decide);
 }
 
-// Logits where the model is, all of them numbers; else the pass is made again to find the block
-// that spoils them. Several ranks have the same logits, and look together: one alone would leave
-// the others waiting for it.
+// Logits on the model's device, all finite; otherwise the pass is repeated to find the
+// first block with NaN or infinity. All ranks check together, so no rank waits for
+// another.
 Tensor checked_forward(const nn::TokenModel& model, const sample::TokenPass& pass, Setup& setup) {
   bool look = false;
   const bool alone = !setup.world || setup.world->size() == 1;
   const auto check = [&](int blocks, const Tensor& stream) {
-    // On the host of a rank alone it costs nothing beside a block.
+    // On the host of a single rank the check is cheap compared with a block.
     if (!look && !(alone && stream.device() == tensor::Device::cpu)) return;
     int64_t spoilt = ops::all_finite(stream) ? 0 : 1;
     if (!alone) comm::all_reduce_max(*setup.world, {&spoilt, 1}, {"go", -1});

@@ -38,12 +38,12 @@ nn::Conditioning placed(const nn::Conditioning& conditioning, tensor::Device dev
   return there;
 }
 
-// Where the model's tensors are; a latent on meta makes all of it meta.
+// The device of the model's tensors; a latent on meta puts everything on meta.
 tensor::Device device_of(const Setup& setup, const Tensor& latent) {
   return latent.is_meta() ? tensor::Device::meta : setup.residence.device;
 }
 
-/// What rank 0 says before a step; show: send it your latent, and hear what it says next.
+/// Rank 0's word before a step; show: send the latent, then wait for the next word.
 enum class Word : uint8_t { go, stop, show };
 
 Word said(comm::Communicator* world, Word word) {
@@ -53,8 +53,8 @@ Word said(comm::Communicator* world, Word word) {
   return static_cast<Word>(*comm::broadcast(*world, 0, message, {"go", -1}).data<uint8_t>());
 }
 
-// Rank 0 decides, so that all ranks stop before the same step; until then its caller may ask for
-// the latent of all of them.
+// Rank 0 decides, so all ranks stop before the same step; until then the caller may ask for the
+// latent of all ranks.
 bool go_on(const Setup& setup, const DenoiseControl& control, int step, int steps,
            const Tensor& latent) {
   const auto whole = [&] { return gathered(setup, latent.to(tensor::Device::cpu)); };
@@ -71,8 +71,8 @@ bool go_on(const Setup& setup, const DenoiseControl& control, int step, int step
   return said(setup.world, word) == Word::go;
 }
 
-// Conditional sequences first, then as many unconditional ones; under cfg=2 another rank has one of
-// the two.
+// Conditional sequences first, then as many unconditional ones; under cfg=2 another rank holds the
+// second half.
 Tensor guided(const Tensor& whole, const Guidance& guidance, int64_t patch, int64_t tokens,
               const Setup& setup) {
   Tensor prediction = guidance.kept > 0 ? whole.slice(1, 0, guidance.kept * patch) : whole;
@@ -88,15 +88,15 @@ Tensor guided(const Tensor& whole, const Guidance& guidance, int64_t patch, int6
   return sample::rescale_guided(out, cond, guidance.rescale, tokens, guidance.channels * patch);
 }
 
-/// The latents of a run: when they are no numbers any more, an error says which part of the model
-/// made the first that was none.
+/// Checks the latents of a run: after NaN or infinity, an error names the first part of the model
+/// with a bad value.
 class Guard {
  public:
   Guard(const nn::Denoiser& model, const nn::Context& context, const nn::TokenView& view,
         Setup& setup, int steps)
       : model_(model), context_(context), view_(view), setup_(setup), steps_(steps) {}
 
-  /// Before step i: what the network is to be given.
+  /// Before step i: the input of the network.
   void keep(const Tensor& time, const Tensor& input) {
     if (good_.defined()) return;
     time_ = time;
@@ -111,8 +111,8 @@ class Guard {
   }
 
  private:
-  // The step after the last good latent once more, part by part; other ranks would not join in, and
-  // old results have gone.
+  // Repeats the step after the last good latent, part by part; other ranks do not join, and stale
+  // results are gone.
   [[noreturn]] void find(int i) {
     if ((!setup_.world || setup_.world->size() == 1) && !setup_.plan.stale())
       run_rows(model_, *model_.at(context_, time_), *model_.place(context_, view_), good_, setup_,
@@ -138,7 +138,7 @@ void put(const Tensor& to, const std::vector<nn::Range>& rows, const Tensor& fro
   }
 }
 
-// The model of a request whose ranks have parts of what stands before and after the blocks, or
+// The model of a request with weights around the blocks split over ranks, or
 // null.
 std::unique_ptr<nn::Denoiser> spread_of(const nn::Denoiser& model, const Setup& setup) {
   return setup.gather ? model.with(*setup.gather) : nullptr;
@@ -146,7 +146,7 @@ std::unique_ptr<nn::Denoiser> spread_of(const nn::Denoiser& model, const Setup& 
 
 Tensor like(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), x.device()); }
 
-/// The steps of a request on one rank: its patches, or all of its tokens at once, through its
+/// The steps of a request on a rank: patches, or all tokens at once, through the rank's
 /// stage.
 class Steps {
  public:
@@ -163,11 +163,11 @@ class Steps {
   Tensor run(const nn::Conditioning& conditioning, Tensor latent);
 
  private:
-  /// Tokens that pass the network together: of a patch, or of all of them (-1).
+  /// Tokens in one pass of the network: a patch, or all tokens (-1).
   struct Unit {
     int patch;
     Places places;
-    std::vector<nn::Range> rows;  // of the latent
+    std::vector<nn::Range> rows;  // rows of the latent
     sample::History history{};
   };
   Unit unit(int patch) const {
@@ -182,7 +182,7 @@ class Steps {
   Tensor network(const Tensor& time, const Tensor& input, const Unit& unit);
   Tensor input_of(int i, const Unit& unit);
   void advance(int i, const Unit& unit, const Tensor& prediction);
-  // What the rank has to show of a tensor: of stages, the last one has it.
+  // The tensor for rank 0 to show: the last stage holds it.
   Tensor shown(const Tensor& x) const { return last_ ? x : latent_.slice(0, 0, 0); }
 
   const nn::Denoiser& model_;
@@ -198,12 +198,12 @@ class Steps {
   std::optional<RecordedStep> whole_;
   std::optional<Guard> guard_;
   Tensor latent_;
-  // Of the step:
+  // For the current step:
   nn::StepContextPtr at_;
   Tensor drawn_, next_, output_;
 };
 
-// The latent that a unit's tokens had before step i, for each branch.
+// The latent of a unit's tokens before step i, for each branch.
 Tensor Steps::input_of(int i, const Unit& unit) {
   while (const auto back = setup_.stages.latent_before(i, unit.patch))
     put(latent_, unit_of(back->patch).rows, back->rows);
@@ -220,7 +220,7 @@ Tensor Steps::network(const Tensor& time, const Tensor& input, const Unit& unit)
   return run_blocks(model_, *at_, unit.places, input, setup_, control_);
 }
 
-// Each patch has a history of its own, whether it passed the network alone or not.
+// Each patch has a history of its own, also when all patches passed together.
 void Steps::advance(int i, const Unit& unit, const Tensor& prediction) {
   if (units_.size() == 1) {
     latent_ = sampler_.step(i, prediction, latent_, drawn_, units_[0].history);
@@ -245,7 +245,7 @@ void Steps::advance(int i, const Unit& unit, const Tensor& prediction) {
   put(output_, unit.rows, dense);
 }
 
-// One pass of the network, and what it makes of the latent.
+// One pass of the network, and the sampler's update of the latent.
 void Steps::call(int i, const Unit& unit, bool another) {
   Stages& stages = setup_.stages;
   const bool goes_on = i + 1 < sampler_.steps();
@@ -299,7 +299,7 @@ Tensor Steps::run(const nn::Conditioning& conditioning, Tensor latent) {
     units_.push_back(unit(p));
   latent_ = latent.to(device_);
   latent = {};
-  if (first_ && !last_) {  // it is written where it is
+  if (first_ && !last_) {  // written in place
     const Tensor given = latent_;
     latent_ = like(given);
     tensor::copy_into(latent_, given);
@@ -313,7 +313,7 @@ Tensor Steps::run(const nn::Conditioning& conditioning, Tensor latent) {
       },
       steps >= kWorthRecording && !control_.trace && setup_.may_record(), setup_.experts.get());
   for (int i = 0; i < steps; ++i) {
-    if (i > 0) tensor::settle(device_);  // so that what on_step says has happened
+    if (i > 0) tensor::settle(device_);  // on_step then reports completed work
     if (control_.on_rank_step) control_.on_rank_step(i);
     require(go_on(setup_, control_, i, steps, shown(latent_)), ErrorCode::cancelled,
             "stopped before step {} of {}", i + 1, steps);

@@ -16,12 +16,12 @@ using nn::Segment;
 using nn::Segments;
 using tensor::Tensor;
 
-// Axes whose ranks hold different tokens, and may share experts; the last three part a sequence,
-// outermost first. Ranks of `shard` have different samples, too, but weights of one portion.
+// Axes whose ranks hold different tokens and may share experts; the last three split a sequence.
+// Ranks of `shard` have different samples, too, but equal portions of the weights.
 constexpr std::string_view kTokenAxes[] = {"data", "cfg", "ring", "ulysses", "distrifusion"};
 constexpr std::string_view kShardAxes[] = {"ring", "ulysses", "distrifusion"};
 
-// Ascending; neighbours become one.
+// Ascending; neighbours are merged.
 std::vector<Range> merged(std::vector<Range> ranges) {
   std::sort(ranges.begin(), ranges.end(),
             [](const Range& a, const Range& b) { return a.begin < b.begin; });
@@ -52,19 +52,19 @@ Tensor concatenated(const std::vector<Tensor>& pieces) {
   return pieces.size() == 1 ? pieces.front() : ops::concat_rows(pieces);
 }
 
-// Whether a rank is the first of those that differ along the axes, which hold the same rows.
+// True for the first rank along axes with equal rows.
 bool first_along(const comm::Mesh& mesh, int rank, std::initializer_list<std::string_view> axes) {
   return std::all_of(axes.begin(), axes.end(),
                      [&](std::string_view axis) { return mesh.coordinate(rank, axis) == 0; });
 }
 
-// Rows of a segment, of the request's sequence of this number.
+// Rows of a segment, in the request's sequence of this number.
 struct Piece {
   Segment of;
   Tensor rows;
 };
 
-// The rows of segments that stand behind each other in `part`.
+// The consecutive rows of segments in `part`.
 void take_pieces(const Segments& segments, const Tensor& part, std::vector<Piece>& pieces) {
   int64_t at = 0;
   for (const Segment& s : segments) {
@@ -133,7 +133,7 @@ std::vector<int> Partition::sequences(int rank) const {
 Range Partition::samples(int rank) const {
   const Range group =
       nn::split({0, workload_.samples}, mesh_.size("data"), mesh_.coordinate(rank, "data"));
-  // The first ones have more: rank 0, which encodes texts and decodes, has one if there is one.
+  // Earlier ranks have more, so rank 0, with the encoders and the decoder, always has some.
   const auto begin = [&](int64_t place) {
     return group.begin + (group.size() * place + mesh_.size("shard") - 1) / mesh_.size("shard");
   };
@@ -149,8 +149,8 @@ std::vector<Range> Partition::shard(const std::vector<Range>& patch, int rank) c
   return at_places(patch, places);
 }
 
-// Some of `count` neighbours, runs of `each` tokens: patches cost alike with the text of the first,
-// and none is empty if there are enough.
+// A range of `count` neighbours in runs of `each` tokens: patches cost the same with the first
+// one's text, and none is empty if possible.
 Range Partition::patch_of(int64_t count, int64_t each, int patch) const {
   const int64_t all = count * each + workload_.prefix;
   const bool enough = count >= patches_;

@@ -59,10 +59,10 @@ Places places_of(const nn::Denoiser& model, const nn::Context& context, const nn
           model.place(context, take_sequences(view, cut, sequences))};
 }
 
-// A rank without sequences for a half goes through its exchanges all the same.
+// A rank without sequences in a half takes part in all exchanges.
 Tensor run_blocks(const nn::Denoiser& model, const nn::StepContext& step, const Places& places,
                   const Tensor& latent, Setup& setup, const DenoiseControl& control) {
-  // Looking at numbers costs a host a hundredth of making them; from a device it would wait.
+  // A check on the host costs a hundredth of the computation; on a device it would wait.
   const tensor::Device device = latent.defined() ? latent.device() : setup.residence.device;
   const Watch watch = device == tensor::Device::cpu ? Watch::numbers : Watch::nothing;
   if (places.size() == 1) return run_rows(model, step, *places[0], latent, setup, control, watch);

@@ -7,7 +7,7 @@
 
 namespace tessera::parallel {
 
-/// Where the tokens of a pass stand: of all sequences at once, or of the two halves that go in
+/// The places of the tokens of a pass: all sequences at once, or two halves in
 /// turn.
 using Places = std::vector<nn::PlacementPtr>;
 Places places_of(const nn::Denoiser& model, const nn::Context& context, const nn::TokenView& view,
@@ -18,13 +18,13 @@ void show(const DenoiseControl& control, const std::string& name, const tensor::
 
 enum class Watch { nothing, blocks, numbers };  ///< blocks: for control.trace
 
-/// A pass of the network over the tokens of a placement, as far as the rank's stage has a part in
-/// it: the first one embeds the latent, the last one has the prediction, others leave it undefined.
-/// Throws Error(model) naming the block that leaves no numbers, where these are watched.
+/// A pass of the network over the tokens of a placement, within the rank's stage: the first stage
+/// embeds the latent, the last returns the prediction, others return an undefined tensor. With
+/// watched numbers, throws Error(model) with the first block that gives NaN or infinity.
 tensor::Tensor run_rows(const nn::Denoiser& model, const nn::StepContext& step,
                         const nn::Placement& placement, const tensor::Tensor& latent, Setup& setup,
                         const DenoiseControl& control, Watch watch, int half = 0);
-/// The same of all of `places`, in turn. Numbers are watched on a host.
+/// The same for all of `places`, in turn. Numbers are checked on a host.
 tensor::Tensor run_blocks(const nn::Denoiser& model, const nn::StepContext& step,
                           const Places& places, const tensor::Tensor& latent, Setup& setup,
                           const DenoiseControl& control);

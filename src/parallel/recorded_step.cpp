@@ -33,7 +33,7 @@ Tensor RecordedStep::operator()(const Tensor& time, const Tensor& latent) {
   }
   recording_->replay();
   if (experts_) experts_->replayed();
-  return copy_of(out_);  // whoever gets it may keep it; the next replay overwrites it
+  return copy_of(out_);  // callers may keep the copy; the next replay overwrites out_
 }
 
 }  // namespace tessera::parallel

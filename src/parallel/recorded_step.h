@@ -8,14 +8,14 @@
 
 namespace tessera::parallel {
 
-/// The network's part of the steps of a request: (timesteps f32 [batch], latent) -> prediction, the
-/// same sizes every time. Where it may, a device records the second call and does the later ones
-/// from the recording, with no work of the host between its kernels; the first fills caches.
+/// The network's part of the steps of a request: (timesteps f32 [batch], latent) -> prediction,
+/// with equal sizes. If allowed, a device records the second call and replays later ones without
+/// host work between kernels; the first call fills caches.
 class RecordedStep {
  public:
   using Work = std::function<tensor::Tensor(const tensor::Tensor& time, const tensor::Tensor& x)>;
-  /// `may`: tensors are on a device, what the work reads besides its arguments stays where it is,
-  /// and nothing watches it. `experts` counts calls; may be null. Both outlive this.
+  /// `may`: tensors are on a device, other inputs stay in place, and nothing watches the work.
+  /// `experts` counts calls; may be null. Both must outlive this object.
   RecordedStep(Work work, bool may, nn::MoeLayers* experts)
       : work_(std::move(work)), may_(may), experts_(experts) {}
 
@@ -27,7 +27,7 @@ class RecordedStep {
   bool may_;
   nn::MoeLayers* experts_;
   int calls_ = 0;
-  tensor::Tensor time_, latent_, out_;  // at the addresses that the recording knows
+  tensor::Tensor time_, latent_, out_;  // at the recorded addresses
   std::unique_ptr<tensor::Recording> recording_;
 };
 

@@ -23,7 +23,7 @@ namespace {
 
 using Problems = std::vector<std::string>;
 
-// A token's own number, the same on every rank (splitmix64).
+// A number for a token, equal on every rank (splitmix64).
 uint32_t token_number(uint64_t sequence, uint64_t id) {
   uint64_t x = (sequence << 32 | id) + 0x9e3779b97f4a7c15ull;
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
@@ -33,7 +33,7 @@ uint32_t token_number(uint64_t sequence, uint64_t id) {
 
 // Each rank of ulysses= attends with heads of its own.
 void shard_problems(const Plan& plan, const nn::Geometry& geometry, Problems& found) {
-  const int parts = geometry.shard.count > 1 ? 1 : plan.tensor;  // that are not cut yet
+  const int parts = geometry.shard.count > 1 ? 1 : plan.tensor;  // not split yet
   int heads = plan.ulysses;
   for (const nn::AttentionSite& site : geometry.attention)
     heads = std::min(heads, std::max(site.kv_heads / parts, 1));
@@ -48,7 +48,7 @@ void shard_problems(const Plan& plan, const nn::Geometry& geometry, Problems& fo
                               plan.tensor > 1 ? " on a rank" : "", instead));
 }
 
-// Whether every shard of a patch begins where a block of an adaptive schedule does, or the patch.
+// True if each shard of a patch begins at a block of the adaptive schedule, or with the patch.
 bool keeps_blocks(const Plan& plan, const Workload& workload) {
   Plan uncut{.patches = plan.patch_count(), .cut = plan.cut}, cut = uncut;
   cut.ring = plan.ring;
@@ -258,7 +258,7 @@ std::vector<nn::MoeEvent> Setup::expert_events() const {
 }
 
 int64_t Setup::peak_kept_bytes() const {
-  // Both halves have their rows under way at once.
+  // Both halves have rows under way at once.
   return experts->log().peak_kept_bytes() + (second ? second->log().peak_kept_bytes() : 0);
 }
 

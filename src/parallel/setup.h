@@ -20,39 +20,39 @@
 
 namespace tessera::parallel {
 
-/// Why a plan cannot run a request on a model, samples or text, one sentence each; empty: it can.
-/// A layer that is too narrow for tensor= is named by the model, when a shard of it is built.
+/// Reasons against a plan for a request on a model, samples or text, one sentence each; empty:
+/// valid. A layer too narrow for tensor= is reported later, at the construction of its shard.
 std::vector<std::string> problems(const Plan& plan, const nn::Geometry& geometry,
                                   const Workload& workload);
-/// Throws Error(plan) with them.
+/// Throws Error(plan) with these reasons.
 void require_runnable(const Plan& plan, const nn::Geometry& geometry, const Workload& workload);
 
-/// What a rank builds of a model: the blocks of its stage, with the experts or the shard that are
-/// its.
+/// A rank's portion of a model: the blocks of its stage, with its experts or its
+/// shard.
 nn::Portion portion_of(const Plan& plan, const nn::Geometry& geometry, int rank);
 
-/// Whether expert rows pass an exchange under a plan, if only with the rank itself.
+/// True if expert rows pass through an exchange under a plan, even within a single rank.
 bool shares_experts(const Plan& plan);
-/// Whether ranks of a plan can read experts when tokens go to them: one alone, or those that share
-/// experts and nothing else.
+/// True if ranks of a plan may read experts on demand: a single rank, or ranks along `expert`
+/// only.
 bool reads_experts(const Plan& plan);
-/// The most experts that a token goes to; `rule`: of a language model, else null.
+/// The most experts of a token; `rule`: for a language model, else null.
 int most_slots(const nn::Geometry& geometry, const nn::SelectionRule* rule);
 
-/// Where the weights of a rank's model are.
+/// The place of a rank's weights.
 struct Residence {
-  tensor::Device device = tensor::Device::cpu;  ///< in a run of samples, of the latent too
-  bool fixed = false;  ///< they stay where they are, from the first step to the last
-  /// Of routed experts that are read when tokens go to them, all or the rank's own; null: the model
-  /// has them.
+  tensor::Device device = tensor::Device::cpu;  ///< for samples, also the latent's device
+  bool fixed = false;                           ///< weights stay in place for the whole run
+  /// Routed experts read on demand, all or the rank's own; null: the model holds all
+  /// experts.
   std::shared_ptr<nn::ExpertCache> experts{};
 };
 
-/// The strategies of one rank for one request, for samples or text. State between steps and passes
-/// lives here.
+/// The strategies of a rank for a request, for samples or text. Owns the state between steps and
+/// passes.
 struct Setup {
-  /// `geometry`: of what the rank has built; it and `ranks` must outlive this. `ranks` may be null
-  /// for a plan of one rank. Throws Error(plan) for a plan that cannot run.
+  /// `geometry`: the rank's built portion; `geometry` and `ranks` must outlive this object. `ranks`
+  /// may be null for a single rank. Throws Error(plan) for an invalid plan.
   Setup(const Plan& plan, const nn::Geometry& geometry, const Workload& workload,
         comm::Communicator* ranks = nullptr, const Residence& residence = {});
   Setup(const Setup&) = delete;
@@ -61,51 +61,51 @@ struct Setup {
   Plan plan;
   comm::Communicator* world;  ///< null: one rank
   int rank;
-  Partition partition;  ///< of text: of the pass that has begun
+  Partition partition;  ///< for text: the current pass
   Residence residence;
-  nn::Range blocks;  ///< of my stage
+  nn::Range blocks;  ///< blocks of the own stage
   Stages stages;
   std::unique_ptr<comm::Communicator> expert_group, tensor_group, weight_group;
-  std::unique_ptr<comm::Communicator> branch_group;  ///< of cfg=2: a branch of guidance each
-  /// Of the tokens of a sequence: of distrifusion= or of text; and of ring= and ulysses=.
+  std::unique_ptr<comm::Communicator> branch_group;  ///< cfg=2: a guidance branch each
+  /// For the tokens of a sequence: distrifusion= or text; ring= and ulysses=.
   std::unique_ptr<comm::Communicator> token_group, ring_group, head_group;
   std::unique_ptr<nn::Attention> attention;
-  nn::KvAttention* cache = nullptr;     ///< what keeps keys and values within it; null: nothing
-  std::unique_ptr<nn::Reduce> reduce;   ///< null: weights are whole
-  std::unique_ptr<BlockGather> gather;  ///< of shard=; null: blocks are here
-  std::shared_ptr<nn::SelectionPolicy> policy;  ///< of text: who chooses its experts
+  nn::KvAttention* cache = nullptr;             ///< cached keys and values in attention; null: none
+  std::unique_ptr<nn::Reduce> reduce;           ///< null: weights are whole
+  std::unique_ptr<BlockGather> gather;          ///< shard=; null: blocks are local
+  std::shared_ptr<nn::SelectionPolicy> policy;  ///< for text: the rule for experts
   std::unique_ptr<nn::MoeLayers> experts;
-  std::unique_ptr<Turns> turns;           ///< of a staggered batch: of its halves
+  std::unique_ptr<Turns> turns;           ///< staggered batch: its halves
   std::unique_ptr<nn::MoeLayers> second;  ///< experts of the second half
-  std::unique_ptr<GroupPeers> peers;      ///< of text: ranks that hold other tokens of a pass
+  std::unique_ptr<GroupPeers> peers;      ///< for text: ranks with other tokens of a pass
 
-  /// My tokens.
+  /// The own tokens.
   nn::TokenView view(int patch = -1) const;
   nn::TokenShape shape() const { return partition.shape(rank); }
-  /// Of the first half of a staggered batch, or the second; else of all sequences.
+  /// For a half of a staggered batch; otherwise for all sequences.
   nn::Seams seams(int half = 0) const {
     return {*attention, half == 0 ? *experts : *second, reduce.get(), gather.get()};
   }
   void begin_step(const nn::StepInfo& info);
-  /// Before a call of the network, for a patch or for all tokens; whether another one follows.
+  /// Starts a call of the network, for a patch or all tokens; `another` if a call follows.
   void begin_call(bool another);
-  /// The same for a pass over text: its tokens, on every rank alike.
+  /// The same for a text pass: its tokens, equal on every rank.
   void begin_pass(int index, nn::TokenView pass);
   void finish();
-  /// Whether to begin another step or pass; rank 0 decides, so that all ranks stop before the same.
+  /// True to begin another step or pass; rank 0 decides for all ranks.
   bool go_on(const std::stop_token& stop) const;
-  /// Whether a step's work on the device is the same in every step, so that it can be recorded: no
-  /// other rank takes part, nothing is stale, and nobody watches.
+  /// True if the device work of all steps is equal and may be recorded: no other rank takes part,
+  /// nothing is stale, nothing is watched.
   bool may_record() const;
-  /// What the experts did, call by call.
+  /// Events of the experts, call by call.
   std::vector<nn::MoeEvent> expert_events() const;
-  /// The most bytes of expert rows that were kept between layers, steps or halves.
+  /// Peak bytes of expert rows kept between layers, steps or halves.
   int64_t peak_kept_bytes() const;
 
  private:
-  /// Of the ranks that differ from me along an axis; null: I am the only one.
+  /// The ranks along an axis; null: a single rank.
   std::unique_ptr<comm::Communicator> along(std::string_view axis) const;
-  /// Of any rank that shares experts with me, in a call.
+  /// The most tokens in a call of a rank with shared experts.
   int64_t most_tokens(const Workload& workload) const;
   void share_blocks(const nn::Geometry& geometry);
   void share_tokens(const nn::Geometry& geometry, const Workload& workload);

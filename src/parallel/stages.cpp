@@ -14,20 +14,20 @@ using tensor::Tensor;
 
 namespace {
 
-constexpr double kMostSlower = 1.15;  // than a cut by FLOPs alone
+constexpr double kMostSlower = 1.15;  // slower than a split by FLOPs
 constexpr double kRounding = 1 + 1e-9;
 
 struct Cut {
-  double most;             // that a stage costs
+  double most;             // cost of a stage
   std::vector<int> sizes;  // blocks of each stage
 };
 
-// The one whose most costly stage costs least, of those in which no stage has more than `limit` of
-// something else.
+// The split with the cheapest most costly stage, among splits with at most `limit` of another cost
+// in each stage.
 Cut cheapest(const std::vector<double>& costs, const std::vector<double>& limited, double limit,
              int stages) {
-  // most[s][b]: the most costly of s + 1 stages that have the first b blocks; from[s][b]: where its
-  // last one begins.
+  // most[s][b]: the highest cost among s + 1 stages with the first b blocks; from[s][b]: the begin
+  // of the last stage.
   const double none = std::numeric_limits<double>::infinity();
   const size_t count = costs.size() + 1;
   std::vector<std::vector<double>> most(static_cast<size_t>(stages),
@@ -99,7 +99,7 @@ int Stages::reader_of(int block) const {
   return reader == skip_from_.end() ? -1 : static_cast<int>(reader - skip_from_.begin());
 }
 
-// Skips of a sender leave before the stream that they belong to.
+// Skips leave before their hidden states.
 void Stages::expect() {
   const Range& mine = blocks_[static_cast<size_t>(group_->rank())];
   Arriving next;
@@ -170,7 +170,7 @@ void Stages::return_latent(const Tensor& rows) {
 std::optional<Stages::Returned> Stages::latent_before(int step, int patch) {
   if (returning_.empty()) return {};
   Returning& next = returning_.front();
-  // Of the step before; where both are cut alike, the patch itself is enough.
+  // From the step before; with equal splits, the patch itself is enough.
   if (next.step >= step || (patch >= 0 && next.patch > patch)) return {};
   Returned back{next.patch, next.rows.wait()};
   returning_.pop_front();

@@ -12,59 +12,59 @@
 
 namespace tessera::parallel {
 
-/// How many blocks each of so many stages has, by the FLOPs and the bytes of each block: the
-/// largest stage has as few bytes as it can where the slowest one has at most 15 % more FLOPs than
-/// it need have, and then it has as few as it can. At least as many blocks as stages.
+/// The number of blocks of each stage, from the FLOPs and bytes of each block: the largest stage
+/// has as few bytes as possible while the slowest has at most 15 % more FLOPs than necessary, then
+/// as few FLOPs as possible. At least as many blocks as stages.
 std::vector<int> balanced_stages(const std::vector<double>& flops, const std::vector<double>& bytes,
                                  int stages);
-/// The blocks of each stage of a plan that can run: those it names, or equal numbers.
+/// The blocks of each stage of a valid plan: as named, or in equal numbers.
 std::vector<nn::Range> blocks_of_stages(const Plan& plan, int blocks);
 
-/// What a stage of pipefusion=N (Fang et al. 2024) is handed, and hands on: the stream of some
-/// tokens goes to the next stage, a long skip straight to the one that reads it, the latent that
-/// comes of them from the last stage to the first. A receive is started before its message is
-/// waited for: that of the stream one call ahead, that of a latent before its tokens leave. So a
-/// stage expects two calls' tokens, a faster one before it may have sent more of a step, and no
-/// send waits for one that waits for it.
+/// Inputs and outputs of a stage under pipefusion=N (Fang et al. 2024): hidden states go to
+/// the next stage, a long skip directly to its reader, the new latent from the last stage
+/// to the first. A receive starts before its message is waited for: for hidden states a
+/// call ahead, for a latent before its tokens leave. So a stage expects the tokens of two
+/// calls, a faster stage before may have sent more of a step, and no two sends wait for
+/// each other.
 class Stages {
  public:
-  /// One stage, which is handed nothing.
+  /// A single stage without messages.
   Stages() = default;
-  /// `group`: the ranks of the stages, in their order; null: one. What it stands on outlives this.
+  /// `group`: the ranks of the stages, in order; null: a single rank. Arguments must live longer.
   Stages(const nn::Geometry& geometry, std::vector<nn::Range> blocks,
          std::unique_ptr<comm::Communicator> group);
 
   bool first() const { return !group_ || group_->rank() == 0; }
   bool last() const { return !group_ || group_->rank() + 1 == group_->size(); }
 
-  /// A call of the stage's blocks begins; whether another one follows.
+  /// Starts a call of the stage's blocks; `another` if a call follows.
   void begin(bool another);
-  /// The stream of the tokens of this call. Not of the first stage.
+  /// The incoming hidden states for this call. Not for the first stage.
   nn::Hidden arrived(const nn::TokenView& view);
-  /// Before a block: the skip that it reads from another stage.
+  /// Before a block: receives the skip from another stage.
   void bring(int block, nn::Hidden& hidden);
-  /// After a block: its output goes to the stage that reads it, if that is another one.
+  /// After a block: sends a skip to its reader on another stage, if any.
   void leave(int block, nn::Hidden& hidden);
-  /// To the next stage. Not of the last stage.
+  /// Sends to the next stage. Not for the last stage.
   void hand_on(const nn::Hidden& hidden);
 
-  /// Of the first of several stages: this call's tokens will come back with the latent after this
+  /// For the first of several stages: this call's tokens return with the latent after this
   /// step.
   void expect_latent(int step, int patch);
-  /// Of the last one.
+  /// For the last stage.
   void return_latent(const nn::Tensor& rows);
-  /// A latent that came back.
+  /// A returned latent.
   struct Returned {
     int patch;
     nn::Tensor rows;
   };
-  /// The next latent that the first stage needs before it runs a patch in a step; none: it has all.
+  /// The next latent needed by the first stage before a patch in a step; none: complete.
   std::optional<Returned> latent_before(int step, int patch);
 
  private:
-  /// Of one call.
+  /// Messages of a call.
   struct Arriving {
-    std::map<int, comm::Pending> skips;  // by the block that made it
+    std::map<int, comm::Pending> skips;  // by producing block
     comm::Pending stream;
   };
   struct Returning {
@@ -79,8 +79,8 @@ class Stages {
   bool joint_ = false;
   std::vector<nn::Range> blocks_;
   std::unique_ptr<comm::Communicator> group_;
-  std::deque<Arriving> arriving_;       // of this call until it has arrived, and of the next one
-  std::map<int, comm::Pending> skips_;  // of this call
+  std::deque<Arriving> arriving_;       // this call's until received, and the next call's
+  std::map<int, comm::Pending> skips_;  // in this call
   std::deque<Returning> returning_;
 };
 

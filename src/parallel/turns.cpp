@@ -18,7 +18,7 @@ void Turns::work(int mine, const std::function<void(int)>& piece) {
     }
     piece(mine);
   } catch (const Interrupted&) {
-    thrown = nullptr;  // the other piece says why
+    thrown = nullptr;  // the other piece has the error
   } catch (...) {
     thrown = std::current_exception();
   }
@@ -33,7 +33,7 @@ void Turns::work(int mine, const std::function<void(int)>& piece) {
 
 void Turns::run(const std::function<void(int)>& piece) {
   {
-    // Its threads share the pool, the meter and the memory count of this one.
+    // The thread shares the pool, the meter and the memory count of this thread.
     std::jthread other([&, scope = tensor::current_scope(), count = tensor::work_count()] {
       const tensor::BindScope bind(scope);
       const tensor::BindWorkCount counted(count);

@@ -7,14 +7,14 @@
 
 namespace tessera::parallel {
 
-/// Two pieces of one rank's work that take turns: one computes while messages of the other travel.
-/// They are never at work at once, so they may share what belongs to one thread.
+/// Two pieces of a rank's work in turn: one computes while messages of the other travel. They never
+/// run at once, so they may share the state of a thread.
 class Turns {
  public:
-  /// Runs piece(0), which begins, and piece(1); returns when both have ended. When one throws, the
-  /// other ends where it waits for its turn, and the first error is thrown here.
+  /// Runs piece(0) first, and piece(1); returns when both have ended. If a piece throws, the other
+  /// ends at its next wait, and the first error is thrown here.
   void run(const std::function<void(int piece)>& piece);
-  /// Lets the other piece work until it hands over or ends. Returns at once when there is no other.
+  /// Runs the other piece until its hand-over or end. Returns at once without another piece.
   void hand_over();
 
  private:

@@ -15,12 +15,12 @@ namespace {
 
 constexpr int64_t kGrain = 64;
 
-// On meta it takes the memory, and is not there to be read.
+// On meta the tensor takes memory and holds no data.
 Tensor on_host(const Tensor& rows) {
   return ops::cast(rows.is_meta() ? rows : rows.to(tensor::Device::cpu), DType::f32);
 }
 
-// Sums in one order, so that any number of ranks and threads chooses the same rows.
+// Sums in a fixed order, so any number of ranks and threads chooses the same rows.
 template <class Term>
 std::vector<float> per_row(int64_t rows, int64_t columns, const Term& term) {
   std::vector<float> out(static_cast<size_t>(rows));

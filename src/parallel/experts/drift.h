@@ -8,8 +8,8 @@
 
 namespace tessera::parallel {
 
-/// What tells how wrong an old expert row has become, for each (token, slot) assignment of a layer:
-/// how far its token has moved since, and how long the row is.
+/// Data for the error of stale expert rows of a layer, by (token, slot) assignment: the movement of
+/// the token since the row was computed, and the length of the row.
 struct RowDrift {
   std::vector<float>
       moved;  ///< sum over the steps since of |token - token a step before| / |token|
@@ -22,9 +22,9 @@ std::vector<float> relative_moves(const tensor::Tensor& before, const tensor::Te
 /// L2 norms of the rows of [n, hidden].
 std::vector<float> row_lengths(const tensor::Tensor& rows);
 
-/// A row that may be left out, and the error that this would make.
+/// A row with a possible omission, and the error of the omission.
 struct Candidate {
-  int64_t assignment = 0, old = 0;  ///< of this step, and of the step before
+  int64_t assignment = 0, old = 0;  ///< in this step, and in the step before
   float error = 0;                  ///< weight * moved * length
 };
 /// Moves the `count` candidates with the largest errors to the front; of equal ones the first

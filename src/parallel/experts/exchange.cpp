@@ -18,7 +18,7 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-// A message to the experts: rows in one run, then 4 bytes for the expert of each.
+// A message to the experts: rows in a run, then 4 bytes with the expert of each row.
 int64_t wire_elements(int64_t hidden, DType dtype) { return hidden + 4 / tensor::size_of(dtype); }
 
 MessageParts parts_of(const Tensor& message, int64_t hidden) {

@@ -14,7 +14,7 @@
 
 namespace tessera::parallel {
 
-/// Rows of one layer and step on their way to their experts and back. It co-owns all it needs.
+/// Rows of a layer and step on the way to their experts and back. Owns everything needed.
 struct ExpertFlight {
   int site = 0;
   nn::ExpertWeights weights;
@@ -28,17 +28,17 @@ struct ExpertFlight {
   int64_t bytes() const { return static_cast<int64_t>(assignments.size()) * row_bytes; }
 };
 
-/// Of a message to the experts: rows [n, hidden], and the bytes of their experts' numbers.
+/// Parts of a message to the experts: rows [n, hidden], and the bytes of their experts' numbers.
 struct MessageParts {
   tensor::Tensor rows, numbers;
 };
 
-/// Moves rows between the ranks that share the experts of a layer: one exchange to the experts,
-/// whose messages are rows and, behind them, the bytes of their experts' numbers; one back.
+/// Moves rows between ranks that share the experts of a layer: one exchange to the experts with
+/// rows followed by their experts' numbers, and one exchange back.
 class ExpertExchange {
  public:
-  /// `group`: ranks that share the experts; null: this rank has them all. `owner[e]`: who has
-  /// expert e. `cache`: of mine that the weights of a layer lack; null: they lack none.
+  /// `group`: ranks that share the experts; null: a single rank. `owner[e]`: the rank of expert e.
+  /// `cache`: own experts without weights in the layer; null: none missing.
   ExpertExchange(comm::Communicator* group, std::vector<int> owner,
                  std::shared_ptr<nn::ExpertCache> cache = nullptr);
 
@@ -46,14 +46,14 @@ class ExpertExchange {
   /// k].
   ExpertFlight dispatch(int site, const tensor::Tensor& tokens, const tensor::Tensor& ids,
                         const std::vector<int32_t>& assignments, nn::ExpertWeights weights) const;
-  /// Waits for the rows that others sent, runs my experts on all of them, sends the results back.
-  /// `waits`: my own results are kept for long, and shall not keep those of others in memory.
+  /// Waits for rows of other ranks, runs the own experts on all of them, sends results back.
+  /// `waits`: own results stay for long, and must not keep others' results in memory.
   void compute(ExpertFlight& flight, bool waits = false) const;
-  /// Waits for the results: rows [tokens * k, hidden] get those of flight.assignments, each at its
+  /// Waits for results: rows [tokens * k, hidden] receive those of flight.assignments, each in
   /// place.
   void finish(ExpertFlight& flight, const tensor::Tensor& rows) const;
 
-  /// Who has an expert.
+  /// The rank of an expert.
   int owner(int32_t expert) const { return owner_.at(static_cast<size_t>(expert)); }
   int ranks() const { return group_ ? group_->size() : 1; }
   int rank() const { return group_ ? group_->rank() : 0; }
@@ -62,27 +62,27 @@ class ExpertExchange {
   /// flight.assignments and flight.begin: one stable counting sort over experts, rank by rank.
   void group(const int32_t* expert, const std::vector<int32_t>& assignments,
              ExpertFlight& flight) const;
-  /// The experts of all rows that arrived, i32 [rows, 1], where they are.
+  /// The experts of all received rows, i32 [rows, 1], on the same device.
   tensor::Tensor read_numbers(const std::vector<MessageParts>& parts) const;
   comm::Exchange start(std::vector<tensor::Tensor> messages, const char* operation, int site) const;
   comm::Communicator* group_;
   std::shared_ptr<nn::ExpertCache> cache_;
   std::vector<int> owner_;
-  std::vector<size_t> place_;       // of each expert among all, in the order of their ranks
-  std::vector<size_t> last_place_;  // of each rank's experts: the end
+  std::vector<size_t> place_;       // index of each expert in the order of ranks
+  std::vector<size_t> last_place_;  // end of each rank's experts
 };
 
-/// Experts that any of the ids, on the host, names.
+/// Number of experts among the ids, on the host.
 int64_t distinct_experts(const tensor::Tensor& ids, int64_t experts);
-/// Experts cut into as many runs as there are ranks: expert e belongs to the rank whose run holds
-/// it.
+/// Experts split into as many runs as ranks: expert e belongs to the rank with its
+/// run.
 std::vector<int> experts_in_blocks(int experts, int ranks);
-/// Why a plan cannot spread the experts of a model over ranks, one sentence each.
+/// Reasons against the distribution of a model's experts under a plan, one sentence each.
 std::vector<std::string> placement_problems(const Plan& plan, const nn::Geometry& geometry);
-/// The rank, in its group, of each expert under a plan. Throws Error(plan) for a placement that
-/// does not name a rank for each.
+/// The rank, within the group, of each expert under a plan. Throws Error(plan) for a placement
+/// without a rank for each.
 std::vector<int> expert_owners(const Plan& plan, int experts);
-/// How many experts of each routed layer a rank has; 0: there are none.
+/// Experts of each routed layer on a rank; 0: the layer has none.
 int experts_of(const Plan& plan, const nn::Geometry& geometry, int rank);
 
 }  // namespace tessera::parallel

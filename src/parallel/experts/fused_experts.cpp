@@ -16,7 +16,7 @@ using fused::TaskKind;
 using tensor::Tensor;
 
 constexpr int64_t kTile = 64, kBlock = 64;  // rows that travel together, tokens summed together
-// From one rank to another on their way at once: what links and busy receivers need to stay busy.
+// Bytes under way between two ranks at once: enough for busy links and receivers.
 constexpr int64_t kWindowBytes = int64_t{2} << 20, kLeastWindow = 4;
 
 fused::Manner manner_of(int threads) {

@@ -10,19 +10,19 @@
 
 namespace tessera::parallel {
 
-/// Expert parallelism without an exchange that all ranks wait for: each layer is one operator over
-/// them (fused/operator), whose rows go through a heap that all of them write. The bits are those
-/// of one rank.
+/// Expert parallelism without a bulk exchange: each layer is a single operator over its ranks
+/// (fused/operator), with rows in a heap shared by all ranks. Results equal one rank bit by
+/// bit.
 class FusedExperts final : public nn::ExpertBackend {
  public:
-  /// What the ranks agree on: who has expert e, the most tokens of any of them in a call, and the
+  /// The agreement of the ranks: the rank of expert e, the most tokens of a rank in a call, and the
   /// most experts of a token.
   struct Size {
     std::vector<int> owner;
     int64_t tokens = 0;
     int slots = 1;
   };
-  /// `group`: ranks that share the experts; it outlives this.
+  /// `group`: ranks that share the experts; must outlive this object.
   FusedExperts(comm::Communicator& group, Size size) : group_(group), size_(std::move(size)) {}
 
   /// Throws Error(plan) for tokens on a GPU.
@@ -30,17 +30,17 @@ class FusedExperts final : public nn::ExpertBackend {
                  const nn::ExpertWeights& weights, nn::MoeLog& log) override;
 
  private:
-  /// Rows, and the tiles in which they travel.
+  /// Rows, and their tiles.
   struct Load {
     int64_t rows = 0, tiles = 0;
   };
   void open(const nn::Tensor& tokens);
   Load load(fused::TaskKind kind, int peer) const;
-  /// Of all ranks' rows for my experts; what I sent goes into the ledger.
+  /// All ranks' rows for the own experts; sent rows go into the ledger.
   int64_t note_transfers(int site) const;
-  /// The same of a rehearsal, where messages say how many rows come.
+  /// The same for a dry run, with row counts from messages.
   int64_t rehearse_transfers(int site) const;
-  /// Rows of others for my experts, and results of mine, that others may send before I answer.
+  /// Rows for the own experts and own results, as many as others may send before an answer.
   void note_incast(nn::MoeLog& log) const;
   void note_work(const nn::Tensor& tokens, const nn::ExpertWeights& weights, int64_t rows) const;
 

@@ -23,8 +23,8 @@ int64_t place_of(int32_t expert, const KeptToken& before) {
   return slot < k ? before.token * k + slot : -1;
 }
 
-// Tokens of a call that share a budget, by their number: those in one block of ids, so that no cut
-// between blocks changes what is sent.
+// Tokens with a common budget, by number: those in a block of ids, so a split between blocks does
+// not change the choice.
 std::vector<int64_t> budget_blocks(const nn::Segments& body) {
   std::vector<int64_t> sizes;
   for (const nn::Segment& segment : body)
@@ -74,8 +74,8 @@ std::vector<int32_t> ScheduledExchange::choose(const nn::MoeCall& call, const Te
   return assignments;
 }
 
-// All but one slot of a token are left out, if the step before has a row of the same expert. Where
-// nobody knows whether it has (`assumed`), its rows are kept and the new ones sent: either may be.
+// All but one slot of a token are left out if the step before has a row of the same expert. On
+// unknown routing (`assumed`), old rows are kept and new rows sent, as either may happen.
 std::vector<int32_t> ScheduledExchange::choose_by_slot(const nn::TokenView& view,
                                                        const std::vector<KeptToken>& before,
                                                        bool assumed, CallResults& mine,
@@ -103,8 +103,8 @@ std::vector<int32_t> ScheduledExchange::choose_by_slot(const nn::TokenView& view
   return assignments;
 }
 
-// Of each block of tokens the rows go whose old results would be most wrong: first order in how far
-// their tokens have moved since. Rows of new experts always go, and count.
+// In each block of tokens, sends the rows with the most wrong old results: first order in the
+// movement of their tokens. Rows of new experts are always sent, and count.
 std::vector<int32_t> ScheduledExchange::choose_by_drift(const nn::TokenView& view,
                                                         const std::vector<float>& moves,
                                                         const std::vector<KeptToken>& before,
@@ -120,7 +120,7 @@ std::vector<int32_t> ScheduledExchange::choose_by_drift(const nn::TokenView& vie
     const int64_t last = first + tokens * k;
     candidates.clear();
     int64_t allowed = (plan_.budget * (last - first) + 50) / 100;
-    if (plan_.budget > 0) allowed = std::max<int64_t>(allowed, 1);  // a short block gets its turn
+    if (plan_.budget > 0) allowed = std::max<int64_t>(allowed, 1);  // for short blocks
     for (int64_t assignment = first; assignment < last; ++assignment) {
       const int32_t id = ids.data<int32_t>()[assignment];
       if (id < 0) continue;
@@ -224,7 +224,7 @@ ScheduledExchange::Read ScheduledExchange::read(const nn::MoeCall& call, int sou
   return read;
 }
 
-// Keeps what a later step reads, or takes rows from.
+// Keeps results for later steps.
 void ScheduledExchange::forget(const nn::MoeCall& call) {
   StaleResults& kept = sites_[call.site];
   const int next = call.step.index + 1;
@@ -249,13 +249,13 @@ Tensor ScheduledExchange::run(const nn::MoeCall& call, const Tensor& tokens, con
   StaleResults& kept = sites_[call.site];
   if (timetable_.forced(step)) kept.forget_before(step);
   nn::MoeEvent event{.step = step, .site = call.site, .tokens = tokens.size(0), .assignments = {}};
-  // What travels where is the host's.
+  // The host needs the routing for messages.
   ops::Routing routing = ops::host_routing(gate(tokens), weights.experts());
   event.distinct = distinct_experts(routing.ids, weights.experts());
   CallResults& mine = launch(call, tokens, std::move(routing), weights, event);
   const Tensor shared = weights.shared_rows(tokens);
-  // While these rows travel, the experts of rows that have arrived: of the layer before
-  // (interweaved), or of the step before (displaced).
+  // While these rows travel, compute received rows: of the layer before (interweaved), or of the
+  // step before (displaced).
   if (waiting_ && waiting_ != &mine) compute(*waiting_, true);
   for (CallResults& before : kept.at(step - 1)) compute(before, true);
   event.lag = timetable_.lag(step, call.site);

@@ -10,19 +10,19 @@
 
 namespace tessera::parallel {
 
-/// Neighbouring ids of a sample that share a budget of the adaptive schedule: 0 to 63, 64 to 127...
+/// Neighbouring ids of a sample with a common budget: 0 to 63, 64 to 127, ... (adaptive).
 inline constexpr int64_t kBudgetBlock = 64;
 
-/// What a schedule asks of those who know the request; either may be empty.
+/// Inputs of a schedule from the request; either may be empty.
 struct ScheduleHooks {
-  /// The slot that KeptSlot::random keeps for a token, before modulo k.
+  /// The slot kept for a token by KeptSlot::random, before modulo k.
   std::function<uint32_t(int sequence, int64_t id)> kept{};
-  /// Called when rows are on their way and nothing is left to do but to wait for them.
+  /// Called when rows travel and only waiting is left.
   std::function<void()> travels{};
 };
 
-/// Expert parallelism with results that may be stale: any plan of DICE (ICCV 2025), on any number
-/// of ranks, alone too. What a step reads is the Timetable's; messages only carry it.
+/// Expert parallelism with possibly stale results: any plan of DICE (ICCV 2025), any number of
+/// ranks. The Timetable decides the reads of a step; messages only carry data.
 class ScheduledExchange final : public nn::ExpertBackend {
  public:
   ScheduledExchange(const Plan& plan, Timetable timetable, ExpertExchange exchange,
@@ -34,12 +34,12 @@ class ScheduledExchange final : public nn::ExpertBackend {
 
  private:
   struct Read {
-    nn::Tensor rows, weights;  ///< what is combined; weights on the host
+    nn::Tensor rows, weights;  ///< combined rows; weights on the host
     int oldest = 0;            ///< age of the oldest row
   };
   CallResults& launch(const nn::MoeCall& call, const nn::Tensor& tokens, ops::Routing routing,
                       const nn::ExpertWeights& weights, nn::MoeEvent& event);
-  /// Rows to send; the others become `reused`.
+  /// Rows to send; the rest goes to `reused`.
   std::vector<int32_t> choose(const nn::MoeCall& call, const nn::Tensor& tokens, CallResults& mine,
                               nn::MoeEvent& event);
   std::vector<int32_t> choose_by_slot(const nn::TokenView& view,
@@ -50,10 +50,10 @@ class ScheduledExchange final : public nn::ExpertBackend {
                                        nn::MoeEvent& event) const;
   void count(const std::vector<int32_t>& assignments, const CallResults& mine,
              nn::MoeEvent& event) const;
-  /// `waits`: its results are not read at once.
+  /// `waits`: results are not read at once.
   void compute(CallResults& call, bool waits);
   void let_others_work(nn::MoeLog& log);
-  /// All calls of a step, in their order, so that ranks without tokens in one take part alike.
+  /// All calls of a step, in order, so ranks without tokens take part in each.
   void bring_home(int site, int source, const nn::Tensor& like, nn::MoeLog& log);
   Read read(const nn::MoeCall& call, int source, const CallResults& mine, const nn::Tensor& tokens);
   void forget(const nn::MoeCall& call);
@@ -64,7 +64,7 @@ class ScheduledExchange final : public nn::ExpertBackend {
   ExpertExchange exchange_;
   ScheduleHooks hooks_;
   std::map<int, StaleResults> sites_;
-  CallResults* waiting_ = nullptr;  // launched last, its experts not yet run
+  CallResults* waiting_ = nullptr;  // launched last, experts not computed yet
 };
 
 }  // namespace tessera::parallel

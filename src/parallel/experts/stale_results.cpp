@@ -15,7 +15,7 @@ using nn::Tensor;
 
 namespace {
 
-// The tokens of `all` that are not among `some`.
+// The tokens of `all` outside `some`.
 Segments without(const Segments& all, const Segments& some) {
   Segments rest = all;
   for (const Segment& gone : some) {
@@ -34,8 +34,8 @@ Segments without(const Segments& all, const Segments& some) {
   return rest;
 }
 
-// How many tokens from (sequence, id) on a call holds in a run, and where; 0 if it has none of
-// them.
+// The number of consecutive tokens from (sequence, id) on in a call, and their position; 0 if
+// absent.
 std::pair<int64_t, int64_t> run_at(const CallResults& call, int sequence, int64_t id) {
   int64_t at = 0;
   for (const Segment& s : call.of) {
@@ -72,7 +72,7 @@ std::vector<KeptToken> StaleResults::find(int step, const Segments& of) {
     for (int64_t id = s.ids.begin; id < s.ids.end;) {
       CallResults* holder = nullptr;
       int64_t count = 0, at = 0;
-      auto& calls = steps_[step];  // of equal ones the latest
+      auto& calls = steps_[step];  // the latest among equals
       for (auto call = calls.rbegin(); call != calls.rend() && count == 0; ++call) {
         std::tie(count, at) = run_at(*call, s.sequence, id);
         holder = &*call;

@@ -12,53 +12,53 @@
 
 namespace tessera::parallel {
 
-/// The results of one call of a layer: who, how much, and the experts' outputs. A row of them is an
+/// The results of a call of a layer: tokens, routing, and the experts' outputs. A row belongs to an
 /// assignment, token * k + slot.
 struct CallResults {
   nn::Segments of;               ///< its tokens, in order
-  nn::Segments left;             ///< those that a later call may still ask for
+  nn::Segments left;             ///< tokens needed by later calls
   ops::Routing routing;          ///< on the host
-  nn::Tensor rows;               ///< [tokens * k, hidden]; undefined until they are home
+  nn::Tensor rows;               ///< [tokens * k, hidden]; undefined until received
   std::vector<int32_t> sources;  ///< step in which each row was computed
-  RowDrift drift;                ///< of an adaptive layer
-  nn::Tensor tokens;             ///< of an adaptive layer, until the next step has seen them
+  RowDrift drift;                ///< for adaptive layers
+  nn::Tensor tokens;             ///< for adaptive layers, until the next step
   std::optional<ExpertFlight> flight;
-  /// Assignments `to` whose rows are those of the assignments `from` of a call of the step before.
+  /// Assignments `to` with the rows of assignments `from` in a call of the step before.
   struct Reused {
     const CallResults* call = nullptr;
     std::vector<int32_t> from, to;
   };
   std::vector<Reused> reused;
 
-  /// The row of an assignment is that of assignment `old` of an earlier call.
+  /// Takes the row of assignment `old` of an earlier call.
   void reuse(int64_t assignment, const CallResults& call, int64_t old);
   int64_t bytes() const;
 };
 
-/// Where a token is kept.
+/// The place of a kept token.
 struct KeptToken {
   CallResults* call = nullptr;
-  int64_t token = 0;  ///< its place there
+  int64_t token = 0;  ///< index in the call
 };
 
-/// What a layer keeps from step to step: a token's rows are found by step, sequence and id, however
-/// the steps were cut into calls.
+/// Results of a layer from step to step: a token's rows are found by step, sequence and id, for any
+/// split of the steps into calls.
 class StaleResults {
  public:
-  /// Another call begins.
+  /// Starts another call.
   CallResults& launch(int step, const nn::Segments& of);
-  /// All calls of a step, in order; empty if none is kept.
+  /// All calls of a step, in order; empty without any.
   std::list<CallResults>& at(int step) { return steps_[step]; }
-  /// Tokens of a step. Throws Error(rank) for one that the step did not compute.
+  /// Tokens of a step. Throws Error(rank) for tokens outside the step.
   std::vector<KeptToken> find(int step, const nn::Segments& of);
-  /// What the calls of a step hold for tokens, `each` rows a token: itself if one call has just
-  /// these, else gathered. `like`: the tensor of no token.
+  /// Data of a step's calls for tokens, `each` rows a token: a call's own tensor for exactly these
+  /// tokens, else gathered. `like`: the tensor without tokens.
   nn::Tensor read(int step, const nn::Segments& of, int64_t each, const nn::Tensor& like,
                   const std::function<nn::Tensor(const CallResults&)>& part);
-  /// Tokens that no later call asks for in steps before `lowest`; calls without others go.
+  /// Drops tokens without later reads in steps before `lowest`, and calls without tokens.
   void forget(int lowest, const nn::Segments& of);
   void forget_before(int step) { steps_.erase(steps_.begin(), steps_.lower_bound(step)); }
-  /// The first step whose calls are needed by those under way from `lowest` on.
+  /// The first step with calls needed by work under way from `lowest` on.
   int needed(int lowest) const;
   int64_t bytes() const;
 

@@ -45,7 +45,7 @@ bool Timetable::asynchronous(int layer) const {
 }
 
 int Timetable::last_forced(int step) const {
-  while (!forced(step)) --step;  // step 0 always is
+  while (!forced(step)) --step;  // step 0 is always forced
   return step;
 }
 

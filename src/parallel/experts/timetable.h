@@ -6,8 +6,8 @@
 
 namespace tessera::parallel {
 
-/// Which expert results each step and layer of a request reads, and which of their rows are sent: a
-/// pure function of the plan (DICE, ICCV 2025, sections 3 and 4). Layers are MoE layers, counted
+/// The expert results read by each step and layer of a request, and the rows to send: a
+/// pure function of the plan (DICE, ICCV 2025, sections 3 and 4). Layers are MoE layers,
 /// from 0.
 class Timetable {
  public:
@@ -17,17 +17,17 @@ class Timetable {
   int steps() const { return steps_; }
   /// Nothing is stale in this step; earlier results are dropped.
   bool forced(int step) const { return plan_.fresh(step, steps_); }
-  /// Whether the layer ever reads results, or single rows, of earlier steps.
+  /// True if the layer ever reads results, or single rows, of earlier steps.
   bool asynchronous(int layer) const;
-  /// Age of the result that the step reads.
+  /// Age of the result read in the step.
   int lag(int step, int layer) const;
-  /// Whether any step reads the result of this source step; otherwise its work can be left out.
+  /// True if any step reads the result of this source step; otherwise its work may be left out.
   bool consumed(int step, int layer) const;
-  /// Whether all slots are sent, not only the kept one and those whose expert changed.
+  /// True if all slots are sent, not only the kept slot and changed experts.
   bool full(int step, int layer) const;
-  /// Whether the rows to send are chosen by how far their tokens moved, not by their slot.
+  /// True if rows are chosen by the movement of their tokens, not by slot.
   bool adaptive(int layer) const;
-  /// Whether some step of the layer is not full, so that rows of the previous step are needed.
+  /// True if some step of the layer is not full and needs rows of the step before.
   bool reuses(int layer) const;
 
  private:
@@ -37,7 +37,7 @@ class Timetable {
   std::vector<bool> synchronous_;
 };
 
-/// Why the expert schedule of a plan does not fit a model, one sentence each.
+/// Reasons against the expert schedule of a plan on a model, one sentence each.
 std::vector<std::string> schedule_problems(const Plan& plan, int layers);
 
 }  // namespace tessera::parallel

@@ -12,7 +12,7 @@ using tensor::Tensor;
 
 namespace {
 
-// Rows of their own: what they stood in may change.
+// Copies, because the original rows may change.
 Tensor copied(const Tensor& x, const std::vector<nn::Range>& rows) {
   const Tensor taken = nn::take_ranges(x, rows);
   const Tensor own = Tensor::empty(taken.shape(), taken.dtype(), taken.device());
@@ -50,7 +50,7 @@ void DisplacedKv::commit(int site) {
 }
 
 void DisplacedKv::exchange(int site, const nn::TokenView& view, const nn::Qkv& heads) {
-  commit(site);  // of the step before
+  commit(site);  // from the step before
   if (!group_) return;
   if (step_.fresh || !step_.next_fresh)
     arriving_[site] = {comm::all_gather(*group_, ops::concat_rows({heads.k, heads.v}),
@@ -68,7 +68,7 @@ Tensor DisplacedKv::seen_by(const nn::TokenView& shard, int site, const nn::Toke
                             const nn::Qkv& heads) {
   const bool joint = site_of(site).joint, asks = site_of(site).prefix_queries;
   const nn::Segments tokens = nn::tokens_of(shard, joint);
-  std::vector<nn::Range> slots;  // of the table
+  std::vector<nn::Range> slots;  // slots of the table
   for (const nn::Segment& s : tokens)
     slots.push_back(this->slots().places(site, s.sequence, s.ids));
   const int before = this->slots().written(site, tokens.front().sequence, tokens.front().ids.begin);
@@ -97,7 +97,7 @@ Tensor DisplacedKv::attend(int site, const nn::TokenView& view, const nn::Qkv& h
       at += r.size();
     }
   }
-  KvAttention::keep(site, view, heads);  // what the next step sees of them
+  KvAttention::keep(site, view, heads);  // as read in the next step
   return out;
 }
 

@@ -7,13 +7,13 @@
 
 namespace tessera::parallel {
 
-/// Ranks of a group that hold the tokens of the same sequences. Whole numbers: no order changes
-/// their sums.
+/// Ranks of a group with tokens of the same sequences. Sums are whole numbers and independent of
+/// order.
 class GroupPeers final : public nn::SequencePeers {
  public:
-  /// `group` outlives this.
+  /// `group` must outlive this object.
   explicit GroupPeers(comm::Communicator& group) : group_(group) {}
-  /// The tokens of all ranks, rank by rank, and where mine begin among them.
+  /// The tokens of all ranks, rank by rank, and the begin of the own ones.
   void hold(nn::Segments tokens, int64_t first) {
     tokens_ = std::move(tokens);
     first_ = first;

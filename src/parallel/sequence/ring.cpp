@@ -42,7 +42,7 @@ Tensor shares(const std::vector<Tensor>& sums) {
   return shares.to(sums.front().device());
 }
 
-/// What queries see of each part of the keys, f32, until all parts are there.
+/// Attention of queries to each part of the keys, f32, until all parts are there.
 class Parts {
  public:
   Parts(const nn::AttentionSite& site, const Tensor& q, int count)
@@ -71,7 +71,7 @@ class Parts {
   std::vector<Tensor> sums_;
 };
 
-// What queries see and its log-sum-exps, in one message.
+// Attention results and log-sum-exps, in a message.
 Tensor packed(const Tensor& seen, const Tensor& sums) {
   const int64_t first = seen.elements(), all = first + sums.elements();
   const Tensor message =
@@ -81,7 +81,7 @@ Tensor packed(const Tensor& seen, const Tensor& sums) {
   return message;
 }
 
-// The ids of each sequence where the tokens of `all` are numbered one after the other.
+// The ids of each sequence for consecutive numbers of the tokens in `all`.
 std::vector<nn::Range> numbered(const nn::TokenView& all) {
   std::vector<nn::Range> sequences(all.sequences.size());
   for (const nn::Segment& s : all.prefix)
@@ -91,7 +91,7 @@ std::vector<nn::Range> numbered(const nn::TokenView& all) {
   return sequences;
 }
 
-// Some of these tokens by those numbers, which every sequence has.
+// Some of these tokens by their numbers in every sequence.
 nn::Segments by_number(const nn::Segments& all, const nn::Segments& some, nn::Range numbers) {
   nn::Segments found = some;
   const std::vector<nn::Range> places = places_of(all, some);
@@ -113,7 +113,7 @@ Tensor Ring::attend(int index, const nn::TokenView& view, const nn::Qkv& heads) 
   for (int hop = 0; hop < ranks; ++hop) {
     const int owner = (rank + ranks - hop) % ranks;
     comm::Pending next;
-    if (hop + 1 < ranks) {  // they travel while I attend to them
+    if (hop + 1 < ranks) {  // travel during attention
       next = group_.receive((rank + ranks - 1) % ranks, tag);
       group_.send((rank + 1) % ranks, here, tag);
     }
@@ -151,8 +151,8 @@ void QueryRing::keep(int site, const nn::TokenView& view, const nn::Qkv& heads) 
   write(site, tokens, heads.k, heads.v, step_.index);
 }
 
-// Ranks start a receive, then send, all of them in one order: of the queries of the next hop, and
-// of the answer to their own of this one. So nobody waits for one that waits for it.
+// Each rank starts a receive, then sends, in the same order: the queries of the next hop, and the
+// answers of this hop. So no two ranks wait for each other.
 Tensor QueryRing::attend(int index, const nn::TokenView& view, const nn::Qkv& heads) {
   const nn::AttentionSite& site = site_of(index);
   const comm::Tag asks{"ring queries", site.block}, answers{"ring answers", site.block};

@@ -8,14 +8,14 @@
 
 namespace tessera::parallel {
 
-/// Attention of ranks that hold different tokens of the same sequences, by keys: keys and values
-/// go round from rank to rank while each attends to those it has (Ring Attention, Liu et al. 2023).
-/// What a query sees of each rank's keys is f32 and is put together in the order of the ranks, so
-/// it depends neither on time nor on who holds the query.
+/// Ring Attention (Liu et al. 2023) among ranks with different tokens of the same sequences: keys
+/// and values circulate while each rank attends to the present ones. Results for each rank's keys
+/// are f32 and merged in the order of ranks, so they depend neither on time nor on the owner of the
+/// query.
 class Ring final : public nn::Attention {
  public:
-  /// `holders`: for each rank of the group those of the partition whose tokens it is given, itself
-  /// or, within Ulysses, all of its group. What is passed outlives this.
+  /// `holders`: for each rank of the group, the ranks of the partition with its tokens: itself or,
+  /// within Ulysses, its whole group. Arguments must outlive this object.
   Ring(const nn::Geometry& geometry, comm::Communicator& group,
        std::vector<std::vector<int>> holders, const Partition& partition)
       : geometry_(geometry), group_(group), holders_(std::move(holders)), partition_(partition) {}
@@ -29,8 +29,8 @@ class Ring final : public nn::Attention {
   const Partition& partition_;
 };
 
-/// The same of patches, whose keys and values outlive a call: those stay in slots of the ranks
-/// whose tokens they are. Queries go to all other ranks, and what they see there comes back.
+/// The same for patches, with cached keys and values: the cache stays with the owner of the tokens.
+/// Queries go to all other ranks, and results come back.
 class QueryRing final : public nn::KvAttention {
  public:
   /// As Ring.
@@ -46,7 +46,7 @@ class QueryRing final : public nn::KvAttention {
   comm::Communicator& group_;
   std::vector<std::vector<int>> holders_;
   const Partition& partition_;
-  nn::TokenView mine_;  // of all patches
+  nn::TokenView mine_;  // all patches
 };
 
 }  // namespace tessera::parallel

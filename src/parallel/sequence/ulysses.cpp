@@ -17,7 +17,7 @@ using nn::Range;
 using nn::TokenView;
 using tensor::Tensor;
 
-/// Tokens of a rank that are neighbours: where they begin among its rows.
+/// Consecutive tokens of a rank, and their first row.
 struct Run {
   bool body;
   nn::Segment tokens;
@@ -27,7 +27,7 @@ struct Run {
   int64_t size() const { return tokens.ids.size(); }
 };
 
-// The tokens of all ranks in the order in which one rank would hold them.
+// The tokens of all ranks in the order of a single rank.
 std::vector<Run> in_order(const std::vector<TokenView>& views, bool text) {
   std::vector<Run> runs;
   for (size_t r = 0; r < views.size(); ++r) {
@@ -55,7 +55,7 @@ Tensor joined(const std::vector<Tensor>& rows, const std::vector<Run>& runs) {
   return ops::concat_rows(parts);
 }
 
-// The keys' heads of one of so many ranks; the queries' go with them.
+// The key heads of a rank among `ranks`; query heads go with them.
 Range key_heads(const AttentionSite& site, int ranks, size_t rank) {
   return nn::split({0, site.kv_heads}, ranks, static_cast<int>(rank));
 }
@@ -71,7 +71,7 @@ nn::Geometry part_of(nn::Geometry geometry, int ranks, int rank) {
   return geometry;
 }
 
-// Queries, keys and values of some heads of a rank's tokens, one after the other.
+// Queries, keys and values of some heads of a rank's tokens, in sequence.
 Tensor packed(const AttentionSite& site, const nn::Qkv& all, Range heads) {
   const int64_t each = site.heads / site.kv_heads * site.head_dim, dim = site.head_dim;
   const Tensor parts[] = {all.q.slice(1, heads.begin * each, heads.end * each),

@@ -10,16 +10,16 @@
 
 namespace tessera::parallel {
 
-/// Attention of ranks that hold different tokens of the same sequences, by heads: an exchange gives
-/// each rank the queries, keys and values of all these tokens for a run of the heads, another one
-/// brings what they saw back to the ranks of the tokens (DeepSpeed-Ulysses, Jacobs et al. 2023).
-/// Text of joint sites is among the tokens. Runs of heads and shards of tokens may be uneven.
+/// DeepSpeed-Ulysses (Jacobs et al. 2023) among ranks with different tokens of the same sequences:
+/// an exchange gives each rank queries, keys and values of all tokens for a run of heads; a second
+/// exchange returns the results to the ranks of the tokens. Joint text counts as tokens. Heads and
+/// tokens may be uneven.
 class Ulysses final : public nn::Attention {
  public:
-  /// Attention over the tokens of all these ranks, of models of a geometry that outlives it.
+  /// Attention over the tokens of all these ranks, for models of a geometry with a longer lifetime.
   using Inside = std::function<std::unique_ptr<nn::Attention>(const nn::Geometry&)>;
-  /// `group`: the ranks `ranks` of the partition, at most as many as any site has heads of keys.
-  /// All three outlive this.
+  /// `group`: the ranks `ranks` of the partition, at most the number of key heads of any site. All
+  /// three must outlive this object.
   Ulysses(const nn::Geometry& geometry, comm::Communicator& group, std::vector<int> ranks,
           const Partition& partition, const Inside& inside);
 
@@ -37,7 +37,7 @@ class Ulysses final : public nn::Attention {
   comm::Communicator& group_;
   std::vector<int> ranks_;
   const Partition& partition_;
-  nn::Geometry mine_;  // of my heads
+  nn::Geometry mine_;  // own heads
   std::unique_ptr<nn::Attention> inside_;
 };
 

@@ -21,8 +21,8 @@ Range overlap(Range a, Range b) {
   return both.size() > 0 ? both : Range{};
 }
 
-/// How the lines of a result read those of an image: an up-line is one of the image after it was
-/// doubled, if it is.
+/// The mapping from result lines to image lines: an up-line is a line of the image after doubling,
+/// if any.
 struct Filter {
   int64_t size, stride, top, bottom, scale;
 
@@ -37,7 +37,7 @@ struct Filter {
     const int64_t all = height * scale + top + bottom - size;
     return all < 0 ? 0 : all / stride + 1;
   }
-  // A line of the result is with the rank that has the first line under it, without the padding.
+  // A result line belongs to the rank with the first line under the filter, without padding.
   Range of(Range held, int64_t height, int64_t result) const {
     const auto first = [&](int64_t line) {
       return line == height ? result : std::min((line * scale + stride - 1) / stride, result);
@@ -46,7 +46,7 @@ struct Filter {
   }
   int64_t first_up(Range lines) const { return lines.begin * stride - top; }
   int64_t end_up(Range lines) const { return (lines.end - 1) * stride - top + size; }
-  /// Lines of an image of this height that those of a result read.
+  /// Image lines read for these result lines, at this height.
   Range read(Range lines, int64_t height) const {
     if (lines.size() <= 0) return {};
     const int64_t begin = std::max<int64_t>(first_up(lines), 0);
@@ -57,14 +57,14 @@ struct Filter {
 
 Tensor lines_of(const Tensor& x, Range lines) { return x.slice(1, lines.begin, lines.end); }
 
-// In memory of its own, for another rank or until the original has been overwritten.
+// A copy, for another rank or until the original is overwritten.
 Tensor copied(const Tensor& x, tensor::MemoryClass memory) {
   const Tensor copy = Tensor::empty(x.shape(), x.dtype(), x.device(), memory);
   tensor::copy_into(copy, x);
   return copy;
 }
 
-// Lines under each other, of every image: [batch, lines, width, channels] each.
+// Lines stacked for each image: [batch, lines, width, channels] each.
 Tensor stacked(const std::vector<Tensor>& parts) {
   if (parts.size() == 1) return parts.front();
   const Tensor& any = parts.front();
@@ -78,7 +78,7 @@ Tensor stacked(const std::vector<Tensor>& parts) {
   return ops::concat_columns(flat).reshape({batch, lines, any.size(2), any.size(3)});
 }
 
-/// The lines beside a rank's, while they travel.
+/// The neighbours' lines during their transfer.
 class Halo {
  public:
   Halo(comm::Communicator& ranks, const std::vector<Range>& held, const std::vector<Range>& needed,
@@ -100,7 +100,7 @@ class Halo {
   void wait() {
     for (Part& part : parts_) part.lines = part.message.wait();
   }
-  /// Lines of the whole image, of mine and of those that came.
+  /// Lines of the whole image, from the own and the received ones.
   Tensor take(Range lines) const {
     std::vector<std::pair<int64_t, Tensor>> found;
     for (const Part& part : parts_)
@@ -122,7 +122,7 @@ class Halo {
     comm::Pending message;
     Tensor lines;
   };
-  // With the frames before them.
+  // Including the frames before them.
   Tensor own(Range lines) const {
     const Range here{lines.begin - mine_.begin, lines.end - mine_.begin};
     const Tensor some = lines_of(x_.data, here);
@@ -133,13 +133,13 @@ class Halo {
   std::vector<Part> parts_;
 };
 
-/// Lines of a result that read beyond a band, and what is added to them.
+/// Result lines that read outside a band, and their added data.
 struct Edge {
   Range lines;
   Tensor residual;
 };
 
-// Above and below, as one where they meet.
+// Above and below, merged if they meet.
 std::vector<Edge> edges_of(const Filter& filter, Range band, Range held, int64_t height) {
   const auto read = [&](int64_t line) { return filter.read({line, line + 1}, height); };
   int64_t top = band.begin, bottom = band.end;
@@ -151,7 +151,7 @@ std::vector<Edge> edges_of(const Filter& filter, Range band, Range held, int64_t
   return edges;
 }
 
-// f32 [rows, 2, channels] of each rank to those of whole images; `lines` of each.
+// f32 [rows, 2, channels] of each rank to moments of whole images; `lines` of each.
 Tensor merged(const std::vector<Tensor>& parts, const std::vector<Range>& lines) {
   const Tensor& any = parts.front();
   Tensor all = Tensor::empty(any.shape(), tensor::DType::f32, any.device());
@@ -175,11 +175,11 @@ Tensor merged(const std::vector<Tensor>& parts, const std::vector<Range>& lines)
   return all;
 }
 
-// Some lines of the result, of those of the image that are there: `held`, with zeros around them.
+// Some result lines, from the present image lines: `held`, with zeros around them.
 Tensor run(nn::LocalSpatial& local, std::span<const ops::ConvWeight> taps, const Plane& image,
            Range held, Range lines, ops::Conv2dOptions o) {
   const Filter filter(taps.front(), o);
-  if (filter.scale > 1 && lines.size() > 0) {  // all that it makes of them, in its usual way
+  if (filter.scale > 1 && lines.size() > 0) {  // the whole result, as usual
     const int64_t first = lines.begin - held.begin * filter.scale;
     const Tensor made = local.convolve(taps, image, o).data;
     return lines_of(made, {first, first + lines.size()});
@@ -224,7 +224,7 @@ Tensor Bands::join(const Plane& x) {
   return parts.empty() ? x.data.slice(1, 0, 0) : stacked(parts);
 }
 
-// The band as if zeros stood around it, while the lines beside it travel; then its edges anew.
+// The band with zeros around, while neighbouring lines travel; then the edges again.
 Plane Bands::convolve(std::span<const ops::ConvWeight> taps, const Plane& x,
                       const ops::Conv2dOptions& options) {
   const bool asked = stop_.stop_requested();
@@ -263,7 +263,7 @@ Plane Bands::convolve(std::span<const ops::ConvWeight> taps, const Plane& x,
   return {result, height, band.begin};
 }
 
-// What a pixel becomes depends on no line beside it.
+// Pixels do not depend on neighbouring lines here.
 Plane Bands::narrow(const ops::ConvWeight& weight, Plane x) {
   return local_.narrow(weight, std::move(x));
 }

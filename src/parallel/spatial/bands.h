@@ -12,20 +12,20 @@
 
 namespace tessera::parallel {
 
-/// Why the ranks of Plan::vae cannot share an image whose latent has so many lines (0: none is
-/// decoded or encoded), one sentence each; empty: they can, or need not.
+/// Reasons against sharing an image with so many latent lines (0: no decoding or encoding) among
+/// the ranks of Plan::vae, one sentence each; empty: valid.
 std::vector<std::string> band_problems(const Plan& plan, int64_t lines);
 
-/// Images whose lines ranks share: each has a run of them, a band, as high as it may be, at every
-/// size that a network makes of an image (patch-parallel VAE; DistriVAE in xDiT, Fang et al. 2024).
-/// Lines beside a band travel before each filter that reads them; what a pixel gets of a filter and
-/// of attention is what one rank gives it, and moments are those of whole images, put together in
-/// the order of the ranks.
+/// Images split by lines over ranks: each has a band of lines at every size inside a
+/// network (patch-parallel VAE; DistriVAE in xDiT, Fang et al. 2024). Neighbouring
+/// lines travel before each filter. Filters and attention give each pixel the same
+/// value as one rank; moments cover whole images and are merged in the order of
+/// ranks.
 class Bands final : public nn::Spatial {
  public:
-  /// `ranks` outlives this, and all of them make the same calls. Before a filter all throw
-  /// Error(cancelled) when the first one's `stop` asks, and one alone, as a failure, when its own
-  /// does. `chunk`: of its own lines, as nn::LocalSpatial has it.
+  /// `ranks` must outlive this object; all ranks make the same calls. Before a filter all throw
+  /// Error(cancelled) at the first rank's `stop`; another rank's own stop is a failure of this
+  /// rank. `chunk`: of the own lines, as in nn::LocalSpatial.
   explicit Bands(comm::Communicator& ranks, std::stop_token stop = {}, int64_t chunk = 0)
       : ranks_(ranks), stop_(std::move(stop)), local_(chunk) {}
 
@@ -39,7 +39,7 @@ class Bands final : public nn::Spatial {
                         const tensor::Tensor& v) override;
 
  private:
-  /// Of images of one height, by rank.
+  /// The bands of images with equal height, by rank.
   using Cut = std::vector<nn::Range>;
 
   nn::Range mine(const Cut& cut) const { return cut.at(static_cast<size_t>(ranks_.rank())); }
@@ -47,7 +47,7 @@ class Bands final : public nn::Spatial {
   comm::Communicator& ranks_;
   std::stop_token stop_;
   nn::LocalSpatial local_;
-  std::map<int64_t, Cut> cuts_;  // by the height of the image
+  std::map<int64_t, Cut> cuts_;  // by image height
 };
 
 }  // namespace tessera::parallel

@@ -12,10 +12,10 @@ namespace {
 
 using tensor::Tensor;
 
-constexpr int64_t kPiece = int64_t{1} << 18;    // bytes that a thread copies at once
-constexpr int64_t kPassing = int64_t{1} << 25;  // bytes of all ranks that travel besides blocks
+constexpr int64_t kPiece = int64_t{1} << 18;    // bytes of a copy on a thread
+constexpr int64_t kPassing = int64_t{1} << 25;  // bytes of all ranks under way, without blocks
 
-// In pages as weights have them, which come back for the next one (tensor::PageReuse).
+// Pages as for weights, reused for the next block (tensor::PageReuse).
 Tensor room_for(int64_t bytes, tensor::Device device) {
   const auto room = [&] {
     const tensor::Uncounted aside(tensor::Counts::work);
@@ -44,7 +44,7 @@ Tensor BlockGather::bytes(int block, const nn::SpreadBlocks& of) {
   const auto at = static_cast<size_t>(block - of.blocks.begin);
   const int64_t whole = of.whole.at(at);
   const Tensor& mine = of.mine.at(at);
-  block_ = {};  // experts that still wait for its rows keep the one before
+  block_ = {};  // experts with open work keep the block before
   block_ = room_for(whole, mine.device());
   int64_t filled = 0;
   for (Tensor& run : under_way_->wait()) {
@@ -71,7 +71,7 @@ Tensor BlockGather::bytes(int block, const nn::SpreadBlocks& of) {
 Tensor BlockGather::whole(const Tensor& mine, std::span<const nn::Range> runs) {
   require(std::ssize(runs) == ranks_.size(), ErrorCode::usage, "runs of {} ranks; there are {}",
           runs.size(), ranks_.size());
-  block_ = {};  // its turn is over
+  block_ = {};  // end of its turn
   int64_t longest = 0;
   for (const nn::Range& run : runs) longest = std::max(longest, run.size());
   const int64_t each = kPassing / ranks_.size();

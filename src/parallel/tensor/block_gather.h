@@ -7,19 +7,19 @@
 
 namespace tessera::parallel {
 
-/// Gathers blocks whose weights the ranks of shard= have in equal runs (after FSDP, Zhao et al.
-/// 2023, section 3.2): while one computes, the next one's travel; all is let go behind it. At most
-/// one block and what is under way of another are here, beside the rank's own. Of one request.
+/// Gathers blocks from equal runs on the ranks of shard= (FSDP, Zhao et al. 2023, section 3.2):
+/// while a block computes, the next one travels; each is released after use. Holds a block and
+/// parts of another, besides the rank's own. For a single request.
 class BlockGather final : public nn::Gather {
  public:
-  /// `ranks` must outlive it. `operation`: what its messages are called.
+  /// `ranks` must outlive this object. `operation`: the name of its messages.
   explicit BlockGather(comm::Communicator& ranks, const char* operation = "weights")
       : ranks_(ranks), operation_(operation) {}
 
-  /// A pass over the blocks begins; whether another one follows it.
+  /// Starts a pass over the blocks; `another` if a pass follows.
   void begin(bool another) { another_ = another; }
   tensor::Tensor bytes(int block, const nn::SpreadBlocks& of) override;
-  /// Beside a block that is under way; of large ones not all travels at once.
+  /// Gathers beside a block under way; large tensors travel in parts.
   tensor::Tensor whole(const tensor::Tensor& mine, std::span<const nn::Range> runs) override;
 
  private:
@@ -28,9 +28,9 @@ class BlockGather final : public nn::Gather {
   comm::Communicator& ranks_;
   const char* operation_;
   bool another_ = false;
-  int next_ = -1;  // the block that is under way
+  int next_ = -1;  // the block under way
   std::optional<comm::Exchange> under_way_;
-  tensor::Tensor block_;  // whose turn it is
+  tensor::Tensor block_;  // the current block
 };
 
 }  // namespace tessera::parallel

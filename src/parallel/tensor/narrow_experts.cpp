@@ -12,7 +12,7 @@ using tensor::Tensor;
 std::vector<std::string> tensor_problems(const Plan& plan, const nn::Geometry& geometry) {
   std::vector<std::string> found;
   if (plan.tensor == 1) return found;
-  if (geometry.shard.count > 1) return found;  // of what is cut already
+  if (geometry.shard.count > 1) return found;  // for weights already split
   if (geometry.norm_over_heads)
     found.push_back(fmt::format(
         "tensor={}: the norms of this model's queries and keys span all heads; leave it out",

@@ -10,7 +10,7 @@ namespace tessera::parallel {
 
 using tensor::Tensor;
 
-// All but the last in multiples of the ranks: so each rank sends what it would of one chunk.
+// All but the last in multiples of the ranks: traffic equals the traffic of a single chunk.
 std::vector<nn::Range> OrderedReduce::chunks_of(int64_t rows) const {
   const int64_t ranks = group_.size(), count = std::clamp(rows / least_, int64_t{1}, kMostChunks);
   const int64_t each = (rows + count * ranks - 1) / (count * ranks) * ranks;

@@ -5,14 +5,14 @@
 
 namespace tessera::parallel {
 
-/// Sums over a group in the order of its ranks: each sums and finishes a run of rows, which the
-/// others then get. Each sends (N - 1) / N of the sum in f32, and as much of what is finished. It
-/// goes by chunks of rows: while one travels, the part of the next is computed. The number of
-/// chunks changes no bit.
+/// Sums over a group in the order of ranks: each rank sums and finishes a run of rows for the
+/// others. Each sends (N - 1) / N of the sum in f32, and as much of the result. Rows go in
+/// chunks: while a chunk travels, the next is computed. The number of chunks does not change
+/// results.
 class OrderedReduce final : public nn::Reduce {
  public:
-  /// A chunk of fewer rows costs its messages and another reading of the weights more than hiding
-  /// them gains; more chunks than a few leave little to be hidden.
+  /// A smaller chunk costs more in messages and reads of the weights than gained by overlap; many
+  /// chunks leave little to overlap.
   static constexpr int64_t kLeastRows = 128, kMostChunks = 4;
 
   /// `least`: rows of a chunk.
