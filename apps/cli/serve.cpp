@@ -1,11 +1,11 @@
 #include "server/serve.h"
 
-#include <cstdio>
-#include <mutex>
+#include <unistd.h>
 
 #include "arguments.h"
 #include "commands.h"
 #include "interrupts.h"
+#include "server/log_lines.h"
 
 namespace tessera::cli {
 namespace {
@@ -64,11 +64,8 @@ void run(Options& o, const std::stop_token& stop, const Processes* processes) {
   s.limits.pixels = static_cast<int64_t>(o.megapixels * 1e6);
   s.json_log = o.log == "json";
   if (processes) end_ranks_gracefully();
-  std::mutex mutex;
-  server::serve(s, stop, [&](const std::string& line) {
-    const std::lock_guard lock(mutex);
-    std::fprintf(stderr, "%s\n", line.c_str());
-  });
+  server::LogLines log(STDERR_FILENO);
+  server::serve(s, stop, [&](const std::string& line) { log.add(line); });
 }
 
 }  // namespace
