@@ -13,28 +13,28 @@
 
 namespace tessera::nn {
 
-/// The part of a model that a rank builds; blocks are [begin, end).
+/// A rank's part of a model; blocks are [begin, end).
 struct Portion {
   Range blocks;
   bool embed = true, head = true;
-  bool conditioning = true;     ///< what prepare and at compute with, for the blocks of any portion
-  std::vector<bool> experts{};  ///< of each layer; empty: all
+  bool conditioning = true;     ///< the weights of prepare and at, for the blocks of any portion
+  std::vector<bool> experts{};  ///< in each layer; empty: all
   Shard shard{};
-  std::optional<DType> expert_dtype{};  ///< of routed experts' weights (i8); none: the model's
+  std::optional<DType> expert_dtype{};  ///< type of routed experts' weights (i8); none: the model's
 
   bool holds_expert(int64_t expert) const {
     return experts.empty() || experts.at(static_cast<size_t>(expert));
   }
 };
 
-/// What a request asks of a model, by the argument names of the reference implementation
-/// (class labels i32 "y" [batch], "encoder_hidden_states", ...).
+/// Inputs of a request, under the argument names of the reference implementation (class labels i32
+/// "y" [batch], "encoder_hidden_states", ...).
 struct Conditioning {
   std::map<std::string, Tensor> tensors;
 };
 
-/// What each block derives from a context for itself, by whoever asks first: once, however blocks
-/// are cut into portions.
+/// Values derived by each block from a context: computed once, at the first use, for any split of
+/// the blocks into portions.
 template <class T>
 class PerBlock {
  public:
@@ -50,16 +50,16 @@ class PerBlock {
   mutable std::map<int, T> made_;
 };
 
-/// What a model prepares once a request (positions, projected text); each model derives its own.
-/// It serves all portions of the model.
+/// Results of a model's preparation of a request (positions, projected text); each model derives
+/// its own. Shared by all portions of the model.
 class Context {
  public:
   virtual ~Context() = default;
 };
 using ContextPtr = std::shared_ptr<const Context>;
 
-/// Where the tokens of a view stand, as blocks need it (their sequences, their rotary angles); each
-/// model derives its own. It serves all portions of the model.
+/// Places of the tokens of a view, for blocks (their sequences, their rotary angles); each model
+/// derives its own. Shared by all portions of the model.
 class Placement {
  public:
   explicit Placement(TokenView of) : view(std::move(of)) {}
@@ -68,21 +68,21 @@ class Placement {
 };
 using PlacementPtr = std::shared_ptr<const Placement>;
 
-/// What a model prepares once a step (modulations); each model derives its own, token models none.
-/// It serves all portions of the model.
+/// Results of a model's preparation of a step (modulations); each model derives its own, token
+/// models none. Shared by all portions of the model.
 class StepContext {
  public:
   virtual ~StepContext() = default;
 };
 using StepContextPtr = std::shared_ptr<const StepContext>;
 
-/// A stack of blocks that asks its seams for whatever may leave the rank.
+/// A stack of blocks with seams for everything outside the rank.
 class BlockStack {
  public:
   virtual ~BlockStack() = default;
   virtual const Geometry& geometry() const = 0;
   virtual DType dtype() const = 0;
-  /// What traces call the stream after block `index`.
+  /// The name of the hidden states after block `index` in traces.
   virtual std::string block_name(int index) const { return "block." + std::to_string(index); }
   /// Runs block `index` on the tokens of a placement, in place of `hidden`.
   virtual void block(int index, const StepContext& step, const Placement& placement, Hidden& hidden,
@@ -92,41 +92,41 @@ class BlockStack {
 /// A diffusion transformer over latent tokens [tokens, C * pt * p * q], channel slowest.
 class Denoiser : public BlockStack {
  public:
-  /// This model as a request uses it whose ranks bring together what stands before and after the
-  /// blocks; null: all of that is here. Lives no longer than either.
+  /// This model for a request whose ranks gather weights around the blocks; null: no gather is
+  /// needed. Must not outlive this model or the gather.
   virtual std::unique_ptr<Denoiser> with(Gather&) const { return nullptr; }
-  /// Once a request. Throws Error(usage) when the conditioning or the sizes do not fit.
+  /// Called once for a request. Throws Error(usage) for invalid conditioning or sizes.
   virtual ContextPtr prepare(const Conditioning& conditioning, const TokenShape& shape) const = 0;
-  /// Once a request for each view (all tokens, or those of a patch). The context outlives it.
+  /// Called once for each view (all tokens, or a patch). The context must outlive the result.
   virtual PlacementPtr place(const Context& context, const TokenView& view) const = 0;
   /// Once a step: timestep f32 [batch], as the scheduler feeds it. The context outlives it.
   virtual StepContextPtr at(const Context& context, const Tensor& timestep) const = 0;
-  /// latent f32 [tokens of the body, C * pt * p * q] -> the stream that the blocks work on.
+  /// latent f32 [tokens of the body, C * pt * p * q] -> the hidden states for the blocks.
   virtual Hidden embed(const Placement& placement, const Tensor& latent) const = 0;
   /// -> prediction f32 [tokens, channels_out * pt * p * q], channel slowest.
   virtual Tensor head(const StepContext& step, const Placement& placement,
                       const Hidden& hidden) const = 0;
 };
 
-/// Logits of an earlier pass over some tokens, which condition the next one (self-conditioning,
-/// Chen et al. 2023).
+/// Logits of an earlier pass over some tokens, for the next pass (self-conditioning, Chen et al.
+/// 2023).
 struct EarlierLogits {
-  Segments tokens{};  ///< the tokens that have some; any sequence may have none
+  Segments tokens{};  ///< tokens with logits; possibly none of a sequence
   Tensor logits{};    ///< f32 [tokens, vocabulary], divided by the temperature of their pass
 };
 
-/// A language model over token ids that predicts every position at once (masked diffusion; LLaDA,
-/// Nie et al. 2025).
+/// A language model over token ids with predictions for all positions at once (masked diffusion;
+/// LLaDA, Nie et al. 2025).
 class TokenModel : public BlockStack {
  public:
   virtual int64_t vocabulary() const = 0;
-  /// Once a forward: nothing else changes from one to the next, their StepContext is empty.
+  /// Called once for a forward pass; the StepContext of token models is empty.
   virtual PlacementPtr place(const TokenView& view) const = 0;
-  /// ids of the tokens of view.body, in packed order -> the stream that the blocks work on. Throws
+  /// ids of the tokens of view.body, in packed order -> the hidden states for the blocks. Throws
   /// Error(usage) for an id outside the vocabulary.
   virtual Hidden embed(std::span<const int32_t> ids, const TokenView& view) const = 0;
-  /// The same for tokens of a canvas (view.canvas), by models that denoise canvases. `earlier` may
-  /// hold more tokens than the view. Throws Error(usage) for other models.
+  /// The same for tokens of a canvas (view.canvas), in canvas models. `earlier` may hold more
+  /// tokens than the view. Throws Error(usage) for other models.
   virtual Hidden embed_canvas(std::span<const int32_t> ids, const TokenView& view,
                               const EarlierLogits& earlier) const;
   /// -> f32 [tokens of `of`, vocabulary]; `of` are parts of view.body, in its order.

@@ -7,7 +7,7 @@
 namespace tessera::nn {
 namespace {
 
-// Neighbours that see the same are one span: its keys are packed once.
+// Neighbours with equal keys form a span, so keys are packed once.
 void add(std::vector<ops::AttentionSpan>& spans, const ops::AttentionSpan& next) {
   if (!spans.empty() && spans.back().q_end == next.q_begin &&
       spans.back().k_begin == next.k_begin && spans.back().k_end == next.k_end)
@@ -66,7 +66,7 @@ Tensor KvAttention::seen(int index, const TokenView& view, const Tensor& q,
     };
     seen = {begin_for(s.ids.begin), end_for(s.ids.end - 1)};
     const int64_t first = slots_.places(index, s.sequence, seen).begin;
-    for (int64_t id = s.ids.begin; id < s.ids.end;) {  // queries of a block see the same
+    for (int64_t id = s.ids.begin; id < s.ids.end;) {  // queries of a block have the same keys
       const int64_t stop = causal ? std::min(end_for(id), s.ids.end) : s.ids.end;
       add(spans, {at, at + stop - id, first + begin_for(id) - seen.begin,
                   first + end_for(id) - seen.begin});

@@ -5,9 +5,9 @@
 
 namespace tessera::nn {
 
-/// Attention over slots: the tokens of a view write their keys and values and ask all slots of
-/// their sequence that they may see: view.lengths of them where a view says so, with a causal_block
-/// the blocks up to their own. What a view leaves out is read as an earlier call left it.
+/// Attention over cached slots: tokens of a view write their keys and values, then attend to the
+/// visible slots of their sequence: view.lengths of them if given, with a causal_block the blocks
+/// up to their own. Slots outside the view keep the values of an earlier call.
 class KvAttention : public Attention {
  public:
   /// `sequences`: the ids of each sequence, text included.
@@ -16,17 +16,17 @@ class KvAttention : public Attention {
   Tensor attend(int site, const TokenView& view, const Qkv& heads) override;
   const KvCache& slots() const { return slots_; }
   KvCache& slots() { return slots_; }
-  /// How often the keys and values of a token were read by a call that were 0, 1, ... steps old; of
-  /// views without lengths.
+  /// Reads of keys and values 0, 1, ... steps old, counted by call and token; for views without
+  /// lengths.
   const std::vector<int64_t>& ages() const { return ages_; }
 
  protected:
-  /// Writes what a call has computed: by default, of its own tokens.
+  /// Writes the results of a call: by default, for its own tokens.
   virtual void keep(int site, const TokenView& view, const Qkv& heads);
-  /// What queries of the tokens of a view see in the slots.
+  /// Attention of a view's queries over the slots.
   Tensor seen(int site, const TokenView& asking, const Tensor& q,
               const ops::AttentionOptions& options = {}) const;
-  /// Counts what a call reads: all slots of its sequences, once.
+  /// Counts the reads of a call: all slots of its sequences, once.
   void count_ages(int site, const TokenView& view);
   void write(int site, const Segments& segments, const Tensor& k, const Tensor& v, int step) {
     slots_.write(site, segments, k, v, step);
@@ -41,7 +41,7 @@ class KvAttention : public Attention {
   std::vector<int64_t> ages_;
 };
 
-/// The tokens of a view as a seam's tensors have them: those of the text, if it takes part, first.
+/// The tokens of a view in the order of a seam's tensors: text tokens first, if present.
 Segments tokens_of(const TokenView& view, bool text);
 /// The ids of sequences of these lengths, without text.
 std::vector<Range> sequences_of_lengths(const std::vector<int64_t>& lengths);

@@ -81,7 +81,7 @@ std::pair<Tensor, Tensor> KvCache::table(int site) const {
 
 Range KvCache::places(int site, int sequence, Range ids) const {
   const Tensor& k = sites_.at(static_cast<size_t>(site)).k;
-  const bool shape = k.defined() && k.is_meta();  // which has nothing to read
+  const bool shape = k.defined() && k.is_meta();  // without data to read
   for (int64_t id = ids.begin; !shape && id < ids.end; ++id)
     require(written(site, sequence, id) >= 0, ErrorCode::usage,
             "KvCache: site {} reads token {} of sequence {}, which was never written", site, id,

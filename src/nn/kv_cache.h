@@ -7,47 +7,47 @@
 
 namespace tessera::nn {
 
-/// Keys and values by (attention site, sequence, id), each slot with the step that wrote it. A
-/// sequence's text, ids -P to -1, stands before its body. Stale keys of patches and shards and the
-/// caches of language models (prefix, dual, vicinity, block) are this table under other rules of
-/// refreshing. Belongs to one request.
+/// Keys and values by (attention site, sequence, id), each slot with the step of its last write. A
+/// sequence's text, ids -P to -1, precedes its body. Stale keys of patches and shards and the
+/// caches of language models (prefix, dual, vicinity, block) use this table with different refresh
+/// rules. Belongs to a single request.
 class KvCache {
  public:
-  /// `sequences`: the ids of each sequence; so many slots are made for a site when it is first
-  /// written, in the dtype of what is written: no more and no less. `heads`: which part of each
-  /// site's heads.
+  /// `sequences`: the ids of each sequence. A site gets exactly this many slots at
+  /// its first write, in the dtype of the data. `heads`: the part of each site's
+  /// heads.
   KvCache(const Geometry& geometry, std::vector<Range> sequences, Shard heads = {});
 
-  /// Keeps k and v [tokens, kv_heads * head_dim] of the tokens of `segments`, over what was there.
+  /// Writes k and v [tokens, kv_heads * head_dim] of the tokens of `segments`.
   void write(int site, const Segments& segments, const Tensor& k, const Tensor& v, int step);
   /// Keys and values of all slots of a site: [slots, width] each.
   std::pair<Tensor, Tensor> table(int site) const;
-  /// Where ids of a sequence stand in the table. Throws Error(usage) naming a slot that was never
-  /// written, but on meta, where passes are left out.
+  /// Places of a sequence's ids in the table. Throws Error(usage) for an unwritten slot, except on
+  /// meta, which skips passes.
   Range places(int site, int sequence, Range ids) const;
   /// Keys and values of ids of a sequence, as views.
   std::pair<Tensor, Tensor> read(int site, int sequence, Range ids) const;
-  /// The step that wrote a slot; -1: never written.
+  /// The step of a slot's last write; -1: never written.
   int written(int site, int sequence, int64_t id) const;
-  /// The ids of a sequence that a site keeps: text only where it takes part.
+  /// The cached ids of a sequence at a site: text only at joint sites.
   Range ids(int site, int sequence) const;
-  /// Heads of queries, and of keys, of a site.
+  /// Query heads and key heads of a site.
   std::pair<int, int> heads(int site) const;
   /// Bytes of all slots.
   int64_t bytes() const;
 
-  /// Other sequences from now on: each that was there with the ids it had, or with none, and then
-  /// its slots are gone; behind them new ones, of which nothing was written. Throws Error(usage).
+  /// Changes the sequences: an earlier one keeps its ids or has none, and loses its slots; new ones
+  /// follow, unwritten. Throws Error(usage).
   void renew(std::vector<Range> sequences);
 
-  /// Keys and values of all slots by site, undefined where nothing was written: what a cache leaves
-  /// to another one of the same sites.
+  /// Keys and values of all slots by site, undefined if unwritten: handed from a cache to another
+  /// with the same sites.
   using Tables = std::vector<std::pair<Tensor, Tensor>>;
-  /// Gives them away; it is as if nothing had been written.
+  /// Gives the tables away and leaves the cache unwritten.
   Tables release();
-  /// The ids 0 to `tokens` of a sequence are what the first sequence of the cache had that released
-  /// the tables. These count in the caller's scope; each goes when it is copied. Throws
-  /// Error(usage) for tables of other sites, or with fewer slots.
+  /// Sets ids 0 to `tokens` of a sequence from the first sequence of the cache behind the tables.
+  /// Tables count in the caller's scope; each is freed after its copy. Throws Error(usage) for
+  /// tables of other sites, or with fewer slots.
   void adopt(int sequence, int64_t tokens, Tables tables);
 
  private:

@@ -4,13 +4,13 @@
 
 namespace tessera::nn {
 
-/// How the reference pipeline of a model holds its latents: [batch, C, H, W]; tokens
-/// [batch, tokens, C * patch] (FLUX); [batch, F, C, H, W] (CogVideoX).
+/// The latent shape in a model's reference pipeline: [batch, C, H, W]; tokens [batch, tokens, C *
+/// patch] (FLUX); [batch, F, C, H, W] (CogVideoX).
 enum class LatentForm : uint8_t { image, packed, video };
 
-/// The shape of so many latents.
+/// The shape of `batch` latents.
 tensor::Shape latent_shape(const TokenLayout& layout, LatentForm form, int64_t batch);
-/// f32 of that shape -> [batch * tokens, C * patch]. Throws Error(usage) if it does not fit.
+/// f32 in this shape -> [batch * tokens, C * patch]. Throws Error(usage) for other shapes.
 tensor::Tensor tokens_of_latent(const tensor::Tensor& latent, const TokenLayout& layout,
                                 LatentForm form);
 /// The inverse.

@@ -49,7 +49,7 @@ ops::Tensor Linear::operator()(const ops::Tensor& x, ops::MatmulOptions options,
   require(reduce || !partial_, ErrorCode::usage,
           "a layer split by its inputs needs the ranks that hold the rest of it");
   options.bias = bias_;
-  if (bring_) options.group = nullptr;  // which would keep it
+  if (bring_) options.group = nullptr;  // a group would keep the weight
   return reduced_matmul(x, bring_ ? bring_() : weight_, options, partial_ ? reduce : nullptr);
 }
 

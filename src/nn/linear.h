@@ -9,27 +9,27 @@
 
 namespace tessera::nn {
 
-/// A product of which `reduce`'s ranks hold a part each along k: summed in f32, then bias, gate and
-/// residual, once; the result in the dtype of x. Null: a plain product. An activation is not for
-/// split products, and a gate is there for a residual.
+/// A product with a part along k on each of `reduce`'s ranks: summed in f32, then bias, gate and
+/// residual, once; the result has x's dtype. Null: a plain product. Split products take no
+/// activation; a gate needs a residual.
 ops::Tensor reduced_matmul(const ops::Tensor& x, const ops::Weight& weight,
                            const ops::MatmulOptions& options, Reduce* reduce);
 
-/// What a layer is beside its sizes.
+/// Properties of a layer besides its sizes.
 struct LinearForm {
   bool bias = true;
-  Split split{};  ///< over the ranks of tensor parallelism
+  Split split{};  ///< for tensor parallelism
 };
 
-/// y = x W^T + b with weights `<name>.weight` [n, k] and `<name>.bias` [n], or a shard of them.
+/// y = x W^T + b with weights `<name>.weight` [n, k] and `<name>.bias` [n], or a shard.
 class Linear {
  public:
   Linear() = default;
   Linear(const Weights& weights, const std::string& name, int64_t n, int64_t k, ops::DType dtype,
          const LinearForm& form = {});
 
-  /// x [tokens, k] -> [tokens, n]; the bias of `options` is this layer's. What is split by its
-  /// outputs gives the shard's columns; what is split by its inputs takes them, and needs `reduce`.
+  /// x [tokens, k] -> [tokens, n]; the bias of `options` comes from this layer. A split by outputs
+  /// gives the shard's columns; a split by inputs takes the shard's columns, and needs `reduce`.
   ops::Tensor operator()(const ops::Tensor& x, ops::MatmulOptions options = {},
                          Reduce* reduce = nullptr) const;
 
@@ -37,8 +37,8 @@ class Linear {
   const ops::Tensor& bias() const { return bias_; }
 
  private:
-  ops::Weight weight_;                  // on meta where it is brought
-  std::function<ops::Weight()> bring_;  // when it is used; null: it is here
+  ops::Weight weight_;                  // on meta with bring_
+  std::function<ops::Weight()> bring_;  // fetches the weight at its use; null: present
   ops::Tensor bias_;
   bool partial_ = false;  // other ranks hold the rest along k
 };

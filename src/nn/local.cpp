@@ -42,7 +42,7 @@ std::vector<ops::AttentionSpan> causal_spans(const Segments& body, int block) {
   return spans;
 }
 
-// Neighbours that see the same are one span: its keys are packed once.
+// Neighbours with equal keys form a span, so keys are packed once.
 void add(std::vector<ops::AttentionSpan>& spans, Range queries, Range keys) {
   if (queries.size() == 0) return;
   if (!spans.empty() && spans.back().q_end == queries.begin && spans.back().k_begin == keys.begin &&
@@ -63,7 +63,7 @@ Tensor attention_between(const AttentionSite& site, const TokenView& asking, con
   }
   const int64_t text = site.joint ? token_count(seen.prefix) : 0;
   const int64_t first = site.prefix_queries ? token_count(asking.prefix) : 0;
-  std::vector<Range> order;  // text and body of a sequence become neighbours
+  std::vector<Range> order;  // joins text and body of a sequence
   std::vector<ops::AttentionSpan> spans;
   int64_t at = 0;
   for (const int sequence : asking.sequences) {

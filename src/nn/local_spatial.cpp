@@ -12,14 +12,14 @@ namespace {
 
 using tensor::Tensor;
 
-// Lines of x, with the frames before them.
+// Lines of x, with the frames before.
 Tensor frames_of(const Plane& x, Range lines) {
   Tensor some = x.data.slice(1, lines.begin, lines.end);
   if (!x.before.defined()) return some;
   return ops::concat_rows({x.before.slice(1, lines.begin, lines.end), some});
 }
 
-// What the filters make of frames that are all there.
+// The filters' result for complete frames.
 Tensor summed(std::span<const ops::ConvWeight> taps, const Tensor& frames,
               const ops::Conv2dOptions& options) {
   ops::Conv2dOptions sum = options;
@@ -65,8 +65,8 @@ Plane LocalSpatial::convolve(std::span<const ops::ConvWeight> taps, const Plane&
   return {all, height, 0};
 }
 
-// A line of the result ends no later in memory than the one that it is made of, so none that is
-// still to be read is written over.
+// A result line ends in memory no later than its source line, so unread lines are never
+// overwritten.
 Plane LocalSpatial::narrow(const ops::ConvWeight& weight, Plane x) {
   const int64_t lines = x.data.size(0) * x.data.size(1), width = x.data.size(2);
   const int64_t channels = x.data.size(3);

@@ -4,10 +4,10 @@
 
 namespace tessera::nn {
 
-/// Images that are whole on this rank. With a `chunk` what a filter needs beside what it reads and
-/// gives is so many lines of it at a time: the frames of several joined and their sums in f32, or
-/// what narrow() makes before it is written over what it was made of (xDiT's PatchVAE,
-/// --vae-chunk). 0: of all lines. The result is the same to the bit.
+/// Whole images on this rank. With a `chunk`, temporary memory of a filter covers `chunk`
+/// lines at a time: joined frames and their sums in f32, or the result of narrow() before the
+/// write over its source (xDiT's PatchVAE, --vae-chunk). 0: all lines. Results are
+/// bit-identical.
 class LocalSpatial : public Spatial {
  public:
   explicit LocalSpatial(int64_t chunk = 0) : chunk_(chunk) {}

@@ -7,7 +7,7 @@
 
 namespace tessera::nn {
 
-/// Weights that only say how to get() a tensor: everything else is packed from that.
+/// Weights with get() only: all other forms are packed from these tensors.
 class PackingWeights : public Weights {
  public:
   ops::Weight matrix(const std::string& name, int64_t n, int64_t k, ops::DType compute,

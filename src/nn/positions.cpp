@@ -101,7 +101,7 @@ Tensor take_tokens(const Tensor& table, int64_t per_sequence, const Segments& se
   std::vector<Range> ranges;
   for (const Segment& s : segments) {
     const int64_t at =
-        s.ids.begin < 0 ? s.sequence + 1 : s.sequence;  // text is counted from its end
+        s.ids.begin < 0 ? s.sequence + 1 : s.sequence;  // text positions count from the end
     ranges.push_back({at * per_sequence + s.ids.begin, at * per_sequence + s.ids.end});
   }
   return take_ranges(table, ranges);

@@ -18,7 +18,7 @@ inline Range split(Range range, int n, int i) {
   return {range.begin + range.size() * i / n, range.begin + range.size() * (i + 1) / n};
 }
 
-/// A run of tokens of one sequence; a sequence is a guidance branch x an image, or a prompt.
+/// A run of tokens of a sequence; a sequence is a guidance branch x an image, or a prompt.
 struct Segment {
   int sequence = 0;
   Range ids;

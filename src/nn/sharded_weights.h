@@ -7,8 +7,8 @@
 
 namespace tessera::nn {
 
-/// Weights of which a rank takes a part: every layer says how it is split, and is cut where it is
-/// packed. Lives no longer than `whole`.
+/// Weights with a part for a rank: every layer declares its split, and is cut during packing. Must
+/// not outlive `whole`.
 class ShardedWeights final : public Weights {
  public:
   ShardedWeights(const Weights& whole, const Shard& shard) : whole_(whole), shard_(shard) {}

@@ -9,27 +9,27 @@
 
 namespace tessera::nn {
 
-/// Which of how many parts every layer's weights are cut into: heads, and the widths of
-/// MLPs (tensor parallelism, Shoeybi et al. 2019).
+/// The index and number of parts of every layer's weights: heads, and the widths of MLPs (tensor
+/// parallelism, Shoeybi et al. 2019).
 struct Shard {
   int index = 0, count = 1;
 };
 
-/// What a rank takes of a stored tensor: ranges of one axis, side by side. None: all of it.
+/// A rank's part of a stored tensor: ranges of an axis, side by side. None: all.
 struct Cut {
   int axis = 0;
   std::vector<Range> ranges{};
 
   bool whole() const { return ranges.empty(); }
-  /// What is left of the shape of the whole.
+  /// The shape after the cut.
   tensor::Shape of(const tensor::Shape& shape) const;
 };
 
-/// How a layer [outputs, inputs] is spread over shards. By its outputs: each has some of them. By
-/// its inputs: the products of all are summed (nn::Reduce), before the bias. Else each has it all.
+/// The split of a layer [outputs, inputs] over shards. By outputs: each has some. By inputs:
+/// products are summed (nn::Reduce), before the bias. Otherwise each has all.
 struct Split {
-  /// Channels that are shared out by themselves, `unit` neighbours together: a projection that is
-  /// fused with others, in heads.
+  /// Channels with a split of their own, in units of `unit` neighbours: a projection inside a fused
+  /// layer, in heads.
   struct Piece {
     int64_t width = 0, unit = 1;
   };
@@ -39,11 +39,11 @@ struct Split {
 
   static Split outputs(std::vector<Piece> pieces) { return {std::move(pieces), false}; }
   static Split inputs(std::vector<Piece> pieces) { return {std::move(pieces), true}; }
-  /// The part of a shard. Throws Error(plan) for a piece with fewer units than there are shards.
+  /// The part of a shard. Throws Error(plan) for a piece with fewer units than shards.
   Cut of(const Shard& shard) const;
 };
 
-/// What a cut leaves of a dense tensor, on its way to be packed; where it leaves all, that itself.
+/// The part of a dense tensor after a cut, before packing; the tensor itself for a full cut.
 tensor::Tensor taken(const tensor::Tensor& whole, const Cut& cut);
 
 }  // namespace tessera::nn

@@ -7,8 +7,8 @@
 
 namespace tessera::nn {
 
-/// How pixels of a latent become tokens: a token is a patch of pt x p x q pixels, its channels in
-/// the order (C, pt, p, q), channel slowest; tokens of a sequence run over frames, then height,
+/// The mapping from latent pixels to tokens: a token is a patch of pt x p x q pixels, its channels
+/// in the order (C, pt, p, q), channel slowest; tokens of a sequence run over frames, then height,
 /// then width.
 struct TokenLayout {
   int64_t channels = 0;
@@ -28,7 +28,7 @@ tensor::Tensor to_tokens(const tensor::Tensor& latent, const TokenLayout& layout
 /// The inverse: [batch * tokens, C * pt * p * q] f32 -> [batch, C, H, W] or [batch, C, F, H, W].
 tensor::Tensor from_tokens(const tensor::Tensor& tokens, const TokenLayout& layout, bool frames);
 
-/// Rows of the last Linear of a model that emits (p, q, C) per token, in the order (C, p, q): for a
+/// Rows of a model's last Linear with order (p, q, C) for each token, in the order (C, p, q): for a
 /// weight [p*q*C, k] or a bias [p*q*C]. `patch` is p * q.
 tensor::Tensor channel_slowest(const tensor::Tensor& rows, int64_t patch, int64_t channels);
 

@@ -10,8 +10,8 @@
 
 namespace tessera::nn {
 
-/// What makes two weights of the same files one: the form in which they are asked for ("matrix"),
-/// the names of what they are made of, their dtype, and what is taken of them.
+/// The identity of a weight within the same files: the form ("matrix"), the names of the tensors,
+/// the dtype, and the cut.
 inline std::string weight_key(std::string_view form, std::string_view names, tensor::DType dtype,
                               const Cut& cut = {}) {
   std::string key = fmt::format("{} {} {}", form, names, tensor::name_of(dtype));

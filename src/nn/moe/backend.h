@@ -9,20 +9,20 @@ namespace tessera::nn {
 
 class ExpertCache;
 
-/// Who computes the experts of a layer, wherever they are. What outlives a call is keyed (site,
-/// sequence, id).
+/// Computes the experts of a layer, on any rank. Data beyond a call is keyed by (site, sequence,
+/// id).
 class ExpertBackend : public StepAware {
  public:
-  /// tokens [tokens, hidden] -> the same shape: routed experts, then the shared one. Puts one event
-  /// into the log, and shows it the call.
+  /// tokens [tokens, hidden] -> the same shape: routed experts, then the shared expert. Adds one
+  /// event to the log, and shows the call to the log.
   virtual Tensor run(const MoeCall& call, const Tensor& tokens, const Gate& gate,
                      const ExpertWeights& weights, MoeLog& log) = 0;
 };
 
-/// All experts on this rank: in memory, or given by a cache that reads them.
+/// All experts on this rank: in memory, or from a cache with reads on demand.
 class LocalBackend final : public ExpertBackend {
  public:
-  /// `cache`: of routed experts that the weights of a layer lack; null: they lack none.
+  /// `cache`: routed experts without weights in a layer; null: all have weights.
   explicit LocalBackend(std::shared_ptr<ExpertCache> cache = nullptr) : cache_(std::move(cache)) {}
   Tensor run(const MoeCall& call, const Tensor& tokens, const Gate& gate,
              const ExpertWeights& weights, MoeLog& log) override;

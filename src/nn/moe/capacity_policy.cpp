@@ -13,7 +13,7 @@ ops::Routing CapacityPolicy::choose(const MoeCall& call, const Tensor& tokens, c
     return routing;
   }
   const ops::Routing kept = ops::host_routing(routing, logits.size(1));
-  // What is handed to others must not change: the ids of all are a copy.
+  // Tensors given to others must not change: all ids are copied.
   const Tensor all = peers ? peers->gather(kept.ids) : kept.ids;
   const int64_t first = peers ? peers->first() : 0, end = first + kept.ids.size(0);
   std::vector<int64_t> taken(static_cast<size_t>(logits.size(1)));

@@ -7,9 +7,9 @@
 
 namespace tessera::nn {
 
-/// Another policy under a fixed capacity: of the tokens of a call that it sends to an expert the
-/// first `capacity` count, in the order of all ranks' tokens. The assignments of later ones are
-/// dropped (-1, weight 0); no other weight changes.
+/// Another policy under a fixed capacity: each expert keeps its first `capacity` tokens of a call,
+/// in the order of all ranks' tokens. Later assignments are dropped (-1, weight 0); other weights
+/// do not change.
 class CapacityPolicy final : public ExpertPolicy {
  public:
   CapacityPolicy(std::shared_ptr<const ExpertPolicy> chooses, int64_t capacity)

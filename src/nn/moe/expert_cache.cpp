@@ -17,7 +17,7 @@ ExpertCache::Held::~Held() {
   if (memory) memory->add(tensor::MemoryClass::weights, -kept.bytes);
 }
 
-// Others may share what is read, and hold it longer: it counts as what is held, not here.
+// Others may share the expert and hold on longer: the bytes count for the holder, not here.
 ExpertCache::Kept ExpertCache::read(const Key& key) const {
   tensor::Scope aside = tensor::current_scope();
   aside.memory = std::make_shared<tensor::MemoryTracker>();
@@ -65,7 +65,7 @@ ExpertCache::Asked ExpertCache::asked_by(const tensor::Tensor& ids) const {
   return asked;
 }
 
-// Until there are so many at most; never what is asked for now.
+// Evicts down to `most` experts; never the requested experts.
 void ExpertCache::leave(int64_t most, int site, const Asked& asked) {
   const auto may_leave = [&](const Held& held, bool kept) {
     return held.cores.empty() != kept &&
@@ -78,7 +78,7 @@ void ExpertCache::leave(int64_t most, int site, const Asked& asked) {
                   ? std::find_if(recent_.begin(), recent_.end(),
                                  [&](const Held& held) { return may_leave(held, true); })
                   : std::prev(last.base());
-    if (at == recent_.end()) return;  // all are asked for
+    if (at == recent_.end()) return;  // all are requested
     held_.erase(at->kept.key);
     recent_.erase(at);
   }
@@ -107,7 +107,7 @@ std::vector<ops::Expert> ExpertCache::give(int site, int64_t experts, const Aske
           "the tokens of a pass go to {} experts of a layer, and there is memory for {}: give more "
           "--memory-budget, or fewer prompts at once",
           count, capacity_);
-  for (const auto& [expert, cores] : asked) {  // before any leaves
+  for (const auto& [expert, cores] : asked) {  // before any eviction
     const auto found = held_.find({site, expert});
     if (found == held_.end()) continue;
     recent_.splice(recent_.begin(), recent_, found->second);

@@ -18,68 +18,68 @@ namespace tessera::nn {
 /// Reads and packs an expert of a layer, `site` of Geometry::experts.
 using ReadExpert = std::function<ops::Expert(int site, int64_t expert)>;
 
-/// Experts of all layers of which no more than `capacity` are in memory at once, of one request on
-/// one rank: what a pass asks for and is not there is read, and what was asked for the longest time
-/// ago leaves for it. The experts that a block of text chose (its coreset; DES) stay until the
-/// block ends, as its next pass asks for nearly the same: they leave when nothing else is left,
-/// those of the layer before first, whose turn comes last. Results do not depend on what is there.
+/// Experts of all layers with at most `capacity` in memory, for a request on a rank: a pass reads
+/// missing experts, and the least recently used leave. Experts chosen by a block of text (the
+/// coreset; DES) stay until the block ends, because the next pass asks for nearly the same; they
+/// leave last, those of the layer before first, whose next turn is furthest. Results do not depend
+/// on the content.
 class ExpertCache {
  public:
   using Key = std::pair<int, int64_t>;  ///< site, expert
-  /// Experts that a cache held, the last that was asked for first, and what they take.
+  /// Experts of a cache, most recently used first, and their bytes.
   struct Kept {
     Key key;
     ops::Expert expert;
     int64_t bytes = 0;
   };
 
-  /// `capacity` is at least what one call of bank() asks for.
+  /// `capacity` covers the requests of a call of bank().
   ExpertCache(int64_t capacity, ReadExpert read) : capacity_(capacity), read_(std::move(read)) {}
   ExpertCache(const ExpertCache&) = delete;
   ExpertCache& operator=(const ExpertCache&) = delete;
 
-  /// The block that a pass decides of a sequence, and the tokens whose experts are its coreset.
+  /// The block decided by a pass in a sequence, and the tokens of its coreset.
   struct Core {
     Range block, tokens;
   };
-  /// Before a pass, by sequence: coresets of other blocks, or sequences, are none any more.
+  /// Before a pass, by sequence: coresets of other blocks, or sequences, end.
   void begin_pass(std::map<int, Core> cores);
-  /// Of the `experts` of a layer those that the tokens of `body` go to, by the ids of a routing i32
-  /// [tokens, slots] on the host; the others have no weights. On meta the first stands for all, and
-  /// counts nowhere. Throws Error(memory) for more than the capacity, and what reading throws.
+  /// The requested ones of the `experts` of a layer: those of the tokens of `body`, by the ids of a
+  /// routing i32 [tokens, slots] on the host; others have no weights. On meta the first stands for
+  /// all and counts nowhere. Throws Error(memory) above the capacity, and read errors.
   std::vector<ops::Expert> bank(int site, int64_t experts, const Segments& body,
                                 const tensor::Tensor& ids);
-  /// The same of rows that ranks sent, which do not say whose tokens they are: those of a pass may
-  /// be of the coreset of each of its sequences, and count so.
+  /// The same for rows from other ranks, without their sequences: rows of a pass count for the
+  /// coresets of all its sequences.
   std::vector<ops::Expert> bank(int site, int64_t experts, const tensor::Tensor& ids);
-  /// Into an empty cache, as far as it may hold them: what one over the same weights held.
+  /// Fills an empty cache, up to its capacity, from a cache over the same weights.
   void adopt(std::vector<Kept> kept);
-  /// All that it holds, which it then holds no more.
+  /// Gives all experts away.
   std::vector<Kept> release();
-  /// Another capacity from now on; what is too much leaves.
+  /// Changes the capacity; excess experts leave.
   void resize(int64_t capacity);
 
-  /// Experts that bank() was asked for and that were there, or were read.
+  /// Requests of bank() by hits and reads.
   struct Use {
     int64_t hits = 0, misses = 0;
   };
   const Use& use() const { return use_; }
   int64_t capacity() const { return capacity_; }
-  /// That are in memory.
+  /// Experts in memory.
   int64_t size() const { return static_cast<int64_t>(recent_.size()); }
 
  private:
-  /// Counts where it was put in, whoever shares it.
+  /// Counts at its origin, for any number of holders.
   struct Held {
     Held(Kept what, std::set<int> in);
     Held(const Held&) = delete;
     Held& operator=(const Held&) = delete;
     ~Held();
     Kept kept;
-    std::set<int> cores;  // sequences in whose coreset it is
+    std::set<int> cores;  // sequences with this expert in their coreset
     const std::shared_ptr<tensor::MemoryTracker> memory;
   };
-  /// Experts of a layer, and in whose coreset each is.
+  /// Experts of a layer, with the sequences of each in a coreset.
   using Asked = std::map<int64_t, std::set<int>>;
   Kept read(const Key& key) const;
   Asked asked_by(const Segments& body, const tensor::Tensor& ids) const;
@@ -92,7 +92,7 @@ class ExpertCache {
   int64_t capacity_;
   ReadExpert read_;
   std::map<int, Core> cores_;
-  std::list<Held> recent_;  // the last that was asked for stands first
+  std::list<Held> recent_;  // most recently used first
   std::map<Key, std::list<Held>::iterator> held_;
   ops::Expert shape_;  // on meta
   Use use_;

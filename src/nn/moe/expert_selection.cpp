@@ -32,7 +32,7 @@ ops::InsideRule inside_rule(const SelectionRule& rule, const RoutingOptions& rou
           static_cast<ops::InsideRule::Groups>(rule.groups), take, as_model};
 }
 
-// Over the ranks that hold tokens of the same groups; whole numbers, on the host.
+// Sums over the ranks with tokens of the same groups; whole numbers, on the host.
 Tensor merged(const Tensor& votes, SequencePeers* peers, bool maximum) {
   if (!peers || votes.is_meta() || votes.elements() == 0) return votes;
   const Tensor host = votes.to(tensor::Device::cpu);
@@ -47,7 +47,7 @@ Tensor merged(const Tensor& votes, SequencePeers* peers, bool maximum) {
 Tensor make_cores(const Tensor& logits, const RoutingOptions& router, const SelectionRule& rule,
                   const ops::Routing& vanilla, const TokenGroups& groups, SequencePeers* peers) {
   const auto experts = static_cast<int>(logits.size(1));
-  if (rule.method == Method::seq) {  // what any token has among its k best
+  if (rule.method == Method::seq) {  // the k best experts of all tokens
     RoutingOptions few = router;
     few.top_k = std::min(rule.k, experts);
     const Tensor best = few.top_k == router.top_k ? vanilla.ids : ops::route(logits, few).ids;
@@ -60,15 +60,15 @@ Tensor make_cores(const Tensor& logits, const RoutingOptions& router, const Sele
                                                     : ops::VoteOf::weight;
   const Tensor votes =
       merged(ops::expert_votes(logits, router, vanilla.ids, groups, of, maximum), peers, maximum);
-  if (rule.method == Method::peak)  // or the most voted one
+  if (rule.method == Method::peak)  // or the most voted expert
     return ops::coresets(votes, 1, std::llround(rule.beta * ops::kVoteUnit));
   const int64_t count =
       rule.method == Method::block ? rule.k : static_cast<int64_t>(std::floor(rule.beta * experts));
   return ops::coresets(votes, count, kNone);
 }
 
-// Importances of the tokens of all ranks decide the fates of mine. Each token's place is filled by
-// one rank: sums with zeros carry any bits.
+// Importances of the tokens of all ranks decide the fates of the own ones. One rank fills each
+// token's place, so sums with zeros keep all bits.
 Tensor fates_of(const SelectionRule& rule, const SelectionScope& scope, const TokenGroups& groups) {
   require(scope.importance.defined(), ErrorCode::usage, "mc: no importances of the tokens");
   if (!scope.peers) return ops::token_fates(scope.importance, groups, rule.low, rule.high);

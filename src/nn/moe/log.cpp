@@ -5,7 +5,7 @@
 namespace tessera::nn {
 namespace {
 
-constexpr size_t kMostUncounted = 256;  // calls between two looks at what was routed on a device
+constexpr size_t kMostUncounted = 256;  // calls between two counts of a device's routing
 
 void count(const Tensor& ids, MoeEvent& event) {
   std::vector<bool> touched;
@@ -66,7 +66,7 @@ void MoeLog::add(const MoeCall& call, const Tensor& ids, int64_t experts) {
   } else if (scope.recording) {
     recorded_.emplace_back(event, ids);
   } else if (ids.device() == tensor::Device::cpu) {
-    count(ids, event);  // now, so that nothing is kept for it
+    count(ids, event);  // at once, so nothing is kept
     events_.push_back(event);
   } else {
     count_later(event, ids);

@@ -9,30 +9,30 @@
 
 namespace tessera::nn {
 
-/// What one call of an MoE layer routed, sent and read.
+/// Routing, traffic and reads of a call of an MoE layer.
 struct MoeEvent {
   int step = 0, site = 0;
   int64_t tokens = 0, distinct = 0;  ///< experts with at least one of these tokens
-  std::vector<int64_t> assignments;  ///< (token, slot), by the rank that computes them
-  bool sent = true;                  ///< false: no step would read them, so they stay at home
-  int64_t changed = 0;               ///< sent although their slot was to be left out
-  int lag = 0, oldest = 0;           ///< age of the result that was read, and of its oldest row
+  std::vector<int64_t> assignments;  ///< (token, slot), by computing rank
+  bool sent = true;                  ///< false: no step reads the results, so they stay
+  int64_t changed = 0;               ///< sent in spite of a left-out slot
+  int lag = 0, oldest = 0;           ///< age of the result read, and of its oldest row
 };
 
-/// A call as its observers see it, when its result is about to be put together.
+/// A call as shown to observers, before its results are combined.
 struct MoeWork {
   const MoeCall& call;
   const Tensor& tokens;
   const Gate& gate;
   const ExpertWeights& weights;
-  const ops::Routing& routing;  ///< what the gate gave, wherever the backend keeps it
-  const Tensor& rows;           ///< [tokens * k, hidden]: the experts' results that are combined
+  const ops::Routing& routing;  ///< the gate's result, on any device
+  const Tensor& rows;           ///< [tokens * k, hidden]: the experts' results to combine
 };
 
 /// The calls of the MoE layers of one request on one rank.
 class MoeLog {
  public:
-  /// Calls `observer` in every call from now on. What it refers to outlives the calls.
+  /// Calls `observer` in every later call. Its captures must outlive the calls.
   void watch(std::function<void(const MoeWork&)> observer) {
     observers_.push_back(std::move(observer));
   }
@@ -41,22 +41,22 @@ class MoeLog {
     for (const auto& observer : observers_) observer(work);
   }
 
-  /// An event that is complete.
+  /// Adds a complete event.
   void add(MoeEvent event) { events_.push_back(std::move(event)); }
-  /// A call whose routed experts this rank computes itself; it is counted later, so that no layer
-  /// waits for a device.
+  /// A call with routed experts on this rank; counted later, so no layer waits for a
+  /// device.
   void add(const MoeCall& call, const Tensor& ids, int64_t experts);
-  /// The calls that were recorded (tensor::Recording) have been made once more, in this step.
+  /// The recorded calls (tensor::Recording) ran again, in this step.
   void replayed(int step);
   /// Every call since the start, in order.
   const std::vector<MoeEvent>& events() const;
 
-  /// Bytes of rows that are kept from one call to the next, or while others work.
+  /// Bytes of rows kept from a call to the next, or during other work.
   void keep(int64_t bytes) { peak_kept_ = std::max(peak_kept_, bytes); }
   int64_t peak_kept_bytes() const { return peak_kept_; }
 
-  /// Bytes of rows that can have been on their way to this rank at once in a call, and how many can
-  /// ever be, however tokens are routed.
+  /// Bytes of rows under way to this rank at once in a call, and their bound for any
+  /// routing.
   void expect(int64_t bytes, int64_t bound) {
     most_coming_ = std::max(most_coming_, bytes);
     coming_bound_ = std::max(coming_bound_, bound);

@@ -7,10 +7,10 @@
 
 namespace tessera::nn {
 
-/// The MoE layers of one request on one rank: a policy chooses, a backend computes, a log counts.
+/// The MoE layers of a request on a rank: a policy chooses, a backend computes, a log counts.
 class MoeLayers final : public Experts {
  public:
-  /// As the model's router says, all experts on this rank.
+  /// The model's router, with all experts on this rank.
   MoeLayers() : MoeLayers(std::make_shared<VanillaPolicy>(), std::make_unique<LocalBackend>()) {}
   MoeLayers(std::shared_ptr<const ExpertPolicy> policy, std::unique_ptr<ExpertBackend> backend)
       : policy_(std::move(policy)), backend_(std::move(backend)) {}
@@ -28,7 +28,7 @@ class MoeLayers final : public Experts {
 
   MoeLog& log() { return log_; }
   const MoeLog& log() const { return log_; }
-  /// The calls of a recorded step have been made once more, in the step that has begun.
+  /// The calls of a recorded step ran again, in the current step.
   void replayed() { log_.replayed(step_.index); }
 
  private:

@@ -4,15 +4,15 @@
 
 namespace tessera::nn {
 
-/// One call of an MoE layer: `site` of Geometry::experts, the step, and whose tokens they are.
+/// A call of an MoE layer: `site` of Geometry::experts, the step, and the owners of its tokens.
 struct MoeCall {
   int site = 0;
   StepInfo step;
   const TokenView& view;
 };
 
-/// Who goes to which expert, between the logits of a router and a routing. The view says which
-/// tokens are one sequence's, and which ranks hold the others (view.peers).
+/// Selects experts for tokens, between the logits of a router and a routing. The view groups tokens
+/// by sequence and names the ranks with the other tokens (view.peers).
 class ExpertPolicy {
  public:
   virtual ~ExpertPolicy() = default;
@@ -22,7 +22,7 @@ class ExpertPolicy {
                               const ops::RoutingOptions& router) const = 0;
 };
 
-/// As the model's router says.
+/// The model's router.
 class VanillaPolicy final : public ExpertPolicy {
  public:
   ops::Routing choose(const MoeCall&, const Tensor&, const Tensor& logits,
@@ -31,17 +31,17 @@ class VanillaPolicy final : public ExpertPolicy {
   }
 };
 
-/// A router under a policy, for the tokens of one call.
+/// A router under a policy, for the tokens of a call.
 class Gate {
  public:
-  /// All of them outlive this.
+  /// All arguments must outlive this object.
   Gate(const Router& router, const ExpertPolicy& policy, const MoeCall& call)
       : router_(router), policy_(policy), call_(call) {}
 
   ops::Routing operator()(const Tensor& tokens) const {
     return policy_.choose(call_, router_.input(tokens), router_.logits(tokens), router_.options);
   }
-  /// For who decides by himself, or compares decisions.
+  /// For backends with decisions of their own, and for comparisons.
   const Router& router() const { return router_; }
 
  private:

@@ -4,12 +4,12 @@
 
 namespace tessera::nn {
 
-/// The gate of an MoE layer: scores in f32 whatever the activation dtype is.
+/// The gate of an MoE layer: scores in f32 for any activation dtype.
 struct Router {
   ops::Weight weight;  ///< f32 [experts, hidden]
   ops::RoutingOptions options;
-  int block = 0;  ///< of the model, for messages
-  /// [tokens, hidden]: the router's own input, where it is not that of the experts; may be
+  int block = 0;  ///< number in the model, for messages
+  /// [tokens, hidden]: the router's own input, unless equal to the experts' input; may be
   /// undefined.
   tensor::Tensor features{};
 
@@ -18,7 +18,7 @@ struct Router {
     return features.defined() ? features : tokens;
   }
   /// tokens [tokens, hidden] -> logits f32 [tokens, experts]. Throws Error(model) on the cpu for
-  /// values that are no numbers: no expert would be chosen by them, and nobody would see it.
+  /// NaN and infinity, because such values would silently choose no expert.
   tensor::Tensor logits(const tensor::Tensor& tokens) const;
   /// logits, then the policy.
   ops::Routing operator()(const tensor::Tensor& tokens) const;

@@ -11,7 +11,7 @@
 namespace tessera::nn {
 namespace {
 
-// Which tokens share a coreset, and how many coresets there are.
+// The coreset of each token, and the number of coresets.
 struct Sharing {
   std::vector<int32_t> group_of;
   int groups = 0;
@@ -19,7 +19,7 @@ struct Sharing {
 
 using Tokens = std::map<int, std::vector<Range>>;  // by sequence
 
-// Runs of a segment that are under the rule.
+// Runs of a segment under the rule.
 std::vector<Range> ruled_of(const Segment& s, const Tokens& restricted) {
   std::vector<Range> ruled;
   const auto held = restricted.find(s.sequence);
@@ -31,7 +31,7 @@ std::vector<Range> ruled_of(const Segment& s, const Tokens& restricted) {
   return ruled;
 }
 
-// The group of each token of a segment, -1 for those that are not under the rule.
+// The group of each token of a segment, -1 for tokens outside the rule.
 template <class GroupOf>
 void append_groups(const Segment& s, const Tokens& restricted, const GroupOf& group_of,
                    std::vector<int32_t>& groups) {
@@ -42,7 +42,7 @@ void append_groups(const Segment& s, const Tokens& restricted, const GroupOf& gr
       groups[first + size_t(id - s.ids.begin)] = group_of(id);
 }
 
-// A sequence's group is its place among the restricted sequences, whichever of them this rank sees.
+// A sequence's group is its place among the restricted sequences, on every rank.
 Sharing by_sequence(const Segments& body, const Tokens& restricted, bool batch) {
   const int sequences = static_cast<int>(restricted.size());
   Sharing sharing{{}, batch ? std::min(1, sequences) : sequences};
@@ -55,7 +55,7 @@ Sharing by_sequence(const Segments& body, const Tokens& restricted, bool batch) 
   return sharing;
 }
 
-// Runs of `block` ids of a sequence; all ranks number those of the whole pass alike.
+// Runs of `block` ids of a sequence; all ranks number the runs of the whole pass alike.
 Sharing by_block(const TokenView& view, const Tokens& restricted, int block) {
   std::map<std::pair<int, int64_t>, int32_t> places;
   for (const Segment& s : view.peers ? view.peers->tokens() : view.body) {

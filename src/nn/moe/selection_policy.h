@@ -10,22 +10,22 @@
 
 namespace tessera::nn {
 
-/// Of a sequence.
+/// All ids of a sequence.
 inline constexpr Range kAllTokens{0, std::numeric_limits<int64_t>::max()};
 
-/// A selection rule, which holds for one request. The tokens of one sequence share a coreset (or
-/// all of them together), whatever other sequences are in the pass, and whoever holds them.
+/// A selection rule for a request. The tokens of a sequence share a coreset (or all tokens
+/// together), independent of other sequences in the pass and of the tokens' ranks.
 class SelectionPolicy final : public ExpertPolicy {
  public:
   explicit SelectionPolicy(const SelectionRule& rule) : rule_(rule) {}
 
-  /// Runs of tokens by sequence, rising, that are under the rule from now on; the others use the
-  /// model's router.
+  /// Sets the runs of tokens under the rule, by sequence, rising; others use the model's
+  /// router.
   void restrict_to(std::map<int, std::vector<Range>> tokens) { restricted_ = std::move(tokens); }
-  /// The same for one run of each sequence.
+  /// The same for a single run of each sequence.
   void restrict_to(const std::map<int, Range>& tokens);
 
-  /// mc ranks tokens by the sum of the magnitudes of what the router sees.
+  /// mc ranks tokens by the sum of the magnitudes of the router's input.
   ops::Routing choose(const MoeCall& call, const Tensor& tokens, const Tensor& logits,
                       const ops::RoutingOptions& router) const override;
 

@@ -18,7 +18,7 @@ struct Known {
   const char* name;
   Method method;
   int least, most;            // numbers behind the colon
-  const char* suffixes = "";  // that change something, a blank behind each
+  const char* suffixes = "";  // effective suffixes, separated by blanks
 };
 constexpr const char* kOfCores = "k weights groups scope over ";
 constexpr Known kKnown[] = {
@@ -83,7 +83,7 @@ void read_suffix(const std::string& text, const std::string& key, const std::str
   }
 }
 
-// What a rule does not look at would be asked for in vain.
+// Refuses suffixes without effect on a rule.
 void check_suffix(const std::string& text, const Known& rule, const std::string& key) {
   const std::string all = rule.suffixes;
   if (all.find(key + " ") != std::string::npos) return;
@@ -162,7 +162,7 @@ std::string to_string(const SelectionRule& r) {
 }
 
 void check_selection(const SelectionRule& rule, int experts, int top_k) {
-  // Messages are made only if they are needed: this runs for every layer of every pass.
+  // Messages are made on failure only: this runs for every layer of every pass.
   if (rule.k > experts || rule.take > experts)
     fail(ErrorCode::usage, "expert selection '{}' asks for {} experts of a token; the model has {}",
          to_string(rule), std::max(rule.k, rule.take), experts);

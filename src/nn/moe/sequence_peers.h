@@ -8,18 +8,18 @@
 
 namespace tessera::nn {
 
-/// Ranks that hold the other tokens of a view's sequences. All of them make the same calls.
+/// Ranks with the other tokens of a view's sequences. All make the same calls.
 class SequencePeers {
  public:
   virtual ~SequencePeers() = default;
-  /// Whole numbers over the ranks, element by element; in place, equal on all of them.
+  /// Sums whole numbers over the ranks, element by element, in place, with equal results.
   virtual void sum(std::span<int64_t> values) = 0;
   virtual void max(std::span<int64_t> values) = 0;
-  /// Rows [my tokens, c] of every rank -> those of all, in the order of tokens().
+  /// Rows [own tokens, c] of every rank -> those of all, in the order of tokens().
   virtual tensor::Tensor gather(const tensor::Tensor& mine) = 0;
   /// The tokens of all ranks, rank by rank.
   virtual const Segments& tokens() const = 0;
-  /// Where mine begin among them.
+  /// The begin of the own tokens among them.
   virtual int64_t first() const = 0;
 };
 

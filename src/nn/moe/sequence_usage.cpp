@@ -13,7 +13,7 @@ void SequenceUsage::see(const MoeWork& work) {
                     work.weights.experts()});
 }
 
-// Appends the counts of a call, and whose they are: of all ranks alike, whatever they hold.
+// Appends the counts of a call by sequence, in the same form on all ranks.
 void SequenceUsage::count(const Call& call, const Tensor& ids, std::vector<Counts>& counts,
                           std::vector<int>& sequences) {
   std::map<int, size_t> at;
@@ -40,7 +40,7 @@ void SequenceUsage::settle() {
   if (calls_.empty()) return;
   std::vector<Counts> counts;
   std::vector<int> sequences;
-  std::vector<size_t> ends;  // of the calls
+  std::vector<size_t> ends;  // ends of the calls
   std::vector<Tensor> ids;
   for (const Call& call : calls_) ids.push_back(call.ids);
   ids = tensor::to_host(ids);

@@ -7,8 +7,8 @@
 
 namespace tessera::nn {
 
-/// Observes which experts the tokens of each sequence went to: of whole sequences, over all ranks
-/// that hold them.
+/// Observes the experts used by the tokens of each sequence: whole sequences, over all their
+/// ranks.
 class SequenceUsage {
  public:
   struct Use {
@@ -16,10 +16,10 @@ class SequenceUsage {
     int64_t tokens = 0, distinct = 0;
   };
   void see(const MoeWork& work);
-  /// What the passes since the last call used, in order of site; forgets it. Ranks that share
-  /// sequences call it together.
+  /// Usage of the passes since the last call, in order of site; then forgotten. Ranks with common
+  /// sequences call together.
   std::vector<Use> take();
-  /// Distinct experts of all sequences together, summed over layers and passes: weights that were
+  /// Distinct experts of all sequences together, summed over layers and passes: the weights
   /// read.
   int64_t experts_read();
 
@@ -32,7 +32,7 @@ class SequenceUsage {
     Tensor ids;
     int64_t experts = 0;
   };
-  /// Of a call and sequence: tokens, then whether each expert got any.
+  /// For a call and sequence: tokens, then a flag for each expert with any.
   using Counts = std::vector<int64_t>;
   static void count(const Call& call, const Tensor& ids, std::vector<Counts>& counts,
                     std::vector<int>& sequences);
