@@ -36,9 +36,9 @@ Exchange all_to_all(Communicator& comm, std::vector<Tensor> messages, const Tag&
   Exchange exchange;
   exchange.own_ = comm.rank();
   exchange.parts_.resize(messages.size());
-  for (int i = 0; i < comm.size(); ++i)  // first: a send may wait until the other side expects it
+  for (int i = 0; i < comm.size(); ++i)  // first: a send may wait for the receiver's receive
     if (i != comm.rank()) exchange.parts_[static_cast<size_t>(i)] = comm.receive(i, tag);
-  for (int i = 1; i < comm.size(); ++i) {  // everybody begins at another peer
+  for (int i = 1; i < comm.size(); ++i) {  // each rank begins at another peer
     const int to = (comm.rank() + i) % comm.size();
     comm.send(to, std::move(messages[static_cast<size_t>(to)]), tag);
   }

@@ -8,13 +8,13 @@
 
 namespace tessera::comm {
 
-/// A message from every rank, under way.
+/// Messages from every rank, under way.
 class Exchange {
  public:
-  /// By rank. Once only.
+  /// Results by rank. Once only.
   std::vector<tensor::Tensor> wait();
   bool done();
-  /// What a rank alone gets: its own message.
+  /// The exchange of a single rank: its own message.
   static Exchange alone(tensor::Tensor message);
 
  private:
@@ -24,12 +24,12 @@ class Exchange {
   tensor::Tensor mine_;
 };
 
-/// Message i goes to rank i; sizes may differ and be zero. Nothing but the messages travels: their
-/// sizes come with them.
+/// Message i goes to rank i; sizes may differ and be zero. Sizes travel with the
+/// messages.
 Exchange all_to_all(Communicator& comm, std::vector<tensor::Tensor> messages, const Tag& tag);
 /// The same message to all.
 Exchange all_gather(Communicator& comm, const tensor::Tensor& message, const Tag& tag);
-/// The message of rank `root`, to all.
+/// Sends the message of rank `root` to all.
 tensor::Tensor broadcast(Communicator& comm, int root, const tensor::Tensor& message,
                          const Tag& tag);
 /// Messages of all at `root`, by rank; empty elsewhere.
@@ -39,9 +39,9 @@ std::vector<tensor::Tensor> gather(Communicator& comm, int root, const tensor::T
 /// all.
 void all_reduce(Communicator& comm, std::span<int64_t> values, const Tag& tag);
 void all_reduce_max(Communicator& comm, std::span<int64_t> values, const Tag& tag);
-/// What `root` says, on every rank.
+/// The word of `root`, on every rank.
 bool agreed(Communicator& comm, int root, bool word, const Tag& tag);
-/// Returns when all have come.
+/// Returns when all ranks have called.
 void barrier(Communicator& comm);
 
 }  // namespace tessera::comm

@@ -16,18 +16,18 @@ namespace tessera::comm {
 using Clock = std::chrono::steady_clock;
 using tensor::Tensor;
 
-/// Where messages of one sender are received, by their numbers.
+/// Receives messages of one sender by number.
 struct Pending::Source {
   std::shared_ptr<Transport> transport;
   std::shared_ptr<Ledger> ledger;
-  std::shared_ptr<Ending> ending;  // of the request; null: of none
+  std::shared_ptr<Ending> ending;  // end of a request; null: none
   std::chrono::milliseconds deadline{};
   uint64_t channel = 0;
   int from = 0;  // world rank
   uint64_t given = 0;
 };
 
-/// Where the ranks of a request hear that one of them has failed: beside their messages.
+/// Brings a failure of a rank in a request to the other ranks, beside their messages.
 struct Communicator::Request {
   std::shared_ptr<Ending> ending;
   std::unique_ptr<Communicator> words;
@@ -82,7 +82,7 @@ Tensor Pending::wait() {
   Message message;
   {
     Patience patience(transport, source.deadline);
-    std::optional<Waiting> waiting;  // a look that nobody needs would cost time
+    std::optional<Waiting> waiting;  // an unneeded look would cost time
     if (!transport.inbox().ready(source.channel, source.from, order_))
       waiting.emplace(transport, source.from);
     const auto expired = [&] {
@@ -133,7 +133,7 @@ Communicator::~Communicator() {
   if (transport_ && channel_ != 1) close();
 }
 
-// Each member hears how many messages it was sent: then it knows when nothing is on the way.
+// Each member receives the number of messages sent to it, and then knows when nothing is under way.
 void Communicator::close() noexcept {
   try {
     for (int to = 0; to < size(); ++to) {
@@ -145,7 +145,7 @@ void Communicator::close() noexcept {
     }
     transport_->inbox().close(channel_, size() - 1);
   } catch (...) {
-    sent_.clear();  // no memory: what arrives is kept until the end of the world
+    sent_.clear();  // no memory: messages are kept until the world ends
   }
 }
 
@@ -191,7 +191,7 @@ void Communicator::hand_over(int to, Tensor data, const Tag& tag) {
   Message message{tag, std::move(data)};
   message.order = sent_[static_cast<size_t>(to)];
   transport_->send(in_world(to), channel_, std::move(message));
-  ++sent_[static_cast<size_t>(to)];  // not what could not be sent: the others would wait for it
+  ++sent_[static_cast<size_t>(to)];  // only after the send: others would wait for the count
 }
 
 Pending Communicator::receive(int from, const Tag& tag) {
@@ -228,7 +228,7 @@ void Communicator::fail_all(const Error& error) {
   if (!request_ || error.code() == ErrorCode::rank) return transport_->fail_all(error);
   if (!request_->ending->fail(error)) return;
   Communicator& words = *request_->words;
-  for (int to = 0; to < words.size(); ++to)  // they do not wait until there is room for more
+  for (int to = 0; to < words.size(); ++to)  // posts do not wait for room
     if (to != words.rank()) words.hand_over(to, word_of(&error), {"go", -1});
 }
 
@@ -250,7 +250,7 @@ std::unique_ptr<Communicator> Communicator::request() {
 
 std::unique_ptr<Communicator> Communicator::group(const std::vector<int>& members) {
   std::unique_ptr<Communicator> part(new Communicator);
-  // FNV-1a over what the members agree on: parent, number of the group, list.
+  // FNV-1a over the members' agreement: parent, number of the group, list.
   uint64_t hash = 1469598103934665603ull;
   const auto mix = [&](uint64_t value) {
     for (int byte = 0; byte < 8; ++byte, value >>= 8)

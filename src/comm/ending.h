@@ -9,29 +9,29 @@
 
 namespace tessera::comm {
 
-/// A message that says to go on, or why not: nothing, or the error's code and text.
+/// A message to continue, or an error: nothing, or the error's code and text.
 tensor::Tensor word_of(const Error* error);
-/// The error of a word, if it is one.
+/// The error in a message, if any.
 std::optional<Error> error_of(const tensor::Tensor& word);
 
-/// How a request ends before its time on one of its ranks, while the world goes on. Thread-safe.
+/// The early end of a request on a rank, while the world continues. Thread-safe.
 class Ending {
  public:
-  /// This rank fails, and the others are to hear of it. False: it has failed before, or has ended
-  /// for what it heard.
+  /// This rank fails and tells the others. False: a failure came before, its own or
+  /// another's.
   bool fail(const Error& error);
-  /// Another rank has failed; the first word is what counts.
+  /// Another rank has failed; the first word counts.
   void hear(const Error& error);
-  /// Throws what ends the waits of this rank, if anything does.
+  /// Throws the error behind the end of this rank's waits, if any.
   void check();
-  /// What this rank failed with, if it did so by itself.
+  /// This rank's own failure, if any.
   std::optional<Error> own() const;
 
  private:
   std::atomic<bool> over_{false};
   mutable std::mutex mutex_;
   std::optional<Error> own_, heard_;
-  bool noticed_ = false;  // what was heard has been thrown here
+  bool noticed_ = false;  // the other rank's error was thrown here
 };
 
 }  // namespace tessera::comm

@@ -58,7 +58,7 @@ void Inbox::deliver(uint64_t channel, int from, Message message) {
   changed_.notify_all();
 }
 
-// On the thread of a transport, which has nobody to throw at.
+// On a transport's thread, without a caller for errors.
 void Inbox::give(const Listener& listener, int from, Message message) {
   try {
     listener(from, std::move(message));
@@ -107,7 +107,7 @@ void Inbox::expect(uint64_t channel, int from, uint64_t order) {
     slot.expected = true;
     if (slot.message) accepted_[from] += slot.bytes;
   }
-  changed_.notify_all();  // there may be room for more
+  changed_.notify_all();  // there may be room now
 }
 
 bool Inbox::ready(uint64_t channel, int from, uint64_t order) {
@@ -116,7 +116,7 @@ bool Inbox::ready(uint64_t channel, int from, uint64_t order) {
     const std::lock_guard lock(mutex_);
     const Slot* slot = find(channel, from, order);
     if (!slot || !slot->message) {
-      if (failure_) throw Error(*failure_);  // what arrived before the failure may still be read
+      if (failure_) throw Error(*failure_);  // messages before the failure stay readable
       return false;
     }
     arrival = slot->message->arrival;
@@ -124,7 +124,7 @@ bool Inbox::ready(uint64_t channel, int from, uint64_t order) {
   return !arrival || arrival->ready();
 }
 
-// `expired` is asked by the clock, however often something else arrives.
+// `expired` is called by the clock, for any number of other messages.
 template <class Done>
 void Inbox::wait(std::unique_lock<std::mutex>& lock, const std::function<void()>& expired,
                  Done done) {

@@ -7,13 +7,13 @@
 
 namespace tessera::comm {
 
-/// The clock of a wait: it runs while no rank of the world gets on.
+/// The clock of a wait: runs while no rank of the world makes progress.
 class Patience {
  public:
   using Clock = std::chrono::steady_clock;
   Patience(const Transport& transport, std::chrono::milliseconds deadline)
       : transport_(transport), deadline_(deadline), seen_(progress()), since_(Clock::now()) {}
-  /// Whether nobody has got on for the deadline.
+  /// True after a deadline without progress.
   bool over();
   double seconds() const { return std::chrono::duration<double>(deadline_).count(); }
 
@@ -25,7 +25,7 @@ class Patience {
   Clock::time_point since_;
 };
 
-/// While one of these lives, its rank waits for another.
+/// During the life of this object, the rank waits for another.
 class Waiting {
  public:
   Waiting(Transport& transport, int peer) : transport_(transport) { transport_.wait_for(peer); }
@@ -37,7 +37,7 @@ class Waiting {
   Transport& transport_;
 };
 
-/// "rank 1, which waits for rank 2, which made no progress": where a chain of waits ends.
+/// "rank 1, which waits for rank 2, which made no progress": the end of a chain of waits.
 std::string standstill(const Transport& transport, int peer);
 
 }  // namespace tessera::comm

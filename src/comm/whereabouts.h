@@ -4,12 +4,12 @@
 
 namespace tessera::comm {
 
-/// Where a rank runs.
+/// The place of a rank.
 struct Whereabouts {
   int64_t pid = 0;
-  uint64_t machine = 0;  ///< equal for processes that see each other's process ids
+  uint64_t machine = 0;  ///< equal for processes with visible process ids
 
-  /// Of this process.
+  /// The place of this process.
   static Whereabouts here();
 };
 

@@ -61,7 +61,7 @@ std::exception_ptr Fate::verdict(const std::exception_ptr& own) const {
     try {
       std::rethrow_exception(own);
     } catch (const Error& error) {
-      // A failure of its own, for waits end with ErrorCode::rank.
+      // An own failure, because waits end with ErrorCode::rank.
       if (failure_->origin == rank_ || error.code() != ErrorCode::rank)
         return std::make_exception_ptr(EchoError(error.code(), error.what()));
     } catch (...) {

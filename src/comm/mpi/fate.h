@@ -11,39 +11,39 @@
 
 namespace tessera::comm::mpi {
 
-/// How the ranks of a world end. Thread-safe.
+/// The end of the ranks of a world. Thread-safe.
 class Fate {
  public:
   using Time = std::chrono::steady_clock::time_point;
   struct Failure {
-    Error error;        ///< what ends the waits here
-    ErrorCode code;     ///< what every process ends with
-    int origin = 0;     ///< the rank where it began
+    Error error;        ///< the error of waits here
+    ErrorCode code;     ///< exit code of every process
+    int origin = 0;     ///< the rank of the first failure
     bool lost = false;  ///< the process of `origin` is gone, or mpirun ended it
     Time since;
   };
   Fate(int rank, int ranks)
       : rank_(rank), done_(size_t(ranks)), signalled_(size_t(ranks)), lowest_(ranks) {}
 
-  /// Notes that the world has failed, and with what code it began. The first failure stays; true if
-  /// this one is it.
+  /// Notes the failure of the world and its first code. The first failure stays; true for the first
+  /// one.
   bool fail(const Error& error, ErrorCode code, int origin, bool lost, Time now);
-  /// The failure, if there is one.
+  /// The failure, if any.
   std::optional<Failure> failure() const;
-  /// A rank has ended its work, well or not.
+  /// A rank has ended its work, with or without success.
   void done(int rank);
-  /// Whether all ranks have.
+  /// True if all ranks have.
   bool all_done() const;
   /// A rank got SIGTERM.
   void signalled(int rank);
-  /// Those that did.
+  /// The ranks with SIGTERM.
   std::vector<int> signalled() const;
-  /// A rank has told the user of the failure.
+  /// A rank has reported the failure to the user.
   void told();
   bool was_told() const;
-  /// Whether this rank failed by itself and none below it did.
+  /// True if this rank failed by itself and no lower rank did.
   bool first_to_fail() const;
-  /// What this rank ends with, the world having failed: `own` is what its body threw, or null.
+  /// The final error of this rank in a failed world: `own` is its body's error, or null.
   std::exception_ptr verdict(const std::exception_ptr& own) const;
 
  private:
@@ -51,7 +51,7 @@ class Fate {
   mutable std::mutex mutex_;
   std::vector<bool> done_, signalled_;
   bool told_ = false;
-  int lowest_;  // rank that failed by itself
+  int lowest_;  // lowest rank with an own failure
   std::optional<Failure> failure_;
 };
 

@@ -23,11 +23,11 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-// When SIGTERM came, or 0. A signal handler can reach nothing else.
+// The time of SIGTERM, or 0. A signal handler can reach nothing else.
 std::atomic<int64_t> terminated{0};
 static_assert(std::atomic<int64_t>::is_always_lock_free);
 
-// SIGTERM ends the run, not the process, so that it can end with its own status.
+// SIGTERM ends the run, not the process, for an exit with the right status.
 class CatchSigterm {
  public:
   CatchSigterm() {
@@ -39,19 +39,19 @@ class CatchSigterm {
     action.sa_flags = SA_RESTART;
     sigaction(SIGTERM, &action, &before_);
   }
-  /// After a run that went well; a failed one is about to end, and mpirun may signal it again.
+  /// After a good run; after a failure mpirun may signal again before the exit.
   void release() { sigaction(SIGTERM, &before_, nullptr); }
 
  private:
   struct sigaction before_ {};
 };
 
-constexpr auto kTell = 200ms;     // before the last moment the one speaks that should,
-constexpr auto kShout = 60ms;     // then those speak who have not heard it:
+constexpr auto kTell = 200ms;     // the designated rank reports before the last moment,
+constexpr auto kShout = 60ms;     // then ranks without news report:
 constexpr auto kServe = 50ms;     // until then they listen
-constexpr auto kStagger = 200ms;  // between ranks that cannot know whether another speaks
+constexpr auto kStagger = 200ms;  // between ranks without knowledge of each other
 
-// This process's number as mpirun says it, before MPI does.
+// This process's number from mpirun, before MPI starts.
 int told_rank() {
   const char* text = std::getenv("OMPI_COMM_WORLD_RANK");
   int rank = 0;
@@ -59,10 +59,10 @@ int told_rank() {
   return std::clamp(rank, 0, 65535);
 }
 
-// A rank between its start and its end, seen by three threads: the body's, MPI's and the watch's.
-//
-// All ranks of a failed world end at one moment, half of `grace` after the failure: mpirun kills
-// what is left as soon as it has seen some of its processes end.
+// A rank between its start and its end, used by three threads: the body's,
+// MPI's and the watch's.  All ranks of a failed world end at one moment, half
+// of `grace` after the failure: mpirun kills the rest soon after the first
+// ends.
 class Rank {
  public:
   explicit Rank(const Options& options)
@@ -91,7 +91,7 @@ class Rank {
   std::mutex mutex_;
   std::condition_variable changed_;
   Phase phase_ = Phase::starting;      // under mutex_
-  Clock::time_point limit_;            // under mutex_: of starting and finishing
+  Clock::time_point limit_;            // under mutex_: for starting and finishing
   std::optional<Error> start_failed_;  // under mutex_
   bool reported_ = false;              // under mutex_
   bool returning_ = false;             // under mutex_: the body has ended, and MPI
@@ -130,7 +130,7 @@ void Rank::own_mpi() {
   enter(Phase::over);
 }
 
-// When this rank must have ended, and why. Under mutex_.
+// The last moment of this rank, and the reason. Under mutex_.
 Rank::Last Rank::last_moment() {
   if (phase_ == Phase::failed) return {};
   if (phase_ == Phase::serving || phase_ == Phase::over) {
@@ -139,7 +139,7 @@ Rank::Last Rank::last_moment() {
     const Error error(failure->code, failure->error.what());
     return {failure->since + options_.grace / 2, error, progress_->speaks(), !progress_->unheard()};
   }
-  // Here ranks cannot hear each other. The lowest speaks; when it ends, mpirun ends the others.
+  // Ranks cannot reach each other here. The lowest reports; mpirun ends the others afterwards.
   const char* what = phase_ == Phase::starting ? "starts" : "ends";
   if (const int64_t signal = terminated; signal != 0)
     return {Clock::time_point{Clock::duration(signal)} - Progress::kHurry + options_.grace / 2,
@@ -178,7 +178,7 @@ void Rank::watch(const std::stop_token& stop) {
   }
 }
 
-// Before the last moment, when others may end this process. Under mutex_.
+// Before the last moment, because others may end this process. Under mutex_.
 void Rank::report(const Last& last) {
   if (reported_ || (last.others_tell && !last.speaks)) return;
   reported_ = true;
@@ -222,7 +222,7 @@ void Rank::run(const std::function<void(Communicator&)>& body) {
   const auto last = failure->since + options_.grace / 2;
   std::this_thread::sleep_until(last - 20ms);
   {
-    const std::lock_guard lock(mutex_);  // not while the watch gives up
+    const std::lock_guard lock(mutex_);  // not during the watch's give_up
     returning_ = true;
     report(last_moment());
   }

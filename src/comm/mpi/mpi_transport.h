@@ -8,7 +8,7 @@
 
 namespace tessera::comm::mpi {
 
-/// A rank's side of its Progress.
+/// A rank's side of Progress.
 class MpiTransport : public Transport {
  public:
   explicit MpiTransport(std::shared_ptr<Progress> progress) : progress_(std::move(progress)) {}

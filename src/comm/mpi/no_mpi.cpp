@@ -1,4 +1,4 @@
-// Stands in for launch.cpp where there is no MPI.
+// Replaces launch.cpp without MPI.
 #include "base/fail.h"
 #include "comm/mpi/launch.h"
 

@@ -12,11 +12,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// When the connection to mpirun broke, or 0. PMIx's handlers can reach nothing else.
+// The time of the broken connection to mpirun, or 0. PMIx's handlers can reach nothing else.
 std::atomic<int64_t> broken{0};
 
 #ifdef TESSERA_PMIX
-// The first to hear of it, and the last: Open MPI would end the process.
+// The first and last handler: Open MPI would end the process.
 void on_event(size_t, pmix_status_t status, const pmix_proc_t*, pmix_info_t*, size_t, pmix_info_t*,
               size_t, pmix_event_notification_cbfunc_fn_t done, void* data) {
   int64_t never = 0;

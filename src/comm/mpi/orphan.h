@@ -5,11 +5,11 @@
 
 namespace tessera::comm::mpi {
 
-/// From now on Open MPI does not end this process in its own way when mpirun is gone, or tells of
-/// a process that has died: ranks see that themselves. After MPI's start. Without PMIx, through
-/// which mpirun speaks to its processes, it changes nothing.
+/// Stops Open MPI from ending this process when mpirun is gone or another process has died: ranks
+/// detect both themselves. After MPI's start. Has no effect without PMIx, mpirun's connection to
+/// its processes.
 void outlive_mpirun();
-/// Since when mpirun, or its daemon on this host, is gone; nothing while it is there.
+/// The time of the loss of mpirun, or of its daemon on this host; nothing before.
 std::optional<std::chrono::steady_clock::time_point> orphaned_since();
 
 }  // namespace tessera::comm::mpi

@@ -6,24 +6,24 @@
 
 namespace tessera::comm::mpi {
 
-/// Large messages to one receiver, which go in parts, few bytes of them at once: a message that is
-/// posted later, and a heartbeat, share the link with those few, not with all that is queued. The
-/// message of which least is left goes first, the older one of two.
+/// Large messages to a receiver, sent in parts, few bytes at once: later messages and heartbeats
+/// share the link with few parts, not with the whole queue. The message with the fewest bytes left
+/// goes first, the older of two.
 class PartQueue {
  public:
   static constexpr int64_t kPart = int64_t{1} << 20;  ///< bytes; fits MPI's int
-  static constexpr int64_t kAtOnce = 2 * kPart;       ///< no part is posted behind so many bytes
+  static constexpr int64_t kAtOnce = 2 * kPart;       ///< bytes under way before the next part
 
   struct Part {
     uint64_t message = 0;
     int64_t begin = 0, size = 0;
-    bool last = false;  ///< of its message
+    bool last = false;  ///< end of the message
   };
   /// Messages have rising numbers.
   void add(uint64_t message, int64_t bytes) { left_[message] = {0, bytes}; }
-  /// What is to be posted now, if anything.
+  /// The next part to post, if any.
   std::optional<Part> next();
-  /// A part of so many bytes has gone.
+  /// A part of `bytes` has gone.
   void ended(int64_t bytes) { under_way_ -= bytes; }
 
  private:

@@ -10,8 +10,8 @@
 
 namespace tessera::comm::mpi {
 
-/// Which ranks live: by their process where it can be seen from here, by their heartbeats
-/// elsewhere. Thread-safe.
+/// Living ranks: by their process if visible from here, otherwise by their heartbeats.
+/// Thread-safe.
 class Peers {
  public:
   using Clock = std::chrono::steady_clock;
@@ -22,28 +22,28 @@ class Peers {
   Peers& operator=(const Peers&) = delete;
 
   int ranks() const { return static_cast<int>(peers_.size()); }
-  /// A rank was heard: it has done so much, and waits for another, or for none (-1).
+  /// A heartbeat of a rank: its progress count, and its wait for a rank, or -1.
   void heard(int rank, uint64_t progress, int waits_for, Time now);
-  /// Something came of a rank.
+  /// A sign of life of a rank.
   void alive(int rank, Time now) { peers_[size_t(rank)].last = now.time_since_epoch().count(); }
-  /// What a rank said it has done.
+  /// A rank's last progress count.
   uint64_t progress(int rank) const { return peers_[size_t(rank)].progress; }
-  /// For whom it said that it waits, or -1; of one that was not heard lately nobody knows.
+  /// The rank it waits for, or -1; unknown without a recent heartbeat.
   int waits_for(int rank, Time now) const {
     const Peer& peer = peers_[size_t(rank)];
     return now - Time(Clock::duration(peer.last)) > kLately ? -1 : peer.waits_for.load();
   }
-  /// A rank said that it will not be heard any more.
+  /// A rank announced its silence.
   void left(int rank) { peers_[size_t(rank)].left = true; }
-  /// Whether the process of a rank was seen to be gone.
+  /// True if a rank's process is gone.
   bool gone(int rank) const { return peers_[size_t(rank)].gone_at != 0; }
-  /// When that was seen.
+  /// The time of this observation.
   Time gone_at(int rank) const { return Time(Clock::duration(peers_[size_t(rank)].gone_at)); }
-  /// Waits until a process ends, or for so long. The rank that is gone for longest and had not
-  /// left, or -1.
+  /// Waits until a process ends, at most `limit`. The rank gone for longest without leaving, or
+  /// -1.
   int await_end(std::chrono::microseconds limit);
-  /// The rank that has been silent for longest, if for longer than `limit` and if it had not left;
-  /// or -1. `elsewhere`: only those whose process cannot be seen.
+  /// The rank with the longest silence above `limit` without leaving; or -1. `elsewhere`: only
+  /// ranks with invisible processes.
   int silent(Time now, std::chrono::milliseconds limit, bool elsewhere) const;
 
  private:

@@ -27,16 +27,16 @@ namespace {
 constexpr int kHeaderTag = 1, kBytesTag = 2, kNoticeTag = 3, kFirstCutTag = 16;
 // Messages up to this size travel with their header, below every eager limit of Open MPI.
 constexpr int64_t kInline = 1024 - sizeof(Header);
-// Larger ones are cut into parts, which have a tag for each message under way: fewer are. Smaller
-// ones a socket sends one after the other, whole.
+// Larger messages go in parts, with a tag for each message under way, so few are cut. A socket
+// sends smaller ones in sequence, whole.
 constexpr int64_t kWhole = int64_t{1} << 16;
 constexpr uint64_t kCutTags = 8192;
 constexpr auto kBeat = 100ms;
-// A look at the network costs a core that computes 20 to 50 us, most of it for the timer.
-constexpr auto kAwake = 50us;  // between looks of a rank that waits, right after something moved,
-constexpr auto kUnderWay = 200us;  // of one that computes while something is under way,
+// A look at the network costs a busy core 20 to 50 us, most of it for the timer.
+constexpr auto kAwake = 50us;      // between looks of a waiting rank, after a movement,
+constexpr auto kUnderWay = 200us;  // for a computing rank with messages under way,
 constexpr auto kRarely = 4ms;      // and at most
-constexpr auto kBetween = 1ms;     // looks that a rank makes room for between two pieces of work
+constexpr auto kBetween = 1ms;     // looks between two pieces of work
 
 void check(int status, const char* call) {
   if (status == MPI_SUCCESS) return;
@@ -46,10 +46,10 @@ void check(int status, const char* call) {
   fail(ErrorCode::rank, "{} failed: {}; see what mpirun says of the network", call, text);
 }
 
-// Linux lets a thread that wakes run at once where its slice is short, else up to some milliseconds
-// later when its core computes. Older kernels pass over it.
+// Linux runs a woken thread at once if its slice is short, otherwise up to some milliseconds later
+// on a busy core. Older kernels ignore the setting.
 void run_as_soon_as_awake() {
-  if (sched_getscheduler(0) != SCHED_OTHER) return;  // as the user has it
+  if (sched_getscheduler(0) != SCHED_OTHER) return;  // the user's own setting
   struct {
     uint32_t size = 48, policy = SCHED_OTHER;
     uint64_t flags = 0;
@@ -62,13 +62,13 @@ void run_as_soon_as_awake() {
 
 }  // namespace
 
-// A message or notice under way, alive until MPI has no more use for it.
+// A message or notice under way, alive until MPI is done with its memory.
 struct Progress::Flight {
   uint64_t channel = 0;
   Message message;
-  std::vector<char> head;  // header and what travels with it, or a notice
+  std::vector<char> head;  // header with inline data, or a notice
   int open = 0;            // requests
-  int from = -1, to = -1;  // one of them
+  int from = -1, to = -1;  // part of from, to
   bool cut = false;
   bool incoming() const { return from >= 0; }
 };
@@ -78,17 +78,17 @@ Progress::Progress(std::chrono::milliseconds deadline)
 Progress::~Progress() = default;
 
 void Progress::start() {
-  // Other processes' memory is not read: they may be gone, and Open MPI would end this one.
+  // No reads of other processes' memory: processes may be gone, and Open MPI would end this one.
   setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
   setenv("OMPI_MCA_smsc", "^cma,knem,xpmem", 0);  // the same since Open MPI 5
-  // Short fragments: one long "put" keeps a socket's other direction waiting, and halves the rate.
+  // Short fragments: a long "put" blocks a socket's other direction, and halves the rate.
   setenv("OMPI_MCA_btl_tcp_flags", "send,inplace", 0);
   setenv("OMPI_MCA_btl_tcp_max_send_size", "65536", 0);
-  // Many of them at once: a rank that computes looks rarely.
+  // Many at once: a computing rank looks rarely.
   setenv("OMPI_MCA_pml_ob1_send_pipeline_depth", "16", 0);
   prctl(PR_SET_TIMERSLACK, 1000UL);
   run_as_soon_as_awake();
-  std::signal(SIGPIPE, SIG_IGN);  // a peer that closes its socket
+  std::signal(SIGPIPE, SIG_IGN);  // for a peer with a closed socket
   int level = 0;
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
   require(level >= MPI_THREAD_FUNNELED, ErrorCode::rank,
@@ -115,7 +115,7 @@ void Progress::finish() {
 
 void Progress::send(int to, uint64_t channel, Message message) {
   if (to == rank_) return inbox_.deliver(channel, rank_, std::move(message));
-  describe(channel, message);  // throws here, not on the thread that sends
+  describe(channel, message);  // throws here, not on the sending thread
   lanes_[static_cast<size_t>(to)].sent += static_cast<uint64_t>(message.data.bytes());
   {
     const std::lock_guard lock(mutex_);
@@ -162,7 +162,7 @@ void Progress::tell(const Notice& notice) {
 }
 
 bool Progress::adopt(const Error& error, ErrorCode code, int origin, bool lost, Time since) {
-  int speaker = 0;  // the lowest rank that is left
+  int speaker = 0;  // the lowest rank left
   while (lost && speaker < rank_ && (peers_->gone(speaker) || speaker == origin)) ++speaker;
   if (!fate_->fail(error, code, origin, lost, since)) return false;
   speaker_ = speaker;
@@ -195,8 +195,8 @@ void Progress::declare(const Error& error, int origin, bool lost, Time since) {
 }
 
 void Progress::fail(const Error& error) {
-  // A wait that lasted too long may have a cause that others are about to tell: this process may
-  // itself have been stopped, and its clock went on.
+  // Another rank may be about to report the cause of a long wait: this process may have been
+  // stopped itself while its clock went on.
   for (int i = 0; error.code() == ErrorCode::rank && i < 20 && !fate_->failure(); ++i)
     std::this_thread::sleep_for(10ms);
   declare(error, rank_, false, Clock::now());
@@ -246,7 +246,7 @@ void Progress::post_part(const std::shared_ptr<Flight>& flight, int64_t begin, i
   keep(request, flight, size);
 }
 
-// What does not travel with its header. Both sides count the messages that are cut.
+// The data behind a header. Both sides count the messages in parts.
 void Progress::post_body(const std::shared_ptr<Flight>& flight) {
   const int64_t size = flight->message.data.bytes();
   if (size <= kWhole) return post_part(flight, 0, size, kBytesTag);
@@ -371,15 +371,15 @@ void Progress::note(const Notice& notice, int from) {
   if (notice.kind == Notice::told) fate_->told();
   if (notice.kind == Notice::signalled) fate_->signalled(from);
   if (notice.kind != Notice::failed) return;
-  // All processes of a machine count from the same moment; other machines have another clock.
+  // All processes of a machine share a clock; other machines have another.
   const Time there_since{Clock::duration(notice.since)};
   const bool near = there_since <= now && now - there_since < 400ms;
   adopt(Error(ErrorCode::rank, notice.text), static_cast<ErrorCode>(notice.code), notice.origin,
         notice.lost != 0, near ? there_since : now);
 }
 
-// Messages may take longer than anybody may stand still: a part that arrives is progress, and a
-// sign of life of its sender, whose heartbeats are behind it.
+// Messages may take longer than the deadline: a received part is progress and a sign of life of its
+// sender, whose heartbeats are behind.
 void Progress::part_ended(const Part& part) {
   const auto& [flight, bytes] = part;
   --flight->open;
@@ -440,14 +440,14 @@ void Progress::lose(int rank, const char* why, Time since) {
 void Progress::look_after(std::chrono::microseconds limit, std::optional<Time> terminated) {
   const int gone = peers_->await_end(limit);
   const Time now = Clock::now();
-  if (now - looked_ > 1s) awake_ = now;  // this process stood still, and has much to read
+  if (now - looked_ > 1s) awake_ = now;  // after a stop of this process, with much to read
   looked_ = now;
   if (fate_->failure()) return;
-  // A rank that is lost may be why mpirun ends, and is then the cause.
+  // A lost rank may be the reason for mpirun's end, and is then the cause.
   if (const auto since = orphaned_since(); since && now - *since > 200ms)
     return declare(Error(ErrorCode::rank, "mpirun, or its daemon on this host, has ended"), -1,
                    true, *since);
-  // What it said before its end may still be on the way.
+  // Its last messages may still be under way.
   if (gone >= 0 && now - peers_->gone_at(gone) > 50ms)
     return lose(gone, "its process has ended", peers_->gone_at(gone));
   const int silent = now - awake_ > deadline_ ? peers_->silent(now, deadline_, false) : -1;
@@ -497,8 +497,8 @@ bool Progress::over(std::chrono::milliseconds grace) const {
   return fate_->all_done() && requests_.empty();
 }
 
-// The longer nothing moves, the longer: by a small part of that where the rank waits, whose core
-// has nothing else to do.
+// Waits grow with the time without movement: by a small part on a waiting rank, whose core is
+// idle.
 void Progress::idle() {
   using std::chrono::microseconds;
   const Time now = Clock::now();
@@ -524,7 +524,7 @@ void Progress::serve(std::chrono::milliseconds grace) {
     return moved;
   };
   for (;;) {
-    const bool ending = ending_;  // asked first: what end() tells is sent by then
+    const bool ending = ending_;  // read first: end() has sent everything by then
     if (move()) continue;
     if (ending && over(grace)) break;
     idle();

@@ -24,17 +24,17 @@
 
 namespace tessera::comm::mpi {
 
-/// All that is done with MPI: one thread of the process runs start(), serve() and finish(); other
-/// threads hand messages over and read what came. Messages move while the rank computes.
+/// All use of MPI: one thread of the process runs start(), serve() and finish(); other threads hand
+/// messages over and read received ones. Messages move during computation.
 class Progress {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  /// How much earlier than else ranks end that got SIGTERM: mpirun of Open MPI 5 kills 240 ms
-  /// behind it, that of Open MPI 4 a second.
+  /// Head start of ranks with SIGTERM: mpirun of Open MPI 5 kills 240 ms later, mpirun of Open MPI
+  /// 4 a second later.
   static constexpr std::chrono::milliseconds kHurry{120};
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
-  /// `deadline`: how long a rank may be silent.
+  /// `deadline`: the longest silence of a rank.
   explicit Progress(std::chrono::milliseconds deadline);
   ~Progress();
 
@@ -58,43 +58,43 @@ class Progress {
     return rank == rank_ ? count_.load() : peers_->progress(rank);
   }
   void send(int to, uint64_t channel, Message message);
-  /// Waits while more than `limit` bytes are on their way to a rank or not expected there.
+  /// Waits while more than `limit` bytes are under way to a rank or unexpected there.
   void await_room(int to, uint64_t limit, const std::function<void()>& expired);
   void wait_for(int rank);
   int waits_for(int rank) const {
     return rank == rank_ ? waits_for_.load()
                          : peers_->waits_for(rank, std::chrono::steady_clock::now());
   }
-  /// This rank fails, and tells the others.
+  /// Fails this rank, and tells the others.
   void fail(const Error& error);
-  /// This rank has ended its work.
+  /// Ends the work of this rank.
   void end();
-  /// MPI failed, maybe for a rank that is lost: leaves some time to see that first.
+  /// MPI failed, perhaps because of a lost rank: allows some time to detect the loss first.
   void broken(const Error& error);
-  /// After a failure: this rank has told the user of it.
+  /// After a failure: this rank has reported to the user.
   void told();
-  /// After a failure: whether this rank is the one that should tell.
+  /// After a failure: true if this rank should report.
   bool speaks() const;
-  /// After a failure: whether nobody may think that it should. Ranks that do not hear each other
-  /// may blame each other.
+  /// After a failure: true if no rank may think so. Ranks without contact may blame each
+  /// other.
   bool unheard() const;
-  /// Looks after the other ranks for up to `limit`, and fails the world when one is lost.
-  /// `terminated`: when mpirun sent SIGTERM, or nothing. By one thread that does not wait for MPI.
+  /// Watches the other ranks for up to `limit`, and fails the world for a lost one. `terminated`:
+  /// the time of mpirun's SIGTERM, or nothing. For one thread without waits for MPI.
   void look_after(std::chrono::microseconds limit, std::optional<Time> terminated);
 
  private:
   struct Flight;
-  /// A request of one.
+  /// A request for a part.
   struct Part {
     std::shared_ptr<Flight> flight;
     int64_t bytes = 0;
   };
-  /// What goes to and comes from one other rank.
+  /// Messages to and from another rank.
   struct Lane {
     std::map<uint64_t, std::shared_ptr<Flight>> cut;  // by number: sent in parts
     PartQueue parts;
     uint64_t cut_out = 0, cut_in = 0;            // messages in parts, so far
-    uint64_t told = 0;                           // bytes that it knows to be accepted
+    uint64_t told = 0;                           // bytes reported to the rank as accepted
     std::shared_ptr<Flight> beat;                // the last heartbeat
     std::atomic<uint64_t> sent{0}, accepted{0};  // bytes
   };
@@ -135,7 +135,7 @@ class Progress {
   const std::chrono::milliseconds deadline_;
   tensor::WorkCount count_{0};
   std::atomic<int> waits_for_{-1};
-  std::atomic<int64_t> due_{kNever};  // from when on advance() lets the thread of MPI look
+  std::atomic<int64_t> due_{kNever};  // the next look of MPI's thread in advance()
   std::atomic<bool> ending_{false};
   std::atomic<int> speaker_{0};
 
@@ -146,12 +146,12 @@ class Progress {
 
   std::vector<MPI_Request> requests_;
   std::vector<Part> parts_;   // by request
-  std::vector<int> indices_;  // of Testsome
+  std::vector<int> indices_;  // for Testsome
   std::vector<Lane> lanes_;   // by rank
   Time next_beat_, next_credit_;
-  Time moved_;              // a message, the last time
-  Time looked_, awake_;     // of look_after(): its last call, and since when it is called steadily
-  bool signalled_ = false;  // of look_after(): it has told of SIGTERM
+  Time moved_;              // the last movement of a message
+  Time looked_, awake_;     // look_after(): its last call, and the begin of steady calls
+  bool signalled_ = false;  // look_after(): SIGTERM was reported
 };
 
 }  // namespace tessera::comm::mpi

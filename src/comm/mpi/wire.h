@@ -10,7 +10,7 @@
 
 namespace tessera::comm::mpi {
 
-/// What stands before the bytes of a message.
+/// The header before the bytes of a message.
 struct Header {
   uint32_t magic = 0;
   int32_t site = -1;
@@ -25,7 +25,7 @@ struct Header {
 };
 static_assert(std::is_trivially_copyable_v<Header> && sizeof(Header) == 120);
 
-/// What a message says of itself. Throws Error(rank) when its operation's name is too long.
+/// The header of a message. Throws Error(rank) for too long a name of an operation.
 Header describe(uint64_t channel, const Message& message);
 
 /// The names of operations, each kept once: a Tag points to them.
@@ -37,35 +37,35 @@ class Names {
   std::set<std::string> names_;
 };
 
-/// A message without its bytes yet. Throws Error(rank) for a header that no rank of this program
-/// would send.
+/// A message without its bytes yet. Throws Error(rank) for a header foreign to this
+/// program.
 Message announced(const Header& header, Names& names);
 
-/// What ranks tell each other beside messages.
+/// Messages among ranks besides data.
 struct Notice {
   enum Kind : int32_t {
     alive = 1,
     done = 2,       ///< its body has ended
-    failed = 3,     ///< the world has
-    left = 4,       ///< it will not be heard any more
-    told = 5,       ///< it has told the user why the world failed
-    signalled = 6,  ///< it got SIGTERM
+    failed = 3,     ///< the world has failed
+    left = 4,       ///< no more messages will come
+    told = 5,       ///< has reported the failure to the user
+    signalled = 6,  ///< received SIGTERM
   };
   Kind kind = alive;
-  int32_t code = 0;        ///< of failed: the ErrorCode
-  uint64_t progress = 0;   ///< what the sender has done so far
+  int32_t code = 0;        ///< for failed: the ErrorCode
+  uint64_t progress = 0;   ///< the sender's progress count
   uint64_t accepted = 0;   ///< bytes from the receiver of this that were expected there, in all
   int32_t waits_for = -1;  ///< a rank, or -1
-  int32_t origin = -1;     ///< of failed: the rank where it began; -1: outside
-  int32_t lost = 0;        ///< of failed: 1 if the process of `origin` is gone, or mpirun ended all
-  int64_t since = 0;       ///< of failed: when, on the steady clock of the sender's machine
-  char text[1000] = {};    ///< of failed: what the error says, ends with a zero
+  int32_t origin = -1;     ///< for failed: the rank of the first failure; -1: outside
+  int32_t lost = 0;        ///< failed: 1 if the process of `origin` is gone, or mpirun ended all
+  int64_t since = 0;       ///< for failed: the time, on the steady clock of the sender's machine
+  char text[1000] = {};    ///< for failed: the error's text, zero at the end
 };
 static_assert(std::is_trivially_copyable_v<Notice>);
 
-/// Bytes of a notice that travel.
+/// Bytes to send for a notice.
 size_t size_of(const Notice& notice);
-/// A notice from bytes of another rank. Throws Error(rank) for what no rank would send.
+/// A notice from another rank's bytes. Throws Error(rank) for bytes foreign to this program.
 Notice read_notice(const void* bytes, size_t size, int ranks);
 
 }  // namespace tessera::comm::mpi

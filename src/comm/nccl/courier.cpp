@@ -23,7 +23,7 @@ std::shared_ptr<tensor::DeviceRuntime> runtime_in_use() {
 
 }  // namespace
 
-/// Where arrivals are waited for.
+/// For waits for arrivals.
 struct Courier::Dock {
   std::shared_ptr<tensor::DeviceRuntime> runtime;
   std::mutex mutex;
@@ -116,7 +116,7 @@ void Courier::queue(Job job) {
 
 void Courier::send(int to, uint64_t channel, Message message) {
   runtime_->enter();
-  // Before the announcement: nothing that others do upon it may come before this event.
+  // Before the announcement: actions of others upon the announcement must follow this event.
   auto ready = runtime_->record(tensor::current_scope().stream);
   host_->send(to, channel, describe(message));
   if (message.data.bytes() == 0) return;
@@ -164,12 +164,12 @@ void Courier::failed(const Error& error) {
 }
 
 void Courier::close() {
-  // First: no more is sent. Then: nothing is under way, so that links may go at both ends.
+  // First: no more sends. Then: nothing under way, so links may close at both ends.
   for (int farewells = 1; farewells <= 2; ++farewells) {
     for (int peer = 0; peer < host_->size(); ++peer)
       if (peer != host_->rank()) host_->send(peer, 0, farewell(farewells));
     const int all = farewells * (host_->size() - 1);
-    std::unique_lock lock(mutex_);  // a rank that never comes is one that the host transport loses
+    std::unique_lock lock(mutex_);  // the host transport detects a rank without arrival
     idle_.wait(lock, [&] { return broken_ || (farewells_ >= all && !busy_); });
   }
 }
@@ -237,7 +237,7 @@ void Courier::start(Job& job) {
   if (job.landing)
     data = Tensor::empty(job.parcel.shape, job.parcel.dtype, tensor::Device::cuda,
                          tensor::MemoryClass::buffers);
-  // A block's earlier users stand before this event; the link keeps it until the transfer's end.
+  // A block's earlier users precede this event; the link keeps the block until the transfer's end.
   const auto ready = job.landing ? runtime_->record(compute_) : job.ready;
   std::shared_ptr<void> done;
   if (data.bytes() > 0) {
@@ -250,7 +250,7 @@ void Courier::start(Job& job) {
 
 void Courier::look() {
   looked_ = Link::Clock::now();
-  uint64_t progress = 0;  // of the whole world, as in Patience
+  uint64_t progress = 0;  // for the whole world, as in Patience
   for (int rank = 0; rank < host_->size(); ++rank) progress += host_->progress(rank);
   for (int from = 0; from < host_->size(); ++from)
     for (int to = 0; to < host_->size(); ++to)
@@ -280,8 +280,8 @@ void Courier::cut() {
   for (auto& one : links_)
     if (void* const comm = one ? one->release() : nullptr) comms.push_back(comm);
   if (comms.empty()) return;
-  // All at once: an abort waits for its link's kernel, which may wait for room that a kernel of
-  // another link has. By a thread that has the links as well: nothing ends an abort that hangs.
+  // All at once: an abort waits for its link's kernel, which may wait for room held by a kernel of
+  // another link. On a thread with shared links: a hanging abort never ends.
   std::packaged_task<void()> aborts([nccl = nccl_, runtime = runtime_, links = links_, comms] {
     runtime->enter();
     nccl.group_start();

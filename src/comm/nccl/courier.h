@@ -15,34 +15,34 @@
 
 namespace tessera::comm::nccl {
 
-/// All that a rank does with NCCL: one thread starts its transfers, sees their ends and NCCL's
-/// errors, and aborts when the world fails. It stands before the inbox of the host transport, where
-/// it turns each announcement into an arrival and starts its receive at once, so that no transfer
-/// waits for somebody to ask for it.
+/// All use of NCCL by a rank: one thread starts transfers, sees their ends and NCCL's errors, and
+/// aborts when the world fails. As a gate before the host transport's inbox, it turns each
+/// announcement into an arrival and starts the receive at once, so no transfer waits for a
+/// request.
 class Courier : public Gate {
  public:
   Courier(std::shared_ptr<Transport> host, std::chrono::milliseconds deadline,
           const Functions& nccl);
   ~Courier() override;
 
-  /// Opens the link between two ranks, one of them this; waits for the other. Before start().
+  /// Opens the link between two ranks, one of them this; waits for the peer. Before start().
   void open(int from, int to, const UniqueId& id);
   void start();
-  /// Announces a message with a tensor of the device, and starts to send its elements once what the
-  /// calling thread's stream was given so far is done. Waits while too many are under way to `to`:
-  /// a driver that has no room for more would stop the thread that starts them.
+  /// Announces a message with a device tensor, and sends its elements after the present work of the
+  /// calling thread's stream. Waits while too many sends to `to` are under way: a full driver would
+  /// stop the thread with the starts.
   void send(int to, uint64_t channel, Message message);
-  /// Waits until all ranks have come here and all transfers of this one have ended, or until the
-  /// world fails.
+  /// Waits until all ranks are here and all transfers of this rank have ended, or until the world
+  /// fails.
   void close();
-  /// Aborts what is under way and ends the thread. To be called before the last owner lets go: that
-  /// may be this thread, while it fails the world.
+  /// Aborts transfers under way and ends the thread. Call before the last owner lets go: the owner
+  /// may be this thread, during a failure of the world.
   void end();
 
   /// Sends under way from one rank to another, at most.
   static constexpr int kMostUnderWay = 128;
-  /// Multiprocessors that kernels leave to transfers while some are under way: a block of NCCL
-  /// finds no room beside one that has all registers, and would wait for the end of its kernel.
+  /// Multiprocessors left to transfers by kernels: an NCCL block finds no room beside a block with
+  /// all registers, and would wait for the end of its kernel.
   static constexpr int kSpared = 16;
 
   bool pass(int from, Message& message) override;
@@ -53,10 +53,10 @@ class Courier : public Gate {
   class Landing;
   struct Job {
     int peer = 0;
-    tensor::Tensor data;                 // what is sent
-    std::shared_ptr<void> ready;         // of data
+    tensor::Tensor data;                 // data to send
+    std::shared_ptr<void> ready;         // readiness of data
     std::shared_ptr<Landing> landing{};  // null: a send
-    Parcel parcel{};                     // what arrives
+    Parcel parcel{};                     // data to receive
   };
 
   void queue(Job job);
@@ -72,7 +72,7 @@ class Courier : public Gate {
   const std::chrono::milliseconds deadline_;
   const Functions nccl_;
   const std::shared_ptr<tensor::DeviceRuntime> runtime_;
-  void* const compute_;                       // the stream that memory from the pool belongs to
+  void* const compute_;                       // the stream of memory from the pool
   std::vector<std::shared_ptr<Link>> links_;  // by (from, to); used by one thread
   Link::Clock::time_point looked_{};
 

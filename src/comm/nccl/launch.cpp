@@ -13,7 +13,7 @@ using tensor::Tensor;
 
 constexpr Tag kTag{"nccl", -1};
 
-// From the sender of a link to its receiver.
+// From the sender of a link to the receiver.
 UniqueId agreed_id(Communicator& world, int from, int to, const Functions& nccl) {
   UniqueId id{};
   if (world.rank() == from) {
@@ -45,8 +45,8 @@ std::unique_ptr<Communicator> over(Communicator& world, const Functions& nccl) {
       multiprocessors, kBlocks);
   return world.over([&](std::shared_ptr<Transport> host, std::chrono::milliseconds deadline) {
     const auto transport = std::make_shared<NcclTransport>(std::move(host), deadline, nccl);
-    // All ranks open links in this order, one by one, while nothing else runs: the first that is
-    // not open has both its ranks waiting for it.
+    // All ranks open links in this order, in turn, while nothing else runs: both ranks of the
+    // first closed link wait for each other.
     for (int from = 0; from < world.size(); ++from)
       for (int to = 0; to < world.size(); ++to)
         if (from != to && (from == world.rank() || to == world.rank()))

@@ -14,7 +14,7 @@ namespace tessera::comm::nccl {
 namespace {
 
 constexpr const char* kName = "libnccl.so.2";
-constexpr int kOldest = 22200;  // the first that takes several aborts at once
+constexpr int kOldest = 22200;  // the first version with several aborts at once
 
 template <class Function>
 void find(void* library, const char* name, Function& function) {

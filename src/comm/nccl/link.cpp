@@ -29,9 +29,9 @@ Link::Link(const Functions& nccl, std::shared_ptr<tensor::DeviceRuntime> runtime
 Link::~Link() {
   cut();
   try {
-    runtime_->synchronise(stream_.get());  // nothing writes into memory that is given back
+    runtime_->synchronise(stream_.get());  // nothing writes into returned memory
   } catch (...) {
-    return;  // a device that failed writes no more
+    return;  // a failed device writes no more
   }
 }
 

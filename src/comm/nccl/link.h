@@ -11,8 +11,8 @@
 
 namespace tessera::comm::nccl {
 
-/// One direction between this rank and another: a communicator of the two and a stream, on which
-/// transfers follow each other in the order in which they were sent. Used by one thread at a time.
+/// A direction between this rank and another: a communicator of both and a stream, with transfers
+/// in the order of their sends. Used by one thread at a time.
 class Link {
  public:
   enum class Way { out, in };
@@ -23,26 +23,26 @@ class Link {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  /// Waits until the peer opens its end, and moves a first byte: what NCCL allocates and connects
-  /// is there before other transfers run. Throws Error(rank) when that lasts for `deadline`.
+  /// Waits until the peer opens its end, and moves a first byte, so NCCL's allocations and
+  /// connections exist before other transfers. Throws Error(rank) after `deadline`.
   void open(const UniqueId& id);
-  /// Starts the transfer of a dense tensor with elements, after the event `ready`; the event of its
-  /// end. The tensor is kept until then, whoever drops it.
+  /// Starts the transfer of a dense tensor with elements, after the event `ready`; returns the
+  /// event of its end. Keeps the tensor until then.
   std::shared_ptr<void> move(tensor::Tensor data, const std::shared_ptr<void>& ready);
-  /// Lets go of what has been moved; how many transfers that were.
+  /// Releases finished transfers; returns their number.
   int settle();
-  /// Whether anything is under way that settle() has not let go.
+  /// True if any transfer is under way or unsettled.
   bool busy() const { return !moving_.empty(); }
-  /// Throws Error(rank) when NCCL says that the link is broken, or when a transfer has lasted for
-  /// `deadline` while `progress`, of the world, did not change.
+  /// Throws Error(rank) when NCCL reports a broken link, or when a transfer lasts for `deadline`
+  /// without a change of the world's `progress`.
   void look(uint64_t progress);
-  /// Ends transfers under way, with any elements. Afterwards the link moves nothing.
+  /// Ends transfers under way, with any elements. The link moves nothing afterwards.
   void cut();
-  /// The communicator, for who aborts several at once; null when it was cut.
+  /// The communicator, for several aborts at once; null after a cut.
   void* release() { return std::exchange(comm_, nullptr); }
 
  private:
-  // Waits for what NCCL goes on with, at most for the deadline. Throws Error(rank) unless it
+  // Waits for NCCL's background work, at most for the deadline. Throws Error(rank) unless it
   // succeeds.
   void finish(int result, const char* call);
 
@@ -58,7 +58,7 @@ class Link {
   std::shared_ptr<void> stream_;
   void* comm_ = nullptr;
   std::deque<Transfer> moving_;
-  uint64_t moved_ = 0;  // transfers that ended
+  uint64_t moved_ = 0;  // finished transfers
   std::pair<uint64_t, uint64_t> seen_;
   Clock::time_point since_ = Clock::now();
 };

@@ -11,20 +11,20 @@
 
 namespace tessera::comm::nccl {
 
-/// Tensors of GPUs by NCCL, all else by the transport of the hosts on which it stands.
+/// Sends tensors of GPUs by NCCL, and everything else by the hosts' transport below.
 ///
-/// A message with a device tensor is announced at its place in the order of host messages, and its
-/// elements go by ncclSend and ncclRecv on the link of (sender, receiver): a communicator of those
-/// two and a stream at each end, for this one direction.
+/// A message with a device tensor is announced at its place in the order of host messages. The
+/// elements go by ncclSend and ncclRecv on the link of (sender, receiver): a communicator of both
+/// and a stream at each end, for a single direction.
 ///
-/// No transfer waits for ever: a transfer waits for (1) the transfers before it on its link, (2)
-/// what the sender's compute stream held before the announcement, (3) what the receiver's held when
-/// the receive was started; a compute stream waits for transfers only in Pending::wait, after their
-/// receive was started, and a host in send(), for transfers announced before. Order transfers by
-/// the moment at which their receive is started, work of a compute stream by that at which it was
-/// given: every wait is for something earlier, since receives start in the order of the
-/// announcements, which is that of the sends. So there is no circle. It holds while the kernels of
-/// all links fit on a GPU at once and no host call waits for the device inside NCCL or CUDA:
+/// No transfer waits for ever. A transfer waits for (1) earlier transfers on its link, (2) work in
+/// the sender's compute stream before the announcement, (3) work in the receiver's compute stream
+/// before the start of the receive. A compute stream waits for transfers only in Pending::wait,
+/// after the start of their receive, and a host in send(), for earlier announced transfers. Order
+/// transfers by the start of their receive, and work of a compute stream by its submission: every
+/// wait is then for an earlier event, because receives start in the order of announcements, the
+/// order of the sends. So no circle exists, as long as the kernels of all links fit on a GPU at
+/// once and no host call waits for the device inside NCCL or CUDA:
 /// docs/adr/0008.
 class NcclTransport : public Transport {
  public:
@@ -33,7 +33,7 @@ class NcclTransport : public Transport {
       : host_(std::move(host)), courier_(std::make_shared<Courier>(host_, deadline, nccl)) {
     host_->inbox().guard(courier_);
   }
-  /// Waits for the other ranks, unless this one fails.
+  /// Waits for the other ranks, unless this rank fails.
   ~NcclTransport() override {
     if (std::uncaught_exceptions() == 0 && started_) courier_->close();
     host_->inbox().guard(nullptr);

@@ -12,7 +12,7 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-// Sites of communicators begin at -1; what lies below is this transport's, and its own inverse.
+// Sites of communicators begin at -1; sites below belong to this transport. An involution.
 int mirrored(int site) { return -3 - site; }
 constexpr int kFarewell = std::numeric_limits<int>::min();
 constexpr int64_t kMost = int64_t{1} << 48;

@@ -4,22 +4,22 @@
 
 namespace tessera::comm::nccl {
 
-/// What the host transport carries in place of a message whose elements go by NCCL: its tag, shape
-/// and element type, at its place in the order of messages.
+/// The host transport's replacement for a message with elements by NCCL: the tag, shape and element
+/// type, at the place in the order of messages.
 struct Parcel {
   Tag tag;
   tensor::Shape shape;
   tensor::DType dtype = tensor::DType::f32;
 };
 
-/// The message of the host that stands for one of a device.
+/// The host message for a device message.
 Message describe(const Message& message);
-/// What a rank tells each other one when it ends, twice: 1, 2.
+/// A rank's word to each peer at the end, sent twice: 1, 2.
 Message farewell(int which);
-/// Whether a message is one of these two, which no communicator sends itself.
+/// True for these two messages, which communicators never send.
 bool ours(const Message& message);
 bool is_farewell(const Message& message);
-/// What describe() was given. Throws Error(rank) for what no rank would send.
+/// The argument of describe(). Throws Error(rank) for messages foreign to this program.
 Parcel read_parcel(const Message& message);
 
 }  // namespace tessera::comm::nccl

@@ -9,10 +9,10 @@
 
 namespace tessera::comm::simulated {
 
-/// A rehearsal: `body` on as many ranks as there are scopes, each a thread of this process with its
-/// scope bound. Tensors on meta are sent as others are: ledgers count their messages and bytes, and
-/// trackers the memory that these are in real ranks, threads or processes; nothing moves. Errors as
-/// in threads::run.
+/// A dry run: `body` on a rank for each scope, each a thread of this process with its scope
+/// bound. Tensors on meta are sent as usual: ledgers count their messages and bytes, and
+/// trackers their memory on real ranks, threads or processes; nothing moves. Errors as in
+/// threads::run.
 void run(const std::vector<tensor::Scope>& scopes, std::chrono::milliseconds deadline,
          const std::function<void(Communicator& world)>& body);
 

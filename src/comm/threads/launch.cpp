@@ -15,7 +15,7 @@
 namespace tessera::comm::threads {
 namespace {
 
-/// What the ranks of a process share.
+/// The shared state of a process's ranks.
 struct Hub {
   explicit Hub(int ranks)
       : inboxes(static_cast<size_t>(ranks)),
@@ -25,8 +25,8 @@ struct Hub {
   }
   std::vector<Inbox> inboxes;
   std::vector<tensor::WorkCount> counts;
-  std::vector<std::atomic<int>> waits;  // for whom each waits, or -1
-  // Of the rank that these ranks work for, if one asks for them in a callback.
+  std::vector<std::atomic<int>> waits;  // the peer of each rank's wait, or -1
+  // The count of the rank around these ranks, if a callback started them.
   tensor::WorkCount* const outer = tensor::work_count();
   std::mutex mutex;
   std::exception_ptr first;  // under mutex
@@ -97,7 +97,7 @@ void run(int ranks, std::chrono::milliseconds deadline,
       for (int rank = 1; rank < ranks; ++rank)
         others.emplace_back([&, rank] { run_rank(hub, rank, deadline, body); });
       run_rank(hub, 0, deadline, body);
-    } catch (const std::exception& error) {  // a thread could not be made
+    } catch (const std::exception& error) {  // a thread could not start
       hub->fail(std::current_exception(), Error(ErrorCode::rank, error.what()));
     }
   }
