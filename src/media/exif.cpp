@@ -88,4 +88,29 @@ std::string exif_software(std::string_view exif) {
   return "";
 }
 
+int exif_orientation(std::string_view exif) {
+  constexpr uint16_t kOrientation = 0x0112, kShort = 3;
+  const bool little = exif.starts_with(std::string_view("II*\0", 4));
+  if (!little && !exif.starts_with(std::string_view("MM\0*", 4))) return 1;
+  const auto read = [&](size_t at, size_t size) {
+    size_t number = 0;
+    for (size_t i = 0; i < size; ++i) {
+      const size_t from = little ? at + size - 1 - i : at + i;
+      number = number << 8 | (from < exif.size() ? static_cast<unsigned char>(exif[from]) : 0);
+    }
+    return number;
+  };
+  const size_t directory = read(4, 4);
+  if (directory > exif.size()) return 1;
+  const size_t entries = read(directory, 2);
+  for (size_t i = 0; i < entries; ++i) {
+    const size_t at = directory + 2 + kEntry * i;
+    if (at + kEntry > exif.size()) break;
+    if (read(at, 2) != kOrientation || read(at + 2, 2) != kShort) continue;
+    const size_t value = read(at + 8, 2);
+    return value >= 1 && value <= 8 ? static_cast<int>(value) : 1;
+  }
+  return 1;
+}
+
 }  // namespace tessera::media

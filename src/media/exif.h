@@ -12,5 +12,7 @@ namespace tessera::media {
 std::string exif_data(const std::map<std::string, std::string>& text);
 /// The software that big-endian Exif data names, as exif_data writes it; "" if it names none.
 std::string exif_software(std::string_view exif);
+/// The orientation (1 to 8) that Exif data of either byte order names; 1 if it names none.
+int exif_orientation(std::string_view exif);
 
 }  // namespace tessera::media
