@@ -16,8 +16,8 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-constexpr double kLong = 20;              // seconds that nobody likes to wait without a word
-constexpr double kWorthMeasuring = 2e10;  // FLOP; the slowest machine needs seconds for less
+constexpr double kLong = 20;              // seconds worth an announcement
+constexpr double kWorthMeasuring = 2e10;  // FLOP; below, the slowest machine needs seconds
 
 Tensor filled(const tensor::Shape& shape, DType dtype) {
   Tensor x = Tensor::empty(shape, DType::f32);
@@ -26,7 +26,7 @@ Tensor filled(const tensor::Shape& shape, DType dtype) {
   return ops::cast(x, dtype);
 }
 
-// `f` of so many rows; few at first, because a machine may be a thousand times slower than another.
+// Rate of `f` for `rows`; few at first, because machines differ by a factor of a thousand.
 template <class F>
 double rate_of(int64_t rows, const F& work_and_seconds) {
   const auto [work, seconds] = work_and_seconds(std::max<int64_t>(rows / 16, 16));
@@ -52,7 +52,7 @@ std::string duration(double seconds) {
 Rates measure_rates(DType dtype) {
   constexpr int64_t kWidth = 1152, kHeads = 16;
   const int64_t rows = 256 * std::max(1, tensor::thread_count());
-  tensor::Scope aside;  // work and memory of no request
+  tensor::Scope aside;  // outside any request's work and memory
   aside.pool = tensor::current_scope().pool;
   const tensor::BindScope probing(aside);
   Rates rates;
@@ -129,7 +129,7 @@ RunNeed run_need(const runtime::ModelState& state, const diffusion::Job& job, bo
 
 ExpectedTime expected_time(const RunNeed& need, const Rates& rates) {
   ExpectedTime time;
-  // The weights of text encoders are packed while they run, a layer at a time.
+  // Text encoders pack their weights during the run, a layer at a time.
   time.text = seconds_of(need.text.work, rates) + double(need.text.stored) / rates.packing;
   time.load = double(need.denoise.weights) / rates.packing;
   time.step = seconds_of(need.denoise.work, rates);

@@ -8,20 +8,20 @@
 
 namespace tessera::admission {
 
-/// What this machine does in a second, measured now over the threads of the scope.
+/// This machine's work in a second, measured over the threads of the scope.
 struct Rates {
   double products = 0;   ///< FLOP of matrix products
-  double attention = 0;  ///< FLOP of attention
-  double elements = 0;   ///< bytes that element-wise ops read and write
-  double packing = 0;    ///< bytes of weights that are packed
+  double attention = 0;  ///< FLOP in attention
+  double elements = 0;   ///< bytes read and written by element-wise ops
+  double packing = 0;    ///< bytes of packed weights
 };
-/// Some 0.1 s.
+/// Takes about 0.1 s.
 Rates measure_rates(nn::DType dtype);
 
-/// Seconds of ops that were counted on meta.
+/// Seconds for ops counted on meta.
 double seconds_of(const diffusion::Work& work, const Rates& rates);
 
-/// Seconds that a run is expected to take.
+/// Expected seconds of a run.
 struct ExpectedTime {
   double text = 0, load = 0, step = 0, decode = 0;
   int steps = 0;
@@ -30,18 +30,18 @@ struct ExpectedTime {
   std::string sentence() const;
 };
 
-/// All that a run of an open model needs on one rank that holds all of it, from configurations
-/// alone.
+/// The needs of a run of an open model on a single rank, from configurations
+/// only.
 struct RunNeed {
   diffusion::Need denoise, text, decode;  ///< a step; all texts; one image or video
-  int64_t peak = 0;                       ///< bytes; parts are in memory one after the other
+  int64_t peak = 0;                       ///< bytes; parts follow each other in memory
   int samples = 1, steps = 1;
 };
 RunNeed run_need(const runtime::ModelState& state, const diffusion::Job& job, bool decode);
 ExpectedTime expected_time(const RunNeed& need, const Rates& rates);
 
-/// Says on control.on_note how long a run will take, if it is long: before the first wait. On a GPU
-/// nothing: what it does in a second was not measured.
+/// Announces a long run's expected time on control.on_note, before the first wait. Nothing on a
+/// GPU, whose rates are not measured.
 void announce(const runtime::ModelState& state, const diffusion::Job& job, bool decode,
               const RunControl& control);
 

@@ -6,15 +6,15 @@
 
 namespace tessera::admission {
 
-/// What the ranks of a plan hold of experts that are read while they run.
+/// Experts held by the ranks of a plan when they read experts on demand.
 class HeldExperts {
  public:
   HeldExperts(const runtime::ModelState& state, const RunOptions& options);
-  /// That the rank with most of them has, in all layers.
+  /// Experts of the rank with the most, in all layers.
   int64_t most() const;
-  /// Of this process, if each rank keeps so many at most.
+  /// Bytes of this process, with at most `kept` experts on each rank.
   int64_t bytes(int64_t kept) const;
-  /// So many, too, beside what a run takes without them.
+  /// The prediction with `kept` experts besides the rest of a run.
   Rehearsal beside(Rehearsal others, int64_t kept) const;
 
  private:

@@ -20,7 +20,7 @@ using Tiles = std::optional<models::Tiling>;
 
 const char* const kSmaller = "use a smaller size or --count";
 
-// What would do for the denoising: a plan of more ranks with fewer experts each, or ranks that are
+// Alternatives for the denoising: a plan with more ranks and fewer experts on each, or
 // processes.
 std::string ranks_that_fit(const runtime::ModelState& state, const diffusion::Job& job,
                            const Rehearsal& need, const Room& room) {
@@ -43,20 +43,20 @@ std::string ranks_that_fit(const runtime::ModelState& state, const diffusion::Jo
              : apart;
 }
 
-// With the budget `least`, which all parts of the run keep to.
+// With the budget `least`, enough for all parts of the run.
 std::string remedy_of(const runtime::ModelState& state, std::string ranks, int64_t least) {
   if (!ranks.empty()) ranks += "; else ";
   if (state.options.memory_budget == 0) return ranks + kSmaller;
   return fmt::format("{}it fits into {}; else {}", ranks, budget_of(least), kSmaller);
 }
 
-/// A part that does not fit.
+/// A part above the limit.
 struct Misfit {
   std::string what;
   int64_t bytes = 0, weights = 0;
 };
 
-// Keeps as many blocks as fit, beside a preview of so many bytes (0: none). False: none do.
+// Keeps as many blocks as fit, beside a preview of `preview` bytes (0: none). False: none fit.
 bool stream(const runtime::ModelState& state, const Rehearsal& whole, int64_t room, int64_t preview,
             diffusion::Job& job, Rehearsal& need) {
   const auto takes = [&] {
@@ -65,7 +65,7 @@ bool stream(const runtime::ModelState& state, const Rehearsal& whole, int64_t ro
   const runtime::PartWeights parts =
       runtime::part_weights(*state.spec, state.dtype(), state.expert_dtype());
   need = whole;
-  // Where none seem to fit, their peak and that of activations still need not meet.
+  // Even without any fitting block, its peak and the activations' peak may not coincide.
   const int64_t rest = takes() - need.weights;
   job.resident_blocks = std::max<int64_t>(runtime::resident_blocks(parts, room - rest), 0);
   for (;; --job.resident_blocks) {
@@ -75,7 +75,7 @@ bool stream(const runtime::ModelState& state, const Rehearsal& whole, int64_t ro
   }
 }
 
-// Of the denoising. On one rank blocks that do not fit are streamed.
+// For the denoising. A single rank streams blocks above the limit.
 std::optional<Misfit> fit_transformer(const runtime::ModelState& state, const Room& room,
                                       bool previews, diffusion::Job& job, Rehearsal& need) {
   job.resident_blocks = -1;
@@ -96,7 +96,7 @@ std::optional<Misfit> fit_transformer(const runtime::ModelState& state, const Ro
   return {};
 }
 
-// What is beside the decoder while it decodes, but for all latents and a transformer that stays.
+// Bytes beside the decoder during decoding, without all latents and a kept transformer.
 int64_t held_in_decoding(const diffusion::Job& job, const Rehearsal& denoise) {
   return input_bytes(job) + denoise.traced;
 }
@@ -141,7 +141,7 @@ std::optional<Misfit> fit_tiles(const runtime::ModelState& state, const Generate
   return {};
 }
 
-// Of ranks that decode apart, one alone in the largest tiles in which all fits, if it may.
+// For separate decoding ranks; a single decoder may use the largest fitting tiles.
 std::optional<Misfit> fit_halves(const runtime::ModelState& state, const GenerateRequest& request,
                                  const Room& room, diffusion::Job& job, Fit& fit) {
   const int shares = state.options.plan.vae;
@@ -167,7 +167,7 @@ std::string written(double bytes, int digits) {
                       : fmt::format("{:.0f} bytes", bytes);
 }
 
-// "--memory-budget allows 5.2 MB", to who needs so many bytes.
+// "--memory-budget allows 5.2 MB", for a need of so many bytes.
 std::string allowed(const Room& room, double need) {
   return fmt::format("{} {}{}", room.giver, amount(room.whole, need), room.beside);
 }
@@ -182,8 +182,8 @@ void check_latents(const diffusion::Job& job, const Room& room) {
   diffusion::check_tokens(job.layout, int64_t{job.samples()} * (job.guidance.branches() ? 2 : 1));
 }
 
-// All of a request that its rehearsal depends on, and nothing else: prompts and seeds are not in
-// it.
+// The part of a request that determines its prediction: no prompts and no
+// seeds.
 std::string size_of(const GenerateRequest& request, const diffusion::Job& job) {
   const nn::TokenLayout& layout = job.layout;
   std::string size =
@@ -205,8 +205,8 @@ std::string size_of(const GenerateRequest& request, const diffusion::Job& job) {
   return size;
 }
 
-// Of text encoders and the VAE those stay whose weights fit beside all that the run does; else what
-// was kept goes first. Bytes of all that stays of them.
+// Keeps weights of text encoders and the VAE that fit beside the whole run; earlier kept weights go
+// first. Returns the bytes of all kept weights.
 int64_t choose_kept(const runtime::ModelState& state, const Fit& fit, int64_t room,
                     diffusion::Job& job) {
   if (!state.options.keep_parts) return 0;
@@ -253,7 +253,7 @@ Room room_of(const runtime::ModelState& state, int64_t held) {
   const std::string beside =
       held > 0 ? fmt::format(", and the run holds {} of them", amount(double(held))) : "";
   if (budget > 0) return {budget - held, "--memory-budget allows", double(budget), beside};
-  if (state.device() != Device::cpu) {  // what is held is not free
+  if (state.device() != Device::cpu) {  // held memory is not free
     const auto have = static_cast<double>(runtime::free_device_memory());
     return {static_cast<int64_t>(0.95 * have), "the GPU has", have};
   }
@@ -400,7 +400,7 @@ Fit require_memory(const runtime::ModelState& state, const GenerateRequest& requ
   const size_t notes = job.notes.size();
   Fit fit = fit_memory(state, request, job, beside);
   if (!fit.problem.empty()) fail(ErrorCode::memory, "{}", fit.problem);
-  const bool whole = job.notes.size() == notes;  // nothing is streamed, nothing in tiles
+  const bool whole = job.notes.size() == notes;  // nothing streamed, no tiles
   if (usual && whole)
     state.fitting.keep(size, {fit.process, fit.text, fit.denoise.weights, fit.decode.weights,
                               job.keeps_transformer});
@@ -413,7 +413,7 @@ Fit plan_memory(runtime::ModelState& state, const GenerateRequest& request, diff
   state.transformers.keep_only(job.resident_blocks);
   const int64_t room = room_of(state).bytes, kept = choose_kept(state, fit, room, job);
   fit.stays = kept + (job.keeps_transformer ? fit.denoise.weights : 0);
-  if (fit.text > 0 && fit.text + fit.stays > room) {  // the transformer is read behind the texts
+  if (fit.text > 0 && fit.text + fit.stays > room) {  // the transformer is read after the texts
     state.transformers.release();
     fit.stays = 0;
   }
@@ -431,7 +431,7 @@ int64_t require_overlap(const runtime::ModelState& state, const std::vector<Fit>
   int64_t denoise = 0, decode = 0, weights = 0, made = 0;
   for (const Fit& fit : fits) {
     denoise = std::max(denoise, made + fit.denoise.process - fit.denoise.decoding);
-    made += fit.denoise.results + fit.denoise.traced;  // stays until all have ended
+    made += fit.denoise.results + fit.denoise.traced;  // kept until all have ended
     decode = std::max(decode, fit.denoise.decoding);
     weights = std::max(weights, fit.denoise.weights);
   }
@@ -456,7 +456,7 @@ std::vector<double> uneven_load(const Plan& plan, const nn::Geometry& geometry,
   std::vector<int> owned(static_cast<size_t>(plan.expert));
   for (const int owner : owners) ++owned[static_cast<size_t>(owner)];
   const auto fullest = std::max_element(owned.begin(), owned.end()) - owned.begin();
-  // A token goes to an expert once: what the rank has no experts for goes to all others.
+  // A token selects an expert once: the remaining assignments go to other ranks.
   const auto held = owned[static_cast<size_t>(fullest)];
   const double rest = std::max(parallel::most_slots(geometry, rule) - held, 0) /
                       std::max(double(site.experts - held), 1.0);

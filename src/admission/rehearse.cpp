@@ -18,7 +18,7 @@ namespace {
 
 using tensor::Tensor;
 
-constexpr int64_t kRemembered = 4;  // steps, of what samplers collect and results of experts wait
+constexpr int64_t kRemembered = 4;  // steps with samplers' and experts' state
 
 /// The first steps of a sampler.
 class FirstSteps final : public sample::Sampler {
@@ -67,7 +67,7 @@ diffusion::Job shortened(const diffusion::Job& job, const Plan& plan) {
   first.sampler = std::make_unique<FirstSteps>(*job.sampler,
                                                steps_until_they_repeat(plan, job.sampler->steps()));
   for (const auto& [name, x] : job.conditioning.tensors) {
-    const bool says_lengths = name.find("mask") != std::string::npos;  // so it keeps its elements
+    const bool says_lengths = name.find("mask") != std::string::npos;  // keeps elements
     first.conditioning.tensors[name] = says_lengths ? x : x.to(tensor::Device::meta);
   }
   for (const auto& [name, x] : job.given) first.given[name] = x.to(tensor::Device::meta);
@@ -86,7 +86,7 @@ std::vector<Inspection::Rank> ranks_of(const Report& report, const Plan& plan,
   return ranks;
 }
 
-// What a decoder is given of a job's last image or video.
+// A job's last image or video, for a decoder.
 diffusion::Job last_of(const diffusion::Job& job, size_t ranks) {
   diffusion::Job one;
   one.layout = job.layout;
@@ -106,8 +106,8 @@ Tensor latents_of(const diffusion::Job& job) {
                        tensor::DType::f32, tensor::Device::meta);
 }
 
-/// Bytes of the other images or videos of a job while the last one is decoded; and of all, with the
-/// latents, when the numbers of all are joined.
+/// Bytes of a job's other images or videos while the last is decoded; and of all, with the latents,
+/// when all numbers are joined.
 struct Beside {
   Beside(const diffusion::Job& job, const Tensor& latents, const diffusion::Decoded& made) {
     int64_t pixels = 0;
@@ -119,14 +119,14 @@ struct Beside {
   int64_t others = 0, joining = 0;
 };
 
-/// What was run of a job: its first steps, of all samples or of the first parts of them.
+/// The executed part of a job: its first steps, for all samples or its first parts.
 struct Tried {
-  int steps = 0;              ///< in all
-  int samples = 0;            ///< that have gone through them
-  diffusion::Decoded made{};  ///< by ranks that decode apart
+  int steps = 0;              ///< total steps
+  int samples = 0;            ///< executed samples
+  diffusion::Decoded made{};  ///< by separate decoding ranks
 };
 
-// Two parts, of which one is decoded while the other one is denoised.
+// Two parts: one is decoded while the other is denoised.
 Tried try_halves(runtime::ModelState& stage, const RunControl& control, const diffusion::Job& job,
                  diffusion::Trace& trace, Report& report) {
   const GenerateRequest request;
@@ -147,13 +147,13 @@ Tried try_halves(runtime::ModelState& stage, const RunControl& control, const di
   return tried;
 }
 
-// Of the operations of messages that ranks which decode send and get.
+// True for message operations to and from separate decoding ranks.
 bool decodes(const std::string& operation) {
   constexpr const char* kOfDecoding[] = {"latents", "halo", "norm", "keys", "image"};
   return std::count(std::begin(kOfDecoding), std::end(kOfDecoding), operation) > 0;
 }
 
-// Of the ranks that denoise.
+// For the denoising ranks.
 diffusion::Work work_of_denoisers(const diffusion::Job& run, const Plan& plan) {
   if (!plan.vae_apart) return run.meters.all->entries();
   tensor::Meter sum;
@@ -162,7 +162,7 @@ diffusion::Work work_of_denoisers(const diffusion::Job& run, const Plan& plan) {
   return sum.entries();
 }
 
-// Ranks that decode apart, and what rank 0 holds of samples that were not tried.
+// Adds separate decoding ranks, and rank 0's memory for samples without execution.
 void add_decoders(const RunOptions& options, const diffusion::Job& job, const Tried& tried,
                   const Report& report, Rehearsal& found) {
   int64_t weights = 0, sum = 0, most = 0;
@@ -216,8 +216,8 @@ void add_process(const RunOptions& options,
   tensor::Scope scope;
   scope.memory = std::make_shared<tensor::MemoryTracker>();
   const tensor::BindScope bind(scope);
-  std::vector<std::shared_ptr<const void>> networks;  // which share the slices of several
-  std::map<int, std::weak_ptr<const void>> portions;  // as ranks with equal ones share them
+  std::vector<std::shared_ptr<const void>> networks;  // shared by several slices
+  std::map<int, std::weak_ptr<const void>> portions;  // shared by ranks with equal portions
   int64_t sum = 0;
   for (const Inspection::Rank& rank : found.ranks) {
     base::check_stop();
@@ -234,7 +234,7 @@ void add_process(const RunOptions& options,
     found.weights = scope.memory->current(tensor::MemoryClass::weights);
     found.process = sum + found.weights;
   }
-  found.process = std::max(found.process, scope.memory->peak());  // while they are made
+  found.process = std::max(found.process, scope.memory->peak());  // during their construction
 }
 
 int64_t input_bytes(const diffusion::Job& job) {
@@ -271,7 +271,7 @@ Rehearsal rehearse(const runtime::ModelState& state, const RunOptions& options,
                   .work = mean_work(work_of_denoisers(run, options.plan), tried.steps)};
   found.traced =
       trace.bytes() / run.sampler->steps() * job.sampler->steps() / tried.samples * job.samples();
-  const int64_t later = found.traced - trace.bytes();  // of the steps that were not rehearsed
+  const int64_t later = found.traced - trace.bytes();  // for steps outside the dry run
   found.ranks[0].activations += later;
   found.ranks[0].total += later;
   for (const auto& [tag, sent] : report.traffic)
@@ -286,7 +286,7 @@ Rehearsal rehearse(const runtime::ModelState& state, const RunOptions& options,
       found);
   if (options.plan.vae_apart) add_decoders(options, job, tried, report, found);
   found.process += input_bytes(job);
-  // Where ranks are threads the others may be anywhere in their steps.
+  // Other threads may be anywhere in their steps.
   found.between = found.ranks.size() > 1 ? found.process : between + later + input_bytes(job);
   return found;
 }
@@ -321,7 +321,7 @@ diffusion::Need rehearse_bands(const runtime::ModelState& state, const diffusion
   const diffusion::Decoded made = diffusion::decode_in_bands(stage, {}, one, latents, job.traced);
   const Beside beside(job, latents, made);
   const int64_t weights = one.meters.memory->peak(tensor::MemoryClass::weights);
-  std::vector<int64_t> held;  // beside the weights
+  std::vector<int64_t> held;  // besides the weights
   for (const Report::Rank& rank : made.shared.per_rank)
     held.push_back(rank.peak_bytes.total - weights);
   held[0] = std::max(held[0] + beside.others, beside.joining - latents.bytes());

@@ -37,12 +37,12 @@ std::shared_ptr<const nn::TokenModel> network_of(const runtime::ModelState& stat
                    runtime::dtype_of(options), spec.block_causal ? run.block : 0);
 }
 
-/// Tokens of each sequence that a pass is over, and how many of each it decides; of those that are
-/// rehearsed, how many passes of the run it stands for.
+/// Tokens of each sequence in a pass, and the decided ones; for executed passes, the number of
+/// represented passes of the run.
 struct Stand {
   std::vector<nn::Range> body;
   int64_t decided = 0;
-  int64_t canvas = 0;  // vocabulary of a canvas that it denoises; 0: text or masks
+  int64_t canvas = 0;  // vocabulary of a denoised canvas; 0: text or masks
   double passes = 1;
 };
 
@@ -50,12 +50,12 @@ sample::TokenPass pass_of(const Stand& stand) {
   sample::TokenPass pass;
   for (size_t r = 0; r < stand.body.size(); ++r) {
     const nn::Range& body = stand.body[r];
-    if (body.size() == 0) continue;  // it has ended
+    if (body.size() == 0) continue;  // ended
     const auto sequence = static_cast<int>(r);
     pass.view.sequences.push_back(sequence);
     pass.view.body.push_back({sequence, body});
     pass.view.lengths.push_back(body.end);
-    // In two parts, as masks that are not neighbours: their rows are copied.
+    // In two parts, like separated masks: their rows are copied.
     const nn::Range open{std::max(body.begin, body.end - stand.decided), body.end};
     const int64_t first = std::min(open.begin + 1, open.end);
     if (first > open.begin) pass.decide.push_back({sequence, {open.begin, first}});
@@ -71,7 +71,7 @@ sample::TokenPass pass_of(const Stand& stand) {
   return pass;
 }
 
-// The prompts, then each canvas: denoised, and read as text before the next.
+// The prompts, then each canvas: denoised, then read as text before the next.
 std::vector<Stand> canvases_of(const completion::TokenRun& run) {
   std::vector<nn::Range> body;
   for (const int64_t tokens : run.prefill) body.push_back({run.kept, tokens});
@@ -89,8 +89,8 @@ std::vector<Stand> canvases_of(const completion::TokenRun& run) {
   return passes;
 }
 
-// Over all tokens, twice, for what the first leaves is beside the second; or the first of a cache
-// of blocks, then block by block.
+// Over all tokens, twice, because the first pass's memory stays for the second; or the first of a
+// block cache, then block by block.
 std::vector<Stand> passes_of(const completion::TokenRun& run) {
   if (run.canvas > 0) return canvases_of(run);
   std::vector<nn::Range> body;
@@ -120,8 +120,8 @@ bool as_wide(const Stand& a, const Stand& b) {
                     [](const nn::Range& x, const nn::Range& y) { return x.size() == y.size(); });
 }
 
-// Neighbours over as many tokens of each sequence differ in what these see alone, which grows from
-// one to the next as evenly as their work: the last is the largest, the first and it are the mean.
+// Neighbours with equally many tokens differ in their visible tokens only, with evenly growing
+// work: the last is the largest, first and last give the mean.
 std::vector<Stand> stands_of(const completion::TokenRun& run) {
   const std::vector<Stand> all = passes_of(run);
   std::vector<Stand> stands;
@@ -142,12 +142,12 @@ int64_t most_at_once(const completion::TokenRun& run) {
   return most;
 }
 
-// As a run takes over what an earlier request of its talk left.
+// As a run that takes over the cache of an earlier request of its chat.
 void adopt_kept(const completion::TokenRun& run, const nn::Geometry& geometry, nn::DType dtype,
                 nn::KvCache& cache) {
   if (run.kept == 0) return;
   nn::KvCache left(geometry, {{0, run.kept_slots}});
-  std::optional<tensor::Uncounted> before(tensor::Counts::work);  // it counts when it is taken over
+  std::optional<tensor::Uncounted> before(tensor::Counts::work);  // counted at its adoption
   for (size_t site = 0; site < geometry.attention.size(); ++site) {
     const nn::AttentionSite& at = geometry.attention[site];
     const auto rows =
@@ -158,7 +158,7 @@ void adopt_kept(const completion::TokenRun& run, const nn::Geometry& geometry, n
   cache.adopt(0, run.kept, left.release());
 }
 
-/// What a rank does, of which passes stand for several.
+/// A rank's work, with passes that represent several.
 class Stood {
  public:
   Stood(const tensor::Scope& rank, const comm::Communicator* world) : rank_(rank), world_(world) {}
@@ -180,7 +180,7 @@ class Stood {
   double flops_ = 0, sent_ = 0, flops_before_ = 0, sent_before_ = 0;
 };
 
-// Where experts are read nothing may come on top: all tokens choose the experts of one rank,
+// Experts read on demand leave no reserve: all tokens choose a single rank's experts,
 void crowd_one(const runtime::ModelState& state, const RunOptions& options,
                const completion::TokenRun& run, runtime::ModelState& stage) {
   std::vector<double> load =
@@ -188,7 +188,7 @@ void crowd_one(const runtime::ModelState& state, const RunOptions& options,
   if (!load.empty()) stage.workers.assumptions.expert_load = std::move(load);
 }
 
-// and each may be that one.
+// and each rank may be this rank.
 void crowd_each(const RunOptions& options, Rehearsal& found) {
   if (!cluster::Ranks::of(options).all_here() || options.plan.expert == 1) return;
   int64_t most = 0;
@@ -196,7 +196,7 @@ void crowd_each(const RunOptions& options, Rehearsal& found) {
   found.process = std::max(found.process, found.weights + options.plan.world() * most);
 }
 
-// Without experts that are read while it runs.
+// Without experts read on demand.
 Rehearsal rehearse_others(const runtime::ModelState& state, const RunOptions& options,
                           const completion::TokenRun& run, Passes which) {
   require(tokens_of(run) <= diffusion::kMostTokens, ErrorCode::memory,
@@ -206,7 +206,7 @@ Rehearsal rehearse_others(const runtime::ModelState& state, const RunOptions& op
   runtime::set_stage(state, options, stage);
   if (run.experts > 0) crowd_one(state, options, run, stage);
   const runtime::RunMeters meters(stage.workers.ranks.size());
-  const tensor::BindScope bind(stage.workers.scope(-1, &meters));  // not in the run's memory
+  const tensor::BindScope bind(stage.workers.scope(-1, &meters));  // outside the run's memory
   runtime::Loaded<nn::TokenModel> loaded;
   std::vector<std::shared_ptr<const nn::TokenModel>> networks;
   for (int r = 0; r < options.plan.world(); ++r)
@@ -229,7 +229,7 @@ Rehearsal rehearse_others(const runtime::ModelState& state, const RunOptions& op
     std::map<int, nn::Range> all;
     for (size_t r = 0; r < run.lengths.size(); ++r) all[static_cast<int>(r)] = nn::kAllTokens;
     setup.policy->restrict_to(std::move(all));
-    std::vector<tensor::Tensor> routed;  // which a run keeps until it has counted a pass
+    std::vector<tensor::Tensor> routed;  // kept by a run until a pass is counted
     setup.experts->log().watch(
         [&](const nn::MoeWork& work) { routed.push_back(work.routing.ids); });
     const tensor::Scope scope = stage.workers.scope(static_cast<int>(rank), &meters);
@@ -269,7 +269,7 @@ Rehearsal rehearse_tokens(const runtime::ModelState& state, const RunOptions& op
 
 namespace {
 
-// Routed experts of a rank, the one with most of them, that the tokens of one pass can go to in a
+// Routed experts of the rank with the most, within reach of a pass's tokens in a
 // layer.
 int64_t most_of_a_layer(const nn::Geometry& geometry, const HeldExperts& held,
                         const completion::TokenRun& run) {
@@ -277,7 +277,7 @@ int64_t most_of_a_layer(const nn::Geometry& geometry, const HeldExperts& held,
                   most_at_once(run) * parallel::most_slots(geometry, &run.rule));
 }
 
-// What a plan whose ranks read no experts while they run might be instead; "": they do.
+// Alternatives to a plan without reads of experts on demand; "": not needed.
 std::string who_reads(const runtime::ModelState& state) {
   const Plan& plan = state.options.plan;
   if (parallel::reads_experts(plan))
@@ -359,7 +359,7 @@ TokenFit fit_tokens(const runtime::ModelState& state, completion::TokenRun& run)
 
 namespace {
 
-// What a run that was seen to fit takes, if it can without another model's leave.
+// The memory of a run like an earlier fitting run, if available without other models.
 bool takes_at_once(const runtime::ModelState& state, const std::array<int64_t, 2>& bytes,
                    runtime::AtWork* at_work) {
   std::vector<runtime::AtWork::Held> others;

@@ -8,27 +8,27 @@
 
 namespace tessera::admission {
 
-/// Which passes are rehearsed: those that can be the largest, with what all do by them, or all.
+/// Passes of the dry run: the possibly largest, with the mean work, or all.
 enum class Passes { largest, all };
-/// Its passes on a stage: over all tokens, or the first and one of each block. The work is the mean
-/// of those that were rehearsed. Where ranks read experts each is foreseen as if all tokens chose
-/// its, so that nothing comes on top.
+/// The passes of a dry run: over all tokens, or the first and one of each block. Work is the mean
+/// of the executed passes. With experts read on demand, each rank is predicted as if all tokens
+/// chose its experts, so nothing exceeds the result.
 Rehearsal rehearse_tokens(const runtime::ModelState& state, const RunOptions& options,
                           const completion::TokenRun& run, Passes which = Passes::largest);
 
-/// What a run takes, in the way in which it fits into the machine's memory or
+/// The memory of a run within the machine's memory or
 /// RunOptions::memory_budget.
 struct TokenFit {
   Rehearsal need;
-  std::string problem{};  ///< why it does not fit, and what would; "": it fits
-  std::string note{};     ///< that it reads experts from the folder, and how many stay
+  std::string problem{};  ///< reason and remedy; "": fits
+  std::string note{};     ///< the read of experts, and the resident number
 };
-/// Of a run that does not fit with all its experts, `run.experts` becomes as many as do, but at
-/// least those that the tokens of one pass can go to in a layer. Reads no weight.
+/// For a run above the limit with all experts, sets `run.experts` to the fitting number, but at
+/// least to the experts of a pass in a layer. Reads no weight.
 TokenFit fit_tokens(const runtime::ModelState& state, completion::TokenRun& run);
-/// The same for a run: throws Error(memory) with the problem, gives the note. Of runs that are in
-/// no way larger than the last one that fits whole nothing is asked. `at_work` takes what the run
-/// does, or throws as take_room().
+/// The same for a run: throws Error(memory) with the problem, gives the note. Skips the check for
+/// runs no larger than the last fitting run. `at_work` reserves the memory, or throws as
+/// take_room().
 std::string plan_tokens(runtime::ModelState& state, completion::TokenRun& run,
                         runtime::AtWork* at_work = nullptr);
 

@@ -13,10 +13,10 @@
 namespace tessera::cluster {
 namespace {
 
-constexpr size_t kShown = 60;             // longer values are told by their digests
-constexpr int64_t kPiece = 4096;          // bytes of a file that are read at once
-constexpr int64_t kMostPieces = 64;       // of a file
-constexpr int64_t kTermsBytes = 1 << 20;  // more than any rank says
+constexpr size_t kShown = 60;             // longer values appear as digests
+constexpr int64_t kPiece = 4096;          // bytes of a file read at once
+constexpr int64_t kMostPieces = 64;       // pieces of a file
+constexpr int64_t kTermsBytes = 1 << 20;  // above all ranks' terms
 
 std::string digest_of(std::string_view bytes) {
   base::Digest digest;
@@ -59,7 +59,7 @@ void agree(comm::Communicator& world, const std::function<Terms()>& terms) {
     const std::string text = base::Json(terms().items()).dump();
     mine = tensor::Tensor::empty({std::ssize(text)}, tensor::DType::u8);
     std::copy(text.begin(), text.end(), static_cast<char*>(mine.raw()));
-  } catch (const std::exception& e) {  // no code of an error is the bracket that terms begin with
+  } catch (const std::exception& e) {  // no error code equals the bracket before terms
     const Error error = named(e, world.rank(), "compares the run");
     mine = comm::word_of(&error);
   }
@@ -102,7 +102,7 @@ bool names_a_rank(std::string_view text) {
   return digits > 0 && text.substr(digits).starts_with(", which ");
 }
 
-// What is no Error comes of a caller's callback, and its ranks stop for that.
+// Other exceptions come from a caller's callback, and stop the ranks.
 Error told_to_others(const std::exception& e, int rank) {
   const Error error = named(e, rank, "computes");
   const bool foreign = error.code() == ErrorCode::rank && !dynamic_cast<const Error*>(&e);
@@ -110,7 +110,7 @@ Error told_to_others(const std::exception& e, int rank) {
                  : error;
 }
 
-// In no report: nobody was foretold it.
+// Outside reports: never part of a prediction.
 std::vector<tensor::Tensor> said_by_all(comm::Communicator& world, const tensor::Tensor& mine) {
   constexpr comm::Tag kTag{"go", -1};
   for (int to = 0; to < world.size(); ++to)
@@ -155,10 +155,10 @@ void end_together(comm::Communicator& world,
   }
   std::optional<Error> own = ranks->failed();
   if (own && !shared) own = named(*own, world.rank(), "computes");
-  ranks = nullptr;  // with what was sent and nobody takes, behind which the words would wait
+  ranks = nullptr;  // unread messages would hold up the words behind them
   const Error* const mine = own ? &*own : nullptr;
   const std::vector<tensor::Tensor> words = said_by_all(world, comm::word_of(mine));
-  if (own && world.rank() == 0 && thrown) std::rethrow_exception(thrown);  // a callback's, too
+  if (own && world.rank() == 0 && thrown) std::rethrow_exception(thrown);  // including a callback's
   for (const tensor::Tensor& word : words) heed(word);
   if (thrown) std::rethrow_exception(thrown);
 }

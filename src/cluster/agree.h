@@ -11,15 +11,15 @@
 
 namespace tessera::cluster {
 
-/// What ranks that are processes must have in common, so that together they compute what one would:
-/// a name and a value each, long values as digests.
+/// Settings that processes must have in common to compute the result of a single rank: names and
+/// values, long values as digests.
 class Terms {
  public:
-  /// The name under which ranks say which unit computes; they may be told to choose one.
+  /// The name of the computing unit; ranks may be told to choose one.
   static constexpr const char* kUnit = "the unit";
 
   void say(const std::string& what, std::string_view value);
-  /// The bytes of a file: its size, its ends, and pieces between.
+  /// A file's bytes: size, ends, and pieces between.
   void file(const std::string& what, const std::string& path);
   const std::vector<std::pair<std::string, std::string>>& items() const { return items_; }
 
@@ -27,30 +27,30 @@ class Terms {
   std::vector<std::pair<std::string, std::string>> items_;
 };
 
-/// Compares the terms of all ranks. Throws Error(rank) on each of them, with the first difference
-/// and the rank that has it, if they are not the same everywhere; where terms() throws on some
-/// ranks, all throw what the lowest of these does, by its name.
+/// Compares the terms of all ranks. For different terms throws Error(rank) on each of them, with
+/// the first difference and its rank; if terms() throws on some ranks, all throw the error of the
+/// lowest, with its number.
 void agree(comm::Communicator& world, const std::function<Terms()>& terms);
-/// What the ranks throw alike, since they have agreed on it: it gets no rank's name.
+/// An error that all ranks throw by agreement, without a rank's number.
 class SharedError : public Error {
  public:
   using Error::Error;
   explicit SharedError(const Error& error) : Error(error) {}
 };
-/// Throws the error of a word, if it is one.
+/// Throws the error of a message, if any.
 void heed(const tensor::Tensor& word);
-/// What a rank of the world throws, as the others hear it: "rank 3, which decodes: ..."; that of
-/// rank 0, of a stop and of a lost rank as it is, and what names a rank so already. `does`:
+/// A rank's error as thrown on the other ranks: "rank 3, which decodes: ...";
+/// unchanged for rank 0, a stop, a lost rank, and errors with a rank's number. `does`:
 /// "decodes".
 Error named(const std::exception& thrown, int rank, const char* does);
-/// Of a rank of a group that throws what the others do not, who may wait for it: ends all their
-/// waits for this request with that, by its number in the world, and throws it; or what another one
-/// failed with before.
+/// For a rank of a group with an error of its own, while others may wait: ends all their waits for
+/// this request with the error, by its number in the world, and throws it, or an earlier error of
+/// another rank.
 [[noreturn]] void end_all(comm::Communicator& ranks, int in_world, const std::exception& thrown,
                           const char* does);
-/// Runs a rank's part of a request. Where one of the ranks of the world fails, all end the request
-/// at once with what the lowest of these throws, by its name, and the world stays as it was; but a
-/// lost rank ends it.
+/// Runs a rank's part of a request. When a rank of the world fails, all end the request at once
+/// with the error of the lowest, by number, and the world stays usable, except after a lost
+/// rank.
 void end_together(comm::Communicator& world,
                   const std::function<void(comm::Communicator& ranks)>& part);
 

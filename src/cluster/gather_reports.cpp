@@ -74,7 +74,7 @@ void add_report(const Report& rank, Report& all) {
   for (size_t i = 0; i < rank.layers.size(); ++i) {
     const Report::Layer& from = rank.layers[i];
     Report::Layer& to = all.layers[i];
-    to.block = std::max(to.block, from.block);  // 0 of a layer that is another stage's
+    to.block = std::max(to.block, from.block);  // 0 for a layer on another stage
     to.mean_experts += from.mean_experts;
     to.tokens += from.tokens;
     to.assignments += from.assignments;

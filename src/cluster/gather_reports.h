@@ -5,9 +5,9 @@
 
 namespace tessera::cluster {
 
-/// What a rank did, added to what others did: layers, traffic and kept rows.
+/// Adds a rank's report to the others': layers, traffic and kept rows.
 void add_report(const Report& rank, Report& all);
-/// The same of all ranks of `world`, which are processes, at rank 0.
+/// The same for all ranks of `world`, which are processes, at rank 0.
 void gather_reports(comm::Communicator& world, Report& report);
 
 }  // namespace tessera::cluster

@@ -8,15 +8,15 @@
 
 namespace tessera {
 
-/// The ranks that are processes, as run_processes joined them.
+/// The ranks as processes, joined by run_processes.
 struct Processes::State {
   int rank = 0, ranks = 1;
   int on_this_machine = 1;
   comm::Communicator* world = nullptr;
-  int index_here = 0;  ///< of this rank among those of its machine
-  /// The same ranks once each computes on a GPU of its own.
+  int index_here = 0;  ///< index among the ranks of the machine
+  /// The same ranks, each with a GPU of its own.
   std::shared_ptr<comm::Communicator> gpus{};
-  std::atomic<bool> working{false};  ///< on a request of a model that stands on them
+  std::atomic<bool> working{false};  ///< busy with a request
 };
 
 }  // namespace tessera

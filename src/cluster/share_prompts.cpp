@@ -17,7 +17,7 @@ using tensor::Tensor;
 
 const comm::Tag kTag{"join", -1};
 
-// Each as the number of its ids and then these.
+// Each prompt as the number of its ids, then the ids.
 Tensor packed(const PromptIds& prompts) {
   std::vector<int32_t> all;
   for (const auto& ids : prompts) {
@@ -47,13 +47,13 @@ PromptIds unpacked(const Tensor& said) {
 
 PromptIds share_prompts(comm::Communicator* world, const std::function<PromptIds()>& ask) {
   if (!world || world->size() == 1) return ask();
-  const tensor::Uncounted aside(tensor::Counts::work);  // it was not foretold
+  const tensor::Uncounted aside(tensor::Counts::work);  // outside the prediction
   Tensor said;
   std::exception_ptr failed;
   if (world->rank() == 0) try {
       said = packed(ask());
     } catch (
-        const std::exception& e) {  // the others, who wait for prompts, hear why there are none
+        const std::exception& e) {  // the waiting ranks receive this error in place of the prompts
       failed = std::current_exception();
       const Error error = base::as_error(e);
       said = comm::word_of(&error);

@@ -24,7 +24,7 @@ ToldRanks::ToldRanks(comm::Communicator& world, bool looks) {
 }
 
 void ToldRanks::tell(const RankProgress& did) {
-  const tensor::Uncounted aside(tensor::Counts::work);  // a run was not foretold to take it
+  const tensor::Uncounted aside(tensor::Counts::work);  // outside the prediction
   const std::string text =
       base::Json{{"rank", did.rank},           {"compute", did.compute_seconds},
                  {"wait", did.wait_seconds},   {"sent", did.sent_bytes},
@@ -36,7 +36,7 @@ void ToldRanks::tell(const RankProgress& did) {
 }
 
 std::vector<RankProgress> ToldRanks::hear() {
-  const tensor::Uncounted aside(tensor::Counts::work);  // a run was not foretold to take it
+  const tensor::Uncounted aside(tensor::Counts::work);  // outside the prediction
   std::vector<RankProgress> all;
   for (int rank = 1; rank < channel_->size(); ++rank) {
     const tensor::Tensor bytes = channel_->receive(rank, kTag).wait();

@@ -8,19 +8,19 @@
 
 namespace tessera::cluster {
 
-/// What ranks that are processes tell the first one about themselves while they denoise: beside the
-/// plan's messages, in no ledger and of nobody's memory. All ranks of `world` make it together, for
-/// one request.
+/// Progress of processes for rank 0 during denoising: besides the plan's messages,
+/// outside ledgers and memory counts. All ranks of `world` construct this together, for a
+/// request.
 class ToldRanks {
  public:
-  /// `looks`: whether somebody on rank 0 wants to know; the others' word is not asked for.
+  /// `looks`: rank 0's interest; other ranks' values are ignored.
   ToldRanks(comm::Communicator& world, bool looks);
 
-  /// What rank 0 said.
+  /// Rank 0's interest.
   bool wanted() const { return channel_ != nullptr; }
-  /// Of a rank other than the first: says it, and goes on. Only where it is wanted.
+  /// On other ranks: sends progress and continues. Only if wanted.
   void tell(const RankProgress& did);
-  /// Of rank 0: the next word of each other rank; waits for it. Throws Error(rank).
+  /// On rank 0: waits for the next progress of each other rank. Throws Error(rank).
   std::vector<RankProgress> hear();
 
  private:

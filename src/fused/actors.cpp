@@ -26,7 +26,7 @@ const char* word_of(Arrival::Kind kind) {
 
 }  // namespace
 
-// How long no actor of this rank has had anything to do.
+// The time without work on any actor of this rank.
 class Actors::Rest {
  public:
   explicit Rest(const Actors& actors) : actors_(actors) {}
@@ -59,7 +59,7 @@ nn::Tensor Actors::run(const nn::Tensor& tokens, const nn::Gate& gate,
 
 void Actors::start() {
   tensor::Scope scope = tensor::current_scope();
-  scope.pool = nullptr;  // each of them is one already
+  scope.pool = nullptr;  // each thread already is an actor
   resting_ = false;
   tensor::WorkCount* const count = tensor::work_count();
   tensor::parallel_tasks(tensor::thread_count(), [&](int64_t) {
@@ -68,7 +68,7 @@ void Actors::start() {
     try {
       act();
     } catch (const std::exception& e) {
-      failed_ = true;  // the others end with it, when they have ended what they are at
+      failed_ = true;  // the others end after their current task
       operator_.heap().ranks().fail_all(base::as_error(e));
       throw;
     }
@@ -92,14 +92,14 @@ void Actors::act() {
   }
 }
 
-// Without the threads that others may want.
+// Waits without the shared threads.
 void Actors::wait_alone() {
   Standby standby(operator_.heap().ranks(), [this] { return awaited(); });
   while (!called() && !poll())
     if (!standby.wait()) stand_still(standby.seconds());
 }
 
-// A rank without which this one does not get on; -1: none, or another actor knows.
+// The rank behind this rank's standstill; -1: none, or known to another actor.
 int Actors::awaited() {
   const std::unique_lock lock(polling_, std::try_to_lock);
   if (!lock.owns_lock()) return -1;
@@ -121,7 +121,7 @@ bool Actors::poll() {
   return found;
 }
 
-// Whichever processor has a task and nobody at it.
+// Takes any processor with a task and no actor.
 bool Actors::work() {
   for (int p = 0; p < operator_.processors(); ++p) {
     std::atomic<bool>& at_work = at_work_[static_cast<size_t>(p)];

@@ -6,30 +6,30 @@
 
 namespace tessera::fused {
 
-/// One rank of a distributed MoE layer, epoch after epoch, without its arithmetic: it learns from
-/// words of memory what has come and what is done, and tells processors what to do next. Who looks
-/// when is the driver's: a thread, a loop over ranks, or whoever tries all orders.
+/// A rank of a distributed MoE layer, epoch after epoch, without arithmetic: reads arrivals and
+/// completions from words of memory, and gives tasks to processors. A driver decides the order of
+/// looks: a thread, a loop over ranks, or a test of all orders.
 class Coordinator {
  public:
-  /// Of the memory that it needs.
+  /// Bytes of needed memory.
   static int64_t bytes(const Shape& shape) {
     Carver measure(nullptr);
     return Coordinator(shape, nullptr, measure), measure.bytes();
   }
-  /// `buffer`: mine of the symmetric ones; `memory`: 64-byte aligned, zero.
+  /// `buffer`: the own symmetric buffer; `memory`: 64-byte aligned, zero.
   Coordinator(const Shape& shape, const std::byte* buffer, std::byte* memory) {
     Carver carver(memory);
     *this = Coordinator(shape, buffer, carver);
   }
 
-  /// The next epoch, of so many blocks of tokens. Nothing of the one before is under way.
+  /// Starts the next epoch, with `blocks` of tokens. Nothing of the epoch before is under way.
   template <class Words>
   void begin(int blocks, bool shared, Words& words) {
     subscriber_.begin(++epoch_);
     scheduler_.begin(blocks, shared);
     scheduler_.hand_out(words);
   }
-  /// Looks for one thing, and does what follows from it; false: nothing was new.
+  /// Looks at one item and acts on it; false: nothing new.
   template <class Words>
   bool look(int item, Words& words) {
     if (item < shape_.processors) {
@@ -43,7 +43,7 @@ class Coordinator {
     return true;
   }
   int items() const { return shape_.processors + subscriber_.items(); }
-  /// Looks for everything.
+  /// Looks at all items.
   template <class Words>
   bool poll(Words& words) {
     bool found = false;
@@ -58,16 +58,16 @@ class Coordinator {
   }
 
   bool done() const { return scheduler_.done(); }
-  /// What it waits for, if it waits for a peer.
+  /// The missing arrival during a wait for a peer.
   Arrival missing() const { return subscriber_.missing(shape_.rank); }
-  /// Counts of a peer that cannot be, if any came: nothing follows from them.
+  /// Impossible counts of a peer, if any: they have no effect.
   Arrival refused() const { return refused_; }
   uint64_t epoch() const { return epoch_; }
   const Scheduler& scheduler() const { return scheduler_; }
   Processor processor(int i) const { return Processor(scheduler_.bell(i)); }
-  /// Where the gate writes.
+  /// The gate's results.
   const Routed& routed() const { return routed_; }
-  /// Rows of a tile's peer for my experts; of dispatch and collect, mine for the peer's.
+  /// Rows of a tile's peer for own experts; for dispatch and collect, own rows for the peer's.
   const int64_t* counts(const Task& task) const {
     return task.kind == TaskKind::dispatch || task.kind == TaskKind::collect ||
                    task.peer == shape_.rank

@@ -8,10 +8,10 @@
 
 namespace tessera::fused {
 
-/// A heap whose every part this process can write: what is put is there when the call returns.
+/// A heap with every part writable by this process: data is in place when the call returns.
 class DirectHeap final : public SymmetricHeap {
  public:
-  /// `parts`: by rank; of others any part of the memory that begins where theirs does.
+  /// `parts`: by rank; for other ranks any part of the memory from the same begin.
   DirectHeap(comm::Communicator& ranks, std::vector<tensor::Tensor> parts);
   void put(const Transfer& transfer) override;
   void signal(const Transfer& transfer) override;

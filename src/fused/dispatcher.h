@@ -4,7 +4,7 @@
 
 namespace tessera::fused {
 
-/// A write into another rank's buffer: rows, if any, and behind them a word by which it knows.
+/// A write into another rank's buffer: rows, if any, and a word behind them as signal.
 struct Transfer {
   int32_t to = 0;
   int64_t bytes = 0;
@@ -13,27 +13,27 @@ struct Transfer {
   uint64_t value = 0;
 };
 
-/// How many rows come, and in which epoch.
+/// The number of rows to come, and the epoch.
 constexpr uint64_t count_word(uint64_t epoch, int64_t rows) {
   return epoch << 32 | static_cast<uint64_t>(rows);
 }
 
-/// Which of the tiles that share a place of a run is there, and in which epoch.
+/// The present tile among tiles in a place of a run, and the epoch.
 constexpr uint64_t tile_word(const Layout& layout, uint64_t epoch, int64_t number) {
   return epoch << 32 | static_cast<uint64_t>(number / layout.run_tiles() + 1);
 }
 
-/// What goes where. Counts are those of the tokens' rank and the experts' rank, expert by expert:
-/// of dispatch those of my tokens, of give_back those of the peer's.
+/// Sources and targets of transfers. Counts are those of the tokens' rank and the experts' rank, by
+/// expert: for dispatch those of own tokens, for give_back those of the peer's.
 class Dispatcher {
  public:
   Dispatcher(const Layout& layout, int rank) : layout_(layout), rank_(rank) {}
 
-  /// Tells a peer how many of my rows one of its experts gets.
+  /// Tells a peer the number of own rows for an expert there.
   Transfer count(int peer, int expert, int64_t rows, uint64_t epoch) const {
     return {peer, 0, 0, 0, layout_.count_offset(epoch, rank_, expert), count_word(epoch, rows)};
   }
-  /// A tile of dispatch or give_back, all but its padding.
+  /// A tile of dispatch or give_back, without its padding.
   Transfer tile(const Task& task, const int64_t* counts, uint64_t epoch) const {
     const int64_t first = layout_.first_row(counts, task.expert);
     const Place arrives = place(task, Side::incoming, rank_);
@@ -44,7 +44,7 @@ class Dispatcher {
             layout_.flag_offset(arrives, first),
             tile_word(layout_, epoch, layout_.number(arrives, first))};
   }
-  /// Where a tile leaves, or has arrived.
+  /// The place of a tile's departure or arrival.
   Place place(const Task& task, Side side, int peer) const {
     return {peer, round_of(task.kind), side, task.expert, task.index * layout_.tiles.tile};
   }

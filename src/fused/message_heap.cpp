@@ -30,14 +30,14 @@ std::vector<int> all_of(const comm::Communicator& ranks) {
 
 }  // namespace
 
-/// What stands before the bytes.
+/// The header before the bytes.
 struct MessageHeap::Head {
   What what = What::bytes;
   int64_t at = 0, word = 0;
   uint64_t value = 0;
 };
 
-/// Writes what comes into the memory of its rank, which it holds for what is late.
+/// Writes arrivals into the memory of its rank, and keeps the memory for late ones.
 class MessageHeap::Mailbox {
  public:
   explicit Mailbox(Tensor memory) : memory_(std::move(memory)) {}
@@ -56,10 +56,10 @@ class MessageHeap::Mailbox {
  private:
   struct Sender {
     uint64_t taken = 0;
-    std::map<uint64_t, Tensor> early;  // by order; what came before them is on its way
+    std::map<uint64_t, Tensor> early;  // by order; earlier messages are under way
   };
 
-  // What another rank says is looked at before it is written anywhere.
+  // Another rank's message is checked before any write.
   void write(int from, const Tensor& message) const {
     Head head;
     const int64_t all = memory_.bytes();
@@ -115,7 +115,7 @@ void MessageHeap::post(const Transfer& transfer, What what) {
   const Head head{what, transfer.at, transfer.word, transfer.value};
   const int64_t bytes = what == What::word ? 0 : transfer.bytes;
   tensor::Scope scope = tensor::current_scope();
-  scope.memory = nullptr;  // as what is sent elsewhere
+  scope.memory = nullptr;  // like memory sent elsewhere
   const tensor::BindScope aside(scope);
   const Tensor message = Tensor::empty({static_cast<int64_t>(sizeof head) + bytes},
                                        tensor::DType::u8, tensor::Device::cpu);

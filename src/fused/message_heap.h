@@ -8,13 +8,13 @@
 
 namespace tessera::fused {
 
-/// A heap between hosts. What is put into memory that this process cannot write travels as a
-/// message, and the thread that delivers it there does the rest, whatever that rank computes; what
-/// one rank sends another arrives in order. The sender's bytes are read before a call returns.
+/// A heap between hosts. Data for memory outside this process travels as a message, and the
+/// delivering thread writes it, independent of the receiver's computation; data from one rank to
+/// another arrives in order. The sender's bytes are read before a call returns.
 class MessageHeap final : public SymmetricHeap {
  public:
-  /// As DirectHeap; `parts` are undefined for ranks of other hosts. All ranks make one at once;
-  /// each may be written as soon as all are made.
+  /// As DirectHeap; `parts` are undefined for ranks of other hosts. All ranks make a heap at once;
+  /// each is writable once all exist.
   MessageHeap(comm::Communicator& ranks, std::vector<tensor::Tensor> parts);
   void put(const Transfer& transfer) override;
   void signal(const Transfer& transfer) override;
@@ -29,7 +29,7 @@ class MessageHeap final : public SymmetricHeap {
 
   std::vector<bool> near_;
   DirectHeap direct_;
-  std::mutex mutex_;  // who has it has the channel
+  std::mutex mutex_;  // guards the channel
   std::unique_ptr<comm::Communicator> channel_;
 };
 

@@ -31,7 +31,7 @@ using tensor::MemoryClass;
 using tensor::Tensor;
 
 constexpr comm::Tag kTag{"heap", -1};
-constexpr int64_t kWord = sizeof(int64_t);  // what a rank says of its memory
+constexpr int64_t kWord = sizeof(int64_t);  // a rank's word about its memory
 
 class Descriptor {
  public:
@@ -47,7 +47,7 @@ class Descriptor {
   int number_;
 };
 
-// A file without a name, open as long as this lives; others of the machine open it by its number.
+// A nameless file, open as long as this object lives; others on the machine open the number.
 class SharedFile {
  public:
   explicit SharedFile(int64_t bytes) : file_(memfd_create("tessera", MFD_CLOEXEC)), bytes_(bytes) {
@@ -66,7 +66,7 @@ class SharedFile {
   }
 
   int number() const { return file_; }
-  /// It stays mapped until the last owner of the tensor has gone.
+  /// Mapped until the last owner of the tensor is gone.
   Tensor mapped() const {
     void* const memory =
         mmap(nullptr, static_cast<size_t>(bytes_), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
@@ -104,7 +104,7 @@ std::vector<Tensor> tell_all(comm::Communicator& group, const Tensor& message) {
   return comm::all_gather(group, message, kTag).wait();
 }
 
-// What each rank says of itself: where it is, and what it wants.
+// Each rank's place and requested memory.
 struct Wish {
   comm::Whereabouts place;
   HeapSize size;
@@ -141,7 +141,7 @@ void all_are_ready(comm::Communicator& group, Device where) {
   (void)tell_all(group, Tensor::empty({0}, DType::u8, where));
 }
 
-// With TESSERA_HEAP=messages each rank is as if on a host of its own, for tests.
+// With TESSERA_HEAP=messages each rank behaves as if on a host of its own, for tests.
 comm::Whereabouts whereabouts(int rank) {
   comm::Whereabouts here = comm::Whereabouts::here();
   const char* const way = std::getenv("TESSERA_HEAP");
@@ -152,7 +152,7 @@ comm::Whereabouts whereabouts(int rank) {
   return here;
 }
 
-// Each rank's memory is handed to the others as a message, which threads do not copy.
+// Each rank's memory goes to the others as a message, without a copy among threads.
 std::vector<Tensor> of_threads(comm::Communicator& group, const HeapSize& size,
                                const std::vector<bool>& near) {
   const Tensor mine = Tensor::empty({size.bytes}, DType::u8, Device::cpu, MemoryClass::buffers);
@@ -167,7 +167,7 @@ std::vector<Tensor> of_threads(comm::Communicator& group, const HeapSize& size,
   return parts;
 }
 
-// Of ranks of other hosts there is none.
+// Undefined for ranks of other hosts.
 std::vector<Tensor> of_processes(comm::Communicator& group, const HeapSize& size,
                                  const std::vector<Wish>& wishes, const std::vector<bool>& near) {
   const SharedFile file(size.bytes);  // all zero
@@ -183,7 +183,7 @@ std::vector<Tensor> of_processes(comm::Communicator& group, const HeapSize& size
   } catch (const Error&) {
     failed = std::current_exception();
   }
-  all_are_ready(group, Device::cpu);  // until then others open my file, whatever I failed with
+  all_are_ready(group, Device::cpu);  // until then others open this file, after any error here
   if (failed) std::rethrow_exception(failed);
   return parts;
 }
@@ -212,7 +212,7 @@ std::unique_ptr<SymmetricHeap> open_heap(comm::Communicator& group, const HeapSi
   std::vector<bool> near;
   for (const Wish& one : ranks) near.push_back(one.place.machine == here.machine);
   const int64_t me = getpid();
-  bool together = true, threads = true;  // as all ranks see it
+  bool together = true, threads = true;  // for all ranks
   for (const Wish& one : ranks) {
     together = together && one.place.machine == ranks[0].place.machine;
     threads = threads && one.place.pid == me;

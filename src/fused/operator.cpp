@@ -40,7 +40,7 @@ std::byte* zeroed(kernels::Scratch& scratch, int64_t bytes) {
   return memory;
 }
 
-// The place of each expert among those of its rank.
+// The index of each expert within its rank.
 std::vector<int> places_of(const std::vector<int>& owner, const Layout& layout) {
   std::vector<int> taken(static_cast<size_t>(layout.ranks)), places;
   for (const int rank : owner) {
@@ -89,8 +89,8 @@ void MoeOperator::check(const Tensor& tokens, const nn::ExpertWeights& weights) 
             "fused experts: the weights of expert {} are not on this rank", e);
 }
 
-// Whatever the tasks write but for the gate's part, so that what a layer holds does not depend on
-// who works when.
+// Memory of all tasks but the gate's, so a layer's memory does not depend on the order of
+// work.
 void MoeOperator::take_tokens(const Tensor& tokens, const nn::Gate& gate,
                               const nn::ExpertWeights& weights) {
   check(tokens, weights);
@@ -245,7 +245,7 @@ void MoeOperator::count_rows() {
   }
 }
 
-// Tells myself and all others what comes, and the scheduler which blocks wait for it.
+// Announces the row counts to all ranks, and the waiting blocks to the scheduler.
 void MoeOperator::announce() {
   const Routed& routed = coordinator_.routed();
   const auto slots = routing_.ids.size(1);
@@ -278,7 +278,7 @@ int MoeOperator::blocks() const {
   return static_cast<int>((tokens_.size(0) + manner_.block - 1) / manner_.block);
 }
 
-// As ExpertWeights::shared_rows, of some of the tokens.
+// As ExpertWeights::shared_rows, for some of the tokens.
 void MoeOperator::share(const nn::Range& block) {
   const ops::Expert& one = weights_.shared;
   const auto part = [&](const Tensor& x) { return x.slice(0, block.begin, block.end); };
@@ -299,7 +299,7 @@ void MoeOperator::dispatch(const Task& task) {
   heap_.put_signal(dispatcher_.tile(task, counts, coordinator_.epoch()));
 }
 
-// One tile is read and written where its rows are; those of several are joined and parted.
+// A single tile is computed in place; several tiles are joined and split again.
 void MoeOperator::multiply(const Task& task) {
   const bool up = task.kind == TaskKind::up;
   const TileGroup& group = coordinator_.scheduler().group(task.slot);
@@ -322,7 +322,7 @@ void MoeOperator::multiply(const Task& task) {
   if (whole && !up) part(group, static_cast<const std::byte*>(product.y));
 }
 
-// Rows of my own tokens are read and written where they are.
+// Rows of own tokens are read and written in place.
 kernels::ExpertTile MoeOperator::rows_of(const Task& tile) const {
   const bool home = tile.peer == rank_;
   const int64_t* const counts = coordinator_.counts(tile);

@@ -10,61 +10,61 @@
 
 namespace tessera::fused {
 
-/// How a rank works; results do not depend on it.
+/// Settings of a rank's work; results do not depend on them.
 struct Manner {
   int processors = 1;
-  int up_parts = 1, down_parts = 1;  ///< tasks that a tile's products are cut into
-  int slots = 2;                     ///< tiles that are computed at once
+  int up_parts = 1, down_parts = 1;  ///< tasks of a tile's products
+  int slots = 2;                     ///< tiles in computation at once
   int64_t block = 64;                ///< tokens of a combine task
 };
 
-/// Looks on, from the threads of all actors.
+/// Observes from the threads of all actors.
 class TaskWatch {
  public:
   virtual ~TaskWatch() = default;
   virtual void begins(int processor, const Task& task) = 0;
   virtual void ends(int processor, const Task& task) = 0;
-  /// Something was new, and what is ready has been handed out.
+  /// There was news, and ready tasks were handed out.
   virtual void polled(const Coordinator& coordinator) = 0;
 };
 
-/// One rank of a distributed MoE layer as a single operator: gate, dispatch, experts and combine
-/// are tasks that run as soon as what they need is there. One actor polls, one for each processor
-/// works; all of them may be one thread. Results are those of nn::LocalBackend bit by bit, where a
-/// row of a product depends on no other.
+/// A rank of a distributed MoE layer as a single operator: gate, dispatch, experts and combine are
+/// tasks, and run when their inputs are ready. One actor polls, and an actor for each processor
+/// works; all may be a single thread. Results equal nn::LocalBackend bit by bit, if rows of a
+/// product are independent.
 class MoeOperator {
  public:
-  /// `owner[e]`: the rank of expert e. `tokens`: of this rank, at most. `heap`: of layout.bytes(),
-  /// of which flags and counts are zero before the first epoch; it outlives this.
+  /// `owner[e]`: the rank of expert e. `tokens`: the most of this rank. `heap`: of layout.bytes(),
+  /// with zero flags and counts before the first epoch; must outlive this object.
   MoeOperator(const Layout& layout, std::vector<int> owner, int64_t tokens, const Manner& manner,
               SymmetricHeap& heap);
 
-  /// The next layer, on all ranks alike; what is given outlives done(). Throws Error(usage) for
-  /// tokens or weights that do not fit.
+  /// Starts the next layer, on all ranks alike; arguments must live until done(). Throws
+  /// Error(usage) for invalid tokens or weights.
   void begin(const nn::Tensor& tokens, const nn::Gate& gate, const nn::ExpertWeights& weights);
-  /// Looks for what has come or is done, and what follows; whether there was anything. Throws
-  /// Error(rank) for counts of a peer that cannot be.
+  /// Looks for arrivals and completions, and acts on them; true for any news. Throws Error(rank)
+  /// for impossible counts of a peer.
   bool poll();
-  /// Whether a processor seems to have a task.
+  /// True if a processor seems to have a task.
   bool called(int processor) const { return coordinator_.processor(processor).called(words_); }
-  /// Does a task of a processor, if it has one. Throws Error(usage) when the gate sends an expert
-  /// more rows than the layout has room for.
+  /// Executes a task of a processor, if any. Throws Error(usage) when the gate sends an expert more
+  /// rows than the layout's room.
   bool work(int processor);
   bool done() const { return coordinator_.done(); }
-  /// [tokens, hidden]: routed experts, then the shared one. After done().
+  /// [tokens, hidden]: routed experts, then the shared expert. After done().
   nn::Tensor result() const;
-  /// What a layer of tokens on meta would hold and count on this rank, but for the products of its
-  /// routed experts; nothing is sent. The result.
+  /// Memory and work of a layer with tokens on meta on this rank, without the products of its
+  /// routed experts; nothing is sent. Returns the result.
   nn::Tensor rehearse(const nn::Tensor& tokens, const nn::Gate& gate,
                       const nn::ExpertWeights& weights);
 
-  /// Who went where, in this layer, and the rows [tokens * k, hidden] that came back.
+  /// The routing of this layer, and the returned rows [tokens * k, hidden].
   const ops::Routing& routing() const { return routing_; }
   const nn::Tensor& rows() const { return rows_; }
-  /// Lets go of the layer that is done.
+  /// Releases the finished layer.
   void forget();
 
-  /// `watch` outlives the layers; null: nobody looks on.
+  /// `watch` must outlive the layers; null: no observer.
   void watch(TaskWatch* watch) { watch_ = watch; }
   const Coordinator& coordinator() const { return coordinator_; }
   const SymmetricHeap& heap() const { return heap_; }
@@ -91,16 +91,16 @@ class MoeOperator {
   [[noreturn]] void refuse(const Arrival& counts) const;
   const int32_t* pairs(const Task& tile) const;
   nn::Range block(int index) const;
-  int blocks() const;  // of tokens
+  int blocks() const;  // blocks of tokens
   int64_t group(int peer, int expert) const { return int64_t{peer} * layout_.experts + expert; }
 
   Layout layout_;
   int rank_;
-  std::vector<int> owner_, place_;  // of each expert: its rank, its place there
+  std::vector<int> owner_, place_;  // for each expert: its rank, its index there
   int64_t most_tokens_, slot_rows_;
   Manner manner_;
   SymmetricHeap& heap_;
-  std::byte* buffer_;  // mine of it
+  std::byte* buffer_;  // the own part of the heap
   Dispatcher dispatcher_;
   kernels::Scratch board_;  // the coordinator's memory
   Coordinator coordinator_;
@@ -111,14 +111,14 @@ class MoeOperator {
   const nn::Gate* gate_ = nullptr;
   nn::ExpertWeights weights_;
   ops::Routing routing_;
-  std::vector<kernels::ExpertView> mine_;  // my experts
-  ops::Activation activation_{};           // of them
+  std::vector<kernels::ExpertView> mine_;  // the own experts
+  ops::Activation activation_{};           // their activation
   const kernels::ExpertTiles* tiles_ = nullptr;
   kernels::ExpertCuts cuts_{};
-  int64_t inner_bytes_ = 0;  // of a slot
+  int64_t inner_bytes_ = 0;  // inner bytes of a slot
   kernels::Scratch inner_, joined_;
   std::vector<int32_t> pairs_;   // assignments by peer and expert, rising
-  std::vector<int64_t> begins_;  // of each group of them
+  std::vector<int64_t> begins_;  // begin of each group of pairs
 };
 
 }  // namespace tessera::fused

@@ -4,17 +4,17 @@
 
 namespace tessera::fused {
 
-/// Who does tasks, as the scheduler sees him. `Words` reads and writes words that others share.
+/// Executes tasks, as seen by the scheduler. `Words` reads and writes shared words.
 class Processor {
  public:
   explicit Processor(Doorbell* bell = nullptr) : bell_(bell) {}
 
-  /// Whether there is something to do; only who has the processor may trust it.
+  /// True if there is a task; reliable for the processor's holder only.
   template <class Words>
   bool called(Words& words) const {
     return words.load(&bell_->word) != 0;
   }
-  /// Whether there is something to do; then it is `task`, and done() follows when it is done.
+  /// True if there is a task; then `task` is set, and done() follows after the work.
   template <class Words>
   bool take(Task& task, Words& words) const {
     if (!called(words)) return false;

@@ -6,7 +6,7 @@
 
 namespace tessera::fused {
 
-/// Cuts zeroed memory into arrays; without memory it only measures.
+/// Splits zeroed memory into arrays; without memory only measures.
 class Carver {
  public:
   explicit Carver(std::byte* memory) : memory_(memory) {}
@@ -23,7 +23,7 @@ class Carver {
   int64_t bytes_ = 0;
 };
 
-/// First in, first out, of one owner.
+/// First in, first out, with a single owner.
 struct TaskQueue {
   Task* tasks = nullptr;
   int32_t room = 0, first = 0, count = 0;
@@ -41,7 +41,7 @@ struct TaskQueue {
     --count;
     return task;
   }
-  /// Takes the first one for an expert that has so many rows at most; false: there is none.
+  /// Takes the first tile of an expert with at most `rows` rows; false: none.
   bool take(int32_t expert, int32_t rows, Task& task) {
     for (int32_t i = 0; i < count; ++i) {
       task = tasks[(first + i) % room];
@@ -54,15 +54,15 @@ struct TaskQueue {
   }
 };
 
-/// Between the scheduler and one processor. The word is 0 when the scheduler may write the task,
-/// anything else when the processor may read it: whoever has finished with it stores the word.
+/// Between the scheduler and a processor. The word is 0 when the scheduler may write the task,
+/// otherwise the processor may read it; each side stores the word after its use.
 struct alignas(64) Doorbell {
   uint64_t word = 0;
   Task task{};
 };
 
-/// The words of this machine's memory, as those who share them see them: what was written before a
-/// store is there after a load that sees it.
+/// Words of this machine's memory, as seen by all sharers: data before a store is visible after a
+/// load of the stored word.
 struct SharedWords {
   static uint64_t load(const uint64_t* word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
   static void store(uint64_t* word, uint64_t value) {

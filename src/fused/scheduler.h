@@ -4,8 +4,8 @@
 
 namespace tessera::fused {
 
-/// The order of a rank's work in one epoch: which tasks there are, what each waits for, and who
-/// does it. It computes nothing and has one owner; others see only its doorbells.
+/// The order of a rank's work in an epoch: tasks, their inputs, and their processors. Computes
+/// nothing and has a single owner; others see the doorbells only.
 class Scheduler {
  public:
   Scheduler() = default;
@@ -36,19 +36,19 @@ class Scheduler {
       if (shared) later_.push({.kind = TaskKind::shared, .index = b});
     }
   }
-  /// A peer sends so many tiles.
+  /// A peer announced its number of tiles.
   void heard(int64_t count) {
     bound_ -= (most(shape_) - count) * (parts() + 1);
     --unheard_;
   }
-  /// A tile's rows are here.
+  /// A tile's rows have arrived.
   void arrived(const Task& tile) {
     arrived_.push(tile);
     start_tiles();
   }
-  /// The results of a tile of my own tokens are here.
+  /// The results of a tile of own tokens have arrived.
   void returned(const Task& tile) { ready_.push(tile); }
-  /// Gives what is ready to who is idle.
+  /// Gives ready tasks to idle processors.
   template <class Words>
   void hand_out(Words& words) {
     for (int p = 0; p < shape_.processors; ++p) {
@@ -60,7 +60,7 @@ class Scheduler {
       words.store(&bells_[p].word, 1);
     }
   }
-  /// Whether a processor has finished a task, and which.
+  /// Looks for a finished task of a processor.
   template <class Words>
   bool look(int processor, Task& task, Words& words) {
     if (!busy_[processor] || words.load(&bells_[processor].word) != 0) return false;
@@ -71,15 +71,15 @@ class Scheduler {
     return true;
   }
 
-  /// How many tasks there can be at most, as far as is known; it never grows in an epoch.
+  /// The known bound of tasks; never grows in an epoch.
   int64_t bound() const { return bound_; }
   int64_t finished() const { return finished_; }
-  /// All is done, and every peer has begun this epoch: none is left more than one behind.
+  /// All is done, and every peer has begun this epoch: none is more than one behind.
   bool done() const { return finished_ == bound_ && unheard_ == 0; }
-  /// The tiles of a product under way.
+  /// The tiles of a product in work.
   const TileGroup& group(int slot) const { return groups_[slot]; }
   Doorbell* bell(int processor) const { return bells_ + processor; }
-  /// Somebody has no task although one is there; never after hand_out().
+  /// A processor is idle although a task is ready; never after hand_out().
   bool idle_while_ready() const {
     if (ready_.empty() && later_.empty()) return false;
     for (int p = 0; p < shape_.processors; ++p)
@@ -99,12 +99,12 @@ class Scheduler {
   void release(int block) {
     if (--missing_[block] == 0) ready_.push({.kind = TaskKind::combine, .index = block});
   }
-  // The results of one of my tiles are where they are summed.
+  // The results of an own tile are at their place for the sum.
   void settle(const Task& tile) {
     const Blocks waits = routed_.wait(shape_.layout, tile);
     for (int b = waits.first; b <= waits.last; ++b) release(b);
   }
-  // The tile that takes the place of another in its run, if there is one.
+  // The next tile for the place of this tile in its run, if any.
   void send_next(const Task& tile) {
     const Layout& layout = shape_.layout;
     const int64_t number = routed_.number(layout, tile) + layout.run_tiles();
@@ -119,7 +119,7 @@ class Scheduler {
       first += n;
     }
   }
-  // Of a product of a slot: tiles that are computed as one are small, and not cut.
+  // Parts of a slot's product: joined tiles are small, and not split.
   int parts_of(TaskKind kind, int32_t slot) const {
     if (groups_[slot].count > 1) return 1;
     return kind == TaskKind::up ? shape_.up_parts : shape_.down_parts;
@@ -146,7 +146,7 @@ class Scheduler {
       push_parts(tile, TaskKind::up);
     }
   }
-  // Their results are here, or leave.
+  // The results are here, or leave.
   void end_tiles(int32_t slot) {
     const TileGroup group = groups_[slot];
     groups_[slot] = TileGroup();
@@ -157,14 +157,14 @@ class Scheduler {
       tile.peer == shape_.rank ? settle(tile) : ready_.push(tile);
     }
   }
-  // How many of the tasks that there can be at most it stands for.
+  // The task's share of the bound.
   int64_t worth(const Task& task) const {
     if (task.kind != TaskKind::up && task.kind != TaskKind::down) return 1;
     const int64_t tiles = groups_[task.slot].count;
     const int parts = task.kind == TaskKind::up ? shape_.up_parts : shape_.down_parts;
     return tiles > 1 ? tiles * parts : 1;
   }
-  // What a task that is done makes possible.
+  // Tasks made possible by a finished task.
   void follow(const Task& task) {
     finished_ += worth(task);
     if (task.kind == TaskKind::gate) {
@@ -180,11 +180,11 @@ class Scheduler {
       send_next(task);
     }
   }
-  // The gate is done: rows for others leave first, as many as have a place, then mine are computed.
+  // After the gate: rows for others leave first, within their places, then own rows are computed.
   void route() {
     const Layout& layout = shape_.layout;
     for (int step = 1; step <= layout.ranks; ++step) {
-      const int peer = (shape_.rank + step) % layout.ranks;  // not all to the same one first
+      const int peer = (shape_.rank + step) % layout.ranks;  // spread over the ranks
       const int64_t* rows = routed_.to(layout, peer);
       int64_t count = 0;
       for (int e = 0; e < layout.experts; ++e) {
@@ -212,11 +212,11 @@ class Scheduler {
   int32_t unheard_ = 0, blocks_ = 0;
   Doorbell* bells_ = nullptr;    // [processors]
   int32_t* busy_ = nullptr;      // [processors]
-  int32_t* left_ = nullptr;      // [slots]: parts of the product under way; 0: free
-  TileGroup* groups_ = nullptr;  // [slots]: what is under way
-  int32_t* missing_ = nullptr;   // [blocks]: what their sum waits for
+  int32_t* left_ = nullptr;      // [slots]: parts of the product in work; 0: free
+  TileGroup* groups_ = nullptr;  // [slots]: tiles in work
+  int32_t* missing_ = nullptr;   // [blocks]: missing inputs of their sum
   TaskQueue ready_, later_;
-  TaskQueue arrived_, mine_;  // tiles of others first: their results have a way to go
+  TaskQueue arrived_, mine_;  // other ranks' tiles first: their results must travel
 };
 
 }  // namespace tessera::fused

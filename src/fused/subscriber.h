@@ -5,20 +5,20 @@
 
 namespace tessera::fused {
 
-/// What a rank learns from the words that others write into its buffer.
+/// News from words written by other ranks.
 struct Arrival {
   enum class Kind : uint8_t { nothing, counts, rows, results, refused } kind = Kind::nothing;
   int peer = 0;
-  Task tile{};       ///< of rows and results
-  int64_t word = 0;  ///< where it says so, in my buffer; of what is missing
+  Task tile{};       ///< rows and results
+  int64_t word = 0;  ///< the word's offset in the own buffer, for missing arrivals
 };
 
-/// Waits for the words of one epoch after the other. A word counts if it is of this very epoch: a
-/// peer may be one epoch behind, or one before me, whose counts have words of their own.
+/// Waits for the words of one epoch after the other. Only words of the current epoch count: a peer
+/// may be one epoch behind or ahead, with separate words for counts.
 class Subscriber {
  public:
   Subscriber() = default;
-  /// `experts`: of this rank; `buffer`: mine of the symmetric ones.
+  /// `experts`: of this rank; `buffer`: the own symmetric buffer.
   Subscriber(const Layout& layout, int experts, const std::byte* buffer, Carver& memory)
       : layout_(layout),
         experts_(experts),
@@ -39,8 +39,8 @@ class Subscriber {
     }
     for (int p = 0; p < layout_.ranks; ++p) heard_[p] = 0;
   }
-  /// Tiles that a peer gives back, or sends: known by the counts, so that a flag is looked at only
-  /// when it can come.
+  /// Tiles to expect from a peer: known by the counts, so flags are read only when
+  /// possible.
   int expect(Round round, int peer, const int64_t* counts) {
     const int list = peer * 2 + static_cast<int>(round);
     for (int e = 0; e < layout_.experts; ++e) {
@@ -55,7 +55,7 @@ class Subscriber {
     return left_[list];
   }
 
-  /// Each item is one thing to look for; what was found once is not found again.
+  /// Each item is a word to look for; found items are not found again.
   int items() const { return layout_.ranks * (1 + 2 * layout_.run_tiles()); }
   template <class Words>
   Arrival look(int item, Words& words) {
@@ -70,7 +70,7 @@ class Subscriber {
     --left_[list];
     return one;
   }
-  /// All items that may have come; calls arrived(Arrival) for those that have.
+  /// Looks at all items; calls arrived(Arrival) for present ones.
   template <class Words, class Arrived>
   void look_everywhere(Words& words, const Arrived& arrived) {
     for (int p = 0; p < layout_.ranks; ++p) {
@@ -84,7 +84,7 @@ class Subscriber {
       }
   }
 
-  /// The first thing that is awaited and has not come.
+  /// The first awaited and missing arrival.
   Arrival missing(int me) const {
     for (int p = 0; p < layout_.ranks; ++p)
       if (p != me && !heard_[p])
@@ -96,11 +96,11 @@ class Subscriber {
       }
     return {};
   }
-  /// Rows that a peer sends to each of my experts, once it was heard.
+  /// Rows of a peer for each own expert, after its announcement.
   const int64_t* rows(int peer) const { return rows_ + peer * layout_.experts; }
 
  private:
-  // The tile that comes next at a place of a run, if one does.
+  // The next tile at a place of a run, if any.
   Arrival awaited(int list, int place) const {
     const int32_t number = next_[list * layout_.run_tiles() + place];
     if (number >= known_[list]) return {};
@@ -113,7 +113,7 @@ class Subscriber {
   const uint64_t* word(int64_t offset) const {
     return reinterpret_cast<const uint64_t*>(buffer_ + offset);
   }
-  // What a peer says is a size here: it is looked at before it is used.
+  // A peer's count is a size here, so it is checked before use.
   bool may_be(const int64_t* counts) const {
     for (int e = experts_; e < layout_.experts; ++e)
       if (counts[e] != 0) return false;
@@ -140,9 +140,9 @@ class Subscriber {
   const std::byte* buffer_ = nullptr;
   uint64_t epoch_ = 0;
   Task* awaited_ = nullptr;   // [ranks][rounds][most tiles], by number
-  int32_t* next_ = nullptr;   // [ranks][rounds][tiles of a run]: numbers of those that come next
-  int32_t* known_ = nullptr;  // [ranks][rounds]: up to which number they are expected
-  int32_t* left_ = nullptr;   // and how many have not come
+  int32_t* next_ = nullptr;   // [ranks][rounds][tiles of a run]: numbers of the next tiles
+  int32_t* known_ = nullptr;  // [ranks][rounds]: the expected numbers end here
+  int32_t* left_ = nullptr;   // missing tiles
   int32_t* heard_ = nullptr;  // [ranks]
   int64_t* rows_ = nullptr;   // [ranks][experts]
 };

@@ -10,23 +10,23 @@
 
 namespace tessera::fused {
 
-/// A wait of one thread for words that others write: it yields, then sleeps, so that they get its
-/// core. The clock runs while no rank of the world gets on.
+/// A thread's wait for words of others: yields, then sleeps, so others get its core. The clock runs
+/// while no rank of the world makes progress.
 class Standby {
  public:
-  /// `ranks` outlives this.
-  /// `whom`: for which of them the rank waits, or -1; asked when the wait begins to last, so that
-  /// what they send is looked for more often than where a rank computes.
+  /// `ranks` must outlive this object. `whom`: the awaited rank, or -1; asked once a
+  /// wait lasts, so messages of this rank are polled more often than on computing
+  /// ranks.
   explicit Standby(
       comm::Communicator& ranks, std::function<int()> whom = [] { return -1; })
       : ranks_(ranks), whom_(std::move(whom)) {}
   ~Standby() { over(); }
   Standby(const Standby&) = delete;
   Standby& operator=(const Standby&) = delete;
-  /// What was waited for is there.
+  /// The wait is over.
   void over();
-  /// One turn; false: past the deadline. Throws Error(cancelled) after a request to stop, and what
-  /// has ended the world.
+  /// One turn; false: past the deadline. Throws Error(cancelled) after a stop request, and the
+  /// error behind the end of the world.
   bool wait();
   double seconds() const { return patience_ ? patience_->seconds() : 0; }
 
@@ -35,15 +35,15 @@ class Standby {
   const std::function<int()> whom_;
   std::optional<comm::Patience> patience_;
   int turns_ = 0;
-  bool told_ = false;  // the others: for whom it waits
+  bool told_ = false;  // the others know the awaited rank
 };
 
-/// Memory of equal size on every rank of a group, into which the others write without its help.
-/// What is sent may travel after its call has returned, and pass what was sent before; the sender's
-/// bytes stay as they are until their receiver has answered.
+/// Memory of equal size on every rank of a group, writable by the others without the owner's help.
+/// Transfers may continue after their call and overtake each other; the sender's bytes must not
+/// change until the receiver has answered.
 class SymmetricHeap {
  public:
-  /// `memory`: of this rank, from a multiple of 64 on. `ranks`: the group; null: nobody waits.
+  /// `memory`: of this rank, at a multiple of 64. `ranks`: the group; null: no waits.
   SymmetricHeap(comm::Communicator* ranks, int rank, std::byte* memory)
       : ranks_(ranks), rank_(rank), memory_(memory) {}
   virtual ~SymmetricHeap() = default;
@@ -53,19 +53,19 @@ class SymmetricHeap {
   int rank() const { return rank_; }
   std::byte* memory() const { return memory_; }
   comm::Communicator& ranks() const { return *ranks_; }
-  /// The number of one of its ranks in the world.
+  /// The number of a rank in the world.
   int in_world(int rank) const { return ranks_ ? ranks_->in_world(rank) : rank; }
 
   // Thread-safe.
   /// The transfer's bytes into the memory of transfer.to, without its word.
   virtual void put(const Transfer& transfer) = 0;
-  /// The transfer's word, behind all that this thread has put into that memory before.
+  /// The transfer's word, after all earlier puts of this thread into the same memory.
   virtual void signal(const Transfer& transfer) = 0;
-  /// Bytes, then their word: who sees the word sees the bytes.
+  /// Bytes, then their word: a reader of the word sees the bytes.
   virtual void put_signal(const Transfer& transfer) = 0;
 
-  /// Returns when a word of mine has this value. Throws Error(cancelled) after a request to stop,
-  /// what has ended the world, and Error(rank) when no rank gets on for the world's deadline.
+  /// Returns at this value of an own word. Throws Error(cancelled) after a stop, the error behind
+  /// the end of the world, and Error(rank) without progress of any rank within the deadline.
   void wait(int64_t word, uint64_t value) const;
 
  private:

@@ -6,29 +6,29 @@ namespace tessera::fused {
 
 enum class TaskKind : int32_t {
   none,
-  gate,       ///< decides who goes where, and tells all ranks how many rows come
+  gate,       ///< routes tokens, and tells all ranks their row counts
   shared,     ///< the shared expert of a block of tokens
   dispatch,   ///< a tile of rows to the rank of its expert
   up,         ///< a run of panels of an expert's first product, for a tile
-  down,       ///< of its second product
+  down,       ///< the same for the second product
   give_back,  ///< a tile of results to the rank of its tokens
-  collect,    ///< the results of a tile to their tokens, which frees its place in the run
+  collect,    ///< the results of a tile to their tokens; frees the tile's place in the run
   combine,    ///< the sum of the results of a block of tokens
 };
 
-/// What a processor is told to do.
+/// A processor's task.
 struct Task {
   TaskKind kind = TaskKind::none;
-  int32_t peer = 0;    ///< whose rows a tile holds; of dispatch: whom they go to
-  int32_t expert = 0;  ///< one of those of the rank that computes
-  int32_t index = 0;   ///< of the tile among those of this peer and expert; of the block
-  int32_t rows = 0;    ///< of products: of all tiles of the slot
+  int32_t peer = 0;    ///< owner of a tile's rows; for dispatch: their receiver
+  int32_t expert = 0;  ///< index among the computing rank's experts
+  int32_t index = 0;   ///< a tile's number for this peer and expert; a block's number
+  int32_t rows = 0;    ///< for products: of all tiles of the slot
   int32_t part = 0;    ///< run of panels
-  int32_t slot = 0;    ///< of inner activations; of which tiles, says Scheduler::group
+  int32_t slot = 0;    ///< inner activations; tiles: see Scheduler::group
 };
 
-/// Tiles of one expert that are computed as one, with no more rows than a slot has: its weights are
-/// read once.
+/// Tiles of an expert computed together, within the rows of a slot: weights are read
+/// once.
 struct TileGroup {
   static constexpr int kMost = 8;
   Task tiles[kMost]{};
@@ -40,22 +40,22 @@ struct TileGroup {
   }
 };
 
-/// What the ranks of an operator agree on, but for `rank`, and how one of them works.
+/// The agreement of an operator's ranks, except `rank`, and the settings of a rank's work.
 struct Shape {
   Layout layout{};
   int rank = 0, processors = 1;
   int up_parts = 1, down_parts = 1;  ///< runs of panels of each product
-  int slots = 1;                     ///< tiles whose inner activations are there at once
-  int blocks = 1;                    ///< of tokens, at most
-  int experts = 0;                   ///< of this rank
+  int slots = 1;                     ///< tiles with inner activations at once
+  int blocks = 1;                    ///< blocks of tokens, at most
+  int experts = 0;                   ///< experts of this rank
 
-  /// Rows of a slot, at most: a tile, and where products are not cut half of one more, so that the
-  /// few rows behind a full tile need not read the weights once more.
+  /// Rows of a slot, at most: a tile, and for unsplit products half a tile more, so a few rows
+  /// behind a full tile need no second read of the weights.
   constexpr int64_t slot_rows() const {
     const int64_t tile = layout.tiles.tile;
     return up_parts == 1 && down_parts == 1 ? tile + tile / 2 : tile;
   }
-  /// Rows that may still join so many: what fills up a tile, or few.
+  /// Rows to add to this many: to fill a tile, or a few.
   constexpr int64_t room(int64_t rows) const {
     const int64_t whole = layout.tiles.tile - rows, left = slot_rows() - rows;
     const int64_t few = layout.tiles.tile / 4 < left ? layout.tiles.tile / 4 : left;
@@ -63,24 +63,24 @@ struct Shape {
   }
 };
 
-/// Blocks of tokens, first to last, that wait for a tile of results.
+/// Blocks of tokens, first to last, in need of a tile's results.
 struct Blocks {
   int32_t first = 0, last = 0;
 };
 
-/// What the gate decided, for those who move rows: where it is written by the task and then read.
+/// The gate's decision, for moves of rows: written by its task and then read.
 struct Routed {
-  int64_t* sent = nullptr;  ///< [ranks][experts]: my rows for each expert
-  Blocks* waits = nullptr;  ///< [ranks][most tiles]: who waits for my tiles
+  int64_t* sent = nullptr;  ///< [ranks][experts]: own rows for each expert
+  Blocks* waits = nullptr;  ///< [ranks][most tiles]: blocks in need of own tiles
 
   int64_t* to(const Layout& layout, int peer) const {
     return sent + int64_t{peer} * layout.experts;
   }
-  /// Of a tile of mine.
+  /// For an own tile.
   Blocks& wait(const Layout& layout, const Task& tile) const {
     return waits[int64_t{tile.peer} * layout.most + number(layout, tile)];
   }
-  /// Among those that go to the same rank.
+  /// The number among tiles to the same rank.
   int64_t number(const Layout& layout, const Task& tile) const {
     return layout.first_row(to(layout, tile.peer), tile.expert) / layout.tiles.tile + tile.index;
   }
