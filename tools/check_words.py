@@ -39,7 +39,8 @@ GONE = [
     (re.compile(r"(?i)\b\w*recipe\w*"), "say pipeline, or spec"),
 ]
 # Folders with rewritten comments: no comment begins with these words, and few are pronouns.
-CLEAR = ("include/tessera", "src/parallel", "src/nn", "src/comm", "src/fused", "src/cluster", "src/admission")
+CLEAR = ("include/tessera", "src/parallel", "src/nn", "src/comm", "src/fused", "src/cluster", "src/admission",
+         "src/pipeline")
 PRONOUNS = {"what", "which", "who", "whose", "whom", "that", "it", "its", "one", "ones"}
 MOST_PRONOUNS = 0.05  # of the words in the comments of a file
 OPENING = re.compile(r"\W*(?:of|what|who|whose|which)\b", re.I)

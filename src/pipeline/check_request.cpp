@@ -15,7 +15,7 @@ void number(const char* name, int64_t value, int64_t least, int64_t most) {
           "{} {}: expected a number from {} to {}", name, value, least, most);
 }
 
-// Choices of a kind have a word each, and are numbered from 0.
+// The words of a choice's values, numbered from 0.
 template <class Value>
 void choice(const char* name, Value value) {
   number(name, static_cast<int64_t>(value), 0, std::ssize(words_of<Value>()) - 1);

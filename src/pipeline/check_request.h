@@ -5,8 +5,8 @@
 
 namespace tessera::pipeline {
 
-/// Refuse values that no model takes: Error(usage). What depends on the model is checked where it
-/// is read.
+/// Refuse values without any valid model: Error(usage). Checks that depend on the model follow at
+/// their reads.
 void check_request(const RunOptions& options);
 void check_request(const GenerateRequest& request);
 void check_request(const CompleteRequest& request);

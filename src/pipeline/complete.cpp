@@ -27,7 +27,7 @@ void require_stops(const CompleteRequest& q, const runtime::Language& language) 
           "stop texts need a tokenizer.json in the folder");
 }
 
-// Takes memory for a run: why it does not fit, or "".
+// Reserves memory for a run; returns the reason of a failure, or "".
 std::string misfit(runtime::ModelState& state, completion::TokenRun& run,
                    runtime::AtWork& at_work) {
   try {

@@ -39,7 +39,7 @@ using tensor::DType;
 using tensor::Tensor;
 using Tensors = std::map<std::string, Tensor>;
 
-// Of the file, or from memory.
+// Inputs from the file or from memory.
 Tensors inputs_of(const ForwardRequest& request) {
   require(request.inputs.empty() != request.tensors.empty(), ErrorCode::usage,
           "forward takes a file of inputs or tensors, one of both");
@@ -113,17 +113,17 @@ nn::TokenLayout layout_of(const models::PipelineSpec& spec, const Tensor& latent
   return spec.layout(2 * side, 2 * side);
 }
 
-/// One pass of a transformer, by all ranks of the plan.
+/// A pass of a transformer, by all ranks of the plan.
 struct TransformerPass {
   runtime::ModelState& state;
   parallel::Workload workload;
-  nn::Conditioning conditioning;  ///< of all sequences, as the latent
+  nn::Conditioning conditioning;  ///< for all sequences, as the latent
   Tensor time, latent;
   bool trace;
   std::stop_token stop;
   runtime::RunMeters meters;
-  std::vector<std::shared_ptr<const nn::Denoiser>> networks{};  ///< by rank, of this process
-  Tensors traced{};  ///< at the first rank, as is what came out
+  std::vector<std::shared_ptr<const nn::Denoiser>> networks{};  ///< by rank, in this process
+  Tensors traced{};  ///< at the first rank, as the result
   Tensor out{};
 
   void load();
@@ -135,7 +135,7 @@ struct TransformerPass {
 void TransformerPass::load() {
   const Plan& plan = state.options.plan;
   parallel::require_runnable(plan, state.geometry(), workload);
-  if (plan.tensor > 1)  // a layer that is too narrow is named before a weight is read
+  if (plan.tensor > 1)  // reports a narrow layer before any read of weights
     state.spec->make(load::MetaWeights(), state.portion(0), state.dtype());
   networks.resize(static_cast<size_t>(plan.world()));
   state.ranks().all_or_none("computes", [&] {
@@ -144,7 +144,7 @@ void TransformerPass::load() {
   });
 }
 
-// A rank's part, and what it saw of the stream.
+// A rank's part, and its hidden states.
 Tensor TransformerPass::compute(const nn::Denoiser& network, parallel::Setup& setup,
                                 Tensors& seen) const {
   parallel::DenoiseControl watch;
@@ -160,7 +160,7 @@ Tensor TransformerPass::compute(const nn::Denoiser& network, parallel::Setup& se
                            ops::concat_rows(times), part, setup, watch);
 }
 
-// A stage has the stream after its own blocks alone.
+// A stage has the hidden states of its own blocks only.
 void TransformerPass::show(const parallel::Setup& setup, const nn::Denoiser& network,
                            const Tensors& seen) {
   const Tensor none = Tensor::zeros({0, 1}, DType::f32);
@@ -239,7 +239,7 @@ Tensors run_transformer(runtime::ModelState& state, const std::string& file, Ten
   return std::move(pass.traced);
 }
 
-/// How a VAE runs: in which tiles or on which ranks, and who watches.
+/// Settings of a VAE's run: tiles or ranks, and the observer.
 struct VaeRun {
   std::optional<models::Tiling> tiles;
   models::VaeWatch watch;
@@ -248,7 +248,7 @@ struct VaeRun {
   int64_t chunk = 0;
 };
 
-// What the first of the ranks that share the images gets, or the one that has them alone. `does`:
+// The result of the first rank with the images, or of a single rank. `does`:
 // "decodes".
 Tensor on_bands(
     const runtime::ModelState& state, const VaeRun& run, const char* does,
@@ -270,7 +270,7 @@ Tensor on_bands(
   return out;
 }
 
-// Of other processes than the first there is none.
+// Empty on other processes than the first.
 void numbers_of_vae(const Tensor& made) {
   if (made.defined()) ops::require_finite(made, "the VAE");
 }
@@ -294,7 +294,7 @@ Tensor run_decoder(const runtime::ModelState& state, const Tensor& latent, const
   return made;
 }
 
-// Mean and log variance behind each other: [batch, 2 * channels, ...].
+// Mean and log variance in sequence: [batch, 2 * channels, ...].
 Tensor joined(const models::VaeMoments& m) {
   const int64_t batch = m.mean.size(0), width = m.mean.elements() / batch;
   std::vector<int64_t> sizes(m.mean.shape().begin(), m.mean.shape().end());
@@ -319,7 +319,7 @@ Tensor run_encoder(const runtime::ModelState& state, const Tensor& images, const
   return made;
 }
 
-// Of a plan whose ranks share images with latents of so many lines.
+// For a plan with shared images of this many latent lines.
 void check_bands(const Plan& plan, int64_t lines, bool tiles) {
   std::vector<std::string> found = problems(plan, plan.world());
   for (std::string& each : parallel::band_problems(plan, lines)) found.push_back(std::move(each));
@@ -363,7 +363,7 @@ Tensors run_vae(const runtime::ModelState& state, const std::string& file, Tenso
   return outputs;
 }
 
-// Of a transformer, a VAE or a text encoder.
+// Runs a transformer, a VAE or a text encoder.
 Tensors run_part(runtime::ModelState& state, const ForwardRequest& request, Tensors& inputs,
                  const RunControl& control, const runtime::RunMeters& meters) {
   const std::string file = request.inputs.empty() ? "the request" : request.inputs;
@@ -375,7 +375,7 @@ Tensors run_part(runtime::ModelState& state, const ForwardRequest& request, Tens
              : run_vae(state, file, inputs, request, {{}, {}, meters, control.stop});
 }
 
-// The same on meta: what this process takes, with what it is given; of one rank with what it
+// The same on meta: the memory of this process, with its inputs; for a single rank with
 // traces.
 diffusion::Need rehearse_part(const runtime::ModelState& state, ForwardRequest request,
                               const Tensors& inputs) {
@@ -398,7 +398,7 @@ diffusion::Need rehearse_part(const runtime::ModelState& state, ForwardRequest r
   for (size_t r = 0; r < meters.ranks.size(); ++r)
     found.ranks.push_back(admission::foretold(
         runtime::work_of(stage.workers.scope(static_cast<int>(r), &meters), 0), 0, 0, 1));
-  if (request.component != ModelPart::transformer) {  // a VAE's, which all ranks share
+  if (request.component != ModelPart::transformer) {  // a VAE's weights, shared by all ranks
     std::vector<int64_t> held;
     for (const Inspection::Rank& rank : found.ranks) held.push_back(rank.total);
     const int64_t weights = meters.memory->peak(tensor::MemoryClass::weights);
@@ -415,7 +415,7 @@ diffusion::Need rehearse_part(const runtime::ModelState& state, ForwardRequest r
   return {found.weights, found.process - found.weights, found.process + given};
 }
 
-// The first tiles in which a VAE would fit; "": none.
+// The first tiles within a VAE's memory; "": none.
 std::string tiles_that_fit(const runtime::ModelState& state, ForwardRequest request,
                            const Tensors& inputs, const admission::Room& room) {
   const bool vae =

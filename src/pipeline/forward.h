@@ -4,7 +4,7 @@
 
 namespace tessera::pipeline {
 
-/// One component on named tensors; as Model::forward.
+/// Runs a component on named tensors; as Model::forward.
 NamedTensors forward(runtime::ModelState& state, const ForwardRequest& request,
                      const RunControl& control);
 

@@ -80,13 +80,13 @@ using tensor::Tensor;
 using Tensors = std::map<std::string, Tensor>;
 using Counts = std::vector<int64_t>;
 
-// A layer that is to run, and what came out of it.
+// A layer to run, and its results.
 struct Job {
   const runtime::ModelState& state;
   const MoeLayerForm& form;
   const nn::Geometry geometry;
-  Tensor x;                                // of all ranks
-  std::map<int, models::MoeLayer> layers;  // by rank, of this process
+  Tensor x;                                // for all ranks
+  std::map<int, models::MoeLayer> layers;  // by rank, in this process
   Tensor out{};
   Counts counts{}, kept{};
 
@@ -102,12 +102,12 @@ void check_gate(const MoeLayerForm& form, const load::TensorSet& tensors, const 
           base::printable(form.gate), base::printable(gate), fmt::join(known, ", "));
 }
 
-// Names and shapes of all that the form asks for; what else the folder holds is another form's.
+// Names and shapes of the form's tensors; others in the folder belong to other forms.
 void check_tensors(const Job& job, const load::TensorSet& tensors, const std::string& folder) {
   const tensor::Uncounted aside;
   const load::MetaWeights asked(tensors);
   check_gate(job.form, tensors, models::gate_of(job.form, asked));
-  nn::Portion names;  // nothing is packed: however many experts a file announces
+  nn::Portion names;  // nothing is packed, for any number of announced experts
   names.experts.resize(static_cast<size_t>(job.state.layer->experts));
   const models::MoeLayer layer(*job.state.layer, job.form, asked, names, job.state.dtype());
   const std::string others[] = {"*"};
@@ -153,7 +153,7 @@ Tensor whole_numbers(const Counts& counts) {
   return Tensor::from(std::span<const int32_t>(values), {static_cast<int64_t>(values.size())});
 }
 
-// One rank's share.
+// A rank's share.
 void Job::run(comm::Communicator* world) {
   const int64_t tokens = x.size(0);
   parallel::Setup setup(state.options.plan, geometry, {.text = {{{tokens}, {}, form.capacity}}},

@@ -20,16 +20,16 @@ using tensor::DType;
 using tensor::Tensor;
 using Tensors = std::map<std::string, Tensor>;
 
-// What is asked of the model: ids of all sequences, the tokens of each that count, and the block
+// The inputs of the model: ids of all sequences, the valid tokens of each, and the block
 // length.
 struct Asked {
-  std::vector<int32_t> ids;  // of the tokens that count
+  std::vector<int32_t> ids;  // ids of valid tokens
   std::vector<int64_t> visible;
   int64_t batch = 0, length = 0;
   int block = 0;
-  bool one = false;               // the file had no axis of the batch
-  std::vector<int32_t> canvas{};  // behind the ids; none: logits of the text
-  Tensor earlier{};               // that condition the canvas; undefined: a first pass
+  bool one = false;               // the file had no batch axis
+  std::vector<int32_t> canvas{};  // after the ids; none: logits of the text
+  Tensor earlier{};               // condition of the canvas; undefined: a first pass
 };
 
 std::vector<int64_t> zeros_and_ones(const Tensor& mask) {
@@ -54,7 +54,7 @@ void read_padding(const Tensor& mask, Asked& asked) {
   }
 }
 
-// [batch, 1, tokens, tokens]: what block-causal models take; the first line says the block length.
+// [batch, 1, tokens, tokens]: for block-causal models; the first line gives the block length.
 void read_blocks(const Tensor& mask, bool block_causal, Asked& asked) {
   const auto values = zeros_and_ones(mask);
   const int64_t n = asked.length;
@@ -93,7 +93,7 @@ bool is_canvas_input(const std::string& name) {
   return name == "input_ids" || name == "canvas_ids" || name == "self_conditioning_logits";
 }
 
-// canvas_ids [tokens], self_conditioning_logits [tokens, vocabulary] behind one sequence.
+// canvas_ids [tokens], self_conditioning_logits [tokens, vocabulary] after a sequence.
 void read_canvas(const Tensors& inputs, const models::TokenSpec& spec, Asked& asked) {
   const auto ids = inputs.find("canvas_ids");
   const auto earlier = inputs.find("self_conditioning_logits");
@@ -166,7 +166,7 @@ Asked read(const Tensors& inputs, const models::TokenSpec& spec) {
   return asked;
 }
 
-// Packed rows [tokens that count, width] -> f32 [batch, tokens, width], zeros elsewhere.
+// Packed rows [valid tokens, width] -> f32 [batch, tokens, width], zeros elsewhere.
 Tensor spread(const Tensor& packed, const Asked& asked) {
   const int64_t width = packed.size(1), n = asked.length;
   const Tensor x = ops::cast(packed.to(tensor::Device::cpu), DType::f32).contiguous();
@@ -180,23 +180,23 @@ Tensor spread(const Tensor& packed, const Asked& asked) {
   return asked.one ? out : out.reshape({asked.batch, n, width});
 }
 
-// Of the ranks that hold a pass together, at the first; elsewhere those of this rank.
+// The rows of all ranks of a pass, at the first; elsewhere those of this rank.
 Tensor gathered_rows(comm::Communicator& holders, const Tensor& mine) {
   const auto parts = comm::gather(holders, 0, mine.contiguous(), {"gather", -1});
   return parts.empty() ? mine : ops::concat_rows(parts);
 }
 
-/// One pass of the network, by all ranks of the plan.
+/// A pass of the network, by all ranks of the plan.
 struct Pass {
   runtime::ModelState& state;
   const Asked& asked;
-  int64_t experts = 0;       // that stay in memory, as TokenRun says
-  sample::TokenPass text{};  // read before the canvas, if there is one
+  int64_t experts = 0;       // experts in memory, as in TokenRun
+  sample::TokenPass text{};  // read before the canvas, if any
   sample::TokenPass of{};
   bool trace = false;
   std::stop_token stop{};
   runtime::RunMeters meters{};
-  std::vector<std::shared_ptr<const nn::TokenModel>> networks{};  ///< by rank, of this process
+  std::vector<std::shared_ptr<const nn::TokenModel>> networks{};  ///< by rank, in this process
   Tensors outputs{};
 
   void load();

@@ -34,7 +34,7 @@ namespace {
 
 using tensor::Tensor;
 
-// What a process does that fails at it alone (together).
+// Names of a process's own failures (together).
 constexpr const char *kPlans = "plans the run", *kLoads = "denoises", *kDecodes = "decodes";
 
 Tensor timesteps_of(const sample::Sampler& sampler) {
@@ -43,7 +43,7 @@ Tensor timesteps_of(const sample::Sampler& sampler) {
   return Tensor::from(std::span<const float>(times), {sampler.steps()});
 }
 
-// Of ranks that decoded together.
+// For ranks with common decoding.
 void add_decoding(Report& shared, Report& report) {
   for (size_t r = 0; r < shared.per_rank.size(); ++r) {
     report.per_rank.at(r).decode_peak_bytes = shared.per_rank[r].peak_bytes;
@@ -53,7 +53,7 @@ void add_decoding(Report& shared, Report& report) {
   cluster::add_report(shared, report);
 }
 
-// What the latents show; on other processes than the first one their part in it.
+// Shows the latents; other processes than the first give their part.
 void show(const runtime::ModelState& state, const RunControl& control, const diffusion::Job& job,
           const Tensor& tokens, diffusion::Trace& trace, GenerateResult& result) {
   const base::Stopwatch decoding;
@@ -83,7 +83,7 @@ void finish_report(const runtime::ModelState& state, const diffusion::Job& job, 
   report.threads = state.workers.pool->threads();
   report.ranks = state.options.plan.ranks();
   report.flops = job.meters.all->total().flops;
-  if (!state.ranks().all_here())  // what the others did
+  if (!state.ranks().all_here())  // other ranks' progress
     for (size_t rank = 1; rank < report.per_rank.size(); ++rank)
       report.flops += report.per_rank[rank].flops + report.per_rank[rank].decode_flops +
                       report.per_rank[rank].text_flops;
@@ -93,7 +93,7 @@ void finish_report(const runtime::ModelState& state, const diffusion::Job& job, 
   report.peak_resident_bytes = int64_t{usage.ru_maxrss} * 1024;
 }
 
-/// The network stays in memory for a run only, however that ends, unless parts are kept.
+/// The network stays in memory for a run only, for any end, unless parts are kept.
 class ForThisRun {
  public:
   ForThisRun(runtime::ModelState& state, bool keeps) : state_(state), keeps_(keeps) {}
@@ -108,7 +108,7 @@ class ForThisRun {
   const bool keeps_;
 };
 
-// What the orders of a sequence take together.
+// The memory of all orders of a sequence.
 std::shared_ptr<runtime::AtWork> at_work(runtime::ModelState& state, const char* what,
                                          int64_t bytes, int64_t stays) {
   if (!state.residence) return nullptr;
@@ -117,24 +117,24 @@ std::shared_ptr<runtime::AtWork> at_work(runtime::ModelState& state, const char*
   return taken;
 }
 
-// Else ranks that have fewer requests than others would not be there for the last ones.
+// Otherwise ranks with fewer requests would miss the last ones.
 void agree_on_count(const runtime::ModelState& state, size_t requests) {
   state.ranks().agree([&] {
     cluster::Terms terms;
-    terms.say("the command", "generate");  // what others that run another one say first
+    terms.say("the command", "generate");  // first word of ranks with another command
     terms.say("the number of requests", std::to_string(requests));
     return terms;
   });
 }
 
-// Ranks of shard= wait for each other's parts of an encoder, and hear of failures there themselves.
+// Ranks of shard= wait for each other's parts of an encoder, and handle failures there.
 bool encodes_together(const runtime::ModelState& state) { return state.options.plan.shard > 1; }
 
 void agree_on(const runtime::ModelState& state, const GenerateRequest& request) {
   state.ranks().agree([&] { return terms_of(state, request); });
 }
 
-// Everything that is decided before anything is computed, but for memory.
+// All decisions before any computation, except memory.
 diffusion::Job planned(runtime::ModelState& state, const GenerateRequest& request,
                        const RunControl& control, GenerateResult& result) {
   diffusion::Job job = diffusion::plan_job(state, request);
@@ -155,7 +155,7 @@ void tell_notes(const diffusion::Job& job, const RunControl& control, GenerateRe
     for (const std::string& note : job.notes) control.on_note(note);
 }
 
-// What a caller gets of the latents of all samples, and the files that it asked for.
+// The caller's latents of all samples, and the requested files.
 void finish(const runtime::ModelState& state, const GenerateRequest& request,
             const RunControl& control, const diffusion::Job& job, const Tensor& tokens,
             diffusion::Trace& trace, GenerateResult& result) {
@@ -210,7 +210,7 @@ GenerateResult generate_one(runtime::ModelState& state, const GenerateRequest& r
   return result;
 }
 
-// Into the memory of this process, all of them together.
+// Admits all orders to the memory of this process together.
 void admit(runtime::ModelState& state, std::deque<diffusion::Order>& orders, int64_t inputs) {
   std::vector<admission::Fit> fits;
   for (diffusion::Order& order : orders)
@@ -225,7 +225,7 @@ void admit(runtime::ModelState& state, std::deque<diffusion::Order>& orders, int
   orders.front().job.at_work = at_work(state, "this run", taken, stays);
 }
 
-// All of them planned and admitted.
+// Plans and admits all orders.
 void place_orders(runtime::ModelState& state, std::span<const GenerateRequest> requests,
                   const RunControl& control, std::deque<diffusion::Order>& orders) {
   const comm::Ledger::Entries sent_before = state.ranks().sent();
@@ -243,7 +243,7 @@ void place_orders(runtime::ModelState& state, std::span<const GenerateRequest> r
   });
   for (diffusion::Order& order : orders) tell_notes(order.job, control, order.result);
 }
-// What this process computes with: texts, the transformers of its ranks, and the decoder.
+// Loads this process's parts: text encoders, the transformers of its ranks, and the decoder.
 diffusion::SharedDecoder load_halves(runtime::ModelState& state, const RunControl& control,
                                      std::deque<diffusion::Order>& orders) {
   const bool decodes = diffusion::decodes_here(state);
@@ -289,7 +289,7 @@ std::vector<GenerateResult> generate_overlapped(runtime::ModelState& state,
   for (diffusion::Order& order : orders) {
     GenerateResult& result = order.result;
     result.elsewhere = !state.ranks().first();
-    result.report.phase_seconds.try_emplace(Phase::decode, 0);  // beside the next one
+    result.report.phase_seconds.try_emplace(Phase::decode, 0);  // beside the next sample
     if (!result.elsewhere) {
       if (order.trace.wanted())
         order.trace.plain(state.video() ? "video" : "image", order.made.numbers);

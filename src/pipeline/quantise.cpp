@@ -32,9 +32,9 @@ using load::PlannedTensor;
 using tensor::DType;
 using tensor::Tensor;
 
-constexpr int64_t kPiece = int64_t{4} << 20;  // of a file that is copied
-constexpr int kDeepest = 8;                   // folders in folders that are copied
-constexpr int64_t kLooks = 200;               // of the caller at how far it is
+constexpr int64_t kPiece = int64_t{4} << 20;  // bytes of a copied file at a time
+constexpr int kDeepest = 8;                   // nested folders in a copy
+constexpr int64_t kLooks = 200;               // progress calls
 
 const load::Component& part_with_experts(const runtime::ModelState& state, bool dense) {
   require(state.spec || state.language, ErrorCode::usage,
@@ -49,16 +49,16 @@ const load::Component& part_with_experts(const runtime::ModelState& state, bool 
   return part;
 }
 
-/// A matrix, and whether it becomes int4; else int8, in the order of the kernels if nothing of that
-/// is empty: alone, or, of a pair, a half of the same panels.
+/// A matrix, and its form: int4, or int8 in the order of the kernels for whole panels: alone, or a
+/// half of a pair's panels.
 struct Chosen {
   std::string name;
   bool int4 = false;
   bool panels = false;
-  std::string up = {}, gate = {};  ///< of a gate its up, of an up its gate
+  std::string up = {}, gate = {};  ///< a gate's up, an up's gate
 };
 
-// Each with the other one of its pair behind it, if it has one.
+// Each with the other matrix of its pair, if any.
 void choose(const load::TensorSet& tensors, const std::map<std::string, std::string>& pairs,
             const std::vector<std::string>& names, bool int4, std::vector<Chosen>& chosen) {
   std::set<std::string> left(names.begin(), names.end());
@@ -81,9 +81,9 @@ void choose(const load::TensorSet& tensors, const std::map<std::string, std::str
   }
 }
 
-// The matrices that the model's own description packs with the dtype of routed experts; with
-// `dense` also those that it packs with the model's own. A router is neither, nor is a head that is
-// the table of embeddings.
+// The matrices packed by the model's description with the dtype of routed experts; with `dense`
+// also those with the model's own dtype. Routers are excluded, and so is a head equal to the table
+// of embeddings.
 std::vector<Chosen> matrices_of(const runtime::ModelState& state, const load::TensorSet& tensors,
                                 const QuantiseRequest& request) {
   const tensor::Uncounted aside;
@@ -112,7 +112,7 @@ std::vector<Chosen> matrices_of(const runtime::ModelState& state, const load::Te
   return chosen;
 }
 
-/// The tensors of the file that is written, in their order, and how far it is.
+/// The tensors of the written file, in order, and the progress.
 class NewWeights {
  public:
   NewWeights(const load::TensorSet& tensors, const std::vector<Chosen>& quantised,
@@ -123,15 +123,14 @@ class NewWeights {
       total_ += tensors.entry(one.name).bytes();
       set.insert(one.name);
     }
-    for (const Chosen& one :
-         quantised)  // first: they lie as kernels read them where they are mapped
+    for (const Chosen& one : quantised)  // first: aligned for mapped use
       if (one.panels) add_panels(one);
     for (const std::string& name : tensors.names())
       if (!set.contains(name)) add_copy(name);
     for (const Chosen& one : quantised)
       if (!one.panels) add_matrix(one);
-    // What leaves the next one aligned, then the scales and the rest, the widest first: so each
-    // stands where a multiple of its elements does.
+    // Aligned tensors first, then scales and the rest, the widest first: each begins at a multiple
+    // of its elements.
     const auto even = [](const PlannedTensor& x) { return x.bytes % 8 == 0; };
     std::vector<PlannedTensor> rest;
     for (const Chosen& one : quantised) rest.push_back(scales(one));
@@ -148,7 +147,7 @@ class NewWeights {
     for (const PlannedTensor& x : all_) sum += x.bytes;
     return sum;
   }
-  /// Of what was made so far.
+  /// For all finished matrices.
   std::vector<QuantisedMatrix> errors() const {
     std::vector<QuantisedMatrix> each;
     for (const auto& [name, one] : errors_) each.push_back(one);
@@ -180,7 +179,7 @@ class NewWeights {
                       return rows.values;
                     }});
   }
-  // A matrix in the order of the kernels, or half of such a pair: gate's bytes are the first ones.
+  // A matrix in the order of the kernels, or half of such a pair: gate's bytes are first.
   void add_panels(const Chosen& one) {
     const std::vector<int64_t>& rows = tensors_.entry(one.name).sizes;
     const bool half = !one.up.empty() || !one.gate.empty();
@@ -219,7 +218,7 @@ class NewWeights {
     if (one.int4) sizes.push_back(ops::groups_of(of.back()));
     return {load::scales_of(one.name), one.int4 ? "BF16" : "F32", sizes,
             elements(sizes) * (one.int4 ? 2 : 4), [this, one] {
-              const auto made = scales_.find(one.name);  // not of one that stands behind them
+              const auto made = scales_.find(one.name);  // not for a later matrix
               return made != scales_.end() ? made->second : quantised(one).scales;
             }};
   }
@@ -234,7 +233,7 @@ class NewWeights {
   const load::TensorSet& tensors_;
   const RunControl& control_;
   std::vector<PlannedTensor> all_;
-  Tensor panels_;  // of the matrix, or the pair, that is written
+  Tensor panels_;  // for the current matrix or pair
   std::map<std::string, Tensor> scales_;
   std::map<std::string, QuantisedMatrix> errors_;
   size_t matrices_ = 0;
@@ -242,7 +241,7 @@ class NewWeights {
   base::Stopwatch clock_;
 };
 
-/// A file that is copied as it is.
+/// A file to copy unchanged.
 struct Copied {
   fs::path from, to;  ///< `to` in the new folder
   int64_t bytes = 0;
@@ -255,9 +254,9 @@ bool is_weights(const fs::path& file) {
          (extension == ".json" && name.find(".safetensors.index.") != std::string::npos);
 }
 
-/// All files of a model but hidden ones and those of the weights in `replaced`. A link to a file is
-/// followed within the folder, or to the blobs of its repository in the hub's cache; others, and
-/// those to folders, would copy what the model does not own.
+/// All files of a model except hidden ones and those with `replaced` weights. Links to files are
+/// followed within the folder, or to the blobs of the repository in the hub's cache; other links,
+/// and links to folders, could copy foreign data.
 class FileList {
  public:
   FileList(const fs::path& model, fs::path replaced) : replaced_(std::move(replaced)) {
@@ -269,7 +268,7 @@ class FileList {
     list(model, "", 0);
   }
   const std::vector<Copied>& files() const { return files_; }
-  /// Links that were not followed, by their names in the folder.
+  /// Links without a copy, by name in the folder.
   const std::vector<std::string>& left_out() const { return left_out_; }
 
  private:
@@ -282,7 +281,7 @@ class FileList {
       const fs::directory_entry& item = *at;
       const fs::path name = item.path().filename();
       if (name.string().starts_with('.')) continue;
-      std::error_code unreadable;  // said when it is copied
+      std::error_code unreadable;  // reported at its copy
       const bool inner = item.is_directory(unreadable);
       if (folder == replaced_ && !inner && (is_weights(name) || name == "config.json")) continue;
       if (item.is_symlink(unreadable) && (inner || !owns(item.path())))
@@ -311,7 +310,7 @@ class FileList {
   std::vector<std::string> left_out_;
 };
 
-// Without a part of its own the new folder would be no pipeline.
+// Without an own part the new folder would be no pipeline.
 void check_links(const runtime::ModelState& state, const FileList& list,
                  const RunControl& control) {
   for (const std::string& link : list.left_out()) {
@@ -347,7 +346,7 @@ void copy_file(const Copied& file, const fs::path& folder) {
 }
 
 void check_space(const std::string& output, int64_t bytes) {
-  std::error_code error;  // a path that cannot be is refused where its folder is made
+  std::error_code error;  // an invalid path is refused at the creation of its folder
   const fs::path target = fs::weakly_canonical(fs::absolute(output, error), error);
   const fs::space_info space = fs::space(target.parent_path(), error);
   require(error || static_cast<double>(space.available) >= static_cast<double>(bytes),

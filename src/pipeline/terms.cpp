@@ -26,7 +26,7 @@ std::string shown(const std::optional<T>& value) {
   return value ? shown(*value) : "the model's default";
 }
 
-// Every text behind its length, so that no two lists look alike.
+// Every text after its length, so different lists never look alike.
 std::string joined(const std::vector<std::string>& texts) {
   if (texts.size() == 1) return texts.front();
   std::string all;
@@ -47,7 +47,7 @@ void say_model(const runtime::ModelState& state, cluster::Terms& terms) {
     try {
       const load::TensorSet tensors = load::open_component(part.folder, "", load::library_of(part));
       for (const load::SafetensorsFile& file : tensors.files()) paths.push_back(file.path());
-    } catch (const Error& e) {  // a tokenizer, a scheduler; what is needed is missed later
+    } catch (const Error& e) {  // a tokenizer, a scheduler; missing parts are found later
       if (e.code() == ErrorCode::cancelled) throw;
       terms.say("the weights of " + part.name, "none");
     }
@@ -79,7 +79,7 @@ cluster::Terms terms_of(const runtime::ModelState& state, const GenerateRequest&
   cluster::Terms terms;
   terms.say("the command", "generate");
   say_model(state, terms);
-  // Names every member, so that a new one cannot be forgotten here.
+  // Names every member, so a new member cannot be forgotten here.
   const auto& [classes, prompts, negative_prompt, embeddings, clean_caption, text_tokens, steps,
                guidance, true_guidance, guidance_rescale, width, height, binning, frames, count,
                seed, seeds, noise, scheduler, initial_latents, initial_tensors, save_latents, trace,
