@@ -28,7 +28,8 @@ class CiRun(unittest.TestCase):
                 (root / name).write_text("#!/bin/sh\nexit 0\n")
                 (root / name).chmod(0o755)
             (root / "tests/server").mkdir(parents=True)
-            for script in ("hostile_http_test", "hostile_load_test"):
+            for script in ("hostile_clients_test", "hostile_http_test", "hostile_load_test",
+                           "hostile_store_test"):
                 (root / f"tests/server/{script}.py").write_text("")
             (root / "tools").mkdir()
             for name in CHECKS:
