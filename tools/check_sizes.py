@@ -2,7 +2,7 @@
 """Finds files and functions that grew too long, and a tree that grew too heavy.
 
 Files: nine of ten have at most 350 lines, none more than 600. Functions: 60 lines, in
-src/kernels 200. Tree: 60 MB, of it models/ 36 MB and tests/data 19 MB.
+src/kernels 200. Tree: 60 MB, of it models/ 36 MB and tests/data 21 MB.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import source_tree
 
 FILE_LIMIT, FILE_P90, FUNCTION, KERNEL = 600, 350, 60, 200
 FOLDERS = ("src", "include", "apps", "tests", "bench", "tools", "training", "examples", "python")
-MEGABYTES = {"": 60, "models": 36, "tests/data": 19}
+MEGABYTES = {"": 60, "models": 36, "tests/data": 21}
 OUTPUTS = {"demo.png", "tessera.png"}
 
 _TYPE = re.compile(r"^\s*(?:template\s*<[^{]*>\s*)?(?:class|struct|union|enum)\b")

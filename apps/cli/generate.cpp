@@ -134,6 +134,14 @@ void add_sampling(CLI::App& app, const std::shared_ptr<Options>& o) {
                  "Rescale guided predictions, 0 to 1 (default 0)")
       ->group(group)
       ->type_name("R");
+  app.add_option("--cfg-normalization", q.cfg_normalization,
+                 "Limit of guided over conditional norm (default 0)")
+      ->group(group)
+      ->type_name("N");
+  app.add_option("--cfg-truncation", q.cfg_truncation,
+                 "Share of time with guidance, 0 to 1 (default 1)")
+      ->group(group)
+      ->type_name("T");
   app.add_option_function<std::string>(
          "--scheduler",
          [&q](const std::string& name) {

@@ -70,6 +70,9 @@ void read_numbers(Fields& fields, GenerateRequest& q, const Limits& limits) {
   if (fields.number("true_guidance", 0, 1e4, number)) q.true_guidance = static_cast<float>(number);
   if (fields.number("guidance_rescale", 0, 1, number))
     q.guidance_rescale = static_cast<float>(number);
+  if (fields.number("cfg_normalization", 0, 1e4, number))
+    q.cfg_normalization = static_cast<float>(number);
+  if (fields.number("cfg_truncation", 0, 1, number)) q.cfg_truncation = static_cast<float>(number);
   fields.whole("width", 1, kMostSide, q.width);
   fields.whole("height", 1, kMostSide, q.height);
   fields.whole("frames", 1, 1 << 16, q.frames);

@@ -102,6 +102,10 @@ struct GenerateRequest {
   float true_guidance = 1;        ///< second branch of models with embedded guidance
   float guidance_rescale = 0;     ///< 0..1: rescales the guided prediction to the spread of the
                                   ///< conditional prediction (Lin et al. 2023); 0: off
+  float cfg_normalization = 0;    ///< limits the norm of the guided prediction to this multiple of
+                                  ///< the conditional prediction's (Z-Image); 0: no limit
+  float cfg_truncation = 1;       ///< steps with 1 - timestep / 1000 above it use no guidance
+                                  ///< (Z-Image); 1: every step uses it
   int64_t width = 0, height = 0;  ///< pixels; 0: as trained
   bool binning = false;  ///< use the trained size with the nearest aspect, as resolution binning of
                          ///< diffusers; PixArt then resizes and crops

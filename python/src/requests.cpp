@@ -25,6 +25,8 @@ void bind_generate(nb::module_& module) {
       .def_rw("guidance", &Q::guidance)
       .def_rw("true_guidance", &Q::true_guidance)
       .def_rw("guidance_rescale", &Q::guidance_rescale)
+      .def_rw("cfg_normalization", &Q::cfg_normalization)
+      .def_rw("cfg_truncation", &Q::cfg_truncation)
       .def_rw("width", &Q::width)
       .def_rw("height", &Q::height)
       .def_rw("binning", &Q::binning)

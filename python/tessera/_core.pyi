@@ -36,6 +36,8 @@ class GenerateRequest:
     guidance: float | None
     true_guidance: float
     guidance_rescale: float
+    cfg_normalization: float
+    cfg_truncation: float
     width: int
     height: int
     binning: bool

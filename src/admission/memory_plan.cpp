@@ -189,8 +189,8 @@ std::string size_of(const GenerateRequest& request, const diffusion::Job& job) {
   std::string size =
       fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {}", layout.size[0], layout.size[1],
                   layout.size[2], job.samples(), job.sampler_name, job.sampler->steps(),
-                  job.guidance.branches(), job.guidance.rescale != 0, job.prefix, job.added_frames,
-                  job.crop_height, job.crop_width, job.traced, request.decode);
+                  job.guidance.branches(), job.guidance.measures_samples(), job.prefix(),
+                  job.added_frames, job.crop_height, job.crop_width, job.traced, request.decode);
   size += fmt::format(" {} {} {}", static_cast<int>(request.vae_tiling), request.vae_tile,
                       job.vae_chunk);
   for (const auto* tensors : {&job.conditioning.tensors, &job.given})

@@ -54,7 +54,7 @@ diffusion::Job shortened(const diffusion::Job& job, const Plan& plan) {
   first.layout = job.layout;
   first.form = job.form;
   first.labels = job.labels;
-  first.prefix = job.prefix;
+  first.prefixes = job.prefixes;
   first.decoded_lines = job.decoded_lines;
   first.added_frames = job.added_frames;
   first.crop_height = job.crop_height;

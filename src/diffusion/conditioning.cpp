@@ -35,7 +35,8 @@ bool says_negative(const models::PipelineSpec& spec, const GenerateRequest& requ
 
 Branches branches_of(const models::PipelineSpec& spec, const GenerateRequest& request,
                      float guidance) {
-  float scale = spec.embeds_guidance ? request.true_guidance : guidance;
+  float scale = spec.embeds_guidance ? request.true_guidance : 1 + guidance - spec.no_guidance;
+  if (spec.distilled) scale = 1;
   if (spec.embeds_guidance && scale > 1 && !says_negative(spec, request)) scale = 1;
   Branches branches{.two = scale > 1, .scale = scale > 1 ? scale : 1, .embedded = guidance};
   return branches;
@@ -80,9 +81,46 @@ int64_t prompt_count(const models::PipelineSpec& spec, const Embeddings& embeddi
   return count;
 }
 
-nn::Conditioning text_conditioning(const models::PipelineSpec& spec, const Embeddings& embeddings,
+namespace {
+
+// [texts, length, ...] -> [texts, longest, ...]: zeros behind.
+Tensor filled(const Tensor& x, int64_t longest) {
+  const Tensor all = Tensor::zeros(x.shape().with(1, longest), x.dtype());
+  tensor::copy_into(all.slice(1, 0, x.size(1)), x);
+  return all;
+}
+
+// Texts of other lengths than the longest one get padding, which the mask says.
+Embeddings of_one_length(const models::PipelineSpec& spec, Embeddings all, bool two) {
+  const auto name_of_mask = std::ranges::find_if(spec.text_inputs, [](const auto& input) {
+    return input.first.find("mask") != std::string::npos;
+  });
+  const std::string text = spec.text_inputs.front().first;
+  if (name_of_mask == spec.text_inputs.end() || !two || all.at(text).rank() < 2) return all;
+  const std::string mask = name_of_mask->first, negative = "negative_";
+  const int64_t longest = std::max(all.at(text).size(1), all.at(negative + text).size(1));
+  if (all.at(text).size(1) == all.at(negative + text).size(1)) return all;
+  for (const std::string& before : {std::string(), negative}) {
+    Tensor &x = all.at(before + text), &said = all[before + mask];
+    if (!said.defined()) {
+      const std::vector<int32_t> ones(static_cast<size_t>(x.size(0) * x.size(1)), 1);
+      said = Tensor::from(std::span<const int32_t>(ones), {x.size(0), x.size(1)});
+    }
+    require(said.rank() == 2 && said.size(0) == x.size(0) && said.size(1) == x.size(1),
+            ErrorCode::usage, "'{}' is {}; expected [{}, {}]", before + mask, said.shape().str(),
+            x.size(0), x.size(1));
+    x = filled(x, longest);
+    said = filled(said, longest);
+  }
+  return all;
+}
+
+}  // namespace
+
+nn::Conditioning text_conditioning(const models::PipelineSpec& spec, const Embeddings& given_all,
                                    int64_t count, bool two) {
-  const int64_t prompts = prompt_count(spec, embeddings, two);
+  const int64_t prompts = prompt_count(spec, given_all, two);
+  const Embeddings embeddings = of_one_length(spec, given_all, two);
   nn::Conditioning conditioning;
   for (const auto& [given, argument] : spec.text_inputs) {
     if (!embeddings.contains(given)) continue;

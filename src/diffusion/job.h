@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -46,7 +47,7 @@ struct Job {
   int first_sample = 0, all_samples = 0;
   std::vector<Text> texts;        ///< that encode_text() makes conditioning of
   nn::Conditioning conditioning;  ///< of all sequences: every image, then again without conditions
-  int64_t prefix = 0;             ///< text tokens of a sequence
+  std::vector<int64_t> prefixes;  ///< text tokens of each sequence; empty: none has any
   int64_t added_frames = 0;       ///< latent frames before those that were asked for
   int64_t decoded_lines = 0;      ///< of a latent; 0: none is decoded
   float guidance_asked = 1;
@@ -82,6 +83,10 @@ struct Job {
   tensor::Shape noise_shape() const {
     return nn::latent_shape(layout, noise_form(), drawn_samples());
   }
+  /// Text tokens of the longest sequence.
+  int64_t prefix() const {
+    return prefixes.empty() ? 0 : *std::max_element(prefixes.begin(), prefixes.end());
+  }
   int drawn_samples() const { return all_samples > 0 ? all_samples : samples(); }
   nn::LatentForm noise_form() const {
     return form == nn::LatentForm::packed ? nn::LatentForm::image : form;
@@ -89,7 +94,9 @@ struct Job {
   parallel::Workload workload() const {
     parallel::Workload all{
         samples(), layout.grid(), guidance.branches() ? 2 : 1, sampler->steps(),
-        prefix,    decoded_lines, guidance.rescale != 0,       sampler->whole_samples()};
+        prefix(),  decoded_lines, guidance.measures_samples(), sampler->whole_samples()};
+    all.extra = layout.extra;
+    all.prefixes = prefixes;
     all.first_sample = first_sample;
     all.all_samples = all_samples;
     return all;

@@ -29,6 +29,9 @@ Job part_of(const Job& job, nn::Range samples) {
     for (int64_t i = samples.begin; i < samples.end; ++i)
       sequences.push_back(static_cast<int>(branch * job.samples() + i));
   part.conditioning = take_sequences(job.conditioning, sequences);
+  part.prefixes.clear();
+  for (const int s : sequences)
+    if (!job.prefixes.empty()) part.prefixes.push_back(job.prefixes.at(static_cast<size_t>(s)));
   return part;
 }
 

@@ -73,7 +73,7 @@ void read_initial(const GenerateRequest& request, Job& job) {
   require(x.shape() == expected && tensor::is_float(x.dtype()), ErrorCode::usage,
           "'{}': 'latents' is {} {}; expected floats {} for these {} and this size", job.given_by,
           name_of(x.dtype()), x.shape().str(), expected.str(),
-          job.prefix > 0 ? "prompts" : "classes");
+          job.prefix() > 0 ? "prompts" : "classes");
 }
 
 void check_subject(const runtime::ModelState& state, const GenerateRequest& request) {
@@ -129,9 +129,17 @@ void plan_rescale(const models::PipelineSpec& spec, const GenerateRequest& reque
   require(phi == 0 || job.guidance.branches(), ErrorCode::usage,
           "--guidance-rescale {}: this run has no guidance to rescale; it needs {}", phi,
           spec.embeds_guidance ? "--true-guidance above 1 with --negative-prompt"
-          : spec.takes_text()  ? "--guidance above 1"
+          : spec.takes_text()  ? fmt::format("--guidance above {}", spec.no_guidance)
                                : "--guidance other than 1");
   job.guidance.rescale = phi;
+  const float limit = request.cfg_normalization, until = request.cfg_truncation;
+  require(limit >= 0 && limit <= 1000, ErrorCode::usage,
+          "--cfg-normalization {}: expected a number from 0 to 1000", limit);
+  require(until >= 0 && until <= 1, ErrorCode::usage,
+          "--cfg-truncation {}: expected a number from 0 to 1", until);
+  if (!job.guidance.branches()) return;  // note_without_effect says it
+  job.guidance.limit = limit;
+  job.guidance.until = until;
 }
 
 // What was asked for and changes nothing is said.
@@ -152,10 +160,18 @@ void note_without_effect(const runtime::ModelState& state, const GenerateRequest
   const bool distilled = embeds && std::count(inputs.begin(), inputs.end(), "guidance") == 0;
   if (request.negative_prompt && !job.guidance.branches())
     note("--negative-prompt",
-         fmt::format("it needs {} above 1, which is {}", embeds ? "--true-guidance" : "--guidance",
+         fmt::format("it needs {} above {}, which is {}", embeds ? "--true-guidance" : "--guidance",
+                     embeds ? 1 : spec.no_guidance,
                      embeds ? request.true_guidance : job.guidance_asked));
   else if (request.negative_prompt && given)
     note("--negative-prompt", "--embeddings holds what it would become");
+  if (request.guidance && *request.guidance > 1 && spec.distilled)
+    note(fmt::format("--guidance {}", *request.guidance),
+         "this model is distilled to run without ('is_distilled')");
+  if (request.negative_prompt && job.guidance.branches() && spec.empty_negative)
+    note("--negative-prompt",
+         "guidance of this model leads away from the empty text, as in "
+         "diffusers");
   if (request.guidance && distilled)
     note(
         fmt::format("--guidance {}", *request.guidance),
@@ -167,6 +183,9 @@ void note_without_effect(const runtime::ModelState& state, const GenerateRequest
     note(fmt::format("--true-guidance {}", request.true_guidance),
          given ? "--embeddings holds nothing negative, which it needs, as in diffusers"
                : "it needs --negative-prompt, which may be empty (\"\"), as in diffusers");
+  if (!job.guidance.branches() && (request.cfg_normalization != 0 || request.cfg_truncation != 1))
+    note(request.cfg_normalization != 0 ? "--cfg-normalization" : "--cfg-truncation",
+         "this run has no guidance");
   if (request.true_guidance != 1 && !embeds)
     note("--true-guidance", "the guidance of this model is --guidance");
   if (request.text_tokens > 0 && (given || spec.text_inputs.empty()))
@@ -194,19 +213,25 @@ void choose_sampler(const runtime::ModelState& state, const GenerateRequest& req
   sample::SchedulerConfig config{part.class_name, part.config};
   if (request.scheduler != SchedulerName::automatic)
     config = sample::other_scheduler(config, request.scheduler, spec.predicts_flow);
+  if (spec.size_shift && config.config.is_object())
+    config.config["base_shift"] = config.config["max_shift"] =
+        spec.size_shift(job.layout.latent_tokens(), steps);
   job.sampler_name = config.name;
   job.sampler =
       sample::make_sampler(config.name, config.config, part.folder + "/scheduler_config.json",
                            {.steps = steps,
-                            .tokens = job.layout.tokens(),
+                            .tokens = job.layout.latent_tokens(),
                             .even_sigmas = spec.even_sigmas,
+                            .float_sigmas = spec.float_sigmas,
                             .flow = spec.predicts_flow,
                             .max_shift = spec.max_shift,
                             .predicted_sample = spec.one_step_predicts && steps == 1});
 }
 
 parallel::Guidance text_guidance(const models::PipelineSpec& spec, const Branches& branches) {
-  return {branches.scale, spec.guided_channels, spec.guided_channels};
+  parallel::Guidance guidance{branches.scale, spec.guided_channels, spec.guided_channels};
+  guidance.negated = spec.negated;
+  return guidance;
 }
 
 // What a sampler does otherwise than one would think.
@@ -254,7 +279,7 @@ void plan_text(const runtime::ModelState& state, const GenerateRequest& request,
                                ? request.prompts[static_cast<size_t>(p)]
                                : "prompt " + std::to_string(p));
   job.conditioning = conditioning_of(state, request, embeddings, job);
-  job.prefix = spec.prefix(job.conditioning);
+  job.prefixes = spec.prefixes(job.conditioning);
   job.guidance = text_guidance(spec, branches);
 }
 
@@ -423,7 +448,7 @@ Job sketch_job(const runtime::ModelState& state, const GenerateRequest& request)
   }
   sketch_conditioning(state, request, job);
   check_tokens(job.layout, int64_t{job.samples()} * (job.guidance.branches() ? 2 : 1));
-  job.prefix = spec.prefix(job.conditioning);
+  job.prefixes = spec.prefixes(job.conditioning);
   return job;
 }
 

@@ -97,7 +97,8 @@ TextStates foresee(const runtime::ModelState& state, Text& text) {
 }
 
 // Bytes of all weights of an encoder at once, packed as a run of one token packs them.
-int64_t packed_bytes(const runtime::ModelState& state, const std::string& part) {
+int64_t packed_bytes(const runtime::ModelState& state, const TextPart& text) {
+  const std::string& part = text.encoder;
   const runtime::RunMeters meters;
   tensor::Scope scope;
   scope.memory = meters.memory;
@@ -107,9 +108,9 @@ int64_t packed_bytes(const runtime::ModelState& state, const std::string& part) 
   const bool spread = state.options.plan.shard > 1;
   models::LayerWeights layers;
   if (spread) layers = [&](int64_t) { return meta; };
-  encoder_over(state, part, held)->encode({{0}, {1}, 1}, {}, layers);
+  encoder_over(state, part, held)->encode({{0}, {1}, 1, text.hidden}, {}, layers);
   const int64_t whole = meters.memory->current(tensor::MemoryClass::weights);
-  return whole + (spread ? spread_bytes(state, part) : 0);
+  return whole + (spread ? spread_bytes(state, part, text.hidden) : 0);
 }
 
 // So many texts of the length that a part reads; a tokenizer may shorten it to what fits.
@@ -125,7 +126,7 @@ TextBatch usual_batch(const runtime::ModelState& state, const TextPart& part, in
 
 // Of the same shape.
 TextStates zeros_of(TextStates states) {
-  for (Tensor* x : {&states.last, &states.previous, &states.pooled, &states.projected})
+  for (Tensor* x : states.all())
     if (x->defined()) *x = Tensor::zeros(x->shape(), x->dtype());
   return states;
 }
@@ -134,26 +135,42 @@ TextStates zeros_of(TextStates states) {
 void put(const PipelineSpec& spec, const std::vector<EncodedText>& texts, int64_t begin,
          int64_t end, const std::string& before, Embeddings& found) {
   std::vector<EncodedText> rows = texts;
-  for (EncodedText& text : rows)
-    for (Tensor* x : {&text.states.last, &text.states.previous, &text.states.pooled,
-                      &text.states.projected, &text.mask})
+  for (EncodedText& text : rows) {
+    const auto cut = [&](Tensor* x) {
       if (x->defined()) *x = x->slice(0, begin, end).contiguous();
+    };
+    for (Tensor* x : text.states.all()) cut(x);
+    cut(&text.mask);
+  }
   for (const auto& [name, x] : spec.embeddings(rows, end - begin)) found[before + name] = x;
 }
 
 // The words of a prompt behind those that fit into so many tokens, to be shown.
-std::string unseen(const tokenizer::Tokenizer& tokenizer, const std::string& prompt,
-                   int64_t length) {
+std::string unseen(const TextReader& reader, const std::string& prompt, int64_t length) {
+  const std::string whole = reader.text(prompt);
+  const std::string before = whole.substr(0, std::min(whole.find(prompt), whole.size()));
   if (prompt.size() > kLongestSearched) return "its end";  // each try takes as long as the prompt
   std::vector<size_t> ends;                                // of words
   for (size_t i = 1; i <= prompt.size(); ++i)
     if (prompt[i - 1] != ' ' && (i == prompt.size() || prompt[i] == ' ')) ends.push_back(i);
   const auto over = std::partition_point(ends.begin(), ends.end(), [&](size_t end) {
-    return std::ssize(tokenizer.encode(std::string_view(prompt).substr(0, end))) <= length;
+    return std::ssize(reader.tokenizer->encode(before + prompt.substr(0, end))) <= length;
   });
   const size_t seen = over == ends.begin() ? 0 : *std::prev(over);
   return base::printable(std::string_view(prompt).substr(
       std::min(prompt.find_first_not_of(' ', seen), prompt.size())));
+}
+
+// Leaves out what is padding in all texts of a batch.
+void trim(TextBatch& batch) {
+  const int64_t longest = *std::max_element(batch.visible.begin(), batch.visible.end());
+  std::vector<int32_t> ids;
+  for (int64_t r = 0; r < batch.texts(); ++r) {
+    const auto first = batch.ids.begin() + r * batch.length;
+    ids.insert(ids.end(), first, first + longest);
+  }
+  batch.ids = std::move(ids);
+  batch.length = longest;
 }
 
 }  // namespace
@@ -200,27 +217,32 @@ std::vector<std::string> cleaned_prompts(const PipelineSpec& spec, std::vector<s
   return prompts;
 }
 
-std::shared_ptr<const tokenizer::Tokenizer> tokenizer_of(const runtime::ModelState& state,
-                                                         const TextPart& part) {
-  return tokenizer::open_tokenizer(state.folder.component(part.tokenizer).folder);
+TextReader reader_of(const runtime::ModelState& state, const TextPart& part) {
+  const std::string& folder = state.folder.component(part.tokenizer).folder;
+  TextReader reader{tokenizer::open_tokenizer(folder)};
+  if (part.chat != models::TextChat::none)
+    reader.chat = std::make_shared<const tokenizer::ChatPrompt>(
+        folder, part.chat == models::TextChat::thinking);
+  return reader;
 }
 
-TextBatch tokens_of(TextPart& part, const tokenizer::Tokenizer& tokenizer,
+TextBatch tokens_of(TextPart& part, const TextReader& reader,
                     const std::vector<std::string>& prompts, std::vector<std::string>& notes) {
-  if (part.as_tokenizer && tokenizer.longest() > 0)
-    part.tokens = std::min(tokenizer.longest(), kMostTextTokens);
+  const int64_t longest = reader.tokenizer->longest();
+  if (part.as_tokenizer && longest > 0) part.tokens = std::min(longest, kMostTextTokens);
   TextBatch batch{{}, {}, part.tokens};
   int64_t longer = 0;
   std::string said;
   for (const std::string& prompt : prompts) {
-    const auto encoded = tokenizer.encode_padded(prompt, part.tokens);
+    const auto encoded = reader.tokenizer->encode_padded(reader.text(prompt), part.tokens);
     if (encoded.cut > 0 && longer++ == 0)
-      said = fmt::format("{} reads {} tokens, and a prompt has {} more: it does not see {}",
-                         part.encoder, part.tokens, encoded.cut,
-                         unseen(tokenizer, prompt, part.tokens));
+      said =
+          fmt::format("{} reads {} tokens, and a prompt has {} more: it does not see {}",
+                      part.encoder, part.tokens, encoded.cut, unseen(reader, prompt, part.tokens));
     batch.ids.insert(batch.ids.end(), encoded.ids.begin(), encoded.ids.end());
     batch.visible.push_back(std::count(encoded.mask.begin(), encoded.mask.end(), 1));
   }
+  if (part.trimmed) trim(batch);
   if (longer > 1) said += fmt::format(" (and {} more prompts are longer)", longer - 1);
   if (longer > 0) notes.push_back(said);
   return batch;
@@ -233,7 +255,8 @@ std::vector<Text> cut_texts(const runtime::ModelState& state, const GenerateRequ
   require(request.text_tokens >= 0 && request.text_tokens <= kMostTextTokens, ErrorCode::usage,
           "--text-tokens {}: expected a number from 1 to {}", request.text_tokens, kMostTextTokens);
   std::vector<std::string> prompts = request.prompts;
-  if (two) prompts.push_back(request.negative_prompt.value_or(""));
+  if (two)
+    prompts.push_back(state.spec->empty_negative ? "" : request.negative_prompt.value_or(""));
   prompts = cleaned_prompts(*state.spec, prompts, request.clean_caption.value_or(true), notes);
   std::vector<Text> texts;
   bool adjusted = request.text_tokens == 0;
@@ -245,7 +268,7 @@ std::vector<Text> cut_texts(const runtime::ModelState& state, const GenerateRequ
                  state.folder.absent.contains(part.encoder);
     if (text.there) {
       check_there(state, part);
-      text.batch = tokens_of(text.part, *tokenizer_of(state, part), prompts, notes);
+      text.batch = tokens_of(text.part, reader_of(state, part), prompts, notes);
     }
     texts.push_back(std::move(text));
   }
@@ -265,12 +288,12 @@ Embeddings foresee_texts(const runtime::ModelState& state, std::vector<Text>& te
     const bool weights = load::has_weights(state.folder.component(text.part.encoder).folder);
     const std::string said = weights ? state.check_text_encoder(text.part.encoder) : "";
     if (!said.empty()) notes.push_back(said);
-    const TextStates states = foresee(state, text);
+    TextStates states = foresee(state, text);
     text.need.peak += held;
     text.need.ranks.front() += held;
-    if (state.options.keep_parts) text.need.kept = packed_bytes(state, text.part.encoder);
-    for (const Tensor& x : {states.last, states.previous, states.pooled, states.projected})
-      if (x.defined()) held += x.bytes();
+    if (state.options.keep_parts) text.need.kept = packed_bytes(state, text.part);
+    for (const Tensor* x : states.all())
+      if (x->defined()) held += x->bytes();
     zeros = zeros_of(states);
   }
   return embeddings_of(*state.spec, texts, made, two);

@@ -6,6 +6,7 @@
 
 #include "diffusion/conditioning.h"
 #include "diffusion/job.h"
+#include "tokenizer/chat_prompt.h"
 #include "tokenizer/tokenizer.h"
 
 namespace tessera::diffusion {
@@ -16,12 +17,18 @@ std::vector<std::string> cleaned_prompts(const models::PipelineSpec& spec,
                                          std::vector<std::string> prompts, bool clean,
                                          std::vector<std::string>& notes);
 
-/// Opens the tokenizer of a text part. Throws Error(model) for one that is malformed.
-std::shared_ptr<const tokenizer::Tokenizer> tokenizer_of(const runtime::ModelState& state,
-                                                         const models::TextPart& part);
+/// A tokenizer, and the chat that a prompt stands in before it; null: in none.
+struct TextReader {
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
+  std::shared_ptr<const tokenizer::ChatPrompt> chat{};
+
+  std::string text(const std::string& prompt) const { return chat ? chat->text(prompt) : prompt; }
+};
+/// Opens what a text part reads prompts with. Throws Error(model) for what is malformed.
+TextReader reader_of(const runtime::ModelState& state, const models::TextPart& part);
 /// The ids that a text part's encoder gets of such prompts; sets the part's length where its
 /// tokenizer says it. `notes` gets which prompt is longer.
-models::TextBatch tokens_of(models::TextPart& part, const tokenizer::Tokenizer& tokenizer,
+models::TextBatch tokens_of(models::TextPart& part, const TextReader& reader,
                             const std::vector<std::string>& prompts,
                             std::vector<std::string>& notes);
 

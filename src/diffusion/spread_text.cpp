@@ -25,13 +25,14 @@ using tensor::Tensor;
 constexpr comm::Tag kText{"text", -1};
 const char* const kWeights = "text_weights";
 
-// The layers of a text encoder as runs of bytes.
+// The layers of a text encoder that make these hidden states, as runs of bytes.
 std::vector<runtime::BlockLayout> layouts_of(const runtime::ModelState& state,
-                                             const std::string& part) {
+                                             const std::string& part,
+                                             const std::vector<int>& hidden) {
   const auto meta = meta_weights_of(state, part);
   const auto encoder = encoder_over(state, part, meta);
   std::vector<runtime::BlockLayout> layouts;
-  for (int64_t i = 0; i < encoder->layers(); ++i)
+  for (int64_t i = 0; i < encoder->layers_for(hidden); ++i)
     layouts.emplace_back(meta, [&](const nn::Weights& noted) { encoder->ask(i, noted); });
   return layouts;
 }
@@ -117,12 +118,13 @@ TextBatch some(const TextBatch& batch, nn::Range texts) {
   const auto visible = batch.visible.begin();
   return {{from, ids + texts.end * batch.length},
           {visible + texts.begin, visible + texts.end},
-          batch.length};
+          batch.length,
+          batch.hidden};
 }
 
 // What all ranks made, on the first one.
 TextStates joined(comm::Communicator& ranks, TextStates mine, int64_t texts) {
-  for (Tensor* x : {&mine.last, &mine.previous, &mine.pooled, &mine.projected}) {
+  for (Tensor* x : mine.all()) {
     if (!x->defined()) continue;
     if (ranks.rank() > 0) {
       ranks.send(0, *x, kText);
@@ -158,7 +160,7 @@ struct Encoding {
 TextStates Encoding::share(comm::Communicator& ranks) const {
   const auto rank = static_cast<size_t>(ranks.rank());
   const auto weights = state.weights_of(part);
-  SpreadLayers layers(layouts_of(state, part), weights, state.device(), ranks,
+  SpreadLayers layers(layouts_of(state, part, batch.hidden), weights, state.device(), ranks,
                       rank < had.layers.size() ? had.layers[rank] : std::vector<Tensor>(),
                       keep != nullptr);
   const nn::Range mine = texts_of(ranks, ranks.rank(), batch.texts());
@@ -227,10 +229,11 @@ TextStates encode_spread(const runtime::ModelState& state, const std::string& pa
   return states;
 }
 
-int64_t spread_bytes(const runtime::ModelState& state, const std::string& part) {
+int64_t spread_bytes(const runtime::ModelState& state, const std::string& part,
+                     const std::vector<int>& hidden) {
   const std::vector<int> members = encoding_ranks(state.options.plan);
   int64_t bytes = 0;
-  for (const runtime::BlockLayout& layout : layouts_of(state, part))
+  for (const runtime::BlockLayout& layout : layouts_of(state, part, hidden))
     for (size_t i = 0; i < members.size(); ++i)
       if (state.ranks().here(members[i]))
         bytes += layout.run_of({static_cast<int>(i), static_cast<int>(members.size())}).size();

@@ -23,7 +23,9 @@ models::TextStates encode_spread(const runtime::ModelState& state, const std::st
                                  const runtime::RunMeters& meters, const std::stop_token& stop,
                                  Report& did);
 
-/// Bytes of the runs of the layers of a text encoder that this process has.
-int64_t spread_bytes(const runtime::ModelState& state, const std::string& part);
+/// Bytes of the runs of the layers of a text encoder, those that make `hidden`, that this process
+/// has.
+int64_t spread_bytes(const runtime::ModelState& state, const std::string& part,
+                     const std::vector<int>& hidden);
 
 }  // namespace tessera::diffusion

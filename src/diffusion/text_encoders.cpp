@@ -30,12 +30,13 @@ void between_encoders(const runtime::ModelState& state, const std::function<void
 
 TextBatch seen(const Text& text) {
   TextBatch batch = text.batch;
+  batch.hidden = text.part.hidden;
   if (!text.part.masked) std::fill(batch.visible.begin(), batch.visible.end(), batch.length);
   return batch;
 }
 
 TextStates on_host(TextStates states) {
-  for (Tensor* x : {&states.last, &states.previous, &states.pooled, &states.projected})
+  for (Tensor* x : states.all())
     if (x->defined()) *x = runtime::on_host(*x);
   return states;
 }
@@ -61,9 +62,8 @@ TextStates numbers_of(const models::TextEncoder& encoder, const TextBatch& batch
   const auto watch = [&](const std::string& name, const Tensor& x) {
     if (x.device() == tensor::Device::cpu) ops::require_finite(x, part + "'s '" + name + "'");
   };
-  const TextStates states = encoder.encode(batch, watch, from);
-  for (const Tensor& x : {states.last, states.previous, states.pooled, states.projected})
-    ops::require_finite(x, part + "'s end");
+  TextStates states = encoder.encode(batch, watch, from);
+  for (const Tensor* x : states.all()) ops::require_finite(*x, part + "'s end");
   return states;
 }
 

@@ -259,14 +259,18 @@ Inspection inspect_by_name(const std::string& name, const RunOptions& options,
     if (known != name) continue;
     runtime::ModelState state;
     state.options = options;
-    state.spec = models::pipeline_of(config.at("model_type"), {config, name});
+    const std::string type =
+        config.at(config.contains("model_type") ? "model_type" : "_class_name");
+    models::Source source{config, name};
+    source.distilled = config.value("is_distilled", false);
+    state.spec = models::pipeline_of(type, source);
     state.defaults = state.spec->defaults;
     runtime::choose_stages(state);
     state.workers.start({.threads = options.threads});
     Inspection found;
     found.model = name;
     found.pipeline = "sizes by name, no files";
-    Component part{"transformer", "dit_moe", "", 0, 0, true, {}};
+    Component part{"transformer", type, "", 0, 0, true, {}};
     for (const auto& [fact, value] : state.spec->facts) part.facts[fact] = value;
     part.parameters = parameters_on_meta(state, {.name = "transformer"});
     diffusion::Job job = diffusion::sketch_job(state, request);

@@ -35,14 +35,14 @@ std::vector<Tokenized> tokenize_language(const runtime::Language& language,
 
 // The tokens that a text encoder of a pipeline gets of one prompt.
 Tokenized of_part(const Model::State& state, models::TextPart part,
-                  const tokenizer::Tokenizer& tokenizer, const std::string& prompt) {
+                  const diffusion::TextReader& reader, const std::string& prompt) {
   std::vector<std::string> notes;  // for those who run it
   const models::TextBatch batch = diffusion::tokens_of(
-      part, tokenizer, diffusion::cleaned_prompts(*state.spec, {prompt}, true, notes), notes);
-  Tokenized made{part.tokenizer, batch.ids, {}, batch.length};
+      part, reader, diffusion::cleaned_prompts(*state.spec, {prompt}, true, notes), notes);
+  Tokenized made{part.tokenizer, batch.ids, {}, part.tokens};
   made.ids.resize(static_cast<size_t>(batch.visible.at(0)));
   for (const int32_t id : made.ids)
-    made.pieces.push_back(tokenizer::readable(tokenizer.text_of(id), true));
+    made.pieces.push_back(tokenizer::readable(reader.tokenizer->text_of(id), true));
   return made;
 }
 
@@ -52,17 +52,17 @@ std::vector<Tokenized> tokenize_pipeline(const Model::State& state,
           "'{}' is no language model: it takes prompts, and has no chat template", state.name);
   std::vector<Tokenized> all;
   std::string known;
-  std::vector<std::pair<models::TextPart, std::shared_ptr<const tokenizer::Tokenizer>>> asked;
+  std::vector<std::pair<models::TextPart, diffusion::TextReader>> asked;
   for (const auto& part : state.spec->text_parts) {
     if (!state.folder.has(part.tokenizer)) continue;
     known += (known.empty() ? "" : ", ") + part.tokenizer;
     if (request.tokenizer.empty() || request.tokenizer == part.tokenizer)
-      asked.emplace_back(part, diffusion::tokenizer_of(state, part));
+      asked.emplace_back(part, diffusion::reader_of(state, part));
   }
   for (const std::string& prompt : request.prompts)
-    for (const auto& [part, tokenizer] : asked) {
+    for (const auto& [part, reader] : asked) {
       base::check_stop();
-      all.push_back(of_part(state, part, *tokenizer, prompt));
+      all.push_back(of_part(state, part, reader, prompt));
     }
   require(!known.empty(), ErrorCode::usage, "'{}' has no tokenizer: it takes no text", state.name);
   require(!all.empty(), ErrorCode::usage, "'{}' has no {}; it has: {}", state.name,

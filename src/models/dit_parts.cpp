@@ -106,7 +106,8 @@ nn::Qkv Projections::finish(const nn::Qkv& products, const ops::RotaryTable& ang
 }
 
 void Projections::both(const Projections& of_prefix, const Projections& of_body, const nn::Joint& x,
-                       const ops::RotaryTable& angles, const nn::Qkv& heads) {
+                       const ops::RotaryTable& angles, const nn::Qkv& heads,
+                       const ops::RotaryTable& prefix_angles) {
   const int64_t text = x.prefix.size(0);
   const nn::Qkv prefix = part_of(heads, 0, text), body = part_of(heads, text, heads.k.size(0));
   ops::MatmulGroup group;
@@ -114,7 +115,7 @@ void Projections::both(const Projections& of_prefix, const Projections& of_body,
   const nn::Qkv told = of_prefix.products(x.prefix, prefix, group);
   group.run();
   of_body.finish(seen, angles, body);
-  of_prefix.finish(told, {}, prefix);
+  of_prefix.finish(told, prefix_angles, prefix);
 }
 
 nn::Qkv Projections::room(const Tensor& x, int64_t tokens, int64_t silent) const {

@@ -79,9 +79,10 @@ struct Projections {
   nn::Qkv finish(const nn::Qkv& products, const ops::RotaryTable& angles,
                  const nn::Qkv& into) const;
   /// Those of two streams, each by its own layers, to `heads`: the prefix first, which nothing
-  /// turns.
+  /// turns unless it has angles.
   static void both(const Projections& of_prefix, const Projections& of_body, const nn::Joint& x,
-                   const ops::RotaryTable& angles, const nn::Qkv& heads);
+                   const ops::RotaryTable& angles, const nn::Qkv& heads,
+                   const ops::RotaryTable& prefix_angles = {});
   /// Room for heads of so many tokens like those of x; without queries of the first `silent` ones.
   nn::Qkv room(const Tensor& x, int64_t tokens, int64_t silent = 0) const;
 };

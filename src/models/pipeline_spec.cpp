@@ -1,6 +1,9 @@
 #include "models/pipeline_spec.h"
 
+#include <algorithm>
+
 #include "base/fail.h"
+#include "models/dit_parts.h"
 
 namespace tessera::models {
 
@@ -21,6 +24,7 @@ nn::TokenLayout PipelineSpec::layout(int64_t height, int64_t width, int64_t fram
   require(fits, ErrorCode::usage,
           "a latent of {} x {} (width x height) does not fit patches of {}; use a multiple",
           made.size[2], made.size[1], made.patch[1]);
+  made.extra = (token_multiple - made.latent_tokens() % token_multiple) % token_multiple;
   return made;
 }
 
@@ -37,10 +41,33 @@ nn::Conditioning PipelineSpec::conditioning(const std::vector<int>& wanted, bool
   return {{{"y", Tensor::from(std::span<const int32_t>(labels), {batch})}}};
 }
 
+std::string PipelineSpec::text_mask() const {
+  for (const auto& [given, argument] : text_inputs)
+    if (given.find("mask") != std::string::npos) return argument;
+  return "";
+}
+
+std::vector<int64_t> PipelineSpec::prefixes(const nn::Conditioning& conditioning) const {
+  if (!joint_text) return {};
+  const Tensor& text = conditioning.tensors.at(text_inputs.front().second);
+  if (text.rank() != 3) return {};
+  std::vector<int64_t> lengths(static_cast<size_t>(text.size(0)), text.size(1));
+  const auto found = conditioning.tensors.find(text_mask());
+  if (found != conditioning.tensors.end() && !found->second.is_meta() &&
+      found->second.elements() == text.size(0) * text.size(1)) {
+    const std::vector<bool> ones = ones_of(found->second);
+    for (int64_t r = 0; r < text.size(0); ++r)
+      lengths[static_cast<size_t>(r)] =
+          std::count(ones.begin() + r * text.size(1), ones.begin() + (r + 1) * text.size(1), true);
+  }
+  for (int64_t& length : lengths)
+    length = (length + token_multiple - 1) / token_multiple * token_multiple;
+  return lengths;
+}
+
 int64_t PipelineSpec::prefix(const nn::Conditioning& conditioning) const {
-  if (!joint_text) return 0;
-  const Tensor& text = conditioning.tensors.at("encoder_hidden_states");
-  return text.rank() == 3 ? text.size(1) : 0;
+  const std::vector<int64_t> lengths = prefixes(conditioning);
+  return lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
 }
 
 nn::Conditioning PipelineSpec::example(int64_t batch) const {

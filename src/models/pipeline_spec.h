@@ -22,9 +22,14 @@ struct Source {
   const base::Json& config;
   std::string where;          ///< the file, for messages
   std::string pipeline = {};  ///< class of the pipeline that it is a part of; "": of none
+  bool distilled = false;     ///< that pipeline says that it is (is_distilled)
 };
 
 inline constexpr int64_t kMostTextTokens = 4096;  // of a text
+
+/// The form in which an encoder reads a prompt: as it is, or as the user's turn in the chat
+/// template of its tokenizer, whose answer begins with a thought or with an empty one.
+enum class TextChat : uint8_t { none, thinking, no_thinking };
 
 /// A tokenizer of a folder and the encoder that reads its ids.
 struct TextPart {
@@ -34,6 +39,9 @@ struct TextPart {
   bool adjustable = false;    ///< a request may ask for other `tokens`
   bool optional = false;      ///< a folder may come without it
   bool as_tokenizer = false;  ///< its model_max_length goes before `tokens`
+  bool trimmed = false;       ///< padding behind the longest text of a request is left out
+  TextChat chat = TextChat::none;
+  std::vector<int> hidden = {};  ///< TextBatch::hidden
 };
 /// What one part made of the texts; `states.last` is undefined where the folder lacks the part.
 struct EncodedText {
@@ -65,7 +73,10 @@ struct PipelineSpec {
   struct ForwardNames {
     std::string latent = "hidden_states", timestep = "timestep";
     std::vector<std::string> conditioning, optional;
-    float timestep_scale = 1;  ///< times the file's timestep: the scheduler's
+    /// The scheduler's timestep: the file's times scale, plus offset.
+    float timestep_scale = 1, timestep_offset = 0;
+    bool one_frame = false;  ///< latents have an axis of one frame: [batch, C, 1, H, W]
+    bool packed = false;     ///< latents are tokens [batch, tokens, C * patch], whatever `form` is
   } forward_names;
   /// A conditioning tensor of a sequence: its shape without the batch, for estimates.
   struct Input {
@@ -76,8 +87,9 @@ struct PipelineSpec {
   std::vector<Input> inputs;
 
   // The latent.
-  nn::TokenLayout trained;                            ///< of an image or video of the trained size
-  int64_t positions = 0;                              ///< of patches of a side; 0: any number
+  nn::TokenLayout trained;     ///< of an image or video of the trained size
+  int64_t token_multiple = 1;  ///< the network fills up to it: a sample's latent, and each text
+  int64_t positions = 0;       ///< of patches of a side; 0: any number
   nn::LatentForm form = nn::LatentForm::image;        ///< how the reference pipeline holds latents
   int64_t frames_per_latent = 0;                      ///< after the first; 0: a model of images
   int64_t trained_frames = 0;                         ///< of a video of the trained length
@@ -90,12 +102,21 @@ struct PipelineSpec {
     int steps = 25;
     float guidance = 1.5f;
   } defaults;
-  int64_t classes = 0;             ///< 0: a model that takes text
-  std::string scheduler;           ///< of a model of classes, when the folder does not say
-  bool embeds_guidance = false;    ///< guidance is an input, not a second branch
-  bool predicts_flow = false;      ///< the velocity of a flow, which a scheduler must solve
-  bool even_sigmas = false;        ///< the scheduler gets evenly spaced sigmas
-  double max_shift = 1.15;         ///< of a shift by the size, where a scheduler does not say
+  int64_t classes = 0;           ///< 0: a model that takes text
+  std::string scheduler;         ///< of a model of classes, when the folder does not say
+  bool embeds_guidance = false;  ///< guidance is an input, not a second branch
+  float no_guidance = 1;         ///< the --guidance that is none: scales count from there
+  bool negated = false;          ///< the network predicts the negative of the flow
+  bool predicts_flow = false;    ///< the velocity of a flow, which a scheduler must solve
+  bool even_sigmas = false;      ///< the scheduler gets evenly spaced sigmas
+  bool float_sigmas = false;     ///< spaced as PyTorch spaces floats
+  double max_shift = 1.15;       ///< of a shift by the size, where a scheduler does not say
+  /// Logarithm of the shift for so many tokens of a latent and steps, in place of the scheduler's;
+  /// null: the scheduler says it.
+  std::function<double(int64_t tokens, int steps)> size_shift;
+  bool distilled = false;          ///< guidance is ignored
+  bool empty_negative = false;     ///< guidance leads away from the empty text, whatever is asked
+  bool takes_references = false;   ///< images may stand beside the noise, as tokens
   bool one_step_predicts = false;  ///< a run of one step gives the predicted clean sample
   bool cleans_captions = false;    ///< prompts go through tokenizer::clean_caption unless told
 
@@ -132,8 +153,12 @@ struct PipelineSpec {
   /// sequences stand behind the conditional ones. Throws Error(usage) for a class that does not
   /// exist.
   nn::Conditioning conditioning(const std::vector<int>& labels, bool branches) const;
-  /// Text tokens that stand before the latent's in every sequence.
+  /// Text tokens that stand before the latent's in each sequence; empty: none do.
+  std::vector<int64_t> prefixes(const nn::Conditioning& conditioning) const;
+  /// Those of the longest sequence.
   int64_t prefix(const nn::Conditioning& conditioning) const;
+  /// The argument of the network that says which text tokens are padding; "": none does.
+  std::string text_mask() const;
   /// Conditioning of so many sequences on meta, for estimates.
   nn::Conditioning example(int64_t batch) const;
 };

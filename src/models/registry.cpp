@@ -5,6 +5,7 @@
 #include "models/cogvideox_pipeline.h"
 #include "models/diffusion_gemma_spec.h"
 #include "models/dit_moe_pipeline.h"
+#include "models/flux2_pipeline.h"
 #include "models/flux_pipeline.h"
 #include "models/hunyuan_dit_pipeline.h"
 #include "models/llada2_spec.h"
@@ -13,9 +14,11 @@
 #include "models/sd3_pipeline.h"
 #include "models/text/bert_encoder.h"
 #include "models/text/clip_encoder.h"
+#include "models/text/language_encoder.h"
 #include "models/text/t5_encoder.h"
 #include "models/vae/autoencoder_kl.h"
 #include "models/vae/cogvideox_vae.h"
+#include "models/z_image_pipeline.h"
 
 namespace tessera::models {
 namespace {
@@ -63,8 +66,10 @@ const std::vector<PipelineFamily>& pipelines() {
       {"Transformer2DModel", pixart_pipeline},  // PixArt's name before diffusers 0.29
       {"SD3Transformer2DModel", sd3_pipeline},
       {"FluxTransformer2DModel", flux_pipeline},
+      {"Flux2Transformer2DModel", flux2_pipeline},
       {"HunyuanDiT2DModel", hunyuan_dit_pipeline},
       {"CogVideoXTransformer3DModel", cogvideox_pipeline},
+      {"ZImageTransformer2DModel", z_image_pipeline},
   };
   return all;
 }
@@ -73,6 +78,8 @@ const std::vector<VaeFamily>& vaes() {
   static const std::vector<VaeFamily> all{
       {"AutoencoderKL",
        vae<AutoencoderKL, AutoencoderKLEncoder, parse_autoencoder_kl_config, false>},
+      {"AutoencoderKLFlux2",
+       vae<AutoencoderKL, AutoencoderKLEncoder, parse_flux2_vae_config, false>},
       {"AutoencoderKLCogVideoX",
        vae<CogVideoXVae, CogVideoXVaeEncoder, parse_cogvideox_vae_config, true>},
   };
@@ -85,6 +92,10 @@ const std::vector<TextEncoderFamily>& text_encoders() {
       {"CLIPTextModel", text_encoder<ClipEncoder, parse_clip_config, false>},
       {"CLIPTextModelWithProjection", text_encoder<ClipEncoder, parse_clip_config, true>},
       {"BertModel", text_encoder<BertEncoder, parse_bert_config>},
+      {"Qwen3Model", text_encoder<LanguageEncoder, parse_qwen3_config>},
+      {"Qwen3ForCausalLM", text_encoder<LanguageEncoder, parse_qwen3_config>},
+      {"Qwen3VLForConditionalGeneration", text_encoder<LanguageEncoder, parse_qwen3_config>},
+      {"Qwen2_5_VLForConditionalGeneration", text_encoder<LanguageEncoder, parse_qwen25_config>},
   };
   return all;
 }
@@ -128,7 +139,12 @@ TokenSpec language_model_of(const Source& source) {
 }
 
 const std::vector<std::pair<std::string, base::Json>>& named_sizes() {
-  static const auto all = dit_moe_sizes();
+  static const auto all = [] {
+    auto sizes = dit_moe_sizes();
+    for (const auto& more : {z_image_sizes(), flux2_sizes()})
+      sizes.insert(sizes.end(), more.begin(), more.end());
+    return sizes;
+  }();
   return all;
 }
 

@@ -7,10 +7,24 @@ namespace tessera::nn {
 
 using tensor::Tensor;
 
+namespace {
+
+// Between [batch, channels, tokens] and [batch * tokens, channels].
+Tensor turned(const Tensor& x, const TokenLayout& l, bool to_tokens) {
+  const int64_t tokens = l.latent_tokens(), channels = l.token_channels();
+  const int64_t batch = x.elements() / (tokens * channels);
+  const int64_t sizes[] = {batch, to_tokens ? channels : tokens, to_tokens ? tokens : channels};
+  const int order[] = {0, 2, 1};
+  return ops::permute(x.contiguous(), sizes, order, {batch * tokens, channels});
+}
+
+}  // namespace
+
 tensor::Shape latent_shape(const TokenLayout& l, LatentForm form, int64_t batch) {
   switch (form) {
-    case LatentForm::packed: return {batch, l.tokens(), l.token_channels()};
+    case LatentForm::packed: return {batch, l.latent_tokens(), l.token_channels()};
     case LatentForm::video: return {batch, l.size[0], l.channels, l.size[1], l.size[2]};
+    case LatentForm::patches: return {batch, l.token_channels(), l.grid()[1], l.grid()[2]};
     case LatentForm::image: break;
   }
   return {batch, l.channels, l.size[1], l.size[2]};
@@ -28,14 +42,22 @@ Tensor tokens_of_latent(const Tensor& latent, const TokenLayout& layout, LatentF
   require(latent.shape() == latent_shape(layout, form, batch), ErrorCode::usage,
           "latents {}; expected {}", latent.shape().str(), latent_shape(layout, form, batch).str());
   if (form == LatentForm::packed)
-    return latent.contiguous().reshape({batch * layout.tokens(), layout.token_channels()});
+    return with_extra(
+        latent.contiguous().reshape({batch * layout.latent_tokens(), layout.token_channels()}),
+        layout);
+  if (form == LatentForm::patches) return with_extra(turned(latent, layout, true), layout);
   return to_tokens(form == LatentForm::video ? swap_frames(latent) : latent, layout);
 }
 
 Tensor latent_of_tokens(const Tensor& tokens, const TokenLayout& layout, LatentForm form) {
   if (form == LatentForm::packed)
-    return tokens.contiguous().reshape(
-        {tokens.size(0) / layout.tokens(), layout.tokens(), layout.token_channels()});
+    return without_extra(tokens, layout)
+        .contiguous()
+        .reshape(
+            {tokens.size(0) / layout.tokens(), layout.latent_tokens(), layout.token_channels()});
+  if (form == LatentForm::patches)
+    return turned(without_extra(tokens, layout), layout, false)
+        .reshape(latent_shape(layout, form, tokens.size(0) / layout.tokens()));
   const Tensor latent = from_tokens(tokens, layout, form == LatentForm::video);
   return form == LatentForm::video ? swap_frames(latent) : latent;
 }

@@ -5,8 +5,8 @@
 namespace tessera::nn {
 
 /// The latent shape in a model's reference pipeline: [batch, C, H, W]; tokens [batch, tokens, C *
-/// patch] (FLUX); [batch, F, C, H, W] (CogVideoX).
-enum class LatentForm : uint8_t { image, packed, video };
+/// patch] (FLUX); [batch, F, C, H, W] (CogVideoX); [batch, C * patch, H / p, W / q] (FLUX.2).
+enum class LatentForm : uint8_t { image, packed, video, patches };
 
 /// The shape of `batch` latents.
 tensor::Shape latent_shape(const TokenLayout& layout, LatentForm form, int64_t batch);

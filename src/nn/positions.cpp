@@ -37,7 +37,8 @@ std::vector<double> even_places(int64_t count, double from, double step) {
   return places;
 }
 
-ops::RotaryTable rotary_axes(const std::vector<RotaryAxis>& axes, tensor::Device device) {
+ops::RotaryTable rotary_axes(const std::vector<RotaryAxis>& axes, tensor::Device device,
+                             double theta) {
   int64_t pairs = 0;
   for (const RotaryAxis& axis : axes) pairs += axis.pairs;
   const int64_t tokens = static_cast<int64_t>(axes.front().places.size());
@@ -46,7 +47,7 @@ ops::RotaryTable rotary_axes(const std::vector<RotaryAxis>& axes, tensor::Device
   int64_t at = 0;
   for (const RotaryAxis& axis : axes) {
     for (int64_t i = 0; i < axis.pairs; ++i) {
-      const double frequency = std::pow(10000.0, -double(i) / double(axis.pairs));
+      const double frequency = std::pow(theta, -double(i) / double(axis.pairs));
       for (int64_t t = 0; t < tokens; ++t) {
         const double angle = axis.places[static_cast<size_t>(t)] * frequency;
         table.cos.row<float>(t)[at + i] = static_cast<float>(std::cos(angle));

@@ -28,9 +28,9 @@ struct RotaryAxis {
   int64_t pairs = 0;
 };
 /// Angles of several axes side by side (FLUX; axial rotary embedding): cos and sin f32
-/// [tokens, sum of pairs], frequencies 10000^(-i / pairs) of each axis.
+/// [tokens, sum of pairs], frequencies theta^(-i / pairs) of each axis.
 ops::RotaryTable rotary_axes(const std::vector<RotaryAxis>& axes,
-                             tensor::Device device = tensor::Device::cpu);
+                             tensor::Device device = tensor::Device::cpu, double theta = 10000);
 
 /// The part of a trained grid (lines, columns) under another grid, centred, filled by the longer
 /// side (HunyuanDiT and CogVideoX pipelines).

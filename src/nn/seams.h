@@ -33,13 +33,15 @@ struct TokenView {
   std::vector<int64_t> canvas{};
 };
 
-/// Sizes of a request: guidance branches x images, text tokens a sequence, latent grid (frames,
-/// height, width in tokens).
+/// Sizes of a request: guidance branches x images, text tokens of the longest sequence, latent grid
+/// (frames, height, width in tokens), tokens behind it (TokenLayout::extra).
 struct TokenShape {
   int batch = 0;
   int64_t prefix = 0;
   std::array<int64_t, 3> grid{};
-  int64_t tokens() const { return grid[0] * grid[1] * grid[2]; }
+  int64_t extra = 0;
+  int64_t latent_tokens() const { return grid[0] * grid[1] * grid[2]; }
+  int64_t tokens() const { return latent_tokens() + extra; }
 };
 
 struct StepInfo {

@@ -34,7 +34,31 @@ Tensor to_tokens(const Tensor& latent, const TokenLayout& l) {
   const auto [gt, gh, gw] = l.grid();
   const int64_t sizes[] = {batch, l.channels, gt, pt, gh, p, gw, q};
   const int order[] = {0, 2, 4, 6, 1, 3, 5, 7};
-  return ops::permute(latent.contiguous(), sizes, order, {batch * l.tokens(), l.token_channels()});
+  return with_extra(ops::permute(latent.contiguous(), sizes, order,
+                                 {batch * l.latent_tokens(), l.token_channels()}),
+                    l);
+}
+
+Tensor with_extra(const Tensor& tokens, const TokenLayout& l) {
+  if (l.extra == 0) return tokens;
+  const int64_t each = l.latent_tokens(), batch = tokens.size(0) / each;
+  const Tensor all =
+      Tensor::zeros({batch * l.tokens(), tokens.size(1)}, tokens.dtype(), tokens.device());
+  for (int64_t r = 0; r < batch; ++r)
+    tensor::copy_into(all.slice(0, r * l.tokens(), r * l.tokens() + each),
+                      tokens.slice(0, r * each, (r + 1) * each));
+  return all;
+}
+
+Tensor without_extra(const Tensor& tokens, const TokenLayout& l) {
+  if (l.extra == 0) return tokens;
+  const int64_t each = l.latent_tokens(), batch = tokens.size(0) / l.tokens();
+  const Tensor kept =
+      Tensor::empty({batch * each, tokens.size(1)}, tokens.dtype(), tokens.device());
+  for (int64_t r = 0; r < batch; ++r)
+    tensor::copy_into(kept.slice(0, r * each, (r + 1) * each),
+                      tokens.slice(0, r * l.tokens(), r * l.tokens() + each));
+  return kept;
 }
 
 Tensor from_tokens(const Tensor& tokens, const TokenLayout& l, bool frames) {
@@ -51,7 +75,7 @@ Tensor from_tokens(const Tensor& tokens, const TokenLayout& l, bool frames) {
   const auto [gt, gh, gw] = l.grid();
   const int64_t sizes[] = {batch, gt, gh, gw, l.channels, pt, p, q};
   const int order[] = {0, 4, 1, 5, 2, 6, 3, 7};
-  return ops::permute(tokens.contiguous(), sizes, order, shape);
+  return ops::permute(without_extra(tokens, l).contiguous(), sizes, order, shape);
 }
 
 Tensor channel_slowest(const Tensor& rows, int64_t patch, int64_t channels) {

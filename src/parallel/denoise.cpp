@@ -73,19 +73,22 @@ bool go_on(const Setup& setup, const DenoiseControl& control, int step, int step
 
 // Conditional sequences first, then as many unconditional ones; under cfg=2 another rank holds the
 // second half.
-Tensor guided(const Tensor& whole, const Guidance& guidance, int64_t patch, int64_t tokens,
-              const Setup& setup) {
+Tensor guided(const Tensor& whole, const Guidance& guidance, float timestep, int64_t patch,
+              int64_t tokens, const Setup& setup) {
   Tensor prediction = guidance.kept > 0 ? whole.slice(1, 0, guidance.kept * patch) : whole;
+  if (guidance.negated) prediction = ops::scale(prediction.contiguous(), -1);
   if (!guidance.branches()) return prediction;
   if (setup.branch_group)
     prediction = ops::concat_rows(
         comm::all_gather(*setup.branch_group, prediction.contiguous(), {"guidance", -1}).wait());
   const int64_t half = prediction.size(0) / 2;
   const Tensor cond = prediction.slice(0, 0, half);
-  Tensor out = ops::guide(cond, prediction.slice(0, half, 2 * half), guidance.scale,
-                          guidance.channels * patch);
-  if (guidance.rescale == 0) return out;
-  return sample::rescale_guided(out, cond, guidance.rescale, tokens, guidance.channels * patch);
+  if (1 - timestep / 1000 > guidance.until) return cond;
+  const int64_t columns = guidance.channels * patch;
+  Tensor out = ops::guide(cond, prediction.slice(0, half, 2 * half), guidance.scale, columns);
+  if (guidance.rescale != 0)
+    out = sample::rescale_guided(out, cond, guidance.rescale, tokens, columns);
+  return guidance.limit == 0 ? out : sample::limit_guided(out, cond, guidance.limit, tokens);
 }
 
 /// Checks the latents of a run: after NaN or infinity, an error names the first part of the model
@@ -258,7 +261,8 @@ void Steps::call(int i, const Unit& unit, bool another) {
   const Tensor out = network(time, input, unit);
   if (!last_) return;
   const auto& [pt, p, q] = model_.geometry().patch_size;
-  const Tensor prediction = guided(out, guidance_, pt * p * q, shape.tokens(), setup_);
+  const Tensor prediction =
+      guided(out, guidance_, sampler_.timestep(i), pt * p * q, shape.tokens(), setup_);
   if (sampler_.needs_noise(i) && !drawn_.defined()) drawn_ = noise_(i).to(device_);
   advance(i, unit, prediction);
   if (!first_ && goes_on)

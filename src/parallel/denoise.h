@@ -17,7 +17,12 @@ struct Guidance {
   int64_t channels = 0;  ///< guided latent channels; the others stay conditional
   int64_t kept = 0;      ///< latent channels of a prediction for the sampler; 0: all
   float rescale = 0;     ///< towards the conditional spread; needs whole samples on a rank
+  float limit = 0;       ///< a guided sample is at most so many times as long as the conditional
+                         ///< one; needs whole samples on a rank; 0: no limit
+  float until = 1;       ///< where 1 - timestep / 1000 is above, there is no guidance
+  bool negated = false;  ///< the sampler reads the negative of what the network predicts
   bool branches() const { return scale != 1; }
+  bool measures_samples() const { return rescale != 0 || limit != 0; }
 };
 
 /// Callbacks and the stop of a caller.

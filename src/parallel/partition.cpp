@@ -173,6 +173,8 @@ std::vector<Range> Partition::ids(int rank, int patch) const {
     if (runs) whole = {band};
     for (int64_t f = 0; f < frames && !runs; ++f)
       whole.push_back({(f * height + band.begin) * width, (f * height + band.end) * width});
+    if (!runs && p + 1 == patches_)  // extra tokens go with the last band
+      whole.push_back({workload_.tokens() - workload_.extra, workload_.tokens()});
     const auto mine = shard(whole, rank);
     held.insert(held.end(), mine.begin(), mine.end());
   }
@@ -194,21 +196,25 @@ nn::TokenView Partition::view(const std::vector<int>& ranks, int patch) const {
     }
     return take_places(pass_, all);
   }
-  std::vector<Range> text, latent;
-  const Range prefix{-workload_.prefix, 0};
-  for (const int rank : ranks) {
+  std::vector<Range> latent;
+  for (const int rank : ranks)
     for (const Range& r : ids(rank, patch)) latent.push_back(r);
-    for (const Range& r : shard({prefix}, rank)) text.push_back(r);
-  }
-  text = merged(std::move(text));
   latent = merged(std::move(latent));
+  const auto text_of = [&](int number) {
+    std::vector<Range> text;
+    for (const int rank : ranks)
+      for (const Range& r : shard({{-workload_.prefix_of(number), 0}}, rank)) text.push_back(r);
+    return merged(std::move(text));
+  };
   nn::TokenView view;
   view.patch = patch;
-  view.sequences.resize(sequences(ranks.front()).size());
+  const std::vector<int> numbers = sequences(ranks.front());
+  view.sequences.resize(numbers.size());
   std::iota(view.sequences.begin(), view.sequences.end(), 0);
   for (const int sequence : view.sequences) {
-    for (const Range& r : text)
-      if (patch <= 0) view.prefix.push_back({sequence, r});
+    if (patch <= 0)
+      for (const Range& r : text_of(numbers[static_cast<size_t>(sequence)]))
+        view.prefix.push_back({sequence, r});
     for (const Range& r : latent) view.body.push_back({sequence, r});
   }
   return view;
@@ -227,9 +233,12 @@ nn::TokenView Partition::beside(const nn::TokenView& call, const std::vector<int
 std::vector<nn::TokenView> Partition::shards(int rank, int count) const {
   Plan plan;
   plan.distrifusion = count;
-  const Workload mine{.samples = static_cast<int>(sequences(rank).size()),
-                      .grid = workload_.grid,
-                      .prefix = workload_.prefix};
+  const std::vector<int> numbers = sequences(rank);
+  Workload mine{.samples = static_cast<int>(numbers.size()),
+                .grid = workload_.grid,
+                .prefix = workload_.prefix};
+  mine.extra = workload_.extra;
+  for (const int number : numbers) mine.prefixes.push_back(workload_.prefix_of(number));
   const Partition cut(plan, mine);
   const Range held =
       nn::split({0, count}, mesh_.size("distrifusion"), mesh_.coordinate(rank, "distrifusion"));
@@ -240,7 +249,10 @@ std::vector<nn::TokenView> Partition::shards(int rank, int count) const {
 
 std::vector<Range> Partition::whole_sequences(int rank) const {
   if (workload_.text) return nn::sequences_of_lengths(workload_.text->lengths);
-  return std::vector<Range>(sequences(rank).size(), {-workload_.prefix, workload_.tokens()});
+  std::vector<Range> whole;
+  for (const int number : sequences(rank))
+    whole.push_back({-workload_.prefix_of(number), workload_.tokens()});
+  return whole;
 }
 
 bool Partition::whole_samples() const {

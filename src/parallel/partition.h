@@ -18,7 +18,7 @@ struct Workload {
   std::array<int64_t, 3> grid{};  ///< tokens of a sample: frames, height, width
   int branches = 1;               ///< 2 with guidance
   int steps = 1;
-  int64_t prefix = 0;  ///< text tokens of a sequence
+  int64_t prefix = 0;  ///< text tokens of the longest sequence
   int64_t lines = 0;   ///< lines of the decoded latent; 0: none
   /// Operations on whole samples: rescaled guidance, a scheduler's dynamic thresholding.
   bool rescales = false, thresholds = false;
@@ -32,13 +32,19 @@ struct Workload {
   /// For samples as a part of a request: the number of the first, and the total; 0: these are
   /// all.
   int first_sample = 0, all_samples = 0;
+  int64_t extra = 0;  ///< tokens of a sample behind its grid's (nn::TokenLayout)
+  /// Text tokens of each sequence, where they are not all `prefix`; empty: they are.
+  std::vector<int64_t> prefixes{};
 
+  int64_t prefix_of(int sequence) const {
+    return prefixes.empty() ? prefix : prefixes.at(static_cast<size_t>(sequence));
+  }
   /// The number of a sequence in the request, from the number among these.
   int number(int sequence) const {
     return all_samples == 0 ? sequence
                             : sequence / samples * all_samples + first_sample + sequence % samples;
   }
-  int64_t tokens() const { return grid[0] * grid[1] * grid[2]; }
+  int64_t tokens() const { return grid[0] * grid[1] * grid[2] + extra; }
 };
 
 /// The rows of a rank's sequences in a tensor.
@@ -62,7 +68,7 @@ class Partition {
   /// The sequences of a rank, by number in the request: branch * samples + sample.
   std::vector<int> sequences(int rank) const;
   /// A rank's tokens of a patch; -1: all. Sequences are numbered from 0, as in the rank's model
-  /// (for a pass: as in the pass); text has the ids -prefix to -1.
+  /// (for a pass: as in the pass); text has the ids -prefix_of its sequence to -1.
   nn::TokenView view(int rank, int patch = -1) const;
   /// The joint tokens of ranks with the same sequences, in order of ids.
   nn::TokenView view(const std::vector<int>& ranks, int patch = -1) const;
@@ -75,7 +81,8 @@ class Partition {
   std::vector<nn::Range> whole_sequences(int rank) const;
   /// The sizes of a rank's part of the request, for its model.
   nn::TokenShape shape(int rank) const {
-    return {static_cast<int>(sequences(rank).size()), workload_.prefix, workload_.grid};
+    return {static_cast<int>(sequences(rank).size()), workload_.prefix, workload_.grid,
+            workload_.extra};
   }
   /// For a pass: the places of a rank in the packed order.
   nn::Range run(int rank) const;

@@ -126,10 +126,11 @@ void sample_problems(const Plan& plan, const nn::Geometry& geometry, const Workl
   for (std::string& each : band_problems(plan, workload.lines)) found.push_back(std::move(each));
   const bool whole = Partition(plan, workload).whole_samples();
   if (workload.rescales && !whole)
-    found.push_back(fmt::format(
-        "--guidance-rescale measures whole samples, and '{}' cuts them into pieces: leave it out, "
-        "or choose a plan that does not cut samples",
-        to_string(plan)));
+    found.push_back(
+        fmt::format("--guidance-rescale and --cfg-normalization need whole samples, and '{}' cuts "
+                    "them into pieces: leave it out, "
+                    "or choose a plan that does not cut samples",
+                    to_string(plan)));
   if (workload.thresholds && !whole)
     found.push_back(fmt::format(
         "this scheduler's 'thresholding' measures whole samples, and '{}' cuts them into pieces: "

@@ -1,6 +1,7 @@
 #include "pipeline/forward.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -68,26 +69,62 @@ Tensor as_f32(const Tensor& x) {
   return Tensor::from(std::span<const float>(values), x.shape());
 }
 
-// Lines and columns of packed tokens, from their positions (t, line, column).
-std::pair<int64_t, int64_t> packed_grid(const Tensor& ids) {
-  const Tensor places = as_f32(ids);
-  require(places.rank() >= 2 && places.size(-1) == 3, ErrorCode::usage,
-          "'img_ids' is {}; expected [tokens, 3]", ids.shape().str());
-  std::pair<int64_t, int64_t> grid{1, 1};
+/// Lines and columns of packed tokens: of the noise, then of each reference.
+using PackedGrids = std::vector<std::array<int64_t, 2>>;
+
+// From their positions (t, line, column, ...); those of a batch are the first sequence's.
+PackedGrids packed_grids(const Tensor& ids) {
+  const Tensor places = as_f32(ids.rank() == 3 ? ids.slice(0, 0, 1) : ids);
+  const int64_t axes = places.rank() >= 2 ? places.size(-1) : 0;
+  require(axes == 3 || axes == 4, ErrorCode::usage, "'img_ids' is {}; expected [tokens, 3 or 4]",
+          ids.shape().str());
+  std::map<float, std::array<int64_t, 2>> grids;  // by time
   const std::vector<float> values = places.to_floats();
   for (const float place : values)
     require(place >= 0 && place < 1 << 20, ErrorCode::usage,
             "'img_ids' holds {}; expected positions from 0 to {}", place, (1 << 20) - 1);
-  for (size_t i = 0; i + 2 < values.size(); i += 3) {
-    grid.first = std::max(grid.first, static_cast<int64_t>(values[i + 1]) + 1);
-    grid.second = std::max(grid.second, static_cast<int64_t>(values[i + 2]) + 1);
+  for (size_t i = 0; i + 2 < values.size(); i += static_cast<size_t>(axes)) {
+    std::array<int64_t, 2>& grid =
+        grids.try_emplace(values[i], std::array<int64_t, 2>{1, 1}).first->second;
+    for (size_t a = 0; a < 2; ++a)
+      grid[a] = std::max(grid[a], static_cast<int64_t>(values[i + 1 + a]) + 1);
   }
-  return grid;
+  PackedGrids found;
+  for (const auto& [time, grid] : grids) found.push_back(grid);
+  return found;
+}
+
+// Tokens behind those of the noise are references: they become conditioning.
+Tensor take_references(const PackedGrids& grids, const Tensor& latent, nn::TokenLayout& layout,
+                       const std::string& file, Tensors& conditioning) {
+  int64_t others = 0;
+  std::vector<int32_t> sizes;
+  for (size_t i = 1; i < grids.size(); ++i) {
+    others += grids[i][0] * grids[i][1];
+    for (const int64_t side : grids[i]) sizes.push_back(static_cast<int32_t>(side));
+  }
+  const int64_t batch = latent.size(0), first = layout.latent_tokens();
+  require(latent.size(1) == first + others, ErrorCode::usage,
+          "'{}': {} tokens; 'img_ids' says {} and {} of references", file, latent.size(1), first,
+          others);
+  if (others == 0) return latent;
+  std::vector<int32_t> all;
+  for (int64_t r = 0; r < batch; ++r) all.insert(all.end(), sizes.begin(), sizes.end());
+  conditioning["reference_tokens"] = latent.slice(1, first, first + others).contiguous();
+  conditioning["reference_sizes"] =
+      Tensor::from(std::span<const int32_t>(all), {batch, static_cast<int64_t>(sizes.size())});
+  layout.extra = others;
+  return latent.slice(1, 0, first).contiguous();
+}
+
+// How a file holds latents.
+nn::LatentForm form_of(const models::PipelineSpec& spec) {
+  return spec.forward_names.packed ? nn::LatentForm::packed : spec.form;
 }
 
 nn::TokenLayout layout_of(const models::PipelineSpec& spec, const Tensor& latent,
                           const std::string& file, const std::string& name, const Tensors& inputs) {
-  const nn::LatentForm form = spec.form;
+  const nn::LatentForm form = form_of(spec);
   const bool packed = form == nn::LatentForm::packed, video = form == nn::LatentForm::video;
   require(latent.rank() == (packed  ? 3
                             : video ? 5
@@ -103,7 +140,7 @@ nn::TokenLayout layout_of(const models::PipelineSpec& spec, const Tensor& latent
   }
   const auto ids = inputs.find("img_ids");
   if (ids != inputs.end()) {
-    const auto [lines, columns] = packed_grid(ids->second);
+    const auto [lines, columns] = packed_grids(ids->second).at(0);
     return spec.layout(2 * lines, 2 * columns);
   }
   const auto side = static_cast<int64_t>(std::lround(std::sqrt(double(latent.size(1)))));
@@ -169,8 +206,9 @@ void TransformerPass::show(const parallel::Setup& setup, const nn::Denoiser& net
     const Tensor whole = gathered(setup, found == seen.end() ? none : found->second, rows, stage);
     if (setup.rank != 0 || whole.size(0) == 0) return;
     const int64_t batch = workload.samples;
-    traced[name] =
-        ops::cast(whole, DType::f32).reshape({batch, whole.size(0) / batch, whole.size(1)});
+    traced[name] = ops::cast(whole, DType::f32);
+    if (whole.size(0) % batch == 0)  // else texts are of different lengths, one behind the other
+      traced[name] = traced[name].reshape({batch, whole.size(0) / batch, whole.size(1)});
   };
   one("embedding", parallel::Rows::latent, 0);
   const auto stages = parallel::blocks_of_stages(setup.plan, network.geometry().blocks);
@@ -207,27 +245,47 @@ nn::Conditioning conditioning_of(const models::PipelineSpec& spec, const std::st
   return conditioning;
 }
 
+// The timesteps of a file as its scheduler counts them.
+Tensor scheduler_time(const Tensor& time, const models::PipelineSpec::ForwardNames& names) {
+  const Tensor offset = Tensor::empty(time.shape(), DType::f32);
+  std::fill_n(offset.data<float>(), offset.elements(), names.timestep_offset);
+  return ops::blend(time, names.timestep_scale, offset, 1);
+}
+
+Tensor without_frame(const Tensor& latent, const std::string& file, const std::string& name) {
+  require(latent.rank() == 5 && latent.size(2) == 1, ErrorCode::usage,
+          "'{}': '{}' is {}; expected [batch, channels, 1, height, width]", file, name,
+          latent.shape().str());
+  return latent.contiguous().reshape(
+      {latent.size(0), latent.size(1), latent.size(3), latent.size(4)});
+}
+
 Tensors run_transformer(runtime::ModelState& state, const std::string& file, Tensors& inputs,
                         bool trace, const RunControl& control, const runtime::RunMeters& meters) {
   const models::PipelineSpec& spec = *state.spec;
   const auto names = spec.forward_names;
   std::string all = names.latent + ", " + names.timestep;
   for (const auto& name : names.conditioning) all += ", " + name;
-  const Tensor latent = as_f32(input(file, inputs, names.latent, all));
-  const nn::TokenLayout layout = layout_of(spec, latent, file, names.latent, inputs);
+  const Tensor given = as_f32(input(file, inputs, names.latent, all));
+  Tensor latent = names.one_frame ? without_frame(given, file, names.latent) : given;
+  nn::TokenLayout layout = layout_of(spec, latent, file, names.latent, inputs);
   const int batch = static_cast<int>(latent.size(0));
   Tensor time = as_f32(input(file, inputs, names.timestep, all));
   require(time.elements() == batch, ErrorCode::usage, "'{}': '{}' has {} values for a batch of {}",
           file, names.timestep, time.elements(), batch);
-  time = ops::blend(time.reshape({batch}), names.timestep_scale, time.reshape({batch}), 0);
+  time = scheduler_time(time.reshape({batch}), names);
   const Plan& plan = state.options.plan;
   const char* const cut = plan.data > 1 ? "data" : plan.shard > 1 ? "shard" : nullptr;
-  const nn::Conditioning conditioning = conditioning_of(spec, file, inputs, all, batch, cut);
+  nn::Conditioning conditioning = conditioning_of(spec, file, inputs, all, batch, cut);
+  if (const auto ids = inputs.find("img_ids"); ids != inputs.end() && spec.takes_references)
+    latent = take_references(packed_grids(ids->second), latent, layout, file, conditioning.tensors);
   parallel::Workload workload;
   workload.samples = batch;
   workload.grid = layout.grid();
+  workload.extra = layout.extra;
   workload.prefix = spec.prefix(conditioning);
-  const Tensor tokens = nn::tokens_of_latent(latent, layout, spec.form);
+  workload.prefixes = spec.prefixes(conditioning);
+  const Tensor tokens = nn::tokens_of_latent(latent, layout, form_of(spec));
   TransformerPass pass{state, workload, conditioning, time, tokens, trace, control.stop, meters};
   pass.load();
   runtime::launch_ranks(state, pass.meters, control.stop,
@@ -235,7 +293,9 @@ Tensors run_transformer(runtime::ModelState& state, const std::string& file, Ten
   if (!state.ranks().first()) return {};
   nn::TokenLayout predicted = layout;
   predicted.channels = pass.out.size(1) / (layout.token_channels() / layout.channels);
-  pass.traced["out"] = nn::latent_of_tokens(pass.out, predicted, spec.form);
+  const Tensor out = nn::latent_of_tokens(pass.out, predicted, form_of(spec));
+  pass.traced["out"] =
+      names.one_frame ? out.reshape({out.size(0), out.size(1), 1, out.size(2), out.size(3)}) : out;
   return std::move(pass.traced);
 }
 

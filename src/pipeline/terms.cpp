@@ -81,10 +81,10 @@ cluster::Terms terms_of(const runtime::ModelState& state, const GenerateRequest&
   say_model(state, terms);
   // Names every member, so a new member cannot be forgotten here.
   const auto& [classes, prompts, negative_prompt, embeddings, clean_caption, text_tokens, steps,
-               guidance, true_guidance, guidance_rescale, width, height, binning, frames, count,
-               seed, seeds, noise, scheduler, initial_latents, initial_tensors, save_latents, trace,
-               decode, vae_tiling, vae_tile, vae_chunk, compare_steps, previews, overwrite] =
-      request;
+               guidance, true_guidance, guidance_rescale, cfg_normalization, cfg_truncation, width,
+               height, binning, frames, count, seed, seeds, noise, scheduler, initial_latents,
+               initial_tensors, save_latents, trace, decode, vae_tiling, vae_tile, vae_chunk,
+               compare_steps, previews, overwrite] = request;
   terms.say("--class", joined(classes));
   terms.say("the prompt", joined(prompts));
   terms.say("--negative-prompt", negative_prompt ? "'" + *negative_prompt + "'" : "none");
@@ -95,6 +95,8 @@ cluster::Terms terms_of(const runtime::ModelState& state, const GenerateRequest&
   terms.say("--guidance", shown(guidance));
   terms.say("--true-guidance", shown(true_guidance));
   terms.say("--guidance-rescale", shown(guidance_rescale));
+  terms.say("--cfg-normalization", shown(cfg_normalization));
+  terms.say("--cfg-truncation", shown(cfg_truncation));
   terms.say("--width", shown(width));
   terms.say("--height", shown(height));
   terms.say("--binning", shown(binning));

@@ -21,7 +21,9 @@ std::vector<double> flops_of(const nn::Denoiser& model, const models::PipelineSp
   scope.meter = std::make_shared<tensor::Meter>();
   const tensor::BindScope bind(scope);
   const nn::Conditioning conditioning = spec.example(1);
-  parallel::Setup setup({}, model.geometry(), {1, layout.grid(), 1, 1, spec.prefix(conditioning)});
+  parallel::Workload one{1, layout.grid(), 1, 1, spec.prefix(conditioning)};
+  one.extra = layout.extra;
+  parallel::Setup setup({}, model.geometry(), one);
   std::vector<double> flops;
   double before = 0;
   parallel::DenoiseControl control;

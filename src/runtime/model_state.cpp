@@ -71,7 +71,7 @@ std::string check_half(const ModelState& state, const Make& make, const std::str
   const load::TensorSet tensors = load::open_weights(part);
   const load::MetaWeights asked(tensors);
   (void)make(asked, state.dtype());
-  const std::string unused[] = {other, others_conv};
+  const std::string unused[] = {other, others_conv, "bn.*"};
   return load::check_names(asked, tensors, part.folder, unused);
 }
 
@@ -290,7 +290,10 @@ void open_model(const std::string& model, const RunOptions& options, ModelState&
           models::known_types(models::vaes()), models::known_types(models::language_models()));
   if (state.folder.has("transformer")) {
     const load::Component& part = state.folder.component("transformer");
-    state.spec = models::pipeline_of(part.class_name, source_of(part, state.folder.class_name));
+    models::Source source = source_of(part, state.folder.class_name);
+    const auto distilled = state.folder.options.find("is_distilled");
+    source.distilled = distilled != state.folder.options.end() && *distilled == true;
+    state.spec = models::pipeline_of(part.class_name, source);
     state.defaults = read_defaults(state.folder, *state.spec);
     state.class_names = read_class_names(state.folder.path);
     require(state.class_names.empty() ||

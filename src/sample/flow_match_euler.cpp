@@ -37,8 +37,11 @@ std::vector<double> shifted_sigmas(const base::ConfigReader& read, const Schedul
   const Shift shift = read_shift(read, request.tokens);
   std::vector<double> sigmas;
   if (request.even_sigmas) {
-    for (double s : linspace(1, 1 / double(request.steps), request.steps))
-      sigmas.push_back(double(shift(float(s))));
+    const double last = 1 / double(request.steps);
+    const auto even = linspace(1, last, request.steps);
+    std::vector<float> spaced(even.begin(), even.end());
+    if (request.float_sigmas) spaced = float_linspace(1, float(last), request.steps);
+    for (const float s : spaced) sigmas.push_back(double(shift(s)));
     return sigmas;
   }
   // The ends of training are shifted by a constant already, and again below.

@@ -48,6 +48,11 @@ class Sampler {
 Tensor rescale_guided(const Tensor& guided, const Tensor& cond, float phi, int64_t tokens,
                       int64_t columns);
 
+/// Shortens guided predictions: a sample (`tokens` rows) is at most `limit` times as long as its
+/// conditional one, in the norm over all of its numbers. Both are f32 [samples * tokens, n].
+/// Measured on the host: from a GPU it waits.
+Tensor limit_guided(const Tensor& guided, const Tensor& cond, float limit, int64_t tokens);
+
 /// Rectified flow (Liu et al. 2022) by Euler steps: t = i/S for i = S .. 1, z <- z - v/S. Only the
 /// first columns of the prediction, as many as x has, are read.
 std::unique_ptr<Sampler> rectified_flow(int steps);

@@ -13,9 +13,10 @@ namespace tessera::sample {
 /// What a pipeline tells its scheduler beside the configuration.
 struct ScheduleRequest {
   int steps = 0;
-  int64_t tokens = 0;        ///< latent tokens of a sample, for a shift that depends on the size
-  bool even_sigmas = false;  ///< FLUX: sigmas from 1 to 1/steps instead of those of training
-  bool flow = false;         ///< the denoiser predicts a flow's velocity: nothing else fits
+  int64_t tokens = 0;         ///< latent tokens of a sample, for a shift that depends on the size
+  bool even_sigmas = false;   ///< FLUX: sigmas from 1 to 1/steps instead of those of training
+  bool float_sigmas = false;  ///< Z-Image: these as PyTorch spaces floats, others as NumPy doubles
+  bool flow = false;          ///< the denoiser predicts a flow's velocity: nothing else fits
   /// Of a shift that depends on the size, where neither configuration nor class says.
   double max_shift = 1.15;
   /// PixArt-alpha with one step: it gives the predicted clean sample, if the class tells it.

@@ -61,6 +61,24 @@ TEST(Conditioning, GuidanceMakesASecondBranchOrIsAnInput) {
   EXPECT_EQ(both.embedded, 3.5f);
 }
 
+TEST(Conditioning, TextsOfDifferentLengthsArePaddedAndTold) {
+  const base::Json config = base::Json::object();
+  const auto spec = models::pipeline_of("ZImageTransformer2DModel", {config, "c"});
+  const Embeddings e{{"prompt_embeds", of({1, 2, 3}, {1, 3, 1})},
+                     {"negative_prompt_embeds", of({4}, {1, 1, 1})}};
+  const auto c = text_conditioning(spec, e, 1, true).tensors;
+  EXPECT_EQ(c.at("cap_feats").to_floats(), (std::vector<float>{1, 2, 3, 4, 0, 0}));
+  EXPECT_EQ(c.at("cap_feats_mask").to_ints(), (std::vector<int64_t>{1, 1, 1, 1, 0, 0}));
+  EXPECT_EQ(spec.prefixes({c}), (std::vector<int64_t>{32, 32}));
+}
+
+TEST(Conditioning, GuidanceOfZImageCountsFromZero) {
+  const base::Json config = base::Json::object();
+  const auto spec = models::pipeline_of("ZImageTransformer2DModel", {config, "c"});
+  EXPECT_FALSE(branches_of(spec, {}, 0).two);
+  EXPECT_EQ(branches_of(spec, {}, 2.5f).scale, 3.5f);
+}
+
 TEST(Conditioning, NamesWhatIsMissing) {
   const auto says = [](const Embeddings& e, bool negative) {
     try {

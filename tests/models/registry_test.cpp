@@ -8,8 +8,13 @@ namespace tessera::models {
 namespace {
 
 TEST(Registry, MakesWhatItNames) {
-  for (const auto& [name, config] : named_sizes())
-    EXPECT_EQ(pipeline_of("dit_moe", {config, name}).classes, 1000);
+  for (const auto& [name, config] : named_sizes()) {
+    const bool diffusers = config.contains("_class_name");
+    const PipelineSpec spec =
+        pipeline_of(config.at(diffusers ? "_class_name" : "model_type"), {config, name});
+    EXPECT_EQ(spec.classes, diffusers ? 0 : 1000) << name;
+    EXPECT_GT(spec.blocks, 0) << name;
+  }
 }
 
 TEST(Registry, ListsWhatIsKnown) {
@@ -52,6 +57,10 @@ TEST(Registry, EveryFamilyRefusesImpossibleNumbers) {
       {"SD3Transformer2DModel", R"({"pos_embed_max_size": 0})", "is 0"},
       {"FluxTransformer2DModel", R"({"num_attention_heads": 0})", "'num_attention_heads' is 0"},
       {"FluxTransformer2DModel", R"({"num_layers": -19})", "is -19"},
+      {"ZImageTransformer2DModel", R"({"cap_feat_dim": 0})", "'cap_feat_dim' is 0"},
+      {"ZImageTransformer2DModel", R"({"norm_eps": 2})", "'norm_eps' is 2"},
+      {"Flux2Transformer2DModel", R"({"guidance_embeds": false, "mlp_ratio": 0})", "is 0"},
+      {"Flux2Transformer2DModel", R"({"guidance_embeds": false, "eps": -1})", "'eps' is -1"},
       {"HunyuanDiT2DModel", R"({"mlp_ratio": -4.0})", "'mlp_ratio' is -4"},
       {"HunyuanDiT2DModel", R"({"mlp_ratio": 1e300})", "from 0.01 to 1000"},
       {"HunyuanDiT2DModel", R"({"sample_size": 0})", "'sample_size' is 0"},

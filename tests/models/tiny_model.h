@@ -42,7 +42,7 @@ struct TinyModel {
   }
   tensor::Tensor operator()(const nn::Conditioning& c, int batch, const nn::TokenLayout& layout,
                             const tensor::Tensor& latent) const {
-    const nn::TokenShape shape{batch, spec.prefix(c), layout.grid()};
+    const nn::TokenShape shape{batch, spec.prefix(c), layout.grid(), layout.extra};
     nn::TokenView view;
     for (int r = 0; r < batch; ++r) {
       view.sequences.push_back(r);

@@ -58,4 +58,18 @@ inline const Network kNetworks[] = {
      16, 5, 3, 4, 4},
 };
 
+/// Networks whose sequences are of different lengths, or hold tokens that are not denoised.
+inline const Network kUnevenNetworks[] = {
+    {"ZImageTransformer2DModel",
+     R"({"dim": HIDDEN, "n_heads": 12, "n_layers": 2, "n_refiner_layers": 1, "in_channels": 4,
+         "cap_feat_dim": 10, "axes_dims": [AXIS, AXIS, AXIS], "axes_lens": [600, 64, 64]})",
+     6, 40, 0, 6, 4},
+    {"Flux2Transformer2DModel",
+     R"({"num_attention_heads": 12, "attention_head_dim": HEAD, "num_layers": 1,
+         "num_single_layers": 2, "in_channels": 16, "joint_attention_dim": 10,
+         "timestep_guidance_channels": 64, "axes_dims_rope": [2, 2, 2, 2],
+         "guidance_embeds": false})",
+     8, 5, 0, 4, 4},
+};
+
 }  // namespace tessera::models

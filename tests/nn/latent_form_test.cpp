@@ -35,6 +35,15 @@ TEST(LatentForm, PackedTokensArePatchesWithTheChannelSlowest) {
   EXPECT_EQ(latent_of_tokens(tokens, l, LatentForm::packed).to_floats(), tokens.to_floats());
 }
 
+TEST(LatentForm, PatchesAreChannels) {
+  const TokenLayout l{.channels = 1, .size = {1, 2, 4}, .patch = {1, 2, 2}, .extra = 1};
+  const Tensor latent = counted({1, 4, 1, 2});
+  EXPECT_EQ(latent_shape(l, LatentForm::patches, 1), latent.shape());
+  const Tensor tokens = tokens_of_latent(latent, l, LatentForm::patches);
+  EXPECT_EQ(tokens.to_floats(), (std::vector<float>{0, 2, 4, 6, 1, 3, 5, 7, 0, 0, 0, 0}));
+  EXPECT_EQ(latent_of_tokens(tokens, l, LatentForm::patches).to_floats(), latent.to_floats());
+}
+
 TEST(LatentForm, FramesAndChannelsChangePlaces) {
   EXPECT_EQ(swap_frames(counted({1, 2, 3, 1, 1})).to_floats(),
             (std::vector<float>{0, 3, 1, 4, 2, 5}));

@@ -37,6 +37,18 @@ TEST(TokenLayout, BackAndForthIsTheSame) {
   EXPECT_EQ(from_tokens(to_tokens(y, video), video, true).to_floats(), y.to_floats());
 }
 
+TEST(TokenLayout, TokensBehindTheLatentAreZerosAndLeaveItAsItWas) {
+  const TokenLayout layout{.channels = 2, .size = {1, 2, 4}, .patch = {1, 2, 2}, .extra = 3};
+  EXPECT_EQ(layout.tokens(), 5);
+  EXPECT_EQ(layout.latent_tokens(), 2);
+  const Tensor x = counting({2, 2, 2, 4});
+  const Tensor tokens = to_tokens(x, layout);
+  EXPECT_EQ(tokens.shape(), (tensor::Shape{10, 8}));
+  for (const float value : tokens.slice(0, 2, 5).contiguous().to_floats()) EXPECT_EQ(value, 0);
+  EXPECT_NE(tokens.slice(0, 5, 7).contiguous().to_floats(), std::vector<float>(16, 0));
+  EXPECT_EQ(from_tokens(tokens, layout, false).to_floats(), x.to_floats());
+}
+
 TEST(TokenLayout, RefusesSizesThatDoNotFitThePatch) {
   const TokenLayout layout{.channels = 2, .size = {1, 5, 6}, .patch = {1, 2, 2}};
   EXPECT_THROW(to_tokens(counting({1, 2, 5, 6}), layout), Error);

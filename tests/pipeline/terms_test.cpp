@@ -31,6 +31,8 @@ TEST(Terms, EveryPartOfARequestCounts) {
       [](Q& q) { q.guidance = 2; },
       [](Q& q) { q.true_guidance = 2; },
       [](Q& q) { q.guidance_rescale = 1; },
+      [](Q& q) { q.cfg_normalization = 1; },
+      [](Q& q) { q.cfg_truncation = 0.5f; },
       [](Q& q) { q.width = 8; },
       [](Q& q) { q.height = 8; },
       [](Q& q) { q.binning = true; },

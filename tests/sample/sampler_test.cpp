@@ -37,5 +37,17 @@ TEST(RescaleGuided, LeavesAFlatPredictionAlone) {
   EXPECT_THROW(rescale_guided(row({3, 3}), row({1}), 1, 1, 1), Error);
 }
 
+TEST(LimitGuided, ShortensASampleThatIsTooLong) {
+  const auto of = [](const std::vector<float>& v) {
+    return Tensor::from(std::span<const float>(v), {2, 2});
+  };
+  // Two samples of one token: of lengths 10 and 5 beside 5 and 5.
+  const auto out = limit_guided(of({6, 8, 3, 4}), of({3, 4, 0, 5}), 1, 1).to_floats();
+  EXPECT_EQ(out, (std::vector<float>{3, 4, 3, 4}));
+  EXPECT_EQ(limit_guided(of({6, 8, 3, 4}), of({3, 4, 0, 5}), 2, 1).to_floats(),
+            (std::vector<float>{6, 8, 3, 4}));
+  EXPECT_THROW(limit_guided(of({6, 8, 3, 4}), of({3, 4, 0, 5}), 1, 3), Error);
+}
+
 }  // namespace
 }  // namespace tessera::sample

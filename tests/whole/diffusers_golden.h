@@ -7,14 +7,25 @@
 #include <vector>
 
 #include "base/json.h"
+#include "models/registry.h"
 #include "test_paths.h"
 #include "whole/golden.h"
 
 namespace tessera::golden {
 
+/// Whether this build has the transformer of a case: a reference set may hold newer families.
+inline bool has_family(const std::string& folder) {
+  const std::string index = folder + "/model/model_index.json";
+  if (!std::filesystem::exists(index)) return true;
+  const base::Json parts = base::read_json(index);
+  for (const auto& family : models::pipelines())
+    if (parts.contains("transformer") && parts["transformer"][1] == family.type) return true;
+  return false;
+}
+
 /// Folders of reference cases: those that travel with the tests, and those of a whole reference
-/// set if the environment names one (TESSERA_GOLDEN). Only those that hold `file`; throws if they
-/// are fewer than travel with the tests.
+/// set if the environment names one (TESSERA_GOLDEN). Only those that hold `file`, of families that
+/// this build has; throws if they are fewer than travel with the tests.
 inline std::vector<std::string> diffusers_cases(const std::string& file, size_t least) {
   std::vector<std::string> found;
   std::set<std::string> seen;
@@ -23,7 +34,7 @@ inline std::vector<std::string> diffusers_cases(const std::string& file, size_t 
     roots.insert(roots.begin(), std::string(more) + "/diffusers");
   for (const std::string& root : roots)
     for (const auto& entry : std::filesystem::directory_iterator(root))
-      if (std::filesystem::exists(entry.path() / file) &&
+      if (std::filesystem::exists(entry.path() / file) && has_family(entry.path()) &&
           seen.insert(entry.path().filename().string()).second)
         found.push_back(entry.path().string());
   if (found.size() < least)

@@ -10,6 +10,13 @@ namespace tessera::models {
 
 using tensor::Tensor;
 
+namespace {
+
+// The layers before a hidden state.
+int64_t place_of(int number, int64_t layers) { return number < 0 ? layers + 1 + number : number; }
+
+}  // namespace
+
 std::vector<int32_t> TextBatch::places() const {
   std::vector<int32_t> place(ids.size());
   for (size_t t = 0; t < place.size(); ++t)
@@ -35,16 +42,38 @@ TextStates TextEncoder::encode(const TextBatch& batch, const TextTrace& trace,
   for (const int64_t visible : batch.visible)
     require(visible >= 0 && visible <= batch.length, ErrorCode::usage, "{} of {} tokens are text",
             visible, batch.length);
+  const int64_t count = layers_for(batch.hidden);
   const tensor::PageReuse reuse;
   Tensor x = embed(batch), previous;
   const TextSight seen = sight(batch);
-  for (int64_t i = 0; i < layers(); ++i) {
+  std::vector<Tensor> chosen(batch.hidden.size());
+  const auto show = [&](int64_t i) {
     if (trace) trace(fmt::format("hidden.{}", i), by_rows(x, batch));
+    for (size_t c = 0; c < chosen.size(); ++c)
+      if (place_of(batch.hidden[c], layers()) == i) chosen[c] = x;
+  };
+  for (int64_t i = 0; i < count; ++i) {
+    show(i);
     previous = x;
     x = layer(i, from ? *from(i) : *weights_, x, batch, seen);
   }
-  if (trace) trace(fmt::format("hidden.{}", layers()), by_rows(x, batch));
-  return finish(x, previous, batch);
+  show(count);
+  if (chosen.empty()) return finish(x, previous, batch);
+  TextStates states{};
+  states.chosen = by_rows(chosen.size() == 1 ? chosen.front() : ops::concat_columns(chosen), batch);
+  return states;
+}
+
+int64_t TextEncoder::layers_for(const std::vector<int>& hidden) const {
+  int64_t most = 0;
+  for (const int number : hidden) {
+    const int64_t place = place_of(number, layers());
+    require(place >= 0 && place < layers(), ErrorCode::model,
+            "a text encoder of {} layers has no hidden state {} before its last one", layers(),
+            number);
+    most = std::max(most, place);
+  }
+  return hidden.empty() ? layers() : most;
 }
 
 void TextEncoder::ask(int64_t index, const nn::Weights& weights) const {

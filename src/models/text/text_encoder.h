@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <string>
@@ -7,6 +8,7 @@
 
 #include "nn/linear.h"
 #include "ops/attention.h"
+#include "ops/rope.h"
 
 namespace tessera::models {
 
@@ -16,6 +18,9 @@ struct TextBatch {
   std::vector<int64_t>
       visible;  ///< of each text: how many tokens are text; what follows is padding
   int64_t length = 0;
+  /// Hidden states that are asked for in place of `last`, as transformers numbers them: 0 is the
+  /// embeddings, n the state after layer n without a final norm, -2 that after the last but one.
+  std::vector<int> hidden = {};
   int64_t texts() const { return static_cast<int64_t>(visible.size()); }
   /// [batch * length]: the place of each token in its text.
   std::vector<int32_t> places() const;
@@ -23,10 +28,13 @@ struct TextBatch {
 
 /// What an encoder makes of a batch; what it does not make is undefined.
 struct TextStates {
-  tensor::Tensor last;       ///< [batch, length, width], after the final norm
-  tensor::Tensor previous;   ///< [batch, length, width] of the last layer but one, without norm
-  tensor::Tensor pooled;     ///< f32 [batch, width]: `last` at the end of each text
-  tensor::Tensor projected;  ///< f32 [batch, projection]: `pooled` after a last matrix
+  tensor::Tensor last;         ///< [batch, length, width], after the final norm
+  tensor::Tensor previous;     ///< [batch, length, width] of the last layer but one, without norm
+  tensor::Tensor pooled;       ///< f32 [batch, width]: `last` at the end of each text
+  tensor::Tensor projected;    ///< f32 [batch, projection]: `pooled` after a last matrix
+  tensor::Tensor chosen = {};  ///< [batch, length, states * width]: TextBatch::hidden side by side
+
+  std::array<tensor::Tensor*, 5> all() { return {&last, &previous, &pooled, &projected, &chosen}; }
 };
 
 /// Receives "hidden.0" (embeddings), "hidden.1", ... (of each layer), [batch, length, width].
@@ -39,6 +47,7 @@ using LayerWeights = std::function<std::shared_ptr<const nn::Weights>(int64_t la
 struct TextSight {
   std::vector<ops::AttentionSpan> spans;  ///< of plain attention
   tensor::Tensor bias;                    ///< f32 [heads, 2 * length - 1], by key - query
+  ops::RotaryTable rotary = {};           ///< of each token, where places turn queries and keys
 };
 
 /// A text encoder: embeddings, layers, and what is made of the last. A layer's weights are packed
@@ -47,11 +56,15 @@ struct TextSight {
 class TextEncoder {
  public:
   virtual ~TextEncoder() = default;
-  /// Throws Error(usage) for ids outside the vocabulary and texts that are too long. Layers read
+  /// Throws Error(usage) for ids outside the vocabulary and texts that are too long, Error(model)
+  /// for hidden states that it does not have. With TextBatch::hidden it ends behind the last of
+  /// these, and `chosen` is all that it gives. Layers read
   /// what `from` gives, else the encoder's weights, as all that stands before and behind them does.
   TextStates encode(const TextBatch& batch, const TextTrace& trace = {},
                     const LayerWeights& from = {}) const;
   virtual int64_t layers() const = 0;
+  /// How many of them make these hidden states: all without any.
+  int64_t layers_for(const std::vector<int>& hidden) const;
   /// Asks `weights` for all that a layer reads. They and the encoder's own are on meta.
   void ask(int64_t index, const nn::Weights& weights) const;
   /// Tokens that it knows.

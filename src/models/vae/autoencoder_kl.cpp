@@ -1,6 +1,7 @@
 #include "models/vae/autoencoder_kl.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/config_reader.h"
@@ -17,15 +18,15 @@ using tensor::Tensor;
 constexpr int64_t kMost = 65536;  // channels, or pixels of a trained side
 
 std::vector<int64_t> read_widths(const base::ConfigReader& read, std::vector<int64_t> missing,
-                                 int64_t groups) {
-  const auto widths = read.sizes("block_out_channels", std::move(missing));
+                                 int64_t groups, const char* key = "block_out_channels") {
+  const auto widths = read.sizes(key, std::move(missing));
   require(!widths.empty() && widths.size() <= 8, ErrorCode::model,
-          "{}: 'block_out_channels' is [{}]; expected a list of 1 to 8 widths", read.where(),
+          "{}: '{}' is [{}]; expected a list of 1 to 8 widths", read.where(), key,
           fmt::join(widths, ", "));
   for (const int64_t width : widths)
     require(width >= 1 && width <= kMost && width % groups == 0, ErrorCode::model,
-            "{}: 'block_out_channels' holds {}, no multiple of norm_num_groups {} up to {}",
-            read.where(), width, groups, kMost);
+            "{}: '{}' holds {}, no multiple of norm_num_groups {} up to {}", read.where(), key,
+            width, groups, kMost);
   return widths;
 }
 
@@ -58,6 +59,35 @@ AutoencoderKLConfig parse_autoencoder_kl_config(const Json& config, const std::s
   return c;
 }
 
+AutoencoderKLConfig parse_flux2_vae_config(const Json& config, const std::string& where) {
+  const base::ConfigReader read(config, where);
+  AutoencoderKLConfig c = parse_autoencoder_kl_config(config, where);
+  c.batch_norm = true;
+  c.batch_norm_eps = read.fraction("batch_norm_eps", c.batch_norm_eps);
+  require(read.sizes("patch_size", {2, 2}) == std::vector<int64_t>{2, 2}, ErrorCode::model,
+          "{}: 'patch_size': expected [2, 2]", where);
+  if (!read.has("decoder_block_out_channels")) return c;
+  c.decoder_block_out_channels =
+      read_widths(read, {}, c.norm_num_groups, "decoder_block_out_channels");
+  require(c.decoder_block_out_channels.size() == c.block_out_channels.size(), ErrorCode::model,
+          "{}: 'decoder_block_out_channels' has {} widths, 'block_out_channels' {}", where,
+          c.decoder_block_out_channels.size(), c.block_out_channels.size());
+  return c;
+}
+
+LatentStatistics LatentStatistics::load(const AutoencoderKLConfig& config,
+                                        const nn::Weights& weights) {
+  if (!config.batch_norm) return {};
+  const int64_t channels = 4 * config.latent_channels;
+  const Tensor mean = weights.vector("bn.running_mean", channels),
+               variance = weights.vector("bn.running_var", channels);
+  if (mean.is_meta()) return {};
+  LatentStatistics made{mean.to_floats(), variance.to_floats()};
+  for (float& value : made.deviation)
+    value = static_cast<float>(std::sqrt(double(value) + config.batch_norm_eps));
+  return made;
+}
+
 Tiling tiling_of(const AutoencoderKLConfig& config, int64_t pixels) {
   const int64_t factor = int64_t{1} << (config.block_out_channels.size() - 1);
   const TileSide side = tile_side(pixels > 0 ? pixels : config.sample_size, factor, 0.25);
@@ -68,7 +98,10 @@ AutoencoderKL::AutoencoderKL(const AutoencoderKLConfig& config, const nn::Weight
                              DType dtype)
     : config_(config), dtype_(dtype) {
   const VaeLoader load{weights, dtype, static_cast<int>(config.norm_num_groups)};
-  const int64_t latent = config.latent_channels, deep = config.block_out_channels.back();
+  const auto& widths = config.decoder_block_out_channels.empty()
+                           ? config.block_out_channels
+                           : config.decoder_block_out_channels;
+  const int64_t latent = config.latent_channels, deep = widths.back();
   if (config.use_post_quant_conv) post_quant_ = load.conv("post_quant_conv", latent, latent, 1);
   conv_in_ = load.conv("decoder.conv_in", deep, latent, 3);
   for (int i = 0; i < 2; ++i)
@@ -76,9 +109,9 @@ AutoencoderKL::AutoencoderKL(const AutoencoderKLConfig& config, const nn::Weight
   if (config.mid_block_add_attention)
     middle_attention_.emplace_back(load, "decoder.mid_block.attentions.0", deep);
   int64_t in = deep;
-  const size_t count = config.block_out_channels.size();
+  const size_t count = widths.size();
   for (size_t b = 0; b < count; ++b) {
-    const int64_t out = config.block_out_channels[count - 1 - b];
+    const int64_t out = widths[count - 1 - b];
     const std::string name = fmt::format("decoder.up_blocks.{}.", b);
     Level level;
     for (int64_t i = 0; i <= config.layers_per_block; ++i)
@@ -90,13 +123,24 @@ AutoencoderKL::AutoencoderKL(const AutoencoderKLConfig& config, const nn::Weight
   }
   norm_out_ = load.norm("decoder.conv_norm_out", in);
   conv_out_ = load.conv("decoder.conv_out", config.out_channels, in, 3);
+  statistics_ = LatentStatistics::load(config, weights);
 }
 
 Tensor AutoencoderKL::unscale(const Tensor& latents) const {
   if (latents.is_meta()) return Tensor::empty(latents.shape(), DType::f32, latents.device());
   std::vector<float> values = latents.to_floats();
-  for (float& value : values)
-    value = static_cast<float>(double(value) / config_.scaling_factor + config_.shift_factor);
+  const int64_t channels = latents.size(1), height = latents.size(2), width = latents.size(3);
+  for (size_t i = 0; i < values.size(); ++i) {
+    float& value = values[i];
+    if (!config_.batch_norm) {
+      value = static_cast<float>(double(value) / config_.scaling_factor + config_.shift_factor);
+      continue;
+    }
+    const auto at = static_cast<int64_t>(i);
+    const auto place = static_cast<size_t>(at / (height * width) % channels * 4 +
+                                           at / width % height % 2 * 2 + at % width % 2);
+    value = value * statistics_.deviation[place] + statistics_.mean[place];
+  }
   return Tensor::from(std::span<const float>(values), latents.shape()).to(latents.device());
 }
 

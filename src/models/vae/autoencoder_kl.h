@@ -17,9 +17,23 @@ struct AutoencoderKLConfig {
   std::vector<int64_t> block_out_channels{64};
   double scaling_factor = 0.18215, shift_factor = 0;
   bool use_quant_conv = true, use_post_quant_conv = true, mid_block_add_attention = true;
+  /// FLUX.2's: latents are normalised by statistics that the file holds, of each channel and place
+  /// in a patch of 2 x 2, in place of a factor.
+  bool batch_norm = false;
+  double batch_norm_eps = 1e-4;
+  std::vector<int64_t> decoder_block_out_channels{};  ///< empty: block_out_channels
 };
 /// Throws Error(model) naming `where`, the key, its value and what fits.
 AutoencoderKLConfig parse_autoencoder_kl_config(const base::Json& config, const std::string& where);
+/// The same of an AutoencoderKLFlux2.
+AutoencoderKLConfig parse_flux2_vae_config(const base::Json& config, const std::string& where);
+
+/// Mean and standard deviation of latents by channel and place in a patch of 2 x 2; empty: none.
+struct LatentStatistics {
+  std::vector<float> mean, deviation;  ///< of channel c, line y and column x at c * 4 + y * 2 + x
+  /// Those of a file ("bn.running_mean", "bn.running_var").
+  static LatentStatistics load(const AutoencoderKLConfig& config, const nn::Weights& weights);
+};
 
 /// How diffusers cuts latents with enable_tiling: tiles of sample_size pixels, or of `pixels` if
 /// above 0, a quarter of which overlaps.
@@ -30,7 +44,7 @@ class AutoencoderKL : public VaeDecoder {
  public:
   AutoencoderKL(const AutoencoderKLConfig& config, const nn::Weights& weights, tensor::DType dtype);
 
-  /// latents / scaling_factor + shift_factor.
+  /// latents / scaling_factor + shift_factor; of FLUX.2 latents * deviation + mean.
   tensor::Tensor unscale(const tensor::Tensor& latents) const override;
   /// A level of block_out_channels after the first doubles the size. The trace gets "conv_in",
   /// "mid_block", "up_block.N".
@@ -50,6 +64,7 @@ class AutoencoderKL : public VaeDecoder {
   std::vector<VaeAttention> middle_attention_;
   std::vector<Level> levels_;
   nn::GroupNorm norm_out_;
+  LatentStatistics statistics_;
 };
 
 /// The encoder of the same.

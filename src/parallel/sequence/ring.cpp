@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "base/fail.h"
@@ -91,13 +92,21 @@ std::vector<nn::Range> numbered(const nn::TokenView& all) {
   return sequences;
 }
 
-// Some of these tokens by their numbers in every sequence.
-nn::Segments by_number(const nn::Segments& all, const nn::Segments& some, nn::Range numbers) {
+// Some of these tokens by their numbers, which begin anew in every sequence: text below 0.
+nn::Segments by_number(const nn::Segments& all, const nn::Segments& some, bool text) {
+  std::map<int, int64_t> first, count;  // the first place and the tokens of a sequence
+  int64_t at = 0;
+  for (const nn::Segment& s : all) {
+    first.try_emplace(s.sequence, at);
+    count[s.sequence] += s.ids.size();
+    at += s.ids.size();
+  }
   nn::Segments found = some;
   const std::vector<nn::Range> places = places_of(all, some);
   for (size_t i = 0; i < some.size(); ++i) {
-    const int64_t first = places[i].begin - some[i].sequence * numbers.size() + numbers.begin;
-    found[i].ids = {first, first + places[i].size()};
+    const int sequence = some[i].sequence;
+    const int64_t begin = places[i].begin - first[sequence] - (text ? count[sequence] : 0);
+    found[i].ids = {begin, begin + places[i].size()};
   }
   return found;
 }
@@ -143,10 +152,9 @@ QueryRing::QueryRing(const nn::Geometry& geometry, comm::Communicator& group,
       mine_(partition.view(holders_[static_cast<size_t>(group.rank())])) {}
 
 void QueryRing::keep(int site, const nn::TokenView& view, const nn::Qkv& heads) {
-  const nn::Range each = mine_.sequences.empty() ? nn::Range{} : numbered(mine_).front();
   nn::Segments tokens;
-  if (site_of(site).joint) tokens = by_number(mine_.prefix, view.prefix, {each.begin, 0});
-  const nn::Segments body = by_number(mine_.body, view.body, {0, each.end});
+  if (site_of(site).joint) tokens = by_number(mine_.prefix, view.prefix, true);
+  const nn::Segments body = by_number(mine_.body, view.body, false);
   tokens.insert(tokens.end(), body.begin(), body.end());
   write(site, tokens, heads.k, heads.v, step_.index);
 }

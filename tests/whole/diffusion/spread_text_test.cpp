@@ -320,7 +320,7 @@ TEST(SpreadText, RunsThatAreKeptAreNotReadAgain) {
       int64_t before = 0, later = 0;
       const auto latents = once(&before);
       const int64_t kept = state.kept.bytes();
-      EXPECT_GE(kept, diffusion::spread_bytes(state, "text_encoder"));
+      EXPECT_GE(kept, diffusion::spread_bytes(state, "text_encoder", {}));
       wait();
       if (first) trial.fill(0, false);
       wait();

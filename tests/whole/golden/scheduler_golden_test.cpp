@@ -17,8 +17,16 @@ struct Case {
         config(base::read_json(at + "/model/scheduler/scheduler_config.json")),
         io(at + "/io_scheduler.safetensors") {}
   std::unique_ptr<sample::Sampler> sampler(int steps, int64_t tokens) const {
-    return sample::make_sampler(config["_class_name"], config, folder,
-                                {steps, tokens, folder.find("flux") != std::string::npos});
+    const models::PipelineSpec spec = spec_of_folder();
+    base::Json told = config;
+    if (spec.size_shift) told["base_shift"] = told["max_shift"] = spec.size_shift(tokens, steps);
+    return sample::make_sampler(config["_class_name"], told, folder,
+                                {steps, tokens, spec.even_sigmas, spec.float_sigmas});
+  }
+  models::PipelineSpec spec_of_folder() const {
+    const std::string at = folder + "/model/transformer/config.json";
+    const base::Json transformer = base::read_json(at);
+    return models::pipeline_of(transformer["_class_name"], {transformer, at});
   }
 };
 

@@ -9,6 +9,7 @@
 #include "load/weight_store.h"
 #include "models/vae/autoencoder_kl.h"
 #include "nn/local_spatial.h"
+#include "nn/token_layout.h"
 #include "tensor/scope.h"
 #include "whole/diffusers_golden.h"
 
@@ -25,10 +26,15 @@ struct Case {
   load::TensorSet tensors;
   load::SafetensorsFile io;
 
+  static models::AutoencoderKLConfig config_of(const base::Json& json, const std::string& part) {
+    return json["_class_name"] == "AutoencoderKLFlux2"
+               ? models::parse_flux2_vae_config(json, part)
+               : models::parse_autoencoder_kl_config(json, part);
+  }
   Case(const std::string& at, const std::string& part)
       : folder(at),
         vae(part),
-        config(models::parse_autoencoder_kl_config(base::read_json(part + "/config.json"), part)),
+        config(config_of(base::read_json(part + "/config.json"), part)),
         tensors(load::open_component(part)),
         io(at + "/io_vae.safetensors") {}
 };
@@ -37,7 +43,8 @@ struct Case {
 std::vector<Case> cases() {
   std::vector<Case> found;
   for (const std::string& folder : golden::diffusers_cases("io_vae.safetensors", 3))
-    if (base::read_json(folder + "/model/vae/config.json")["_class_name"] == "AutoencoderKL")
+    if (const base::Json config = base::read_json(folder + "/model/vae/config.json");
+        config["_class_name"] == "AutoencoderKL" || config["_class_name"] == "AutoencoderKLFlux2")
       found.emplace_back(folder, folder + "/model/vae");
   if (found.size() < 2) throw std::runtime_error("fewer than two VAEs of images");
   return found;
@@ -117,8 +124,25 @@ TEST(VaeGolden, AsksForEveryTensorOfTheFolderAndNoOther) {
     const load::MetaWeights asked(c.tensors);
     const models::AutoencoderKL decoder(c.config, asked, DType::bf16);
     const models::AutoencoderKLEncoder encoder(c.config, asked, DType::bf16);
-    EXPECT_EQ(load::check_names(asked, c.tensors, c.folder), "");
+    const std::string counter[] = {"bn.num_batches_tracked"};  // of training
+    EXPECT_EQ(load::check_names(asked, c.tensors, c.folder, counter), "");
   }
+}
+
+TEST(VaeGolden, LatentsOfFlux2AreNormalisedByChannelAndPlaceInAPatch) {
+  int compared = 0;
+  for (const Case& c : cases()) {
+    if (!c.io.has("latents.packed")) continue;
+    const models::AutoencoderKL vae(c.config, *load::WeightStore().open(c.tensors), DType::f32);
+    const Tensor packed = c.io.get("latents.packed"), want = c.io.get("latents.unpacked");
+    const nn::TokenLayout layout{
+        .channels = want.size(1), .size = {1, want.size(2), want.size(3)}, .patch = {1, 2, 2}};
+    const Tensor tokens = packed.reshape({packed.size(1), packed.size(2)});
+    const Tensor made = vae.unscale(nn::from_tokens(tokens, layout, false));
+    EXPECT_LT(golden::max_error(made.to_floats(), want.to_floats()), 1e-5) << c.folder;
+    ++compared;
+  }
+  EXPECT_GE(compared, 1);
 }
 
 }  // namespace

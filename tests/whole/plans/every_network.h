@@ -38,6 +38,8 @@ class Subject {
         text_(network.text) {
     if (conditioning_.tensors.contains("y"))
       for (int32_t s = 0; s < 2 * kSamples; ++s) conditioning_.tensors["y"].data<int32_t>()[s] = s;
+    if (model_.spec.joint_text && !model_.spec.text_mask().empty()) add_lengths();
+    if (model_.spec.takes_references) add_references();
   }
 
   struct Asked {
@@ -89,26 +91,49 @@ class Subject {
     return ran;
   }
   parallel::Workload workload(const Asked& asked) const {
-    return {.samples = kSamples,
-            .grid = layout_.grid(),
-            .branches = asked.guided ? 2 : 1,
-            .steps = asked.sampler->steps(),
-            .prefix = model_.spec.prefix(conditioning_),
-            .rescales = asked.rescale != 0};
+    parallel::Workload work{.samples = kSamples,
+                            .grid = layout_.grid(),
+                            .branches = asked.guided ? 2 : 1,
+                            .steps = asked.sampler->steps(),
+                            .prefix = model_.spec.prefix(conditioning_),
+                            .rescales = asked.rescale != 0};
+    work.extra = layout_.extra;
+    work.prefixes = model_.spec.prefixes(conditioning_);
+    return work;
   }
   int64_t latent_bytes() const {  // of a sample's prediction
     return layout_.tokens() * layout_.token_channels() * 4;
   }
   bool joint() const { return text_ > 0 && model_.spec.prefix(conditioning_) > 0; }
+  int64_t tokens() const { return layout_.tokens(); }
+  int64_t extra() const { return layout_.extra; }
   const nn::Geometry& geometry() const { return model_.network->geometry(); }
   const models::PipelineSpec& spec() const { return model_.spec; }
 
   const std::string name;
 
  private:
+  // Texts of all lengths.
+  void add_lengths() {
+    Tensor mask = Tensor::zeros({2 * kSamples, text_}, DType::i32);
+    for (int64_t s = 0; s < 2 * kSamples; ++s)
+      std::fill_n(mask.row<int32_t>(s), std::max<int64_t>(text_ - 11 * s, 1), 1);
+    conditioning_.tensors[model_.spec.text_mask()] = mask;
+  }
+  // Two images beside the noise.
+  void add_references() {
+    const std::vector<int32_t> sides{1, 3, 2, 2};
+    std::vector<int32_t> all;
+    for (int s = 0; s < 2 * kSamples; ++s) all.insert(all.end(), sides.begin(), sides.end());
+    layout_.extra = 1 * 3 + 2 * 2;
+    conditioning_.tensors["reference_sizes"] =
+        Tensor::from(std::span<const int32_t>(all), {2 * kSamples, 4});
+    conditioning_.tensors["reference_tokens"] = models::NamedNoise().get(
+        "reference_tokens", {2 * kSamples, layout_.extra, layout_.token_channels()});
+  }
   static std::string deeper(const std::string& json, int more) {
     std::smatch found;
-    std::regex_search(json, found, std::regex(R"(("depth"|"num_layers"): (\d+))"));
+    std::regex_search(json, found, std::regex(R"(("depth"|"num_layers"|"n_layers"): (\d+))"));
     return found.prefix().str() + found[1].str() + ": " +
            std::to_string(std::stoi(found[2]) + more) + found.suffix().str();
   }

@@ -1,0 +1,321 @@
+#include "models/flux2.h"
+
+#include "base/fail.h"
+#include "nn/positions.h"
+#include "ops/elementwise.h"
+
+namespace tessera::models {
+namespace {
+
+struct Flux2Context : nn::Context {
+  Tensor text;              // [batch * length, hidden]
+  Tensor references;        // f32 [batch * their tokens, in_channels]
+  ops::RotaryTable angles;  // of one sequence's text, then its noise, then its references
+  nn::TokenShape shape;
+  tensor::Device device = tensor::Device::cpu;
+};
+
+struct Flux2Placement : DitPlacement {
+  using DitPlacement::DitPlacement;
+  ops::RowMap both_rows;  // of the text's tokens, then the image's
+  ops::RotaryTable both_angles, text_angles;
+  std::vector<int32_t> extra, from;  // places of references in the body, and their rows
+};
+
+// What all blocks are modulated by: f32 [batch, n * hidden] each.
+struct Flux2Step : DitStep {
+  Tensor image, text, single;
+};
+
+nn::Geometry geometry_of(const Flux2Config& c) {
+  nn::Geometry g = dit_geometry(c.blocks(), c.num_attention_heads, c.attention_head_dim, true);
+  g.channels_in = g.channels_out = c.in_channels / 4;
+  g.patch_size = {1, 2, 2};
+  return g;
+}
+
+// Lines and columns of each reference, checked against the tokens that there are.
+std::vector<std::array<int64_t, 2>> sizes_of(const nn::Conditioning& conditioning,
+                                             const nn::TokenShape& shape) {
+  std::vector<std::array<int64_t, 2>> sizes;
+  const Tensor given = optional_input(conditioning, "reference_sizes");
+  int64_t tokens = 0;
+  if (given.defined() && given.size(0) > 0) {
+    require(given.rank() == 2 && given.size(1) % 2 == 0, ErrorCode::usage,
+            "'reference_sizes' is {}; expected [batch, 2 * references]", given.shape().str());
+    const std::vector<int64_t> all = given.to_ints();
+    for (size_t i = 0; i + 1 < static_cast<size_t>(given.size(1)); i += 2) {
+      sizes.push_back({all[i], all[i + 1]});
+      tokens += all[i] * all[i + 1];
+    }
+  }
+  require(tokens == shape.extra || (given.defined() && given.size(0) == 0), ErrorCode::usage,
+          "'reference_sizes' says {} tokens of references; the request has {}", tokens,
+          shape.extra);
+  return sizes;
+}
+
+ops::RotaryTable angles_of(const Flux2Config& config, const nn::TokenShape& shape,
+                           const std::vector<std::array<int64_t, 2>>& references,
+                           tensor::Device device) {
+  std::vector<nn::RotaryAxis> axes(4);
+  for (size_t i = 0; i < 4; ++i) axes[i].pairs = config.axes_dims_rope[i] / 2;
+  const auto add = [&](int64_t time, int64_t line, int64_t column, int64_t place) {
+    const int64_t at[] = {time, line, column, place};
+    for (size_t i = 0; i < 4; ++i) axes[i].places.push_back(double(at[i]));
+  };
+  const auto add_grid = [&](int64_t time, int64_t lines, int64_t columns) {
+    for (int64_t y = 0; y < lines; ++y)
+      for (int64_t x = 0; x < columns; ++x) add(time, y, x, 0);
+  };
+  for (int64_t j = 0; j < shape.prefix; ++j) add(0, 0, 0, j);
+  add_grid(0, shape.grid[1], shape.grid[2]);
+  for (size_t i = 0; i < references.size(); ++i)
+    add_grid(10 + 10 * static_cast<int64_t>(i), references[i][0], references[i][1]);
+  return nn::rotary_axes(axes, device, config.rope_theta);
+}
+
+}  // namespace
+
+Flux2::Flux2(const Flux2Config& config, const nn::Weights& weights, const nn::Portion& portion,
+             DType dtype)
+    : config_(config),
+      dtype_(dtype),
+      geometry_(geometry_of(config).of(weights.shard())),
+      blocks_(portion.blocks) {
+  const int64_t d = config.hidden(), waves = config.timestep_guidance_channels;
+  const auto linear = [&](const std::string& name, int64_t n, int64_t k, DType type) {
+    return nn::Linear(weights, name, n, k, type, {.bias = false});
+  };
+  if (portion.conditioning) {
+    const std::string time = "time_guidance_embed.timestep_embedder.";
+    time_in_ = linear(time + "linear_1", d, waves, DType::f32);
+    time_out_ = linear(time + "linear_2", d, d, DType::f32);
+    image_modulation_ = linear("double_stream_modulation_img.linear", 6 * d, d, dtype);
+    text_modulation_ = linear("double_stream_modulation_txt.linear", 6 * d, d, dtype);
+    single_modulation_ = linear("single_stream_modulation.linear", 3 * d, d, dtype);
+  }
+  if (portion.embed) {
+    image_in_ = linear("x_embedder", d, config.in_channels, dtype);
+    text_in_ = linear("context_embedder", d, config.joint_attention_dim, dtype);
+  }
+  if (portion.head) {
+    final_modulation_ = linear("norm_out.linear", 2 * d, d, dtype);
+    head_ = linear("proj_out", config.in_channels, d, dtype);
+  }
+  for (int64_t b = blocks_.begin; b < blocks_.end; ++b)
+    layers_.push_back(b < config.num_layers ? load_double(weights, b)
+                                            : load_single(weights, b - config.num_layers));
+}
+
+std::string Flux2::block_name(int index) const {
+  return index < config_.num_layers ? fmt::format("block.{}", index)
+                                    : fmt::format("single_block.{}", index - config_.num_layers);
+}
+
+HeadNorm Flux2::head_norm_of(const nn::Weights& weights, const std::string& name) const {
+  return {weights.vector(name + ".weight", config_.attention_head_dim),
+          {},
+          static_cast<float>(config_.eps)};
+}
+
+Flux2::Block Flux2::load_double(const nn::Weights& weights, int64_t index) const {
+  const int64_t d = config_.hidden(), dim = config_.attention_head_dim, inner = config_.inner();
+  const std::string name = fmt::format("transformer_blocks.{}.", index);
+  const auto linear = [&](const std::string& part, int64_t n, int64_t k, nn::Split split) {
+    return nn::Linear(weights, name + part, n, k, dtype_,
+                      {.bias = false, .split = std::move(split)});
+  };
+  const auto stream = [&](bool text) -> Stream {
+    const auto heads = [&](const char* which) {
+      return linear(
+          text ? fmt::format("attn.add_{}_proj", which) : fmt::format("attn.to_{}", which), d, d,
+          split_heads(d, dim));
+    };
+    const auto norm = [&](const char* which) {
+      return head_norm_of(weights, name + "attn.norm_" + (text ? "added_" : "") + which);
+    };
+    const std::string feed = text ? "ff_context." : "ff.";
+    return {{{heads("q"), norm("q")}, {heads("k"), norm("k")}, heads("v")},
+            linear(text ? "attn.to_add_out" : "attn.to_out.0", d, d, nn::Split::inputs({{d, dim}})),
+            linear(feed + "linear_in", 2 * inner, d, nn::Split::outputs({{inner}, {inner}})),
+            linear(feed + "linear_out", d, inner, nn::Split::inputs({{inner}}))};
+  };
+  Block block;
+  block.image = stream(false);
+  block.text = stream(true);
+  return block;
+}
+
+Flux2::Block Flux2::load_single(const nn::Weights& weights, int64_t index) const {
+  const int64_t d = config_.hidden(), dim = config_.attention_head_dim, inner = config_.inner();
+  const std::string name = fmt::format("single_transformer_blocks.{}.attn.", index);
+  const nn::Split::Piece heads{d, dim}, wide{inner};
+  Block block;
+  block.widen =
+      nn::Linear(weights, name + "to_qkv_mlp_proj", 3 * d + 2 * inner, d, dtype_,
+                 {.bias = false, .split = nn::Split::outputs({heads, heads, heads, wide, wide})});
+  block.out = nn::Linear(weights, name + "to_out", d, d + inner, dtype_,
+                         {.bias = false, .split = nn::Split::inputs({heads, wide})});
+  block.q_norm = head_norm_of(weights, name + "norm_q");
+  block.k_norm = head_norm_of(weights, name + "norm_k");
+  return block;
+}
+
+nn::ContextPtr Flux2::prepare(const nn::Conditioning& conditioning,
+                              const nn::TokenShape& shape) const {
+  auto context = std::make_shared<Flux2Context>();
+  int64_t length = 0;
+  const Tensor text = text_input(conditioning, "encoder_hidden_states", shape.batch,
+                                 config_.joint_attention_dim, &length);
+  require(length == shape.prefix, ErrorCode::usage,
+          "'encoder_hidden_states' has {} tokens, the request {}", length, shape.prefix);
+  if (shape.extra > 0) {
+    int64_t found = 0;
+    context->references =
+        text_input(conditioning, "reference_tokens", shape.batch, config_.in_channels, &found);
+    require(found == shape.extra, ErrorCode::usage,
+            "'reference_tokens' has {} tokens, the request {}", found, shape.extra);
+  }
+  if (text_in_.weight()) context->text = text_in_(ops::cast(text, dtype_));
+  context->shape = shape;
+  context->device = text.device();
+  if (text.is_meta()) {
+    const Tensor table = Tensor::empty(
+        {shape.prefix + shape.tokens(), config_.attention_head_dim / 2}, DType::f32, text.device());
+    context->angles = {table, table};
+    return context;
+  }
+  context->angles = angles_of(config_, shape, sizes_of(conditioning, shape), text.device());
+  return context;
+}
+
+nn::PlacementPtr Flux2::place(const nn::Context& context, const nn::TokenView& view) const {
+  const auto& of = dynamic_cast<const Flux2Context&>(context);
+  auto placement = std::make_shared<Flux2Placement>(of, view, of.device);
+  nn::Segments both;  // ids in the table of a sequence
+  const int64_t length = of.shape.prefix, latent = of.shape.latent_tokens();
+  for (const auto* segments : {&view.prefix, &view.body})
+    for (const nn::Segment& s : *segments)
+      both.push_back({s.sequence, {length + s.ids.begin, length + s.ids.end}});
+  placement->both_rows = ops::RowMap(nn::sequences_of(both), of.device);
+  placement->both_angles = nn::take_angles(of.angles, both);
+  const auto& [cos, sin] = placement->both_angles;
+  const int64_t text = nn::token_count(view.prefix);
+  const nn::Joint cosines = apart(cos, text), sines = apart(sin, text);
+  placement->angles = {cosines.body, sines.body};
+  placement->text_angles = {cosines.prefix, sines.prefix};
+  int32_t at = 0;
+  for (const nn::Segment& s : view.body)
+    for (int64_t id = s.ids.begin; id < s.ids.end; ++id, ++at) {
+      if (id < latent) continue;
+      placement->extra.push_back(at);
+      placement->from.push_back(static_cast<int32_t>(s.sequence * of.shape.extra + id - latent));
+    }
+  return placement;
+}
+
+nn::StepContextPtr Flux2::at(const nn::Context&, const Tensor& timestep) const {
+  auto step = std::make_shared<Flux2Step>();
+  // The pipeline divides by 1000 and the model multiplies again, in floats.
+  const Tensor waves =
+      ops::timestep_embedding(ops::scale(timestep, 1000, 1000), config_.timestep_guidance_channels);
+  step->condition = ops::silu(time_out_(time_in_(waves, {.activation = ops::Activation::silu})));
+  step->image = image_modulation_(step->condition);
+  step->text = text_modulation_(step->condition);
+  step->single = single_modulation_(step->condition);
+  if (final_modulation_.weight()) step->final_modulation = final_modulation_(step->condition);
+  return step;
+}
+
+nn::Hidden Flux2::embed(const nn::Placement& placement, const Tensor& latent) const {
+  const auto& p = dynamic_cast<const Flux2Placement&>(placement);
+  const auto& context = p.in<Flux2Context>();
+  Tensor tokens = latent;
+  if (!p.extra.empty()) {
+    tokens = Tensor::empty(latent.shape(), latent.dtype(), latent.device());
+    tensor::copy_into(tokens, latent);
+    ops::move_rows(context.references, p.from, tokens, p.extra);
+  }
+  return {.tokens = {.prefix = nn::take_tokens(context.text, context.shape.prefix, p.view.prefix),
+                     .body = image_in_(tokens, {.out = dtype_, .out_as_input = false})},
+          .skips = {}};
+}
+
+void Flux2::block(int index, const nn::StepContext& step, const nn::Placement& placement,
+                  nn::Hidden& hidden, const nn::Seams& seams) const {
+  hidden.tokens = index < config_.num_layers
+                      ? double_block(index, step, placement, hidden.tokens, seams)
+                      : single_block(index, step, placement, hidden.tokens, seams);
+}
+
+nn::Joint Flux2::double_block(int site, const nn::StepContext& step, const nn::Placement& placement,
+                              const nn::Joint& streams, const nn::Seams& seams) const {
+  const Block& w = layers_.at(static_cast<size_t>(site - blocks_.begin));
+  const auto& p = dynamic_cast<const Flux2Placement&>(placement);
+  const auto& at = dynamic_cast<const Flux2Step&>(step);
+  const Tensor &m = at.image, &n = at.text;
+  const int64_t d = config_.hidden();
+  const TokenNorm norm{{}, {}, static_cast<float>(config_.eps)};
+  Tensor c = streams.prefix, x = streams.body;
+  const int64_t text = c.size(0), all = text + x.size(0);
+
+  const nn::Qkv heads = w.image.heads.room(x, all);
+  Projections::both(w.text.heads, w.image.heads,
+                    {norm(c, part(n, 0, d), part(n, 1, d), p.text_sequences),
+                     norm(x, part(m, 0, d), part(m, 1, d), p.sequences)},
+                    p.angles, heads, p.text_angles);
+  ops::MatmulGroup group;
+  const nn::Joint seen = apart(seams.attention.attend(site, p.view, heads), text);
+  x = w.image.out(seen.body, gated(m, 2, p.sequences, x, &group), seams.reduce);
+  c = w.text.out(seen.prefix, gated(n, 2, p.text_sequences, c, &group), seams.reduce);
+  group.run();
+  const auto fed = [&](const Stream& stream, const Tensor& of, const Tensor& by,
+                       const ops::RowMap& rows) {
+    const Tensor wide = stream.widen(norm(of, part(by, 3, d), part(by, 4, d), rows));
+    const int64_t half = wide.size(1) / 2;
+    return stream.narrow(ops::swiglu(part(wide, 0, half), part(wide, 1, half)),
+                         gated(by, 5, rows, of), seams.reduce);
+  };
+  x = fed(w.image, x, m, p.sequences);
+  return {.prefix = fed(w.text, c, n, p.text_sequences), .body = x, .both = {}};
+}
+
+// Text and image share weights: they are one tensor, from the first of these blocks to the last.
+nn::Joint Flux2::single_block(int site, const nn::StepContext& step, const nn::Placement& placement,
+                              const nn::Joint& streams, const nn::Seams& seams) const {
+  const Block& w = layers_.at(static_cast<size_t>(site - blocks_.begin));
+  const auto& p = dynamic_cast<const Flux2Placement&>(placement);
+  const Tensor& m = dynamic_cast<const Flux2Step&>(step).single;
+  const int64_t d = config_.hidden();
+  const TokenNorm norm{{}, {}, static_cast<float>(config_.eps)};
+  const Tensor x = together(streams);
+
+  const Tensor made = w.widen(norm(x, part(m, 0, d), part(m, 1, d), p.both_rows));
+  const int64_t heads = int64_t{geometry_.attention.front().heads} * config_.attention_head_dim;
+  const int64_t inner = (made.size(1) - 3 * heads) / 2, all = heads + inner;
+  const Tensor q = w.q_norm(part(made, 0, heads), {}, p.both_angles),
+               k = w.k_norm(part(made, 1, heads), {}, p.both_angles);
+  const Tensor seen = seams.attention.attend(site, p.view, {q, k, part(made, 2, heads)});
+  const Tensor wide = Tensor::empty({x.size(0), all}, x.dtype(), x.device());
+  tensor::copy_into(wide.slice(1, 0, heads), seen);
+  tensor::copy_into(wide.slice(1, heads, all),
+                    ops::swiglu(made.slice(1, 3 * heads, 3 * heads + inner),
+                                made.slice(1, 3 * heads + inner, made.size(1))));
+  return apart(w.out(wide, gated(m, 2, p.both_rows, x), seams.reduce), streams.prefix.size(0));
+}
+
+Tensor Flux2::head(const nn::StepContext& step, const nn::Placement& placement,
+                   const nn::Hidden& hidden) const {
+  const auto& p = dynamic_cast<const Flux2Placement&>(placement);
+  const Tensor& m = dit(step).final_modulation;
+  const int64_t d = config_.hidden();
+  const TokenNorm norm{{}, {}, static_cast<float>(config_.eps)};
+  const Tensor out = head_(norm(hidden.tokens.body, part(m, 1, d), part(m, 0, d), p.sequences),
+                           {.out = DType::f32, .out_as_input = false});
+  if (!p.extra.empty())  // which are not denoised
+    ops::move_rows(out, std::vector<int32_t>(p.extra.size(), -1), out, p.extra);
+  return out;
+}
+
+}  // namespace tessera::models

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/pipeline_spec.h"
+#include "models/z_image.h"
+
+namespace tessera::models {
+
+/// Reads the config.json of a Z-Image transformer; what is missing has the value of the diffusers
+/// class. Throws Error(model) naming `where`, the key, its value and what fits.
+ZImageConfig parse_z_image_config(const base::Json& config, const std::string& where);
+
+/// The family's entry in the registry.
+PipelineSpec z_image_pipeline(const Source& source);
+
+/// Published sizes by name.
+std::vector<std::pair<std::string, base::Json>> z_image_sizes();
+
+}  // namespace tessera::models
