@@ -89,6 +89,8 @@ PackedGrids packed_grids(const Tensor& ids) {
     for (size_t a = 0; a < 2; ++a)
       grid[a] = std::max(grid[a], static_cast<int64_t>(values[i + 1 + a]) + 1);
   }
+  require(!grids.empty(), ErrorCode::usage, "'img_ids' is {}; expected positions of tokens",
+          ids.shape().str());
   PackedGrids found;
   for (const auto& [time, grid] : grids) found.push_back(grid);
   return found;

@@ -17,6 +17,8 @@ using tensor::Tensor;
 
 namespace {
 
+constexpr double kLargestTheta = 1e12;
+
 // Vision-language models keep the language model's sizes in a part of their configuration.
 const base::Json& language_part(const base::Json& config) {
   const auto part = config.find("text_config");
@@ -25,14 +27,14 @@ const base::Json& language_part(const base::Json& config) {
 
 // transformers 5 writes 'rope_parameters' where earlier ones write 'rope_theta' and 'rope_scaling'.
 double read_rope(const base::Json& config, const base::ConfigReader& read) {
-  double theta = read.positive("rope_theta", 10000);
+  double theta = read.number("rope_theta", 10000, 1, kLargestTheta);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const auto found = config.find(key);
     if (found == config.end() || !found->is_object()) continue;
     const base::ConfigReader rope(*found, read.where() + ": " + key);
     rope.choice("rope_type", "default", {"default"});
     rope.choice("type", "default", {"default", "mrope"});
-    theta = rope.positive("rope_theta", theta);
+    theta = rope.number("rope_theta", theta, 1, kLargestTheta);
   }
   return theta;
 }

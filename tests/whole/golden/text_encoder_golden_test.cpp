@@ -36,13 +36,21 @@ struct Case {
   }
 };
 
+bool has_encoder(const std::string& part) {
+  if (!std::filesystem::exists(part + "/config.json")) return false;
+  const base::Json config = base::read_json(part + "/config.json");
+  return std::ranges::any_of(models::text_encoders(), [&](const auto& family) {
+    return config["architectures"][0] == family.type;
+  });
+}
+
 std::vector<Case> cases() {
   std::vector<Case> found;
-  for (const std::string& folder : golden::diffusers_cases("io_text.safetensors", 5))
+  for (const std::string& folder : golden::diffusers_cases("io_text.safetensors", 5, true))
     for (const std::string name : {"text_encoder", "text_encoder_2", "text_encoder_3"}) {
       const std::string part = folder + "/model/" + name;
       const load::SafetensorsFile io(folder + "/io_text.safetensors");
-      if (std::filesystem::exists(part) && io.has("trace." + name + ".input_ids"))
+      if (has_encoder(part) && io.has("trace." + name + ".input_ids"))
         found.push_back({folder, part, name, base::read_json(part + "/config.json"), io});
     }
   if (found.size() < 3) throw std::runtime_error("fewer than three text encoders");
