@@ -9,6 +9,7 @@
 #include "tensor/device_pool.h"
 #include "tensor/scope.h"
 #include "tensor/shape_format.h"
+#include "tensor/uncounted.h"
 
 namespace tessera::ops {
 namespace {
@@ -114,11 +115,24 @@ StoredMatrix on_host(const StoredMatrix& w) {
   return {w.values.to(Device::cpu), w.scales.to(Device::cpu)};
 }
 
-Weight pack(const StoredMatrix& stored, const StoredMatrix& up, DType dtype, Device device) {
+void check_device(const WeightForm& form, Device device) {
+  require(!form.int8_rows || !tensor::is_gpu(device), ErrorCode::usage,
+          "products of int8 with int8 are for CPUs; pack this weight in bf16 for a GPU");
+}
+
+Weight pack(const StoredMatrix& given, const StoredMatrix& up_given, const WeightForm& form,
+            Device device) {
+  check_device(form, device);
+  const StoredMatrix stored = form.int4 ? quantised(given, true) : given,
+                     up = form.int4 && up_given.values.defined() ? quantised(up_given, true)
+                                                                 : up_given;
   const Tensor& w = stored.values;
-  if (!tensor::is_gpu(device) || w.is_meta())
-    return std::make_shared<const PackedWeight>(
-        kernels::pack_weight(stored, up, dtype, kernels::active_isa()));
+  const DType dtype = form.dtype;
+  if (!tensor::is_gpu(device) || w.is_meta()) {
+    PackedWeight packed = kernels::pack_weight(stored, up, dtype, kernels::active_isa());
+    packed.int8_rows = form.int8_rows;
+    return std::make_shared<const PackedWeight>(std::move(packed));
+  }
   require(!holds_nibbles(stored), ErrorCode::usage,
           "weights in int4 are for CPUs; of {} quantise the model to int8 for a GPU",
           tensor::name_of(dtype));
@@ -153,28 +167,60 @@ Weight pack_transposed_weight(const Tensor& table, DType dtype) {
   return pack_weight({into.to(table.device()), {}}, dtype);
 }
 
-Weight pack_weight(const StoredMatrix& w, DType dtype) {
-  return pack(w, {}, dtype, w.values.device());
-}
-Weight pack_weight(const StoredMatrix& w, DType dtype, Device device) {
-  return pack(w, {}, dtype, device);
+WeightForm WeightForm::of_rows(bool int4) {
+  WeightForm form(DType::i8);
+  form.int4 = int4;
+  form.int8_rows = true;
+  return form;
 }
 
-Weight pack_paired_weight(const StoredMatrix& gate, const StoredMatrix& up, DType dtype) {
-  return pack_paired_weight(gate, up, dtype, gate.values.device());
+std::string name_of(const WeightForm& form) {
+  return std::string(form.int4 ? "i4" : tensor::name_of(form.dtype)) +
+         (form.int8_rows ? " x i8" : "");
 }
-Weight pack_paired_weight(const StoredMatrix& gate, const StoredMatrix& up, DType dtype,
+
+StoredMatrix quantised(const StoredMatrix& w, bool int4) {
+  const Tensor& values = w.values;
+  if (!values.defined() || !tensor::is_float(values.dtype())) return w;
+  const tensor::Uncounted aside(tensor::Counts::work);
+  if (!values.is_meta()) return int4 ? quantise_groups(values) : quantise_rows(values);
+  const int64_t n = values.size(0), k = values.size(1);
+  if (!int4)
+    return {Tensor::empty({n, k}, DType::i8, Device::meta),
+            Tensor::empty({n}, DType::f32, Device::meta)};
+  require(k % 2 == 0, ErrorCode::usage, "a weight {} in int4; expected an even number of columns",
+          values.shape().str());
+  return {Tensor::empty({n, k / 2}, DType::u8, Device::meta),
+          Tensor::empty({n, groups_of(k)}, DType::bf16, Device::meta)};
+}
+
+Weight pack_weight(const StoredMatrix& w, const WeightForm& form) {
+  return pack(w, {}, form, w.values.device());
+}
+Weight pack_weight(const StoredMatrix& w, const WeightForm& form, Device device) {
+  return pack(w, {}, form, device);
+}
+
+Weight pack_paired_weight(const StoredMatrix& gate, const StoredMatrix& up,
+                          const WeightForm& form) {
+  return pack_paired_weight(gate, up, form, gate.values.device());
+}
+Weight pack_paired_weight(const StoredMatrix& gate, const StoredMatrix& up, const WeightForm& form,
                           Device device) {
   require(up.values.defined(), ErrorCode::usage, "pack_paired_weight: no up weight; give both");
-  return pack(gate, up, dtype, device);
+  return pack(gate, up, form, device);
 }
 
-Weight pack_panels(const StoredPanels& panels, Device device) {
+Weight pack_panels(const StoredPanels& panels, Device device, bool int8_rows) {
+  WeightForm form(DType::i8);
+  form.int8_rows = int8_rows;
   if (tensor::is_gpu(device)) {
     const auto [w, up] = rows_of(panels);
-    return pack(w, up, DType::i8, device);
+    return pack(w, up, form, device);
   }
-  return std::make_shared<const PackedWeight>(kernels::pack_panels(panels, kernels::active_isa()));
+  PackedWeight packed = kernels::pack_panels(panels, kernels::active_isa());
+  packed.int8_rows = int8_rows;
+  return std::make_shared<const PackedWeight>(std::move(packed));
 }
 
 Tensor matmul(const Tensor& x, const Weight& w, const MatmulOptions& options) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "kernels/matmul.h"
@@ -25,18 +26,34 @@ using kernels::holds_nibbles;
 using kernels::kGroupElements;
 using kernels::StoredMatrix;
 
-/// Packs `w` [n, k] (any float dtype) for products in `dtype` (f32, bf16; i8: with a scale a
-/// column, activations stay as they are; what is i8 already stays as it is) with the active
-/// instruction set. On meta only the shape is kept; bytes are counted as weights. It lies where `w`
-/// is, or on `device`: for a GPU row major, whatever the instruction set.
-Weight pack_weight(const StoredMatrix& w, DType dtype);
-Weight pack_weight(const StoredMatrix& w, DType dtype, Device device);
+/// In what a matrix is packed.
+struct WeightForm {
+  DType dtype = DType::f32;  ///< f32, bf16 or i8
+  bool int4 = false;         ///< of i8: floats become nibbles with scales of groups
+  bool int8_rows = false;    ///< of i8: rows of x become int8, too (kernels/packed_weight.h)
+
+  WeightForm() = default;
+  WeightForm(DType of) : dtype(of) {}
+  /// Whole numbers of 8 or of 4 bits with rows of int8.
+  static WeightForm of_rows(bool int4);
+  bool operator==(const WeightForm&) const = default;
+};
+/// "bf16", "i8", ..., with "x i8" where rows are int8.
+std::string name_of(const WeightForm& form);
+
+/// Packs `w` [n, k] (any float dtype) for products in `form` (i8: with a scale a column,
+/// activations stay as they are unless the form says more; what is i8 or nibbles already stays as
+/// it is) with the active instruction set. On meta only the shape is kept; bytes are counted as
+/// weights. It lies where `w` is, or on `device`: for a GPU row major, whatever the instruction
+/// set. Throws Error(usage) for rows of int8 on a GPU.
+Weight pack_weight(const StoredMatrix& w, const WeightForm& form);
+Weight pack_weight(const StoredMatrix& w, const WeightForm& form, Device device);
 /// Packs the transpose of a table [k, n]: products with it are weighted sums of the table's rows.
 Weight pack_transposed_weight(const Tensor& table, DType dtype);
 /// Packs gate [n, k] and up [n, k] together for gated activations: matmul with swiglu or geglu
 /// gives n columns.
-Weight pack_paired_weight(const StoredMatrix& gate, const StoredMatrix& up, DType dtype);
-Weight pack_paired_weight(const StoredMatrix& gate, const StoredMatrix& up, DType dtype,
+Weight pack_paired_weight(const StoredMatrix& gate, const StoredMatrix& up, const WeightForm& form);
+Weight pack_paired_weight(const StoredMatrix& gate, const StoredMatrix& up, const WeightForm& form,
                           Device device);
 /// What a file holds in the order of the kernels, over the same values where these lie on a CPU.
 using kernels::fills_panels;
@@ -47,13 +64,16 @@ constexpr int64_t kStepElements = kernels::step_elements(DType::i8);
 using kernels::panels_of;
 using kernels::rows_of;
 using kernels::StoredPanels;
-Weight pack_panels(const StoredPanels& panels, Device device);
+Weight pack_panels(const StoredPanels& panels, Device device, bool int8_rows = false);
 /// What i8 makes of a float matrix [n, k], as it is stored: whole numbers and a scale for each row.
 using kernels::quantise_rows;
 /// The same in nibbles, with a scale for each group of a row (kernels/nibbles.h), and what either
 /// is off.
 using kernels::quantise_groups;
 using kernels::relative_error;
+/// Floats [n, k] in whole numbers of 8 or 4 bits, as either of these makes them; not counted as
+/// memory, as what is read of a file is not. What is quantised stays; on meta shapes only.
+StoredMatrix quantised(const StoredMatrix& w, bool int4);
 
 using kernels::Activation;
 using kernels::is_paired;

@@ -129,10 +129,12 @@ void sweep(const std::byte* x, const RowLayout& layout, const PackedWeight& w, R
   }
 }
 
+// Whole numbers up to `most`.
+template <int most>
 void pack_digits(const RowSource& source, int64_t from, int64_t row, const RowLayout& layout,
                  std::byte* out) {
   const float largest = largest_magnitude(source, from);
-  const Floats inverse = all(largest > 1e-30f ? kLargest / largest : 0);
+  const Floats inverse = all(largest > kInt8Least ? most / largest : 0);
   for (int64_t s = 0; s < layout.steps; ++s) {
     std::byte* const line = out + layout.offset(row, s);
     for (int64_t i = 0; i < kStepWords * 4; i += 16) {
@@ -145,7 +147,7 @@ void pack_digits(const RowSource& source, int64_t from, int64_t row, const RowLa
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(line + i * 2), turned);
     }
   }
-  reinterpret_cast<RowNumbers*>(out + layout.tail_at())[row] = {largest / kLargest, {}};
+  reinterpret_cast<RowNumbers*>(out + layout.tail_at())[row] = {largest / most, {}};
 }
 
 // The nibbles of a tile in words of 16 bits, of which each holds two elements of it.
@@ -238,18 +240,29 @@ void sweep_nibbles(const std::byte* x, const RowLayout& layout, const PackedWeig
   }
 }
 
-template <bool vnni>
+template <bool vnni, int most>
 constexpr Engine kNibbleEngine{kMostRows,           false,       DType::f32,
-                               sweep_nibbles<vnni>, row_kernels, pack_digits};
+                               sweep_nibbles<vnni>, row_kernels, pack_digits<most>};
+template <bool vnni, int most>
+constexpr Engine kEngine{kMostRows,   false,       DType::f32,
+                         sweep<vnni>, row_kernels, pack_digits<most>};
 
-template <bool vnni>
-constexpr Engine kEngine{kMostRows, false, DType::f32, sweep<vnni>, row_kernels, pack_digits};
+constexpr int kDigits = static_cast<int>(kLargest), kInt8 = static_cast<int>(kInt8Largest);
 
 }  // namespace
 
-const Engine& nibble_engine(bool vnni) { return vnni ? kNibbleEngine<true> : kNibbleEngine<false>; }
-
-const Engine& digit_engine(bool vnni) { return vnni ? kEngine<true> : kEngine<false>; }
+const Engine& nibble_engine(bool vnni) {
+  return vnni ? kNibbleEngine<true, kDigits> : kNibbleEngine<false, kDigits>;
+}
+const Engine& digit_engine(bool vnni) {
+  return vnni ? kEngine<true, kDigits> : kEngine<false, kDigits>;
+}
+const Engine& int4_engine(bool vnni) {
+  return vnni ? kNibbleEngine<true, kInt8> : kNibbleEngine<false, kInt8>;
+}
+const Engine& int8_engine(bool vnni) {
+  return vnni ? kEngine<true, kInt8> : kEngine<false, kInt8>;
+}
 
 }  // namespace tessera::kernels::avx2
 TESSERA_AVX2_END

@@ -25,6 +25,8 @@ const Engine& multiply_add_engine() {
 }
 
 const Engine& engine_for(const PackedWeight& weight) {
+  if (weight.int8_rows)
+    return weight.int4 ? int4_engine(has_avx_vnni()) : int8_engine(has_avx_vnni());
   if (weight.int4) return nibble_engine(has_avx_vnni());
   return weight.dtype == DType::i8 ? digit_engine(has_avx_vnni()) : multiply_add_engine();
 }

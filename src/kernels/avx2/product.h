@@ -16,7 +16,10 @@ const Engine& digit_engine(bool vnni);
 /// The same for nibbles (kernels/nibbles.h): sums of a group are exact, those of groups in f32. The
 /// bits are those of AVX-512.
 const Engine& nibble_engine(bool vnni);
-/// multiply_add_engine(), and for weights of i8 digit_engine() or nibble_engine().
+/// The same for PackedWeight::int8_rows.
+const Engine& int8_engine(bool vnni);
+const Engine& int4_engine(bool vnni);
+/// multiply_add_engine(), and for weights of i8 one of those above.
 const Engine& engine_for(const PackedWeight& weight);
 
 /// Rows in vectors of AVX2.

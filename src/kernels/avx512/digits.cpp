@@ -124,7 +124,7 @@ void sweep(const std::byte* x, const RowLayout& layout, const PackedWeight& w, R
 void pack_digits(const RowSource& source, int64_t from, int64_t row, const RowLayout& layout,
                  std::byte* out) {
   const float largest = largest_magnitude(source, from);
-  const __m512 inverse = _mm512_set1_ps(largest > 1e-30f ? kLargest / largest : 0);
+  const __m512 inverse = _mm512_set1_ps(largest > kInt8Least ? kLargest / largest : 0);
   __m512i high = _mm512_setzero_si512(), low = high;
   for (int64_t s = 0; s < layout.steps; ++s) {
     std::byte* const line = out + layout.offset(row, s);

@@ -35,6 +35,7 @@ const Engine& dot_engine() {
 const Engine& engine() { return active_unit() == Unit::dot ? dot_engine() : multiply_add_engine(); }
 
 const Engine& engine_for(const PackedWeight& weight) {
+  if (weight.int8_rows) return weight.int4 ? int4_engine() : int8_engine();
   if (weight.int4) return nibble_engine();
   return weight.dtype == DType::i8 ? digit_engine() : engine();
 }

@@ -18,7 +18,11 @@ const Engine& engine();
 const Engine& digit_engine();
 /// The same for nibbles (kernels/nibbles.h): sums of a group are exact, those of groups in f32.
 const Engine& nibble_engine();
-/// engine(), and for weights of i8 digit_engine() or nibble_engine().
+/// Of PackedWeight::int8_rows: VNNI with one digit, for int8 and for nibbles. The same whole
+/// numbers as everywhere; sums of int8 are exact, of nibbles those of a group.
+const Engine& int8_engine();
+const Engine& int4_engine();
+/// engine(), and for weights of i8 one of those above.
 const Engine& engine_for(const PackedWeight& weight);
 
 /// Rows in vectors of AVX-512.

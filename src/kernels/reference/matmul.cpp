@@ -1,6 +1,7 @@
 #include "kernels/matmul.h"
 
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
 #include <vector>
 
@@ -79,6 +80,19 @@ void sums_of(const std::vector<float>& x, const PackedWeight& w, int64_t begin, 
   with_weight_type(w.dtype, [&](auto type) { sums<decltype(type)>(x, w, begin, end, out); });
 }
 
+// Makes whole numbers of a row, and returns their scale.
+double quantise_row(std::vector<float>& x) {
+  float largest = 0, none = 0;
+  for (const float value : x) {
+    largest = std::max(largest, std::fabs(value));
+    none += value * 0;  // no number stays none
+  }
+  largest += none;
+  const float inverse = largest > kInt8Least ? kInt8Largest / largest : 0;
+  for (float& value : x) value = none == 0 ? nearest_whole(value * inverse) : 0;
+  return double{largest / kInt8Largest};
+}
+
 std::vector<float> row_of(const MatmulArgs& args, int64_t r) {
   std::vector<float> x(static_cast<size_t>(args.weight->k));
   for (size_t i = 0; i < x.size(); ++i) {
@@ -104,12 +118,14 @@ void matmul(const MatmulArgs& args) {
   tensor::parallel_for(args.rows, 1, [&](int64_t first, int64_t last) {
     double sum[kColumns], up[kColumns] = {};
     for (int64_t r = first; r < last; ++r) {
-      const std::vector<float> x = row_of(args, r);
+      std::vector<float> x = row_of(args, r);
+      const double scale = w.int8_rows ? quantise_row(x) : 1;
       for (int64_t j = 0; j < w.n; j += kColumns) {
         const int64_t end = std::min(j + kColumns, w.n);
         sums_of(x, w, j, end, sum);
         if (w.paired) sums_of(x, w, w.n + j, w.n + end, up);
-        for (int64_t c = j; c < end; ++c) finish(args, r, c, sum[c - j], up[c - j]);
+        for (int64_t c = j; c < end; ++c)
+          finish(args, r, c, scale * sum[c - j], scale * up[c - j]);
       }
     }
   });

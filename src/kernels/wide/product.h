@@ -86,11 +86,13 @@ struct Engine {
   void (*pack_digits)(const RowSource& source, int64_t from, int64_t row, const RowLayout& layout,
                       std::byte* out) = nullptr;
   int64_t step_tail = 0;  ///< bytes of a step of a row, beside kRowTail
+  int64_t digits = 2;     ///< bytes of a whole number of a row
 
   DType rows_for(DType weight) const { return weight == DType::bf16 ? rows_for_bf16 : DType::f32; }
   RowLayout layout(int64_t rows, int64_t steps, DType weight) const {
     if (pack_digits)
-      return {rows, steps, most, padded, 2 * step_elements(weight), kRowTail + steps * step_tail};
+      return {rows,  steps, most, padded, digits * step_elements(weight),
+              kRowTail + steps * step_tail};
     return {rows, steps, most, padded, step_elements(weight) * size_of(rows_for(weight))};
   }
 };
