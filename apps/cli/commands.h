@@ -64,6 +64,7 @@ void read_examples(TaskSource& data, const std::stop_token& stop);
 struct ModelOptions {
   std::string model, plan, transport = "auto", device = "cpu";
   Precision dtype = Precision::bf16;
+  std::string quantise_rules;
   int threads = 0;
   int ranks = 0;  // 0: as many as the plan needs
   double comm_timeout = 60;

@@ -17,10 +17,15 @@ void add_model(CLI::App& command, const std::shared_ptr<ModelOptions>& o) {
 void add_model_options(CLI::App& command, const std::shared_ptr<ModelOptions>& o) {
   const char* group = kExecution;
   add_choice(command, "--dtype", o->dtype,
-             std::string("Precision: f32, bf16 or int8 (default ") + word_of(o->dtype) + ")")
-      ->check(one_of({"f32", "bf16", "int8"}))
+             std::string("Precision: f32, bf16, int8 or int4 (default ") + word_of(o->dtype) + ")")
+      ->check(one_of({"f32", "bf16", "int8", "int4"}))
       ->group(group)
       ->type_name("T");
+  command
+      .add_option("--quantise-rules", o->quantise_rules,
+                  "Quantised products of a pipeline: attn=int8,mlp=int4,text=bf16")
+      ->group(group)
+      ->type_name("R");
   command.add_option("--device", o->device, "Device: cpu (default) or cuda[:N]")
       ->group(group)
       ->type_name("D");
@@ -145,6 +150,7 @@ RunOptions run_options(const ModelOptions& o, const Processes* processes) {
   RunOptions run;
   run.device = parse_device(o.device);
   run.precision = o.dtype;
+  run.quantise_rules = o.quantise_rules;
   run.threads = o.threads;
   run.plan = parse_plan(o.plan);
   run.comm_timeout = std::chrono::milliseconds(static_cast<int64_t>(o.comm_timeout * 1000));

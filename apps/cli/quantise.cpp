@@ -33,6 +33,15 @@ std::string errors_of(const QuantiseResult& made) {
   return text + worst->name + ")";
 }
 
+// "int8", "int4" or both.
+std::string forms_of(const QuantiseResult& made) {
+  const auto any = [&](int bits) {
+    return std::ranges::count(made.each, bits, &QuantisedMatrix::bits) > 0;
+  };
+  return std::string(any(4) ? "int4" : "") + (any(4) && any(8) ? " and " : "") +
+         (any(8) ? "int8" : "");
+}
+
 void quantise(Options& o, const std::stop_token& stop) {
   check_files({o.model.model, {}, {{"-o", o.request.output, FileKind::model}}});
   ProgressView view(o.progress);
@@ -40,10 +49,9 @@ void quantise(Options& o, const std::stop_token& stop) {
   const QuantiseResult made =
       model.quantise(o.request, {stop, [&](const Progress& p) { view.show(p); },
                                  [&](const std::string& sentence) { view.note(sentence); }});
-  const std::string others = o.request.dense ? " and int8" : "";
-  view.note(std::to_string(made.matrices) + " matrices are in " + word_of(o.request.experts) +
-            (o.request.experts == Precision::int4 ? others : "") + ": " + gigabytes(made.bytes) +
-            " of weights, which were " + gigabytes(made.bytes_before) + "; " + errors_of(made));
+  view.note(std::to_string(made.matrices) + " matrices are in " + forms_of(made) + ": " +
+            gigabytes(made.bytes) + " of weights, which were " + gigabytes(made.bytes_before) +
+            "; " + errors_of(made));
   view.end_line();
   std::printf("%s\n", o.json ? to_json(made).c_str() : o.request.output.c_str());
 }
@@ -68,6 +76,15 @@ Command add_quantise(CLI::App& program) {
          "Other layers: int8 (default: unchanged)")
       ->check(one_of({"int8"}))
       ->type_name("T");
+  app->add_option_function<std::string>(
+         "--dtype",
+         [o](const std::string& word) { o->request.dtype = choice_of<Precision>(word, "--dtype"); },
+         "Pipelines: all products, also of text encoders: int8 or int4")
+      ->check(one_of({"int8", "int4"}))
+      ->type_name("T");
+  app->add_option("--quantise-rules", o->request.rules,
+                  "Pipelines: products by rules, attn=int8,mlp=int4,text=bf16")
+      ->type_name("R");
   app->add_flag("--json", o->json, "Print bytes and the error of each matrix as JSON");
   app->add_option("--threads", o->model.threads, "Threads of this process (default: all cores)")
       ->check(whole(1, 4096))

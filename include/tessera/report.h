@@ -30,7 +30,9 @@ struct Report {
   std::string unit;  ///< unit of bf16 products on the CPU: "fma" or "dot"
   Precision precision = Precision::bf16;
   bool int8_experts = false;  ///< also if the folder stores int8, for any precision
-  bool int4_experts = false;  ///< the folder stores int4
+  bool int4_experts = false;  ///< from the folder, or of the request
+  /// Quantised products: the number of matrices of each component in "int8" and "int4".
+  std::map<std::string, std::map<std::string, int64_t>> products{};
   int threads = 1, ranks = 1;
   std::vector<std::string> notes;         ///< notes on the course of the run
   std::map<Phase, double> phase_seconds;  ///< load, denoise, decode

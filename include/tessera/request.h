@@ -16,9 +16,11 @@
 
 namespace tessera {
 
-/// Element type of weights and activations. int8: routed experts, with a scale a column; the
-/// rest as with bf16. int4: QuantiseRequest::experts only, with a scale for each 32 elements of
-/// a row.
+/// Element type of weights and activations. int8: weights of routed experts, with a scale a column;
+/// of image and video pipelines also weights of attention, MLPs and text encoders, multiplied with
+/// activations quantised to int8 for each token; the rest as with bf16. int4: the same weights of a
+/// pipeline with a scale for each 32 elements of a row; of language models
+/// QuantiseRequest::experts only.
 enum class Precision { f32, bf16, int8, int4 };
 /// Source of noise: a PyTorch CPU generator's numbers, or a counter-based generator.
 enum class NoiseSource { torch, philox };
@@ -37,6 +39,10 @@ DeviceOption parse_device(const std::string& text);
 /// Options of a model, for all its requests.
 struct RunOptions {
   Precision precision = Precision::bf16;
+  /// Quantised products of an image or video pipeline, beyond those of the precision:
+  /// "attn=int8,mlp=int4,text=bf16,transformer_blocks.0.*=bf16". Keys: attn, mlp, experts, text,
+  /// text.attn, text.mlp, and names of weights with '*'. The last match applies.
+  std::string quantise_rules{};
   DeviceOption device;
   int threads = 0;  ///< the process's threads, divided among its ranks; 0: all cores
   Plan plan;
@@ -177,6 +183,10 @@ struct QuantiseRequest {
   Precision experts = Precision::int8;  ///< routed experts' weights: int8 or int4
   /// A language model's attention, dense and shared MLPs and head: int8; none: unchanged.
   std::optional<Precision> dense{};
+  /// An image or video pipeline's products, text encoders included, as RunOptions::precision int8
+  /// or int4; none: routed experts only.
+  std::optional<Precision> dtype{};
+  std::string rules{};  ///< as RunOptions::quantise_rules
 };
 /// A quantised matrix.
 struct QuantisedMatrix {

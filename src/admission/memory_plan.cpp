@@ -62,8 +62,8 @@ bool stream(const runtime::ModelState& state, const Rehearsal& whole, int64_t ro
   const auto takes = [&] {
     return std::max(need.process, preview > 0 ? need.between + preview : 0);
   };
-  const runtime::PartWeights parts =
-      runtime::part_weights(*state.spec, state.dtype(), state.expert_dtype());
+  const runtime::PartWeights parts = runtime::part_weights(
+      *state.spec, state.dtype(), state.expert_dtype(), *state.meta_weights_of("transformer"));
   need = whole;
   // Even without any fitting block, its peak and the activations' peak may not coincide.
   const int64_t rest = takes() - need.weights;
@@ -82,7 +82,8 @@ std::optional<Misfit> fit_transformer(const runtime::ModelState& state, const Ro
   need = rehearse(state, job);
   const auto refused = [&] { return Misfit{"this run", need.process, need.weights}; };
   if (need.process <= room.bytes) return {};
-  if (state.options.plan.ranks() > 1 || state.quantises_experts()) return refused();
+  if (state.options.plan.ranks() > 1 || state.quantises_experts() || state.quantises_products())
+    return refused();
   const Rehearsal whole = need;
   const int64_t least = previews ? choose_tiles(state, job, {}).need.peak : 0;
   if (!(least > 0 && stream(state, whole, room.bytes, least, job, need)) &&

@@ -43,10 +43,8 @@ TextStates on_host(TextStates states) {
 
 std::shared_ptr<const load::MetaWeights> meta_weights_of(const runtime::ModelState& state,
                                                          const std::string& part) {
-  const load::Component& found = state.folder.component(part);
-  return load::has_weights(found.folder)
-             ? std::make_shared<const load::MetaWeights>(load::open_weights(found))
-             : std::make_shared<const load::MetaWeights>();
+  (void)state.folder.component(part);
+  return state.meta_weights_of(part);
 }
 
 std::unique_ptr<models::TextEncoder> encoder_over(

@@ -43,6 +43,15 @@ void add_note(Inspection& found, const std::string& said) {
   if (!said.empty()) found.notes.push_back(said);
 }
 
+// "28 in int8 and 12 in int4, int8 activations"
+std::string products_of(const Model::State& state, const load::Component& part) {
+  if (!std::ranges::count(state.parts_with_products(), part.name)) return "";
+  std::string text;
+  for (const auto& [form, count] : state.products_of(part.name))
+    text += fmt::format("{}{} in {}", text.empty() ? "" : " and ", count, form);
+  return text.empty() ? "" : text + ", int8 activations";
+}
+
 Component describe(const Model::State& state, const load::Component& part) {
   Component shown{part.name, part.class_name, part.folder, 0, 0, true, {}};
   if (part.name == "scheduler") return shown;
@@ -59,6 +68,8 @@ Component describe(const Model::State& state, const load::Component& part) {
     shown.facts["use"] = "none: no run reads it";
     return shown;
   }
+  if (const std::string products = products_of(state, part); !products.empty())
+    shown.facts["products"] = products;
   if (!load::has_weights(part.folder)) {
     shown.downloaded = false;
     shown.file_bytes = load::announced_bytes(part.folder);
@@ -70,7 +81,8 @@ Component describe(const Model::State& state, const load::Component& part) {
   if (part.quantised.experts)
     shown.facts["experts"] =
         part.quantised.int4 ? "int4, with a scale for each 32" : "int8, with a scale a row";
-  if (part.quantised.dense) shown.facts["dense"] = "int8, with a scale a row";
+  if (part.quantised.dense && !part.quantised.int8_rows)
+    shown.facts["dense"] = "int8, with a scale a row";
   for (const std::string& name : tensors.names()) {
     if (load::holds_scales(tensors, name)) continue;
     int64_t elements = load::is_int4(tensors, name) ? 2 : 1;

@@ -1,5 +1,7 @@
 #include "tessera/report.h"
 
+#include <set>
+
 #include "engine/report_json.h"
 #include "tessera/words.h"
 
@@ -17,11 +19,21 @@ std::map<std::string, double> seconds_of(const std::map<Phase, double>& phases) 
 
 std::string precision_of(const Report& r) {
   const std::string others = word_of(r.precision == Precision::f32 ? r.precision : Precision::bf16);
-  if (r.int4_experts) return others + ", experts i4";
-  return others + (r.int8_experts ? ", experts i8" : "");
+  std::string text = others;
+  if (r.int4_experts)
+    text += ", experts i4";
+  else if (r.int8_experts)
+    text += ", experts i8";
+  std::set<std::string> forms;
+  for (const auto& [part, counts] : r.products)
+    for (const auto& [form, count] : counts) forms.insert(form == "int4" ? "i4" : "i8");
+  for (const std::string& form : forms)
+    text += (form == *forms.begin() ? ", products " : " and ") + form;
+  return text;
 }
 
 void add_of_some_plans(const Report& r, Json& document) {
+  if (!r.products.empty()) document["products"] = r.products;
   if (r.incast.bound > 0)
     document["incast"] = Json{{"most_bytes", r.incast.most}, {"bound_bytes", r.incast.bound}};
   if (!r.kv_ages.empty()) document["kv_ages"] = r.kv_ages;

@@ -21,7 +21,7 @@ struct PackedWeight {
   tensor::Tensor data;      ///< meta: shape only
   tensor::Tensor scales{};  ///< of i8: f32, one a column, in the order of the columns of `data`
   bool int4 = false;        ///< of i8: whole numbers of 4 bits by groups, see kernels/nibbles.h
-  bool int8_rows = false;   ///< of i8: rows are rounded to int8 too, see kInt8Largest
+  bool int8_rows = false;   ///< of i8: for int8 activations, see kInt8Largest
 
   int64_t bytes() const { return data.bytes() + (scales.defined() ? scales.bytes() : 0); }
 };
@@ -42,10 +42,10 @@ struct PanelShape {
 };
 PanelShape panel_shape(const PackedWeight& weight);
 
-/// With PackedWeight::int8_rows a row x of the other operand becomes whole numbers, the nearest to
-/// x * (127 / its largest magnitude), of two the even one, times a scale of the row: the products
-/// of int8 with int8 are summed exactly (W8A8 with dynamic scales for each token, as in ZeroQuant,
-/// Yao et al. 2022, section 4.1). A row of smaller magnitudes than kInt8Least becomes zeros.
+/// With PackedWeight::int8_rows a row x of the other operand is quantised: to the nearest integers
+/// of x * (127 / its largest magnitude), ties to even, with a scale for the row. Products of int8
+/// are summed exactly (dynamic quantisation for each token: ZeroQuant, Yao et al. 2022, section
+/// 4.1). A row of magnitudes below kInt8Least becomes zeros.
 constexpr float kInt8Largest = 127, kInt8Least = 1e-30f;
 
 /// A matrix W[n, k] as it is stored: floats, or i8 with a scale for each row, or nibbles in u8 with

@@ -71,6 +71,17 @@ void dot_products(int rounds) {
   asm volatile("" ::"v"(sum[0]));
 }
 
+void byte_products(int rounds) {
+  __m512i sum[24];
+  for (__m512i& s : sum) s = _mm512_setzero_si512();
+  __m512i a = _mm512_set1_epi32(0x53f1a317), b = _mm512_set1_epi32(0x2be4918d);
+  for (int i = 0; i < rounds; ++i) {
+#pragma GCC unroll 24
+    for (__m512i& s : sum) asm volatile("vpdpbusd %1, %2, %0" : "+v"(s) : "v"(a), "v"(b));
+  }
+  asm volatile("" ::"v"(sum[0]));
+}
+
 void multiply_adds(int rounds) {
   __m512 sum[24];
   for (__m512& s : sum) s = _mm512_setzero_ps();
@@ -184,6 +195,7 @@ Limits probe_units() {
   if (active_isa() < Isa::avx512) return limits;
   if (has_dot_products())
     limits.bf16_dot = rate(24.0 * 64 * kRounds, [] { dot_products(kRounds); });
+  limits.int8_dot = rate(24.0 * 128 * kRounds, [] { byte_products(kRounds); });
   limits.f32_fma = rate(24.0 * 32 * kRounds, [] { multiply_adds(kRounds); });
   if (active_isa() >= Isa::amx) limits.bf16_tile = rate(4.0 * 16384 * kRounds, tile_products);
   return limits;

@@ -13,6 +13,7 @@ struct Limits {
   double bf16_dot = 0;   ///< FLOP/s of AVX512_BF16 dot products on registers
   double f32_fma = 0;    ///< FLOP/s of f32 fused multiply-adds on registers, of 512 bits or 256
   double bf16_tile = 0;  ///< FLOP/s of AMX tile products on registers
+  double int8_dot = 0;   ///< multiplications and additions/s of VNNI on registers, int8 with int8
   double read = 0;       ///< bytes/s read from memory, the best of 1, 4 and 8 streams a thread
   /// The strongest unit for products in `bf16` (or f32).
   double product(bool bf16) const;

@@ -14,7 +14,9 @@ namespace tessera::load {
 struct Quantised {
   std::optional<tensor::DType> experts{};  ///< routed ones: for products in i8
   bool int4 = false;                       ///< these are nibbles (kernels/nibbles.h), not int8
-  std::optional<tensor::DType> dense{};    ///< a language model's attention, other MLPs and head
+  std::optional<tensor::DType> dense{};    ///< attention, other MLPs, a language model's head
+  bool int8_rows = false;                  ///< dense ones are multiplied with activations in int8
+  std::string rules{};                     ///< with which it was quantised (load/quantise_rules.h)
 };
 
 /// One part of a model: a transformer, a VAE, a text encoder, a scheduler, ...

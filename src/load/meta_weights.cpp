@@ -92,16 +92,20 @@ Tensor MetaWeights::passing(const std::string& name, const Shape& shape, const n
 }
 
 ops::StoredMatrix MetaWeights::passing_matrix(const std::string& name, const Shape& shape,
-                                              DType compute, const nn::Cut& cut) const {
+                                              const ops::WeightForm& form,
+                                              const nn::Cut& cut) const {
   {
     const std::lock_guard lock(mutex_);
-    packed_[name] = compute;
+    packed_[name] = form;
   }
-  if (!known_ || !is_quantised(*known_, name)) return passing(name, shape, cut);
+  if (!known_ || !is_quantised(*known_, name)) {
+    if (!form.int4) return passing(name, shape, cut);
+    return taken(ops::quantised(passing(name, shape), true), cut, name);
+  }
   const StoredShapes stored = stored_shapes(*known_, name, shape[0], shape[1]);
   record(name, stored.values);
   record(scales_of(name), stored.scales);
-  if (compute != DType::i8) return uncounted(cut.of(shape), DType::f32);  // a store refuses it
+  if (form.dtype != DType::i8) return uncounted(cut.of(shape), DType::f32);  // a store refuses it
   const bool rows = order_of(*known_, name) == Order::rows;
   return taken({uncounted(rows ? stored.values : shape, stored.values_dtype),
                 uncounted(stored.scales, stored.scales_dtype)},
@@ -141,23 +145,24 @@ Tensor MetaWeights::get(const std::string& name, const Shape& shape) const {
 
 ops::Weight MetaWeights::matrix(const std::string& name, int64_t n, int64_t k, DType compute,
                                 const nn::Cut& cut) const {
-  if (known_) compute = packed_as(*known_, name, compute);
-  const ops::StoredMatrix w = passing_matrix(name, {n, k}, compute, cut);
-  return share<ops::Weight::element_type>(nn::weight_key("matrix", name, compute, cut),
-                                          [&] { return ops::pack_weight(w, compute); });
+  const ops::WeightForm form = known_ ? packed_as(*known_, name, compute, k) : compute;
+  const ops::StoredMatrix w = passing_matrix(name, {n, k}, form, cut);
+  return share<ops::Weight::element_type>(nn::weight_key("matrix", name, form, cut),
+                                          [&] { return ops::pack_weight(w, form); });
 }
 
 ops::Weight MetaWeights::paired(const std::string& gate, const std::string& up, int64_t n,
                                 int64_t k, DType compute, const nn::Cut& cut) const {
-  if (known_) compute = packed_as(*known_, up, packed_as(*known_, gate, compute));
+  const ops::WeightForm form =
+      known_ ? pair_packed_as(*known_, gate, up, compute, k) : ops::WeightForm(compute);
   {
     const std::lock_guard lock(mutex_);
     pairs_[gate] = up;
   }
-  const ops::StoredMatrix g = passing_matrix(gate, {n, k}, compute, cut),
-                          u = passing_matrix(up, {n, k}, compute, cut);
-  return share<ops::Weight::element_type>(nn::weight_key("paired", gate + " " + up, compute, cut),
-                                          [&] { return ops::pack_paired_weight(g, u, compute); });
+  const ops::StoredMatrix g = passing_matrix(gate, {n, k}, form, cut),
+                          u = passing_matrix(up, {n, k}, form, cut);
+  return share<ops::Weight::element_type>(nn::weight_key("paired", gate + " " + up, form, cut),
+                                          [&] { return ops::pack_paired_weight(g, u, form); });
 }
 
 ops::ConvWeight MetaWeights::conv(const std::string& weight, const std::string& bias,
@@ -177,11 +182,17 @@ std::map<std::string, Shape> MetaWeights::asked() const {
   return asked_;
 }
 
-std::vector<std::string> MetaWeights::packed_in(DType compute) const {
+std::map<std::string, ops::WeightForm> MetaWeights::forms() const {
   const std::lock_guard lock(mutex_);
+  std::map<std::string, ops::WeightForm> forms = packed_;
+  std::erase_if(forms, [&](const auto& one) { return as_stored_.contains(one.first); });
+  return forms;
+}
+
+std::vector<std::string> MetaWeights::packed_in(DType compute) const {
   std::vector<std::string> names;
-  for (const auto& [name, dtype] : packed_)
-    if (dtype == compute && !as_stored_.contains(name)) names.push_back(name);
+  for (const auto& [name, form] : forms())
+    if (form.dtype == compute) names.push_back(name);
   return names;
 }
 

@@ -36,7 +36,9 @@ class MetaWeights : public nn::Weights {
 
   /// Names and shapes asked for so far.
   std::map<std::string, tensor::Shape> asked() const;
-  /// Names of the matrices that were to be packed for products in `compute`, and for nothing else.
+  /// In what matrices were to be packed that were asked for in nothing else.
+  std::map<std::string, ops::WeightForm> forms() const;
+  /// Names of those that were to be packed for products in `compute`.
   std::vector<std::string> packed_in(tensor::DType compute) const;
   /// Matrices that were to be packed as pairs: of each gate its up.
   std::map<std::string, std::string> pairs() const;
@@ -47,7 +49,7 @@ class MetaWeights : public nn::Weights {
   tensor::Tensor passing(const std::string& name, const tensor::Shape& shape,
                          const nn::Cut& cut = {}) const;
   ops::StoredMatrix passing_matrix(const std::string& name, const tensor::Shape& shape,
-                                   ops::DType compute, const nn::Cut& cut) const;
+                                   const ops::WeightForm& form, const nn::Cut& cut) const;
   tensor::Tensor held(const std::string& name, const tensor::Shape& shape, tensor::DType dtype,
                       const nn::Cut& cut = {}) const;
   template <class T, class Make>
@@ -58,7 +60,7 @@ class MetaWeights : public nn::Weights {
   tensor::DType stored_ = tensor::DType::bf16;
   mutable std::mutex mutex_;
   mutable std::map<std::string, tensor::Shape> asked_;
-  mutable std::map<std::string, tensor::DType> packed_;  // matrices
+  mutable std::map<std::string, ops::WeightForm> packed_;  // matrices
   mutable std::map<std::string, std::string> pairs_;
   mutable std::set<std::string> as_stored_;  // what get() was asked for
   mutable std::map<std::string, std::weak_ptr<const void>> shared_;

@@ -80,8 +80,27 @@ ops::StoredMatrix taken(const ops::StoredMatrix& whole, const nn::Cut& cut,
           nn::taken(whole.scales, in_units(cut, ops::kGroupElements))};
 }
 
-tensor::DType packed_as(const TensorSet& tensors, const std::string& name, tensor::DType compute) {
-  return tensors.dense_in_int8() && is_quantised(tensors, name) ? tensor::DType::i8 : compute;
+ops::WeightForm packed_as(const TensorSet& tensors, const std::string& name, tensor::DType compute,
+                          int64_t k) {
+  using tensor::DType;
+  if (!is_quantised(tensors, name))
+    return tensors.rules().form(name, compute, k, tensors.encoder());
+  const bool dense = compute != DType::i8;
+  if (dense && !tensors.dense_in_int8()) return compute;
+  ops::WeightForm form(DType::i8);
+  form.int4 = is_int4(tensors, name);
+  form.int8_rows = dense && tensors.int8_rows();
+  return form;
+}
+
+ops::WeightForm pair_packed_as(const TensorSet& tensors, const std::string& gate,
+                               const std::string& up, tensor::DType compute, int64_t k) {
+  const ops::WeightForm form = packed_as(tensors, gate, compute, k);
+  require(form == packed_as(tensors, up, compute, k), ErrorCode::usage,
+          "{} and {} are one product of a gated MLP, and are to be packed in two forms; give rules "
+          "that name both",
+          base::printable(gate), base::printable(up));
+  return form;
 }
 
 bool holds_scales(const TensorSet& tensors, const std::string& name) {

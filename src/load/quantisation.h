@@ -33,9 +33,13 @@ StoredShapes stored_shapes(const TensorSet& tensors, const std::string& name, in
 /// group of nibbles.
 ops::StoredMatrix taken(const ops::StoredMatrix& whole, const nn::Cut& cut,
                         const std::string& name);
-/// In what a matrix is packed that a model asks for in `compute`: what a folder has in int8, and
-/// says so, stays in it.
-tensor::DType packed_as(const TensorSet& tensors, const std::string& name, tensor::DType compute);
+/// The form in which a matrix [., k] is packed that a model asks for in `compute`: quantised
+/// weights of a folder stay as they are; floats follow TensorSet::rules().
+ops::WeightForm packed_as(const TensorSet& tensors, const std::string& name, tensor::DType compute,
+                          int64_t k);
+/// The same for a pair. Throws Error(usage) if the rules give two forms.
+ops::WeightForm pair_packed_as(const TensorSet& tensors, const std::string& gate,
+                               const std::string& up, tensor::DType compute, int64_t k);
 /// Whether it holds the scales of another one.
 bool holds_scales(const TensorSet& tensors, const std::string& name);
 

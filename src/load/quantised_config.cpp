@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char *kKey = "quantization_config", *kMethod = "quant_method", *kOurs = "tessera",
                      *kExperts = "experts", *kDense = "dense", *kInt8 = "int8", *kInt4 = "int4",
-                     *kOrder = "order", *kPanels = "panels";
+                     *kOrder = "order", *kPanels = "panels", *kRows = "rows", *kRules = "rules";
 
 }  // namespace
 
@@ -28,7 +28,21 @@ Quantised take_quantisation(base::Json& config, const std::string& file) {
         int4_too ? " and \"int4\"" : "");
     return value;
   };
-  Quantised read{.experts = tensor::DType::i8, .int4 = said(kExperts, true) == kInt4};
+  Quantised read;
+  const bool rows = found->contains(kRows);  // a pipeline: routed experts are optional
+  if (!rows || found->contains(kExperts)) {
+    read.experts = tensor::DType::i8;
+    read.int4 = said(kExperts, true) == kInt4;
+  }
+  if (rows) {
+    (void)said(kRows, false);
+    const base::Json rules = found->value(kRules, base::Json());
+    require(rules.is_string(), ErrorCode::model, "{}: '{}' has no '{}': quantise the folder again",
+            file, kKey, kRules);
+    read.rules = rules.get<std::string>();
+    read.int8_rows = true;
+    read.dense = tensor::DType::i8;
+  }
   if (found->contains(kDense) && said(kDense, false) == kInt8) read.dense = tensor::DType::i8;
   require(found->value(kOrder, base::Json(kPanels)) == kPanels, ErrorCode::model,
           "{}: '{}' names an order of weights that this build does not read, other than \"{}\": "
@@ -38,15 +52,20 @@ Quantised take_quantisation(base::Json& config, const std::string& file) {
   return read;
 }
 
-std::string quantised_config(const std::string& path, bool int4, bool dense, bool panels) {
+std::string quantised_config(const std::string& path, const QuantisedForm& form) {
   using Ordered = nlohmann::ordered_json;
   std::string text = base::read_file(path, base::kLargestText);
   base::parse_json(text, path);  // what it refuses nobody else has to
   if (base::has_python_numbers(text)) text = base::without_python_numbers(text);
   Ordered config = Ordered::parse(text);
-  config[kKey] = {{kMethod, kOurs}, {kExperts, int4 ? kInt4 : kInt8}};
-  if (dense) config[kKey][kDense] = kInt8;
-  if (panels) config[kKey][kOrder] = kPanels;
+  config[kKey] = {{kMethod, kOurs}};
+  if (form.experts) config[kKey][kExperts] = form.int4 ? kInt4 : kInt8;
+  if (form.dense) config[kKey][kDense] = kInt8;
+  if (!form.rules.empty()) {
+    config[kKey][kRows] = kInt8;
+    config[kKey][kRules] = form.rules;
+  }
+  if (form.panels) config[kKey][kOrder] = kPanels;
   return config.dump(2, ' ', false, Ordered::error_handler_t::replace) + "\n";
 }
 

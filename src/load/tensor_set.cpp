@@ -250,7 +250,7 @@ TensorSet open_weights(const Component& part) {
          part.folder, method);
   }
   TensorSet tensors = with_single_experts(open_component(part.folder, "", library_of(part)));
-  if (part.quantised.dense) tensors.hold_dense_in_int8();
+  if (part.quantised.dense) tensors.hold_dense_in_int8(part.quantised.int8_rows);
   return tensors;
 }
 

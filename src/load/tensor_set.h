@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "load/diffusers_folder.h"
+#include "load/quantise_rules.h"
 #include "load/safetensors.h"
 
 namespace tessera::load {
@@ -30,7 +31,19 @@ class TensorSet {
   int64_t bytes() const;
   /// Whether matrices that are no experts' may be whole numbers with scales: the folder says so.
   bool dense_in_int8() const { return dense_in_int8_; }
-  void hold_dense_in_int8() { dense_in_int8_ = true; }
+  /// `int8_rows`: for products with int8 activations.
+  void hold_dense_in_int8(bool int8_rows) {
+    dense_in_int8_ = true;
+    int8_rows_ = int8_rows;
+  }
+  bool int8_rows() const { return int8_rows_; }
+  /// Which float matrices are quantised when they are read. `encoder`: a text encoder's.
+  void quantise(const QuantiseRules& rules, bool encoder) {
+    rules_ = rules;
+    encoder_ = encoder;
+  }
+  const QuantiseRules& rules() const { return rules_; }
+  bool encoder() const { return encoder_; }
   /// Whether what lies in the files as kernels read it is used where it lies
   /// (RunOptions::map_weights).
   bool maps() const { return maps_; }
@@ -42,7 +55,8 @@ class TensorSet {
  private:
   std::vector<SafetensorsFile> files_;
   std::map<std::string, size_t> file_of_;
-  bool dense_in_int8_ = false, maps_ = false;
+  bool dense_in_int8_ = false, int8_rows_ = false, maps_ = false, encoder_ = false;
+  QuantiseRules rules_;
   std::string choice_;
 };
 

@@ -185,23 +185,23 @@ class StoredWeights : public nn::Weights {
 
   ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType compute,
                      const Cut& cut = {}) const override {
-    compute = packed_as(tensors_, name, compute);
-    check_matrix(name, {n, k}, compute);
-    return shelf_->share<ops::Weight::element_type>(key("matrix", name, "", compute, cut), [&] {
-      return in_rows(name, "") ? ops::pack_weight(stored(name, cut), compute, device_)
-                               : packed(name, "", n, k, cut);
+    const ops::WeightForm form = packed_as(tensors_, name, compute, k);
+    check_matrix(name, {n, k}, form.dtype);
+    return shelf_->share<ops::Weight::element_type>(key("matrix", name, "", form, cut), [&] {
+      return in_rows(name, "") ? ops::pack_weight(stored(name, form, cut), form, device_)
+                               : packed(name, "", n, k, form, cut);
     });
   }
 
   ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
                      DType compute, const Cut& cut = {}) const override {
-    compute = packed_as(tensors_, up, packed_as(tensors_, gate, compute));
-    check_matrix(gate, {n, k}, compute);
-    check_matrix(up, {n, k}, compute);
-    return shelf_->share<ops::Weight::element_type>(key("paired", gate, up, compute, cut), [&] {
-      return in_rows(gate, up)
-                 ? ops::pack_paired_weight(stored(gate, cut), stored(up, cut), compute, device_)
-                 : packed(gate, up, n, k, cut);
+    const ops::WeightForm form = pair_packed_as(tensors_, gate, up, compute, k);
+    check_matrix(gate, {n, k}, form.dtype);
+    check_matrix(up, {n, k}, form.dtype);
+    return shelf_->share<ops::Weight::element_type>(key("paired", gate, up, form, cut), [&] {
+      return in_rows(gate, up) ? ops::pack_paired_weight(stored(gate, form, cut),
+                                                         stored(up, form, cut), form, device_)
+                               : packed(gate, up, n, k, form, cut);
     });
   }
 
@@ -257,10 +257,15 @@ class StoredWeights : public nn::Weights {
             name_of(stored.scales_dtype));
   }
 
-  // What a cut takes of a matrix that was checked.
-  ops::StoredMatrix stored(const std::string& name, const Cut& cut) const {
+  // What a cut takes of a matrix that was checked. Rows that are cut have the scales of the whole
+  // ones, as in a folder that holds them quantised.
+  ops::StoredMatrix stored(const std::string& name, const ops::WeightForm& form,
+                           const Cut& cut) const {
     ops::StoredMatrix whole = read(tensors_.file(name), name);
-    if (is_quantised(tensors_, name)) whole.scales = tensors_.get(scales_of(name));
+    if (is_quantised(tensors_, name))
+      whole.scales = tensors_.get(scales_of(name));
+    else if (form.int4 || (form.int8_rows && cut.axis == 1 && !cut.whole()))
+      whole = ops::quantised(whole, form.int4);
     return taken(whole, cut, name);
   }
 
@@ -281,7 +286,7 @@ class StoredWeights : public nn::Weights {
 
   // What lies in panels, of which a CPU's kernels read the whole as it is.
   ops::Weight packed(const std::string& name, const std::string& up, int64_t n, int64_t k,
-                     const Cut& cut) const {
+                     const ops::WeightForm& form, const Cut& cut) const {
     const bool paired = !up.empty();
     const SafetensorsFile& file = tensors_.file(name);
     const int64_t half = file.entry(name).bytes(), bytes = paired ? 2 * half : half;
@@ -303,11 +308,11 @@ class StoredWeights : public nn::Weights {
                                  {bytes / (k / ops::kStepElements * ops::kStepBytes),
                                   k / ops::kStepElements, ops::kStepBytes},
                                  DType::i8);
-    if (cut.whole()) return ops::pack_panels(panels, device_);
+    if (cut.whole()) return ops::pack_panels(panels, device_, form.int8_rows);
     auto [w, other] = ops::rows_of(panels);
     w = taken(w, cut, name);
-    return paired ? ops::pack_paired_weight(w, taken(other, cut, up), DType::i8, device_)
-                  : ops::pack_weight(w, DType::i8, device_);
+    return paired ? ops::pack_paired_weight(w, taken(other, cut, up), form, device_)
+                  : ops::pack_weight(w, form, device_);
   }
 
   // Where it lies in its file, a pair one behind the other; null where it does not lie so, or
@@ -338,8 +343,8 @@ class StoredWeights : public nn::Weights {
 
   // What makes two packed weights of a process the same one.
   std::string key(std::string_view form, const std::string& name, const std::string& second,
-                  DType dtype, const Cut& cut = {}) const {
-    return fmt::format("{} {} {} {} {}", nn::weight_key(form, name + " " + second, dtype, cut),
+                  const ops::WeightForm& packed, const Cut& cut = {}) const {
+    return fmt::format("{} {} {} {} {}", nn::weight_key(form, name + " " + second, packed, cut),
                        name_of(device_), ops::packing_of(device_), tensors_.file(name).identity(),
                        second.empty() ? "" : tensors_.file(second).identity());
   }

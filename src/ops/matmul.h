@@ -26,15 +26,15 @@ using kernels::holds_nibbles;
 using kernels::kGroupElements;
 using kernels::StoredMatrix;
 
-/// In what a matrix is packed.
+/// The form of a packed weight.
 struct WeightForm {
   DType dtype = DType::f32;  ///< f32, bf16 or i8
   bool int4 = false;         ///< of i8: floats become nibbles with scales of groups
-  bool int8_rows = false;    ///< of i8: rows of x become int8, too (kernels/packed_weight.h)
+  bool int8_rows = false;    ///< of i8: x is quantised to int8 (kernels/packed_weight.h)
 
   WeightForm() = default;
   WeightForm(DType of) : dtype(of) {}
-  /// Whole numbers of 8 or of 4 bits with rows of int8.
+  /// Int8 or int4 for products with int8 activations.
   static WeightForm of_rows(bool int4);
   bool operator==(const WeightForm&) const = default;
 };
@@ -71,8 +71,8 @@ using kernels::quantise_rows;
 /// is off.
 using kernels::quantise_groups;
 using kernels::relative_error;
-/// Floats [n, k] in whole numbers of 8 or 4 bits, as either of these makes them; not counted as
-/// memory, as what is read of a file is not. What is quantised stays; on meta shapes only.
+/// Floats [n, k] in int8 or int4 by one of these, not counted as memory. Quantised matrices stay as
+/// they are; on meta only shapes are made.
 StoredMatrix quantised(const StoredMatrix& w, bool int4);
 
 using kernels::Activation;

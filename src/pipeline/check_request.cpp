@@ -29,9 +29,9 @@ void tiling(VaeTiling value) {
 void check_request(const RunOptions& o) {
   check_values(o.plan);
   choice("--dtype", o.precision);
-  require(o.precision != Precision::int4, ErrorCode::usage,
-          "--dtype int4: experts become int4 once, by 'tessera quantise --experts int4', and that "
-          "folder runs as it is");
+  require(o.precision != Precision::f32 || o.quantise_rules.empty(), ErrorCode::usage,
+          "--quantise-rules {}: quantised products need --dtype bf16, int8 or int4",
+          o.quantise_rules);
   number("--threads", o.threads, 0, 4096);
   number("--memory-budget", o.memory_budget, 0, kMostBytes);
   number("--comm-timeout (milliseconds)", o.comm_timeout.count(), 1, 86'400'000);
@@ -97,6 +97,9 @@ void check_request(const QuantiseRequest& q) {
           "--experts {}: experts are quantised to int8 or int4", word_of(q.experts));
   require(q.dense.value_or(Precision::int8) == Precision::int8, ErrorCode::usage,
           "--dense {}: what is dense is quantised to int8, or stays as it is", word_of(*q.dense));
+  const Precision all = q.dtype.value_or(Precision::int8);
+  require(all == Precision::int8 || all == Precision::int4, ErrorCode::usage,
+          "--dtype {}: products are quantised to int8 or int4", word_of(all));
 }
 
 }  // namespace tessera::pipeline

@@ -78,6 +78,12 @@ void finish_report(const runtime::ModelState& state, const diffusion::Job& job, 
   report.precision = state.options.precision;
   report.int4_experts = state.int4_experts();
   report.int8_experts = state.expert_dtype() == nn::DType::i8 && !report.int4_experts;
+  std::vector<std::string> parts{"transformer"};
+  for (const diffusion::Text& text : job.texts)
+    if (text.there) parts.push_back(text.part.encoder);
+  for (const std::string& part : parts)
+    if (const auto counts = state.products_of(part); !counts.empty())
+      report.products[part] = counts;
   report.instruction_set = kernels::name_of(kernels::active_isa());
   report.unit = kernels::name_of(kernels::active_unit());
   report.threads = state.workers.pool->threads();

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <iterator>
+#include <list>
 #include <map>
 #include <set>
 #include <utility>
@@ -45,8 +46,21 @@ const load::Component& part_with_experts(const runtime::ModelState& state, bool 
           "'{}' holds its experts in {} already; run it as it is", state.name,
           part.quantised.int4 ? "int4" : "int8");
   require(!dense || state.language, ErrorCode::usage,
-          "--dense is for language models; of '{}' leave it out", state.name);
+          "--dense is for language models; of '{}' leave it out, or give --dtype", state.name);
   return part;
+}
+
+// The rules of a run with the same options; none: routed experts only.
+load::QuantiseRules rules_of(const runtime::ModelState& state, const QuantiseRequest& request) {
+  if (!request.dtype && request.rules.empty()) return {};
+  require(state.spec.has_value(), ErrorCode::usage,
+          "--dtype and --quantise-rules are for pipelines of images and videos; of '{}' give "
+          "--experts and --dense",
+          state.name);
+  RunOptions as;
+  as.precision = request.dtype.value_or(Precision::bf16);
+  as.quantise_rules = request.rules;
+  return runtime::rules_of(as);
 }
 
 /// A matrix, and its form: int4, or int8 in the order of the kernels for whole panels: alone, or a
@@ -103,12 +117,28 @@ std::vector<Chosen> matrices_of(const runtime::ModelState& state, const load::Te
             "choose int8",
             base::printable(name), k);
   }
-  require(!experts.empty(), ErrorCode::usage,
-          "'{}' has no routed experts, and nothing is quantised without them: run it as it is",
-          state.name);
+  require(!experts.empty(), ErrorCode::usage, "'{}' has no routed experts{}", state.name,
+          state.spec ? ": give --dtype int8 or int4, which quantises all products"
+                     : ", and nothing is quantised without them: run it as it is");
   std::vector<Chosen> chosen;
   choose(tensors, asked.pairs(), experts, int4, chosen);
   if (request.dense) choose(tensors, asked.pairs(), asked.packed_in(DType::bf16), false, chosen);
+  return chosen;
+}
+
+// The matrices of a part that a run with these rules quantises at load.
+std::vector<Chosen> products_of(const runtime::ModelState& state, const std::string& part,
+                                const load::QuantiseRules& rules, load::TensorSet tensors) {
+  tensors.quantise(rules, part != "transformer");
+  const auto asked = std::make_shared<const load::MetaWeights>(tensors);
+  const std::optional<DType> experts =
+      rules.experts() == load::QuantiseRules::Bits::none ? std::optional<DType>() : DType::i8;
+  std::vector<std::string> eight, four;
+  for (const auto& [name, form] : state.forms_of(part, asked, experts))
+    if (form.dtype == DType::i8) (form.int4 ? four : eight).push_back(name);
+  std::vector<Chosen> chosen;
+  choose(tensors, asked->pairs(), eight, false, chosen);
+  choose(tensors, asked->pairs(), four, true, chosen);
   return chosen;
 }
 
@@ -259,7 +289,7 @@ bool is_weights(const fs::path& file) {
 /// and links to folders, could copy foreign data.
 class FileList {
  public:
-  FileList(const fs::path& model, fs::path replaced) : replaced_(std::move(replaced)) {
+  FileList(const fs::path& model, std::set<fs::path> replaced) : replaced_(std::move(replaced)) {
     std::error_code error;
     root_ = fs::canonical(model, error);
     require(!error, ErrorCode::model, "'{}': {}", model.string(), error.message());
@@ -283,7 +313,8 @@ class FileList {
       if (name.string().starts_with('.')) continue;
       std::error_code unreadable;  // reported at its copy
       const bool inner = item.is_directory(unreadable);
-      if (folder == replaced_ && !inner && (is_weights(name) || name == "config.json")) continue;
+      if (replaced_.contains(folder) && !inner && (is_weights(name) || name == "config.json"))
+        continue;
       if (item.is_symlink(unreadable) && (inner || !owns(item.path())))
         left_out_.push_back((below / name).string());
       else if (inner)
@@ -305,7 +336,8 @@ class FileList {
     return !error && (below(root_) || (!blobs_.empty() && below(blobs_)));
   }
 
-  fs::path root_, blobs_, replaced_;
+  fs::path root_, blobs_;
+  std::set<fs::path> replaced_;
   std::vector<Copied> files_;
   std::vector<std::string> left_out_;
 };
@@ -361,6 +393,63 @@ std::string stem_of(const load::TensorSet& tensors) {
   return file.starts_with("diffusion_pytorch_model") ? "diffusion_pytorch_model" : "model";
 }
 
+/// A part of the model that is written again.
+struct Part {
+  const load::Component& component;
+  load::TensorSet tensors;
+  std::vector<Chosen> chosen;
+  load::QuantisedForm form;
+};
+
+std::vector<Part> experts_of(const runtime::ModelState& state, const QuantiseRequest& request) {
+  const load::Component& part = part_with_experts(state, request.dense.has_value());
+  Part one{part, load::open_weights(part), {}, {}};
+  one.chosen = matrices_of(state, one.tensors, request);
+  one.form = {.int4 = request.experts == Precision::int4, .dense = request.dense.has_value()};
+  return {std::move(one)};
+}
+
+std::vector<Part> parts_of(const runtime::ModelState& state, const QuantiseRequest& request) {
+  const load::QuantiseRules rules = rules_of(state, request);
+  if (rules.empty()) return experts_of(state, request);
+  std::vector<Part> parts;
+  for (const std::string& name : state.parts_with_products()) {
+    const load::Component& part = state.folder.component(name);
+    require(!part.quantised.experts && !part.quantised.dense, ErrorCode::usage,
+            "'{}' is quantised already ({}); run it as it is", state.name, name);
+    Part one{part, load::open_weights(part), {}, {}};
+    one.chosen = products_of(state, name, rules, one.tensors);
+    if (one.chosen.empty()) continue;
+    const bool routed = name == "transformer" && !state.geometry().experts.empty() &&
+                        rules.experts() != load::QuantiseRules::Bits::none;
+    one.form = {.experts = routed,
+                .int4 = routed && rules.experts() == load::QuantiseRules::Bits::int4,
+                .rules = rules.text()};
+    parts.push_back(std::move(one));
+  }
+  require(!parts.empty(), ErrorCode::usage,
+          "the rules name no product of '{}': nothing would be quantised", state.name);
+  return parts;
+}
+
+// What a part's check says of it.
+std::string check_part(const runtime::ModelState& state, const std::string& name) {
+  if (state.language) return state.language->check(state.dtype());
+  return name == "transformer" ? state.check_transformer() : state.check_text_encoder(name);
+}
+
+void write_part(const Part& part, const fs::path& own, NewWeights& weights) {
+  make_folders(own);
+  load::QuantisedForm form = part.form;
+  form.panels = std::ranges::any_of(part.chosen, &Chosen::panels);
+  const std::string config = load::quantised_config(part.component.folder + "/config.json", form);
+  base::OutputFile description((own / "config.json").string());
+  description.write(config.data(), config.size());
+  description.commit();
+  load::write_safetensors((own / (stem_of(part.tensors) + ".safetensors")).string(),
+                          weights.tensors(), part.tensors.files().front().metadata());
+}
+
 }  // namespace
 
 QuantiseResult quantise(const runtime::ModelState& state, const QuantiseRequest& request,
@@ -369,36 +458,38 @@ QuantiseResult quantise(const runtime::ModelState& state, const QuantiseRequest&
   const base::BindStop stop(control.stop);
   check_files({state.folder.path, {}, {{"-o", request.output, FileKind::model}}});
   const tensor::BindScope bind(state.workers.scope());
-  const load::Component& part = part_with_experts(state, request.dense.has_value());
-  const std::string said =
-      state.language ? state.language->check(state.dtype()) : state.check_transformer();
-  if (control.on_note && !said.empty()) control.on_note(said);
-  const load::TensorSet tensors = load::open_weights(part);
-  const std::vector<Chosen> quantised = matrices_of(state, tensors, request);
-  NewWeights weights(tensors, quantised, control);
-  const fs::path model = state.folder.path,
-                 inside = fs::path(part.folder).lexically_relative(model);
-  const FileList list(model, part.folder);
+  const std::vector<Part> parts = parts_of(state, request);
+  std::set<fs::path> replaced;
+  std::list<NewWeights> weights;  // which tensors of theirs refer to
+  int64_t bytes = 0;
+  for (const Part& part : parts) {
+    if (const std::string said = check_part(state, part.component.name);
+        control.on_note && !said.empty())
+      control.on_note(said);
+    replaced.insert(part.component.folder);
+    bytes += weights.emplace_back(part.tensors, part.chosen, control).bytes();
+  }
+  const fs::path model = state.folder.path;
+  const FileList list(model, replaced);
   check_links(state, list, control);
-  int64_t bytes = weights.bytes();
   for (const Copied& file : list.files()) bytes += file.bytes;
   check_space(request.output, bytes);
 
   base::OutputFolder folder(request.output);
   for (const Copied& file : list.files()) copy_file(file, folder.beside());
-  const fs::path own = (fs::path(folder.beside()) / inside).lexically_normal();
-  make_folders(own);
-  const std::string config = load::quantised_config(
-      part.folder + "/config.json", request.experts == Precision::int4, request.dense.has_value(),
-      std::ranges::any_of(quantised, &Chosen::panels));
-  base::OutputFile description((own / "config.json").string());
-  description.write(config.data(), config.size());
-  description.commit();
-  load::write_safetensors((own / (stem_of(tensors) + ".safetensors")).string(), weights.tensors(),
-                          tensors.files().front().metadata());
+  QuantiseResult made;
+  auto written = weights.begin();
+  for (const Part& part : parts) {
+    const fs::path inside = fs::path(part.component.folder).lexically_relative(model);
+    write_part(part, (fs::path(folder.beside()) / inside).lexically_normal(), *written);
+    made.matrices += static_cast<int64_t>(part.chosen.size());
+    made.bytes_before += part.tensors.bytes();
+    made.bytes += written->bytes();
+    std::ranges::move(written->errors(), std::back_inserter(made.each));
+    ++written;
+  }
   folder.commit();
-  return {static_cast<int64_t>(quantised.size()), tensors.bytes(), weights.bytes(),
-          weights.errors()};
+  return made;
 }
 
 }  // namespace tessera::pipeline

@@ -40,6 +40,7 @@ void say_model(const runtime::ModelState& state, cluster::Terms& terms) {
   terms.say(cluster::Terms::kUnit, kernels::name_of(kernels::active_unit()));
   terms.say("--plan", to_string(state.options.plan));
   terms.say("--dtype", word_of(state.options.precision));
+  terms.say("--quantise-rules", state.options.quantise_rules);
   terms.say("--device", name_of(state.place.device));
   for (const load::Component& part : state.folder.components) {
     terms.say("the configuration of " + part.name, part.config.dump());

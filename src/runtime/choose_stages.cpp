@@ -56,8 +56,9 @@ void choose_stages(ModelState& state) {
   Plan& plan = state.options.plan;
   if (!state.spec || plan.pipefusion == 1 || !plan.stages.empty()) return;
   if (plan.pipefusion > state.spec->blocks) return;  // it will be refused
-  const std::vector<int64_t> bytes =
-      part_weights(*state.spec, state.dtype(), state.expert_dtype()).blocks;
+  const std::vector<int64_t> bytes = part_weights(*state.spec, state.dtype(), state.expert_dtype(),
+                                                  *state.meta_weights_of("transformer"))
+                                         .blocks;
   plan.stages = parallel::balanced_stages(block_flops(*state.spec, state.dtype()),
                                           {bytes.begin(), bytes.end()}, plan.pipefusion);
 }

@@ -6,6 +6,7 @@
 #include "base/config_reader.h"
 #include "base/fail.h"
 #include "base/is_there.h"
+#include "base/printable.h"
 #include "load/held_weights.h"
 #include "load/meta_weights.h"
 #include "parallel/setup.h"
@@ -75,15 +76,64 @@ std::string check_half(const ModelState& state, const Make& make, const std::str
   return load::check_names(asked, tensors, part.folder, unused);
 }
 
-// Precision::int8 is refused where it would change nothing.
+bool quantises(const RunOptions& options) {
+  return options.precision == Precision::int8 || options.precision == Precision::int4 ||
+         !options.quantise_rules.empty();
+}
+
+std::string asked_as(const RunOptions& options) {
+  if (!options.quantise_rules.empty()) return "--quantise-rules " + options.quantise_rules;
+  return options.precision == Precision::int4 ? "--dtype int4" : "--dtype int8";
+}
+
+// Language models and single layers have routed experts in int8 only.
+void check_experts_alone(const ModelState& state) {
+  require(state.options.precision != Precision::int4, ErrorCode::usage,
+          "--dtype int4: experts become int4 once, by 'tessera quantise --experts int4', and that "
+          "folder runs as it is");
+  require(state.options.quantise_rules.empty(), ErrorCode::usage,
+          "--quantise-rules are for pipelines of images and videos; of '{}' leave them out",
+          state.name);
+  require(state.layer || !state.language->geometry(state.dtype()).experts.empty(), ErrorCode::usage,
+          "--dtype int8: '{}' has no routed experts, and nothing else is computed in int8; use "
+          "bf16",
+          state.name);
+}
+
+// Refuses options and rules without effect.
 void check_quantises(const ModelState& state) {
-  if (state.options.precision != Precision::int8 || state.layer) return;
-  const bool routed = state.language ? !state.language->geometry(state.dtype()).experts.empty()
-                                     : state.spec && !state.geometry().experts.empty();
-  require(
-      routed, ErrorCode::usage,
-      "--dtype int8: '{}' has no routed experts, and nothing else is computed in int8; use bf16",
-      state.name);
+  if (!quantises(state.options)) return;
+  if (state.language || state.layer) return check_experts_alone(state);
+  const load::QuantiseRules rules = rules_of(state.options);
+  const bool gpu = tensor::is_gpu(state.device());
+  bool any = state.spec && rules.experts() != load::QuantiseRules::Bits::none &&
+             !state.geometry().experts.empty();
+  std::map<std::string, ops::WeightForm> forms;
+  for (const std::string& part : state.parts_with_products()) {
+    load::TensorSet none;  // the names are those of the files
+    none.quantise(rules, part != "transformer");
+    const auto asked = std::make_shared<const load::MetaWeights>(none);
+    forms.merge(state.forms_of(part, asked, state.expert_dtype()));
+  }
+  for (const load::QuantiseRules::Rule& rule : rules.rules()) {
+    const bool name = rule.of.find('*') != std::string::npos || rule.of.ends_with(".weight");
+    require(!name || std::ranges::any_of(forms,
+                                         [&](const auto& one) {
+                                           return one.second.dtype != nn::DType::f32 &&
+                                                  load::matches_rule(one.first, rule.of);
+                                         }),
+            ErrorCode::usage, "--quantise-rules: '{}' names no product of '{}' in bf16",
+            base::printable(rule.of), state.name);
+  }
+  any = any || std::ranges::any_of(forms, [](const auto& one) { return one.second.int8_rows; });
+  require(!gpu || (any && rules.experts() != load::QuantiseRules::Bits::int4 &&
+                   state.options.quantise_rules.empty()),
+          ErrorCode::usage,
+          "{}: quantised products of '{}' are supported on CPUs only; leave --device cuda out, or "
+          "use bf16 (on GPUs only routed experts are int8)",
+          asked_as(state.options), state.name);
+  require(any, ErrorCode::usage, "{}: '{}' has no products that are quantised; use bf16",
+          asked_as(state.options), state.name);
 }
 
 }  // namespace
@@ -104,13 +154,62 @@ nn::DType dtype_of(const RunOptions& options) {
 
 std::optional<nn::DType> expert_dtype_of(const RunOptions& options,
                                          const load::ModelFolder& folder) {
-  if (options.precision == Precision::int8) return nn::DType::i8;
-  return stored(folder).experts;
+  const auto kept = stored(folder).experts;
+  const bool asked = rules_of(options).experts() != load::QuantiseRules::Bits::none;
+  return kept || !asked ? kept : nn::DType::i8;
 }
 
-bool ModelState::int4_experts() const { return stored(folder).int4; }
+load::QuantiseRules rules_of(const RunOptions& options) {
+  using Bits = load::QuantiseRules::Bits;
+  load::QuantiseRules rules;
+  const Bits bits = options.precision == Precision::int8   ? Bits::int8
+                    : options.precision == Precision::int4 ? Bits::int4
+                                                           : Bits::none;
+  if (bits != Bits::none && options.device.kind == DeviceKind::cuda)
+    rules.add(std::string("experts=") + name_of(bits), "--dtype");
+  else if (bits != Bits::none)
+    rules = load::QuantiseRules::all_in(bits);
+  rules.add(options.quantise_rules, "--quantise-rules");
+  return rules;
+}
+
+bool ModelState::int4_experts() const {
+  return stored(folder).int4 || (quantises_experts() && spec &&
+                                 rules_of(options).experts() == load::QuantiseRules::Bits::int4);
+}
 
 bool ModelState::quantises_experts() const { return expert_dtype() && !stored(folder).experts; }
+
+bool ModelState::quantises_products() const {
+  return spec && !stored(folder).int8_rows && device() != tensor::Device::cuda &&
+         !rules_of(options).empty();
+}
+
+std::vector<std::string> ModelState::parts_with_products() const {
+  std::vector<std::string> parts;
+  if (!spec) return parts;
+  parts.push_back("transformer");
+  for (const models::TextPart& part : spec->text_parts)
+    if (folder.has(part.encoder) && std::ranges::find(parts, part.encoder) == parts.end())
+      parts.push_back(part.encoder);
+  return parts;
+}
+
+std::map<std::string, ops::WeightForm> ModelState::forms_of(
+    const std::string& part, const std::shared_ptr<const load::MetaWeights>& weights,
+    std::optional<nn::DType> experts) const {
+  const tensor::Uncounted aside;
+  if (part == "transformer") {
+    nn::Portion whole = spec->whole();
+    whole.expert_dtype = experts;
+    (void)spec->make(*weights, whole, dtype());
+  } else {
+    const load::Component& found = folder.component(part);
+    models::text_encoder_of(found.class_name, source_of(found), weights, dtype())
+        ->encode({{0}, {1}, 1});
+  }
+  return weights->forms();
+}
 
 models::VaeSpec ModelState::vae() const {
   const load::Component& part = folder.component("vae");
@@ -163,9 +262,10 @@ std::shared_ptr<const nn::Denoiser> ModelState::transformer(int rank, int64_t re
 }
 
 std::unique_ptr<nn::Denoiser> ModelState::load_transformer(int rank, int64_t resident) const {
-  require(resident < 0 || !quantises_experts(), ErrorCode::usage,
-          "--dtype int8 does not go with blocks that are read again in each step; give more "
-          "memory, or a folder that 'tessera quantise' made");
+  require(resident < 0 || !(quantises_experts() || quantises_products()), ErrorCode::usage,
+          "{} does not go with blocks that are read again in each step; give more memory, or a "
+          "folder that 'tessera quantise' made",
+          asked_as(options));
   if (device() != tensor::Device::meta)
     (void)check_transformer();  // what is to be said of it was said before
   return make_transformer(rank, resident, weights_of("transformer"));
@@ -178,19 +278,29 @@ std::unique_ptr<nn::Denoiser> ModelState::make_transformer(
   const nn::Portion mine = portion(rank);
   if (options.plan.shard == 1) return spec->make(*weights, mine, dtype());
   auto meta = weights;
-  if (device() != tensor::Device::meta)
-    meta = std::make_shared<load::MetaWeights>(load::open_weights(folder.component("transformer")));
+  if (device() != tensor::Device::meta) meta = meta_weights_of("transformer");
   return std::make_unique<SpreadDenoiser>(*spec, meta, *weights, dtype(), mine, shard_of(rank),
                                           device());
 }
 
+load::TensorSet ModelState::tensors_of(const std::string& part) const {
+  load::TensorSet tensors;
+  if (folder.has(part) && load::has_weights(folder.component(part).folder))
+    tensors = load::open_weights(folder.component(part));
+  if (part != "vae") tensors.quantise(rules_of(options), part != "transformer");
+  return tensors;
+}
+
+std::shared_ptr<const load::MetaWeights> ModelState::meta_weights_of(
+    const std::string& part) const {
+  return std::make_shared<const load::MetaWeights>(tensors_of(part));
+}
+
 std::shared_ptr<const nn::Weights> ModelState::weights_of(const std::string& part) const {
-  const bool meta = device() == tensor::Device::meta;
-  if (meta && !(folder.has(part) && load::has_weights(folder.component(part).folder)))
-    return std::make_shared<load::MetaWeights>();
-  load::TensorSet tensors = load::open_weights(folder.component(part));
+  if (device() == tensor::Device::meta) return meta_weights_of(part);
+  (void)load::open_weights(folder.component(part));  // it must be there
+  load::TensorSet tensors = tensors_of(part);
   tensors.use_mapped(options.map_weights);
-  if (meta) return std::make_shared<load::MetaWeights>(tensors);
   return weight_store().open(tensors, device());
 }
 
@@ -231,6 +341,13 @@ std::unique_ptr<models::TextEncoder> ModelState::load_text_encoder(
   if (device() != tensor::Device::meta) (void)check_text_encoder(part);
   const load::Component& found = folder.component(part);
   return models::text_encoder_of(found.class_name, source_of(found), weights, dtype());
+}
+
+std::map<std::string, int64_t> ModelState::products_of(const std::string& part) const {
+  std::map<std::string, int64_t> counts;
+  for (const auto& [matrix, form] : forms_of(part, meta_weights_of(part), expert_dtype()))
+    if (form.int8_rows) ++counts[form.int4 ? "int4" : "int8"];
+  return counts;
 }
 
 int64_t ModelState::kept_bytes() const {
@@ -276,6 +393,13 @@ void open_model(const std::string& model, const RunOptions& options, ModelState&
       "'{}' holds its experts in int4, which runs on CPUs; leave --device cuda out, or quantise "
       "the model to int8",
       model);
+  require(std::ranges::none_of(state.folder.components,
+                               [](const auto& part) { return part.quantised.int8_rows; }) ||
+              !tensor::is_gpu(state.device()),
+          ErrorCode::usage,
+          "'{}' is quantised for int8 activations, which are supported on CPUs only; leave "
+          "--device cuda out, or run the original folder",
+          model);
   if (state.language) {
     state.language->compute_on(state.device());
     state.language->use_mapped(options.map_weights);

@@ -10,6 +10,7 @@
 
 #include "cluster/ranks.h"
 #include "load/diffusers_folder.h"
+#include "load/meta_weights.h"
 #include "load/weight_store.h"
 #include "models/moe_layer.h"
 #include "models/registry.h"
@@ -29,6 +30,8 @@ namespace tessera::runtime {
 nn::DType dtype_of(const RunOptions& options);
 std::optional<nn::DType> expert_dtype_of(const RunOptions& options,
                                          const load::ModelFolder& folder);
+/// Which weights are quantised at load; on a GPU routed experts only. Throws Error(usage).
+load::QuantiseRules rules_of(const RunOptions& options);
 
 /// What an open model is: the description of its folder, what it computes with, and its networks
 /// once they were needed. Requests on many threads share it; what is theirs is in their Job.
@@ -70,10 +73,12 @@ struct ModelState {
   /// Of its plan, as this process has them.
   cluster::Ranks ranks() const { return cluster::Ranks::of(options, place.device); }
   std::optional<nn::DType> expert_dtype() const { return expert_dtype_of(options, folder); }
-  /// Whether the folder holds them in int4, which products in int8 take as they are.
+  /// Whether they are in int4, which products in int8 take as they are.
   bool int4_experts() const;
   /// Whether experts become int8 whenever they are read: the folder holds them in something else.
   bool quantises_experts() const;
+  /// Whether other products do.
+  bool quantises_products() const;
   bool has_vae() const { return folder.has("vae"); }
   /// What the configuration of the VAE describes. Throws Error(model).
   models::VaeSpec vae() const;
@@ -91,6 +96,18 @@ struct ModelState {
   nn::Geometry geometry() const;
   /// Those of a part; on meta as the files have them, or would have.
   std::shared_ptr<const nn::Weights> weights_of(const std::string& part) const;
+  std::shared_ptr<const load::MetaWeights> meta_weights_of(const std::string& part) const;
+  /// The files of a part, with the rules of quantising at load.
+  load::TensorSet tensors_of(const std::string& part) const;
+  /// The forms of the matrices of the transformer or a text encoder. `experts`: dtype of routed
+  /// experts, if not the model's.
+  std::map<std::string, ops::WeightForm> forms_of(
+      const std::string& part, const std::shared_ptr<const load::MetaWeights>& weights,
+      std::optional<nn::DType> experts) const;
+  /// The number of matrices for products with int8 activations, by "int8" and "int4".
+  std::map<std::string, int64_t> products_of(const std::string& part) const;
+  /// The transformer, and the text encoders that the pipeline runs and the folder has.
+  std::vector<std::string> parts_with_products() const;
   /// What a rank computes of it, and under shard= its part of each of its blocks.
   nn::Portion portion(int rank) const;
   nn::Shard shard_of(int rank) const;

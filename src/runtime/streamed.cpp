@@ -31,11 +31,11 @@ class FileBlocks final : public BlockSource {
   std::shared_ptr<const nn::Weights> weights_;
 };
 
-int64_t weight_of(const models::PipelineSpec& spec, DType dtype, const Portion& portion) {
+int64_t weight_of(const models::PipelineSpec& spec, DType dtype, const Portion& portion,
+                  const nn::Weights& weights) {
   tensor::Scope scope;
   scope.memory = std::make_shared<tensor::MemoryTracker>();
   const tensor::BindScope bind(scope);
-  const load::MetaWeights weights;
   const auto part = spec.make(weights, portion, dtype);
   return scope.memory->current(tensor::MemoryClass::weights);
 }
@@ -93,11 +93,16 @@ int64_t PartWeights::largest(int64_t first) const {
 
 PartWeights part_weights(const models::PipelineSpec& spec, DType dtype,
                          std::optional<DType> experts) {
+  return part_weights(spec, dtype, experts, load::MetaWeights());
+}
+
+PartWeights part_weights(const models::PipelineSpec& spec, DType dtype,
+                         std::optional<DType> experts, const nn::Weights& weights) {
   PartWeights parts;
   const Portion whole = whole_of(spec, experts);
-  parts.fixed = weight_of(spec, dtype, shell_of(whole));
+  parts.fixed = weight_of(spec, dtype, shell_of(whole), weights);
   for (int64_t b = 0; b < spec.blocks; ++b)
-    parts.blocks.push_back(weight_of(spec, dtype, one_block(whole, b)));
+    parts.blocks.push_back(weight_of(spec, dtype, one_block(whole, b), weights));
   return parts;
 }
 

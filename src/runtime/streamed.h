@@ -80,6 +80,9 @@ struct PartWeights {
 };
 PartWeights part_weights(const models::PipelineSpec& spec, nn::DType dtype,
                          std::optional<nn::DType> experts = {});
+/// The same over weights on meta, which know what they are packed in.
+PartWeights part_weights(const models::PipelineSpec& spec, nn::DType dtype,
+                         std::optional<nn::DType> experts, const nn::Weights& weights);
 
 /// How many blocks may stay in `room` bytes while the others are streamed one at a time; all of
 /// them if they fit, -1 if not even one at a time does.

@@ -250,12 +250,18 @@ class Effects(ProgramTest):
         self.assertEqual(self.notes(*flux, "two.st", "--true-guidance", "2"), [])
 
     def test_a_dtype_that_would_change_nothing_is_refused(self):
-        for model in (DATA / "diffusers/flux_dev/model", VIDEO, "scenes", DATA / "diffusers/flux_dev/model/vae"):
-            for command in (("generate", model, "--prompt", "x", "--latents-only", "--save-latents", "l"),
-                            ("inspect", model)):
-                self.refused(2, *command, "--dtype", "int8", says="has no routed experts")
+        vae = DATA / "diffusers/flux_dev/model/vae"
+        for command in (("generate", vae, "--prompt", "x", "--latents-only", "--save-latents", "l"), ("inspect", vae)):
+            for dtype in ("int8", "int4"):
+                self.refused(2, *command, "--dtype", dtype, says="has no products that are quantised")
         self.assertEqual(self.notes(*SHAPE, "--dtype", "int8", "--report", "r.json"), [])
-        self.assertEqual(json.loads((self.folder / "r.json").read_text())["precision"], "bf16, experts i8")
+        self.assertEqual(json.loads((self.folder / "r.json").read_text())["precision"], "bf16, experts i8, products i8")
+        self.assertEqual(self.notes(*SHAPE, "--dtype", "int4", "--quantise-rules", "attn=int8", "--report", "r4.json"), [])
+        report = json.loads((self.folder / "r4.json").read_text())
+        self.assertEqual(report["precision"], "bf16, experts i4, products i4 and i8")
+        self.assertEqual(set(report["products"]["transformer"]), {"int4", "int8"})
+        self.refused(2, *SHAPE, "--quantise-rules", "attn=int2", says="'int2'")
+        self.refused(2, *SHAPE, "--quantise-rules", "no*=int8", says="'no*' names no product")
         self.assertEqual(self.notes(*SHAPE, "-o", "x.png"),
                          ["note: -o has no effect: --latents-only makes no image"])
 

@@ -21,6 +21,8 @@ RunOptions options(const std::string& device, const std::string& plan,
   RunOptions run = golden::options(precision);
   run.device = parse_device(device);
   run.plan = parse_plan(plan);
+  // GPUs have int8 kernels for routed experts only.
+  if (precision == Precision::int8 && device == "cpu") run.quantise_rules = "attn=bf16,mlp=bf16";
   return run;
 }
 
@@ -58,6 +60,25 @@ TEST(RunsOnGpu, GenerateIsTheCpus) {
   expect_equal("dit_moe_flash", "", Precision::f32);
   expect_equal("dit_moe_flash", "", Precision::int8);
   expect_equal("dit_moe_timm", "");
+}
+
+TEST(RunsOnGpu, QuantisedProductsAreRefusedByName) {
+  const Gpu gpu;
+  const auto said = [](const std::string& model, Precision precision, const std::string& rules) {
+    RunOptions run = options("cuda", "", precision);
+    run.quantise_rules = rules;
+    return golden::error_of([&] { (void)Model::open(model, run); });
+  };
+  const std::string scenes = TESSERA_MODELS_DIR "/scenes", shapes = TESSERA_MODELS_DIR "/shapes";
+  EXPECT_NE(said(scenes, Precision::int8, "").find("CPUs only"), std::string::npos);
+  EXPECT_NE(said(shapes, Precision::int4, "").find("--dtype int4"), std::string::npos);
+  EXPECT_NE(said(shapes, Precision::bf16, "attn=int8").find("--quantise-rules attn=int8"),
+            std::string::npos);
+  const Scratch scratch;
+  QuantiseRequest request{.output = scratch / "q"};
+  request.dtype = Precision::int8;
+  (void)Model::open(shapes, options("cpu", "")).quantise(request);
+  EXPECT_NE(said(request.output, Precision::bf16, "").find("CPUs only"), std::string::npos);
 }
 
 TEST(RunsOnGpu, RanksThatAreThreadsShareIt) {

@@ -191,7 +191,7 @@ TEST(MetaWeights, KnowsWhatIsPackedInWhatAndTheScalesBesideIt) {
   weights.get("w", {4, 8});
   EXPECT_TRUE(weights.packed_in(DType::bf16).empty()) << "a table of embeddings as well";
   TensorSet dense = tensors;
-  dense.hold_dense_in_int8();
+  dense.hold_dense_in_int8(false);
   const MetaWeights stored(dense);
   EXPECT_EQ(stored.matrix("q", 4, 8, DType::bf16)->dtype, DType::i8);
   EXPECT_EQ(stored.matrix("w", 4, 8, DType::bf16)->dtype, DType::bf16);

@@ -45,11 +45,15 @@ TEST(Quantisation, ScalesBelongToWholeNumbers) {
     EXPECT_FALSE(is_quantised(tensors, name)) << name;
   for (const char* name : {"b_scale", "a", "_scale"})
     EXPECT_FALSE(holds_scales(tensors, name)) << name;
-  EXPECT_EQ(packed_as(tensors, "a", DType::bf16), DType::bf16) << "the folder does not say so";
+  EXPECT_EQ(packed_as(tensors, "a", DType::bf16, 4).dtype, DType::bf16)
+      << "the folder does not say so";
   TensorSet said = tensors;
-  said.hold_dense_in_int8();
-  EXPECT_EQ(packed_as(said, "a", DType::bf16), DType::i8);
-  EXPECT_EQ(packed_as(said, "b", DType::bf16), DType::bf16);
+  said.hold_dense_in_int8(false);
+  EXPECT_EQ(packed_as(said, "a", DType::bf16, 4), DType::i8);
+  EXPECT_EQ(packed_as(said, "b", DType::bf16, 4), DType::bf16);
+  said.hold_dense_in_int8(true);
+  EXPECT_TRUE(packed_as(said, "a", DType::bf16, 4).int8_rows);
+  EXPECT_FALSE(packed_as(said, "a", DType::i8, 4).int8_rows) << "an expert";
 }
 
 TEST(Quantisation, NibblesAreWhatHasScalesOfGroups) {

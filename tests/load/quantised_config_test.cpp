@@ -16,7 +16,7 @@ TEST(QuantisedConfig, TheKeyIsReadAndTakenOut) {
   const ScratchFolder folder;
   folder.write("config.json",
                R"({"z": 1, "model_type": "m", "quantization_config": null, "a": Infinity})");
-  const std::string text = quantised_config(folder.path("config.json"), false, false, false);
+  const std::string text = quantised_config(folder.path("config.json"), {});
   EXPECT_LT(text.find("\"z\""), text.find("\"model_type\"")) << "keys stay where they are";
   Json config = base::parse_json(text, "c");
   const Quantised read = take_quantisation(config, "c");
@@ -25,11 +25,13 @@ TEST(QuantisedConfig, TheKeyIsReadAndTakenOut) {
   EXPECT_FALSE(config.contains("quantization_config"));
   EXPECT_EQ(config["model_type"], "m");
   EXPECT_EQ(take_quantisation(config, "c").experts, std::nullopt);
-  config = base::parse_json(quantised_config(folder.path("config.json"), false, true, true), "c");
+  config = base::parse_json(
+      quantised_config(folder.path("config.json"), {.dense = true, .panels = true}), "c");
   EXPECT_EQ(config["quantization_config"]["order"], "panels");
   EXPECT_EQ(take_quantisation(config, "c").dense, DType::i8);
   EXPECT_FALSE(read.int4);
-  config = base::parse_json(quantised_config(folder.path("config.json"), true, true, false), "c");
+  config = base::parse_json(
+      quantised_config(folder.path("config.json"), {.int4 = true, .dense = true}), "c");
   EXPECT_EQ(config["quantization_config"]["experts"], "int4");
   const Quantised nibbles = take_quantisation(config, "c");
   EXPECT_EQ(nibbles.experts, DType::i8) << "what they are multiplied in";

@@ -427,7 +427,7 @@ TEST(WeightStore, WhatIsDenseStaysInInt8WhereTheFolderSaysSo) {
   const ScratchFolder folder;
   const WeightStore store;
   TensorSet tensors = quantised(folder, {});
-  tensors.hold_dense_in_int8();
+  tensors.hold_dense_in_int8(false);
   const auto weights = store.open(tensors);
   EXPECT_EQ(weights->matrix("w", 48, 32, DType::bf16)->dtype, DType::bf16);
   for (const ops::Weight& w :

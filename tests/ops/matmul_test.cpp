@@ -137,5 +137,44 @@ TEST(Matmul, NamesWhatDoesNotFit) {
   EXPECT_NE(message_of([&] { matmul(x, w, options); }).find("row_of"), std::string::npos);
 }
 
+// Small whole numbers with a row's largest magnitude of 127 are exact, whatever the scale.
+TEST(Matmul, RowsOfInt8TimesInt8AreExactWholeNumbers) {
+  Tensor x = counting(3, 64), w = counting(4, 64);
+  for (int64_t r = 0; r < 3; ++r) x.row<float>(r)[5] = 127;
+  for (int64_t r = 0; r < 4; ++r) w.row<float>(r)[9] = -127;
+  const Weight packed = pack_weight(w, WeightForm::of_rows(false));
+  EXPECT_TRUE(packed->int8_rows);
+  const std::vector<float> got = matmul(x, packed).to_floats(), a = x.to_floats(),
+                           b = w.to_floats();
+  for (size_t r = 0; r < 3; ++r)
+    for (size_t j = 0; j < 4; ++j) {
+      float want = 0;
+      for (size_t i = 0; i < 64; ++i) want += a[r * 64 + i] * b[j * 64 + i];
+      EXPECT_FLOAT_EQ(got[r * 4 + j], want);
+    }
+}
+
+TEST(Matmul, FormsWeighOnMetaWhatTheyWeigh) {
+  for (const bool int4 : {false, true})
+    for (const bool paired : {false, true}) {
+      const WeightForm form = WeightForm::of_rows(int4);
+      const Tensor w = counting(40, 70), meta = Tensor::empty({40, 70}, DType::f32, Device::meta);
+      const Weight here = paired ? pack_paired_weight(w, w, form) : pack_weight(w, form),
+                   there = paired ? pack_paired_weight(meta, meta, form) : pack_weight(meta, form);
+      EXPECT_EQ(here->bytes(), there->bytes());
+      EXPECT_EQ(here->int4, int4);
+      EXPECT_EQ(there->int4, int4);
+      EXPECT_TRUE(there->int8_rows);
+    }
+  EXPECT_NE(message_of([] { pack_weight(counting(4, 5), WeightForm::of_rows(true)); }).find("even"),
+            std::string::npos);
+  EXPECT_NE(message_of([] {
+              pack_weight(counting(4, 6), WeightForm::of_rows(false), Device::cuda);
+            }).find("for CPUs"),
+            std::string::npos);
+  EXPECT_EQ(name_of(WeightForm::of_rows(true)), "i4 x i8");
+  EXPECT_EQ(name_of(WeightForm(DType::bf16)), "bf16");
+}
+
 }  // namespace
 }  // namespace tessera::ops

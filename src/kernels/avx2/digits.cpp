@@ -244,8 +244,7 @@ template <bool vnni, int most>
 constexpr Engine kNibbleEngine{kMostRows,           false,       DType::f32,
                                sweep_nibbles<vnni>, row_kernels, pack_digits<most>};
 template <bool vnni, int most>
-constexpr Engine kEngine{kMostRows,   false,       DType::f32,
-                         sweep<vnni>, row_kernels, pack_digits<most>};
+constexpr Engine kEngine{kMostRows, false, DType::f32, sweep<vnni>, row_kernels, pack_digits<most>};
 
 constexpr int kDigits = static_cast<int>(kLargest), kInt8 = static_cast<int>(kInt8Largest);
 
@@ -260,9 +259,7 @@ const Engine& digit_engine(bool vnni) {
 const Engine& int4_engine(bool vnni) {
   return vnni ? kNibbleEngine<true, kInt8> : kNibbleEngine<false, kInt8>;
 }
-const Engine& int8_engine(bool vnni) {
-  return vnni ? kEngine<true, kInt8> : kEngine<false, kInt8>;
-}
+const Engine& int8_engine(bool vnni) { return vnni ? kEngine<true, kInt8> : kEngine<false, kInt8>; }
 
 }  // namespace tessera::kernels::avx2
 TESSERA_AVX2_END

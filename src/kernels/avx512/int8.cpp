@@ -10,8 +10,8 @@
 #include "kernels/nibbles.h"
 #include "kernels/wide/stream.h"
 
-// Products of int8 weights, and of nibbles, with rows of int8, by VNNI: four elements of k an
-// instruction and column, twice as many as dot products of bf16.
+// Products of int8 and int4 weights with int8 activations, by VNNI: four elements of k for each
+// instruction and column, twice as many as bf16 dot products.
 TESSERA_AVX512_BEGIN
 namespace tessera::kernels::avx512 {
 
@@ -256,7 +256,8 @@ void pack_groups(const RowSource& source, int64_t from, int64_t row, const RowLa
 }  // namespace
 
 const Engine& int8_engine() {
-  static constexpr Engine kEngine{kMostRows, false, DType::f32, sweep, row_kernels, pack_int8, 0, 1};
+  static constexpr Engine kEngine{kMostRows,   false,     DType::f32, sweep,
+                                  row_kernels, pack_int8, 0,          1};
   return kEngine;
 }
 

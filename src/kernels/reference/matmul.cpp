@@ -124,8 +124,7 @@ void matmul(const MatmulArgs& args) {
         const int64_t end = std::min(j + kColumns, w.n);
         sums_of(x, w, j, end, sum);
         if (w.paired) sums_of(x, w, w.n + j, w.n + end, up);
-        for (int64_t c = j; c < end; ++c)
-          finish(args, r, c, scale * sum[c - j], scale * up[c - j]);
+        for (int64_t c = j; c < end; ++c) finish(args, r, c, scale * sum[c - j], scale * up[c - j]);
       }
     }
   });

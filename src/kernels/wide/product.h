@@ -91,8 +91,8 @@ struct Engine {
   DType rows_for(DType weight) const { return weight == DType::bf16 ? rows_for_bf16 : DType::f32; }
   RowLayout layout(int64_t rows, int64_t steps, DType weight) const {
     if (pack_digits)
-      return {rows,  steps, most, padded, digits * step_elements(weight),
-              kRowTail + steps * step_tail};
+      return {
+          rows, steps, most, padded, digits * step_elements(weight), kRowTail + steps * step_tail};
     return {rows, steps, most, padded, step_elements(weight) * size_of(rows_for(weight))};
   }
 };

@@ -326,7 +326,9 @@ TEST(Quantise, RanksShareWhatIsStored) {
 TEST(Quantise, ImagesAreThoseOfInt8AtLoadWholeOrStreamed) {
   const golden::Scratch scratch;
   const std::string out = scratch / "q";
-  open(shipped("shapes")).quantise({out});
+  QuantiseRequest request{.output = out};
+  request.dtype = Precision::int8;
+  open(shipped("shapes")).quantise(request);
   GenerateRequest q;
   q.classes = {"3"};
   q.steps = 2;

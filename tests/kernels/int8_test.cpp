@@ -22,7 +22,7 @@ struct Problem {
   int64_t rows, n, k;
 };
 // Tails of all kinds, and more steps than a chunk of a panel has where many groups share it.
-constexpr Problem kProblems[] = {{1, 1, 2},   {1, 40, 64},  {3, 33, 66},
+constexpr Problem kProblems[] = {{1, 1, 2},   {1, 40, 64},   {3, 33, 66},
                                  {8, 96, 64}, {23, 70, 200}, {100, 64, 1700}};
 
 PackedWeight weight(const Problem& p, bool int4, Isa isa, bool paired = false) {
@@ -30,8 +30,7 @@ PackedWeight weight(const Problem& p, bool int4, Isa isa, bool paired = false) {
     const Tensor w = random_tensor({p.n, p.k}, DType::f32, seed);
     return int4 ? quantise_groups(w) : quantise_rows(w);
   };
-  PackedWeight packed =
-      pack_weight(stored(1), paired ? stored(2) : StoredMatrix{}, DType::i8, isa);
+  PackedWeight packed = pack_weight(stored(1), paired ? stored(2) : StoredMatrix{}, DType::i8, isa);
   packed.int8_rows = true;
   return packed;
 }
@@ -59,11 +58,12 @@ double plain(const Tensor& x, int64_t r, const StoredMatrix& w, int64_t c) {
   double sum = 0;
   for (int64_t i = 0; i < x.size(1); ++i) {
     const double whole = std::nearbyint(row[static_cast<size_t>(i)] * (127 / largest));
-    sum += whole * (holds_nibbles(w)
-                        ? nibble(w.values.row<uint8_t>(c), i) *
-                              double{tensor::to_float(
-                                  w.scales.row<tensor::BFloat16>(c)[i / kGroupElements])}
-                        : w.values.row<int8_t>(c)[i] * double{w.scales.data<float>()[c]});
+    sum +=
+        whole *
+        (holds_nibbles(w)
+             ? nibble(w.values.row<uint8_t>(c), i) *
+                   double{tensor::to_float(w.scales.row<tensor::BFloat16>(c)[i / kGroupElements])}
+             : w.values.row<int8_t>(c)[i] * double{w.scales.data<float>()[c]});
   }
   return sum * double{largest} / 127;
 }
@@ -93,8 +93,8 @@ TEST(Int8Rows, EveryInstructionSetIsNearTheReference) {
             const Tensor x = random_tensor({p.rows, p.k}, type, 3, 0.1f);
             const Tensor want = product_of(reference::matmul, x,
                                            weight(p, int4, Isa::reference, paired), activation);
-            const Tensor got = product_of(cpu_table(isa).matmul, x, weight(p, int4, isa, paired),
-                                          activation);
+            const Tensor got =
+                product_of(cpu_table(isa).matmul, x, weight(p, int4, isa, paired), activation);
             for (int64_t r = 0; r < p.rows; ++r)
               for (int64_t c = 0; c < p.n; ++c)
                 ASSERT_NEAR(got.row<float>(r)[c], want.row<float>(r)[c],

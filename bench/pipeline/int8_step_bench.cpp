@@ -1,0 +1,145 @@
+// A forward pass of a dense family in bf16, int8 and int4, and one product of its width, in turn in
+// one run: of a busy machine only ratios within a round mean something.
+//   int8_step_bench [threads] [family:tokens] [rounds]
+// JSON lines: a line a round, then the medians. "unit" is the rate of the probed instructions.
+#include <map>
+#include <memory>
+#include <numeric>
+
+#include "bench.h"
+#include "load/quantise_rules.h"
+#include "models/families.h"
+#include "models/random_weights.h"
+#include "nn/local.h"
+#include "nn/moe/moe_layers.h"
+#include "ops/matmul.h"
+
+using namespace tessera;
+using bench::DType;
+using bench::Tensor;
+using Bits = load::QuantiseRules::Bits;
+
+namespace {
+
+/// Packs as a folder's weights would be under rules.
+class RuledWeights final : public bench::RandomWeights {
+ public:
+  explicit RuledWeights(Bits bits) : rules_(load::QuantiseRules::all_in(bits)) {}
+  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType compute,
+                     const nn::Cut& cut = {}) const override {
+    return ops::pack_weight(nn::taken(get(name, {n, k}), cut),
+                            rules_.form(name, compute, k, false));
+  }
+
+ private:
+  load::QuantiseRules rules_;
+};
+
+/// One network at work on one latent.
+class Step {
+ public:
+  Step(const bench::Family& family, const std::string& name, int64_t tokens, Bits bits,
+       const bench::Place& place)
+      : spec_(models::pipeline_of(family.type, {base::Json::parse(family.config), name})),
+        model_(spec_.make(RuledWeights(bits), spec_.whole(), DType::bf16)) {
+    const nn::TokenLayout layout = bench::layout_of(spec_, name, tokens);
+    const nn::Conditioning conditioning = bench::filled(spec_.example(1), place);
+    const nn::TokenShape rows{1, spec_.prefix(conditioning), layout.grid()};
+    nn::TokenView view;
+    view.sequences = {0};
+    if (rows.prefix > 0) view.prefix = {{0, {-rows.prefix, 0}}};
+    view.body = {{0, {0, rows.tokens()}}};
+    latent_ = bench::random_tensor({rows.tokens(), layout.token_channels()}, DType::f32, 5);
+    const float when[] = {500};
+    time_ = Tensor::from(std::span<const float>(when), {1});
+    context_ = model_->prepare(conditioning, rows);
+    placement_ = model_->place(*context_, view);
+  }
+  Tensor run() const {
+    nn::LocalAttention attention(model_->geometry());
+    nn::MoeLayers experts;
+    const auto step = model_->at(*context_, time_);
+    nn::Hidden hidden = model_->embed(*placement_, latent_);
+    for (int b = 0; b < model_->geometry().blocks; ++b)
+      model_->block(b, *step, *placement_, hidden, {attention, experts});
+    return model_->head(*step, *placement_, hidden);
+  }
+
+ private:
+  models::PipelineSpec spec_;
+  std::unique_ptr<nn::Denoiser> model_;
+  Tensor latent_, time_;
+  nn::ContextPtr context_;
+  nn::PlacementPtr placement_;
+};
+
+double seconds_of(const std::function<void()>& f) { return kernels::best_seconds(f, 1); }
+
+double error_of(const Tensor& got, const Tensor& want) {
+  const std::vector<float> a = got.to_floats(), b = want.to_floats();
+  double off = 0, size = 1e-30;
+  for (size_t i = 0; i < a.size(); ++i) {
+    off += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
+    size += double{b[i]} * b[i];
+  }
+  return std::sqrt(off / size);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bench::Place place(argc, argv);
+  const bench::Threads threads(argc, argv);
+  const std::string shape = argc > 2 ? argv[2] : "pixart:1024";
+  const int rounds = argc > 3 ? std::atoi(argv[3]) : 5;
+  const std::string name = shape.substr(0, shape.find(':'));
+  const int64_t tokens = std::atol(shape.c_str() + std::min(shape.size(), name.size() + 1));
+  const bench::Family& family = bench::family_of(name);
+  constexpr std::array<Bits, 3> kForms{Bits::none, Bits::int8, Bits::int4};
+  std::vector<Step> steps;
+  for (const Bits bits : kForms) steps.emplace_back(family, name, tokens, bits, place);
+  const Tensor want = steps[0].run();
+  for (size_t i = 1; i < 3; ++i)
+    std::printf(
+        "{\"bench\":\"int8 step error\",\"shape\":\"%s\",\"form\":\"%s\",\"l2_to_bf16\":%.5f}\n",
+        shape.c_str(), name_of(kForms[i]), error_of(steps[i].run(), want));
+
+  constexpr int64_t kRows = 1024, kN = 4608, kK = 1152;  // PixArt's MLP
+  const Tensor w = bench::random_tensor({kN, kK}, DType::bf16, 1, 0.03f),
+               x = bench::random_tensor({kRows, kK}, DType::bf16, 2);
+  std::vector<ops::Weight> weights{ops::pack_weight(w, DType::bf16)};
+  for (const bool int4 : {false, true})
+    weights.push_back(ops::pack_weight(w, ops::WeightForm::of_rows(int4)));
+  std::map<std::string, std::vector<double>> all;
+  for (int round = 0; round < rounds; ++round) {
+    std::array<double, 3> step{}, product{};
+    for (size_t i = 0; i < 3; ++i) step[i] = seconds_of([&] { steps[i].run(); });
+    for (size_t i = 0; i < 3; ++i)
+      product[i] = kernels::best_seconds([&] { ops::matmul(x, weights[i]); }, 3);
+    const kernels::Limits unit = kernels::probe_units();
+    const double work = 2.0 * kRows * kN * kK;
+    const std::map<std::string, double> line{
+        {"bf16_ms", 1e3 * step[0]},
+        {"int8_ms", 1e3 * step[1]},
+        {"int4_ms", 1e3 * step[2]},
+        {"int8_gain", step[0] / step[1]},
+        {"int4_gain", step[0] / step[2]},
+        {"product_int8_gain", product[0] / product[1]},
+        {"product_int4_gain", product[0] / product[2]},
+        {"product_bf16_share", work / product[0] / unit.product(true)},
+        {"product_int8_share", unit.int8_dot > 0 ? work / product[1] / unit.int8_dot : 0},
+        {"product_int4_share", unit.int8_dot > 0 ? work / product[2] / unit.int8_dot : 0}};
+    std::printf("{\"bench\":\"int8 step\",\"shape\":\"%s\",\"round\":%d", shape.c_str(), round);
+    for (const auto& [key, value] : line) {
+      std::printf(",\"%s\":%.4g", key.c_str(), value);
+      all[key].push_back(value);
+    }
+    std::printf("}\n");
+    std::fflush(stdout);
+  }
+  std::printf("{\"bench\":\"int8 step median\",\"shape\":\"%s\",\"rounds\":%d", shape.c_str(),
+              rounds);
+  for (const auto& [key, values] : all)
+    std::printf(",\"%s\":%.4g", key.c_str(), bench::median(values));
+  std::printf("}\n");
+}

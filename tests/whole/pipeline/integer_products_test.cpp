@@ -1,0 +1,223 @@
+// Products in whole numbers: --dtype int8 and int4 of pipelines, and folders of 'tessera quantise'.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "load/quantisation.h"
+#include "test_paths.h"
+#include "whole/diffusers_golden.h"
+#include "whole/golden.h"
+#include "whole/text_model.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+using golden::Scratch;
+using load::SafetensorsFile;
+using tensor::Tensor;
+
+std::string shipped(const std::string& name) { return std::string(TESSERA_MODELS_DIR "/") + name; }
+
+RunOptions with(Precision precision, const std::string& rules = "", const std::string& plan = "") {
+  RunOptions run = golden::options(precision);
+  run.quantise_rules = rules;
+  run.plan = parse_plan(plan);
+  return run;
+}
+
+GenerateRequest scene() {
+  GenerateRequest q;
+  q.prompts = {"a red circle left of a blue square"};
+  q.steps = 2;
+  return q;
+}
+
+GenerateRequest shape() {
+  GenerateRequest q;
+  q.classes = {"3"};
+  q.steps = 2;
+  return q;
+}
+
+std::vector<float> forward(const std::string& folder, const SafetensorsFile& io,
+                           const RunOptions& run) {
+  const Scratch scratch;
+  std::map<std::string, Tensor> inputs;
+  const std::string prefix = "fwd0.in.";
+  for (const auto& [key, entry] : io.entries())
+    if (key.starts_with(prefix)) inputs[key.substr(prefix.size())] = io.get(key);
+  load::write_safetensors(scratch / "in.safetensors", inputs);
+  ForwardRequest request;
+  request.inputs = scratch / "in.safetensors";
+  request.outputs = scratch / "out.safetensors";
+  Model::open(folder, run).forward(request);
+  return SafetensorsFile(request.outputs).get("out").to_floats();
+}
+
+// Of all families: near what PyTorch computes, by what the weights and activations lose.
+TEST(IntegerProducts, AForwardIsNearTheReference) {
+  const auto folders = golden::diffusers_cases("io_transformer.safetensors", 6);
+  ASSERT_GE(folders.size(), 6u);
+  for (const std::string& folder : folders) {
+    const SafetensorsFile io(folder + "/io_transformer.safetensors");
+    const std::string part = folder + "/model/transformer";
+    const std::vector<float> want = io.get("fwd0.out").to_floats(),
+                             bf16 = forward(part, io, with(Precision::bf16));
+    const std::vector<float> eight = forward(part, io, with(Precision::int8)),
+                             four = forward(part, io, with(Precision::int4));
+    EXPECT_LT(golden::l2_error(eight, want), 5e-2) << folder;
+    EXPECT_LT(golden::l2_error(four, want), 0.35) << folder;
+    EXPECT_NE(eight, bf16) << folder;
+    EXPECT_NE(four, eight) << folder;
+    const std::vector<float> attention = forward(part, io, with(Precision::int8, "mlp=bf16"));
+    EXPECT_NE(attention, eight) << folder;
+    EXPECT_LT(golden::l2_error(attention, want), 5e-2) << folder;
+  }
+}
+
+TEST(IntegerProducts, ImagesOfAFolderAreThoseOfQuantisingAtLoadBitByBit) {
+  for (const auto& [name, q] : {std::pair{"scenes", scene()}, {"shapes", shape()}})
+    for (const Precision precision : {Precision::int8, Precision::int4}) {
+      const Scratch scratch;
+      const std::string out = scratch / "q";
+      QuantiseRequest request{.output = out};
+      request.dtype = precision;
+      const QuantiseResult made =
+          Model::open(shipped(name), with(Precision::bf16)).quantise(request);
+      EXPECT_LT(made.bytes, made.bytes_before);
+      const Model load = Model::open(shipped(name), with(precision)),
+                  stored = Model::open(out, with(Precision::bf16));
+      const GenerateResult a = load.generate(q), b = stored.generate(q);
+      EXPECT_EQ(a.images.at(0).rgb, b.images.at(0).rgb) << name;
+      EXPECT_EQ(a.latents, b.latents) << name;
+      EXPECT_NE(a.latents, Model::open(shipped(name), with(Precision::bf16)).generate(q).latents);
+      EXPECT_EQ(a.report.products, b.report.products);
+      ASSERT_TRUE(a.report.products.contains("transformer"));
+      const std::string form = precision == Precision::int8 ? "int8" : "int4";
+      EXPECT_GT(a.report.products.at("transformer").at(form), 0);
+      EXPECT_EQ(a.report.products.at("transformer").size(), 1u);
+      EXPECT_EQ(a.report.products.contains("text_encoder"), name == std::string("scenes"));
+      EXPECT_EQ(a.report.peak_bytes.weights, b.report.peak_bytes.weights);
+      RunOptions mapped = with(Precision::bf16);
+      mapped.map_weights = true;
+      EXPECT_EQ(Model::open(out, mapped).generate(q).latents, b.latents) << name;
+    }
+}
+
+TEST(IntegerProducts, MemoryIsForetoldAsItIsCounted) {
+  const Scratch scratch;
+  const std::string out = scratch / "q";
+  QuantiseRequest request{.output = out};
+  request.dtype = Precision::int8;
+  request.rules = "mlp=int4";
+  (void)Model::open(shipped("scenes"), with(Precision::bf16)).quantise(request);
+  int64_t bf16 = 0;
+  for (const auto& [model, run] : {std::pair{shipped("scenes"), with(Precision::bf16)},
+                                   {shipped("scenes"), with(Precision::int8)},
+                                   {shipped("scenes"), with(Precision::int4)},
+                                   {shipped("scenes"), with(Precision::int8, "mlp=int4")},
+                                   {out, with(Precision::bf16)}}) {
+    const Model open = Model::open(model, run);
+    const Inspection seen = open.inspect(scene());
+    const Report ran = open.generate(scene()).report;
+    EXPECT_EQ(seen.memory.at("weights"), ran.peak_bytes.weights);
+    if (bf16 == 0)
+      bf16 = ran.peak_bytes.weights;
+    else
+      EXPECT_LT(ran.peak_bytes.weights, bf16);
+    EXPECT_EQ(seen.components.empty(), false);
+  }
+}
+
+TEST(IntegerProducts, RanksAreOneRankBitByBit) {
+  for (const char* rules : {"", "mlp=int4"}) {
+    const RunOptions alone = with(Precision::int8, rules);
+    const auto scenes = Model::open(shipped("scenes"), alone).generate(scene()).latents,
+               shapes = Model::open(shipped("shapes"), alone).generate(shape()).latents;
+    for (const char* plan : {"cfg=2", "ulysses=2", "pipefusion=2,warmup=2", "shard=2"})
+      EXPECT_EQ(Model::open(shipped("scenes"), with(Precision::int8, rules, plan))
+                    .generate(scene())
+                    .latents,
+                scenes)
+          << plan << rules;
+    for (const char* plan : {"expert=2", "cfg=2,expert=2"})
+      EXPECT_EQ(Model::open(shipped("shapes"), with(Precision::int8, rules, plan))
+                    .generate(shape())
+                    .latents,
+                shapes)
+          << plan << rules;
+    RunOptions threads = alone;
+    threads.threads = 1;
+    EXPECT_EQ(Model::open(shipped("scenes"), threads).generate(scene()).latents, scenes);
+  }
+}
+
+TEST(IntegerProducts, TensorParallelRanksAreNear) {
+  const Scratch scratch;
+  const std::string out = scratch / "q";
+  QuantiseRequest request{.output = out};
+  request.dtype = Precision::int8;
+  (void)Model::open(shipped("scenes"), with(Precision::bf16)).quantise(request);
+  const auto alone = Model::open(out, with(Precision::bf16)).generate(scene()).latents,
+             ranks =
+                 Model::open(out, with(Precision::bf16, "", "tensor=2")).generate(scene()).latents,
+             load = Model::open(shipped("scenes"), with(Precision::int8, "", "tensor=2"))
+                        .generate(scene())
+                        .latents;
+  EXPECT_LT(golden::l2_error(ranks, alone), 0.05);
+  EXPECT_EQ(ranks, load) << "rows that are cut have the scales of the whole ones";
+}
+
+TEST(IntegerProducts, RulesChooseProductsOneByOne) {
+  const auto products = [](const std::string& rules, Precision precision = Precision::bf16) {
+    return Model::open(shipped("scenes"), with(precision, rules)).generate(scene()).report.products;
+  };
+  const auto all = products("", Precision::int8), attention = products("attn=int8"),
+             both = products("attn=int8,mlp=int4");
+  EXPECT_EQ(attention.size(), 1u);
+  EXPECT_LT(attention.at("transformer").at("int8"), all.at("transformer").at("int8"));
+  EXPECT_EQ(both.at("transformer").at("int8"), attention.at("transformer").at("int8"));
+  EXPECT_EQ(both.at("transformer").at("int8") + both.at("transformer").at("int4"),
+            all.at("transformer").at("int8"));
+  const auto but_one = products("transformer_blocks.0.*=bf16", Precision::int8);
+  EXPECT_LT(but_one.at("transformer").at("int8"), all.at("transformer").at("int8"));
+  EXPECT_EQ(products("text=bf16", Precision::int8).size(), 1u);
+}
+
+TEST(IntegerProducts, WhatWouldChangeNothingIsRefused) {
+  const auto said = [](const std::string& model, const RunOptions& run) {
+    return golden::error_of([&] { (void)Model::open(model, run); });
+  };
+  EXPECT_NE(said(shipped("scenes/vae"), with(Precision::int8)).find("--dtype int8"),
+            std::string::npos);
+  EXPECT_NE(said(shipped("scenes"), with(Precision::bf16, "nothing.*=int8")).find("'nothing.*'"),
+            std::string::npos);
+  EXPECT_NE(said(shipped("scenes"), with(Precision::bf16, "heads=int8")).find("'heads'"),
+            std::string::npos);
+  EXPECT_NE(said(shipped("scenes"), with(Precision::f32, "attn=int8")).find("--quantise-rules"),
+            std::string::npos);
+  EXPECT_NE(said(shipped("tasks-b"), with(Precision::int4)).find("--dtype int4"),
+            std::string::npos);
+  EXPECT_NE(said(shipped("tasks-b"), with(Precision::bf16, "attn=int8")).find("--quantise-rules"),
+            std::string::npos);
+  const Scratch scratch;
+  QuantiseRequest request{.output = scratch / "q"};
+  request.dtype = Precision::int8;
+  const auto quantise = [&](const std::string& model) {
+    return golden::error_of([&] { Model::open(model, with(Precision::bf16)).quantise(request); });
+  };
+  EXPECT_NE(quantise(shipped("tasks-b")).find("--dtype"), std::string::npos);
+  (void)Model::open(shipped("scenes"), with(Precision::bf16)).quantise(request);
+  const std::string made = request.output;
+  request.output = scratch / "again";
+  EXPECT_NE(quantise(made).find("is quantised already"), std::string::npos);
+  request.output = scratch / "none";
+  request.dtype.reset();
+  request.rules = "attn=bf16";
+  EXPECT_NE(quantise(shipped("scenes")).find("nothing would be quantised"), std::string::npos);
+  EXPECT_FALSE(fs::exists(scratch / "none"));
+}
+
+}  // namespace
+}  // namespace tessera
