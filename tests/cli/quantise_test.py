@@ -106,6 +106,33 @@ class Quantise(ProgramTest):
             write_safetensors(folder / "model.safetensors", changed)
             self.refused(3, *ask, says=says)
 
+    def test_pipelines(self):
+        folder = self.quantised("scenes", "q", "--dtype", "int8", "--quantise-rules", "mlp=int4,text=bf16")
+        config = json.loads((folder / "transformer/config.json").read_text())
+        form = config["quantization_config"]
+        self.assertEqual({key: form[key] for key in ("quant_method", "rows")}, {"quant_method": "tessera", "rows": "int8"})
+        self.assertNotIn("experts", form)
+        self.assertNotIn("quantization_config", json.loads((folder / "text_encoder/config.json").read_text()))
+        tensors, _ = read_safetensors(folder / "transformer/diffusion_pytorch_model.safetensors")
+        kinds = {name: dtype for name, (dtype, _, _) in tensors.items()}
+        self.assertEqual(kinds["transformer_blocks.0.attn.to_q.weight"], "I8")
+        self.assertEqual(kinds["transformer_blocks.0.ff.net.2.weight"], "U8")
+        self.assertNotIn("transformer_blocks.0.norm1.linear.weight_scale", kinds)
+        ask = ("--prompt", "a red circle left of a blue square", "--steps", "2", "--latents-only", "--progress", "none")
+        for name, words in (("stored", (folder,)),
+                            ("load", ("scenes", "--dtype", "int8", "--quantise-rules", "mlp=int4,text=bf16"))):
+            done = self.run_here("generate", *words, *ask, "--save-latents", name)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        stored, load = (read_safetensors(self.folder / name)[0]["latents"] for name in ("stored", "load"))
+        self.assertEqual(stored, load)
+        self.assertIn("int8 activations", self.run_here("inspect", folder).stdout)
+        self.refused(2, "quantise", folder, "-o", "x", "--dtype", "int8", says="is quantised already")
+        self.refused(2, "quantise", "tasks-b", "-o", "x", "--dtype", "int8", says="--experts and --dense")
+        self.refused(2, "quantise", "scenes", "-o", "x", "--dtype", "f32", says="--dtype")
+        config["quantization_config"].pop("rules")
+        (folder / "transformer/config.json").write_text(json.dumps(config))
+        self.refused(3, "inspect", folder, says="has no 'rules'")
+
     def test_what_is_dense_too(self):
         folder = self.quantised(TWO, "all", "--dense", "int8")
         after, _ = read_safetensors(folder / "model.safetensors")

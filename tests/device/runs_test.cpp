@@ -10,6 +10,7 @@
 #include "test_paths.h"
 #include "whole/golden.h"
 #include "whole/llada_golden.h"
+#include "whole/text_model.h"
 
 namespace tessera::device {
 namespace {

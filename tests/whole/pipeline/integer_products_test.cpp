@@ -8,6 +8,7 @@
 #include "whole/diffusers_golden.h"
 #include "whole/golden.h"
 #include "whole/text_model.h"
+#include "whole/text_pipeline.h"
 
 namespace tessera {
 namespace {
@@ -73,6 +74,61 @@ TEST(IntegerProducts, AForwardIsNearTheReference) {
     const std::vector<float> attention = forward(part, io, with(Precision::int8, "mlp=bf16"));
     EXPECT_NE(attention, eight) << folder;
     EXPECT_LT(golden::l2_error(attention, want), 5e-2) << folder;
+  }
+}
+
+std::vector<float> encoded(const std::string& folder, ModelPart part, const RunOptions& run) {
+  const Scratch scratch;
+  const std::vector<int32_t> ids{3, 7, 20, 5, 9, 11, 2, 1};
+  load::write_safetensors(scratch / "in.safetensors",
+                          {{"input_ids", Tensor::from(std::span<const int32_t>(ids), {1, 8})}});
+  ForwardRequest request;
+  request.component = part;
+  request.inputs = scratch / "in.safetensors";
+  request.outputs = scratch / "out.safetensors";
+  Model::open(folder, run).forward(request);
+  return SafetensorsFile(request.outputs).get("last_hidden_state").to_floats();
+}
+
+// CLIP, BERT and T5.
+TEST(IntegerProducts, TextEncodersAreNearTheirBf16) {
+  for (const auto& [name, pipeline] : golden::text_pipelines())
+    for (const auto& [part, number] : {std::pair{"text_encoder", ModelPart::text_encoder},
+                                       {"text_encoder_2", ModelPart::text_encoder_2},
+                                       {"text_encoder_3", ModelPart::text_encoder_3}}) {
+      const std::string folder = pipeline->path();
+      if (!fs::exists(folder + "/" + part)) continue;
+      const auto run = [&](Precision precision, const char* rules = "") {
+        return encoded(folder, number, with(precision, rules));
+      };
+      const auto bf16 = run(Precision::bf16), eight = run(Precision::int8);
+      EXPECT_NE(eight, bf16) << name << part;
+      EXPECT_LT(golden::l2_error(eight, bf16), 0.06) << name << part;
+      EXPECT_LT(golden::l2_error(run(Precision::int4), bf16), 0.4) << name << part;
+      EXPECT_EQ(run(Precision::int8, "text=bf16"), bf16) << name << part;
+    }
+}
+
+TEST(IntegerProducts, AFolderWithAT5HasTheBitsOfQuantisingAtLoad) {
+  for (const auto& [name, pipeline] : golden::text_pipelines()) {
+    if (name != "pixart") continue;
+    const Scratch scratch;
+    QuantiseRequest request{.output = scratch / "q"};
+    request.dtype = Precision::int4;
+    request.rules = "text.attn=int8";
+    (void)Model::open(pipeline->path(), with(Precision::bf16)).quantise(request);
+    GenerateRequest q;
+    q.prompts = {"waves"};
+    q.steps = 2;
+    q.width = q.height = 64;
+    q.decode = false;
+    const GenerateResult stored = Model::open(request.output, with(Precision::bf16)).generate(q),
+                         load =
+                             Model::open(pipeline->path(), with(Precision::int4, "text.attn=int8"))
+                                 .generate(q);
+    EXPECT_EQ(stored.latents, load.latents);
+    EXPECT_EQ(stored.report.products.at("text_encoder").size(), 2u);
+    EXPECT_EQ(stored.report.products, load.report.products);
   }
 }
 
