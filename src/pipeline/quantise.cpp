@@ -432,7 +432,7 @@ std::vector<Part> parts_of(const runtime::ModelState& state, const QuantiseReque
   return parts;
 }
 
-// What a part's check says of it.
+// The notes of a part's check.
 std::string check_part(const runtime::ModelState& state, const std::string& name) {
   if (state.language) return state.language->check(state.dtype());
   return name == "transformer" ? state.check_transformer() : state.check_text_encoder(name);
@@ -460,7 +460,7 @@ QuantiseResult quantise(const runtime::ModelState& state, const QuantiseRequest&
   const tensor::BindScope bind(state.workers.scope());
   const std::vector<Part> parts = parts_of(state, request);
   std::set<fs::path> replaced;
-  std::list<NewWeights> weights;  // which tensors of theirs refer to
+  std::list<NewWeights> weights;  // planned tensors refer to these
   int64_t bytes = 0;
   for (const Part& part : parts) {
     if (const std::string said = check_part(state, part.component.name);

@@ -136,6 +136,22 @@ void check_quantises(const ModelState& state) {
           asked_as(state.options), state.name);
 }
 
+// Refuses quantised folders that have no kernels on a GPU.
+void check_device_forms(const ModelState& state) {
+  require(
+      !state.int4_experts() || !tensor::is_gpu(state.device()), ErrorCode::usage,
+      "'{}' holds its experts in int4, which runs on CPUs; leave --device cuda out, or quantise "
+      "the model to int8",
+      state.name);
+  require(std::ranges::none_of(state.folder.components,
+                               [](const auto& part) { return part.quantised.int8_rows; }) ||
+              !tensor::is_gpu(state.device()),
+          ErrorCode::usage,
+          "'{}' is quantised for int8 activations, which are supported on CPUs only; leave "
+          "--device cuda out, or run the original folder",
+          state.name);
+}
+
 }  // namespace
 
 const load::WeightStore& weight_store() {
@@ -388,18 +404,7 @@ void open_model(const std::string& model, const RunOptions& options, ModelState&
     else
       state.language = std::make_unique<Language>(part);
   }
-  require(
-      !state.int4_experts() || !tensor::is_gpu(state.device()), ErrorCode::usage,
-      "'{}' holds its experts in int4, which runs on CPUs; leave --device cuda out, or quantise "
-      "the model to int8",
-      model);
-  require(std::ranges::none_of(state.folder.components,
-                               [](const auto& part) { return part.quantised.int8_rows; }) ||
-              !tensor::is_gpu(state.device()),
-          ErrorCode::usage,
-          "'{}' is quantised for int8 activations, which are supported on CPUs only; leave "
-          "--device cuda out, or run the original folder",
-          model);
+  check_device_forms(state);
   if (state.language) {
     state.language->compute_on(state.device());
     state.language->use_mapped(options.map_weights);
