@@ -22,6 +22,8 @@ struct Options {
   std::string clean_caption;
   std::string tiling = "auto";
   bool latents_only = false;
+  std::vector<std::string> images;
+  std::string mask, margins;
 };
 
 // "1,2, red circle" -> {"1", "2", "red circle"}
@@ -92,6 +94,33 @@ void add_common(CLI::App& app, const std::shared_ptr<Options>& o) {
       ->group(group)
       ->type_name("W");
   app.add_option("--height", q.height)->check(positive())->group(group)->type_name("H");
+}
+
+void add_source(CLI::App& app, const std::shared_ptr<Options>& o) {
+  GenerateRequest& q = o->request;
+  const char* group = "Image to image";
+  add_text(app, "--image", o->images, "Image to start from: PNG, JPEG or WebP")
+      ->group(group)
+      ->type_name("F");
+  app.add_option("--strength", q.strength, "Share of the steps that run, 0 to 1 (default 0.6)")
+      ->group(group)
+      ->type_name("S");
+  app.add_option("--mask", o->mask, "Image that is white where to repaint (default: all)")
+      ->group(group)
+      ->type_name("F");
+  app.add_flag("--mask-alpha", q.alpha_mask, "Repaint what is transparent")->group(group);
+  app.add_flag("--mask-soft", q.soft_mask, "Repaint grey in part (default: from one half)")
+      ->group(group);
+  app.add_option("--mask-blur", q.mask_blur, "Blur radius of the mask in pixels (default 0)")
+      ->group(group)
+      ->type_name("R");
+  add_choice(app, "--image-fit", q.image_fitting, "To the size: stretch (default), fill or crop")
+      ->check(one_of(words_of<ImageFitting>()))
+      ->group(group)
+      ->type_name("M");
+  app.add_option("--outpaint", o->margins, "Pixels to add: all sides, or left,top,right,bottom")
+      ->group(group)
+      ->type_name("P");
 }
 
 void add_subject(CLI::App& app, const std::shared_ptr<Options>& o) {
@@ -208,6 +237,7 @@ void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
   add_common(app, o);
   add_subject(app, o);
   add_sampling(app, o);
+  add_source(app, o);
   add_files(app, o);
   add_model_options(app, o->model);
   add_memory_budget(app, o->model, "Memory limit, e.g. 4GB (default: the machine's)");
@@ -224,10 +254,13 @@ void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
 RunFiles files_of(const Options& o, const RunOutput& images) {
   const GenerateRequest& q = o.request;
   const bool video = o.preview.ends_with(".mp4");
+  std::vector<RunInput> inputs{{"--prompt-file", o.prompt_file},
+                               {"--embeddings", q.embeddings},
+                               {"--initial-latents", q.initial_latents},
+                               {"--mask", o.mask}};
+  for (const std::string& image : o.images) inputs.push_back({"--image", image});
   return {o.model->model,
-          {{"--prompt-file", o.prompt_file},
-           {"--embeddings", q.embeddings},
-           {"--initial-latents", q.initial_latents}},
+          inputs,
           {images,
            {"--save-latents", q.save_latents, FileKind::latents},
            {"--trace", q.trace, FileKind::trace},
@@ -251,6 +284,9 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
   const bool first = !processes || processes->rank() == 0;
   if (first) check_files(files_of(o, images_of(o)));
   set_subject(o, stop);
+  for (const std::string& image : o.images) o.request.images.push_back({.file = image});
+  if (!o.mask.empty()) o.request.mask = InputImage{.file = o.mask};
+  if (!o.margins.empty()) o.request.outpaint = parse_margins(o.margins);
   o.request.decode = !o.latents_only;
   o.request.previews = !o.preview.empty();
   o.request.binning = o.binning == "on";

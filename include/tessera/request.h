@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tessera/image.h"
+#include "tessera/input_image.h"
 #include "tessera/plan.h"
 #include "tessera/processes.h"
 #include "tessera/tensor.h"
@@ -135,6 +136,17 @@ struct GenerateRequest {
   bool previews = false;       ///< Progress::preview will be called: a streamed transformer leaves
                                ///< memory for previews
   bool overwrite = false;      ///< lets save_latents and trace replace any file; see check_files
+  /// The image for image to image (SDEdit, Meng et al. 2022); empty: start from noise.
+  std::vector<InputImage> images{};
+  /// Share of the steps to run, 0 to 1: the distance from the image. Not set: 0.6.
+  std::optional<double> strength{};
+  /// White is painted anew, black stays. Not set: everything is painted.
+  std::optional<InputImage> mask{};
+  bool alpha_mask = false;  ///< takes transparency for the mask, in `mask` or else in the image
+  bool soft_mask = false;   ///< grey stays in part; false: a mask is black below one half
+  double mask_blur = 0;     ///< radius in pixels of a Gaussian over the mask
+  ImageFitting image_fitting = ImageFitting::stretch;
+  Margins outpaint{};  ///< without width and height, the run has the size of both together
 };
 
 /// The activation of an expert: act(up x + b), or silu(gate x) * up x.

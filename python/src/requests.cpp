@@ -1,5 +1,6 @@
 #include "requests.h"
 
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -10,6 +11,23 @@ namespace tessera::python {
 namespace {
 
 namespace nb = nanobind;
+
+// A path, the bytes of a file, or pixels: an array of bytes [height, width, 3].
+InputImage image_of(const nb::object& given) {
+  if (nb::isinstance<nb::str>(given)) return {.file = nb::cast<std::string>(given)};
+  if (nb::isinstance<nb::bytes>(given)) {
+    const auto bytes = nb::cast<nb::bytes>(given);
+    return {.bytes = std::string(bytes.c_str(), bytes.size())};
+  }
+  using Pixels =
+      nb::ndarray<nb::ro, const uint8_t, nb::shape<-1, -1, 3>, nb::c_contig, nb::device::cpu>;
+  const auto pixels = nb::cast<Pixels>(given);
+  InputImage image;
+  image.pixels.height = static_cast<int64_t>(pixels.shape(0));
+  image.pixels.width = static_cast<int64_t>(pixels.shape(1));
+  image.pixels.rgb.assign(pixels.data(), pixels.data() + pixels.size());
+  return image;
+}
 
 void bind_generate(nb::module_& module) {
   using Q = GenerateRequest;
@@ -49,7 +67,21 @@ void bind_generate(nb::module_& module) {
       .def_rw("vae_tile", &Q::vae_tile)
       .def_rw("vae_chunk", &Q::vae_chunk)
       .def_rw("compare_steps", &Q::compare_steps)
-      .def_rw("previews", &Q::previews);
+      .def_rw("previews", &Q::previews)
+      .def_rw("strength", &Q::strength)
+      .def_rw("alpha_mask", &Q::alpha_mask)
+      .def_rw("soft_mask", &Q::soft_mask)
+      .def_rw("mask_blur", &Q::mask_blur)
+      .def_prop_rw(
+          "image_fitting", [](const Q& q) { return word_of(q.image_fitting); },
+          [](Q& q, const std::string& word) {
+            q.image_fitting = choice_of<ImageFitting>(word, "image_fitting");
+          })
+      .def_prop_rw(
+          "outpaint", [](const Q& q) { return q.outpaint.left; },
+          [](Q& q, const std::string& text) { q.outpaint = parse_margins(text); })
+      .def("add_image", [](Q& q, const nb::object& image) { q.images.push_back(image_of(image)); })
+      .def("set_mask", [](Q& q, const nb::object& image) { q.mask = image_of(image); });
 }
 
 void bind_complete(nb::module_& module) {

@@ -55,7 +55,15 @@ class GenerateRequest:
     vae_chunk: int
     compare_steps: bool
     previews: bool
+    strength: float | None
+    alpha_mask: bool
+    soft_mask: bool
+    mask_blur: float
+    image_fitting: str
+    outpaint: str
     def __init__(self) -> None: ...
+    def add_image(self, image: str | bytes | npt.NDArray[np.uint8]) -> None: ...
+    def set_mask(self, image: str | bytes | npt.NDArray[np.uint8]) -> None: ...
 
 class CompleteRequest:
     prompts: list[str]

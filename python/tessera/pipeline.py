@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import logging
 import warnings
@@ -24,6 +25,7 @@ except ImportError:  # arrays are given instead
 
 _log = logging.getLogger("tessera")
 _OUTPUTS = ("pil", "np", "latent")
+_FITTINGS = {"default": "stretch"}  # diffusers' word for ours
 _WATCHED = ("latents", "previews")
 # What the library's fields and options are called here.
 _ARGUMENTS = {"prompts": "prompt", "classes": "class_labels", "class": "class_labels",
@@ -31,7 +33,9 @@ _ARGUMENTS = {"prompts": "prompt", "classes": "class_labels", "class": "class_la
               "true_guidance": "true_cfg_scale", "frames": "num_frames",
               "count": "num_images_per_prompt", "seed": "generator", "seeds": "generator",
               "text_tokens": "max_sequence_length", "binning": "use_resolution_binning",
-              "rng": "noise", "vae_tile": "vae_tiling", "initial_latents": "latents"}
+              "rng": "noise", "vae_tile": "vae_tiling", "initial_latents": "latents",
+              "mask": "mask_image", "image_fit": "resize_mode", "image_fitting": "resize_mode",
+              "mask_alpha": "alpha_mask", "mask_soft": "soft_mask"}
 
 Callback = Callable[["Pipeline", int, float, dict[str, Any]], "dict[str, Any] | None"]
 
@@ -58,6 +62,29 @@ def _as_asked(arrays: list[npt.NDArray[np.uint8]], output_type: str) -> Any:
     if output_type == "pil" and _pil is not None:
         return [_pil.fromarray(array) for array in arrays]
     return np.stack(arrays).astype(np.float32) / np.float32(255)
+
+
+def _image_of(image: Any, name: str) -> str | bytes | npt.NDArray[np.uint8]:
+    """A path, the bytes of a file, a PIL image, or an array: bytes, or floats from 0 to 1."""
+    if isinstance(image, (str, bytes)):
+        return image
+    if hasattr(image, "__fspath__"):
+        return str(image)
+    if hasattr(image, "convert"):
+        if image.mode in ("RGBA", "LA", "PA"):  # whose alpha may be asked for
+            stream = io.BytesIO()
+            image.save(stream, "PNG")
+            return stream.getvalue()
+        return np.asarray(image.convert("RGB"))
+    array = np.asarray(image)
+    if array.ndim == 2:
+        array = np.repeat(array[:, :, None], 3, 2)
+    if array.ndim != 3 or array.shape[2] != 3 or array.dtype.kind not in "uf":
+        raise UsageError(f"{name}: expected a path, bytes, a PIL image, or an array [height, width, 3] of "
+                         f"bytes or of floats from 0 to 1; got {array.dtype} {list(array.shape)}")
+    if array.dtype.kind == "f":
+        array = np.rint(np.clip(array, 0, 1) * 255)
+    return np.ascontiguousarray(array, dtype=np.uint8)
 
 
 def _output_of(result: _core.GenerateResult, output_type: str, videos: bool) -> PipelineOutput:
@@ -96,6 +123,10 @@ class Pipeline(Model):
                  num_videos_per_prompt: int | None = None,
                  generator: Seed | Sequence[Seed] | None = None, latents: Any = None,
                  max_sequence_length: int | None = None, clean_caption: bool | None = None,
+                 image: Any = None, mask_image: Any = None, strength: float | None = None,
+                 mask_blur: float | None = None, soft_mask: bool | None = None,
+                 alpha_mask: bool | None = None, resize_mode: str | None = None,
+                 outpaint: str | None = None,
                  use_resolution_binning: bool | None = None, output_type: str = "pil",
                  callback_on_step_end: Callback | None = None,
                  callback_on_step_end_tensor_inputs: Sequence[str] = ("latents",),
@@ -129,7 +160,10 @@ class Pipeline(Model):
             count=num_images_per_prompt if num_videos_per_prompt is None else num_videos_per_prompt,
             text_tokens=max_sequence_length, clean_caption=clean_caption, scheduler=scheduler,
             binning=use_resolution_binning, vae_tiling=tiled, vae_tile=pixels,
-            vae_chunk=vae_chunk, compare_steps=compare_steps, decode=output_type != "latent")
+            vae_chunk=vae_chunk, compare_steps=compare_steps, decode=output_type != "latent",
+            strength=strength, mask_blur=mask_blur, soft_mask=soft_mask, alpha_mask=alpha_mask,
+            image_fitting=_FITTINGS.get(resize_mode or "", resize_mode), outpaint=outpaint)
+        self._give_images(request, image, mask_image)
         _seed(request, generator)
         watch = self._watch(request, callback_on_step_end, callback_on_step_end_tensor_inputs)
         model = self._opened_for(plan=plan, ranks=ranks, threads=threads)
@@ -147,6 +181,14 @@ class Pipeline(Model):
         if value:
             warnings.warn("pipe._interrupt has no effect: CancelToken.cancel() ends a call that was given "
                           "the token as cancel=", stacklevel=2)
+
+    @staticmethod
+    def _give_images(request: _core.GenerateRequest, image: Any, mask_image: Any) -> None:
+        for one in image if isinstance(image, (list, tuple)) else [image]:
+            if one is not None:
+                request.add_image(_image_of(one, "image"))
+        if mask_image is not None:
+            request.set_mask(_image_of(mask_image, "mask_image"))
 
     def _watch(self, request: _core.GenerateRequest, callback: Callback | None,
                wanted: Sequence[str]) -> _core.StepWatch:

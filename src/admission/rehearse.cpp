@@ -31,6 +31,7 @@ class FirstSteps final : public sample::Sampler {
   float initial_scale() const override { return all_.initial_scale(); }
   bool whole_samples() const override { return all_.whole_samples(); }
   float input_scale(int i) const override { return all_.input_scale(i); }
+  Noised noised(int i) const override { return all_.noised(i); }
   Tensor step(int i, const Tensor& prediction, const Tensor& x, const Tensor& noise,
               sample::History& history) const override {
     return all_.step(i, prediction, x, noise, history);
@@ -47,6 +48,16 @@ int steps_until_they_repeat(const Plan& plan, int steps) {
       std::lcm(int64_t{std::max(plan.stride, 1)}, int64_t{std::max(plan.sync_every, 1)});
   const int64_t least = kRemembered + (plan.stale() ? plan.warmup + period : 0);
   return static_cast<int>(steps <= least ? steps : least + (steps - least) % period);
+}
+
+// The image that a job starts from as if it were encoded.
+diffusion::SourceImage encoded_on_meta(const diffusion::Job& job) {
+  diffusion::SourceImage source;
+  source.mean = source.logvar =
+      Tensor::empty({1, job.layout.channels, job.layout.size[1], job.layout.size[2]},
+                    tensor::DType::f32, tensor::Device::meta);
+  if (job.source->mask.defined()) source.mask = job.source->mask.to(tensor::Device::meta);
+  return source;
 }
 
 diffusion::Job shortened(const diffusion::Job& job, const Plan& plan) {
@@ -71,6 +82,7 @@ diffusion::Job shortened(const diffusion::Job& job, const Plan& plan) {
     first.conditioning.tensors[name] = says_lengths ? x : x.to(tensor::Device::meta);
   }
   for (const auto& [name, x] : job.given) first.given[name] = x.to(tensor::Device::meta);
+  if (job.source) first.source = encoded_on_meta(job);
   return first;
 }
 
@@ -241,7 +253,7 @@ int64_t input_bytes(const diffusion::Job& job) {
   int64_t bytes = 0;
   for (const auto* tensors : {&job.conditioning.tensors, &job.given})
     for (const auto& [name, x] : *tensors) bytes += x.bytes();
-  return bytes;
+  return bytes + (job.source ? job.source->bytes() : 0);
 }
 
 Rehearsal rehearse(const runtime::ModelState& state, const RunOptions& options,
@@ -307,6 +319,21 @@ diffusion::Need rehearse_decode(const runtime::ModelState& state, const diffusio
   return {peak.weights, std::max(peak.activations + beside.others, beside.joining),
           std::max(peak.total + beside.others, peak.weights + beside.joining), 0,
           one.meters.all->entries()};
+}
+
+diffusion::Need rehearse_encode(const runtime::ModelState& state, const diffusion::Job& job,
+                                const std::optional<models::Tiling>& tiles) {
+  runtime::ModelState stage;
+  runtime::set_stage(state, {.precision = state.options.precision}, stage);
+  diffusion::Job one;
+  one.layout = job.layout;
+  one.vae_chunk = job.vae_chunk;
+  one.source.emplace();
+  one.source->pixels = job.source->pixels.to(tensor::Device::meta);
+  one.source->tiles = tiles;
+  diffusion::encode_source(stage, one);
+  const MemoryPeaks peak = runtime::peaks_of(*one.meters.memory);
+  return {peak.weights, peak.activations, peak.total, 0, one.meters.all->entries()};
 }
 
 diffusion::Need rehearse_bands(const runtime::ModelState& state, const diffusion::Job& job,

@@ -52,7 +52,10 @@ Rehearsal rehearse(const runtime::ModelState& state, const diffusion::Job& job);
 /// results.
 diffusion::Need rehearse_decode(const runtime::ModelState& state, const diffusion::Job& job,
                                 const std::optional<models::Tiling>& tiles);
-/// The same on the ranks of Plan::vae: the need of this process, and of each rank in `ranks`.
+/// The encoding of the image that a job starts from, whole or in tiles.
+diffusion::Need rehearse_encode(const runtime::ModelState& state, const diffusion::Job& job,
+                                const std::optional<models::Tiling>& tiles);
+/// Decoding on the ranks of Plan::vae: the need of this process, and of each rank in `ranks`.
 diffusion::Need rehearse_bands(const runtime::ModelState& state, const diffusion::Job& job,
                                std::vector<Inspection::Rank>& ranks);
 

@@ -42,6 +42,11 @@ const auto& table(std::type_identity<KvCache>) {
                             {"dual", C::dual},      {"block", C::block}, {"vicinity", C::vicinity}};
   return all;
 }
+const auto& table(std::type_identity<ImageFitting>) {
+  using F = ImageFitting;
+  static const Words<F> all{{"stretch", F::stretch}, {"fill", F::fill}, {"crop", F::crop}};
+  return all;
+}
 const auto& table(std::type_identity<ModelPart>) {
   using M = ModelPart;
   static const Words<M> all{
@@ -141,6 +146,7 @@ Choice choice_of(const std::string& word, const std::string& what) {
 TESSERA_WORDS(DeviceKind);
 TESSERA_WORDS(ExpertActivation);
 TESSERA_WORDS(FinishReason);
+TESSERA_WORDS(ImageFitting);
 TESSERA_WORDS(KvCache);
 TESSERA_WORDS(ModelPart);
 TESSERA_WORDS(NoiseSource);

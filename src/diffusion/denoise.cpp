@@ -11,10 +11,10 @@
 #include "cluster/told_ranks.h"
 #include "comm/collectives.h"
 #include "diffusion/conditioning.h"
-#include "diffusion/noise.h"
 #include "diffusion/parts.h"
 #include "diffusion/preview.h"
 #include "diffusion/redundancy.h"
+#include "diffusion/start.h"
 #include "load/safetensors.h"
 #include "ops/elementwise.h"
 #include "runtime/former_output.h"
@@ -24,51 +24,7 @@
 namespace tessera::diffusion {
 namespace {
 
-using tensor::DType;
 using tensor::Tensor;
-
-/// Latents and noise of a request, drawn in full and in order on every rank, then cut.
-class Start {
- public:
-  Start(const GenerateRequest& request, const Job& job, const parallel::Setup& setup)
-      : job_(job),
-        setup_(setup),
-        noise_(request.noise, request.seeds.empty() ? std::vector{request.seed} : request.seeds) {
-    const auto given = job.given.find("latents");
-    const bool drawn = given == job.given.end();
-    latents_ = drawn ? tokens(draw(), job.noise_form()) : tokens(given->second, job.form);
-    const float scale = job.sampler->initial_scale();
-    if (scale != 1) latents_ = ops::blend(latents_, scale, latents_, 0);
-  }
-  Tensor latents() const { return latents_; }
-  Tensor noise(int step) {
-    const auto given = job_.given.find("noise." + std::to_string(step));
-    if (given == job_.given.end()) {
-      for (int i = 1; i < job_.sampler->noise_draws(step); ++i) draw();
-      return tokens(draw(), job_.noise_form());
-    }
-    require(given->second.shape() == job_.given_shape(), ErrorCode::usage,
-            "'{}': 'noise.{}' is {}; expected {}", job_.given_by, step, given->second.shape().str(),
-            job_.given_shape().str());
-    return tokens(given->second, job_.form);
-  }
-
- private:
-  Tensor draw() {
-    const bool meta = setup_.residence.device == tensor::Device::meta;
-    return meta ? Tensor::empty(job_.noise_shape(), DType::f32, tensor::Device::meta)
-                : noise_.draw(job_.noise_shape());
-  }
-  Tensor tokens(const Tensor& whole, nn::LatentForm form) const {
-    const Tensor mine = ops::cast(
-        whole.slice(0, job_.first_sample, job_.first_sample + job_.samples()), DType::f32);
-    return setup_.partition.cut(nn::tokens_of_latent(mine, job_.layout, form), setup_.rank);
-  }
-  const Job& job_;
-  const parallel::Setup& setup_;
-  Noise noise_;
-  Tensor latents_;
-};
 
 int64_t sent_by(const comm::Communicator* world) {
   int64_t bytes = 0;
@@ -247,7 +203,8 @@ Tensor Denoising::run(comm::Communicator* ranks, const Job& part, const comm::Co
   };
   const Tensor mine = parallel::denoise(
       model, take_sequences(part.conditioning, setup.partition.sequences(rank)), *part.sampler,
-      part.guidance, start.latents(), [&](int step) { return start.noise(step); }, setup, watched);
+      part.guidance, start.latents(), [&](int step) { return start.noise(step); }, setup, watched,
+      start.kept());
   since.bytes += sent_by(ranks) - sent_before;
   note(2);  // the last step, and the end
   const Tensor all = gathered(setup, mine);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "diffusion/source_image.h"
 #include "nn/latent_form.h"
 #include "parallel/denoise.h"
 #include "runtime/model_state.h"
@@ -56,6 +57,7 @@ struct Job {
   parallel::Guidance guidance;
   std::map<std::string, tensor::Tensor> given;  ///< of --initial-latents
   std::string given_by = "the request";         ///< that file
+  std::optional<SourceImage> source{};          ///< the image that the run starts from
   int64_t crop_height = 0, crop_width = 0;      ///< pixels an image is resized to; 0: as decoded
   std::optional<models::Tiling> tiles;          ///< in which latents are decoded; none: whole
   /// Those in which a preview of a part is decoded, beside what the run holds. Throws

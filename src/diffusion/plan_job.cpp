@@ -217,6 +217,7 @@ void choose_sampler(const runtime::ModelState& state, const GenerateRequest& req
     config.config["base_shift"] = config.config["max_shift"] =
         spec.size_shift(job.layout.latent_tokens(), steps);
   job.sampler_name = config.name;
+  const int skip = starts_from_image(request) ? left_out_steps(request, steps) : 0;
   job.sampler =
       sample::make_sampler(config.name, config.config, part.folder + "/scheduler_config.json",
                            {.steps = steps,
@@ -225,7 +226,8 @@ void choose_sampler(const runtime::ModelState& state, const GenerateRequest& req
                             .float_sigmas = spec.float_sigmas,
                             .flow = spec.predicts_flow,
                             .max_shift = spec.max_shift,
-                            .predicted_sample = spec.one_step_predicts && steps == 1});
+                            .predicted_sample = spec.one_step_predicts && steps == 1,
+                            .skip = skip});
 }
 
 parallel::Guidance text_guidance(const models::PipelineSpec& spec, const Branches& branches) {
@@ -235,8 +237,16 @@ parallel::Guidance text_guidance(const models::PipelineSpec& spec, const Branche
 }
 
 // What a sampler does otherwise than one would think.
-void note_passes(const runtime::ModelState& state, int steps, Job& job) {
+void note_passes(const runtime::ModelState& state, const GenerateRequest& request, int steps,
+                 Job& job) {
   const sample::Sampler& sampler = *job.sampler;
+  if (starts_from_image(request)) {
+    const int run = steps - left_out_steps(request, steps);
+    job.notes.push_back(fmt::format(
+        "starts from the image: the last {} of {} steps run{}", run, steps,
+        sampler.steps() == run ? "" : fmt::format(", in {} forward passes", sampler.steps())));
+    return;
+  }
   if (sampler.steps() != steps)
     job.notes.push_back(
         fmt::format("{} steps of this scheduler are {} forward passes", steps, sampler.steps()));
@@ -266,7 +276,7 @@ void plan_text(const runtime::ModelState& state, const GenerateRequest& request,
           state.name);
   state.folder.component("scheduler");
   choose_sampler(state, request, steps, job);
-  note_passes(state, steps, job);
+  note_passes(state, request, steps, job);
   if (request.embeddings.empty()) job.texts = cut_texts(state, request, branches.two, job.notes);
   const Embeddings embeddings = request.embeddings.empty()
                                     ? foresee_texts(state, job.texts, branches.two, job.notes)
@@ -319,6 +329,9 @@ void plan_size(const runtime::ModelState& state, const GenerateRequest& request,
   frames += job.added_frames;
   job.form = spec.form;
   int64_t height = request.height, width = request.width;
+  const SourceSize grown = size_with_margins(state, request);
+  if (height == 0) height = grown.height;
+  if (width == 0) width = grown.width;
   if (request.binning) {
     const nn::TokenLayout trained = spec.layout(0, 0);
     if (height == 0) height = trained.size[1] * factor;
@@ -375,6 +388,14 @@ void sketch_conditioning(const runtime::ModelState& state, const GenerateRequest
   job.conditioning = conditioning_of(state, request, embeddings, job);
 }
 
+std::vector<RunInput> inputs_of(const GenerateRequest& request) {
+  std::vector<RunInput> inputs{{"--initial-latents", request.initial_latents},
+                               {"--embeddings", request.embeddings}};
+  for (const InputImage& image : request.images) inputs.push_back({"--image", image.file});
+  if (request.mask) inputs.push_back({"--mask", request.mask->file});
+  return inputs;
+}
+
 }  // namespace
 
 Job plan_job(const runtime::ModelState& state, const GenerateRequest& request) {
@@ -409,12 +430,11 @@ Job plan_job(const runtime::ModelState& state, const GenerateRequest& request) {
   require(!request.decode || state.has_vae(), ErrorCode::model,
           "'{}' has no VAE, so it can only save latents: add --latents-only --save-latents FILE",
           state.name);
-  check_files(
-      {state.folder.path,
-       {{"--initial-latents", request.initial_latents}, {"--embeddings", request.embeddings}},
-       {{"--save-latents", request.save_latents, FileKind::latents},
-        {"--trace", request.trace, FileKind::trace}},
-       request.overwrite});
+  check_files({state.folder.path,
+               inputs_of(request),
+               {{"--save-latents", request.save_latents, FileKind::latents},
+                {"--trace", request.trace, FileKind::trace}},
+               request.overwrite});
   for (const std::string& said :
        {state.check_transformer(), request.decode ? state.check_vae() : std::string()})
     if (!said.empty()) job.notes.push_back(said);
@@ -425,6 +445,7 @@ Job plan_job(const runtime::ModelState& state, const GenerateRequest& request) {
   require(request.seeds.empty() || std::ssize(request.seeds) == job.samples(), ErrorCode::usage,
           "{} seeds for {} images: give one for each, or one for all", request.seeds.size(),
           job.samples());
+  plan_source(state, request, job);
   plan_rescale(*state.spec, request, job);
   note_without_effect(state, request, job);
   if (!request.initial_latents.empty() || !request.initial_tensors.empty())

@@ -154,13 +154,15 @@ Tensor like(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), x.devi
 class Steps {
  public:
   Steps(const nn::Denoiser& model, const sample::Sampler& sampler, const Guidance& guidance,
-        const std::function<Tensor(int step)>& noise, Setup& setup, const DenoiseControl& control)
+        const std::function<Tensor(int step)>& noise, Setup& setup, const DenoiseControl& control,
+        const Kept* kept)
       : model_(model),
         sampler_(sampler),
         guidance_(guidance),
         noise_(noise),
         setup_(setup),
         control_(control),
+        kept_(kept ? *kept : Kept{}),
         first_(setup.stages.first()),
         last_(setup.stages.last()) {}
   Tensor run(const nn::Conditioning& conditioning, Tensor latent);
@@ -185,6 +187,7 @@ class Steps {
   Tensor network(const Tensor& time, const Tensor& input, const Unit& unit);
   Tensor input_of(int i, const Unit& unit);
   void advance(int i, const Unit& unit, const Tensor& prediction);
+  Tensor with_kept(int i, const Tensor& next, const std::vector<nn::Range>& rows) const;
   // The tensor for rank 0 to show: the last stage holds it.
   Tensor shown(const Tensor& x) const { return last_ ? x : latent_.slice(0, 0, 0); }
 
@@ -194,6 +197,7 @@ class Steps {
   const std::function<Tensor(int)>& noise_;
   Setup& setup_;
   const DenoiseControl& control_;
+  Kept kept_;  // without tensors: nothing
   const bool first_, last_;
   tensor::Device device_ = tensor::Device::cpu;
   nn::ContextPtr context_;
@@ -223,10 +227,23 @@ Tensor Steps::network(const Tensor& time, const Tensor& input, const Unit& unit)
   return run_blocks(model_, *at_, unit.places, input, setup_, control_);
 }
 
+// The latent of some rows behind step i with what stays of it.
+Tensor Steps::with_kept(int i, const Tensor& next, const std::vector<nn::Range>& rows) const {
+  if (!kept_.mask.defined()) return next;
+  const auto part = [&](const Tensor& x) {
+    return next.size(0) == x.size(0) ? x : nn::take_ranges(x, rows);
+  };
+  const sample::Sampler::Noised at = sampler_.noised(i + 1);
+  const Tensor stays = ops::blend(part(kept_.clean), static_cast<float>(at.signal),
+                                  part(kept_.noise), static_cast<float>(at.noise));
+  return ops::add(ops::multiply(part(kept_.rest), stays), ops::multiply(part(kept_.mask), next));
+}
+
 // Each patch has a history of its own, also when all patches passed together.
 void Steps::advance(int i, const Unit& unit, const Tensor& prediction) {
   if (units_.size() == 1) {
-    latent_ = sampler_.step(i, prediction, latent_, drawn_, units_[0].history);
+    latent_ = with_kept(i, sampler_.step(i, prediction, latent_, drawn_, units_[0].history),
+                        units_[0].rows);
     output_ = prediction;
     return;
   }
@@ -238,9 +255,9 @@ void Steps::advance(int i, const Unit& unit, const Tensor& prediction) {
     const auto take = [&](const Tensor& x) {
       return x.defined() ? nn::take_ranges(x, patch.rows) : Tensor();
     };
-    put(next_, patch.rows,
-        sampler_.step(i, unit.patch < 0 ? take(dense) : dense, take(latent_), take(drawn_),
-                      patch.history));
+    const Tensor next = sampler_.step(i, unit.patch < 0 ? take(dense) : dense, take(latent_),
+                                      take(drawn_), patch.history);
+    put(next_, patch.rows, with_kept(i, next, patch.rows));
   }
   if (!control_.trace) return;
   if (!output_.defined())
@@ -302,6 +319,8 @@ Tensor Steps::run(const nn::Conditioning& conditioning, Tensor latent) {
   for (int p = 0; setup_.plan.patch_count() > 1 && p < setup_.plan.patch_count(); ++p)
     units_.push_back(unit(p));
   latent_ = latent.to(device_);
+  for (Tensor* x : {&kept_.mask, &kept_.rest, &kept_.clean, &kept_.noise})
+    if (x->defined()) *x = x->to(device_);
   latent = {};
   if (first_ && !last_) {  // written in place
     const Tensor given = latent_;
@@ -355,9 +374,9 @@ Tensor forward(const nn::Denoiser& model, const nn::Conditioning& conditioning,
 Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
                const sample::Sampler& sampler, const Guidance& guidance, Tensor latent,
                const std::function<Tensor(int step)>& noise, Setup& setup,
-               const DenoiseControl& control) {
+               const DenoiseControl& control, const Kept* kept) {
   const auto spread = spread_of(model, setup);
-  return Steps(spread ? *spread : model, sampler, guidance, noise, setup, control)
+  return Steps(spread ? *spread : model, sampler, guidance, noise, setup, control, kept)
       .run(conditioning, std::move(latent));
 }
 

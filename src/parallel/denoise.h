@@ -37,6 +37,12 @@ struct DenoiseControl {
   std::function<void(const std::string& name, const tensor::Tensor&)> trace;
 };
 
+/// The kept part of a latent in inpainting: after step i the latent is mask * latent + rest *
+/// (clean with the noise level of step i + 1). All f32 like the latent, rest = 1 - mask.
+struct Kept {
+  tensor::Tensor mask, rest, clean, noise;
+};
+
 /// The denoising loop: steps over the model's blocks, under any plan. Tensors are this rank's:
 /// `latent` f32 [tokens of the rank, C * patch] starts as noise, noise(i) gives step i's noise in
 /// the same layout, `conditioning` covers the rank's sequences (with guidance branches). The latent
@@ -47,7 +53,7 @@ struct DenoiseControl {
 tensor::Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
                        const sample::Sampler& sampler, const Guidance& guidance,
                        tensor::Tensor latent, const std::function<tensor::Tensor(int step)>& noise,
-                       Setup& setup, const DenoiseControl& control);
+                       Setup& setup, const DenoiseControl& control, const Kept* kept = nullptr);
 
 /// Rows of all ranks of a stage (-1: the last) at rank 0, in the order of the request; undefined
 /// elsewhere.

@@ -74,6 +74,14 @@ void say_tensors(const TensorViews& tensors, cluster::Terms& terms) {
   }
 }
 
+void say_image(const char* option, const InputImage& image, cluster::Terms& terms) {
+  if (!image.file.empty()) return terms.file(option, image.file);
+  const auto* const pixels = reinterpret_cast<const char*>(image.pixels.rgb.data());
+  terms.say(fmt::format("{} of {} x {}", option, image.pixels.width, image.pixels.height),
+            image.bytes.empty() ? std::string_view(pixels, image.pixels.rgb.size())
+                                : std::string_view(image.bytes));
+}
+
 }  // namespace
 
 cluster::Terms terms_of(const runtime::ModelState& state, const GenerateRequest& request) {
@@ -85,7 +93,8 @@ cluster::Terms terms_of(const runtime::ModelState& state, const GenerateRequest&
                guidance, true_guidance, guidance_rescale, cfg_normalization, cfg_truncation, width,
                height, binning, frames, count, seed, seeds, noise, scheduler, initial_latents,
                initial_tensors, save_latents, trace, decode, vae_tiling, vae_tile, vae_chunk,
-               compare_steps, previews, overwrite] = request;
+               compare_steps, previews, overwrite, images, strength, mask, alpha_mask, soft_mask,
+               mask_blur, image_fitting, outpaint] = request;
   terms.say("--class", joined(classes));
   terms.say("the prompt", joined(prompts));
   terms.say("--negative-prompt", negative_prompt ? "'" + *negative_prompt + "'" : "none");
@@ -116,6 +125,13 @@ cluster::Terms terms_of(const runtime::ModelState& state, const GenerateRequest&
   terms.say("--vae-chunk", shown(vae_chunk));
   terms.say("--compare-steps", shown(compare_steps));
   terms.say("--preview", shown(previews));
+  for (const InputImage& image : images) say_image("--image", image, terms);
+  if (mask) say_image("--mask", *mask, terms);
+  terms.say("--strength", shown(strength));
+  terms.say("the mask", fmt::format("{} {} {}", alpha_mask, soft_mask, mask_blur));
+  terms.say("--image-fit", word_of(image_fitting));
+  terms.say("--outpaint", fmt::format("{} {} {} {}", outpaint.left, outpaint.top, outpaint.right,
+                                      outpaint.bottom));
   return terms;
 }
 

@@ -26,7 +26,8 @@ std::unique_ptr<Sampler> ddim(const base::ConfigReader& read, const ScheduleRequ
                      .from_out = clean.out,
                      .x = direction * noise.x,
                      .out = direction * noise.out,
-                     .x0 = {std::sqrt(next)}});
+                     .x0 = {std::sqrt(next)},
+                     .before = {std::sqrt(a), std::sqrt(1 - a)}});
   }
   return std::make_unique<LinearSampler>(std::move(steps), 1, clip);
 }

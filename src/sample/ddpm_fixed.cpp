@@ -29,7 +29,8 @@ std::unique_ptr<Sampler> ddpm(const base::ConfigReader& read, const ScheduleRequ
                     .from_x = clean.x,
                     .from_out = clean.out,
                     .x = std::sqrt(alpha) * (1 - next) / (1 - a),
-                    .x0 = {std::sqrt(next) * beta / (1 - a)}};
+                    .x0 = {std::sqrt(next) * beta / (1 - a)},
+                    .before = {std::sqrt(a), std::sqrt(1 - a)}};
     if (times[i] > 0) {
       const double variance = std::max((1 - next) / (1 - a) * beta, 1e-20);
       step.noise = std::sqrt(large ? beta : variance);

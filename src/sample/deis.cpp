@@ -51,14 +51,15 @@ std::unique_ptr<Sampler> deis(const base::ConfigReader& read, const ScheduleRequ
   const auto most = static_cast<int>(read.integer("solver_order", 2, 1, 3));
   const SolverPath path = solver_path(read, request, SolverClass::deis);
   const PredictionType prediction = read_path_prediction(read, path);
-  const int n = request.steps;
-  const bool few = read.flag("lower_order_final", true) && n < 15;
+  const auto n = static_cast<int>(path.times.size());
+  const bool few = read.flag("lower_order_final", true) && request.steps < 15;
   std::vector<LinearStep> steps;
   for (int i = 0; i < n; ++i) {
     const auto at = static_cast<size_t>(i);
     LinearStep step = solve(path, at, std::min({most, i + 1, few ? n - i : most}));
     const FromPair noise = noise_of(prediction, path.alpha(at), path.sigma(at));
     step.timestep = path.times[at];
+    step.before = path.noised(at);
     step.from_x = noise.x, step.from_out = noise.out;
     steps.push_back(step);
   }

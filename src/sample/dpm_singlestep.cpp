@@ -66,7 +66,8 @@ std::unique_ptr<Sampler> dpm_singlestep(const base::ConfigReader& read,
                      .from_x = clean.x,
                      .from_out = clean.out,
                      .x = step.x,
-                     .x0 = step.newest_first(i)});
+                     .x0 = step.newest_first(i),
+                     .before = path.noised(i)});
     now = to;
   }
   return std::make_unique<LinearSampler>(std::move(steps), 1,

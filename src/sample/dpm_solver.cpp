@@ -65,7 +65,7 @@ std::unique_ptr<Sampler> dpm_solver(const base::ConfigReader& read,
   const SolverPath path = solver_path(read, request, SolverClass::dpm_multistep);
   const int n = static_cast<int>(path.times.size());
   const PredictionType prediction = read_path_prediction(read, path);
-  const bool few = read.flag("lower_order_final", true) && n < 15;
+  const bool few = read.flag("lower_order_final", true) && request.steps < 15;
   const bool zero = path.sigmas.back() == 0;
   std::vector<LinearStep> steps;
   for (int i = 0; i < n; ++i) {
@@ -76,6 +76,7 @@ std::unique_ptr<Sampler> dpm_solver(const base::ConfigReader& read,
     LinearStep step = solve(path, at, order, solver);
     const FromPair clean = clean_of(prediction, path.alpha(at), path.sigma(at));
     step.timestep = path.times[at];
+    step.before = path.noised(at);
     step.from_x = clean.x, step.from_out = clean.out;
     steps.push_back(step);
   }

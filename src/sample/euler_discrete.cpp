@@ -16,7 +16,8 @@ LinearStep straight_step(const SigmaSteps& path, size_t i, PredictionType predic
           .from_out = clean.out,
           .x = to / sigma,
           .x0 = {1 - to / sigma},
-          .input_scale = SigmaSteps::input_scale(sigma)};
+          .input_scale = SigmaSteps::input_scale(sigma),
+          .before = {1, sigma}};
 }
 
 }  // namespace

@@ -77,7 +77,8 @@ std::unique_ptr<Sampler> flow_match_euler(const base::ConfigReader& read,
   std::vector<LinearStep> steps;
   path.push_back(inverted ? 1.0f : 0.0f);
   for (size_t i = 0; i + 1 < path.size(); ++i) {
-    LinearStep step{.timestep = double(path[i] * float(train_steps))};
+    LinearStep step{.timestep = double(path[i] * float(train_steps)),
+                    .before = {1 - double(path[i]), double(path[i])}};
     if (stochastic) {
       step.from_x = 1, step.from_out = -double(path[i]);
       step.x0[0] = 1 - double(path[i + 1]), step.noise = double(path[i + 1]), step.draws = 1;

@@ -32,6 +32,7 @@ std::unique_ptr<Sampler> heun_discrete(const base::ConfigReader& read,
   const auto add = [&](LinearStep step, size_t seen_at) {
     step.timestep = path.times[seen_at];
     step.input_scale = SigmaSteps::input_scale(path.sigmas[seen_at]);
+    step.before = {1, path.sigmas[seen_at]};
     steps.push_back(step);
   };
   for (size_t i = 0; i < path.times.size(); ++i) {

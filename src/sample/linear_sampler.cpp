@@ -89,4 +89,16 @@ std::unique_ptr<Sampler> predicting_sampler(const Sampler& sampler) {
   return predicting;
 }
 
+std::unique_ptr<Sampler> without_first(const Sampler& sampler, int count) {
+  auto rest = std::make_unique<LinearSampler>(dynamic_cast<const LinearSampler&>(sampler));
+  rest->steps_.erase(rest->steps_.begin(), rest->steps_.begin() + count);
+  for (size_t i = 0; i < rest->steps_.size(); ++i)
+    for (size_t back = i + 1; back < rest->steps_[i].x0.size(); ++back)
+      require(rest->steps_[i].x0[back] == 0, ErrorCode::usage,
+              "this scheduler cannot leave out {} of its steps: use another --strength or "
+              "--scheduler",
+              count);
+  return rest;
+}
+
 }  // namespace tessera::sample

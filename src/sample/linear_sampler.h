@@ -17,8 +17,9 @@ struct LinearStep {
   double x = 0, out = 0;
   std::array<double, 4> x0{};
   double noise = 0;
-  int draws = 0;           ///< of noise, by the reference implementation
-  double input_scale = 1;  ///< of the latent that the denoiser sees
+  int draws = 0;             ///< of noise, by the reference implementation
+  double input_scale = 1;    ///< of the latent that the denoiser sees
+  Sampler::Noised before{};  ///< what the latent is
 };
 
 /// What is done to an estimate before it is used.
@@ -44,11 +45,13 @@ class LinearSampler : public Sampler {
   float initial_scale() const override { return static_cast<float>(initial_scale_); }
   float input_scale(int i) const override { return static_cast<float>(at(i).input_scale); }
   bool whole_samples() const override { return clip_.quantile > 0; }
+  Noised noised(int i) const override { return i == steps() ? Noised{1, 0} : at(i).before; }
   Tensor step(int i, const Tensor& prediction, const Tensor& x, const Tensor& noise,
               History& history) const override;
 
  private:
   friend std::unique_ptr<Sampler> predicting_sampler(const Sampler& sampler);
+  friend std::unique_ptr<Sampler> without_first(const Sampler& sampler, int count);
   const LinearStep& at(int i) const { return steps_.at(static_cast<size_t>(i)); }
   std::vector<LinearStep> steps_;
   double initial_scale_;
@@ -58,5 +61,8 @@ class LinearSampler : public Sampler {
 
 /// The steps of a LinearSampler, of which each gives its estimate of the clean latent as it is.
 std::unique_ptr<Sampler> predicting_sampler(const Sampler& sampler);
+/// The same steps but for the first ones. Throws Error(usage) where one of the rest reads an
+/// estimate of those.
+std::unique_ptr<Sampler> without_first(const Sampler& sampler, int count);
 
 }  // namespace tessera::sample

@@ -32,6 +32,13 @@ class Sampler {
   virtual float initial_scale() const { return 1; }
   /// Whether a step reads whole samples; else it is element-wise.
   virtual bool whole_samples() const { return false; }
+  /// A latent that noise was added to: signal * clean + noise * unit noise.
+  struct Noised {
+    double signal = 0, noise = 0;
+  };
+  /// What the latent is before step i, and {1, 0} after the last; {0, 0}: the schedule does not
+  /// tell.
+  virtual Noised noised(int) const { return {}; }
   /// What the latent is multiplied with before the denoiser sees it at step i.
   virtual float input_scale(int) const { return 1; }
   /// x f32 [tokens, C * patch], prediction f32 [tokens, C' * patch] after guidance, noise like x or

@@ -60,6 +60,13 @@ bool solves_flow(const Scheduler& scheduler, const base::ConfigReader& read) {
          (scheduler.flow == FlowPath::asked && read.flag("use_flow_sigmas", false));
 }
 
+// Classes of several orders leave out steps themselves. Where a step is two passes, two go.
+std::unique_ptr<Sampler> started(std::unique_ptr<Sampler> sampler, const ScheduleRequest& request) {
+  const int passes = sampler->steps() > request.steps ? 2 : 1;
+  if (request.skip == 0 || sampler->steps() == request.steps - request.skip) return sampler;
+  return without_first(*sampler, passes * request.skip);
+}
+
 // CogVideoX shifts its noise schedule by keys that no other class reads.
 bool of_cogvideox(const std::string& name) { return name.starts_with("CogVideoX"); }
 
@@ -99,7 +106,7 @@ std::unique_ptr<Sampler> make_sampler(const std::string& class_name, const base:
               "{}: '{}' does not solve a flow, which this transformer predicts; expected "
               "FlowMatchEulerDiscreteScheduler, or a solver with use_flow_sigmas",
               where, class_name);
-      auto sampler = scheduler.make(read, request);
+      auto sampler = started(scheduler.make(read, request), request);
       if (request.predicted_sample && scheduler.tells_prediction)
         sampler = predicting_sampler(*sampler);
       check_finite(*sampler, where, request.tokens);

@@ -21,6 +21,8 @@ struct ScheduleRequest {
   double max_shift = 1.15;
   /// PixArt-alpha with one step: it gives the predicted clean sample, if the class tells it.
   bool predicted_sample = false;
+  /// Steps at the beginning that are left out, of a run that begins with an image.
+  int skip = 0;
 };
 
 /// Whether a class solves the path of a flow: never, if use_flow_sigmas is true, or nothing else.

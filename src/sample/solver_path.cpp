@@ -184,6 +184,10 @@ SolverPath solver_path(const base::ConfigReader& read, const ScheduleRequest& re
   }
   path.sigmas.push_back(last_sigma(from, spreads, path));
   for (double& s : path.sigmas) s = double(float(s));
+  if (kind != SolverClass::dpm_singlestep) {  // whose orders begin anew at fixed steps
+    path.times.erase(path.times.begin(), path.times.begin() + request.skip);
+    path.sigmas.erase(path.sigmas.begin(), path.sigmas.begin() + request.skip);
+  }
   return path;
 }
 

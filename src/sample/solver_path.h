@@ -19,6 +19,7 @@ struct SolverPath {
     return flow ? 1 - sigmas[i] : 1 / std::sqrt(sigmas[i] * sigmas[i] + 1);
   }
   double sigma(size_t i) const { return flow ? sigmas[i] : sigmas[i] * alpha(i); }
+  Sampler::Noised noised(size_t i) const { return {alpha(i), sigma(i)}; }
   double lambda(size_t i) const { return std::log(alpha(i)) - std::log(sigma(i)); }
 };
 

@@ -90,7 +90,7 @@ std::unique_ptr<Sampler> unipc(const base::ConfigReader& read, const ScheduleReq
           "{}: 'thresholding' is not supported with 'predict_x0' false", read.where());
   const std::vector<int64_t> uncorrected = read.sizes("disable_corrector", {});
   const bool lower = read.flag("lower_order_final", true);
-  const int n = request.steps;
+  const auto n = static_cast<int>(path.times.size());
   std::vector<LinearStep> steps;
   LinearForm predicted;  // this latent, of the corrected one of the step before
   for (int i = 0, before = 0; i < n; ++i) {
@@ -108,7 +108,8 @@ std::unique_ptr<Sampler> unipc(const base::ConfigReader& read, const ScheduleReq
                      .from_x = pair.x,
                      .from_out = pair.out,
                      .x = step.x,
-                     .x0 = step.newest_first(at)});
+                     .x0 = step.newest_first(at),
+                     .before = path.noised(at)});
     before = order;
   }
   return std::make_unique<LinearSampler>(std::move(steps), 1, clip);

@@ -243,4 +243,10 @@ VaeMoments AutoencoderKLEncoder::encode(const Tensor& images, nn::Spatial& spati
   return result;
 }
 
+VaeMoments AutoencoderKLEncoder::scale(const VaeMoments& moments) const {
+  require(!config_.batch_norm, ErrorCode::usage,
+          "--image: a model with the VAE of FLUX.2 does not start from an image; leave it out");
+  return scaled_moments(moments, config_.shift_factor, config_.scaling_factor);
+}
+
 }  // namespace tessera::models

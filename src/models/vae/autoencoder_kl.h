@@ -76,6 +76,8 @@ class AutoencoderKLEncoder : public VaeEncoder {
   /// The trace gets "conv_in", "down_block.N", "mid_block".
   VaeMoments encode(const tensor::Tensor& images, nn::Spatial& spatial,
                     const VaeWatch& watch = {}) const override;
+  /// (moments - shift_factor) * scaling_factor. Throws Error(usage) for a VAE with `batch_norm`.
+  VaeMoments scale(const VaeMoments& moments) const override;
 
  private:
   struct Level {

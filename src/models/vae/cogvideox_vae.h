@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "models/vae/cogvideox_vae_blocks.h"
-#include "models/vae/vae.h"
+#include "models/vae/vae_blocks.h"
 
 namespace tessera::models {
 
@@ -60,6 +60,10 @@ class CogVideoXVaeEncoder : public VaeEncoder {
   /// Eight frames at a time, odd ones with the first.
   VaeMoments encode(const tensor::Tensor& video, nn::Spatial& spatial,
                     const VaeWatch& watch = {}) const override;
+  /// moments * scaling_factor.
+  VaeMoments scale(const VaeMoments& moments) const override {
+    return scaled_moments(moments, 0, config_.scaling_factor);
+  }
 
  private:
   struct Level {

@@ -47,6 +47,8 @@ class VaeEncoder {
   /// Error(usage).
   virtual VaeMoments encode(const tensor::Tensor& images, nn::Spatial& spatial,
                             const VaeWatch& watch = {}) const = 0;
+  /// Moments of encode() -> of latents as a transformer makes them: the inverse of unscale().
+  virtual VaeMoments scale(const VaeMoments& moments) const = 0;
 };
 
 /// What a VAE's configuration describes.

@@ -1,6 +1,7 @@
 #include "models/vae/vae_blocks.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -86,6 +87,17 @@ Tensor clamped_logvar(const Tensor& logvar) {
   std::vector<float> values = logvar.to_floats();
   for (float& value : values) value = std::clamp(value, -30.0f, 20.0f);
   return Tensor::from(std::span<const float>(values), logvar.shape()).to(logvar.device());
+}
+
+VaeMoments scaled_moments(const VaeMoments& moments, double shift, double by) {
+  if (moments.mean.is_meta()) return moments;
+  std::vector<float> mean = moments.mean.to_floats(), logvar = moments.logvar.to_floats();
+  for (float& value : mean) value = static_cast<float>((double(value) - shift) * by);
+  for (float& value : logvar) value = static_cast<float>(double(value) + 2 * std::log(by));
+  const auto like = [](const std::vector<float>& values, const Tensor& x) {
+    return Tensor::from(std::span<const float>(values), x.shape()).to(x.device());
+  };
+  return {like(mean, moments.mean), like(logvar, moments.logvar)};
 }
 
 Tensor channels_first(const Tensor& any) {

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "models/vae/vae.h"
 #include "nn/linear.h"
 #include "nn/spatial.h"
 #include "nn/weights.h"
@@ -54,6 +55,8 @@ tensor::Tensor channels_last(const tensor::Tensor& x, tensor::DType dtype);
 nn::Plane lines_of(const tensor::Tensor& images, tensor::DType dtype, nn::Spatial& spatial);
 /// Log variances within [-30, 20], as diffusers keeps them.
 tensor::Tensor clamped_logvar(const tensor::Tensor& logvar);
+/// Moments of (x - shift) * by, of moments of x.
+VaeMoments scaled_moments(const VaeMoments& moments, double shift, double by);
 /// [batch, h, w, channels] of any float dtype -> [batch, channels, h, w] f32.
 tensor::Tensor channels_first(const tensor::Tensor& x);
 

@@ -1,0 +1,109 @@
+#include "diffusion/start.h"
+
+#include <cmath>
+
+#include "base/fail.h"
+#include "ops/elementwise.h"
+
+namespace tessera::diffusion {
+
+using tensor::DType;
+using tensor::Tensor;
+
+namespace {
+
+// mean + exp(logvar / 2) * noise, of [1 or more, C, h, w] each.
+Tensor sampled(const Tensor& mean, const Tensor& logvar, const Tensor& noise) {
+  if (noise.is_meta()) return noise;
+  const Tensor x = Tensor::empty(noise.shape(), DType::f32);
+  const int64_t each = mean.elements();
+  for (int64_t i = 0; i < noise.elements(); ++i)
+    x.data<float>()[i] = mean.data<float>()[i % each] +
+                         std::exp(0.5f * logvar.data<float>()[i % each]) * noise.data<float>()[i];
+  return x;
+}
+
+// A mask [1, 1, h, w] for so many channels: x, or 1 - x.
+Tensor for_channels(const Tensor& mask, int64_t channels, bool inverse) {
+  const tensor::Shape shape{1, channels, mask.size(2), mask.size(3)};
+  if (mask.is_meta()) return Tensor::empty(shape, DType::f32, mask.device());
+  const Tensor x = Tensor::empty(shape, DType::f32);
+  for (int64_t i = 0; i < x.elements(); ++i) {
+    const float level = mask.data<float>()[i % mask.elements()];
+    x.data<float>()[i] = inverse ? 1.0f - level : level;
+  }
+  return x;
+}
+
+}  // namespace
+
+Start::Start(const GenerateRequest& request, const Job& job, const parallel::Setup& setup)
+    : job_(job),
+      setup_(setup),
+      noise_(request.noise, request.seeds.empty() ? std::vector{request.seed} : request.seeds) {
+  if (job.source)
+    begin_with(*job.source, !request.seeds.empty());
+  else
+    begin_with_noise();
+}
+
+void Start::begin_with_noise() {
+  const auto given = job_.given.find("latents");
+  const bool drawn = given == job_.given.end();
+  latents_ = drawn ? tokens(draw(job_.noise_shape()), job_.noise_form())
+                   : tokens(given->second, job_.form);
+  const float scale = job_.sampler->initial_scale();
+  if (scale != 1) latents_ = ops::blend(latents_, scale, latents_, 0);
+}
+
+// As diffusers draws: for the image's latent, which all samples of a seed share; their noise; and
+// for a masked image, which changes nothing.
+void Start::begin_with(const SourceImage& source, bool each_alone) {
+  const tensor::Shape shape = job_.noise_shape();
+  const tensor::Shape of_image = each_alone ? shape : shape.with(0, 1);
+  const Tensor clean = repeated(sampled(source.mean, source.logvar, draw(of_image)));
+  kept_.noise = tokens(draw(shape), job_.noise_form());
+  if (source.mask.defined()) draw(of_image);
+  kept_.clean = tokens(clean, job_.noise_form());
+  const sample::Sampler::Noised at = job_.sampler->noised(0);
+  latents_ = ops::blend(kept_.clean, static_cast<float>(at.signal), kept_.noise,
+                        static_cast<float>(at.noise));
+  if (!source.mask.defined()) {
+    kept_ = {};
+    return;
+  }
+  const int64_t channels = job_.layout.channels;
+  kept_.mask = tokens(repeated(for_channels(source.mask, channels, false)), job_.noise_form());
+  kept_.rest = tokens(repeated(for_channels(source.mask, channels, true)), job_.noise_form());
+}
+
+// One for each sample.
+Tensor Start::repeated(const Tensor& x) const {
+  if (x.size(0) == job_.drawn_samples()) return x;
+  return ops::concat_rows(std::vector(static_cast<size_t>(job_.drawn_samples()), x));
+}
+
+Tensor Start::noise(int step) {
+  const auto given = job_.given.find("noise." + std::to_string(step));
+  if (given == job_.given.end()) {
+    for (int i = 1; i < job_.sampler->noise_draws(step); ++i) draw(job_.noise_shape());
+    return tokens(draw(job_.noise_shape()), job_.noise_form());
+  }
+  require(given->second.shape() == job_.given_shape(), ErrorCode::usage,
+          "'{}': 'noise.{}' is {}; expected {}", job_.given_by, step, given->second.shape().str(),
+          job_.given_shape().str());
+  return tokens(given->second, job_.form);
+}
+
+Tensor Start::draw(const tensor::Shape& shape) {
+  const bool meta = setup_.residence.device == tensor::Device::meta;
+  return meta ? Tensor::empty(shape, DType::f32, tensor::Device::meta) : noise_.draw(shape);
+}
+
+Tensor Start::tokens(const Tensor& whole, nn::LatentForm form) const {
+  const Tensor mine =
+      ops::cast(whole.slice(0, job_.first_sample, job_.first_sample + job_.samples()), DType::f32);
+  return setup_.partition.cut(nn::tokens_of_latent(mine, job_.layout, form), setup_.rank);
+}
+
+}  // namespace tessera::diffusion

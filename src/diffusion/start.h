@@ -1,0 +1,32 @@
+#pragma once
+
+#include "diffusion/job.h"
+#include "diffusion/noise.h"
+
+namespace tessera::diffusion {
+
+/// Latents and noise of a request, drawn in full and in order on every rank, then cut: noise, or an
+/// image's latent with noise over it.
+class Start {
+ public:
+  Start(const GenerateRequest& request, const Job& job, const parallel::Setup& setup);
+  tensor::Tensor latents() const { return latents_; }
+  tensor::Tensor noise(int step);
+  /// What of the image stays; null: all of it changes.
+  const parallel::Kept* kept() const { return kept_.mask.defined() ? &kept_ : nullptr; }
+
+ private:
+  tensor::Tensor draw(const tensor::Shape& shape);
+  tensor::Tensor tokens(const tensor::Tensor& whole, nn::LatentForm form) const;
+  tensor::Tensor repeated(const tensor::Tensor& x) const;
+  void begin_with_noise();
+  void begin_with(const SourceImage& source, bool each_alone);
+
+  const Job& job_;
+  const parallel::Setup& setup_;
+  Noise noise_;
+  tensor::Tensor latents_;
+  parallel::Kept kept_;
+};
+
+}  // namespace tessera::diffusion
