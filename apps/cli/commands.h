@@ -70,6 +70,7 @@ struct ModelOptions {
   double comm_timeout = 60;
   std::string memory_budget;  // "": nearly all
   bool map_weights = false;
+  WeightFiles files;
 };
 /// Groups of options that several commands have.
 inline constexpr const char* kExecution = "Execution";
@@ -77,6 +78,8 @@ inline constexpr const char* kDecoding = "Decoding";
 inline constexpr const char* kFiles = "Input and output";
 void add_model(CLI::App& command, const std::shared_ptr<ModelOptions>& options);
 void add_model_options(CLI::App& command, const std::shared_ptr<ModelOptions>& options);
+/// --transformer, --text-encoder, --vae.
+void add_weight_files(CLI::App& command, const std::shared_ptr<ModelOptions>& options);
 void add_memory_budget(CLI::App& command, const std::shared_ptr<ModelOptions>& options,
                        const char* text, const char* group = kExecution);
 /// An option whose words stand for choices.

@@ -6,6 +6,24 @@
 
 namespace tessera::cli {
 
+namespace {
+
+void add_files(CLI::App& app, ForwardRequest& request) {
+  const char* group = kFiles;
+  app.add_option("--inputs", request.inputs, "Input tensors, named as in the reference")
+      ->required()
+      ->group(group)
+      ->type_name("F");
+  app.add_option("--outputs", request.outputs, "File for the result (safetensors, tensor out)")
+      ->required()
+      ->group(group)
+      ->type_name("F");
+  app.add_flag("--overwrite", request.overwrite, "Replace a file that Tessera did not write")
+      ->group(group);
+}
+
+}  // namespace
+
 Command add_forward(CLI::App& program) {
   CLI::App* app = program.add_subcommand("forward", "Run one component on tensors from a file");
   auto model = std::make_shared<ModelOptions>();
@@ -17,16 +35,7 @@ Command add_forward(CLI::App& program) {
              "transformer, model, moe_layer, vae.decode, ...")
       ->group(group)
       ->type_name("NAME");
-  app->add_option("--inputs", request->inputs, "Input tensors, named as in the reference")
-      ->required()
-      ->group(group)
-      ->type_name("F");
-  app->add_option("--outputs", request->outputs, "File for the result (safetensors, tensor out)")
-      ->required()
-      ->group(group)
-      ->type_name("F");
-  app->add_flag("--overwrite", request->overwrite, "Replace a file that Tessera did not write")
-      ->group(group);
+  add_files(*app, *request);
   auto moe = std::make_shared<std::string>();
   app->add_option("--moe", *moe, "For a moe_layer: gate=NAME,top_k=K,experts=FORM,...")
       ->group(group)
@@ -42,6 +51,7 @@ Command add_forward(CLI::App& program) {
   app->add_flag("--trace", request->trace, "Also write the hidden states after each block")
       ->group(group);
   add_model_options(*app, model);
+  add_weight_files(*app, model);
   add_memory_budget(*app, model, "Memory limit, e.g. 4GB (default: the machine's)");
   const auto run = [model, request, moe, tiling](const std::stop_token& stop,
                                                  const Processes* processes) {
@@ -52,10 +62,12 @@ Command add_forward(CLI::App& program) {
       check_files({model->model,
                    {{"--inputs", request->inputs}},
                    {{"--outputs", request->outputs, FileKind::tensors}},
-                   request->overwrite});
+                   request->overwrite,
+                   model->files});
     RunControl control{stop, {}, {}};
     if (first) control.on_note = print_note;
-    Model::open(model->model, run_options(*model, processes), stop).forward(*request, control);
+    Model::open(model->model, run_options(*model, processes), stop, model->files)
+        .forward(*request, control);
     if (first) std::printf("%s\n", request->outputs.c_str());
   };
   return {app,

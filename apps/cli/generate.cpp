@@ -239,6 +239,7 @@ void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
   add_sampling(app, o);
   add_source(app, o);
   add_files(app, o);
+  add_weight_files(app, o->model);
   add_model_options(app, o->model);
   add_memory_budget(app, o->model, "Memory limit, e.g. 4GB (default: the machine's)");
   app.add_option("--vae-tiling", o->tiling, "Decode in tiles: auto (default), on, off, pixels")
@@ -266,7 +267,8 @@ RunFiles files_of(const Options& o, const RunOutput& images) {
            {"--trace", q.trace, FileKind::trace},
            {"--report", o.report, FileKind::report},
            {"--preview", o.preview, video ? FileKind::video : FileKind::image}},
-          q.overwrite};
+          q.overwrite,
+          o.model->files};
 }
 
 // Checks the named files before any is read; the number of images is not known yet.
@@ -312,7 +314,7 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
     view.note("--compare-steps has no effect: its numbers are part of --report");
   GenerateResult result;
   {
-    Model model = Model::open(o.model->model, run, stop);
+    Model model = Model::open(o.model->model, run, stop, o.model->files);
     o.output.videos = model.makes_videos();
     o.output.usual_rate = model.frame_rate();
     preview.emplace(first ? o.preview : "", o.preview_every,

@@ -110,12 +110,12 @@ void inspect(Options& o, const std::stop_token& stop, const Processes* processes
   const bool by_name = std::count(names.begin(), names.end(), o.model->model) > 0 &&
                        !std::filesystem::exists(o.model->model, ignored);
   if (processes && processes->rank() > 0) {
-    if (!by_name) Model::open(o.model->model, run, stop);  // which all do, or none
+    if (!by_name) Model::open(o.model->model, run, stop, o.model->files);  // which all do, or none
     return;
   }
-  const Inspection found = by_name
-                               ? inspect_by_name(o.model->model, run, o.request, stop)
-                               : Model::open(o.model->model, run, stop).inspect(o.request, stop);
+  const Inspection found =
+      by_name ? inspect_by_name(o.model->model, run, o.request, stop)
+              : Model::open(o.model->model, run, stop, o.model->files).inspect(o.request, stop);
   if (o.json)
     std::printf("%s\n", to_json(found).c_str());
   else
@@ -155,6 +155,7 @@ Command add_inspect(CLI::App& program) {
       ->type_name("FILE");
   add_memory_budget(*app, o->model, "Memory limit, e.g. 4GB (default: the machine's)", group);
   app->add_flag("--json", o->json, "Print the result as JSON")->group(group);
+  add_weight_files(*app, o->model);
   add_model_options(*app, o->model);
   return {app,
           [o](const std::stop_token& stop) {

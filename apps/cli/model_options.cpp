@@ -53,6 +53,18 @@ void add_model_options(CLI::App& command, const std::shared_ptr<ModelOptions>& o
       ->type_name("T");
 }
 
+void add_weight_files(CLI::App& command, const std::shared_ptr<ModelOptions>& o) {
+  const char* group = kExecution;
+  command
+      .add_option("--transformer", o->files.transformer, "Its weights: a GGUF or safetensors file")
+      ->group(group)
+      ->type_name("F");
+  add_text(command, "--text-encoder", o->files.text_encoders, "A text encoder's, or NAME=FILE")
+      ->group(group)
+      ->type_name("F");
+  command.add_option("--vae", o->files.vae, "The VAE's")->group(group)->type_name("F");
+}
+
 void add_memory_budget(CLI::App& command, const std::shared_ptr<ModelOptions>& o, const char* text,
                        const char* group) {
   command.add_option("--memory-budget", o->memory_budget, text)->group(group)->type_name("SIZE");

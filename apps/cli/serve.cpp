@@ -57,6 +57,11 @@ void add_limits(CLI::App& app, const std::shared_ptr<Options>& o) {
 void run(Options& o, const std::stop_token& stop, const Processes* processes) {
   server::ServeOptions& s = o.serve;
   s.run = run_options(*o.model, processes);
+  s.files = o.model->files;
+  if (!s.files.empty() && s.models.size() > 1)
+    throw Error(
+        ErrorCode::usage,
+        "--transformer, --text-encoder and --vae are for one model; serve the others apart");
   s.keep = seconds_of(o.keep, "--keep");
   if (!o.job_time.empty()) s.job_time = seconds_of(o.job_time, "--job-time");
   if (!o.store_limit.empty()) s.store_limit = bytes_of(o.store_limit, "--store-limit");
@@ -92,6 +97,7 @@ Command add_serve(CLI::App& program) {
       ->group(where)
       ->type_name("L");
   add_limits(*app, o);
+  add_weight_files(*app, o->model);
   add_model_options(*app, o->model);
   add_memory_budget(*app, o->model, "Memory limit of all models (default: the machine's)");
   return {app,

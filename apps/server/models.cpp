@@ -60,7 +60,8 @@ Json json_of(const ModelFacts& facts) {
 }
 
 Models::Models(const std::vector<std::string>& models, const RunOptions& options,
-               const std::stop_token& stop, const std::function<void(const std::string&)>& said) {
+               const std::stop_token& stop, const std::function<void(const std::string&)>& said,
+               const WeightFiles& files) {
   std::optional<Error> misfit;
   size_t planned = 0;
   for (const std::string& given : models) {
@@ -70,7 +71,7 @@ Models::Models(const std::vector<std::string>& models, const RunOptions& options
         throw Error(ErrorCode::usage, "two models are called '" + name +
                                           "': requests could not tell them apart; rename a folder");
     const auto add = [&](const RunOptions& run) {
-      Model model = Model::open(whole(given), run, stop);
+      Model model = Model::open(whole(given), run, stop, files);
       ModelFacts facts = facts_of(model, name, run, stop);
       all_.push_back(
           std::make_unique<Served>(Served{std::move(facts), std::move(model), whole(given)}));

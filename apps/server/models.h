@@ -45,7 +45,8 @@ class Models {
   /// not for runs on one rank, and `said` hears of it. Throws Error(usage) for two of one name,
   /// Error(plan) for a plan that none can run, and what Model::open throws.
   Models(const std::vector<std::string>& models, const RunOptions& options,
-         const std::stop_token& stop, const std::function<void(const std::string&)>& said);
+         const std::stop_token& stop, const std::function<void(const std::string&)>& said,
+         const WeightFiles& files = {});
   explicit Models(std::vector<std::unique_ptr<Served>> models) : all_(std::move(models)) {}
 
   /// Throws Refusal(404) that lists the names. "" is the only one, and

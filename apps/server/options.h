@@ -6,6 +6,7 @@
 
 #include "server/request_limits.h"
 #include "tessera/request.h"
+#include "tessera/weight_files.h"
 
 namespace tessera::server {
 
@@ -13,6 +14,7 @@ namespace tessera::server {
 struct ServeOptions {
   std::vector<std::string> models;
   RunOptions run;
+  WeightFiles files;  ///< in place of weights of the one model
   std::string host = "127.0.0.1";
   int port = 8080;               ///< 0: any that is free
   std::string api_keys;          ///< file of keys; "": none, and then this machine alone is served

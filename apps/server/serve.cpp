@@ -84,7 +84,9 @@ void serve(const ServeOptions& o, const std::stop_token& stop,
   RunOptions run = o.run;
   run.keep_parts = true;
   if (run.processes && run.processes->rank() > 0)
-    return follow(Models(o.models, run, {}, [](const std::string&) {}), o.limits,
+    return follow(Models(
+                      o.models, run, {}, [](const std::string&) {}, o.files),
+                  o.limits,
                   *run.processes);  // the first one says when to stop
   for (const std::string& model : o.models)
     check_files({model, {{"--api-keys", o.api_keys}}, {{"--store", o.store, FileKind::store}}});
@@ -96,7 +98,7 @@ void serve(const ServeOptions& o, const std::stop_token& stop,
   const auto note = [&](const std::string& text) {
     said(o.json_log ? text_of({{"time", now()}, {"note", text}}) : "note: " + text);
   };
-  const Models models(o.models, run, stop, note);
+  const Models models(o.models, run, stop, note, o.files);
   for (const std::string& name : guard.keys().rotated())
     note("client '" + name + "' has several keys; take the old one out when nobody sends it");
   Metrics metrics(clients);

@@ -15,6 +15,7 @@
 #include "tessera/run_files.h"
 #include "tessera/tokenize.h"
 #include "tessera/version.h"
+#include "tessera/weight_files.h"
 #include "tessera/words.h"
 
 namespace tessera {
@@ -29,9 +30,10 @@ class Model {
   /// Reads the folder's description and checks its parts; weights are loaded at first use. `model`
   /// is a folder in the diffusers or transformers layout, or the name of a shipped model. Throws
   /// Error(model) for missing or wrong parts, Error(plan) for an invalid plan, Error(usage) for
-  /// options without effect, Error(cancelled) after a stop request.
+  /// options without effect, Error(cancelled) after a stop request. `files` replace weights of the
+  /// folder: a file for no part of it is Error(usage), an unreadable one Error(model).
   static Model open(const std::string& model, const RunOptions& options,
-                    const std::stop_token& stop = {});
+                    const std::stop_token& stop = {}, const WeightFiles& files = {});
   Model(Model&&) noexcept;
   Model& operator=(Model&&) noexcept;
   ~Model();

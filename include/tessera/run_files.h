@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "tessera/weight_files.h"
+
 namespace tessera {
 
 /// The content of an output file. `model` and `store` are folders.
@@ -41,6 +43,7 @@ struct RunFiles {
   std::vector<RunInput> inputs{};
   std::vector<RunOutput> outputs{};
   bool overwrite = false;  ///< existing files of any content are replaced
+  WeightFiles weights{};   ///< inputs too
 };
 
 /// Throws Error(usage), and leaves nothing behind, for an output without write access, an output

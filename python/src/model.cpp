@@ -179,14 +179,32 @@ void bind_result(nb::module_& module) {
       .def_ro("sampler", &GenerateResult::sampler);
 }
 
+void bind_options(nb::module_& module) {
+  nb::class_<OpenOptions>(module, "OpenOptions")
+      .def(nb::init<>())
+      .def_rw("dtype", &OpenOptions::dtype)
+      .def_rw("device", &OpenOptions::device)
+      .def_rw("plan", &OpenOptions::plan)
+      .def_rw("threads", &OpenOptions::threads)
+      .def_rw("ranks", &OpenOptions::ranks)
+      .def_rw("memory_budget", &OpenOptions::memory_budget)
+      .def_rw("comm_timeout", &OpenOptions::comm_timeout)
+      .def_rw("keep_parts", &OpenOptions::keep_parts)
+      .def_rw("map_weights", &OpenOptions::map_weights)
+      .def_rw("transformer", &OpenOptions::transformer)
+      .def_rw("text_encoders", &OpenOptions::text_encoders)
+      .def_rw("vae", &OpenOptions::vae);
+}
+
 }  // namespace
 
 OpenModel::OpenModel(const std::string& model, const OpenOptions& options,
                      const CancelToken* cancel)
     : process_(getpid()) {
   const RunOptions run = run_options(options);
+  const WeightFiles files{options.transformer, options.text_encoders, options.vae};
   run_aside(token_of(cancel), [&](const std::stop_token& stop, const Ask&) {
-    model_ = std::make_unique<Model>(Model::open(model, run, stop));
+    model_ = std::make_unique<Model>(Model::open(model, run, stop, files));
   });
 }
 
@@ -208,17 +226,7 @@ void bind_model(nb::module_& module) {
       .def("cancel", [](CancelToken& token) { token.source.request_stop(); })
       .def_prop_ro("cancelled",
                    [](const CancelToken& token) { return token.source.stop_requested(); });
-  nb::class_<OpenOptions>(module, "OpenOptions")
-      .def(nb::init<>())
-      .def_rw("dtype", &OpenOptions::dtype)
-      .def_rw("device", &OpenOptions::device)
-      .def_rw("plan", &OpenOptions::plan)
-      .def_rw("threads", &OpenOptions::threads)
-      .def_rw("ranks", &OpenOptions::ranks)
-      .def_rw("memory_budget", &OpenOptions::memory_budget)
-      .def_rw("comm_timeout", &OpenOptions::comm_timeout)
-      .def_rw("keep_parts", &OpenOptions::keep_parts)
-      .def_rw("map_weights", &OpenOptions::map_weights);
+  bind_options(module);
   nb::class_<StepWatch>(module, "StepWatch")
       .def(nb::init<>())
       .def_rw("on_step", &StepWatch::on_step, nb::arg().none())

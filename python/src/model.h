@@ -6,6 +6,7 @@
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "tessera/engine.h"
 
@@ -23,6 +24,8 @@ struct OpenOptions {
   int64_t memory_budget = 0;
   double comm_timeout = 60;
   bool keep_parts = true, map_weights = false;
+  std::string transformer, vae;
+  std::vector<std::string> text_encoders;
 };
 
 /// An open model, of one process: the threads of a model do not survive a fork.

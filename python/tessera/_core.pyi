@@ -23,6 +23,9 @@ class OpenOptions:
     comm_timeout: float
     keep_parts: bool
     map_weights: bool
+    transformer: str
+    text_encoders: list[str]
+    vae: str
     def __init__(self) -> None: ...
 
 class GenerateRequest:

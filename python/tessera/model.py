@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from . import _core
@@ -36,6 +36,13 @@ def _folder_of(model: str | os.PathLike[str]) -> str:
     return str(carried) if name and not _is_there(name) and "/" not in name and carried.is_dir() else name
 
 
+def _paths(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
+    """One file or several, as text."""
+    if isinstance(files, (str, os.PathLike)):
+        return [os.fspath(files)]
+    return [os.fspath(file) for file in files]
+
+
 def _dtype_word(dtype: Any) -> str | None:
     """The word of a dtype: "bf16", or "torch.bfloat16" and what else names it."""
     if dtype is None:
@@ -60,7 +67,10 @@ class Model:
                         torch_dtype: Any = None, device: str = "cpu", threads: int = 0,
                         plan: str | Mapping[str, Any] = "", ranks: int = 0, memory_budget: int = 0,
                         comm_timeout: float = 60.0, keep_parts: bool = True,
-                        map_weights: bool = False) -> Self:
+                        map_weights: bool = False,
+                        transformer: str | os.PathLike[str] = "",
+                        text_encoder: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+                        vae: str | os.PathLike[str] = "") -> Self:
         """Opens a folder in the diffusers or transformers layout, a shipped model by its name
         ("shapes"), or a downloaded repository by its id; weights are read when first used.
 
@@ -72,6 +82,8 @@ class Model:
             else it is released before decoding, and they are when they were used.
         map_weights: use those of a quantised folder, and embeddings, where their files lie in the
             system's memory; a file that shrinks meanwhile ends the process.
+        transformer, text_encoder, vae: GGUF or single safetensors files in place of the folder's
+            weights; a text encoder as "text_encoder_2=FILE" where several could be meant.
         """
         if dtype is not None and torch_dtype is not None:
             raise TypeError("give one of dtype and torch_dtype, not both")
@@ -79,7 +91,9 @@ class Model:
             "dtype": _dtype_word(torch_dtype if dtype is None else dtype), "device": device,
             "threads": threads, "plan": plan_text(plan), "ranks": ranks,
             "memory_budget": memory_budget, "comm_timeout": comm_timeout,
-            "keep_parts": keep_parts, "map_weights": map_weights})
+            "keep_parts": keep_parts, "map_weights": map_weights,
+            "transformer": os.fspath(transformer), "text_encoders": _paths(text_encoder),
+            "vae": os.fspath(vae)})
 
     def to(self: Self, device: str) -> Self:
         """This model on another device, "cpu" or "cuda"."""

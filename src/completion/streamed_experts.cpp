@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "load/meta_weights.h"
+#include "load/weights_file.h"
 #include "parallel/experts/exchange.h"
 #include "parallel/setup.h"
 
@@ -55,10 +56,10 @@ ExpertBytes expert_bytes(const runtime::ModelState& state) {
   const ops::Expert one = reader(state, weights)(0, 0);
   ExpertBytes bytes{scope.memory->current(tensor::MemoryClass::weights)};
   const load::Component& part = state.folder.component("model");
-  if (!load::has_weights(part.folder)) return bytes;
+  if (!load::has_weights(part)) return bytes;
   const load::TensorSet tensors = load::open_weights(part);
   for (const auto& [name, shape] : weights->asked())
-    if (tensors.has(name)) bytes.stored += tensors.entry(name).bytes();
+    if (tensors.has(name)) bytes.stored += tensors.entry(name).stored_bytes();
   return bytes;
 }
 

@@ -434,7 +434,8 @@ Job plan_job(const runtime::ModelState& state, const GenerateRequest& request) {
                inputs_of(request),
                {{"--save-latents", request.save_latents, FileKind::latents},
                 {"--trace", request.trace, FileKind::trace}},
-               request.overwrite});
+               request.overwrite,
+               state.files});
   for (const std::string& said :
        {state.check_transformer(), request.decode ? state.check_vae() : std::string()})
     if (!said.empty()) job.notes.push_back(said);

@@ -285,7 +285,7 @@ Embeddings foresee_texts(const runtime::ModelState& state, std::vector<Text>& te
   for (Text& text : texts) {
     TextStates& zeros = made.emplace_back();
     if (!text.there) continue;
-    const bool weights = load::has_weights(state.folder.component(text.part.encoder).folder);
+    const bool weights = load::has_weights(state.folder.component(text.part.encoder));
     const std::string said = weights ? state.check_text_encoder(text.part.encoder) : "";
     if (!said.empty()) notes.push_back(said);
     TextStates states = foresee(state, text);

@@ -9,6 +9,7 @@
 #include "cluster/gather_reports.h"
 #include "diffusion/text_encoders.h"
 #include "load/held_weights.h"
+#include "load/weights_file.h"
 #include "ops/elementwise.h"
 #include "parallel/tensor/block_gather.h"
 #include "runtime/counted_bytes.h"
@@ -41,7 +42,7 @@ std::vector<runtime::BlockLayout> layouts_of(const runtime::ModelState& state,
 std::string files_of(const runtime::ModelState& state, const std::string& part) {
   const load::TensorSet tensors = load::open_weights(state.folder.component(part));
   std::string all;
-  for (const load::SafetensorsFile& file : tensors.files()) all += file.identity() + '\n';
+  for (const load::TensorFile& file : tensors.files()) all += file.identity() + '\n';
   return all;
 }
 

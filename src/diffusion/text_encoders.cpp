@@ -4,6 +4,7 @@
 
 #include "base/fail.h"
 #include "cluster/agree.h"
+#include "load/weights_file.h"
 #include "ops/elementwise.h"
 #include "ops/finite.h"
 
@@ -51,8 +52,8 @@ std::unique_ptr<models::TextEncoder> encoder_over(
     const runtime::ModelState& state, const std::string& part,
     const std::shared_ptr<const nn::Weights>& weights) {
   const load::Component& found = state.folder.component(part);
-  return models::text_encoder_of(found.class_name, {found.config, found.folder + "/config.json"},
-                                 weights, state.dtype());
+  return models::text_encoder_of(found.class_name, {found.config, found.description()}, weights,
+                                 state.dtype());
 }
 
 TextStates numbers_of(const models::TextEncoder& encoder, const TextBatch& batch,

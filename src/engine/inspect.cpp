@@ -11,6 +11,7 @@
 #include "kernels/probe.h"
 #include "load/meta_weights.h"
 #include "load/quantisation.h"
+#include "load/weights_file.h"
 #include "pipeline/check_request.h"
 #include "runtime/choose_stages.h"
 #include "tensor/uncounted.h"
@@ -23,7 +24,7 @@ namespace {
 int64_t parameters_on_meta(const runtime::ModelState& state, const load::Component& part) {
   const tensor::Uncounted aside;
   const auto weights = std::make_shared<load::MetaWeights>();
-  const models::Source source{part.config, part.folder + "/config.json"};
+  const models::Source source{part.config, part.description()};
   if (part.name == "transformer" && state.spec) {
     state.spec->make(*weights, state.spec->whole(), state.dtype());
   } else if (part.name == "vae") {
@@ -52,8 +53,21 @@ std::string products_of(const Model::State& state, const load::Component& part) 
   return text.empty() ? "" : text + ", int8 activations";
 }
 
+// "F32 12, Q4_K 180": how many tensors of a file are of each type.
+std::string stored_as(const load::TensorSet& tensors) {
+  std::map<std::string, int> counts;
+  for (const std::string& name : tensors.names()) {
+    const load::TensorEntry& entry = tensors.entry(name);
+    ++counts[entry.format ? tensor::name_of(*entry.format) : entry.dtype];
+  }
+  std::string text;
+  for (const auto& [type, count] : counts)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", type, count);
+  return text;
+}
+
 Component describe(const Model::State& state, const load::Component& part) {
-  Component shown{part.name, part.class_name, part.folder, 0, 0, true, {}};
+  Component shown{part.name, part.class_name, part.weights(), 0, 0, true, {}};
   if (part.name == "scheduler") return shown;
   if (part.name.starts_with("tokenizer")) {
     const auto tokenizer = tokenizer::open_tokenizer(part.folder);
@@ -70,7 +84,7 @@ Component describe(const Model::State& state, const load::Component& part) {
   }
   if (const std::string products = products_of(state, part); !products.empty())
     shown.facts["products"] = products;
-  if (!load::has_weights(part.folder)) {
+  if (!load::has_weights(part)) {
     shown.downloaded = false;
     shown.file_bytes = load::announced_bytes(part.folder);
     shown.parameters = parameters_on_meta(state, part);
@@ -78,6 +92,7 @@ Component describe(const Model::State& state, const load::Component& part) {
   }
   const load::TensorSet tensors = load::open_weights(part);
   shown.file_bytes = tensors.bytes();
+  if (!part.file.empty()) shown.facts["stored as"] = stored_as(tensors);
   if (part.quantised.experts)
     shown.facts["experts"] =
         part.quantised.int4 ? "int4, with a scale for each 32" : "int8, with a scale a row";

@@ -47,12 +47,12 @@ double Model::frame_rate() const { return state().spec ? state().spec->frame_rat
 
 int64_t Model::classes() const { return state().spec ? state().spec->classes : 0; }
 
-Model Model::open(const std::string& model, const RunOptions& options,
-                  const std::stop_token& stop) {
+Model Model::open(const std::string& model, const RunOptions& options, const std::stop_token& stop,
+                  const WeightFiles& files) {
   pipeline::check_request(options);
   const base::BindStop bind(stop);
   auto state = std::make_unique<State>();
-  runtime::open_model(model, options, *state);
+  runtime::open_model(model, options, *state, files);
   return Model(std::move(state));
 }
 

@@ -49,9 +49,9 @@ std::string text_of(const Json& object, const char* key) {
                          base::is_there((path.parent_path() / "model_index.json").string());
   if (extension == ".safetensors" && !described)
     fail(ErrorCode::model,
-         "'{}' is a checkpoint in a single file, which is not read: its parts are not described; "
-         "download the model's folder in the diffusers layout (model_index.json and a folder each "
-         "for transformer, vae, ...) and give that",
+         "'{}' is a single weights file; give the model's folder in the diffusers layout "
+         "(model_index.json and a folder each for scheduler, tokenizer, ...; it may lack the "
+         "weights), and this as --transformer, --text-encoder or --vae",
          path.string());
   if (extension == ".safetensors")
     fail(ErrorCode::model,
@@ -60,8 +60,9 @@ std::string text_of(const Json& object, const char* key) {
          path.string(), folder);
   if (extension == ".gguf")
     fail(ErrorCode::model,
-         "'{}' is a GGUF file, which is not read; give the model's folder in the diffusers layout "
-         "(safetensors)",
+         "'{}' is a GGUF file; give the model's folder in the diffusers layout (model_index.json "
+         "and a folder each for scheduler, tokenizer, ...; it may lack the weights), and this as "
+         "--transformer or --text-encoder",
          path.string());
   if (extension == ".ckpt" || extension == ".pt" || extension == ".pth" || extension == ".bin")
     fail(
@@ -81,7 +82,7 @@ std::string lone_weights(const fs::path& root) {
     const std::string extension = item.path().extension().string();
     for (const char* kind : {".safetensors", ".gguf", ".ckpt", ".pt", ".pth", ".bin"})
       if (extension == kind)
-        return fmt::format("; a weights file alone, as {}, is not read",
+        return fmt::format("; a weights file alone, as {}, is not enough: see --transformer",
                            base::printable(item.path().filename().string()));
   }
   return "";
@@ -117,9 +118,16 @@ void check_name(const std::string& index, const std::string& name) {
           base::printable(name));
 }
 
+// Whether a file may be for the part.
+bool has_file(const WeightFiles& files, const std::string& name) {
+  return (name == "transformer" && !files.transformer.empty()) ||
+         (name == "vae" && !files.vae.empty()) ||
+         (name.starts_with("text_encoder") && !files.text_encoders.empty());
+}
+
 // Adds [library, class]; [null, null] means that the pipeline goes without this component.
 void add_component(const fs::path& root, const std::string& index, const std::string& name,
-                   const Json& value, ModelFolder& model) {
+                   const Json& value, const WeightFiles& files, ModelFolder& model) {
   const bool pair = value.size() == 2;
   if (pair && value[0].is_null() && value[1].is_null()) return;
   require(pair && value[0].is_string() && value[1].is_string(), ErrorCode::model,
@@ -130,7 +138,7 @@ void add_component(const fs::path& root, const std::string& index, const std::st
   require(is_folder(root / name) || !base::is_there((root / name).string()), ErrorCode::model,
           "{}: '{}' is no folder; expected that of component '{}'", index, (root / name).string(),
           name);
-  if (!is_folder(root / name)) {
+  if (!is_folder(root / name) || (has_file(files, name) && config_in(root / name).empty())) {
     model.absent[name] = value[1].get<std::string>();
     return;
   }
@@ -138,7 +146,7 @@ void add_component(const fs::path& root, const std::string& index, const std::st
       read_component(root / name, name, value[0].get<std::string>(), value[1].get<std::string>()));
 }
 
-ModelFolder read_pipeline(const fs::path& root) {
+ModelFolder read_pipeline(const fs::path& root, const WeightFiles& files) {
   const std::string index = (root / "model_index.json").string();
   const Json json = read_object(index);
   ModelFolder model{root.string(), FolderKind::pipeline, text_of(json, "_class_name"), {}, {},
@@ -149,7 +157,7 @@ ModelFolder read_pipeline(const fs::path& root) {
   for (const auto& [name, value] : json.items()) {
     if (name.starts_with('_')) continue;
     if (value.is_array()) {
-      add_component(root, index, name, value, model);
+      add_component(root, index, name, value, files, model);
     } else {
       model.options[name] = value;
     }
@@ -213,7 +221,7 @@ const Component& ModelFolder::component(const std::string& name,
        fmt::join(names, ", "), otherwise);
 }
 
-ModelFolder open_folder(const std::string& path) {
+ModelFolder open_folder(const std::string& path, const WeightFiles& files) {
   const fs::path root(path);
   std::error_code ignored;
   require(!path.empty() && fs::exists(root, ignored), ErrorCode::model,
@@ -222,7 +230,7 @@ ModelFolder open_folder(const std::string& path) {
   if (!is_folder(root)) refuse_file(root);
   ModelFolder model;
   if (base::is_there((root / "model_index.json").string())) {
-    model = read_pipeline(root);
+    model = read_pipeline(root, files);
   } else {
     require(
         !base::is_there((root / "transformer/config.json").string()), ErrorCode::model,

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "tensor/dtype.h"
+#include "tessera/weight_files.h"
 
 namespace tessera::load {
 
@@ -27,6 +28,13 @@ struct Component {
   std::string folder;      ///< where its files are
   base::Json config;       ///< config.json, scheduler_config.json, ...; an empty object without one
   Quantised quantised{};
+  std::string file{};     ///< in place of the folder's weights (load/weights_file.h); "": none
+  std::string prefix{};   ///< of its tensors there
+  bool described = true;  ///< by the folder; else `config` is what the shapes of `file` say
+
+  /// Where the weights are, and what describes them, for messages.
+  const std::string& weights() const { return file.empty() ? folder : file; }
+  std::string description() const { return described ? folder + "/config.json" : file; }
 };
 
 enum class FolderKind { pipeline, single };
@@ -51,7 +59,8 @@ struct ModelFolder {
 /// DiT-MoE; with vae/ and others as subfolders). A single model's own component is "transformer"
 /// for diffusion models, "vae" for autoencoders, else "model". A component of model_index.json
 /// whose folder is not there is no error until somebody asks for it. Throws Error(model) saying
-/// what to do for anything else.
-ModelFolder open_folder(const std::string& path);
+/// what to do for anything else. Parts for which there are `files` may lack their config.json, and
+/// count as absent then.
+ModelFolder open_folder(const std::string& path, const WeightFiles& files = {});
 
 }  // namespace tessera::load

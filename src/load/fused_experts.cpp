@@ -29,11 +29,11 @@ bool split(const std::string& name, const TensorEntry& all,
            std::map<std::string, TensorEntry>& tensors) {
   const std::vector<std::string> matrices = matrices_in(name);
   const auto parts = static_cast<int64_t>(matrices.size());
-  if (parts == 0 || all.sizes.size() != 3 || all.bytes() == 0 || all.sizes[0] > kMostExperts ||
-      all.sizes[1] % parts != 0)
+  if (parts == 0 || all.sizes.size() != 3 || all.bytes() == 0 || all.scales ||
+      all.sizes[0] > kMostExperts || all.sizes[1] % parts != 0)
     return false;
   const std::string layer = name.substr(0, name.rfind('.') + 1);
-  const int64_t each = all.bytes() / all.sizes[0] / parts;
+  const int64_t each = all.stored_bytes() / all.sizes[0] / parts;
   std::map<std::string, TensorEntry> found;
   int64_t at = all.begin;
   for (int64_t e = 0; e < all.sizes[0]; ++e)
@@ -44,14 +44,14 @@ bool split(const std::string& name, const TensorEntry& all,
       require(tensors.size() + found.size() < kMostTensors, ErrorCode::model,
               "the experts of {} are more than {} tensors; expected fewer, download the file again",
               base::printable(name), kMostTensors);
-      found[one] = {all.dtype, {all.sizes[1] / parts, all.sizes[2]}, at, at + each};
+      found[one] = {all.dtype, {all.sizes[1] / parts, all.sizes[2]}, at, at + each, all.format};
       at += each;
     }
   tensors.merge(found);
   return true;
 }
 
-SafetensorsFile with_single_experts(const SafetensorsFile& file) {
+TensorFile with_single_experts(const TensorFile& file) {
   std::map<std::string, TensorEntry> tensors = file.entries();
   bool any = false;
   for (const auto& [name, entry] : file.entries())
@@ -62,8 +62,8 @@ SafetensorsFile with_single_experts(const SafetensorsFile& file) {
 }  // namespace
 
 TensorSet with_single_experts(const TensorSet& tensors) {
-  std::vector<SafetensorsFile> files;
-  for (const SafetensorsFile& file : tensors.files()) files.push_back(with_single_experts(file));
+  std::vector<TensorFile> files;
+  for (const TensorFile& file : tensors.files()) files.push_back(with_single_experts(file));
   TensorSet single(files);
   single.say_choice(tensors.choice());
   return single;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
 #include <vector>
 
 #include "base/fail.h"
@@ -67,10 +68,6 @@ bool quantises(const std::string& name, const std::map<std::string, Shape>& aske
 Tensor uncounted(const Shape& shape, DType dtype) {
   const tensor::Uncounted aside(tensor::Counts::work);
   return Tensor::empty(shape, dtype, Device::meta, MemoryClass::weights);
-}
-
-bool same(const Shape& shape, const std::vector<int64_t>& sizes) {
-  return std::equal(shape.begin(), shape.end(), sizes.begin(), sizes.end());
 }
 
 }  // namespace
@@ -211,14 +208,23 @@ std::string check_names(const MetaWeights& weights, const TensorSet& tensors,
                         const std::string& folder, std::span<const std::string> unused) {
   std::vector<NamedItem> missing, extra, misshaped, unread;
   const std::map<std::string, Shape> asked = weights.asked();
+  std::set<std::string> told;  // several of the model may be in one of the file
+  const auto tell = [&](const std::string& name, const std::string& note,
+                        std::vector<NamedItem>& list) {
+    const std::string theirs = tensors.file_name(name);
+    if (theirs.empty() || told.insert(theirs).second)
+      list.push_back({theirs.empty() ? name : theirs, note});
+  };
   for (const auto& [name, shape] : asked) {
     base::check_stop();
     if (!tensors.has(name)) {
-      missing.push_back({name, " " + shape.str()});
-    } else if (const auto& sizes = tensors.entry(name).sizes; !same(shape, sizes)) {
-      misshaped.push_back(
-          {name, fmt::format(" is [{}], expected {}", fmt::join(sizes, ", "), shape.str())});
-    } else if (const std::string& type = tensors.entry(name).dtype; !dtype_of(type)) {
+      const bool renamed = !tensors.file_name(name).empty();
+      tell(name, renamed ? "" : " " + shape.str(), missing);
+    } else if (const TensorEntry& entry = tensors.entry(name);
+               !entry.has_sizes({shape.begin(), shape.end()})) {
+      tell(name, fmt::format(" is [{}], expected {}", fmt::join(entry.sizes, ", "), shape.str()),
+           misshaped);
+    } else if (const std::string& type = entry.dtype; !dtype_of(type)) {
       unread.push_back({name, " is " + type});
     }
   }

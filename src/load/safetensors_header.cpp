@@ -42,7 +42,7 @@ int64_t bits_of(const std::string& dtype) {
 class HeaderReader : public nlohmann::json_sax<Json> {
  public:
   explicit HeaderReader(const std::string& file) : file_(file) {}
-  SafetensorsHeader take() { return std::move(header_); }
+  FileHeader take() { return std::move(header_); }
 
   bool null() override {
     if (depth_ != 1 || name_ != "__metadata__") unexpected("null");
@@ -165,7 +165,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   }
 
   const std::string& file_;
-  SafetensorsHeader header_;
+  FileHeader header_;
   TensorEntry entry_;
   std::string name_, field_;
   int depth_ = 0, offsets_ = 0;
@@ -220,7 +220,7 @@ void check_entry(const std::string& file, const std::string& name, const TensorE
           kRemedy);
 }
 
-void check_cover(const std::string& file, const SafetensorsHeader& header, int64_t data_bytes) {
+void check_cover(const std::string& file, const FileHeader& header, int64_t data_bytes) {
   std::vector<std::pair<const std::string*, const TensorEntry*>> order;
   order.reserve(header.tensors.size());
   for (const auto& [name, entry] : header.tensors) order.emplace_back(&name, &entry);
@@ -264,14 +264,14 @@ int64_t safetensors_data_offset(std::string_view begin, int64_t file_bytes,
   return 8 + static_cast<int64_t>(length);
 }
 
-SafetensorsHeader parse_safetensors_header(std::string_view begin, int64_t file_bytes,
-                                           const std::string& file) {
+FileHeader parse_safetensors_header(std::string_view begin, int64_t file_bytes,
+                                    const std::string& file) {
   const int64_t data_offset = safetensors_data_offset(begin, file_bytes, file);
   const std::string_view text = begin.substr(8, static_cast<size_t>(data_offset - 8));
   if (!text.starts_with('{')) refuse_start(begin, file, "the header does not start with '{'");
   HeaderReader reader(file);
   Json::sax_parse(text.begin(), text.end(), &reader);
-  SafetensorsHeader header = reader.take();
+  FileHeader header = reader.take();
   header.data_offset = data_offset;
   const int64_t data_bytes = file_bytes - data_offset;
   for (const auto& [name, entry] : header.tensors) {

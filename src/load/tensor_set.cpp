@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/printable.h"
 #include "base/stop.h"
-#include "load/fused_experts.h"
+#include "load/name_map.h"
 #include "load/shard_index.h"
 
 namespace tessera::load {
@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr std::array<const char*, 2> kStems = {"diffusion_pytorch_model", "model"};
 
-void check_shard(const std::string& index, const SafetensorsFile& file,
+void check_shard(const std::string& index, const TensorFile& file,
                  const std::set<std::string>& expected) {
   for (const std::string& name : expected) {
     base::check_stop();
@@ -133,15 +133,14 @@ std::string advice(const fs::path& folder) {
            "same model, or convert them to safetensors first (save_pretrained of diffusers and "
            "transformers writes them)";
   if (gguf)
-    return "it holds GGUF files only, which are not read: download the safetensors files of the "
-           "same "
-           "model";
+    return "it holds GGUF files only: give one with --transformer, --text-encoder or --vae beside "
+           "the folder";
   return "download the weights too";
 }
 
 }  // namespace
 
-TensorSet::TensorSet(const std::vector<SafetensorsFile>& files) : files_(files) {
+TensorSet::TensorSet(const std::vector<TensorFile>& files) : files_(files) {
   for (size_t i = 0; i < files_.size(); ++i)
     for (const auto& [name, entry] : files_[i].entries()) {
       base::check_stop();
@@ -157,7 +156,7 @@ std::vector<std::string> TensorSet::names() const {
   return names;
 }
 
-const SafetensorsFile& TensorSet::file(const std::string& name) const {
+const TensorFile& TensorSet::file(const std::string& name) const {
   const auto found = file_of_.find(name);
   require(found != file_of_.end(), ErrorCode::model,
           "{}: there is no tensor {} among its {}; is this the right model?",
@@ -166,10 +165,14 @@ const SafetensorsFile& TensorSet::file(const std::string& name) const {
   return files_[found->second];
 }
 
+std::string TensorSet::file_name(const std::string& name) const {
+  return names_ ? names_->file_name(name) : "";
+}
+
 int64_t TensorSet::bytes() const {
   int64_t total = 0;
-  for (const SafetensorsFile& file : files_)
-    for (const auto& [name, entry] : file.entries()) total += entry.bytes();
+  for (const TensorFile& file : files_)
+    for (const auto& [name, entry] : file.entries()) total += entry.stored_bytes();
   return total;
 }
 
@@ -182,9 +185,9 @@ TensorSet open_index(const std::string& index_path) {
   require(missing.empty(), ErrorCode::model,
           "{}: {} of {} shards are missing: {}{}; download them beside the index", index_path,
           count, shards.size(), fmt::join(missing, ", "), count > 8 ? ", ..." : "");
-  std::vector<SafetensorsFile> files;
+  std::vector<TensorFile> files;
   for (const auto& [shard, names] : shards) {
-    files.emplace_back((folder / shard).string());
+    files.push_back(SafetensorsFile((folder / shard).string()));
     check_shard(index_path, files.back(), names);
   }
   return TensorSet(files);
@@ -213,6 +216,8 @@ int64_t announced_bytes(const std::string& folder) {
   return 0;
 }
 
+bool has_weights(const Component& part) { return !part.file.empty() || has_weights(part.folder); }
+
 Library library_of(const Component& part) {
   const bool bare = part.library != "diffusers" && part.library != "transformers";
   const bool own = bare ? part.config.contains("model_type") : part.library == "transformers";
@@ -235,23 +240,6 @@ TensorSet open_component(const std::string& folder, const std::string& variant, 
        "'{}' holds no {}model.safetensors, diffusion_pytorch_model.safetensors or an index of "
        "them; {}",
        folder, variant.empty() ? "" : "variant '" + variant + "' of ", advice(folder));
-}
-
-TensorSet open_weights(const Component& part) {
-  const auto found = part.config.find("quantization_config");
-  if (found != part.config.end() && !found->is_null()) {
-    std::string method;
-    for (const char* key : {"quant_type", "quant_method"})
-      if (found->is_object() && found->contains(key) && found->at(key).is_string())
-        method = " by " + base::printable(found->at(key).get<std::string>());
-    fail(ErrorCode::model,
-         "{}/config.json: the weights are quantised{} ('quantization_config'), which is not read; "
-         "download the folder of the same model in bf16, f16 or f32",
-         part.folder, method);
-  }
-  TensorSet tensors = with_single_experts(open_component(part.folder, "", library_of(part)));
-  if (part.quantised.dense) tensors.hold_dense_in_int8(part.quantised.int8_rows);
-  return tensors;
 }
 
 }  // namespace tessera::load

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "load/diffusers_folder.h"
@@ -10,25 +12,30 @@
 
 namespace tessera::load {
 
+class NameMap;
+
 /// The named tensors of a component: one safetensors file, or the shards of an index. Cheap to
 /// copy.
 class TensorSet {
  public:
   TensorSet() = default;
   /// Every tensor of the files. Throws Error(model) if two files hold the same name.
-  explicit TensorSet(const std::vector<SafetensorsFile>& files);
+  explicit TensorSet(const std::vector<TensorFile>& files);
 
   bool has(const std::string& name) const { return file_of_.contains(name); }
   /// Names in alphabetic order.
   std::vector<std::string> names() const;
   size_t size() const { return file_of_.size(); }
   /// The file that holds a tensor. Throws Error(model) if none does.
-  const SafetensorsFile& file(const std::string& name) const;
+  const TensorFile& file(const std::string& name) const;
   const TensorEntry& entry(const std::string& name) const { return file(name).entry(name); }
   tensor::Tensor get(const std::string& name) const { return file(name).get(name); }
-  const std::vector<SafetensorsFile>& files() const { return files_; }
-  /// Bytes of all tensors.
+  const std::vector<TensorFile>& files() const { return files_; }
+  /// Bytes of all tensors, as the files hold them.
   int64_t bytes() const;
+  /// What a file of another maker calls the tensor that holds `name`; "": the same.
+  std::string file_name(const std::string& name) const;
+  void use_names(std::shared_ptr<const NameMap> names) { names_ = std::move(names); }
   /// Whether matrices that are no experts' may be whole numbers with scales: the folder says so.
   bool dense_in_int8() const { return dense_in_int8_; }
   /// `int8_rows`: for products with int8 activations.
@@ -53,11 +60,12 @@ class TensorSet {
   void say_choice(std::string text) { choice_ = std::move(text); }
 
  private:
-  std::vector<SafetensorsFile> files_;
+  std::vector<TensorFile> files_;
   std::map<std::string, size_t> file_of_;
   bool dense_in_int8_ = false, int8_rows_ = false, maps_ = false, encoder_ = false;
   QuantiseRules rules_;
   std::string choice_;
+  std::shared_ptr<const NameMap> names_;
 };
 
 /// The library that a component is of, where both name weights otherwise.
@@ -74,12 +82,11 @@ Library library_of(const Component& part);
 TensorSet open_component(const std::string& folder, const std::string& variant = "",
                          Library library = Library::diffusers);
 
-/// The weights of a component, experts by names of their own (load/fused_experts.h). Throws
-/// Error(model), also for weights that its config.json calls quantised.
-TensorSet open_weights(const Component& part);
 /// Whether a component's folder holds weights of any kind, complete or not; else it is a
 /// description that came alone.
 bool has_weights(const std::string& folder);
+/// The same, or a file stands in their place.
+bool has_weights(const Component& part);
 /// Bytes that the index of a folder announces for its shards; 0: there is none that says.
 int64_t announced_bytes(const std::string& folder);
 

@@ -157,7 +157,7 @@ class StoredWeights : public nn::Weights {
   bool has(const std::string& name) const override { return tensors_.has(name); }
 
   Tensor get(const std::string& name, const Shape& shape) const override {
-    const SafetensorsFile& file = checked(name, shape);
+    const TensorFile& file = checked(name, shape);
     const DType dtype = file.dtype(name);
     const auto storage = shelf_->share<Storage>(key("stored", name, "", dtype), [&] {
       if (device_ != Device::cpu) return there(file.get(name));
@@ -171,13 +171,11 @@ class StoredWeights : public nn::Weights {
   }
 
   // The file that holds a tensor of this shape.
-  const SafetensorsFile& checked(const std::string& name, const Shape& shape) const {
-    const SafetensorsFile& file = tensors_.file(name);
+  const TensorFile& checked(const std::string& name, const Shape& shape) const {
+    const TensorFile& file = tensors_.file(name);
     const TensorEntry& entry = file.entry(name);
-    const bool same = entry.sizes.size() == static_cast<size_t>(shape.rank()) &&
-                      std::equal(shape.begin(), shape.end(), entry.sizes.begin());
     require(
-        same, ErrorCode::model,
+        entry.has_sizes({shape.begin(), shape.end()}), ErrorCode::model,
         "{}: tensor {} has the shape [{}]; expected {}: config and weights do not belong together",
         file.path(), base::printable(name), fmt::join(entry.sizes, ", "), shape.str());
     return file;
@@ -208,15 +206,15 @@ class StoredWeights : public nn::Weights {
   ops::ConvWeight conv(const std::string& weight, const std::string& bias, const Shape& shape,
                        DType compute) const override {
     require(shape.rank() == 4, ErrorCode::usage, "a filter has 4 axes, asked for {}", shape.str());
-    const SafetensorsFile& w = floats(weight, shape);
-    const SafetensorsFile* b = bias.empty() ? nullptr : &floats(bias, {shape[0]});
+    const TensorFile& w = floats(weight, shape);
+    const TensorFile* b = bias.empty() ? nullptr : &floats(bias, {shape[0]});
     return shelf_->share<ops::ConvWeight::element_type>(key("conv", weight, bias, compute), [&] {
       return ops::pack_conv(read(w, weight), b ? read(*b, bias) : Tensor(), compute, device_);
     });
   }
 
   Tensor vector(const std::string& name, int64_t n, const Cut& cut = {}) const override {
-    const SafetensorsFile& file = floats(name, {n});
+    const TensorFile& file = floats(name, {n});
     const Shape mine = cut.of({n});
     const auto storage = shelf_->share<Storage>(key("vector", name, "", DType::f32, cut), [&] {
       const std::vector<float> values = nn::taken(read(file, name), cut).to_floats();
@@ -231,7 +229,7 @@ class StoredWeights : public nn::Weights {
 
  private:
   // A tensor that was checked.
-  Tensor read(const SafetensorsFile& file, const std::string& name) const {
+  Tensor read(const TensorFile& file, const std::string& name) const {
     const TensorEntry& entry = file.entry(name);
     auto buffer = mapped(name, "", entry.bytes());
     if (!buffer) {
@@ -245,12 +243,12 @@ class StoredWeights : public nn::Weights {
   void check_matrix(const std::string& name, const Shape& shape, DType compute) const {
     if (!is_quantised(tensors_, name)) return (void)floats(name, shape);
     const StoredShapes stored = stored_shapes(tensors_, name, shape[0], shape[1]);
-    const SafetensorsFile& file = checked(name, stored.values);
+    const TensorFile& file = checked(name, stored.values);
     require(compute == DType::i8, ErrorCode::model,
             "{}: tensor {} is quantised ({}), and this part of the model computes with {}; its "
             "config.json does not say that it is read so: quantise the folder again",
             file.path(), base::printable(name), file.entry(name).dtype, name_of(compute));
-    const SafetensorsFile& scales = checked(scales_of(name), stored.scales);
+    const TensorFile& scales = checked(scales_of(name), stored.scales);
     require(scales.dtype(scales_of(name)) == stored.scales_dtype, ErrorCode::model,
             "{}: tensor {} has the dtype {}; expected {}", scales.path(),
             base::printable(scales_of(name)), name_of(scales.dtype(scales_of(name))),
@@ -288,7 +286,7 @@ class StoredWeights : public nn::Weights {
   ops::Weight packed(const std::string& name, const std::string& up, int64_t n, int64_t k,
                      const ops::WeightForm& form, const Cut& cut) const {
     const bool paired = !up.empty();
-    const SafetensorsFile& file = tensors_.file(name);
+    const TensorFile& file = tensors_.file(name);
     const int64_t half = file.entry(name).bytes(), bytes = paired ? 2 * half : half;
     ops::StoredPanels panels{.n = n, .k = k, .paired = paired};
     panels.scales[0] = tensors_.get(scales_of(name));
@@ -320,7 +318,7 @@ class StoredWeights : public nn::Weights {
   std::shared_ptr<Storage> mapped(const std::string& name, const std::string& up,
                                   int64_t bytes) const {
     if (!tensors_.maps()) return nullptr;
-    const SafetensorsFile& file = tensors_.file(name);
+    const TensorFile& file = tensors_.file(name);
     if (!up.empty() && !(file.has(up) && file.entry(up).begin == file.entry(name).end))
       return nullptr;
     const auto at = file.map(name, bytes);
@@ -332,8 +330,8 @@ class StoredWeights : public nn::Weights {
     return Storage::part(mapped, 0, mapped.bytes(), tensor::MemoryClass::weights);
   }
 
-  const SafetensorsFile& floats(const std::string& name, const Shape& shape) const {
-    const SafetensorsFile& file = checked(name, shape);
+  const TensorFile& floats(const std::string& name, const Shape& shape) const {
+    const TensorFile& file = checked(name, shape);
     const DType dtype = file.dtype(name);
     require(is_float(dtype), ErrorCode::model,
             "{}: tensor {} has the dtype {}; expected f32, bf16 or f16", file.path(),
@@ -345,8 +343,13 @@ class StoredWeights : public nn::Weights {
   std::string key(std::string_view form, const std::string& name, const std::string& second,
                   const ops::WeightForm& packed, const Cut& cut = {}) const {
     return fmt::format("{} {} {} {} {}", nn::weight_key(form, name + " " + second, packed, cut),
-                       name_of(device_), ops::packing_of(device_), tensors_.file(name).identity(),
-                       second.empty() ? "" : tensors_.file(second).identity());
+                       name_of(device_), ops::packing_of(device_), place_of(name),
+                       second.empty() ? "" : place_of(second));
+  }
+  // Of a file with several parts, tensors of one name stand at several places.
+  std::string place_of(const std::string& name) const {
+    const TensorFile& file = tensors_.file(name);
+    return fmt::format("{} {}", file.identity(), file.entry(name).begin);
   }
 
   std::shared_ptr<Storage> there(const Tensor& stored) const {

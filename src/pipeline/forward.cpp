@@ -513,7 +513,8 @@ void check_output(const runtime::ModelState& state, const ForwardRequest& reques
     check_files({state.folder.path,
                  {{"--inputs", request.inputs}},
                  {{"--outputs", request.outputs, FileKind::tensors}},
-                 request.overwrite});
+                 request.overwrite,
+                 state.files});
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "cluster/agree.h"
 #include "comm/collectives.h"
 #include "load/meta_weights.h"
+#include "load/weights_file.h"
 #include "models/moe_layer.h"
 #include "ops/elementwise.h"
 #include "ops/finite.h"

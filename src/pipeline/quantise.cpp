@@ -20,6 +20,7 @@
 #include "base/stopwatch.h"
 #include "load/quantisation.h"
 #include "load/quantised_config.h"
+#include "load/weights_file.h"
 #include "ops/finite.h"
 #include "pipeline/check_request.h"
 #include "tensor/uncounted.h"
@@ -455,6 +456,8 @@ void write_part(const Part& part, const fs::path& own, NewWeights& weights) {
 QuantiseResult quantise(const runtime::ModelState& state, const QuantiseRequest& request,
                         const RunControl& control) {
   check_request(request);
+  require(state.files.empty(), ErrorCode::usage,
+          "a model is quantised from its folder; leave files in place of its weights out");
   const base::BindStop stop(control.stop);
   check_files({state.folder.path, {}, {{"-o", request.output, FileKind::model}}});
   const tensor::BindScope bind(state.workers.scope());

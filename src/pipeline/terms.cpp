@@ -7,6 +7,7 @@
 #include "base/printable.h"
 #include "kernels/isa.h"
 #include "kernels/unit.h"
+#include "load/weights_file.h"
 #include "runtime/tensor_view.h"
 #include "tessera/version.h"
 #include "tessera/words.h"
@@ -46,8 +47,10 @@ void say_model(const runtime::ModelState& state, cluster::Terms& terms) {
     terms.say("the configuration of " + part.name, part.config.dump());
     std::vector<std::string> paths;
     try {
-      const load::TensorSet tensors = load::open_component(part.folder, "", load::library_of(part));
-      for (const load::SafetensorsFile& file : tensors.files()) paths.push_back(file.path());
+      const load::TensorSet tensors =
+          part.file.empty() ? load::open_component(part.folder, "", load::library_of(part))
+                            : load::open_weights_file(part);
+      for (const load::TensorFile& file : tensors.files()) paths.push_back(file.path());
     } catch (const Error& e) {  // a tokenizer, a scheduler; missing parts are found later
       if (e.code() == ErrorCode::cancelled) throw;
       terms.say("the weights of " + part.name, "none");

@@ -202,12 +202,12 @@ std::string Language::check(nn::DType dtype) const {
   const load::TensorSet tensors = load::open_weights(part_);
   const load::MetaWeights asked(tensors);
   spec_.make(asked, spec_.whole(), dtype, 0);
-  const std::string names = load::check_names(asked, tensors, part_.folder, spec_.unread);
+  const std::string names = load::check_names(asked, tensors, part_.weights(), spec_.unread);
   return names.empty() || unused_.empty() ? names + unused_ : names + "; " + unused_;
 }
 
 load::MetaWeights Language::on_meta() const {
-  if (!load::has_weights(part_.folder)) return load::MetaWeights();
+  if (!load::has_weights(part_)) return load::MetaWeights();
   return load::MetaWeights(load::open_weights(part_));
 }
 

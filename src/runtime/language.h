@@ -12,6 +12,7 @@
 #include "load/diffusers_folder.h"
 #include "load/meta_weights.h"
 #include "load/weight_store.h"
+#include "load/weights_file.h"
 #include "models/token_spec.h"
 #include "nn/moe/expert_cache.h"
 #include "runtime/loaded.h"

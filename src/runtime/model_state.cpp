@@ -9,6 +9,7 @@
 #include "base/printable.h"
 #include "load/held_weights.h"
 #include "load/meta_weights.h"
+#include "load/weights_file.h"
 #include "parallel/setup.h"
 #include "runtime/choose_stages.h"
 #include "runtime/resolve_model.h"
@@ -60,7 +61,7 @@ load::Quantised stored(const load::ModelFolder& folder) {
 }
 
 models::Source source_of(const load::Component& part, const std::string& pipeline = "") {
-  return {part.config, part.folder + "/config.json", pipeline};
+  return {part.config, part.description(), pipeline};
 }
 
 // Names of the VAE's half `make`; those of the other one may stand in the file.
@@ -73,7 +74,7 @@ std::string check_half(const ModelState& state, const Make& make, const std::str
   const load::MetaWeights asked(tensors);
   (void)make(asked, state.dtype());
   const std::string unused[] = {other, others_conv, "bn.*"};
-  return load::check_names(asked, tensors, part.folder, unused);
+  return load::check_names(asked, tensors, part.weights(), unused);
 }
 
 bool quantises(const RunOptions& options) {
@@ -245,7 +246,7 @@ std::string ModelState::check_transformer() const {
     const load::TensorSet tensors = load::open_weights(part);
     const load::MetaWeights asked(tensors);
     spec->make(asked, spec->whole(), dtype());
-    return load::check_names(asked, tensors, part.folder);
+    return load::check_names(asked, tensors, part.weights());
   });
 }
 
@@ -301,7 +302,7 @@ std::unique_ptr<nn::Denoiser> ModelState::make_transformer(
 
 load::TensorSet ModelState::tensors_of(const std::string& part) const {
   load::TensorSet tensors;
-  if (folder.has(part) && load::has_weights(folder.component(part).folder))
+  if (folder.has(part) && load::has_weights(folder.component(part)))
     tensors = load::open_weights(folder.component(part));
   if (part != "vae") tensors.quantise(rules_of(options), part != "transformer");
   return tensors;
@@ -348,7 +349,7 @@ std::string ModelState::check_text_encoder(const std::string& part) const {
     const auto encoder =
         models::text_encoder_of(found.class_name, source_of(found), asked, dtype());
     encoder->encode({{0}, {1}, 1});
-    return load::check_names(*asked, tensors, found.folder, encoder->unused());
+    return load::check_names(*asked, tensors, found.weights(), encoder->unused());
   });
 }
 
@@ -388,7 +389,8 @@ void set_stage(const ModelState& state, const RunOptions& options, ModelState& s
   stage.workers.ranks.resize(world > 1 ? world : 0);
 }
 
-void open_model(const std::string& model, const RunOptions& options, ModelState& state) {
+void open_model(const std::string& model, const RunOptions& options, ModelState& state,
+                const WeightFiles& files) {
   const auto found = problems(options.plan, cluster::started_ranks(options));
   require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
   state.options = options;
@@ -396,7 +398,9 @@ void open_model(const std::string& model, const RunOptions& options, ModelState&
   check_experts(options.plan, state.place);
   start_device(state.place, options);
   state.name = model;
-  state.folder = load::open_folder(resolve_model(model));
+  state.files = files;
+  state.folder = load::open_folder(resolve_model(model), files);
+  load::take_files(files, state.folder);
   if (state.folder.has("model") && state.folder.kind == load::FolderKind::single) {
     const load::Component& part = state.folder.component("model");
     if (part.class_name == models::kMoeLayerType)

@@ -41,6 +41,7 @@ struct ModelState {
   RunOptions options;
   DeviceChoice place;  ///< where parts compute; latents and images are the host's
   std::string name;    ///< as the caller gave it
+  WeightFiles files;   ///< in place of weights of the folder
   load::ModelFolder folder;
   std::optional<models::PipelineSpec> spec;     ///< none: a folder without a transformer
   models::PipelineSpec::Defaults defaults;      ///< the spec's, or what the folder says of itself
@@ -140,7 +141,8 @@ struct ModelState {
 };
 
 /// Reads the folder and starts the device; as Model::open.
-void open_model(const std::string& model, const RunOptions& options, ModelState& state);
+void open_model(const std::string& model, const RunOptions& options, ModelState& state,
+                const WeightFiles& files = {});
 
 /// An open model as it is rehearsed: weights and tensors are on meta, ranks are threads that count
 /// as processes do. Experts get as many assignments as the caller's scope assumes.

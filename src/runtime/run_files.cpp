@@ -332,7 +332,14 @@ class Check {
 void check_files(const RunFiles& files) {
   const bool writes = std::ranges::any_of(
       files.outputs, [](const RunOutput& output) { return !output.path.empty(); });
-  if (writes) Check(files).run();
+  if (!writes) return;
+  RunFiles all = files;
+  all.inputs.push_back({"--transformer", files.weights.transformer});
+  all.inputs.push_back({"--vae", files.weights.vae});
+  for (const std::string& text : files.weights.text_encoders)
+    all.inputs.push_back(
+        {"--text-encoder", text.substr(fs::exists(text) ? 0 : text.find('=') + 1)});
+  Check(all).run();
 }
 
 std::string numbered_name(const std::string& output, size_t number) {

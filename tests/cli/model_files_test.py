@@ -24,7 +24,7 @@ class Folders(ProgramTest):
 
     def test_files_instead_of_folders(self):
         for name, says in [("a.pt", "convert_dit_moe.py"), ("a.gguf", "GGUF"),
-                           ("a.safetensors", "single file"), ("a.txt", "folder")]:
+                           ("a.safetensors", "single weights file"), ("a.txt", "folder")]:
             (self.folder / name).write_text("x")
             self.refused_model(name, name, says)
 

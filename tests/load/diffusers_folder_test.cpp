@@ -57,8 +57,8 @@ TEST(DiffusersFolder, SaysWhatToDoWithAFile) {
   auto error_of = [&](const std::string& name) {
     return model_error([&] { open_folder(folder.path(name)); });
   };
-  expect_says(error_of("a.safetensors"), "a checkpoint in a single file");
-  expect_says(error_of("a.gguf"), "GGUF");
+  expect_says(error_of("a.safetensors"), "and this as --transformer");
+  expect_says(error_of("a.gguf"), "a GGUF file; give the model's folder");
   expect_says(error_of("a.ckpt"), "convert");
   expect_says(error_of("a.pt"), "tools/convert_dit_moe.py");
   expect_says(error_of("a.txt"), "is a file; expected a model folder");
@@ -159,7 +159,7 @@ TEST(DiffusersFolder, AFolderOfWeightsAloneSaysWhatItHolds) {
     const ScratchFolder folder;
     folder.write(name, "x");
     expect_says(model_error([&] { open_folder(folder.path()); }),
-                "a weights file alone, as '" + std::string(name) + "', is not read");
+                "a weights file alone, as '" + std::string(name) + "', is not enough");
   }
 }
 

@@ -14,7 +14,7 @@ std::string image_of(const std::string& header, size_t data_bytes, int64_t claim
   return image + header + std::string(data_bytes, '\1');
 }
 
-SafetensorsHeader parsed(const std::string& image) {
+FileHeader parsed(const std::string& image) {
   return parse_safetensors_header(image, static_cast<int64_t>(image.size()), "bad.safetensors");
 }
 
@@ -181,7 +181,7 @@ TEST(SafetensorsHeader, ReadsEntriesAndMetadata) {
       R"({"__metadata__":{"format":"pt"},)" + tensor("b", "BF16", "2,3", "8,20") + "," +
       tensor("a", "F32", "2", "0,8") + "," + tensor("none", "F64", "0,7", "8,8") + "," +
       tensor("one", "U8", "", "20,21") + "}   ";
-  const SafetensorsHeader read = parsed(image_of(header, 21));
+  const FileHeader read = parsed(image_of(header, 21));
   EXPECT_EQ(read.data_offset, static_cast<int64_t>(8 + header.size()));
   EXPECT_EQ(read.metadata.at("format"), "pt");
   ASSERT_EQ(read.tensors.size(), 4u);
@@ -192,7 +192,7 @@ TEST(SafetensorsHeader, ReadsEntriesAndMetadata) {
 }
 
 TEST(SafetensorsHeader, MetadataMayBeNull) {
-  const SafetensorsHeader read =
+  const FileHeader read =
       parsed(image_of(R"({"__metadata__":null,)" + tensor("a", "F32", "2", "0,8") + "}", 8));
   EXPECT_TRUE(read.metadata.empty());
   EXPECT_EQ(read.tensors.size(), 1u);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "load/weights_file.h"
 #include "scratch_folder.h"
 
 namespace tessera::load {

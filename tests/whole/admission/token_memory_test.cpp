@@ -4,6 +4,7 @@
 #include <set>
 
 #include "completion/recorder.h"
+#include "load/weights_file.h"
 #include "pipeline/complete.h"
 #include "whole/llada_golden.h"
 #include "whole/text_model.h"

@@ -1,0 +1,28 @@
+#include "load/name_tables.h"
+
+#include "load/names/autoencoder_kl.h"
+#include "load/names/flux.h"
+#include "load/names/hunyuan_dit.h"
+#include "load/names/pixart.h"
+#include "load/names/qwen3.h"
+#include "load/names/sd3.h"
+#include "load/names/t5.h"
+#include "load/names/z_image.h"
+
+namespace tessera::load {
+
+const std::vector<const NameTable*>& name_tables() {
+  static const std::vector<const NameTable*> all{
+      &names::flux(),        &names::sd3(), &names::z_image(),        &names::pixart(),
+      &names::hunyuan_dit(), &names::t5(),  &names::autoencoder_kl(), &names::qwen3()};
+  return all;
+}
+
+const NameTable* name_table_of(const std::string& type) {
+  for (const NameTable* table : name_tables())
+    for (const char* known : table->types)
+      if (type == known) return table;
+  return nullptr;
+}
+
+}  // namespace tessera::load

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "load/name_rules.h"
+
+namespace tessera::load {
+
+/// All tables, and that of a class name; null: files have the names of the model.
+const std::vector<const NameTable*>& name_tables();
+const NameTable* name_table_of(const std::string& type);
+
+}  // namespace tessera::load

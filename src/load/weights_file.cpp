@@ -1,0 +1,283 @@
+#include "load/weights_file.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <string_view>
+
+#include "base/fail.h"
+#include "base/is_there.h"
+#include "base/printable.h"
+#include "base/stop.h"
+#include "load/described_by_shapes.h"
+#include "load/file_scales.h"
+#include "load/fused_experts.h"
+#include "load/gguf.h"
+#include "load/gguf_header.h"
+#include "load/name_map.h"
+#include "load/name_tables.h"
+
+namespace tessera::load {
+namespace {
+
+// Before the names of a part in a whole checkpoint.
+constexpr std::string_view kTransformer[] = {"model.diffusion_model.", "diffusion_model."};
+constexpr std::string_view kVae[] = {"first_stage_model.", "vae."};
+constexpr std::string_view kTexts = "text_encoders.";
+constexpr std::string_view kFp8Mark = "scaled_fp8";  // of the whole file, wherever it stands
+
+/// A tensor that tells a text encoder, and one as wide as its stream, with the key of its config.
+struct EncoderMark {
+  const char* type;
+  const char* layer;
+  const char* table;
+  const char* width;
+};
+constexpr EncoderMark kEncoders[] = {
+    {"T5EncoderModel", "encoder.block.0.layer.0.SelfAttention.q.weight", "shared.weight",
+     "d_model"},
+    {"CLIPTextModel", "text_model.encoder.layers.0.self_attn.q_proj.weight",
+     "text_model.embeddings.token_embedding.weight", "hidden_size"},
+    {"CLIPTextModelWithProjection", "text_model.encoder.layers.0.self_attn.q_proj.weight",
+     "text_model.embeddings.token_embedding.weight", "hidden_size"},
+    {"BertModel", "encoder.layer.0.attention.self.query.weight",
+     "embeddings.word_embeddings.weight", "hidden_size"},
+    {"Qwen3Model", "model.layers.0.self_attn.q_norm.weight", "model.embed_tokens.weight",
+     "hidden_size"},
+    {"Qwen3ForCausalLM", "model.layers.0.self_attn.q_norm.weight", "model.embed_tokens.weight",
+     "hidden_size"}};
+
+std::vector<std::string> names_of(const TensorFile& file) {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : file.entries()) names.push_back(name);
+  return names;
+}
+
+// What stands under a prefix, without it.
+TensorFile under(const TensorFile& file, std::string_view prefix) {
+  if (prefix.empty()) return file;
+  std::map<std::string, TensorEntry> tensors;
+  for (auto at = file.entries().lower_bound(std::string(prefix));
+       at != file.entries().end() && at->first.starts_with(prefix); ++at)
+    tensors.emplace(at->first.substr(prefix.size()), at->second);
+  if (file.has(std::string(kFp8Mark))) tensors.emplace(kFp8Mark, file.entry(std::string(kFp8Mark)));
+  return file.with(std::move(tensors));
+}
+
+bool begins(const TensorFile& file, std::string_view prefix) {
+  const auto at = file.entries().lower_bound(std::string(prefix));
+  return at != file.entries().end() && at->first.starts_with(prefix);
+}
+
+// The prefix of a part in a file: one of these, or none.
+std::string prefix_in(const TensorFile& file, std::span<const std::string_view> prefixes) {
+  for (const std::string_view prefix : prefixes)
+    if (begins(file, prefix)) return std::string(prefix);
+  return "";
+}
+
+// Where text encoders may stand in a file: "text_encoders.t5xxl.transformer.", or all of it.
+std::set<std::string> text_prefixes(const TensorFile& file) {
+  std::set<std::string> found;
+  for (const auto& [name, entry] : file.entries()) {
+    base::check_stop();
+    if (!name.starts_with(kTexts)) continue;
+    const size_t dot = name.find('.', kTexts.size());
+    if (dot == std::string::npos) continue;
+    std::string prefix = name.substr(0, dot + 1);
+    if (name.starts_with(prefix + "transformer.")) prefix += "transformer.";
+    found.insert(prefix);
+    if (found.size() > 8) break;
+  }
+  if (found.empty()) found.insert("");
+  return found;
+}
+
+// Float8 as floats; whole numbers stay, which this program may have written.
+TensorSet with_floats(const TensorSet& stored) {
+  std::vector<TensorFile> files;
+  bool any = false;
+  for (const TensorFile& file : stored.files()) {
+    const bool float8 = std::ranges::any_of(
+        file.entries(), [](const auto& one) { return one.second.dtype.starts_with("F8_E"); });
+    files.push_back(float8 ? with_scales(file) : file);
+    any = any || float8;
+  }
+  if (!any) return stored;
+  TensorSet floats(files);
+  floats.say_choice(stored.choice());
+  return floats;
+}
+
+void check_family(const TensorFile& file, const NameTable* table, const Component& part) {
+  const std::vector<std::string> names = names_of(file);
+  for (const NameTable* other : name_tables())
+    require(other == table || !NameMap::marked(*other, names), ErrorCode::model,
+            "{}: these are the weights of a {} model, and the folder's {} is a {}; give the file "
+            "of the same model",
+            file.path(), other->family, part.name, part.class_name);
+  const auto said = file.metadata().find(kArchitecture);
+  if (!table || said == file.metadata().end() || table->architectures.empty()) return;
+  require(std::ranges::find(table->architectures, said->second) != table->architectures.end(),
+          ErrorCode::model,
+          "{}: general.architecture is {}, and the folder's {} is a {}; expected {}", file.path(),
+          base::printable(said->second), part.name, part.class_name,
+          fmt::join(table->architectures, " or "));
+}
+
+const EncoderMark* encoder_mark(const std::string& type) {
+  const auto* const found =
+      std::ranges::find(kEncoders, type, [](const EncoderMark& m) { return std::string(m.type); });
+  return found == std::end(kEncoders) ? nullptr : found;
+}
+
+// Whether what stands under a prefix is a text encoder of the part's class; of its width too, if
+// `wide` asks for it.
+bool holds_encoder(const TensorFile& file, const std::string& prefix, const Component& part,
+                   bool wide) {
+  const EncoderMark* const mark = encoder_mark(part.class_name);
+  if (!mark) return false;
+  TensorFile found = under(file, prefix);
+  if (const NameTable* table = name_table_of(part.class_name))
+    found = with_model_names(found, NameMap(*table, names_of(found)));
+  if (!found.has(mark->layer)) return false;
+  const auto width = part.config.find(mark->width);
+  if (!wide || width == part.config.end() || !width->is_number_integer() || !found.has(mark->table))
+    return !wide;
+  const std::vector<int64_t>& sizes = found.entry(mark->table).sizes;
+  return sizes.size() == 2 && sizes[1] == width->get<int64_t>();
+}
+
+struct Place {
+  Component* part;
+  std::string prefix;
+};
+
+std::vector<Place> places_of(const TensorFile& file, ModelFolder& folder, bool wide) {
+  std::vector<Place> places;
+  for (Component& part : folder.components)
+    for (const std::string& prefix : text_prefixes(file))
+      if (part.name.starts_with("text_encoder") && part.file.empty() &&
+          holds_encoder(file, prefix, part, wide))
+        places.push_back({&part, prefix});
+  return places;
+}
+
+Component* find(ModelFolder& folder, const std::string& name) {
+  const auto found = std::ranges::find(folder.components, name, &Component::name);
+  return found == folder.components.end() ? nullptr : &*found;
+}
+
+std::string encoders_of(const ModelFolder& folder) {
+  std::string names;
+  for (const Component& part : folder.components)
+    if (part.name.starts_with("text_encoder"))
+      names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", part.name, part.class_name);
+  for (const auto& [name, type] : folder.absent)
+    if (name.starts_with("text_encoder"))
+      names += fmt::format("{}{} ({}, without config.json)", names.empty() ? "" : ", ", name,
+                           base::printable(type));
+  return names.empty() ? "none" : names;
+}
+
+void take_text_encoder(const std::string& given, ModelFolder& folder) {
+  const size_t equals = given.find('=');
+  const std::string name = given.substr(0, equals == std::string::npos ? 0 : equals);
+  if (name.starts_with("text_encoder") && !base::is_there(given)) {
+    const std::string path = given.substr(equals + 1);
+    Component* const part = find(folder, name);
+    require(part != nullptr, ErrorCode::usage,
+            "--text-encoder {}: the folder describes no {}; it has {}", given, name,
+            encoders_of(folder));
+    const TensorFile file = open_tensor_file(path);
+    part->file = path;
+    for (const std::string& prefix : text_prefixes(file))
+      if (part->prefix.empty() && holds_encoder(file, prefix, *part, false)) part->prefix = prefix;
+    return;
+  }
+  const TensorFile file = open_tensor_file(given);
+  std::vector<Place> places = places_of(file, folder, false);
+  if (places.size() > 1) places = places_of(file, folder, true);
+  require(!places.empty(), ErrorCode::usage,
+          "--text-encoder {}: it holds none of the folder's text encoders, which are: {}; if it "
+          "does, say which: --text-encoder NAME={}",
+          given, encoders_of(folder), given);
+  std::set<std::string> parts;
+  for (const Place& place : places) parts.insert(place.part->name);
+  require(parts.size() == places.size() && (places.size() == 1 || text_prefixes(file).size() > 1),
+          ErrorCode::usage,
+          "--text-encoder {}: it could be for {}; say which: --text-encoder {}={}", given,
+          fmt::join(parts, " or "), *parts.begin(), given);
+  for (const Place& place : places) {
+    place.part->file = given;
+    place.part->prefix = place.prefix;
+  }
+}
+
+// The part that a file is for; where the folder does not describe it, the file does.
+void take_part(const std::string& path, const std::string& name,
+               std::span<const std::string_view> prefixes, const char* option,
+               ModelFolder& folder) {
+  if (path.empty()) return;
+  const TensorFile file = open_tensor_file(path);
+  const std::string prefix = prefix_in(file, prefixes);
+  if (Component* const part = find(folder, name)) {
+    part->file = path;
+    part->prefix = prefix;
+    return;
+  }
+  const auto absent = folder.absent.find(name);
+  require(absent != folder.absent.end(), ErrorCode::usage,
+          "{} {}: '{}' is a {} without a {}; leave the option out", option, path, folder.path,
+          folder.class_name, name);
+  Component part{name, "diffusers", absent->second, folder.path + "/" + name, base::Json::object(),
+                 {}};
+  part.file = path;
+  part.prefix = prefix;
+  part.described = false;
+  part.config = described_by_shapes(part.class_name, open_weights_file(part), path);
+  folder.absent.erase(absent);
+  folder.components.push_back(std::move(part));
+  std::ranges::sort(folder.components, {}, &Component::name);
+}
+
+}  // namespace
+
+TensorSet open_weights(const Component& part) {
+  if (!part.file.empty()) return open_weights_file(part);
+  const auto found = part.config.find("quantization_config");
+  if (found != part.config.end() && !found->is_null()) {
+    std::string method;
+    for (const char* key : {"quant_type", "quant_method"})
+      if (found->is_object() && found->contains(key) && found->at(key).is_string())
+        method = " by " + base::printable(found->at(key).get<std::string>());
+    fail(ErrorCode::model,
+         "{}/config.json: the weights are quantised{} ('quantization_config'), which is not read; "
+         "download the folder of the same model in bf16, f16 or f32",
+         part.folder, method);
+  }
+  TensorSet tensors =
+      with_single_experts(with_floats(open_component(part.folder, "", library_of(part))));
+  if (part.quantised.dense) tensors.hold_dense_in_int8(part.quantised.int8_rows);
+  return tensors;
+}
+
+TensorSet open_weights_file(const Component& part) {
+  const TensorFile file = with_scales(under(open_tensor_file(part.file), part.prefix));
+  const NameTable* const table = name_table_of(part.class_name);
+  check_family(file, table, part);
+  if (!table) return with_single_experts(TensorSet({file}));
+  const auto names = std::make_shared<const NameMap>(*table, names_of(file));
+  TensorSet tensors({with_model_names(file, *names)});
+  if (names->applies()) tensors.use_names(names);
+  return tensors;
+}
+
+void take_files(const WeightFiles& files, ModelFolder& folder) {
+  if (files.empty()) return;
+  take_part(files.transformer, "transformer", kTransformer, "--transformer", folder);
+  take_part(files.vae, "vae", kVae, "--vae", folder);
+  for (const std::string& given : files.text_encoders) take_text_encoder(given, folder);
+}
+
+}  // namespace tessera::load
