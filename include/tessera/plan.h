@@ -54,6 +54,7 @@ struct Plan {
   bool vae_apart = false;  ///< additional ranks instead, behind the others, which decode while
                            ///< those denoise the next sample or request
   int warmup = 1;          ///< first steps without stale data, >= 1
+  int cooldown = 0;        ///< last steps without stale data
   /// Parts of a sample that pass through the network in order after the warm-up, with the last keys
   /// and values of the other parts. 0: as many as stages.
   int patches = 0;
@@ -90,7 +91,8 @@ struct Plan {
   int ranks() const { return world() + (vae_apart ? vae : 0); }
   /// True if all data read in step `step` of `steps` is computed in the same step.
   bool fresh(int step, int steps) const {
-    return step < warmup || (sync_every > 0 && (steps - step) % sync_every == 0);
+    return step < warmup || steps - step <= cooldown ||
+           (sync_every > 0 && (steps - step) % sync_every == 0);
   }
   int patch_count() const { return patches > 0 ? patches : pipefusion; }
   int shard_count() const { return shards > 0 ? shards : distrifusion; }

@@ -46,7 +46,7 @@ class FirstSteps final : public sample::Sampler {
 int steps_until_they_repeat(const Plan& plan, int steps) {
   const int64_t period =
       std::lcm(int64_t{std::max(plan.stride, 1)}, int64_t{std::max(plan.sync_every, 1)});
-  const int64_t least = kRemembered + (plan.stale() ? plan.warmup + period : 0);
+  const int64_t least = kRemembered + (plan.stale() ? plan.warmup + plan.cooldown + period : 0);
   return static_cast<int>(steps <= least ? steps : least + (steps - least) % period);
 }
 

@@ -208,6 +208,7 @@ const std::vector<Entry>& entries() {
       number("expert", &Plan::expert),
       {"vae", read_vae, write_vae},
       number("warmup", &Plan::warmup),
+      number("cooldown", &Plan::cooldown, 0),
       choice<E>("schedule", &Plan::schedule,
                 {{"sync", E::sync},
                  {"interweaved", E::interweaved},

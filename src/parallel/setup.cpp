@@ -153,10 +153,10 @@ void text_problems(const Plan& plan, Problems& found) {
     found.push_back(
         "cfg=, ring= and ulysses= are for images; language models take expert=N or tensor=N");
   if (plan.schedule != ExpertSchedule::sync || plan.conditional != KeptSlot::all ||
-      plan.warmup > 1 || plan.sync_every > 0)
+      plan.warmup > 1 || plan.cooldown > 0 || plan.sync_every > 0)
     found.push_back(
         "nothing is stale between the passes of a language model; leave out schedule=, "
-        "conditional=, warmup= and sync-every=");
+        "conditional=, warmup=, cooldown= and sync-every=");
   if (plan.data != plan.expert)
     found.push_back(fmt::format(
         "data={}: prompts are not spread over ranks; give expert=N or tensor=N alone", plan.data));

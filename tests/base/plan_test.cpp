@@ -14,6 +14,7 @@ TEST(Plan, WritesWhatItReads) {
         "data=2,distrifusion=3,warmup=2",
         "data=4,expert=2,schedule=interweaved,sync=deep,conditional=low,stride=3",
         "schedule=displaced,sync=0+3+5,sync-every=4,scores=latest",
+        "warmup=3,cooldown=2,schedule=interweaved",
         "conditional=random,conditional-layers=async",
         "schedule=adaptive,budget=30,sync=0",
         "schedule=staggered-batch,conditional=low",
@@ -48,43 +49,17 @@ TEST(Plan, WritesWhatItReads) {
 }
 
 TEST(Plan, NamesWhatItCannotRead) {
-  for (const char* text : {"data",
-                           "data=0",
-                           "data=-1",
-                           "data=two",
-                           "speed=9",
-                           "data=2,data=2",
-                           "data=99999999",
-                           "cfg=3",
-                           "stride=0",
-                           "sync=0+",
-                           "sync=middle",
-                           "schedule=fast",
-                           "sync-every=-1",
-                           "conditional=none",
-                           "budget=101",
-                           "scores=",
-                           "warmup=0",
-                           "schedule=staggered",
-                           "placement=",
-                           "placement=0+",
-                           "placement=random",
-                           "moe=",
-                           "moe=exchange",
-                           "placement=0+-1",
-                           "cut=columns",
-                           "patches=-1",
-                           "shards=-1",
-                           "shard=0",
-                           "stages=",
-                           "stages=1+",
-                           "stages=even",
-                           "vae=+",
-                           "vae=++3",
-                           "order=",
-                           "order=data+",
-                           "order=data+data",
-                           "order=expert"}) {
+  for (const char* text :
+       {"data",          "data=0",          "data=-1",          "data=two",
+        "speed=9",       "data=2,data=2",   "data=99999999",    "cfg=3",
+        "stride=0",      "sync=0+",         "sync=middle",      "schedule=fast",
+        "sync-every=-1", "cooldown=-1",     "cooldown=two",     "conditional=none",
+        "budget=101",    "scores=",         "warmup=0",         "schedule=staggered",
+        "placement=",    "placement=0+",    "placement=random", "moe=",
+        "moe=exchange",  "placement=0+-1",  "cut=columns",      "patches=-1",
+        "shards=-1",     "shard=0",         "stages=",          "stages=1+",
+        "stages=even",   "vae=+",           "vae=++3",          "order=",
+        "order=data+",   "order=data+data", "order=expert"}) {
     try {
       parse_plan(text);
       FAIL() << text << " was accepted";
@@ -189,6 +164,19 @@ TEST(Plan, CallsTheBlocksOnceAPatchWhereNothingIsFresh) {
   for (int step = 0; step < 7; ++step) calls.push_back(plan.calls(step, 7));
   EXPECT_EQ(calls, (std::vector<int>{1, 1, 4, 4, 1, 4, 4}));
   EXPECT_EQ(parse_plan("schedule=interweaved").calls(3, 4), 1);
+}
+
+TEST(Plan, TheFirstAndTheLastStepsAreFresh) {
+  const auto fresh = [](const std::string& plan, int steps) {
+    std::string text;
+    for (int s = 0; s < steps; ++s) text += parse_plan(plan).fresh(s, steps) ? '1' : '0';
+    return text;
+  };
+  EXPECT_EQ(fresh("", 6), "100000");
+  EXPECT_EQ(fresh("warmup=2,cooldown=1", 6), "110001");
+  EXPECT_EQ(fresh("warmup=2,cooldown=3", 6), "110111");
+  EXPECT_EQ(fresh("cooldown=2,sync-every=4", 8), "10001011");
+  EXPECT_EQ(fresh("cooldown=9", 6), "111111") << "more than there are steps";
 }
 
 TEST(Plan, ValuesThatNoPlanHas) {

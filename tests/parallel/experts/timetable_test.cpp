@@ -20,6 +20,7 @@ TEST(Timetable, AgesFollowTheSchedule) {
   EXPECT_EQ(lags("schedule=displaced", 0), (std::vector<int>{0, 1, 2, 2, 2, 2, 2, 2}));
   EXPECT_EQ(lags("schedule=displaced,warmup=3", 0), (std::vector<int>{0, 0, 0, 1, 2, 2, 2, 2}));
   EXPECT_EQ(lags("schedule=displaced,sync-every=4", 0), (std::vector<int>{0, 1, 2, 2, 0, 1, 2, 2}));
+  EXPECT_EQ(lags("schedule=displaced,cooldown=3", 0), (std::vector<int>{0, 1, 2, 2, 2, 0, 0, 0}));
   EXPECT_EQ(lags("schedule=displaced,warmup=8", 0), lags("", 0));
 }
 
@@ -40,13 +41,16 @@ TEST(Timetable, ChosenLayersStaySynchronous) {
 TEST(Timetable, WhatNobodyReadsIsLeftOut) {
   const Timetable interweaved(parse_plan("schedule=interweaved,sync-every=4"), 2, 8);
   const Timetable displaced(parse_plan("schedule=displaced"), 2, 8);
-  std::string a, b;
+  const Timetable cooled(parse_plan("schedule=interweaved,cooldown=2"), 2, 8);
+  std::string a, b, c;
   for (int s = 0; s < 8; ++s) {
     a += interweaved.consumed(s, 0) ? '1' : '0';
     b += displaced.consumed(s, 0) ? '1' : '0';
+    c += cooled.consumed(s, 0) ? '1' : '0';
   }
   EXPECT_EQ(a, "11101110");
   EXPECT_EQ(b, "11111100");
+  EXPECT_EQ(c, "11111011") << "the step before the first of the last two";
 }
 
 TEST(Timetable, FullStepsCountFromTheEnd) {

@@ -91,6 +91,7 @@ TEST(Rehearse, IsWhatEveryRankReports) {
                           {"expert=2,schedule=interweaved", 5},
                           {"expert=4,schedule=interweaved,sync=deep", 3, 20},
                           {"expert=3,schedule=displaced,sync-every=3", 5, 11},
+                          {"expert=2,schedule=interweaved,warmup=2,cooldown=3", 4, 12},
                           {"expert=2,schedule=adaptive,budget=30", 4},
                           {"expert=2,schedule=staggered-batch", 5},
                           {"expert=3,placement=1+0+2+0", 4},

@@ -100,8 +100,8 @@ TEST(Denoise, HalvesInTurnSendTheSameRowsInTwiceTheMessages) {
 TEST(Denoise, EveryScheduleGivesTheSameBitsOnAnyNumberOfRanks) {
   for (const std::string schedule :
        {"schedule=interweaved", "schedule=displaced",
-        "schedule=displaced,scores=latest,sync-every=3", "schedule=adaptive,budget=40",
-        "schedule=interweaved,sync=deep,conditional=low,warmup=2",
+        "schedule=displaced,scores=latest,sync-every=3", "schedule=displaced,warmup=2,cooldown=1",
+        "schedule=adaptive,budget=40", "schedule=interweaved,sync=deep,conditional=low,warmup=2",
         "schedule=interweaved,sync=staggered,conditional=random,stride=3",
         "conditional=high,conditional-layers=all"})
     for (Precision precision : {Precision::f32, Precision::bf16}) {
@@ -117,7 +117,8 @@ TEST(Denoise, WarmUpOfAllStepsIsSynchronous) {
   for (const char* plan :
        {"expert=2,schedule=interweaved,warmup=6", "expert=3,schedule=displaced,warmup=9",
         "expert=2,conditional=low,stride=4,warmup=6", "distrifusion=2,warmup=6",
-        "distrifusion=3,warmup=6", "data=2,distrifusion=2,expert=2,warmup=6,schedule=displaced"})
+        "distrifusion=3,warmup=6", "expert=2,schedule=displaced,warmup=2,cooldown=4",
+        "data=2,distrifusion=2,expert=2,warmup=6,schedule=displaced"})
     EXPECT_EQ(latents({plan}), alone) << plan;
 }
 

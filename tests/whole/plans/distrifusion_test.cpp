@@ -31,7 +31,7 @@ TEST_P(ShardedNetwork, RanksGiveTheBitsOfShardsOnOneRank) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Subject run = subject(dtype);
     for (const auto& [shards, ranks] : {std::pair{2, 2}, {3, 3}, {4, 4}, {4, 2}, {6, 3}, {8, 8}})
-      for (const char* warmup : {",warmup=1", ",warmup=2,sync-every=3"}) {
+      for (const char* warmup : {",warmup=1", ",warmup=2,sync-every=3", ",cooldown=1"}) {
         const std::string text = "shards=" + std::to_string(shards) + warmup;
         const auto one = run(asked(text)), many = run(asked(on(ranks, text)));
         EXPECT_EQ(many.steps, one.steps) << run.name << ", " << ranks << " ranks, " << text;
@@ -56,7 +56,8 @@ TEST_P(ShardedNetwork, ShardsAreStaleAfterTheWarmUp) {
         most = std::max(most, std::abs(double(stale[s][i]) - double(one[s][i])));
     EXPECT_GT(most, 1e-4) << run.name << ", " << plan;
   }
-  for (const char* plan : {"shards=3,warmup=5", "distrifusion=2,sync-every=1"})
+  for (const char* plan :
+       {"shards=3,warmup=5", "distrifusion=2,sync-every=1", "shards=2,cooldown=5"})
     EXPECT_EQ(run(asked(plan)).steps, one) << run.name << ", nothing is stale under " << plan;
 }
 

@@ -43,8 +43,8 @@ TEST_P(StagedNetwork, OnePatchIsTheRunWithoutAPlan) {
     const Subject run = subject(dtype);
     const auto one = run(asked("")).steps;
     EXPECT_EQ(run(asked("patches=1")).steps, one) << run.name;
-    for (const char* plan :
-         {"patches=3,warmup=5", "patches=8,sync-every=1", "patches=2,cut=bands,warmup=5"})
+    for (const char* plan : {"patches=3,warmup=5", "patches=8,sync-every=1",
+                             "patches=2,cut=bands,warmup=5", "patches=2,warmup=2,cooldown=3"})
       EXPECT_EQ(run(asked(plan)).steps, one) << run.name << ", nothing is stale under " << plan;
   }
 }

@@ -168,6 +168,7 @@ std::string draw_plan(Draw& draw, size_t family) {
   if (experts || draw.chance(3)) text += draw_schedule(draw, different, sizes.at("tensor") > 1);
   if (draw.chance(20)) text += fmt::format(",warmup={}", draw.from_to(1, 3));
   if (draw.chance(15)) text += fmt::format(",sync-every={}", draw.from_to(0, 3));
+  if (draw.chance(15)) text += fmt::format(",cooldown={}", draw.from_to(0, 2));
   const char* const orders[] = {"ulysses+ring",      "tensor+cfg", "ring+data+ulysses",
                                 "distrifusion+data", "pipefusion", "tensor+ulysses+ring+cfg+data",
                                 "shard+cfg"};
@@ -312,6 +313,7 @@ std::string exact_oracle(const std::string& text, int steps) {
     same.cut = plan.cut;
     same.warmup = plan.warmup;
     same.sync_every = plan.sync_every;
+    same.cooldown = plan.cooldown;
   }
   return to_string(same);
 }
