@@ -74,6 +74,27 @@ TEST(TopK, EqualsTheReferenceOnEveryInstructionSet) {
     }
 }
 
+// Values of any spread: a lane of the search may hold all of the largest, or none.
+TEST(TopK, EqualsTheReferenceWhereverTheLargestStand) {
+  std::mt19937 rng(3);
+  for (Isa isa : available_isas())
+    for (int round = 0; round < 200; ++round) {
+      const int64_t n = std::uniform_int_distribution<int64_t>(1, 256)(rng);
+      std::vector<float> rank(static_cast<size_t>(n)), closed(rank.size());
+      const int kinds = std::uniform_int_distribution<int>(1, 40)(rng);
+      for (float& r : rank) r = float(std::uniform_int_distribution<int>(0, kinds)(rng));
+      for (size_t i = size_t(round % 16); i < rank.size(); i += 16) rank[i] += 50;
+      for (float& c : closed)
+        if (std::uniform_int_distribution<int>(0, 3)(rng) > 0) c = kNone;
+      const int k = std::uniform_int_distribution<int>(1, 20)(rng);
+      std::vector<int32_t> want(static_cast<size_t>(k));
+      for (const float* shut : std::initializer_list<const float*>{nullptr, closed.data()}) {
+        reference::top_k({rank.data(), shut, n, k, want.data()});
+        ASSERT_EQ(top(isa, rank, k, shut), want) << name_of(isa) << " " << n << " " << k;
+      }
+    }
+}
+
 TEST(TopK, TiesGoToTheLowestIndexAndNothingIsTakenTwice) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (Isa isa : available_isas()) {

@@ -63,6 +63,27 @@ TEST(ExpertVotes, OfManyTokensAreTheSameOnEveryInstructionSet) {
   }
 }
 
+// The definition: an expert that fewer than `count` others beat, or that reaches the bar.
+TEST(Coresets, AreThoseOfTheirDefinition) {
+  const Tensor drawn = random_tensor({3, 256}, tensor::DType::f32, 4);
+  std::vector<int64_t> votes;
+  for (const float v : drawn.to_floats()) votes.push_back(std::llround(10 * std::abs(v)));
+  std::vector<uint8_t> cores(votes.size());
+  for (const int64_t experts : {1, 6, 255, 256})
+    for (const int64_t count : {int64_t{0}, int64_t{1}, experts / 3, experts, experts + 5})
+      for (const int64_t bar : {int64_t{9}, int64_t{1} << 62}) {
+        cpu_table(Isa::reference).coresets({votes.data(), 3, experts, count, bar, cores.data()});
+        for (int64_t g = 0; g < 3; ++g)
+          for (int64_t e = 0; e < experts; ++e) {
+            const int64_t* all = votes.data() + g * experts;
+            int64_t better = 0;
+            for (int64_t f = 0; f < experts; ++f)
+              better += all[f] > all[e] || (all[f] == all[e] && f < e);
+            ASSERT_EQ(cores[size_t(g * experts + e)], better < count || all[e] >= bar) << e;
+          }
+      }
+}
+
 TEST(Coresets, HoldTheMostVotedAndThoseOverTheBar) {
   const std::vector<int64_t> votes{5, 9, 5, 0, 0, 0, 0, 0};
   std::vector<uint8_t> cores(8);

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "kernels/avx512/vector.h"
 #include "kernels/selection.h"
@@ -58,6 +59,59 @@ __m512 in_all_lanes(__m512 v) {
   return _mm512_max_ps(v, _mm512_permute_ps(v, 0xb1));
 }
 
+// Place of each lane among all: how many are larger, or equal and before it.
+__m512i places(__m512 v) {
+  __m512i place = _mm512_setzero_si512();
+  const auto beside = [&]<int R>(std::integral_constant<int, R>) __attribute__((always_inline)) {
+    const __m512i bits = _mm512_castps_si512(v);
+    const __m512 other = _mm512_castsi512_ps(_mm512_alignr_epi32(bits, bits, R));
+    constexpr auto behind = static_cast<__mmask16>((1 << (16 - R)) - 1);
+    const __mmask16 beats =
+        _mm512_mask_cmp_ps_mask(behind, other, v, _CMP_GT_OQ) |
+        _mm512_mask_cmp_ps_mask(static_cast<__mmask16>(~behind), other, v, _CMP_GE_OQ);
+    place = _mm512_mask_add_epi32(place, beats, place, _mm512_set1_epi32(1));
+  };
+  [&]<int... R>(std::integer_sequence<int, R...>) __attribute__((always_inline)) {
+    (beside(std::integral_constant<int, R + 1>()), ...);
+  }
+  (std::make_integer_sequence<int, 15>());
+  return place;
+}
+
+// The k largest are no smaller than the k-th largest of 16 maxima, and seldom more than 16 values
+// are that large: false where they are.
+template <int V>
+TESSERA_INLINE bool pick(const __m512 (&v)[V], const TopKArgs& args) {
+  if (args.k > 16) return false;
+  __m512 most = v[0];
+#pragma GCC unroll 16
+  for (int i = 1; i < V; ++i) most = _mm512_max_ps(most, v[i]);
+  const __mmask16 last = _mm512_cmpeq_epi32_mask(places(most), _mm512_set1_epi32(args.k - 1));
+  const __m512 least =
+      _mm512_permutexvar_ps(_mm512_set1_epi32(std::countr_zero(unsigned{last})), most);
+  const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  alignas(64) float values[16 * V + 16];
+  alignas(64) int32_t ids[16 * V + 16];
+  int count = 0;
+#pragma GCC unroll 16
+  for (int i = 0; i < V; ++i) {
+    const __mmask16 large = _mm512_mask_cmp_ps_mask(_mm512_cmp_ps_mask(v[i], least, _CMP_GE_OQ),
+                                                    v[i], _mm512_set1_ps(kNone), _CMP_GT_OQ);
+    _mm512_storeu_ps(values + count, _mm512_maskz_compress_ps(large, v[i]));
+    _mm512_storeu_si512(ids + count, _mm512_maskz_compress_epi32(
+                                         large, _mm512_add_epi32(lane, _mm512_set1_epi32(16 * i))));
+    count += std::popcount(unsigned{large});
+  }
+  if (count > 16) return false;
+  const __m512 few = _mm512_mask_loadu_ps(_mm512_set1_ps(kNone), lanes(count), values);
+  alignas(64) int32_t place[16];
+  _mm512_store_si512(place, places(few));
+  for (int i = 0; i < count; ++i)
+    if (place[i] < args.k) args.ids[place[i]] = ids[i];
+  for (int j = count; j < args.k; ++j) args.ids[j] = -1;
+  return true;
+}
+
 // V vectors of ranks stay in registers for all k searches.
 template <int V>
 void search(const TopKArgs& args) {
@@ -72,6 +126,7 @@ void search(const TopKArgs& args) {
           _mm512_mask_add_ps(v[i], keep, v[i], _mm512_maskz_loadu_ps(keep, args.closed + 16 * i));
     v[i] = _mm512_mask_mov_ps(none, _mm512_cmp_ps_mask(v[i], v[i], _CMP_ORD_Q), v[i]);
   }
+  if (args.k > 2 && pick(v, args)) return;
   for (int j = 0; j < args.k; ++j) {
     __m512 most = v[0];
 #pragma GCC unroll 16

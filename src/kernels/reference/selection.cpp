@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "tensor/scope.h"
 #include "tensor/tensor.h"
@@ -48,14 +50,19 @@ void expert_votes(const VotesArgs& args) { kernels::expert_votes(args, {router_s
 void choose_inside(const InsideArgs& args) { kernels::choose_inside(args, {router_scores, top_k}); }
 
 void coresets(const CoresetsArgs& args) {
+  const int64_t count = std::clamp<int64_t>(args.count, 0, args.experts);
+  std::vector<int64_t> order(static_cast<size_t>(args.experts));
   for (int64_t g = 0; g < args.groups; ++g) {
     const int64_t* votes = args.votes + g * args.experts;
-    for (int64_t e = 0; e < args.experts; ++e) {
-      int64_t better = 0;
-      for (int64_t f = 0; f < args.experts; ++f)
-        better += votes[f] > votes[e] || (votes[f] == votes[e] && f < e);
-      args.cores[g * args.experts + e] = better < args.count || votes[e] >= args.bar;
-    }
+    uint8_t* cores = args.cores + g * args.experts;
+    for (int64_t e = 0; e < args.experts; ++e) cores[e] = votes[e] >= args.bar;
+    std::iota(order.begin(), order.end(), int64_t{0});
+    const auto last = order.begin() + count;
+    if (count < args.experts)
+      std::nth_element(order.begin(), last, order.end(), [&](int64_t e, int64_t f) {
+        return votes[e] > votes[f] || (votes[e] == votes[f] && e < f);
+      });
+    for (auto e = order.begin(); e != last; ++e) cores[*e] = 1;
   }
 }
 

@@ -44,6 +44,26 @@ Tensor merged(const Tensor& votes, SequencePeers* peers, bool maximum) {
   return host.to(votes.device());
 }
 
+// Votes by score do not see how a router divides the scores of the chosen experts.
+RoutingOptions voting_router(RoutingOptions router, const SelectionRule& rule) {
+  if (rule.votes == SelectionRule::Votes::weight) return router;
+  require(router.renormalise, ErrorCode::usage,
+          "expert selection '{}': votes=score changes nothing here, this router does not divide "
+          "scores by their sum; leave it out",
+          to_string(rule));
+  router.renormalise = false;
+  return router;
+}
+
+ops::VoteOf vote_of(const SelectionRule& rule) {
+  switch (rule.method) {
+    case Method::seq: return ops::VoteOf::presence;
+    case Method::vote_norm4: return ops::VoteOf::fourth_power;
+    case Method::block: return ops::VoteOf::rank;
+    default: return ops::VoteOf::weight;
+  }
+}
+
 Tensor make_cores(const Tensor& logits, const RoutingOptions& router, const SelectionRule& rule,
                   const ops::Routing& vanilla, const TokenGroups& groups, SequencePeers* peers) {
   const auto experts = static_cast<int>(logits.size(1));
@@ -51,16 +71,14 @@ Tensor make_cores(const Tensor& logits, const RoutingOptions& router, const Sele
     RoutingOptions few = router;
     few.top_k = std::min(rule.k, experts);
     const Tensor best = few.top_k == router.top_k ? vanilla.ids : ops::route(logits, few).ids;
-    const Tensor wanted = ops::expert_votes(logits, few, best, groups, ops::VoteOf::presence, true);
+    const Tensor wanted = ops::expert_votes(logits, few, best, groups, vote_of(rule), true);
     return ops::coresets(merged(wanted, peers, true), 0, 1);
   }
   const bool maximum = rule.method >= Method::peak || rule.method == Method::vote_max;
-  const auto of = rule.method == Method::vote_norm4 ? ops::VoteOf::fourth_power
-                  : rule.method == Method::block    ? ops::VoteOf::rank
-                                                    : ops::VoteOf::weight;
-  const Tensor votes =
-      merged(ops::expert_votes(logits, router, vanilla.ids, groups, of, maximum), peers, maximum);
-  if (rule.method == Method::peak)  // or the most voted expert
+  const Tensor votes = merged(ops::expert_votes(logits, voting_router(router, rule), vanilla.ids,
+                                                groups, vote_of(rule), maximum),
+                              peers, maximum);
+  if (rule.method == Method::peak)  // or the most voted one
     return ops::coresets(votes, 1, std::llround(rule.beta * ops::kVoteUnit));
   const int64_t count =
       rule.method == Method::block ? rule.k : static_cast<int64_t>(std::floor(rule.beta * experts));

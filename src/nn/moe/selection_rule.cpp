@@ -21,14 +21,15 @@ struct Known {
   const char* suffixes = "";  // effective suffixes, separated by blanks
 };
 constexpr const char* kOfCores = "k weights groups scope over ";
+constexpr const char* kOfVotes = "k weights groups scope over votes ";
 constexpr Known kKnown[] = {
     {"vanilla", Method::vanilla, 0, 0},
     {"topk", Method::topk, 1, 1, "over "},
     {"des-seq", Method::seq, 1, 1, kOfCores},
-    {"des-vote", Method::vote, 1, 1, kOfCores},
-    {"des-max", Method::vote_max, 1, 1, kOfCores},
-    {"des-norm4", Method::vote_norm4, 1, 1, kOfCores},
-    {"des-peak", Method::peak, 1, 1, kOfCores},
+    {"des-vote", Method::vote, 1, 1, kOfVotes},
+    {"des-max", Method::vote_max, 1, 1, kOfVotes},
+    {"des-norm4", Method::vote_norm4, 1, 1, kOfVotes},
+    {"des-peak", Method::peak, 1, 1, kOfVotes},
     {"block", Method::block, 2, 2, "k weights groups "},
     {"naee", Method::naee, 1, 1, "over renormalise "},
     {"mc", Method::mc, 1, 3, "scope over renormalise "},
@@ -76,10 +77,13 @@ void read_suffix(const std::string& text, const std::string& key, const std::str
     rule.batch = value == "batch";
   } else if (key == "over" && (value == "all" || value == "open")) {
     rule.open = value == "open";
+  } else if (key == "votes" && (value == "weight" || value == "score")) {
+    rule.votes = value == "score" ? SelectionRule::Votes::score : SelectionRule::Votes::weight;
   } else {
     refuse(text, base::printable(key + "=" + value) +
                      " is not known; expected k=K, weights=A|B|D, "
-                     "groups=masked|vanilla|none, scope=sequence|batch or over=all|open");
+                     "groups=masked|vanilla|none, scope=sequence|batch, over=all|open or "
+                     "votes=weight|score");
   }
 }
 
@@ -157,6 +161,7 @@ std::string to_string(const SelectionRule& r) {
     text += r.groups == SelectionRule::Groups::vanilla ? ",groups=vanilla" : ",groups=none";
   if (r.batch) text += ",scope=batch";
   if (r.open) text += ",over=open";
+  if (r.votes == SelectionRule::Votes::score) text += ",votes=score";
   if (r.renormalise) text += ",renormalise";
   return text;
 }

@@ -32,6 +32,9 @@ struct SelectionRule {
   enum class Weights : uint8_t { a, b, d };
   /// The group limit inside a coreset: groups of the coreset, of the vanilla choice, or none.
   enum class Groups : uint8_t { masked, vanilla, none };
+  /// How much a token's vote counts: the weight of the vanilla layer before its scale, or the
+  /// router's score before the chosen ones are divided by their sum.
+  enum class Votes : uint8_t { weight, score };
 
   Method method = Method::vanilla;
   int k = 0;                   ///< topk, seq: experts of a token; block: of a block
@@ -41,6 +44,7 @@ struct SelectionRule {
   int take = 0;                ///< experts of a token inside the coreset; 0: as the model
   Weights weights = Weights::d;
   Groups groups = Groups::masked;
+  Votes votes = Votes::weight;
   bool open =
       false;  ///< only for tokens of a block or canvas without a decision yet; otherwise for all
   bool batch = false;        ///< a coreset for all sequences of a pass; false: for each
@@ -53,7 +57,7 @@ struct SelectionRule {
 /// "des-norm4:BETA", "des-peak:WEIGHT", "block:K,TOKENS", "naee:BETA",
 /// "mc:BETA[,LOW[,HIGH]]", each with ",k=K", ",weights=A|B|D",
 /// ",groups=masked|vanilla|none", ",scope=sequence|batch",
-/// ",over=all|open", ",renormalise" behind. Throws Error(usage) for invalid
+/// ",over=all|open", ",votes=weight|score", ",renormalise" behind. Throws Error(usage) for invalid
 /// parts.
 SelectionRule parse_selection(const std::string& text);
 /// The rule in the form of parse_selection.

@@ -65,6 +65,27 @@ TEST(ExpertSelection, AllExpertsAreVanillaBitByBit) {
             ops::route(logits, router));
 }
 
+// Two tokens: one is unsure of experts 0 and 1, the other sure of 2 and of 3.
+TEST(ExpertSelection, VotesByScoreCountHowSureARouterIs) {
+  const std::vector<float> logits{-1, -2, -9, -9, -9, -9, 2, 1.9f};
+  const Tensor two = Tensor::from(std::span<const float>(logits), {2, 4});
+  ops::RoutingOptions router = sigmoid_router();
+  router.top_k = 2;
+  router.groups = router.top_groups = 1;
+  const auto core = [&](const std::string& rule) {
+    Cores cores;
+    select(two, router, parse_selection(rule), &cores);
+    return cores.at(0);
+  };
+  for (const std::string rule : {"des-vote:0.5", "des-max:0.5", "des-norm4:0.5"}) {
+    EXPECT_EQ(core(rule), (std::vector<uint8_t>{1, 0, 1, 0})) << rule << ": 0.69 beats 0.48";
+    EXPECT_EQ(core(rule + ",votes=score"), (std::vector<uint8_t>{0, 0, 1, 1})) << rule;
+  }
+  EXPECT_EQ(core("des-peak:0.85,votes=score"), (std::vector<uint8_t>{0, 0, 1, 1}));
+  router.renormalise = false;
+  EXPECT_THROW(core("des-vote:0.5,votes=score"), Error) << "its votes are scores already";
+}
+
 TEST(ExpertSelection, SeqOfAllKIsVanillaForASoftmaxRouter) {
   const Tensor logits = random_logits(40, 64);
   for (Weights weights : {Weights::b, Weights::d})

@@ -10,7 +10,8 @@ TEST(SelectionText, ReadsWhatItWrites) {
   for (const char* text :
        {"vanilla", "topk:4", "des-seq:2", "des-vote:0.4", "des-max:0.25,k=6,weights=A",
         "des-norm4:0.5,groups=none,scope=batch", "des-peak:0.2", "naee:0.2,renormalise",
-        "mc:0.4,0.1,0.2", "block:5,8", "des-vote:0.3,weights=B,groups=vanilla"})
+        "mc:0.4,0.1,0.2", "block:5,8", "des-vote:0.3,weights=B,groups=vanilla",
+        "des-max:0.25,scope=batch,votes=score"})
     EXPECT_EQ(to_string(parse_selection(text)), text);
 }
 
@@ -37,6 +38,7 @@ TEST(SelectionText, NamesWhatDoesNotFitInOneLine) {
                            "mc:0.1,0.2,0.3,0.4",
                            "naee:nan",
                            "des-vote:0.4,size=3",
+                           "des-vote:0.4,votes=logit",
                            "des-\n:1",
                            "block:5",
                            "block:5,0",
@@ -64,7 +66,8 @@ TEST(SelectionText, RefusesWhatWouldChangeNothing) {
   for (const char* text :
        {"vanilla,k=2", "vanilla,scope=batch", "topk:4,weights=A", "topk:4,k=2",
         "topk:2,scope=batch", "naee:0.2,weights=A", "naee:0.2,scope=batch", "naee:0.2,groups=none",
-        "block:5,8,scope=batch", "mc:0.2,k=3", "mc:0.2,weights=B", "des-vote:0.4,renormalise"})
+        "block:5,8,scope=batch", "mc:0.2,k=3", "mc:0.2,weights=B", "des-vote:0.4,renormalise",
+        "des-seq:2,votes=score", "block:5,8,votes=score", "naee:0.2,votes=score"})
     EXPECT_NE(said(text).find("changes nothing of"), std::string::npos)
         << text << ": " << said(text);
   for (const char* text : {"mc:0.2,scope=batch", "mc:0.2,renormalise", "naee:0.2,renormalise",
