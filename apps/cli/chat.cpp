@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "interrupts.h"
 #include "progress.h"
+#include "tessera/encodings.h"
 #include "typed_lines.h"
 
 namespace tessera::cli {
@@ -26,21 +27,6 @@ struct Options {
   std::optional<std::string> system;
 };
 
-std::string quoted(const std::string& text) {
-  std::string json = "\"";
-  for (const char c : text) {
-    char control[8];
-    std::snprintf(control, sizeof control, "\\u%04x", static_cast<unsigned>(c));
-    if (c == '"' || c == '\\')
-      json += std::string{'\\', c};
-    else if (static_cast<unsigned char>(c) < 0x20)
-      json += control;
-    else
-      json += c;
-  }
-  return json + "\"";
-}
-
 /// What was said, in the form that chat templates take.
 class History {
  public:
@@ -50,7 +36,7 @@ class History {
   }
   void add(const char* role, const std::string& content) {
     messages_.push_back("{\"role\": \"" + std::string(role) +
-                        "\", \"content\": " + quoted(content) + "}");
+                        "\", \"content\": " + json_quoted(content) + "}");
   }
   void reset() { keep(first_); }
   size_t size() const { return messages_.size(); }

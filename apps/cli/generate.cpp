@@ -5,7 +5,6 @@
 #include "commands.h"
 #include "inputs.h"
 #include "outputs.h"
-#include "parameters.h"
 #include "progress.h"
 
 namespace tessera::cli {
@@ -51,22 +50,8 @@ void set_subject(Options& o, const std::stop_token& stop) {
   if (!o.prompt_file.empty()) o.request.prompts = read_lines(o.prompt_file, "--prompt-file", stop);
 }
 
-// What is written into image i.
-std::string said_of(const GenerateResult& result, const Options& o, size_t i) {
-  const Image& image = result.images[i];
-  const bool video = image.video >= 0;
-  return parameters_of(
-      result, image,
-      {.model = o.model->model,
-       .negative_prompt = o.request.negative_prompt,
-       .seed = o.request.seed,
-       .count = video ? result.images.back().video + 1 : static_cast<int>(result.images.size()),
-       .position = video ? image.video : static_cast<int>(i)});
-}
-
 void save(const GenerateResult& result, const Options& o, const std::stop_token& stop) {
-  const auto text = [&](size_t i) { return said_of(result, o, i); };
-  save_images(result, o.output, text, stop);
+  save_output(result, o.request, o.model->model, o.output, stop);
   if (!o.request.save_latents.empty()) std::printf("%s\n", o.request.save_latents.c_str());
   if (!o.report.empty()) save_text(to_json(result.report) + "\n", o.report);
 }
@@ -187,6 +172,7 @@ void add_sampling(CLI::App& app, const std::shared_ptr<Options>& o) {
       ->check(positive())
       ->group(group)
       ->type_name("N");
+  app.add_flag("--fit", q.fit, "Compute sizes between multiples larger, and crop")->group(group);
   app.add_option("--binning", o->binning, "Use the nearest trained size: on, off (default off)")
       ->check(one_of({"on", "off"}))
       ->group(group)
@@ -298,11 +284,11 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
     throw Error(ErrorCode::usage, "--latents-only makes nothing without --save-latents FILE");
   const size_t subjects = std::max<size_t>(o.request.classes.size() + o.request.prompts.size(), 1);
   ProgressView view(first ? o.progress : "none");
-  std::optional<PreviewFile> preview;  // once the model has said how fast its videos are
+  PreviewFile preview(first ? o.preview : "", o.preview_every, o.output.rate);
   RunControl control{stop,
                      [&](const Progress& p) {
                        view.show(p);
-                       if (const std::string said = preview->show(p, stop); !said.empty()) {
+                       if (const std::string said = preview.show(p, stop); !said.empty()) {
                          view.end_line();
                          print_note(said);
                        }
@@ -316,9 +302,6 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
   {
     Model model = Model::open(o.model->model, run, stop, o.model->files);
     o.output.videos = model.makes_videos();
-    o.output.usual_rate = model.frame_rate();
-    preview.emplace(first ? o.preview : "", o.preview_every,
-                    o.output.rate.value_or(o.output.usual_rate));
     if (first) check_preview(o.preview, o.output.videos);
     const size_t count = subjects * static_cast<size_t>(std::max(o.request.count, 1));
     o.output.overwrite = o.request.overwrite;
@@ -327,7 +310,7 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
     result = model.generate(o.request, control);
   }
   view.end_line();
-  if (preview->waits()) print_note("no preview: this run had no step to show; see --preview-every");
+  if (preview.waits()) print_note("no preview: this run had no step to show; see --preview-every");
   if (!result.elsewhere) save(result, o, stop);
 }
 

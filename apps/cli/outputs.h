@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -14,20 +13,18 @@ namespace tessera::cli {
 struct Output {
   std::optional<std::string> asked;  // not set: tessera.png, or tessera.mp4
   std::string path;                  // known once it was checked
-  std::optional<double> rate;        // frames a second; not set: the usual ones
-  double usual_rate = 8;
-  bool videos = false;     // what is made
-  bool overwrite = false;  // begin with 0 in a folder that holds images
+  std::optional<double> rate;        // frames a second; not set: the model's
+  bool videos = false;               // what is made
+  bool overwrite = false;            // begin with 0 in a folder that holds images
 };
 
 /// Completes the path, and returns the output as check_files takes it. `count` images or videos.
 /// Throws Error(usage) for a name of another kind, or a place that takes one image alone.
 RunOutput check_output(Output& output, size_t count);
 
-/// Writes all images or videos and prints their names; `text` is what is written into image i. In a
-/// folder the numbers go on behind the highest there, or begin again with `overwrite`.
-void save_images(const GenerateResult& result, const Output& output,
-                 const std::function<std::string(size_t i)>& text, const std::stop_token& stop);
+/// Writes all images or videos of a request, and prints their names.
+void save_output(const GenerateResult& result, const GenerateRequest& request,
+                 const std::string& model, const Output& output, const std::stop_token& stop);
 
 /// Throws Error(usage) for a name that is not one of an image or, with `videos`, of a video ("":
 /// none was asked for).
@@ -37,7 +34,7 @@ void check_preview(const std::string& path, bool videos);
 class PreviewFile {
  public:
   /// "": no file. One of `every` steps is shown.
-  PreviewFile(std::string path, int every, double rate)
+  PreviewFile(std::string path, int every, std::optional<double> rate)
       : path_(std::move(path)), every_(every), rate_(rate) {}
   /// Returns why there is none where there cannot be one; it is not tried again then.
   std::string show(const Progress& progress, const std::stop_token& stop);
@@ -47,7 +44,7 @@ class PreviewFile {
  private:
   std::string path_;
   int every_;
-  double rate_;
+  std::optional<double> rate_;  // of a video; not set: the model's
   bool shown_ = false;
 };
 

@@ -5,9 +5,6 @@
 namespace tessera::server {
 namespace {
 
-// Noise of an image that has a seed of its own is drawn as if it were alone.
-bool seeds_known(const GenerateRequest& q) { return !q.seeds.empty() || samples_of(q) == 1; }
-
 void append_seeds(const GenerateRequest& from, std::vector<uint64_t>& seeds) {
   if (from.seeds.empty())
     seeds.push_back(from.seed);
@@ -28,7 +25,6 @@ std::string batch_key(const Job& job) {
   if (job.alone) return "";
   Json key = job.record.request;
   if (const auto* q = std::get_if<GenerateRequest>(&job.ask)) {
-    if (!seeds_known(*q)) return "";
     for (const char* own : {"prompt", "prompts", "classes", "seed", "seeds"}) key.erase(own);
     key["count"] = q->count;
     key["by_class"] = q->prompts.empty();

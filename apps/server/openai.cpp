@@ -4,9 +4,9 @@
 #include <fstream>
 #include <iterator>
 
-#include "server/base64.h"
 #include "server/header_values.h"
 #include "server/logprobs.h"
+#include "tessera/encodings.h"
 
 namespace tessera::server {
 namespace {
@@ -220,7 +220,7 @@ HttpReply openai_images(const Parts& parts, const HttpRequest& request) {
         data.push_back({{"url", base + results[i]["url"].get<std::string>()}});
       else
         data.push_back(
-            {{"b64_json", base64(read_bytes(jobs.file(record.client, record.id, i).first))}});
+            {{"b64_json", to_base64(read_bytes(jobs.file(record.client, record.id, i).first))}});
       data.back()["seed"] = results[i]["seed"];
     }
     return json_reply({{"created", seconds(record.created)}, {"data", data}});

@@ -78,10 +78,12 @@ void read_numbers(Fields& fields, GenerateRequest& q, const Limits& limits) {
   fields.whole("frames", 1, 1 << 16, q.frames);
   fields.whole("text_tokens", 1, 1 << 16, q.text_tokens);
   fields.flag("binning", q.binning);
+  fields.flag("fit", q.fit);
   bool clean = false;
   if (fields.flag("clean_caption", clean)) q.clean_caption = clean;
 }
 
+// Each image has a seed of its own, which gives it again when it is asked for alone.
 void read_noise(Fields& fields, GenerateRequest& q, int64_t images) {
   const bool seeded = fields.seed("seed", q.seed);
   if (const Json* seeds = fields.take_list("seeds")) {
@@ -94,6 +96,8 @@ void read_noise(Fields& fields, GenerateRequest& q, int64_t images) {
         throw wrong("seeds", "seeds: expected whole numbers from 0 to 2^64 - 1");
       q.seeds.push_back(one.get<uint64_t>());
     }
+  } else if (images > 1) {
+    for (int64_t i = 0; i < images; ++i) q.seeds.push_back(q.seed + static_cast<uint64_t>(i));
   }
   std::string word;
   if (fields.text("noise", word))

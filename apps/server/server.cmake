@@ -19,7 +19,7 @@ list(FILTER server_sources EXCLUDE REGEX "/(absent|page)\\.cpp$")
 add_library(tessera_server STATIC ${server_sources})
 target_include_directories(tessera_server PUBLIC ${CMAKE_CURRENT_LIST_DIR}/..)
 target_include_directories(tessera_server SYSTEM PUBLIC ${MICROHTTPD_INCLUDE})
-target_link_libraries(tessera_server PUBLIC tessera_public tessera_parameters nlohmann_json::nlohmann_json
+target_link_libraries(tessera_server PUBLIC tessera_public nlohmann_json::nlohmann_json
                       ${MICROHTTPD_LIBRARY} PRIVATE prometheus-cpp::core SQLite::SQLite3 Threads::Threads
                       tessera_page tessera_options)
 add_library(tessera_serve ALIAS tessera_server)

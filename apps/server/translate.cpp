@@ -170,17 +170,9 @@ void translate_tools(Fields& fields, Json& request) {
   if (!choice || *choice == "auto") request["tools"] = std::move(known);
 }
 
-// Each image has a seed of its own, which gives it again when it is asked for alone.
-void read_seeds(Fields& fields, int64_t n, Translated& to) {
-  uint64_t seed = 0;
-  const Json* several = fields.take_list("seeds");
-  const bool given = fields.seed("seed", seed);
-  if (several && given) throw wrong("seeds", "seed and seeds: give one of them");
-  Json seeds = Json::array();
-  for (int64_t i = 0; i < n; ++i)
-    seeds.push_back(given ? seed + static_cast<uint64_t>(i) : random_seed());
-  to.request["seeds"] = several ? *several : seeds;
-  if (!several) to.names["seeds"] = "seed";
+bool is_given(const Json& body, const char* name) {
+  const auto value = body.find(name);
+  return value != body.end() && !value->is_null();
 }
 
 }  // namespace
@@ -211,7 +203,8 @@ Translated translate_images(const Json& body,
   if (fields.text("response_format", form) && form != "url" && form != "b64_json")
     throw wrong("response_format", "response_format: expected url or b64_json");
   to.url = form == "url";
-  read_seeds(fields, n, to);
+  if (!is_given(body, "seed") && !is_given(body, "seeds"))
+    for (int64_t i = 0; i < n; ++i) to.request["seeds"].push_back(random_seed());
   fields.only(kOfImages);
   read_labels(fields);
   fields.rest(to.request, hidden);

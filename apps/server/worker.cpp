@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
 
-#include "parameters.h"
-#include "server/base64.h"
 #include "server/batch.h"
 #include "server/field_names.h"
+#include "tessera/encodings.h"
+#include "tessera/save.h"
 #include "tessera/words.h"
 
 namespace tessera::server {
@@ -36,26 +34,6 @@ class Shares {
   std::vector<int> ends_;
 };
 
-// The frames of each sample, one of an image.
-std::vector<std::span<const Image>> samples_in(const std::vector<Image>& images) {
-  std::vector<std::span<const Image>> all;
-  for (size_t begin = 0, end = 0; begin < images.size(); begin = end) {
-    ++end;
-    while (end < images.size() && images[begin].video >= 0 &&
-           images[end].video == images[begin].video)
-      ++end;
-    all.emplace_back(&images[begin], end - begin);
-  }
-  return all;
-}
-
-std::string data_url(const Image& image, const std::string& path, const std::stop_token& stop) {
-  save_png(image, path, {}, stop);
-  std::ifstream file(path, std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  return "data:image/png;base64," + base64(bytes);
-}
-
 Json ages_of(const RankProgress& rank) {
   Json ages = Json::object();
   if (!rank.expert_ages.empty()) ages["experts"] = rank.expert_ages;
@@ -79,25 +57,21 @@ void tell_ranks(const std::vector<JobPtr>& jobs, const Progress& p) {
 }
 
 // A preview that cannot be had is left out; the run goes on.
-void show_preview(const std::vector<JobPtr>& jobs, const Store& store, const Shares& shares,
-                  const Progress& p, const std::stop_token& stop) {
+void show_preview(const std::vector<JobPtr>& jobs, const Shares& shares, const Progress& p,
+                  const std::stop_token& stop) {
   const int every = jobs[0]->record.previews;
   if (every == 0 || !p.preview || p.step == 0 || p.step == p.steps || p.step % every != 0) return;
-  std::string path;
   try {
-    path = store.folder_of(jobs[0]->record.id) + "/preview.png";
     const std::vector<Image> images = p.preview();
-    const auto samples = samples_in(images);
+    const std::vector<Sample> samples = tessera::samples_of(images);
     for (size_t i = 0; i < jobs.size(); ++i) {
-      const auto& image = samples.at(size_t(shares.first(i))).front();
-      jobs[i]->events.add("preview",
-                          text_of({{"step", p.step}, {"image", data_url(image, path, stop)}}));
+      const Image& image = samples.at(size_t(shares.first(i))).frames.front();
+      const std::string url = "data:image/png;base64," + to_base64(encode_png(image, stop));
+      jobs[i]->events.add("preview", text_of({{"step", p.step}, {"image", url}}));
     }
   } catch (const Error& e) {
     if (e.code() == ErrorCode::cancelled) throw;
   }
-  std::error_code ignored;
-  std::filesystem::remove(path, ignored);
 }
 
 // What a file cannot be written for is not the request's fault.
@@ -111,34 +85,22 @@ void stored(const Write& write) {
   }
 }
 
-Outcome save_samples(const Job& job, const Store& store, const GenerateResult& result,
-                     std::span<const std::span<const Image>> samples, const std::stop_token& stop) {
-  const auto& q = std::get<GenerateRequest>(job.ask);
+Outcome outcome_of(const Job& job, const Store& store, const GenerateResult& result,
+                   std::span<const Sample> samples, const std::stop_token& stop) {
   Outcome outcome;
   std::string folder;
   stored([&] { folder = store.folder_of(job.record.id); });
   for (size_t i = 0; i < samples.size(); ++i) {
-    const Image& image = samples[i].front();
-    const uint64_t seed = q.seeds.empty() ? q.seed : q.seeds[i];
-    Parameters said{job.record.model, q.negative_prompt, seed};
-    if (samples.size() > 1 && q.seeds.empty())
-      said.count = int(samples.size()), said.position = int(i);
-    const auto texts = texts_of(parameters_of(result, image, said));
-    const bool video = image.video >= 0;
-    const std::string name = std::to_string(i) + (video ? ".mp4" : ".png");
+    const Sample& sample = samples[i];
+    const std::string name = std::to_string(i) + (sample.is_video() ? ".mp4" : ".png");
     const std::string path = std::filesystem::path(folder) / name;
     std::error_code none;
-    stored([&] {
-      if (video)
-        save_mp4(samples[i], job.served->model.frame_rate(), path, texts, stop);
-      else
-        save_png(image, path, texts, stop);
-    });
+    stored([&] { save_sample(sample, path, {}, stop); });
     outcome.results.push_back({{"file", name},
-                               {"type", video ? "video/mp4" : "image/png"},
-                               {"width", image.width},
-                               {"height", image.height},
-                               {"seed", seed},
+                               {"type", sample.is_video() ? "video/mp4" : "image/png"},
+                               {"width", sample.frames.front().width},
+                               {"height", sample.frames.front().height},
+                               {"seed", sample.seed},
                                {"bytes", std::filesystem::file_size(path, none)}});
   }
   outcome.report = Json::parse(to_json(result.report));
@@ -172,17 +134,17 @@ std::vector<Outcome> run_images(const std::vector<JobPtr>& jobs, const Store& st
     if (p.phase != Phase::denoise) return;
     for (const JobPtr& job : jobs) look.step(*job, p.step, p.steps, p.seconds);
     if (p.step > 0) tell_ranks(jobs, p);
-    show_preview(jobs, store, shares, p, stop);
+    show_preview(jobs, shares, p, stop);
     if (p.step < p.steps) step_stop.between_steps();
   };
   const GenerateRequest request = merged_images(jobs);
   const GenerateResult result = jobs[0]->served->model.generate(request, control);
-  const auto samples = samples_in(result.images);
+  const auto samples = tessera::samples_of(result, request, jobs[0]->record.model);
   std::vector<Outcome> outcomes;
   look.after([&] {
     for (size_t i = 0; i < jobs.size(); ++i) {
       const auto own = std::span(samples).subspan(size_t(shares.first(i)), size_t(shares.count(i)));
-      outcomes.push_back(save_samples(*jobs[i], store, result, own, stop));
+      outcomes.push_back(outcome_of(*jobs[i], store, result, own, stop));
     }
   });
   return outcomes;

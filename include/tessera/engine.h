@@ -13,6 +13,7 @@
 #include "tessera/report.h"
 #include "tessera/request.h"
 #include "tessera/run_files.h"
+#include "tessera/save.h"
 #include "tessera/tokenize.h"
 #include "tessera/version.h"
 #include "tessera/weight_files.h"
@@ -101,26 +102,5 @@ Inspection inspect_by_name(const std::string& name, const RunOptions& options,
                            const GenerateRequest& request = {}, const std::stop_token& stop = {});
 /// Names that inspect_by_name knows.
 std::vector<std::string> known_model_sizes();
-
-/// Writes an image as PNG with parameters as text chunks: a temporary file, then a rename. Throws
-/// Error(usage) on failure, Error(cancelled) after a stop request, as the functions below do.
-void save_png(const Image& image, const std::string& path,
-              const std::vector<std::pair<std::string, std::string>>& text = {},
-              const std::stop_token& stop = {});
-/// Writes an image as lossless WebP, with parameters in XMP and the Exif user comment.
-void save_webp(const Image& image, const std::string& path,
-               const std::vector<std::pair<std::string, std::string>>& text = {},
-               const std::stop_token& stop = {});
-/// Writes an image as JPEG of quality 95, with "parameters" in the Exif user comment.
-void save_jpeg(const Image& image, const std::string& path,
-               const std::vector<std::pair<std::string, std::string>>& text = {},
-               const std::stop_token& stop = {});
-/// Writes frames of one size as an MP4 video of `rate` frames a second, with the parameters as
-/// comment.
-void save_mp4(std::span<const Image> frames, double rate, const std::string& path,
-              const std::vector<std::pair<std::string, std::string>>& text = {},
-              const std::stop_token& stop = {});
-/// Writes text the same way.
-void save_text(const std::string& text, const std::string& path);
 
 }  // namespace tessera

@@ -116,6 +116,7 @@ struct GenerateRequest {
   int64_t width = 0, height = 0;  ///< pixels; 0: as trained
   bool binning = false;  ///< use the trained size with the nearest aspect, as resolution binning of
                          ///< diffusers; PixArt then resizes and crops
+  bool fit = false;      ///< compute the next larger size that the model takes, and crop
   int64_t frames = 0;    ///< frames of a video; 0: as trained
   int count = 1;         ///< images for each class or prompt
   uint64_t seed = 0;

@@ -158,6 +158,22 @@ std::string tokenize(const OpenModel& model, TokenizeRequest request) {
   return json;
 }
 
+std::vector<std::string> save(const GenerateResult& result, const GenerateRequest& request,
+                              const std::string& model, const std::string& path,
+                              std::optional<double> frame_rate, bool overwrite) {
+  std::vector<std::string> names;
+  const std::vector<Sample> samples = samples_of(result, request, model);
+  const bool videos = !samples.empty() && samples[0].is_video();
+  const RunOutput output{"path", path, videos ? FileKind::video : FileKind::image,
+                         static_cast<int64_t>(samples.size())};
+  run_aside({}, [&](const std::stop_token& stop, const Ask&) {
+    const auto add = [&](const std::string& name) { names.push_back(name); };
+    check_files({model, {}, {output}, overwrite});
+    save_samples(samples, path, {frame_rate, overwrite, add}, stop);
+  });
+  return names;
+}
+
 nb::object latents_of(const GenerateResult& result) {
   TensorData data{ElementType::f32, result.latents_shape, {}};
   const auto* const bytes = reinterpret_cast<const std::byte*>(result.latents.data());
@@ -173,6 +189,8 @@ void bind_result(nb::module_& module) {
                                       nb::borrow(self));
                    })
       .def_prop_ro("latents", latents_of)
+      .def("save", save, nb::arg("request"), nb::arg("model"), nb::arg("path"),
+           nb::arg("frame_rate") = nb::none(), nb::arg("overwrite") = false)
       .def_prop_ro("report", [](const GenerateResult& r) { return to_json(r.report); })
       .def_ro("steps", &GenerateResult::steps)
       .def_ro("guidance", &GenerateResult::guidance)

@@ -48,6 +48,7 @@ void bind_generate(nb::module_& module) {
       .def_rw("width", &Q::width)
       .def_rw("height", &Q::height)
       .def_rw("binning", &Q::binning)
+      .def_rw("fit", &Q::fit)
       .def_rw("frames", &Q::frames)
       .def_rw("count", &Q::count)
       .def_rw("seed", &Q::seed)

@@ -44,6 +44,7 @@ class GenerateRequest:
     width: int
     height: int
     binning: bool
+    fit: bool
     frames: int
     count: int
     seed: int
@@ -116,6 +117,8 @@ class StepWatch:
     def __init__(self) -> None: ...
 
 class GenerateResult:
+    def save(self, request: GenerateRequest, model: str, path: str,
+             frame_rate: float | None = None, overwrite: bool = False) -> list[str]: ...
     @property
     def images(self) -> list[tuple[npt.NDArray[np.uint8], str, int, int]]: ...
     @property

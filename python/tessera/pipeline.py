@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import logging
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -56,6 +57,17 @@ class PipelineOutput:
     latents: npt.NDArray[np.float32]
     labels: list[str]
     report: dict[str, Any]
+    _save: Callable[[str, "float | None", bool], list[str]] = dataclasses.field(repr=False, compare=False)
+
+    def save(self, path: str | os.PathLike[str], *, frame_rate: float | None = None,
+             overwrite: bool = False) -> list[str]:
+        """Writes the images or videos with their parameters inside, as -o of the command line does:
+        into a file named by its kind (.png .webp .jpg, .mp4 at the model's frame rate), numbered ones
+        where there are several, or a folder. A file that Tessera did not write is replaced with
+        overwrite=True only. Returns their names."""
+        if not self.labels:  # one for each image or video
+            raise UsageError('output_type="latent" makes no images to save')
+        return self._save(os.fspath(path), frame_rate, overwrite)
 
 
 def _as_asked(arrays: list[npt.NDArray[np.uint8]], output_type: str) -> Any:
@@ -87,7 +99,8 @@ def _image_of(image: Any, name: str) -> str | bytes | npt.NDArray[np.uint8]:
     return np.ascontiguousarray(array, dtype=np.uint8)
 
 
-def _output_of(result: _core.GenerateResult, output_type: str, videos: bool) -> PipelineOutput:
+def _output_of(result: _core.GenerateResult, output_type: str, videos: bool,
+               save: Callable[[str, float | None, bool], list[str]]) -> PipelineOutput:
     latents, shown = result.latents, result.images
     images: Any = None
     frames: Any = None
@@ -102,7 +115,7 @@ def _output_of(result: _core.GenerateResult, output_type: str, videos: bool) -> 
     else:
         images = _as_asked([array for array, _, _, _ in shown], output_type)
     labels = [label for _, label, _, frame in shown if frame == 0]
-    return PipelineOutput(images, frames, latents, labels, json.loads(result.report))
+    return PipelineOutput(images, frames, latents, labels, json.loads(result.report), save)
 
 
 class Pipeline(Model):
@@ -127,7 +140,8 @@ class Pipeline(Model):
                  mask_blur: float | None = None, soft_mask: bool | None = None,
                  alpha_mask: bool | None = None, resize_mode: str | None = None,
                  outpaint: str | None = None,
-                 use_resolution_binning: bool | None = None, output_type: str = "pil",
+                 use_resolution_binning: bool | None = None, fit: bool | None = None,
+                 output_type: str = "pil",
                  callback_on_step_end: Callback | None = None,
                  callback_on_step_end_tensor_inputs: Sequence[str] = ("latents",),
                  scheduler: str | None = None, noise: str | None = None,
@@ -159,7 +173,7 @@ class Pipeline(Model):
             cfg_truncation=cfg_truncation, height=height, width=width, frames=num_frames,
             count=num_images_per_prompt if num_videos_per_prompt is None else num_videos_per_prompt,
             text_tokens=max_sequence_length, clean_caption=clean_caption, scheduler=scheduler,
-            binning=use_resolution_binning, vae_tiling=tiled, vae_tile=pixels,
+            binning=use_resolution_binning, fit=fit, vae_tiling=tiled, vae_tile=pixels,
             vae_chunk=vae_chunk, compare_steps=compare_steps, decode=output_type != "latent",
             strength=strength, mask_blur=mask_blur, soft_mask=soft_mask, alpha_mask=alpha_mask,
             image_fitting=_FITTINGS.get(resize_mode or "", resize_mode), outpaint=outpaint)
@@ -170,7 +184,12 @@ class Pipeline(Model):
         initial = {} if latents is None else {"latents": latents}
         with in_python(arguments):
             result = model.generate(request, initial, watch, _log.info, cancel)
-        return _output_of(result, output_type, model.makes_videos)
+
+        def save(path: str, frame_rate: float | None, overwrite: bool) -> list[str]:
+            with in_python({}):
+                return result.save(request, self._name, path, frame_rate, overwrite)
+
+        return _output_of(result, output_type, model.makes_videos, save)
 
     @property
     def _interrupt(self) -> bool:

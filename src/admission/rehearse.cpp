@@ -70,6 +70,7 @@ diffusion::Job shortened(const diffusion::Job& job, const Plan& plan) {
   first.added_frames = job.added_frames;
   first.crop_height = job.crop_height;
   first.crop_width = job.crop_width;
+  first.crop_covers = job.crop_covers;
   first.tiles = job.tiles;
   first.vae_chunk = job.vae_chunk;
   first.guidance = job.guidance;
@@ -108,6 +109,7 @@ diffusion::Job last_of(const diffusion::Job& job, size_t ranks) {
   one.traced = job.traced;
   one.crop_height = job.crop_height;
   one.crop_width = job.crop_width;
+  one.crop_covers = job.crop_covers;
   one.vae_chunk = job.vae_chunk;
   one.meters = runtime::RunMeters(ranks);
   return one;

@@ -3,12 +3,33 @@
 #include <cstdint>
 
 #include "base/fail.h"
+#include "tessera/encodings.h"
 
-namespace tessera::base {
+namespace tessera {
+namespace {
+constexpr std::string_view kDigits =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+}  // namespace
+
+std::string to_base64(std::string_view bytes) {
+  std::string out;
+  out.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    const auto at = [&](size_t n) {
+      return i + n < bytes.size() ? uint32_t{static_cast<unsigned char>(bytes[i + n])} : 0u;
+    };
+    const uint32_t three = at(0) << 16 | at(1) << 8 | at(2);
+    out += kDigits[three >> 18];
+    out += kDigits[three >> 12 & 63];
+    out += i + 1 < bytes.size() ? kDigits[three >> 6 & 63] : '=';
+    out += i + 2 < bytes.size() ? kDigits[three & 63] : '=';
+  }
+  return out;
+}
+
+namespace base {
 
 std::string from_base64(std::string_view text, const std::string& where) {
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   const size_t length = text.size();
   for (int i = 0; i < 2 && !text.empty() && text.back() == '='; ++i) text.remove_suffix(1);
   require(length % 4 == 0 && text.size() % 4 != 1, ErrorCode::model,
@@ -29,4 +50,5 @@ std::string from_base64(std::string_view text, const std::string& where) {
   return bytes;
 }
 
-}  // namespace tessera::base
+}  // namespace base
+}  // namespace tessera

@@ -3,8 +3,15 @@
 #include <algorithm>
 
 #include "base/stop.h"
+#include "tessera/encodings.h"
 
-namespace tessera::base {
+namespace tessera {
+
+std::string json_quoted(std::string_view text) {
+  return base::Json(text).dump(-1, ' ', false, base::Json::error_handler_t::replace);
+}
+
+namespace base {
 namespace {
 
 constexpr size_t kLine = 320;  // bytes of an object that stands on one line
@@ -59,4 +66,5 @@ std::string json_text(const Json& json) {
   return out;
 }
 
-}  // namespace tessera::base
+}  // namespace base
+}  // namespace tessera

@@ -21,9 +21,14 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-// An image [1, 3, H, W] at the size that was asked for; 0: as it is.
-Tensor cropped(const Tensor& image, int64_t height, int64_t width) {
+// Images [..., H, W] at the size that was asked for; 0: as they are.
+Tensor cropped(const Tensor& image, const Job& job) {
+  const int64_t height = job.crop_height, width = job.crop_width;
   if (height == 0) return image;
+  if (!job.crop_covers) {
+    const int64_t top = (image.size(-2) - height) / 2, left = (image.size(-1) - width) / 2;
+    return image.slice(-2, top, top + height).slice(-1, left, left + width).contiguous();
+  }
   const tensor::Shape shape{1, image.size(1), height, width};
   if (image.is_meta()) return Tensor::empty(shape, DType::f32, image.device());
   const Tensor one = image.reshape({image.size(1), image.size(2), image.size(3)});
@@ -38,9 +43,9 @@ Tensor to_unit(const Tensor& x) {
 }
 
 // unit [1, 3, H, W]
-Image image_of(const Tensor& unit, const std::string& label, int video, int frame) {
+Image image_of(const Tensor& unit, const std::string& label, int video, int frame, double rate) {
   media::Image bytes = media::to_image(unit.reshape({3, unit.size(-2), unit.size(-1)}));
-  return {bytes.width, bytes.height, std::move(bytes.rgb), label, video, frame};
+  return {bytes.width, bytes.height, std::move(bytes.rgb), label, video, frame, rate};
 }
 
 /// The part of a rank.
@@ -124,7 +129,7 @@ Tensor Decoding::decoded(int i) {
                                              [&](int done, int count) { piece(i, done, count); })
                       : one(z);
   if (!first()) return made;
-  return to_unit(vae.video ? made : cropped(made, job.crop_height, job.crop_width));
+  return to_unit(cropped(made, job));
 }
 
 Decoded Decoding::all(bool numbers) {
@@ -142,7 +147,8 @@ Decoded Decoding::all(bool numbers) {
       const Tensor each = video ? unit.slice(2, t, t + 1).contiguous() : unit;
       made.pixels.push_back(Tensor::empty({each.elements()}, DType::u8, tensor::Device::meta));
       if (!each.is_meta())
-        made.images.push_back(image_of(each, label, video ? i : -1, static_cast<int>(t)));
+        made.images.push_back(image_of(each, label, video ? i : -1, static_cast<int>(t),
+                                       video ? state.spec->frame_rate : 0));
     }
   }
   if (first() && control.on_progress)

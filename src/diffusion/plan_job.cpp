@@ -304,6 +304,7 @@ void plan_bin(const runtime::ModelState& state, int64_t& height, int64_t& width,
   if (bin.resized_back) {
     job.crop_height = height;
     job.crop_width = width;
+    job.crop_covers = true;
   }
   job.notes.push_back(fmt::format(
       "computes {} x {} pixels (width x height), a trained size{}", bin.width, bin.height,
@@ -311,6 +312,28 @@ void plan_bin(const runtime::ModelState& state, int64_t& height, int64_t& width,
                        : fmt::format(", in place of {} x {}", width, height)));
   height = bin.height;
   width = bin.width;
+}
+
+// Multiples above the sizes that were asked for; the middle of what they give is kept.
+void plan_fit(const runtime::ModelState& state, int64_t& height, int64_t& width, Job& job) {
+  constexpr int64_t kMost = 16384;
+  const std::array<int64_t, 3> patch = state.spec->layout(0, 0).patch;
+  const auto above = [&](int64_t pixels, int64_t cells) {
+    const int64_t unit = state.vae_factor() * cells;
+    return (pixels + unit - 1) / unit * unit;
+  };
+  require(height > 0 && width > 0 && height <= kMost && width <= kMost, ErrorCode::usage,
+          "--width {} --height {}: expected 1 to {} pixels with --fit", width, height, kMost);
+  const int64_t tall = above(height, patch[1]), wide = above(width, patch[2]);
+  if (tall == height && wide == width) return;
+  require(!state.video() || (height % 2 == 0 && width % 2 == 0), ErrorCode::usage,
+          "--width {} --height {}: a video has even sides", width, height);
+  job.crop_height = height;
+  job.crop_width = width;
+  job.notes.push_back(fmt::format("computes {} x {} pixels (width x height), and crops to {} x {}",
+                                  wide, tall, width, height));
+  height = tall;
+  width = wide;
 }
 
 // Models whose patches span frames get latent frames before those that were asked for.
@@ -332,11 +355,13 @@ void plan_size(const runtime::ModelState& state, const GenerateRequest& request,
   const SourceSize grown = size_with_margins(state, request);
   if (height == 0) height = grown.height;
   if (width == 0) width = grown.width;
-  if (request.binning) {
+  require(!request.binning || !request.fit, ErrorCode::usage,
+          "--fit and --binning both choose a size: give one of them");
+  if (request.binning || request.fit) {
     const nn::TokenLayout trained = spec.layout(0, 0);
     if (height == 0) height = trained.size[1] * factor;
     if (width == 0) width = trained.size[2] * factor;
-    plan_bin(state, height, width, job);
+    request.fit ? plan_fit(state, height, width, job) : plan_bin(state, height, width, job);
   }
   job.layout = spec.layout(latent_pixels(height, factor, patch[1], "height"),
                            latent_pixels(width, factor, patch[2], "width"), frames);

@@ -45,8 +45,8 @@ Tensor packed(const Decoded& made, size_t first, size_t frames) {
   return all;
 }
 
-// `video`: its number, or -1.
-void unpack(const Tensor& x, const std::string& label, int video, Decoded& into) {
+// `video`: its number, or -1; `rate`: its frames a second.
+void unpack(const Tensor& x, const std::string& label, int video, double rate, Decoded& into) {
   const auto bytes = static_cast<size_t>(x.elements() / x.size(0));
   for (int64_t t = 0; t < x.size(0); ++t) {
     into.pixels.push_back(
@@ -54,7 +54,7 @@ void unpack(const Tensor& x, const std::string& label, int video, Decoded& into)
     if (x.is_meta()) continue;
     const auto* const rgb = static_cast<const uint8_t*>(x.raw()) + static_cast<size_t>(t) * bytes;
     into.images.push_back(
-        {x.size(2), x.size(1), {rgb, rgb + bytes}, label, video, static_cast<int>(t)});
+        {x.size(2), x.size(1), {rgb, rgb + bytes}, label, video, static_cast<int>(t), rate});
   }
 }
 
@@ -62,8 +62,13 @@ void unpack(const Tensor& x, const std::string& label, int video, Decoded& into)
 class Relay {
  public:
   /// `pair`, `latents`: rank 0 and the first decoder.
-  Relay(comm::Communicator& pair, comm::Communicator& latents, bool video, std::stop_token stop)
-      : pair_(pair), latents_(latents), video_(video), stop_(std::move(stop)) {}
+  Relay(comm::Communicator& pair, comm::Communicator& latents, const runtime::ModelState& state,
+        std::stop_token stop)
+      : pair_(pair),
+        latents_(latents),
+        video_(state.video()),
+        rate_(video_ ? state.spec->frame_rate : 0),
+        stop_(std::move(stop)) {}
   void give(Order& order, const Job& part, const Tensor& tokens) {
     take();
     tell(pair_, comm::word_of(nullptr));
@@ -85,7 +90,7 @@ class Relay {
       const auto sample = static_cast<int>(i);
       Decoded& made = order_->made;
       if (sample < part_->samples())
-        unpack(x, part_->labels[i], video_ ? part_->first_sample + sample : -1, made);
+        unpack(x, part_->labels[i], video_ ? part_->first_sample + sample : -1, rate_, made);
       else
         made.numbers = made.numbers.defined() ? ops::concat_rows({made.numbers, x}) : x;
     }
@@ -95,6 +100,7 @@ class Relay {
  private:
   comm::Communicator &pair_, &latents_;
   bool video_;
+  double rate_;
   std::stop_token stop_;
   Order* order_ = nullptr;
   const Job* part_ = nullptr;
@@ -151,7 +157,7 @@ void Half::by_first(const std::function<void()>& work) {
 }
 
 void Half::denoise_all() {
-  Relay relay(pair, latents, state.video(), control.stop);
+  Relay relay(pair, latents, state, control.stop);
   const auto last = [&](Order& order) {
     const base::Stopwatch waiting;
     const int samples = order.job.samples();

@@ -1,10 +1,11 @@
+#include "tessera/save.h"
+
 #include "base/output_file.h"
 #include "base/stop.h"
 #include "media/jpeg.h"
 #include "media/png.h"
 #include "media/video.h"
 #include "media/webp.h"
-#include "tessera/engine.h"
 
 namespace tessera {
 namespace {
@@ -16,6 +17,11 @@ media::Image image_of(const Image& image) {
 using Texts = std::vector<std::pair<std::string, std::string>>;
 
 }  // namespace
+
+std::string encode_png(const Image& image, const std::stop_token& stop) {
+  const base::BindStop bind(stop);
+  return media::encode_png(image_of(image));
+}
 
 void save_png(const Image& image, const std::string& path, const Texts& text,
               const std::stop_token& stop) {

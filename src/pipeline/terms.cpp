@@ -94,7 +94,7 @@ cluster::Terms terms_of(const runtime::ModelState& state, const GenerateRequest&
   // Names every member, so a new member cannot be forgotten here.
   const auto& [classes, prompts, negative_prompt, embeddings, clean_caption, text_tokens, steps,
                guidance, true_guidance, guidance_rescale, cfg_normalization, cfg_truncation, width,
-               height, binning, frames, count, seed, seeds, noise, scheduler, initial_latents,
+               height, binning, fit, frames, count, seed, seeds, noise, scheduler, initial_latents,
                initial_tensors, save_latents, trace, decode, vae_tiling, vae_tile, vae_chunk,
                compare_steps, previews, overwrite, images, strength, mask, alpha_mask, soft_mask,
                mask_blur, image_fitting, outpaint] = request;
@@ -113,6 +113,7 @@ cluster::Terms terms_of(const runtime::ModelState& state, const GenerateRequest&
   terms.say("--width", shown(width));
   terms.say("--height", shown(height));
   terms.say("--binning", shown(binning));
+  terms.say("--fit", shown(fit));
   terms.say("--frames", shown(frames));
   terms.say("--count", shown(count));
   terms.say("--seed", seeds.empty() ? shown(seed) : fmt::format("{}", fmt::join(seeds, ",")));

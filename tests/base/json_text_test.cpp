@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tessera/encodings.h"
+
 namespace tessera::base {
 namespace {
 
@@ -34,6 +36,15 @@ TEST(JsonText, IsReadBackAsItWas) {
 }
 
 TEST(JsonText, WritesUtf8WhateverItGets) { EXPECT_EQ(json_text(Json("\xff")), "\"\xef\xbf\xbd\""); }
+
+TEST(JsonQuoted, IsReadBackAsItWas) {
+  std::string all;
+  for (int c = 0; c < 128; ++c) all += static_cast<char>(c);
+  all += "\u20ac \U0001f600";
+  EXPECT_EQ(Json::parse(json_quoted(all)), all);
+  EXPECT_EQ(json_quoted("a\"\\\n\x01"), "\"a\\\"\\\\\\n\\u0001\"");
+  EXPECT_EQ(json_quoted("\xff"), "\"\xef\xbf\xbd\"");
+}
 
 }  // namespace
 }  // namespace tessera::base

@@ -93,6 +93,26 @@ class Pixart(ProgramTest):
         latents, _ = read_safetensors(self.folder / "l.safetensors")
         self.assertEqual(latents["latents"][1], [1, 4, 104, 144])
 
+    def test_fit_computes_more_and_crops(self):
+        done = self.run_here(*self.run_it, "--width", "70", "--height", "50", "--fit", "--save-latents", "l.safetensors", "-o", "p.png",
+                             "--guidance", "1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("note: computes 80 x 64 pixels (width x height), and crops to 70 x 50", done.stderr)
+        self.assertEqual(png_size(self.folder / "p.png"), (70, 50))
+        self.assertEqual(read_safetensors(self.folder / "l.safetensors")[0]["latents"][1], [1, 4, 8, 10])
+        self.assertNotIn("crops", self.run_here(*SHAPE, "--fit", "--width", "64", "-o", "s.png").stderr)
+        self.assertEqual(self.run_here(*SHAPE, "--fit", "--width", "30", "-o", "s.png").returncode, 0)
+        self.assertEqual(png_size(self.folder / "s.png"), (30, 128))
+        self.refused(2, *SHAPE, "--fit", "--width", "20000", says="1 to 16384 pixels with --fit")
+        self.refused(2, *self.run_it, "--fit", "--binning", "on", says="give one of them")
+
+    def test_videos_are_cropped_too(self):
+        ask = ("generate", VIDEO, "--prompt", "waves", "--steps", "1", "--frames", "9", "--height", "30", "--fit")
+        done = self.run_here(*ask, "--width", "44", "-o", "f/")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual({png_size(path) for path in (self.folder / "f").iterdir()}, {(44, 30)})
+        self.refused(2, *ask, "--width", "45", says="a video has even sides")
+
     def test_sizes_without_binning_mean_what_they_say(self):
         self.refused(2, *self.run_it, "--width", "70", "--height", "48", says="--width 70: expected a multiple of 16: 64 or 80")
         self.refused(2, *self.run_it, "--width", "70", "--binning", "maybe", says=["maybe", "on or off"])

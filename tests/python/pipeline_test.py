@@ -90,6 +90,34 @@ def test_images_are_those_of_the_command_line(tmp_path):
     np.testing.assert_array_equal(plain[0], wanted.astype(np.float32) / np.float32(255))
 
 
+def test_sizes_that_do_not_fit_are_computed_larger_and_cropped():
+    made = SHAPES(class_labels=1, num_inference_steps=1, width=60, height=100, fit=True)
+    assert made.images[0].size == (60, 100)
+    whole = SHAPES(class_labels=1, num_inference_steps=1, width=64, height=112)
+    np.testing.assert_array_equal(np.asarray(made.images[0]), np.asarray(whole.images[0])[6:106, 2:62])
+    with pytest.raises(tessera.UsageError, match="^width 60: expected a multiple"):
+        SHAPES(class_labels=1, num_inference_steps=1, width=60)
+
+
+def test_saved_files_are_the_command_lines(tmp_path):
+    made = SHAPES(class_labels="red circle", num_inference_steps=2, generator=3, num_images_per_prompt=2)
+    names = [str(tmp_path / f"x-000{i}.png") for i in (0, 1)]
+    assert made.save(tmp_path / "x.png") == names
+    program("generate", "shapes", "--class", "red circle", "--steps", "2", "--seed", "3", "--count", "2",
+            "-o", str(tmp_path / "y.png"))
+    for i in (0, 1):
+        assert (tmp_path / f"x-000{i}.png").read_bytes() == (tmp_path / f"y-000{i}.png").read_bytes()
+    with pytest.raises(tessera.UsageError, match="'.*x-0000.gif' is no name for an image"):
+        made.save(tmp_path / "x.gif")
+    (tmp_path / "x-0000.png").write_bytes(b"mine")
+    with pytest.raises(tessera.UsageError, match="x-0000.png.*Tessera wrote.*overwrite"):
+        made.save(tmp_path / "x.png")
+    assert made.save(tmp_path / "x.png", overwrite=True) == names
+    latents = SHAPES(class_labels=1, num_inference_steps=1, output_type="latent")
+    with pytest.raises(tessera.UsageError, match="no images"):
+        latents.save(tmp_path / "z.png")
+
+
 def test_a_video_has_frames():
     pipe = tessera.Pipeline.from_pretrained(DATA / "diffusers/cogvideox_2b/model")
     assert pipe.makes_videos and pipe.frame_rate == 8

@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <fstream>
 
-#include "server/base64.h"
 #include "server/digest.h"
 #include "server/header_values.h"
 #include "server/listener.h"
@@ -254,18 +253,6 @@ TEST(Keys, AreComparedWhole) {
     EXPECT_FALSE(same_text(other, "abc")) << other;
   EXPECT_FALSE(same_text("abc", ""));
   EXPECT_TRUE(same_text("", ""));
-}
-
-TEST(Base64, IsThatOfTheRfc) {
-  const std::pair<const char*, const char*> known[] = {{"", ""},
-                                                       {"f", "Zg=="},
-                                                       {"fo", "Zm8="},
-                                                       {"foo", "Zm9v"},
-                                                       {"foob", "Zm9vYg=="},
-                                                       {"fooba", "Zm9vYmE="},
-                                                       {"foobar", "Zm9vYmFy"}};
-  for (const auto& [bytes, text] : known) EXPECT_EQ(base64(bytes), text);
-  EXPECT_EQ(base64("\xff\xfe\xfd"), "//79");
 }
 
 }  // namespace

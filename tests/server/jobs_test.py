@@ -32,6 +32,14 @@ class Jobs(ServerTest):
         self.assertLessEqual(done["created"], done["started"])
         self.assertLessEqual(done["started"], done["ended"])
 
+    def test_each_image_of_a_job_has_a_seed_that_gives_it_again(self):
+        for request, seeds in (({"count": 2, "seed": 7}, [7, 8]), ({"count": 2}, [0, 1]), ({"count": 2, "seeds": [9, 4]}, [9, 4]), ({"seed": 7}, [7])):
+            done = self.server.wait(self.server.submit({"classes": ["red circle"], "steps": 2, **request}))
+            self.assertEqual([result["seed"] for result in done["results"]], seeds)
+            for result in done["results"]:
+                self.assertEqual(self.server.get(result["url"]).body,
+                                 self.drawn("--class", "red circle", "--steps", "2", "--seed", str(result["seed"])))
+
     def test_jobs_that_run_as_one_have_the_bits_of_those_alone(self):
         server = self.another("--batch", 8, "--at-once", 1)
         blocker = server.submit({"classes": ["red star"], "steps": 1000, "count": 8})

@@ -62,6 +62,7 @@ class Client(ServerTest):
                 self.assertEqual(images(extra={"seed": seed}), [(seed, pixels)])
         raw = base64.b64decode(several[1][1])
         self.assertIn(b"Seed: %d," % several[1][0], raw)
+        self.assertNotIn(b"Batch", raw, "it is not one of several of a seed")
         for more, param in (({"seed": 1, "seeds": [1, 2]}, "seeds"), ({"seeds": [1]}, "seeds"), ({"seed": -1}, "seed")):
             with self.assertRaises(openai.BadRequestError) as refused:
                 images(n=2, extra=more)

@@ -94,8 +94,7 @@ TEST(Batch, WhatDiffersInSubjectAndSeedAloneRunsTogether) {
   EXPECT_EQ(all.seeds, (std::vector<uint64_t>{3, 5, 6}));
 }
 
-TEST(Batch, ImagesOfOneSeedRunAlone) {
-  EXPECT_EQ(batch_key(*image_of(R"({"classes": ["red"], "count": 2, "seed": 3})")), "");
+TEST(Batch, JobsThatAskForItRunAlone) {
   const JobPtr alone = image_of(R"({"classes": ["red"]})");
   alone->alone = true;
   EXPECT_EQ(batch_key(*alone), "");

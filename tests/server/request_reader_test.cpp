@@ -40,7 +40,7 @@ TEST(RequestReader, ReadsAllOfAnImage) {
   const GenerateRequest q =
       image(R"({"classes": ["red circle", 3], "negative_prompt": "", "steps": 7,
     "guidance": 2.5, "width": 64, "height": 32, "count": 2, "seeds": [1, 2, 3, 18446744073709551615],
-    "noise": "philox", "scheduler": "ddpm", "binning": true, "clean_caption": false})");
+    "noise": "philox", "scheduler": "ddpm", "binning": true, "fit": true, "clean_caption": false})");
   EXPECT_EQ(q.classes, (std::vector<std::string>{"red circle", "3"}));
   EXPECT_EQ(q.negative_prompt, "");
   EXPECT_EQ(q.steps, 7);
@@ -50,7 +50,7 @@ TEST(RequestReader, ReadsAllOfAnImage) {
   EXPECT_EQ(q.seeds.back(), UINT64_MAX);
   EXPECT_EQ(q.noise, NoiseSource::philox);
   EXPECT_EQ(q.scheduler, SchedulerName::ddpm);
-  EXPECT_TRUE(q.binning);
+  EXPECT_TRUE(q.binning && q.fit);
   EXPECT_EQ(q.clean_caption, false);
 }
 
@@ -58,6 +58,15 @@ TEST(RequestReader, WhatIsNullIsNotGiven) {
   const GenerateRequest q = image(R"({"classes": "red circle", "steps": null, "seeds": null})");
   EXPECT_FALSE(q.steps.has_value());
   EXPECT_TRUE(q.seeds.empty());
+}
+
+TEST(RequestReader, EachOfSeveralImagesHasASeed) {
+  using Seeds = std::vector<uint64_t>;
+  EXPECT_EQ(image(R"({"classes": ["a", "b"], "count": 2, "seed": 5})").seeds, (Seeds{5, 6, 7, 8}));
+  EXPECT_EQ(image(R"({"classes": ["a", "b"]})").seeds, (Seeds{0, 1}));
+  EXPECT_EQ(image(R"({"classes": ["a"], "count": 2, "seed": 18446744073709551615})").seeds,
+            (Seeds{UINT64_MAX, 0}));
+  EXPECT_EQ(image(R"({"classes": ["a"], "seed": 5})").seeds, Seeds{});
 }
 
 TEST(RequestReader, LimitsAreOfAllImagesTogether) {
