@@ -7,7 +7,7 @@ namespace tessera {
 
 /// Bytes as base 64 with padding (RFC 4648, section 4).
 std::string to_base64(std::string_view bytes);
-/// A text as a JSON string, with its quotes; bytes that are no UTF-8 become U+FFFD.
+/// A text as a JSON string in quotes; invalid UTF-8 becomes U+FFFD.
 std::string json_quoted(std::string_view text);
 
 }  // namespace tessera

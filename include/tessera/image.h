@@ -12,7 +12,7 @@ struct Image {
   std::vector<uint8_t> rgb;
   std::string label;          ///< its class or prompt
   int video = -1, frame = 0;  ///< place in a video; -1: an image
-  double frame_rate = 0;      ///< of its video, a second
+  double frame_rate = 0;      ///< frames a second of a video
 };
 
 }  // namespace tessera

@@ -16,48 +16,48 @@
 
 namespace tessera {
 
-/// An image, or a video with its frames, as it goes into a file. Views what it was made of.
+/// An image, or a video with its frames. A view of the images of a result.
 struct Sample {
-  std::span<const Image> frames;  ///< of an image one
-  uint64_t seed = 0;              ///< that drew its noise
-  int count = 1, place = 0;       ///< samples that this seed drew, and its place among them
-  std::string parameters{};       ///< how it was made, as its file says it; "": nothing is said
+  std::span<const Image> frames;  ///< an image has one frame
+  uint64_t seed = 0;              ///< seed of its noise
+  int count = 1, place = 0;       ///< number of samples of this seed, and the place among them
+  std::string parameters{};       ///< generation parameters for the file; "": none
   bool is_video() const { return frames.front().video >= 0; }
 };
 
-/// The samples of a result in their order, and how each was made in the form that other programs
-/// read: the prompt, "Negative prompt: ...", then "Steps: 20, Sampler: ..., Model: `model`".
+/// The samples of a result in order. Parameters have the common text form: the prompt,
+/// "Negative prompt: ...", then "Steps: 20, Sampler: ..., Model: `model`".
 std::vector<Sample> samples_of(const GenerateResult& result, const GenerateRequest& request,
                                const std::string& model);
-/// The samples among images alone, such as Progress::preview() gives.
+/// The samples of images without a result, such as those of Progress::preview().
 std::vector<Sample> samples_of(std::span<const Image> images);
 
-/// Writes a sample as the end of the name says: an image, or one frame, as .png, .webp (lossless)
-/// or .jpg, a video as .mp4 at `frame_rate` frames a second (not set: the model's); into a device
-/// or a pipe as PNG. The file is written beside its target and renamed. Throws Error(usage) where
-/// it cannot be written, or for another name; Error(cancelled) after a stop request.
+/// Writes a sample in the format of the file name: an image or a frame as .png, .webp (lossless) or
+/// .jpg, a video as .mp4 with `frame_rate` frames a second (not set: the model's rate). Devices and
+/// pipes get PNG. Writes a temporary file, then renames it. Throws Error(usage) for other names and
+/// on failure, Error(cancelled) after a stop request.
 void save_sample(const Sample& sample, const std::string& path,
                  std::optional<double> frame_rate = {}, const std::stop_token& stop = {});
 
-/// How samples are saved.
+/// Options of save_samples().
 struct SaveOptions {
-  std::optional<double> frame_rate{};  ///< of videos; not set: the model's
-  bool overwrite = false;              ///< numbers of a folder begin again with 0
-  /// Gets the name of each file when it is written; may be empty.
+  std::optional<double> frame_rate{};  ///< frames a second of videos; not set: the model's rate
+  bool overwrite = false;              ///< numbers in a folder begin at 0
+  /// Called with the name of each written file; may be empty.
   std::function<void(const std::string& path)> on_saved{};
 };
-/// Writes samples into a file, or several into files numbered before the end of the name
-/// ("x-0000.png"). Into a folder (`path` ends in '/' or is one) go images as PNG, and of videos
-/// their frames, those of several videos in a folder each; the numbers go on behind the highest
-/// there, and no two runs take the same. The same errors.
+/// Writes a sample into a file, several samples into numbered files ("x-0000.png"). In a folder
+/// (`path` ends in '/' or exists as a folder) images become numbered PNG files, and frames of
+/// videos likewise, with a folder for each of several videos. Numbers continue after the highest
+/// existing number, and parallel runs never share a number. Errors as for save_sample().
 void save_samples(std::span<const Sample> samples, const std::string& path,
                   const SaveOptions& options = {}, const std::stop_token& stop = {});
 
-/// Whether save_samples() takes a path for a folder.
+/// True for a path ending in '/' and for existing folders.
 bool is_folder(const std::string& path);
-/// Whether it is a device or a pipe, such as /dev/stdout, into which an image goes as PNG.
+/// True for devices and pipes, such as /dev/stdout.
 bool is_device(const std::string& path);
-/// The image or video that save_sample() writes for the end of a name; none for others.
+/// The kind of file for a name, image or video; none for unknown endings.
 std::optional<FileKind> sample_kind(const std::string& path);
 
 /// The bytes of a PNG file. Throws Error(cancelled) after a stop request.

@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using Texts = std::vector<std::pair<std::string, std::string>>;
 
-// A value that would end before its end, as other programs read the line, stands in quotes.
+// Quotes a value with a separator of the parameter line.
 std::string in_quotes(const std::string& value) {
   if (value.find_first_of(",:\n\"") == std::string::npos) return value;
   std::string out = "\"";
@@ -40,7 +40,7 @@ std::string parameters_of(const GenerateResult& result, const GenerateRequest& r
   return text + ", Version: Tessera " + kVersion;
 }
 
-// A file without parameters says by which program it was made all the same.
+// Every file names its program, also without parameters.
 Texts texts_of(const Sample& sample) {
   Texts texts{{"Software", std::string("Tessera ") + kVersion}};
   if (!sample.parameters.empty()) texts.emplace_back("parameters", sample.parameters);
@@ -63,8 +63,8 @@ bool make_folder(const std::string& path) {
   return made;
 }
 
-/// The names of samples. In a folder each takes its number by a new empty file or folder, so that
-/// two runs there never share one.
+/// The names of samples. In a folder a new empty file or folder reserves each number, so that
+/// parallel runs never share a number.
 class Names {
  public:
   Names(std::span<const Sample> samples, const std::string& path, bool overwrite)
@@ -94,7 +94,7 @@ class Names {
       return name;
     }
   }
-  /// The folder of a video's frames: the named one, or of several videos one in it.
+  /// The folder for the frames of a video; several videos have subfolders.
   std::string frames() {
     if (count_ == 1) return path_;
     for (;;) {
@@ -104,7 +104,7 @@ class Names {
   }
 
  private:
-  // The number of an image that could not be written.
+  // Frees the number of an image after a failed write.
   void give_back() {
     std::error_code none;
     if (!taken_.empty() && fs::file_size(taken_, none) == 0 && !none) fs::remove(taken_, none);

@@ -1,4 +1,6 @@
 #include <cmath>
+#include <iostream>
+#include <locale>
 #include <stop_token>
 
 #include "admission/memory_plan.h"
@@ -149,6 +151,21 @@ admission::Fit foreseen(const Row& row, int64_t budget) {
 
 constexpr int64_t kPlenty = int64_t{1} << 40;
 
+struct Thousands : std::numpunct<char> {
+  std::string do_grouping() const override { return "\3"; }
+  char do_thousands_sep() const override { return ','; }
+};
+const std::locale kThousands(std::locale::classic(), new Thousands);
+
+// A row of docs/results/memory.md: bytes of a process and of its fullest rank, foreseen and taken.
+void print_row(const Row& row, const admission::Fit& fit, const Report& report) {
+  int64_t foreseen = 0, taken = 0;
+  for (const auto& rank : fit.denoise.ranks) foreseen = std::max(foreseen, rank.total);
+  for (const auto& rank : report.per_rank) taken = std::max(taken, rank.peak_bytes.total);
+  std::cout << fmt::format(kThousands, "| {} | {:L} | {:L} | {:L} | {:L} |\n", row.name,
+                           fit.process, report.peak_bytes.total, foreseen, taken);
+}
+
 TEST(Admission, IsWhatRunsTakeAndNoneTakesMore) {
   const golden::Scratch scratch, videos;
   for (const Row& row : rows(scratch, videos)) {
@@ -161,6 +178,7 @@ TEST(Admission, IsWhatRunsTakeAndNoneTakesMore) {
     EXPECT_LE(report.peak_bytes.total, budget) << row.name;
     EXPECT_LE(report.peak_bytes.total, fit.process) << row.name;
     ASSERT_EQ(report.per_rank.size(), fit.denoise.ranks.size()) << row.name;
+    print_row(row, fit, report);
     for (size_t r = 0; r < report.per_rank.size(); ++r) {
       const auto did = double(report.per_rank[r].peak_bytes.total);
       EXPECT_NEAR(double(fit.denoise.ranks[r].total), did, 0.05 * did) << row.name << ' ' << r;
@@ -335,6 +353,11 @@ TEST(Admission, CompletionsTakeWhatIsForeseen) {
           const admission::Rehearsal foretold = admission::rehearse_tokens(state, options, run);
           const CompleteResult did = pipeline::complete(state, q, {});
           ASSERT_EQ(did.per_rank.size(), foretold.ranks.size());
+          const char* const how = cache == KvCache::none ? ", no cache" : "";
+          std::cout << fmt::format(kThousands, "| {}, {} prompts{}{}{} | {:L} | {:L} |\n", name,
+                                   prompts, how, plan.empty() ? "" : ", ", plan,
+                                   foretold.ranks.front().total,
+                                   did.per_rank.front().peak_bytes.total);
           const double routed = plan == "expert=2" ? 1.05 : 1;  // some experts get more tokens
           EXPECT_LE(double(did.peak_bytes.total), routed * double(foretold.process))
               << name << plan;

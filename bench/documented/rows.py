@@ -1,0 +1,160 @@
+"""The rows of docs/results that bench/check_documented runs again."""
+
+import dataclasses
+import json
+import math
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+from typing import Callable, Optional
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ZEN4 = "AMD family 25 with AVX512_BF16"
+ZEN5 = "AMD family 26 with AVX512_BF16"
+NUMBER = r"([0-9][0-9.,]*)"
+
+
+@dataclasses.dataclass
+class Row:
+    page: str
+    name: str
+    pattern: str  # finds the row in its page; groups are its numbers
+    expected: Callable  # numbers -> the least and the most that a run may give
+    measure: Callable  # Run -> number
+    cpu: Optional[str] = None  # whose times these are; None: the number is every machine's
+    needs: Optional[Callable] = None  # whether this machine has what the row takes
+    without: str = ""  # says what it lacks
+
+
+def around(mean, half):
+    return mean - half, mean + half
+
+
+def between(least, most):
+    return least, most
+
+
+def within(share):
+    return lambda number: (number * (1 - share), number * (1 + share))
+
+
+def below(number):
+    return -math.inf, number
+
+
+def images(model, plan, count, batch, field="latent_error", scale=1):
+    """What `eval` says of the last of its rows: of the plan, or without one of the reference itself."""
+    def measure(run):
+        plans = ["--plans", plan] if plan else []
+        lines = run.lines("tessera", "eval", model, "--images", count, "--batch", batch, "--steps", 20, "--json", *plans)
+        return scale * lines[-1][field]
+    return measure
+
+
+def accuracy(rule):
+    """% right of the items of docs/results/des.md."""
+    def measure(run):
+        items = ""
+        for count, seed, which in ((100, 5000, []), (200, 6000, ["hard"])):
+            items += run("training/tasks_data.py", count, seed, *which)
+        run.file("items.jsonl").write_text(items)
+        lines = run.lines("tessera", "eval", "tasks", "tasks-a", "--data", "items.jsonl", "--batch", 20, "--json", "--select", rule)
+        return 100 * next(line["accuracy"] for line in lines if line.get("select") == rule)
+    return measure
+
+
+def peak_of_three_images(run):
+    run("tessera", "generate", "shapes", "--class", "1", "--count", 3, "--steps", 2, "-o", "three/", "--report", "three.json")
+    return run.json("three.json")["peak_bytes"]["total"]
+
+
+def alike(run):
+    """Share of tokens of the first layer whose experts are those of the step before."""
+    run("tessera", "generate", "shapes", "--class", "1,7,12,30", "--count", 8, "--steps", 20, "--seed", 5, "--compare-steps", "-o",
+        "alike/", "--report", "alike.json")
+    return run.json("alike.json")["similarity"]["layers"][0]["same_experts"]
+
+
+def kept_and_passing(run):
+    rank = json.loads(run("tessera", "inspect", "dit_moe_g", "--plan", "shard=4", "--json"))["memory"]["ranks"][0]
+    return (rank["weights"] + rank["buffers"]) / 1e9
+
+
+def asked_of_a_layer(run):
+    lines = run("bench/pipeline/streamed_experts.py", run.build / "tessera", "tasks-a", 30, "des-max:0.25").splitlines()
+    return float(lines[-1].split("|")[5])
+
+
+def selection(run):
+    """ms of a choice among 256 experts."""
+    return run.lines("bench/selection_bench", 1, "32x256x8")[0]["ms"]
+
+
+def bulk_over_fused(run):
+    lines = run.lines("bench/fused_bench", "steps=10", "tokens=512", "experts=16", "hidden=256", "ffn=16", "mbytes=20", "row-us=50",
+                      "gate-ms=5", "window=4", "ways=fused,bulk")
+    ratio = next(line["over_fused"] for line in lines if line.get("way") == "bulk")
+    return ratio[0] if isinstance(ratio, list) else ratio
+
+
+def of_the_unit(run):
+    """% of its unit that the best product of bf16 reaches."""
+    lines = run.lines("bench/matmul_bench", 1, "1024x4608x1152")
+    return max(100 * line["share_of_peak"] for line in lines)
+
+
+def overhead(run):
+    """ms that a request of `shapes` waits beyond the library's run."""
+    lines = run.lines("bench/server/measure.py", "--requests", 60, run.build, "overhead")
+    return next(line["overhead_pairs_ms"] for line in lines if line["model"] == "shapes")
+
+
+def latents(path):
+    """The tensor `latents` of a safetensors file, f32."""
+    data = path.read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    begin, end = json.loads(data[8:8 + size])["latents"]["data_offsets"]
+    return struct.unpack(f"<{(end - begin) // 4}f", data[8 + size + begin:8 + size + end])
+
+
+def far_from_the_cpu(run):
+    """|GPU - CPU| / |CPU| of an image's latents."""
+    for device in ("cpu", "cuda"):
+        run("tessera", "generate", "shapes", "--class", "1", "--steps", 20, "--dtype", "f32", "--device", device, "--latents-only",
+            "--save-latents", f"{device}.safetensors")
+    cpu, gpu = (latents(run.file(f"{device}.safetensors")) for device in ("cpu", "cuda"))
+    return math.sqrt(sum((a - b) ** 2 for a, b in zip(gpu, cpu)) / sum(b * b for b in cpu))
+
+
+def has_gpu():
+    return shutil.which("nvidia-smi") is not None and subprocess.run(["nvidia-smi", "-L"], capture_output=True).returncode == 0
+
+
+INTERVAL = rf"{NUMBER}\u00b1{NUMBER}"
+
+ROWS = [
+    Row("dice.md", "latent error of adaptive, half of the assignments", rf"`schedule=adaptive,budget=39` \| {INTERVAL}", around,
+        images("shapes", "schedule=adaptive,budget=39,warmup=4", 320, 32)),
+    Row("pipefusion.md", "latent error of patches=4 on scenes", rf"`patches=4,warmup=4` \| [^|]*\| [^|]*\| \+[^|]*\| {INTERVAL}", around,
+        images("scenes", "patches=4,warmup=4", 30, 10)),
+    Row("text_to_image.md", "% of captions drawn as they say", rf"guidance 3\.5 \(its default\) \| 500 \| 90 % \| {NUMBER} % \(500\)",
+        lambda share: (share - 5, share), images("scenes", None, 40, 10, "recognised", 100)),
+    Row("des.md", "% right under des-max:0.375", rf"`des-max:0\.375` \| [0-9.]+ \[{NUMBER}, {NUMBER}\]", between, accuracy("des-max:0.375")),
+    Row("memory.md", "bytes of three images of shapes", rf"`shapes`, three images, decoded \| {NUMBER} \|", within(0.02),
+        peak_of_three_images),
+    Row("redundancy.md", "tokens of layer 0 that keep their experts", rf"same experts, shipped \| {NUMBER} \|", within(0.015), alike),
+    Row("parallel.md", "GB of a rank of DiT-MoE G under shard=4", rf"DiT-MoE G \| [^|]*\| [^|]*\| [^|]*\| {NUMBER} \(", within(0.005),
+        kept_and_passing),
+    Row("language_models.md", "experts that a layer asks for in a pass, read from a file",
+        rf"tasks-a \| des-max:0\.25 \| [^|]*\| [0-9]+ \| {NUMBER} \|", within(0.03), asked_of_a_layer),
+    Row("language_models.md", "ms of a choice among 256 experts", rf"`selection_bench 1 32x256x8`[^|]*\|[^|]*\| {NUMBER} ms", lambda ms: (0, 1.3 * ms),
+        selection, cpu=ZEN4),
+    Row("fused.md", "times that the exchange takes on limited links", rf"\| 512 \| 20 \| bulk \| .* \| {NUMBER} \[", within(0.1), bulk_over_fused),
+    Row("cpu.md", "% of the unit that products reach", rf"`matmul_bench 1` \| \| \| \| {NUMBER} to {NUMBER} %", between, of_the_unit, cpu=ZEN5),
+    Row("server.md", "ms that a request costs beyond the library's run", rf"`shapes` [0-9.]+ ms of 16 \({NUMBER} of pairs\)",
+        lambda ms: (0, 2 * ms), overhead, cpu=ZEN5),
+    Row("gpu.md", "distance of a model in f32 from the CPU's", r"in f32 differ from the CPU by 9e-8 to ([0-9.e-]+)", below,
+        far_from_the_cpu, needs=has_gpu, without="there is no GPU here"),
+]
