@@ -130,6 +130,8 @@ tessera_layer(admission DEPS completion diffusion runtime cluster parallel sampl
               kernels tensor base)
 tessera_layer(pipeline DEPS admission completion diffusion runtime cluster parallel sample models load
               tokenizer nn comm ops kernels tensor base)
+tessera_layer(planner DEPS admission diffusion runtime cluster parallel sample models load nn comm ops kernels
+              tensor base)
 tessera_layer(engine DEPS pipeline admission completion diffusion runtime cluster parallel sample models load
               media tokenizer nn comm kernels tensor base)
 tessera_layer(study DEPS engine pipeline admission completion diffusion runtime cluster evaluation sample
@@ -140,6 +142,6 @@ target_compile_options(tessera_kernels PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$
 # What a program outside the layers sees: the public headers, and what stands behind them to link.
 add_library(tessera_public INTERFACE)
 target_link_libraries(tessera_public INTERFACE tessera_api $<LINK_ONLY:tessera_engine>
-                      $<LINK_ONLY:tessera_study>)
+                      $<LINK_ONLY:tessera_study> $<LINK_ONLY:tessera_planner>)
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/runtime/resolve_model.cpp PROPERTIES
   COMPILE_DEFINITIONS TESSERA_MODELS_DIR="${TESSERA_MODELS_DIR}")

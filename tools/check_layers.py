@@ -32,6 +32,8 @@ LAYERS = {
                  "tensor base",
     "pipeline": "admission completion diffusion runtime cluster parallel sample models load tokenizer "
                 "nn comm ops kernels tensor base",
+    "planner": "admission diffusion runtime cluster parallel sample models load nn comm ops kernels "
+               "tensor base",
     "engine": "pipeline admission completion diffusion runtime cluster parallel sample models load media "
               "tokenizer nn comm kernels tensor base",
     "study": "engine pipeline admission completion diffusion runtime cluster evaluation sample models "

@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "inputs.h"
 #include "outputs.h"
+#include "plan.h"
 #include "progress.h"
 
 namespace tessera::cli {
@@ -268,7 +269,8 @@ RunOutput images_of(const Options& o) {
 }
 
 void generate(Options& o, const std::stop_token& stop, const Processes* processes) {
-  const RunOptions run = run_options(*o.model, processes);
+  const bool chooses = o.model->plan == kAutoPlan;
+  RunOptions run = chooses ? RunOptions() : run_options(*o.model, processes);
   const bool first = !processes || processes->rank() == 0;
   if (first) check_files(files_of(o, images_of(o)));
   set_subject(o, stop);
@@ -282,6 +284,10 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
   set_tiling(o.tiling, o.request.vae_tiling, o.request.vae_tile);
   if (o.latents_only && o.request.save_latents.empty())
     throw Error(ErrorCode::usage, "--latents-only makes nothing without --save-latents FILE");
+  if (chooses) {
+    choose_auto_plan(*o.model, o.request, processes, stop);
+    run = run_options(*o.model, processes);
+  }
   const size_t subjects = std::max<size_t>(o.request.classes.size() + o.request.prompts.size(), 1);
   ProgressView view(first ? o.progress : "none");
   PreviewFile preview(first ? o.preview : "", o.preview_every, o.output.rate);

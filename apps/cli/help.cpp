@@ -174,8 +174,8 @@ std::string explain(const CLI::ParseError& error, const CLI::App& program) {
     what = what.substr(0, what.find(':')) + " needs a value";
   } else if (none) {
     what =
-        "name a command: generate, complete, chat, tokenize, forward, inspect, quantise, eval, "
-        "bench or serve";
+        "name a command: generate, complete, chat, tokenize, forward, inspect, plan, quantise, "
+        "eval, bench or serve";
   }
   return what + " (see 'tessera " + command + "--help')";
 }

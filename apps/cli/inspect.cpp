@@ -5,6 +5,7 @@
 #include "arguments.h"
 #include "commands.h"
 #include "progress.h"
+#include "tessera/prediction.h"
 
 namespace tessera::cli {
 namespace {
@@ -105,10 +106,9 @@ void print(const Inspection& i) {
 // Under mpirun rank 0 foretells what the processes would do.
 void inspect(Options& o, const std::stop_token& stop, const Processes* processes) {
   const RunOptions run = run_options(*o.model, processes);
-  const auto names = known_model_sizes();
   std::error_code ignored;
-  const bool by_name = std::count(names.begin(), names.end(), o.model->model) > 0 &&
-                       !std::filesystem::exists(o.model->model, ignored);
+  const bool by_name =
+      is_known_model_size(o.model->model) && !std::filesystem::exists(o.model->model, ignored);
   if (processes && processes->rank() > 0) {
     if (!by_name) Model::open(o.model->model, run, stop, o.model->files);  // which all do, or none
     return;
@@ -130,7 +130,7 @@ Command add_inspect(CLI::App& program) {
   CLI::App* app =
       program.add_subcommand("inspect", "Show parts, sizes, and memory and time of a run");
   auto o = std::make_shared<Options>();
-  app->add_option("MODEL", o->model->model, "Folder, hub id, shipped model, dit_moe_{s,b,l,xl,g}")
+  app->add_option("MODEL", o->model->model, "Folder, hub id, shipped or published model")
       ->required();
   const char* group = "Run to estimate";
   app->add_option("--width", o->request.width, "Size in pixels (default: as trained)")

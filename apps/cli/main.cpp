@@ -16,6 +16,7 @@
 #include "commands.h"
 #include "help.h"
 #include "interrupts.h"
+#include "plan.h"
 
 namespace {
 
@@ -55,11 +56,11 @@ int run(int argc, char** argv, const std::stop_token& stop) {
   program.set_version_flag("--version", std::string("tessera ") + kVersion, "Show the version");
   program.require_subcommand(1);
   program.footer(kFooter);
-  const cli::Command commands[] = {cli::add_generate(program), cli::add_complete(program),
-                                   cli::add_chat(program),     cli::add_tokenize(program),
-                                   cli::add_forward(program),  cli::add_inspect(program),
-                                   cli::add_quantise(program), cli::add_eval(program),
-                                   cli::add_bench(program),    cli::add_serve(program)};
+  const cli::Command commands[] = {
+      cli::add_generate(program), cli::add_complete(program), cli::add_chat(program),
+      cli::add_tokenize(program), cli::add_forward(program),  cli::add_inspect(program),
+      cli::add_plan(program),     cli::add_quantise(program), cli::add_eval(program),
+      cli::add_bench(program),    cli::add_serve(program)};
   const auto add_help = [](CLI::App* app) {
     const std::string group = app->get_options().back()->get_group();
     app->set_help_flag("-h,--help", "Show this help")->group(group);

@@ -5,6 +5,7 @@
 #include "arguments.h"
 #include "commands.h"
 #include "interrupts.h"
+#include "plan.h"
 #include "server/log_lines.h"
 
 namespace tessera::cli {
@@ -56,6 +57,8 @@ void add_limits(CLI::App& app, const std::shared_ptr<Options>& o) {
 
 void run(Options& o, const std::stop_token& stop, const Processes* processes) {
   server::ServeOptions& s = o.serve;
+  o.model->model = s.models.front();
+  if (o.model->plan == kAutoPlan) choose_auto_plan(*o.model, {}, processes, stop);
   s.run = run_options(*o.model, processes);
   s.files = o.model->files;
   if (!s.files.empty() && s.models.size() > 1)

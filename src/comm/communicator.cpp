@@ -9,6 +9,7 @@
 
 #include "base/fail.h"
 #include "comm/patience.h"
+#include "tensor/run_watcher.h"
 #include "tensor/scope.h"
 
 namespace tessera::comm {
@@ -78,6 +79,8 @@ Tensor Pending::wait() {
   require(source_ != nullptr, ErrorCode::rank, "a receive was waited for twice");
   const Source& source = *source_;
   Transport& transport = *source.transport;
+  if (auto* watcher = tensor::run_watcher(); watcher && source.from != transport.rank())
+    watcher->waits(source.from, source.channel, order_);
   const auto begin = Clock::now();
   Message message;
   {
@@ -159,6 +162,8 @@ void Communicator::send(int to, Tensor data, const Tag& tag) {
   require(data.defined() && data.dense(), ErrorCode::rank, "'{}' sends a tensor that is not dense",
           tag.operation);
   if (to != rank_) ledger_->sent(tag, data.bytes());
+  if (auto* watcher = tensor::run_watcher(); watcher && to != rank_)
+    watcher->sends(in_world(to), channel_, data.bytes(), tag.operation, tag.site);
   post(to, std::move(data), tag);
 }
 
@@ -212,6 +217,8 @@ Pending Communicator::receive(int from, const Tag& tag) {
   pending.source_ = source;
   pending.tag_ = tag;
   pending.begin_ = Clock::now();
+  if (auto* watcher = tensor::run_watcher(); watcher && from != rank_)
+    watcher->expects(source->from, channel_, pending.order_);
   if (from != rank_) pending.memory_ = tensor::current_scope().memory;
   if (pending.memory_) pending.expected_ = pending.memory_->expect();
   return pending;

@@ -14,6 +14,7 @@
 #include "nn/local_spatial.h"
 #include "ops/elementwise.h"
 #include "ops/finite.h"
+#include "tensor/run_watcher.h"
 
 namespace tessera::diffusion {
 namespace {
@@ -134,6 +135,7 @@ Tensor Decoding::decoded(int i) {
 
 Decoded Decoding::all(bool numbers) {
   const bool video = vae.video;
+  tensor::watch_part("decode");
   Decoded made;
   std::vector<Tensor> units;
   for (int i = 0; i < job.samples(); ++i) {
@@ -154,6 +156,7 @@ Decoded Decoding::all(bool numbers) {
   if (first() && control.on_progress)
     control.on_progress({Phase::decode, job.samples(), job.samples(), clock.seconds()});
   if (numbers && first()) made.numbers = ops::concat_rows(units);
+  tensor::watch_part("");
   return made;
 }
 

@@ -20,6 +20,7 @@
 #include "runtime/former_output.h"
 #include "runtime/launch.h"
 #include "runtime/tensor_view.h"
+#include "tensor/run_watcher.h"
 
 namespace tessera::diffusion {
 namespace {
@@ -177,6 +178,7 @@ parallel::DenoiseControl Denoising::watch(const parallel::Setup& setup, const Jo
 
 Tensor Denoising::run(comm::Communicator* ranks, const Job& part, const comm::Communicator* world) {
   const int rank = ranks ? ranks->rank() : 0;
+  tensor::watch_part("prepare");
   Begin& since = begin(rank, ranks);
   const int64_t sent_before = sent_by(ranks);
   const Plan& plan = state_.options.plan;
@@ -198,6 +200,7 @@ Tensor Denoising::run(comm::Communicator* ranks, const Job& part, const comm::Co
     if (looks && told) note_others(*told, rank, words);
   };
   watched.on_rank_step = [&](int step) {
+    tensor::watch_part("step", step);
     if (const auto* const all = world ? world : ranks) all->check();
     note(step > 0 ? 1 : 0);
   };
@@ -207,7 +210,9 @@ Tensor Denoising::run(comm::Communicator* ranks, const Job& part, const comm::Co
       start.kept());
   since.bytes += sent_by(ranks) - sent_before;
   note(2);  // the last step, and the end
+  tensor::watch_part("gather");
   const Tensor all = gathered(setup, mine);
+  tensor::watch_part("");
   if (rank == 0) {
     marks.push_back(clock_.seconds());
     note_steps(part, marks, all);

@@ -9,43 +9,25 @@
 #include "diffusion/plan_job.h"
 #include "engine/state.h"
 #include "kernels/probe.h"
-#include "load/meta_weights.h"
 #include "load/quantisation.h"
 #include "load/weights_file.h"
+#include "models/published_models.h"
 #include "pipeline/check_request.h"
 #include "runtime/choose_stages.h"
-#include "tensor/uncounted.h"
+#include "runtime/count_parameters.h"
+#include "runtime/published.h"
+#include "tessera/prediction.h"
 #include "tokenizer/folder.h"
 
 namespace tessera {
 namespace {
-
-// Names that the part asks for, where the folder holds its description alone.
-int64_t parameters_on_meta(const runtime::ModelState& state, const load::Component& part) {
-  const tensor::Uncounted aside;
-  const auto weights = std::make_shared<load::MetaWeights>();
-  const models::Source source{part.config, part.description()};
-  if (part.name == "transformer" && state.spec) {
-    state.spec->make(*weights, state.spec->whole(), state.dtype());
-  } else if (part.name == "vae") {
-    const models::VaeSpec vae = state.vae();
-    const auto decoder = vae.decoder(*weights, state.dtype());
-    const auto encoder = vae.encoder(*weights, state.dtype());
-  } else if (part.name == "model" && state.language) {
-    const models::TokenSpec& spec = state.language->spec();
-    spec.make(*weights, spec.whole(), state.dtype(), 0);
-  } else if (part.name.starts_with("text_encoder")) {
-    models::text_encoder_of(part.class_name, source, weights, state.dtype())->encode({{0}, {1}, 1});
-  }
-  return weights->parameters();
-}
 
 void add_note(Inspection& found, const std::string& said) {
   if (!said.empty()) found.notes.push_back(said);
 }
 
 // "28 in int8 and 12 in int4, int8 activations"
-std::string products_of(const Model::State& state, const load::Component& part) {
+std::string products_of(const runtime::ModelState& state, const load::Component& part) {
   if (!std::ranges::count(state.parts_with_products(), part.name)) return "";
   std::string text;
   for (const auto& [form, count] : state.products_of(part.name))
@@ -66,7 +48,7 @@ std::string stored_as(const load::TensorSet& tensors) {
   return text;
 }
 
-Component describe(const Model::State& state, const load::Component& part) {
+Component describe(const runtime::ModelState& state, const load::Component& part) {
   Component shown{part.name, part.class_name, part.weights(), 0, 0, true, {}};
   if (part.name == "scheduler") return shown;
   if (part.name.starts_with("tokenizer")) {
@@ -87,7 +69,7 @@ Component describe(const Model::State& state, const load::Component& part) {
   if (!load::has_weights(part)) {
     shown.downloaded = false;
     shown.file_bytes = load::announced_bytes(part.folder);
-    shown.parameters = parameters_on_meta(state, part);
+    shown.parameters = runtime::parameters_on_meta(state, part);
     return shown;
   }
   const load::TensorSet tensors = load::open_weights(part);
@@ -157,7 +139,8 @@ void add_need(Inspection& found, const runtime::ModelState& state, const admissi
 }
 
 // A pass computes, and reads weights; nearly all of them, with so many tokens.
-void add_seconds(Inspection& found, const Model::State& state, const admission::Rehearsal& alone) {
+void add_seconds(Inspection& found, const runtime::ModelState& state,
+                 const admission::Rehearsal& alone) {
   if (found.device != "cpu") return;
   const tensor::BindScope bind(state.workers.scope());
   const admission::Rates rates = admission::measure_rates(state.dtype());
@@ -184,7 +167,7 @@ std::map<std::string, std::string> facts_of(const models::MoeLayerConfig& layer)
 }
 
 // What a language model holds beside its sizes, and a run of one prompt.
-void add_tokens(Inspection& found, const Model::State& state) {
+void add_tokens(Inspection& found, const runtime::ModelState& state) {
   completion::check_token_plan(state);
   const runtime::Language& language = *state.language;
   const models::TokenSpec& spec = language.spec();
@@ -235,11 +218,7 @@ void add_tokens(Inspection& found, const Model::State& state) {
   }
 }
 
-}  // namespace
-
-Inspection Model::inspect(const GenerateRequest& request, const std::stop_token& stop) const {
-  const State& state = this->state();
-  const base::BindStop asked(stop);
+Inspection inspection_of(const runtime::ModelState& state, const GenerateRequest& request) {
   pipeline::check_request(request);
   Inspection found;
   found.model = state.folder.path;
@@ -271,43 +250,36 @@ Inspection Model::inspect(const GenerateRequest& request, const std::stop_token&
   return found;
 }
 
+}  // namespace
+
+Inspection Model::inspect(const GenerateRequest& request, const std::stop_token& stop) const {
+  const base::BindStop asked(stop);
+  return inspection_of(state(), request);
+}
+
 std::vector<std::string> known_model_sizes() {
   std::vector<std::string> names;
-  for (const auto& [name, config] : models::named_sizes()) names.push_back(name);
+  for (const auto& [name, description] : models::named_sizes()) names.push_back(name);
   return names;
+}
+
+bool is_known_model_size(const std::string& name) {
+  return models::published_model(name) != nullptr;
 }
 
 Inspection inspect_by_name(const std::string& name, const RunOptions& options,
                            const GenerateRequest& request, const std::stop_token& stop) {
   const base::BindStop asked(stop);
   pipeline::check_request(options);
-  pipeline::check_request(request);
-  for (const auto& [known, config] : models::named_sizes()) {
-    if (known != name) continue;
-    runtime::ModelState state;
-    state.options = options;
-    const std::string type =
-        config.at(config.contains("model_type") ? "model_type" : "_class_name");
-    models::Source source{config, name};
-    source.distilled = config.value("is_distilled", false);
-    state.spec = models::pipeline_of(type, source);
-    state.defaults = state.spec->defaults;
-    runtime::choose_stages(state);
-    state.workers.start({.threads = options.threads});
-    Inspection found;
-    found.model = name;
-    found.pipeline = "sizes by name, no files";
-    Component part{"transformer", type, "", 0, 0, true, {}};
-    for (const auto& [fact, value] : state.spec->facts) part.facts[fact] = value;
-    part.parameters = parameters_on_meta(state, {.name = "transformer"});
-    diffusion::Job job = diffusion::sketch_job(state, request);
-    add_need(found, state, admission::run_need(state, job, false));
-    add_run(found, state, request, job);
-    found.components.push_back(part);
-    return found;
+  runtime::ModelState state;
+  runtime::open_published(name, options, state);
+  Inspection found = inspection_of(state, request);
+  found.pipeline = "sizes by name, no files";
+  for (Component& part : found.components) {
+    part.path.clear();
+    part.downloaded = true;  // nothing is to be downloaded
   }
-  fail(ErrorCode::model, "no size is called '{}'; known are {}", name,
-       fmt::join(known_model_sizes(), ", "));
+  return found;
 }
 
 }  // namespace tessera

@@ -12,26 +12,6 @@ using base::Json;
 
 constexpr int64_t kMost = int64_t{1} << 20;  // no size in a configuration is larger
 
-Json size_of(int64_t depth, int64_t hidden, int64_t heads, int64_t experts, bool flash) {
-  return {{"model_type", "dit_moe"},
-          {"hidden_size", hidden},
-          {"depth", depth},
-          {"num_heads", heads},
-          {"patch_size", 2},
-          {"in_channels", 4},
-          {"input_size", 32},
-          {"mlp_ratio", 4},
-          {"num_experts", experts},
-          {"num_experts_per_tok", 2},
-          {"n_shared_experts", 2},
-          {"norm_topk_prob", false},
-          {"learn_sigma", true},
-          {"num_classes", 1000},
-          {"attention", flash ? "flash" : "timm"},
-          {"qk_norm", flash},
-          {"frequency_embedding_size", 256}};
-}
-
 }  // namespace
 
 DitMoeConfig parse_dit_moe_config(const Json& config, const std::string& where) {
@@ -96,14 +76,6 @@ PipelineSpec dit_moe_pipeline(const Source& source) {
   // The released S and B checkpoints (timm attention) were trained with DDPM, XL and G as flows.
   spec.scheduler = c.fused_qkv ? "rectified-flow" : "ddpm";
   return spec;
-}
-
-std::vector<std::pair<std::string, Json>> dit_moe_sizes() {
-  return {{"dit_moe_s", size_of(12, 384, 6, 8, false)},
-          {"dit_moe_b", size_of(12, 768, 12, 8, false)},
-          {"dit_moe_l", size_of(24, 1024, 16, 8, false)},
-          {"dit_moe_xl", size_of(28, 1152, 16, 8, true)},
-          {"dit_moe_g", size_of(40, 1408, 16, 16, true)}};
 }
 
 }  // namespace tessera::models

@@ -11,6 +11,7 @@
 #include "models/llada2_spec.h"
 #include "models/llada_moe_spec.h"
 #include "models/pixart_pipeline.h"
+#include "models/published_models.h"
 #include "models/sd3_pipeline.h"
 #include "models/text/bert_encoder.h"
 #include "models/text/clip_encoder.h"
@@ -140,9 +141,9 @@ TokenSpec language_model_of(const Source& source) {
 
 const std::vector<std::pair<std::string, base::Json>>& named_sizes() {
   static const auto all = [] {
-    auto sizes = dit_moe_sizes();
-    for (const auto& more : {z_image_sizes(), flux2_sizes()})
-      sizes.insert(sizes.end(), more.begin(), more.end());
+    std::vector<std::pair<std::string, base::Json>> sizes;
+    for (const PublishedModel& model : published_models())
+      sizes.emplace_back(model.name, model.description);
     return sizes;
   }();
   return all;

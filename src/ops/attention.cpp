@@ -11,7 +11,7 @@
 #include "kernels/table.h"
 #include "ops/elementwise.h"
 #include "ops/upload.h"
-#include "tensor/scope.h"
+#include "tensor/run_watcher.h"
 #include "tensor/shape_format.h"
 
 namespace tessera::ops {
@@ -108,13 +108,14 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int heads, i
   }
   Tensor out = Tensor::empty(q.shape(), options.wide ? DType::f32 : q.dtype(), q.device());
   if (options.lse) *options.lse = Tensor::empty({q.size(0), heads}, DType::f32, q.device());
-  if (auto* meter = tensor::current_scope().meter.get()) {
+  if (tensor::counts_ops()) {
     double pairs = 0;
     for (const AttentionSpan& s : spans)
       pairs += double(s.q_end - s.q_begin) * double(s.k_end - s.k_begin);
     const int64_t key_bytes = (k.size(1) + v.size(1)) * tensor::size_of(k.dtype());
-    meter->add("attention", 4 * pairs * double(q.size(1)),
-               double(q.bytes() + out.bytes()) + double(keys_of(spans) * key_bytes));
+    tensor::count_op("attention", 4 * pairs * double(q.size(1)),
+                     double(q.bytes() + out.bytes()) + double(keys_of(spans) * key_bytes),
+                     {q.size(0), q.size(1), dim, q.dtype()});
   }
   if (q.is_meta() || q.size(0) == 0) return out;
   fill_unanswered(out, options.lse, spans);

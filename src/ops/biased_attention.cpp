@@ -6,7 +6,7 @@
 #include "kernels/biased_attention.h"
 #include "kernels/table.h"
 #include "ops/upload.h"
-#include "tensor/scope.h"
+#include "tensor/run_watcher.h"
 #include "tensor/shape_format.h"
 
 namespace tessera::ops {
@@ -45,9 +45,9 @@ Tensor biased_attention(const Tensor& q, const Tensor& k, const Tensor& v, int h
   check(q, k, v, heads, bias, visible);
   const int64_t tokens = q.size(0), dim = q.size(1) / heads;
   Tensor out = Tensor::zeros(q.shape(), q.dtype(), q.device());
-  if (auto* meter = tensor::current_scope().meter.get(); meter && q.is_meta())
-    meter->add("biased_attention", 4.0 * double(tokens) * double(visible) * double(q.size(1)),
-               4.0 * double(q.bytes()));
+  if (q.is_meta())
+    tensor::count_op("biased_attention", 4.0 * double(tokens) * double(visible) * double(q.size(1)),
+                     4.0 * double(q.bytes()), {tokens, q.size(1), dim, q.dtype()});
   if (q.is_meta() || visible == 0) return out;
   kernels::table_of(q.device())
       .biased_attention({.q = q.raw(),

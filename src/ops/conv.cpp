@@ -8,7 +8,7 @@
 #include "kernels/table.h"
 #include "ops/upload.h"
 #include "tensor/device_pool.h"
-#include "tensor/scope.h"
+#include "tensor/run_watcher.h"
 #include "tensor/shape_format.h"
 
 namespace tessera::ops {
@@ -16,9 +16,10 @@ namespace {
 
 using tensor::Shape;
 
-void count(const char* op, double flops, int64_t bytes) {
-  if (tensor::Meter* meter = tensor::current_scope().meter.get())
-    meter->add(op, flops, static_cast<double>(bytes));
+void count(const char* op, double flops, int64_t bytes, const Tensor& y, int64_t depth = 0) {
+  tensor::OpSize size = tensor::op_size(y);
+  size.depth = depth;
+  tensor::count_op(op, flops, static_cast<double>(bytes), size);
 }
 
 // A row of an image is one run of memory; rows may be apart (a view of lines).
@@ -107,7 +108,8 @@ Tensor conv2d(const Tensor& image, const ConvWeight& weight, const Conv2dOptions
         2.0 * static_cast<double>(y.elements()) *
             static_cast<double>(weight->in * weight->kh * weight->kw),
         image.bytes() + weight->data.bytes() + y.bytes() +
-            (options.residual.defined() ? y.bytes() : 0));
+            (options.residual.defined() ? y.bytes() : 0),
+        y, weight->in * weight->kh * weight->kw);
   if (y.is_meta() && options.upsample && options.stride == 1)
     kernels::avx512::derive_on_meta(*weight);
   if (y.is_meta() || y.elements() == 0) return y;
@@ -143,7 +145,7 @@ Tensor upsample_nearest_2x(const Tensor& image) {
   const Tensor x = dense_rows(image);
   Tensor y =
       Tensor::empty({x.size(0), 2 * x.size(1), 2 * x.size(2), x.size(3)}, x.dtype(), x.device());
-  count("upsample", 0, x.bytes() + y.bytes());
+  count("upsample", 0, x.bytes() + y.bytes(), y);
   if (y.is_meta() || y.elements() == 0) return y;
   const int64_t rows = x.size(0), h = x.size(1), w = x.size(2), c = x.size(3);
   kernels::table_of(x.device())
@@ -161,7 +163,7 @@ Tensor channel_moments(const Tensor& image) {
   check_image("channel_moments", image);
   const Tensor x = dense_rows(image);
   Tensor moments = Tensor::empty({x.size(0), 2, x.size(3)}, DType::f32, x.device());
-  count("group_norm", 3 * static_cast<double>(x.elements()), x.bytes() + moments.bytes());
+  count("group_norm", 3 * static_cast<double>(x.elements()), x.bytes() + moments.bytes(), x);
   if (x.is_meta() || moments.elements() == 0) return moments;
   require(x.size(1) * x.size(2) > 0, ErrorCode::usage,
           "channel_moments: x {} has no pixels; give at least one", x.shape());
@@ -210,8 +212,8 @@ Tensor channel_affine(const Tensor& image, const Tensor& scale_shift, bool silu)
   check_scale_shift("channel_affine", image, scale_shift);
   const Tensor x = dense_rows(image);
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  count("group_norm", (silu ? 6.0 : 2.0) * static_cast<double>(x.elements()),
-        x.bytes() + y.bytes());
+  count("group_norm", (silu ? 6.0 : 2.0) * static_cast<double>(x.elements()), x.bytes() + y.bytes(),
+        y);
   if (y.is_meta() || y.elements() == 0) return y;
   kernels::table_of(x.device())
       .channel_affine({.x = x.raw(),

@@ -7,7 +7,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/table.h"
 #include "kernels/waves.h"
-#include "tensor/scope.h"
+#include "tensor/run_watcher.h"
 #include "tensor/shape_format.h"
 
 namespace tessera::ops {
@@ -17,8 +17,8 @@ using kernels::Elementwise;
 using kernels::ElementwiseArgs;
 
 void count(const char* op, double flops, const Tensor& x, const Tensor& y) {
-  if (auto* meter = tensor::current_scope().meter.get())
-    meter->add(op, flops * double(y.elements()), double(x.bytes()) + double(y.bytes()));
+  tensor::count_op(op, flops * double(y.elements()), double(x.bytes()) + double(y.bytes()),
+                   tensor::op_size(y));
 }
 
 // A matrix of rows with one stride: [rows, columns] as it is, other dense shapes as one row.
@@ -183,10 +183,10 @@ void move_rows(const Tensor& x, std::span<const int32_t> from, const Tensor& y,
   const auto rows = static_cast<int64_t>(std::max(from.size(), to.size()));
   require(from.empty() || to.empty() || from.size() == to.size(), ErrorCode::usage,
           "move_rows: from {} rows to {}", from.size(), to.size());
-  if (auto* meter = tensor::current_scope().meter.get())
-    meter->add(
-        "move_rows", 0,
-        double(rows * x.size(1)) * double(tensor::size_of(x.dtype()) + tensor::size_of(y.dtype())));
+  tensor::count_op(
+      "move_rows", 0,
+      double(rows * x.size(1)) * double(tensor::size_of(x.dtype()) + tensor::size_of(y.dtype())),
+      {rows, x.size(1), 0, y.dtype()});
   const auto inside = [](std::span<const int32_t> rows_of, int64_t lowest, int64_t held) {
     for (const int32_t i : rows_of)
       require(i >= lowest && i < held, ErrorCode::usage, "move_rows: row {} of {}", i, held);

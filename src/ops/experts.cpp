@@ -9,6 +9,7 @@
 #include "kernels/experts.h"
 #include "kernels/table.h"
 #include "ops/upload.h"
+#include "tensor/run_watcher.h"
 #include "tensor/scope.h"
 #include "tensor/shape_format.h"
 
@@ -109,21 +110,21 @@ double touched_experts(const Tensor& ids, size_t experts) {
 
 void count_expert_rows(const std::vector<Expert>& bank, const Tensor& x, int64_t rows,
                        double touched) {
-  tensor::Meter* meter = tensor::current_scope().meter.get();
-  if (!meter) return;
+  if (!tensor::counts_ops()) return;
   const Expert& w = first_of(bank);
   const double flops = (w.up->paired ? 6 : 4) * static_cast<double>(rows) *
                        static_cast<double>(w.up->n) * static_cast<double>(w.up->k);
   const double weights = touched * static_cast<double>(w.up->bytes() + w.down->bytes());
   const double row = static_cast<double>(x.size(1) * size_of(x.dtype()));
-  meter->add("experts", flops,
-             weights + static_cast<double>(x.bytes()) + static_cast<double>(rows) * row);
+  tensor::count_op("experts", flops,
+                   weights + static_cast<double>(x.bytes()) + static_cast<double>(rows) * row,
+                   {rows, w.up->n, w.up->k, x.dtype()});
 }
 
 void count_combine(const Tensor& rows, const Tensor& y, bool shared) {
-  if (tensor::Meter* meter = tensor::current_scope().meter.get())
-    meter->add("combine", 2 * static_cast<double>(rows.elements()),
-               static_cast<double>(rows.bytes() + y.bytes() * (shared ? 2 : 1)));
+  tensor::count_op("combine", 2 * static_cast<double>(rows.elements()),
+                   static_cast<double>(rows.bytes() + y.bytes() * (shared ? 2 : 1)),
+                   tensor::op_size(rows));
 }
 
 Tensor expert_rows(const Tensor& x, const Routing& routing, const std::vector<Expert>& bank) {

@@ -7,6 +7,7 @@
 #include "kernels/table.h"
 #include "ops/elementwise.h"
 #include "tensor/device_pool.h"
+#include "tensor/run_watcher.h"
 #include "tensor/scope.h"
 #include "tensor/shape_format.h"
 #include "tensor/uncounted.h"
@@ -61,13 +62,13 @@ void check(const Tensor& x, const Weight& w, const MatmulOptions& options) {
 }
 
 void count(const Tensor& x, const Weight& w, const MatmulOptions& options, const Tensor& y) {
-  tensor::Meter* meter = tensor::current_scope().meter.get();
-  if (!meter) return;
+  if (!tensor::counts_ops()) return;
   const double n = static_cast<double>(w->n) * (w->paired ? 2 : 1);
   int64_t bytes = x.bytes() + w->bytes() + y.bytes();
   if (options.residual.defined()) bytes += options.residual.bytes();
-  meter->add("matmul", 2 * static_cast<double>(x.size(0)) * n * static_cast<double>(w->k),
-             static_cast<double>(bytes));
+  tensor::count_op("matmul", 2 * static_cast<double>(x.size(0)) * n * static_cast<double>(w->k),
+                   static_cast<double>(bytes),
+                   {x.size(0), static_cast<int64_t>(n), w->k, x.dtype()});
 }
 
 kernels::Epilogue epilogue_of(const MatmulOptions& options) {

@@ -4,7 +4,7 @@
 #include "kernels/norm.h"
 #include "kernels/table.h"
 #include "tensor/device_pool.h"
-#include "tensor/scope.h"
+#include "tensor/run_watcher.h"
 #include "tensor/shape_format.h"
 
 namespace tessera::ops {
@@ -74,10 +74,10 @@ Tensor norm(const char* op, const Tensor& x, const NormOptions& o, bool centred)
   require_beside(op, "shift", o.shift, x.device());
   require_beside(op, "scale", o.scale, x.device());
   const Tensor y = result_of(op, o.into, x.shape(), x.dtype(), x.device());
-  if (auto* meter = tensor::current_scope().meter.get())
-    meter->add(op, 8 * double(x.elements()), 2 * double(x.bytes()));
-  if (auto* meter = tensor::current_scope().meter.get(); meter && o.turn.cos.defined())
-    meter->add("rope", 3 * double(x.elements()), 2 * double(o.turn.cos.bytes()));
+  tensor::count_op(op, 8 * double(x.elements()), 2 * double(x.bytes()), tensor::op_size(x));
+  if (o.turn.cos.defined())
+    tensor::count_op("rope", 3 * double(x.elements()), 2 * double(o.turn.cos.bytes()),
+                     tensor::op_size(x));
   if (x.is_meta() || tokens == 0) return y;
   kernels::NormArgs a{.x = x.raw(),
                       .x_stride = x.stride(0),

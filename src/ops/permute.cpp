@@ -5,7 +5,7 @@
 #include "base/fail.h"
 #include "kernels/copy.h"
 #include "kernels/table.h"
-#include "tensor/scope.h"
+#include "tensor/run_watcher.h"
 #include "tensor/shape_format.h"
 
 namespace tessera::ops {
@@ -21,8 +21,7 @@ Tensor permute(const Tensor& x, std::span<const int64_t> sizes, std::span<const 
           ErrorCode::usage, "permute: x {}, read as {} axes, cannot become {}", x.shape(),
           sizes.size(), shape);
   Tensor y = Tensor::empty(shape, x.dtype(), x.device());
-  if (auto* meter = tensor::current_scope().meter.get())
-    meter->add("permute", 0, 2 * static_cast<double>(x.bytes()));
+  tensor::count_op("permute", 0, 2 * static_cast<double>(x.bytes()), tensor::op_size(x));
   std::array<int64_t, CopyArgs::kMostAxes> stride{};
   int64_t step = 1;
   for (size_t a = sizes.size(); a-- > 0; step *= sizes[a]) stride[a] = step;

@@ -3,7 +3,7 @@
 #include "base/fail.h"
 #include "kernels/table.h"
 #include "ops/upload.h"
-#include "tensor/scope.h"
+#include "tensor/run_watcher.h"
 #include "tensor/shape_format.h"
 
 namespace tessera::ops {
@@ -17,8 +17,8 @@ Tensor plane_affine(const Tensor& x, const Tensor& norm, const Tensor& y, const 
   require_beside("plane_affine", "y", y, x.device());
   require_beside("plane_affine", "b", b, x.device());
   Tensor out = Tensor::empty(x.shape(), x.dtype(), x.device());
-  if (auto* meter = tensor::current_scope().meter.get())
-    meter->add("plane_affine", 12 * double(x.elements()), 2 * double(x.bytes()));
+  tensor::count_op("plane_affine", 12 * double(x.elements()), 2 * double(x.bytes()),
+                   tensor::op_size(x));
   if (x.is_meta() || x.elements() == 0) return out;
   kernels::table_of(x.device())
       .plane_affine({.x = x.raw(),

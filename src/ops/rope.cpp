@@ -6,7 +6,7 @@
 #include "kernels/rope.h"
 #include "kernels/table.h"
 #include "ops/upload.h"
-#include "tensor/scope.h"
+#include "tensor/run_watcher.h"
 #include "tensor/shape_format.h"
 
 namespace tessera::ops {
@@ -49,8 +49,8 @@ Tensor rope(const Tensor& x, const RotaryTable& table, int64_t head_dim, RotaryP
           cos.shape(), x.shape(), x.size(0), head_dim / 2);
   require_beside("rope", "the table", cos, x.device());
   const Tensor y = result_of("rope", into, x.shape(), x.dtype(), x.device());
-  if (auto* meter = tensor::current_scope().meter.get())
-    meter->add("rope", 3 * double(x.elements()), 2 * double(x.bytes()) + 2 * double(cos.bytes()));
+  tensor::count_op("rope", 3 * double(x.elements()),
+                   2 * double(x.bytes()) + 2 * double(cos.bytes()), tensor::op_size(x));
   if (x.is_meta() || x.elements() == 0) return y;
   kernels::table_of(x.device())
       .rope({.x = x.raw(),

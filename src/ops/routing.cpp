@@ -10,6 +10,7 @@
 #include "kernels/routing.h"
 #include "kernels/table.h"
 #include "ops/upload.h"
+#include "tensor/run_watcher.h"
 #include "tensor/scope.h"
 #include "tensor/shape_format.h"
 
@@ -105,9 +106,8 @@ Routing route(const Tensor& logits, const RoutingOptions& options, Tensor* score
   const int64_t tokens = logits.size(0), k = options.top_k;
   Routing routing{Tensor::empty({tokens, k}, DType::i32, logits.device()),
                   Tensor::empty({tokens, k}, DType::f32, logits.device())};
-  if (tensor::Meter* meter = tensor::current_scope().meter.get())
-    meter->add("route", 4 * static_cast<double>(logits.elements()),
-               static_cast<double>(logits.bytes() + tokens * k * 8));
+  tensor::count_op("route", 4 * static_cast<double>(logits.elements()),
+                   static_cast<double>(logits.bytes() + tokens * k * 8), tensor::op_size(logits));
   if (scores) *scores = Tensor::empty(logits.shape(), DType::f32, logits.device());
   if (logits.is_meta() || tokens == 0) return routing;
   require_beside("route", "the bias", options.bias, logits.device());

@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "kernels/table.h"
 #include "ops/upload.h"
+#include "tensor/run_watcher.h"
 #include "tensor/scope.h"
 #include "tensor/shape_format.h"
 
@@ -30,8 +31,8 @@ FloatRows read(const char* op, const char* name, const Tensor& operand, const Te
 
 // So many arrays like y are read and written.
 void count(const char* op, double flops, int arrays, const Tensor& y) {
-  if (auto* meter = tensor::current_scope().meter.get())
-    meter->add(op, flops * double(y.elements()), arrays * double(y.bytes()));
+  tensor::count_op(op, flops * double(y.elements()), arrays * double(y.bytes()),
+                   tensor::op_size(y));
 }
 
 bool nothing_to_do(const Tensor& x) { return x.is_meta() || x.elements() == 0; }
@@ -156,8 +157,7 @@ Tensor softmax(const Tensor& logits) {
   const Tensor x = logits.is_meta() ? logits : logits.to(tensor::Device::cpu);
   const std::vector<Peak> largest = peaks(x, -1);
   const Tensor y = Tensor::empty(x.shape(), DType::f32, x.device());
-  if (auto* meter = tensor::current_scope().meter.get())
-    meter->add("softmax", 8 * double(y.elements()), 2 * double(y.bytes()));
+  tensor::count_op("softmax", 8 * double(y.elements()), 2 * double(y.bytes()), tensor::op_size(y));
   if (x.is_meta()) return y;
   const int64_t count = x.size(1);
   tensor::parallel_for(x.size(0), 1, [&](int64_t begin, int64_t end) {

@@ -3,7 +3,7 @@
 #include "base/fail.h"
 #include "kernels/table.h"
 #include "ops/upload.h"
-#include "tensor/scope.h"
+#include "tensor/run_watcher.h"
 #include "tensor/shape_format.h"
 
 namespace tessera::ops {
@@ -72,8 +72,8 @@ Routing choose_inside(const Tensor& logits, const RoutingOptions& router, const 
           choice.rule.take);
   const Routing made{Tensor::empty({tokens, choice.slots}, DType::i32, logits.device()),
                      Tensor::empty({tokens, choice.slots}, DType::f32, logits.device())};
-  if (tensor::Meter* meter = tensor::current_scope().meter.get())
-    meter->add("route", 0, static_cast<double>(tokens * (choice.slots - k) * 8));
+  tensor::count_op("route", 0, static_cast<double>(tokens * (choice.slots - k) * 8),
+                   tensor::op_size(logits));
   if (logits.is_meta()) return made;
   check_groups("choose_inside", groups, tokens);
   check_table("choose_inside", choice.scores, DType::f32, logits, logits.shape());

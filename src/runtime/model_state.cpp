@@ -10,8 +10,10 @@
 #include "load/held_weights.h"
 #include "load/meta_weights.h"
 #include "load/weights_file.h"
+#include "models/published_models.h"
 #include "parallel/setup.h"
 #include "runtime/choose_stages.h"
+#include "runtime/published.h"
 #include "runtime/resolve_model.h"
 #include "runtime/spread_denoiser.h"
 #include "tensor/device_pool.h"
@@ -389,18 +391,30 @@ void set_stage(const ModelState& state, const RunOptions& options, ModelState& s
   stage.workers.ranks.resize(world > 1 ? world : 0);
 }
 
-void open_model(const std::string& model, const RunOptions& options, ModelState& state,
-                const WeightFiles& files) {
-  const auto found = problems(options.plan, cluster::started_ranks(options));
-  require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
-  state.options = options;
-  state.place = choose_device(options.device);
-  check_experts(options.plan, state.place);
-  start_device(state.place, options);
+namespace {
+
+// As a folder would describe it.
+load::ModelFolder folder_of(const models::PublishedModel& model) {
+  load::ModelFolder folder;
+  folder.path = model.name;
+  folder.class_name = model.description.at("class").get<std::string>();
+  for (const auto& [name, part] : model.description.at("parts").items())
+    folder.components.push_back({name,
+                                 "",
+                                 part.at("class").get<std::string>(),
+                                 model.name + "/" + name,
+                                 part.at("config"),
+                                 {}});
+  const bool single = folder.components.size() == 1;
+  folder.kind = single ? load::FolderKind::single : load::FolderKind::pipeline;
+  folder.options = model.description.value("options", base::Json::object());
+  return folder;
+}
+
+void open_parts(const std::string& model, load::ModelFolder folder, const RunOptions& options,
+                ModelState& state) {
   state.name = model;
-  state.files = files;
-  state.folder = load::open_folder(resolve_model(model), files);
-  load::take_files(files, state.folder);
+  state.folder = std::move(folder);
   if (state.folder.has("model") && state.folder.kind == load::FolderKind::single) {
     const load::Component& part = state.folder.component("model");
     if (part.class_name == models::kMoeLayerType)
@@ -441,6 +455,37 @@ void open_model(const std::string& model, const RunOptions& options, ModelState&
     state.residence.emplace(residents(),
                             Resident::Keeps{model, [&state] { return state.kept_bytes(); },
                                             [&state] { state.release_kept(); }});
+}
+
+}  // namespace
+
+void open_model(const std::string& model, const RunOptions& options, ModelState& state,
+                const WeightFiles& files) {
+  const auto found = problems(options.plan, cluster::started_ranks(options));
+  require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
+  state.options = options;
+  state.place = choose_device(options.device);
+  check_experts(options.plan, state.place);
+  start_device(state.place, options);
+  state.files = files;
+  load::ModelFolder folder = load::open_folder(resolve_model(model), files);
+  load::take_files(files, folder);
+  open_parts(model, std::move(folder), options, state);
+}
+
+void open_published(const std::string& name, const RunOptions& options, ModelState& state) {
+  const models::PublishedModel* const model = models::published_model(name);
+  if (model == nullptr) {
+    std::vector<std::string> known;
+    for (const models::PublishedModel& one : models::published_models()) known.push_back(one.name);
+    fail(ErrorCode::model, "no size is called {}; known are {}", base::printable(name),
+         fmt::join(known, ", "));
+  }
+  const auto found = problems(options.plan, options.plan.ranks());
+  require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
+  state.options = options;
+  state.options.keep_parts = false;
+  open_parts(model->name, folder_of(*model), state.options, state);
 }
 
 }  // namespace tessera::runtime

@@ -24,7 +24,7 @@ class Help(ProgramTest):
               ("tokenize",): ["Input and output:"],
               ("forward",): ["Input and output:", "Execution:"],
               ("inspect",): ["Run to estimate:", "Execution:"],
-              ("quantise",): ["Options:"],
+              ("plan",): ["Hardware:", "Run:", "Plans:", "Output:"], ("quantise",): ["Options:"],
               ("serve",): ["Address:", "Limits and storage:", "Execution:"],
               ("bench",): ["Commands:"], ("bench", "kernels"): ["Options:"],
               ("bench", "parallel"): ["Measurement:", "Execution:"]}
@@ -77,7 +77,7 @@ class Help(ProgramTest):
 
 class Arguments(ProgramTest):
     def test_commands(self):
-        self.refused(2, says=["generate, complete, chat, tokenize, forward, inspect, quantise, eval, bench or serve", "--help"])
+        self.refused(2, says=["generate, complete, chat, tokenize, forward, inspect, plan, quantise, eval, bench or serve", "--help"])
         self.refused(2, "--verison", says=["unknown option '--verison'; did you mean '--version'?"])
         self.refused(2, "--steps", "3", "generate", says=["'--steps' stands before the command"])
         self.refused(2, "inspec", says=["unknown command 'inspec'", "did you mean 'inspect'"])

@@ -11,8 +11,8 @@ namespace tessera::comm::simulated {
 
 /// A dry run: `body` on a rank for each scope, each a thread of this process with its scope
 /// bound. Tensors on meta are sent as usual: ledgers count their messages and bytes, and
-/// trackers their memory on real ranks, threads or processes; nothing moves. Errors as in
-/// threads::run.
+/// trackers their memory on real ranks, threads or processes; nothing moves. A watcher of
+/// the calling thread gives each rank its own. Errors as in threads::run.
 void run(const std::vector<tensor::Scope>& scopes, std::chrono::milliseconds deadline,
          const std::function<void(Communicator& world)>& body);
 

@@ -1,0 +1,325 @@
+#include "plan.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+
+#include "arguments.h"
+#include "progress.h"
+#include "tessera/prediction.h"
+
+namespace tessera::cli {
+namespace {
+
+struct Options {
+  std::string model, optimise = "latency", quality = "exact", plan, sweep, score;
+  std::string timeline, recording, load;
+  Precision dtype = Precision::bf16;
+  PredictionRequest request;
+  int threads = 0, most = 64;
+  double deadline = 0;
+  bool json = false, overwrite = false, calibrate = false;
+};
+
+constexpr int kShown = 20;  // plans of a table; JSON has all
+
+std::string seconds(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, value < 100 ? "%.3g" : "%.0f", value);
+  return text;
+}
+
+void print_head(size_t width) {
+  std::printf("%-*s  %8s  %8s  %8s  %8s  %7s  %8s  %9s\n", static_cast<int>(width), "plan",
+              "seconds", "text", "denoise", "decode", "waiting", "GB/rank", "GB sent");
+}
+
+void print_plan(const PredictedPlan& p, size_t width) {
+  std::printf("%-*s  %8s  %8s  %8s  %8s  %6.0f%%  %8.2f  %9.3g\n", static_cast<int>(width),
+              p.plan.empty() ? "one rank" : p.plan.c_str(), seconds(p.seconds()).c_str(),
+              seconds(p.text).c_str(), seconds(p.denoising).c_str(), seconds(p.decoding).c_str(),
+              100 * p.waiting, static_cast<double>(p.rank_bytes) / 1e9, p.sent_bytes / 1e9);
+}
+
+size_t width_of(const Prediction& found) {
+  size_t width = 8;
+  for (const PredictedPlan& p : found.plans) width = std::max(width, p.plan.size());
+  return width;
+}
+
+void print_links(const PredictedPlan& best) {
+  std::printf("\nGB over each link under %s\n", best.plan.empty() ? "one rank" : best.plan.c_str());
+  for (const auto& [link, bytes] : best.link_bytes)
+    if (bytes > 0) std::printf("  %-16s %.4g\n", link.c_str(), bytes / 1e9);
+}
+
+void print(const Prediction& found) {
+  if (!found.plans.empty()) {
+    const size_t width = width_of(found);
+    print_head(width);
+    for (size_t i = 0; i < found.plans.size() && i < kShown; ++i) print_plan(found.plans[i], width);
+    if (found.plans.size() > kShown)
+      std::printf("and %zu more (--json has all)\n", found.plans.size() - kShown);
+    if (!found.plans.front().link_bytes.empty()) print_links(found.plans.front());
+  }
+  if (!found.refused.empty()) std::printf("\nRefused\n");
+  size_t shown = 0;
+  for (const RefusedPlan& r : found.refused) {
+    if (++shown > kShown) break;
+    std::printf("  %s: %s\n", r.plan.empty() ? "one rank" : r.plan.c_str(), r.reason.c_str());
+  }
+  if (found.refused.size() > kShown)
+    std::printf("  and %zu more (--json has all)\n", found.refused.size() - kShown);
+}
+
+// "ranks=1..64" -> {1, 64}.
+std::pair<int, int> range_of(const std::string& text) {
+  constexpr std::string_view kRanks = "ranks=";
+  int first = 0, last = 0;
+  const char *at = text.data(), *const end = at + text.size();
+  if (text.starts_with(kRanks)) {
+    const auto [middle, error] = std::from_chars(at + kRanks.size(), end, first);
+    if (error == std::errc() &&
+        std::string_view(middle, static_cast<size_t>(end - middle)).starts_with("..")) {
+      const auto [rest, wrong] = std::from_chars(middle + 2, end, last);
+      if (wrong == std::errc() && rest == end && first >= 1 && last >= first && last <= 512)
+        return {first, last};
+    }
+  }
+  throw Error(ErrorCode::usage, "--sweep " + text + ": expected ranks=FIRST..LAST, as ranks=1..64");
+}
+
+RunOptions run_of(const Options& o) {
+  RunOptions run;
+  run.precision = o.dtype;
+  run.threads = o.threads;
+  return run;
+}
+
+// Powers of two, and the ends.
+void sweep(Options& o, const std::stop_token& stop) {
+  const auto [first, last] = range_of(o.sweep);
+  std::vector<int> counts{first};
+  for (int n = 1; n <= last; n *= 2)
+    if (n > first) counts.push_back(n);
+  if (counts.back() != last) counts.push_back(last);
+  if (!o.json) std::printf("%5s  ", "ranks"), print_head(40);
+  for (const int ranks : counts) {
+    o.request.ranks = ranks;
+    const Prediction found = predict_plans(o.model, run_of(o), o.request, {}, stop);
+    if (o.json)
+      std::printf("%s\n", to_json(found).c_str());
+    else if (found.plans.empty())
+      std::printf("%5d  none runs: %s\n", ranks,
+                  found.refused.empty() ? "" : found.refused.front().reason.c_str());
+    else
+      std::printf("%5d  ", ranks), print_plan(found.plans.front(), 40);
+    flush_results();
+  }
+}
+
+void deadline(Options& o, const std::stop_token& stop) {
+  const Prediction found = fewest_ranks(o.model, run_of(o), o.request, o.deadline, o.most, stop);
+  if (found.plans.empty())
+    throw Error(ErrorCode::plan, "--deadline " + seconds(o.deadline) + ": no plan of 1 to " +
+                                     std::to_string(o.most) + " ranks is as fast");
+  if (o.json) return void(std::printf("%s\n", to_json(found).c_str()));
+  std::printf("%d rank%s\n", found.ranks, found.ranks == 1 ? "" : "s");
+  print(found);
+}
+
+std::vector<double> numbers_of(const std::string& text) {
+  std::vector<double> numbers;
+  for (size_t from = 0; from <= text.size();) {
+    const size_t comma = std::min(text.find(',', from), text.size());
+    double value = 0;
+    const auto [rest, error] = std::from_chars(text.data() + from, text.data() + comma, value);
+    if (error != std::errc() || rest != text.data() + comma)
+      throw Error(ErrorCode::usage, "--expert-load " + text + ": expected numbers, as 3,1,1,1");
+    numbers.push_back(value);
+    from = comma + 1;
+  }
+  return numbers;
+}
+
+void write_files(const Options& o, const RunOptions& run, const std::stop_token& stop) {
+  check_files({o.model,
+               {},
+               {{"--timeline", o.timeline, FileKind::plan_costs},
+                {"--recording", o.recording, FileKind::plan_costs}},
+               o.overwrite});
+  if (!o.timeline.empty()) {
+    const auto form = o.timeline.ends_with(".svg") ? TimelineForm::image : TimelineForm::trace;
+    save_text(timeline(o.model, run, o.request, form, stop), o.timeline);
+  }
+  if (!o.recording.empty()) save_text(recording(o.model, run, o.request, stop), o.recording);
+}
+
+void plan(Options& o, const std::stop_token& stop) {
+  if (!o.score.empty())
+    return score_predictions(
+        o.score, o.threads,
+        [](const std::string& line) {
+          std::printf("%s\n", line.c_str());
+          flush_results();
+        },
+        stop);
+  if (o.calibrate)
+    return void(std::printf("%s\n", calibrate(o.request.ranks, o.threads, stop).c_str()));
+  if (o.model.empty())
+    throw Error(ErrorCode::usage, "MODEL is missing: a folder, or a published one, as flux_1_dev");
+  o.request.goal = o.optimise == "latency"  ? PlanGoal::latency
+                   : o.optimise == "memory" ? PlanGoal::memory
+                                            : PlanGoal::throughput;
+  o.request.stale = o.quality == "stale";
+  if (!o.load.empty()) o.request.expert_load = numbers_of(o.load);
+  if (!o.plan.empty()) {
+    const Plan one = parse_plan(o.plan);
+    o.request.plans = {one};
+    o.request.ranks = std::max(o.request.ranks, one.ranks());
+  }
+  if (!o.sweep.empty()) return sweep(o, stop);
+  if (o.deadline > 0) return deadline(o, stop);
+  const Prediction found = predict_plans(o.model, run_of(o), o.request, {}, stop);
+  if (o.json)
+    std::printf("%s\n", to_json(found).c_str());
+  else
+    print(found);
+  flush_results();
+  if (!found.plans.empty() && o.request.plans.empty())
+    o.request.plans = {parse_plan(found.plans.front().plan)};
+  if (found.plans.empty())
+    throw Error(ErrorCode::plan, "no plan runs on " + std::to_string(o.request.ranks) + " ranks: " +
+                                     (found.refused.empty() ? "" : found.refused.front().reason));
+  write_files(o, run_of(o), stop);
+}
+
+void add_request(CLI::App& app, Options& o) {
+  const char* group = "Run";
+  GenerateRequest& g = o.request.generate;
+  app.add_option("--width", g.width, "Width in pixels (default: as trained)")
+      ->check(positive())
+      ->group(group)
+      ->type_name("W");
+  app.add_option("--height", g.height, "Height in pixels (default: as trained)")
+      ->check(positive())
+      ->group(group)
+      ->type_name("H");
+  app.add_option("--frames", g.frames, "Frames of a video (default: as trained)")
+      ->check(positive())
+      ->group(group)
+      ->type_name("N");
+  app.add_option("--steps", g.steps, "Denoising steps (default: the model's)")
+      ->check(positive())
+      ->group(group)
+      ->type_name("N");
+  app.add_option("--count", g.count, "Images of the run (default 1)")
+      ->check(whole(1, 100000))
+      ->group(group)
+      ->type_name("N");
+  app.add_option("--guidance", g.guidance, "Guidance scale (default: the model's)")
+      ->group(group)
+      ->type_name("G");
+  app.add_option("--expert-load", o.load, "Tokens of each expert (default: alike)")
+      ->group(group)
+      ->type_name("N,N,...");
+  add_choice(app, "--dtype", o.dtype, "f32, bf16 or int8 (default bf16)")
+      ->check(one_of({"f32", "bf16", "int8"}))
+      ->group(group)
+      ->type_name("T");
+}
+
+void add_plans(CLI::App& app, Options& o) {
+  const char* which = "Plans";
+  app.add_option("--optimise", o.optimise, "latency (default), throughput or memory")
+      ->check(one_of({"latency", "throughput", "memory"}))
+      ->group(which)
+      ->type_name("GOAL");
+  app.add_option("--quality", o.quality, "exact (default); stale: also stale plans")
+      ->check(one_of({"exact", "stale"}))
+      ->group(which)
+      ->type_name("Q");
+  app.add_option("--plan", o.plan, "This plan alone (default: all)")->group(which)->type_name("P");
+  app.add_option("--sweep", o.sweep, "Best plans of rank counts: ranks=1..64")
+      ->group(which)
+      ->type_name("R");
+  app.add_option("--deadline", o.deadline, "Find the fewest ranks within these seconds")
+      ->check(within(1e-9, 1e9))
+      ->group(which)
+      ->type_name("S");
+  app.add_option("--most", o.most, "Most ranks that --deadline tries (default 64)")
+      ->check(whole(1, 512))
+      ->group(which)
+      ->type_name("N");
+}
+
+void add_output(CLI::App& app, Options& o) {
+  const char* out = "Output";
+  app.add_flag("--json", o.json, "Write one JSON object, with all plans")->group(out);
+  app.add_option("--timeline", o.timeline, "Write the best plan's Chrome trace, or .svg")
+      ->group(out)
+      ->type_name("F");
+  app.add_option("--recording", o.recording, "Write the best plan's ops and messages, JSON")
+      ->group(out)
+      ->type_name("F");
+  app.add_flag("--overwrite", o.overwrite, "Replace a file that Tessera did not write")->group(out);
+  app.add_option("--threads", o.threads, "Threads (default: all cores)")
+      ->check(whole(1, 4096))
+      ->group(out)
+      ->type_name("N");
+  app.add_option("--score", o.score, "Compare with the published numbers of a file")
+      ->group(out)
+      ->type_name("FILE");
+  app.add_flag("--calibrate", o.calibrate, "Measure this machine, for --hardware FILE")->group(out);
+}
+
+}  // namespace
+
+void choose_auto_plan(ModelOptions& o, const GenerateRequest& request, const Processes* processes,
+                      const std::stop_token& stop) {
+  if (processes)
+    throw Error(
+        ErrorCode::usage,
+        "--plan auto: ranks that mpirun started would each choose; run 'tessera plan' once, "
+        "and give them its plan");
+  PredictionRequest asked;
+  asked.generate = request;
+  asked.hardware = "here";
+  asked.ranks = std::max(o.ranks, 1);
+  RunOptions run;
+  run.precision = o.dtype;
+  run.threads = o.threads;
+  const PredictedPlan best = choose_plan(o.model, run, asked, stop);
+  o.plan = best.plan;
+  char text[256];
+  std::snprintf(text, sizeof text, "plan %s, predicted to take %s s after loading",
+                best.plan.empty() ? "of one rank" : best.plan.c_str(),
+                seconds(best.seconds()).c_str());
+  print_note(text);
+}
+
+Command add_plan(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("plan", "Predict what every plan over ranks takes");
+  auto o = std::make_shared<Options>();
+  app->add_option("MODEL", o->model, "Folder, hub id, shipped or published model");
+  const char* where = "Hardware";
+  app->add_option("--hardware", o->request.hardware, "L40, A100, H100, ..., here, or a file")
+      ->group(where)
+      ->type_name("FILE|NAME");
+  app->add_option("--ranks", o->request.ranks, "Ranks of a plan (default 1)")
+      ->check(whole(1, 512))
+      ->group(where)
+      ->type_name("N");
+  app->add_option("--what-if", o->request.changes, "Changes: link=25Gbit,memory=40GB")
+      ->group(where)
+      ->type_name("K=V");
+  add_request(*app, *o);
+  add_plans(*app, *o);
+  add_output(*app, *o);
+  return {app, [o](const std::stop_token& stop) {
+            refuse_processes("plan");
+            plan(*o, stop);
+          }};
+}
+
+}  // namespace tessera::cli

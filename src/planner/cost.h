@@ -1,0 +1,17 @@
+#pragma once
+
+#include "planner/cluster_description.h"
+#include "planner/recording.h"
+#include "tensor/scope.h"
+
+namespace tessera::planner {
+
+/// Seconds of an op on a device: the longer one of computing and of moving bytes, each at the share
+/// of the peak that ops of its kind and size reach (Williams et al. 2009, the roofline model).
+double seconds_of(const Op& op, const Device& device, const Software& software);
+
+/// Of ops that were counted and not recorded: those of a kind as if all were alike.
+double seconds_of(const std::map<std::string, tensor::Meter::Entry>& work, tensor::DType dtype,
+                  const Device& device, const Software& software);
+
+}  // namespace tessera::planner

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "diffusion/job.h"
+#include "planner/recording.h"
+#include "runtime/model_state.h"
+
+namespace tessera::planner {
+
+/// A rehearsed part of a run: what its ranks do, and the most bytes that one of them holds.
+struct Foretold {
+  Recording recording;
+  int64_t rank_bytes = 0;
+  double flops = 0;  ///< of a step, of the rank that computes most
+};
+
+/// The denoising of a job under a plan, which becomes that of `state`. Reads no weight. Throws
+/// Error(plan) for a plan that cannot run.
+Foretold foretell(runtime::ModelState& state, const diffusion::Job& job, const Plan& plan);
+/// The decoding of its last image or video, by so many ranks, in bands; one alone that has no more
+/// than `room` bytes does so in tiles where it must.
+Foretold foretell_decode(runtime::ModelState& state, const diffusion::Job& job, int ranks,
+                         double room);
+
+}  // namespace tessera::planner

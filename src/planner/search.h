@@ -1,0 +1,56 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "diffusion/job.h"
+#include "planner/cluster_description.h"
+#include "planner/foretell.h"
+#include "planner/simulate.h"
+#include "runtime/model_state.h"
+#include "tessera/prediction.h"
+
+namespace tessera::planner {
+
+/// A model and a request whose plans are foretold: recordings are kept, so that one answers for any
+/// hardware. Not thread-safe.
+class Subject {
+ public:
+  /// A folder, a shipped model, or the name of a published one.
+  Subject(const std::string& model, const RunOptions& options, const GenerateRequest& request);
+  const diffusion::Job& job() const { return *job_; }
+  bool has_vae() const { return state_->has_vae(); }
+  int blocks() const;
+  int experts() const;
+  int64_t heads() const;  ///< of self-attention
+  /// What the ranks of a plan do. Throws Error(plan).
+  const Foretold& of(const Plan& plan);
+  const Foretold& decoding(int ranks, double room);
+  /// Seconds of all texts on one rank.
+  double text_seconds(const Cluster& cluster) const;
+  /// Lets go of the recordings.
+  void forget() { plans_.clear(); }
+
+ private:
+  std::unique_ptr<runtime::ModelState> state_;
+  std::unique_ptr<diffusion::Job> job_;
+  std::map<std::string, Foretold> plans_;
+  std::map<std::pair<int, double>, Foretold> decodings_;
+};
+
+/// Opens a model to be rehearsed.
+void open_subject(const std::string& model, const RunOptions& options, runtime::ModelState& state);
+
+/// Bytes of a device that a run may take.
+double room_of(const Cluster& cluster);
+
+/// What one plan takes there. Throws Error(plan), Error(memory) with what it would need.
+PredictedPlan predicted(Subject& subject, const Cluster& cluster, const Plan& plan);
+/// Sorts by the goal; of equal ones the plan of fewer axes first.
+void rank(std::vector<PredictedPlan>& plans, PlanGoal goal);
+
+}  // namespace tessera::planner

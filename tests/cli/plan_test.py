@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""`tessera plan`: what plans would take on hardware that is described, and `--plan auto`."""
+
+import json
+import unittest
+
+from program import DATA, ProgramTest
+
+TINY = DATA / "moe/dit_moe_flash/model"
+RUN = ("plan", TINY, "--hardware", "A100", "--steps", "6")
+PAIR = {"device": {"flops": {"bf16": 1e13}, "memory_bytes": 1e10, "memory_bandwidth": 1e11},
+        "devices_per_host": 2, "link": {"bytes_per_second": 1e10, "latency": 1e-5}}
+
+
+class Plan(ProgramTest):
+    def object(self, *arguments):
+        done = self.run_here(*arguments, "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_plans_are_ranked_and_refused_ones_have_reasons(self):
+        found = self.object(*RUN, "--ranks", "4")
+        seconds = [plan["seconds"] for plan in found["plans"]]
+        self.assertEqual(seconds, sorted(seconds))
+        self.assertIn("ring=4", {plan["plan"] for plan in found["plans"]})
+        for plan in found["plans"]:
+            for key in ("text_seconds", "denoising_seconds", "decoding_seconds", "waiting_share", "rank_bytes",
+                        "sent_bytes", "link_bytes"):
+                self.assertIn(key, plan)
+        self.assertTrue(all(plan["reason"] for plan in found["refused"]))
+
+    def test_stale_plans_are_asked_for(self):
+        exact = {plan["plan"] for plan in self.object(*RUN, "--ranks", "2")["plans"]}
+        stale = {plan["plan"] for plan in self.object(*RUN, "--ranks", "2", "--quality", "stale")["plans"]}
+        self.assertNotIn("distrifusion=2", exact)
+        self.assertIn("distrifusion=2", stale)
+
+    def test_bytes_and_messages_are_those_of_a_run(self):
+        plan = "ulysses=2"
+        found = self.object(*RUN, "--plan", plan)["plans"][0]
+        done = self.run_here("generate", TINY, "--class", "1", "--steps", "6", "--plan", plan, "--latents-only",
+                             "--save-latents", "x.safetensors", "--report", "r.json", "--progress", "none")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        report = json.loads((self.folder / "r.json").read_text())
+        sent = sum(row["bytes"] for row in report["traffic"] if row["operation"] not in ("go", "gather"))
+        both = sum(row["bytes"] for row in report["traffic"])
+        self.assertLessEqual(sent, found["sent_bytes"])
+        self.assertLessEqual(found["sent_bytes"], both + 6 * 8)
+
+    def test_a_file_describes_a_cluster(self):
+        (self.folder / "pair.json").write_text(json.dumps(PAIR))
+        fast = self.object("plan", TINY, "--hardware", "pair.json", "--plan", "ring=2")
+        slow = self.object("plan", TINY, "--hardware", "pair.json", "--plan", "ring=2", "--what-if", "link=1Mbit")
+        self.assertGreater(slow["plans"][0]["seconds"], fast["plans"][0]["seconds"])
+
+    def test_files_are_written(self):
+        done = self.run_here(*RUN, "--plan", "ring=2", "--timeline", "t.json", "--recording", "r.json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(json.loads((self.folder / "t.json").read_text())["traceEvents"])
+        self.assertEqual(len(json.loads((self.folder / "r.json").read_text())["ranks"]), 2)
+        self.assertEqual(self.run_here(*RUN, "--plan", "ring=2", "--timeline", "t.svg").returncode, 0)
+        self.assertTrue((self.folder / "t.svg").read_text().startswith("<svg"))
+
+    def test_sweeps_and_deadlines(self):
+        done = self.run_here(*RUN, "--sweep", "ranks=1..4")
+        self.assertEqual([line.split()[0] for line in done.stdout.splitlines()[1:]], ["1", "2", "4"])
+        self.assertEqual(self.object(*RUN, "--deadline", "1000")["ranks"], 1)
+
+    def test_scores(self):
+        rows = {"rows": [{"id": "a", "metric": "fid", "value": 1}]}
+        (self.folder / "p.json").write_text(json.dumps(rows))
+        lines = [json.loads(line) for line in self.run_here("plan", "--score", "p.json", "--json").stdout.splitlines()]
+        self.assertIn("skipped", lines[0])
+        self.assertEqual(lines[-1]["rows_skipped"], 1)
+
+    def test_bad_input_is_one_line(self):
+        (self.folder / "bad.json").write_text(json.dumps(PAIR | {"link": {"bytes_per_second": -4}}))
+        self.refused(2, "plan", TINY, "--ranks", "2", says="--hardware is missing")
+        self.refused(2, "plan", TINY, "--hardware", "abacus", says="abacus")
+        self.refused(2, "plan", TINY, "--hardware", "bad.json", says="'bytes_per_second' is '-4'")
+        self.refused(2, *RUN, "--what-if", "link=soon", says="link=soon")
+        self.refused(2, *RUN, "--expert-load", "1,2", says="2 numbers")
+        self.refused(2, *RUN, "--sweep", "ranks=4..1", says="ranks=4..1")
+        self.refused(4, *RUN, "--plan", "tensor=5", says="tensor=5")
+        self.refused(4, *RUN, "--deadline", "0.000001", "--most", "1", says="--deadline")
+
+    def test_automatic_plans_run(self):
+        done = self.run_here("generate", TINY, "--class", "1", "--steps", "2", "--ranks", "2", "--plan", "auto",
+                             "--latents-only", "--save-latents", "x.safetensors", "--progress", "none")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("predicted to take", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

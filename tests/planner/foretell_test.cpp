@@ -1,0 +1,65 @@
+#include "planner/foretell.h"
+
+#include <gtest/gtest.h>
+
+#include "diffusion/plan_job.h"
+#include "planner/search.h"
+#include "tessera/error.h"
+#include "test_paths.h"
+
+namespace tessera::planner {
+namespace {
+
+struct Opened {
+  Opened(const std::string& model, const GenerateRequest& request) {
+    open_subject(model, {.threads = 1}, state);
+    job = diffusion::sketch_job(state, request);
+  }
+  runtime::ModelState state;
+  diffusion::Job job;
+};
+
+GenerateRequest of_steps(int steps) {
+  GenerateRequest request;
+  request.steps = steps;
+  request.decode = false;
+  return request;
+}
+
+TEST(Foretell, RecordsEveryRankOfAPlan) {
+  Opened opened(TESSERA_TEST_DATA "/moe/dit_moe_flash/model", of_steps(20));
+  const Foretold found = foretell(opened.state, opened.job, parse_plan("ulysses=2"));
+  ASSERT_EQ(found.recording.ranks.size(), 2u);
+  EXPECT_EQ(found.recording.steps, 20);
+  EXPECT_LT(found.recording.recorded_steps(), 20);
+  EXPECT_GT(found.recording.sent_bytes(), 0);
+  EXPECT_GT(found.rank_bytes, 0);
+  EXPECT_GT(found.flops, 0);
+}
+
+TEST(Foretell, IsTheSameEachTime) {
+  Opened opened(TESSERA_TEST_DATA "/moe/dit_moe_flash/model", of_steps(8));
+  for (const char* text : {"pipefusion=2,patches=4", "ring=3", "data=1,cfg=2,distrifusion=2"}) {
+    const Plan plan = parse_plan(text);
+    const base::Json first = to_json(foretell(opened.state, opened.job, plan).recording);
+    EXPECT_EQ(to_json(foretell(opened.state, opened.job, plan).recording), first) << text;
+  }
+}
+
+TEST(Foretell, AFewStepsStandForMany) {
+  const std::string model = TESSERA_TEST_DATA "/moe/dit_moe_flash/model";
+  Opened few(model, of_steps(12)), many(model, of_steps(24));
+  const Plan plan = parse_plan("distrifusion=2");
+  const double twelve = foretell(few.state, few.job, plan).recording.sent_bytes();
+  const double more = foretell(many.state, many.job, plan).recording.sent_bytes();
+  EXPECT_GT(more, 1.8 * twelve);
+  EXPECT_LT(more, 2.2 * twelve);
+}
+
+TEST(Foretell, RefusesPlansThatCannotRun) {
+  Opened opened("dit_moe_s", of_steps(4));
+  EXPECT_THROW(foretell(opened.state, opened.job, parse_plan("tensor=5")), Error);
+}
+
+}  // namespace
+}  // namespace tessera::planner
