@@ -159,7 +159,7 @@ class Chat {
     }
     std::printf("\n");
     flush_results();
-    ++request_.seed;  // another answer to the same words
+    if (request_.temperature > 0) ++request_.seed;  // another answer to the same words
     if (!whole && shown.empty())
       history_.keep(before);  // as if nothing had been asked
     else

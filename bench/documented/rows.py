@@ -77,6 +77,13 @@ def alike(run):
     return run.json("alike.json")["similarity"]["layers"][0]["same_experts"]
 
 
+def int8_error(run):
+    """% by which a forward pass of sd35 in int8 differs from the reference."""
+    lines = run.lines("bench/pipeline/quantisation_errors.py", "forward", ROOT / "tests/data/diffusers/sd35", "--program",
+                      run.build / "tessera")
+    return 100 * next(line["error"] for line in lines if line["form"] == "int8")
+
+
 def kept_and_passing(run):
     rank = json.loads(run("tessera", "inspect", "dit_moe_g", "--plan", "shard=4", "--json"))["memory"]["ranks"][0]
     return (rank["weights"] + rank["buffers"]) / 1e9
@@ -145,6 +152,7 @@ ROWS = [
     Row("memory.md", "bytes of three images of shapes", rf"`shapes`, three images, decoded \| {NUMBER} \|", within(0.02),
         peak_of_three_images),
     Row("redundancy.md", "tokens of layer 0 that keep their experts", rf"same experts, shipped \| {NUMBER} \|", within(0.015), alike),
+    Row("quantisation.md", "% of error of sd35 in int8", rf"\| sd35 \| [0-9.]+ \| {NUMBER} \|", within(0.02), int8_error),
     Row("parallel.md", "GB of a rank of DiT-MoE G under shard=4", rf"DiT-MoE G \| [^|]*\| [^|]*\| [^|]*\| {NUMBER} \(", within(0.005),
         kept_and_passing),
     Row("language_models.md", "experts that a layer asks for in a pass, read from a file",

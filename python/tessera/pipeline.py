@@ -138,10 +138,8 @@ class Pipeline(Model):
                  max_sequence_length: int | None = None, clean_caption: bool | None = None,
                  image: Any = None, mask_image: Any = None, strength: float | None = None,
                  mask_blur: float | None = None, soft_mask: bool | None = None,
-                 alpha_mask: bool | None = None, resize_mode: str | None = None,
-                 outpaint: str | None = None,
-                 use_resolution_binning: bool | None = None, fit: bool | None = None,
-                 output_type: str = "pil",
+                 alpha_mask: bool | None = None, resize_mode: str | None = None, outpaint: str | None = None,
+                 use_resolution_binning: bool | None = None, fit: bool | None = None, output_type: str = "pil",
                  callback_on_step_end: Callback | None = None,
                  callback_on_step_end_tensor_inputs: Sequence[str] = ("latents",),
                  scheduler: str | None = None, noise: str | None = None,
@@ -149,10 +147,8 @@ class Pipeline(Model):
                  vae_chunk: int | None = None, compare_steps: bool | None = None,
                  trace: str | None = None, overwrite: bool | None = None,
                  plan: str | Mapping[str, Any] | None = None, ranks: int | None = None,
-                 threads: int | None = None,
-                 cancel: _core.CancelToken | None = None) -> PipelineOutput:
-        """Makes images or videos of prompts, or of classes by number or name. What is None has
-        the model's default; docs/guides/python.md tells of every argument."""
+                 threads: int | None = None, cancel: _core.CancelToken | None = None) -> PipelineOutput:
+        """Makes images or videos. None means the model's default; see docs/guides/python.md."""
         if output_type not in _OUTPUTS:
             raise UsageError(f"output_type={output_type!r}: expected one of {', '.join(_OUTPUTS)}")
         expect(cancel, _core.CancelToken, "cancel", "a CancelToken")
@@ -165,8 +161,7 @@ class Pipeline(Model):
             arguments["count"] = "num_videos_per_prompt"
         request = fill(
             _core.GenerateRequest(), arguments, prompts=listed(prompt), embeddings=embeddings, trace=trace,
-            overwrite=overwrite,
-            negative_prompt=one_text(negative_prompt, "negative_prompt"), noise=noise,
+            overwrite=overwrite, negative_prompt=one_text(negative_prompt, "negative_prompt"), noise=noise,
             classes=[str(label) for label in listed(class_labels) or ()],
             steps=num_inference_steps, guidance=guidance_scale, true_guidance=true_cfg_scale,
             guidance_rescale=guidance_rescale, cfg_normalization=cfg_normalization,

@@ -209,12 +209,11 @@ void check_latents(const diffusion::Job& job, const Room& room) {
 // seeds.
 std::string size_of(const GenerateRequest& request, const diffusion::Job& job) {
   const nn::TokenLayout& layout = job.layout;
-  std::string size =
-      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", layout.size[0], layout.size[1],
-                  layout.size[2], job.samples(), job.sampler_name, job.sampler->steps(),
-                  job.guidance.branches(), job.guidance.measures_samples(), job.prefix(),
-                  job.added_frames, job.crop_height, job.crop_width, job.crop_covers, job.traced,
-                  request.decode);
+  std::string size = fmt::format(
+      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", layout.size[0], layout.size[1],
+      layout.size[2], job.samples(), job.sampler_name, job.sampler->steps(),
+      job.guidance.branches(), job.guidance.measures_samples(), job.prefix(), job.added_frames,
+      job.crop_height, job.crop_width, job.crop_covers, job.traced, request.decode);
   size += fmt::format(" {} {} {}", static_cast<int>(request.vae_tiling), request.vae_tile,
                       job.vae_chunk);
   for (const auto* tensors : {&job.conditioning.tensors, &job.given})
