@@ -84,6 +84,14 @@ def int8_error(run):
     return 100 * next(line["error"] for line in lines if line["form"] == "int8")
 
 
+def predicted(run):
+    """s that PixArt-alpha is predicted to take for 4096 x 4096 pixels on one L40."""
+    row = {"id": "a", "paper": "xdit", "table": "xdit:text", "model": "PixArt-alpha", "hardware": "L40", "world": 1, "plan": {},
+           "method": "1 GPU", "width": 4096, "height": 4096, "steps": 20, "metric": "latency", "value": 245, "unit": "s"}
+    run.file("rows.json").write_text(json.dumps({"rows": [row]}))
+    return run.lines("tessera", "plan", "--score", "rows.json", "--json")[0]["predicted"]
+
+
 def kept_and_passing(run):
     rank = json.loads(run("tessera", "inspect", "dit_moe_g", "--plan", "shard=4", "--json"))["memory"]["ranks"][0]
     return (rank["weights"] + rank["buffers"]) / 1e9
@@ -153,6 +161,8 @@ ROWS = [
         peak_of_three_images),
     Row("redundancy.md", "tokens of layer 0 that keep their experts", rf"same experts, shipped \| {NUMBER} \|", within(0.015), alike),
     Row("quantisation.md", "% of error of sd35 in int8", rf"\| sd35 \| [0-9.]+ \| {NUMBER} \|", within(0.02), int8_error),
+    Row("foresight.md", "s of PixArt-alpha at 4096 pixels on one L40", rf"pixart4096-l40-1-latency` \| 245 \| {NUMBER} \|", within(0.001),
+        predicted),
     Row("parallel.md", "GB of a rank of DiT-MoE G under shard=4", rf"DiT-MoE G \| [^|]*\| [^|]*\| [^|]*\| {NUMBER} \(", within(0.005),
         kept_and_passing),
     Row("language_models.md", "experts that a layer asks for in a pass, read from a file",
