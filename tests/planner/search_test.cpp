@@ -28,9 +28,15 @@ TEST(Search, RanksPlansByTheGoal) {
     ASSERT_GT(found.plans.size(), 2u);
     for (size_t i = 1; i < found.plans.size(); ++i) {
       const PredictedPlan &a = found.plans[i - 1], &b = found.plans[i];
-      if (goal == PlanGoal::latency) EXPECT_LE(a.seconds(), b.seconds());
-      if (goal == PlanGoal::throughput) EXPECT_GE(a.samples_per_second, b.samples_per_second);
-      if (goal == PlanGoal::memory) EXPECT_LE(a.rank_bytes, b.rank_bytes);
+      if (goal == PlanGoal::latency) {
+        EXPECT_LE(a.seconds(), b.seconds());
+      }
+      if (goal == PlanGoal::throughput) {
+        EXPECT_GE(a.samples_per_second, b.samples_per_second);
+      }
+      if (goal == PlanGoal::memory) {
+        EXPECT_LE(a.rank_bytes, b.rank_bytes);
+      }
     }
   }
 }

@@ -25,6 +25,8 @@ TEST(CountParameters, OfPublishedModelsAreThoseOfTheReference) {
                 {"cogvideox_5b", "vae", 215583907},
                 {"cogvideox1_5_5b", "transformer", 5570676352},
                 {"dit_moe_g", "transformer", 16503731232},
+                {"z_image_turbo", "transformer", 6154908736},
+                {"flux2_klein_4b", "transformer", 3875544576},
                 {"llada_moe", "model", 7356880896},
                 {"llada2_mini", "model", 16255643392}};
   for (const auto& known : kKnown) {

@@ -32,9 +32,13 @@ TEST(BlockFormat, EveryFloat8) {
   for (int bits = 0; bits < 256; ++bits) {
     const bool number = (bits & 0x7f) != 0x7f, finite = (bits & 0x7f) < 0x7c;
     const float small = expanded(BlockFormat::fp8_e4m3, {uint8_t(bits)}, number)[0];
-    if (number) EXPECT_EQ(small, eight_bits(bits, 4, 7)) << bits;
+    if (number) {
+      EXPECT_EQ(small, eight_bits(bits, 4, 7)) << bits;
+    }
     const float wide = expanded(BlockFormat::fp8_e5m2, {uint8_t(bits)}, finite)[0];
-    if (finite) EXPECT_EQ(wide, eight_bits(bits, 5, 15)) << bits;
+    if (finite) {
+      EXPECT_EQ(wide, eight_bits(bits, 5, 15)) << bits;
+    }
   }
   EXPECT_EQ(expanded(BlockFormat::fp8_e4m3, {0x7e})[0], 448);
   EXPECT_EQ(expanded(BlockFormat::int8, {0x80, 0x7f}), (std::vector<float>{-128, 127}));
