@@ -10,6 +10,7 @@
 #include "bench.h"
 #include "models/dit_moe.h"
 #include "models/dit_moe_pipeline.h"
+#include "models/published_models.h"
 #include "models/random_weights.h"
 #include "nn/local.h"
 #include "nn/moe/moe_layers.h"
@@ -24,8 +25,9 @@ namespace {
 constexpr int kRows = 2;
 
 models::DitMoeConfig config_of(const std::string& size) {
-  for (const auto& [name, config] : models::dit_moe_sizes())
-    if (name == "dit_moe_" + size) return models::parse_dit_moe_config(config, name);
+  if (const auto* model = models::published_model("dit_moe_" + size))
+    return models::parse_dit_moe_config(
+        model->description.at("parts").at("transformer").at("config"), model->name);
   std::fprintf(stderr, "dit_moe_bench: no size '%s'; give s, b, l or xl\n", size.c_str());
   std::exit(2);
 }

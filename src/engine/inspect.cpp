@@ -259,7 +259,8 @@ Inspection Model::inspect(const GenerateRequest& request, const std::stop_token&
 
 std::vector<std::string> known_model_sizes() {
   std::vector<std::string> names;
-  for (const auto& [name, description] : models::named_sizes()) names.push_back(name);
+  for (const models::PublishedModel& model : models::published_models())
+    names.push_back(model.name);
   return names;
 }
 

@@ -96,7 +96,11 @@ ops::WeightForm packed_as(const TensorSet& tensors, const std::string& name, ten
 ops::WeightForm pair_packed_as(const TensorSet& tensors, const std::string& gate,
                                const std::string& up, tensor::DType compute, int64_t k) {
   const ops::WeightForm form = packed_as(tensors, gate, compute, k);
-  require(form == packed_as(tensors, up, compute, k), ErrorCode::usage,
+  const ops::WeightForm other = packed_as(tensors, up, compute, k);
+  // In a quantised folder a half that was left as it is follows the other one.
+  const bool quantised = is_quantised(tensors, gate);
+  if (quantised != is_quantised(tensors, up)) return quantised ? form : other;
+  require(form == other, ErrorCode::usage,
           "{} and {} are one product of a gated MLP, and are to be packed in two forms; give rules "
           "that name both",
           base::printable(gate), base::printable(up));

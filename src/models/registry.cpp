@@ -11,7 +11,6 @@
 #include "models/llada2_spec.h"
 #include "models/llada_moe_spec.h"
 #include "models/pixart_pipeline.h"
-#include "models/published_models.h"
 #include "models/sd3_pipeline.h"
 #include "models/text/bert_encoder.h"
 #include "models/text/clip_encoder.h"
@@ -137,16 +136,6 @@ TokenSpec language_model_of(const Source& source) {
            model != config.end() && model->is_string())
     type = model->get<std::string>();
   return of_type(language_models(), type, source, "language models of type").make(source);
-}
-
-const std::vector<std::pair<std::string, base::Json>>& named_sizes() {
-  static const auto all = [] {
-    std::vector<std::pair<std::string, base::Json>> sizes;
-    for (const PublishedModel& model : published_models())
-      sizes.emplace_back(model.name, model.description);
-    return sizes;
-  }();
-  return all;
 }
 
 }  // namespace tessera::models

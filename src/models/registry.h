@@ -48,7 +48,4 @@ std::unique_ptr<TextEncoder> text_encoder_of(const std::string& type, const Sour
 /// By `architectures` or `model_type` in the configuration itself.
 TokenSpec language_model_of(const Source& source);
 
-/// Published sizes that have a name of their own: "dit_moe_xl" -> its configuration.
-const std::vector<std::pair<std::string, base::Json>>& named_sizes();
-
 }  // namespace tessera::models

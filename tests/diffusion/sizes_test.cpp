@@ -3,13 +3,17 @@
 #include <gtest/gtest.h>
 
 #include "base/fail.h"
+#include "models/published_models.h"
 #include "models/registry.h"
 
 namespace tessera::diffusion {
 namespace {
 
 TEST(CheckTokens, RefusesAbsurdSizesAtOnce) {
-  const auto spec = models::pipeline_of("dit_moe", {models::named_sizes()[0].second, "small"});
+  const auto spec = models::pipeline_of(
+      "dit_moe",
+      {models::published_model("dit_moe_s")->description.at("parts").at("transformer").at("config"),
+       "small"});
   EXPECT_NO_THROW(check_tokens(spec.layout(0, 0), 2));
   try {
     check_tokens(spec.layout(1 << 17, 1 << 17), 2);

@@ -2,18 +2,21 @@
 
 #include <gtest/gtest.h>
 
+#include "models/published_models.h"
 #include "tessera/error.h"
 
 namespace tessera::models {
 namespace {
 
 TEST(Registry, MakesWhatItNames) {
-  for (const auto& [name, config] : named_sizes()) {
-    const bool diffusers = config.contains("_class_name");
-    const PipelineSpec spec =
-        pipeline_of(config.at(diffusers ? "_class_name" : "model_type"), {config, name});
-    EXPECT_EQ(spec.classes, diffusers ? 0 : 1000) << name;
-    EXPECT_GT(spec.blocks, 0) << name;
+  for (const PublishedModel& model : published_models()) {
+    const base::Json& parts = model.description.at("parts");
+    if (!parts.contains("transformer")) continue;  // a language model
+    const base::Json& part = parts.at("transformer");
+    const std::string type = part.at("class");
+    const PipelineSpec spec = pipeline_of(type, {part.at("config"), model.name});
+    EXPECT_EQ(spec.classes, type == "dit_moe" ? 1000 : 0) << model.name;
+    EXPECT_GT(spec.blocks, 0) << model.name;
   }
 }
 
