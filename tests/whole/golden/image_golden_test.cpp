@@ -37,12 +37,8 @@ struct ImageRun {
         q.negative_prompt = arguments["negative_prompt"].get<std::string>();
       q.text_tokens = arguments["max_sequence_length"];
     } else {
-      const SafetensorsFile text(model + "/../io_text.safetensors");
-      std::map<std::string, Tensor> given;
-      for (const char* name : {"prompt_embeds", "pooled_prompt_embeds"})
-        given[name] = text.get(std::string("prompt.0.") + name);
-      q.embeddings = scratch / "text.safetensors";
-      load::write_safetensors(q.embeddings, given);
+      // The prompt in max_sequence_length tokens, encoded by transformers.
+      q.embeddings = root + "/text_" + arguments["model"].get<std::string>() + ".safetensors";
     }
     q.images = {{.file = root + "/" + arguments["image"].get<std::string>()}};
     if (arguments.contains("mask"))

@@ -1,3 +1,4 @@
+#include "base/is_there.h"
 #include "sample/scheduler.h"
 #include "whole/diffusers_golden.h"
 
@@ -17,6 +18,9 @@ struct Case {
         config(base::read_json(at + "/model/scheduler/scheduler_config.json")),
         io(at + "/io_scheduler.safetensors") {}
   std::unique_ptr<sample::Sampler> sampler(int steps, int64_t tokens) const {
+    if (!base::is_there(folder + "/model/transformer/config.json"))  // the schedule travels alone
+      return sample::make_sampler(config["_class_name"], config, folder,
+                                  {steps, tokens, folder.find("flux") != std::string::npos});
     const models::PipelineSpec spec = spec_of_folder();
     base::Json told = config;
     if (spec.size_shift) told["base_shift"] = told["max_shift"] = spec.size_shift(tokens, steps);
