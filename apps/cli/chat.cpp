@@ -35,6 +35,7 @@ class History {
     first_ = messages_.size();
   }
   void add(const char* role, const std::string& content) {
+    if (!is_utf8(content)) throw Error(ErrorCode::usage, "a chat: what was said is not UTF-8");
     messages_.push_back("{\"role\": \"" + std::string(role) +
                         "\", \"content\": " + json_quoted(content) + "}");
   }

@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -97,6 +98,9 @@ int run(int argc, char** argv, const std::stop_token& stop) {
   return 0;
 }
 
+// Without a buffer of ours, glibc takes one of its own size.
+std::array<char, 1 << 20> kOutput;
+
 }  // namespace
 
 int tessera::cli::complain(const std::string& message, int status) {
@@ -120,7 +124,7 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is an error of the writing
   if (!isatty(STDOUT_FILENO))
-    std::setvbuf(stdout, nullptr, _IOFBF, 1 << 20);  // flush_results() tells
+    std::setvbuf(stdout, kOutput.data(), _IOFBF, kOutput.size());  // flush_results() tells
   try {
     const tessera::cli::Interrupts interrupts;
     return run(argc, argv, interrupts.token());

@@ -23,7 +23,7 @@ void add_model_options(CLI::App& command, const std::shared_ptr<ModelOptions>& o
       ->type_name("T");
   command
       .add_option("--quantise-rules", o->quantise_rules,
-                  "Quantised products of a pipeline: attn=int8,mlp=int4,text=bf16")
+                  "Forms of products, e.g. attn=int8,mlp=int4")
       ->group(group)
       ->type_name("R");
   command.add_option("--device", o->device, "Device: cpu (default) or cuda[:N]")

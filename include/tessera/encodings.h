@@ -9,5 +9,6 @@ namespace tessera {
 std::string to_base64(std::string_view bytes);
 /// A text as a JSON string in quotes; invalid UTF-8 becomes U+FFFD.
 std::string json_quoted(std::string_view text);
+bool is_utf8(std::string_view text);
 
 }  // namespace tessera

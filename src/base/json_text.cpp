@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/stop.h"
+#include "base/utf8.h"
 #include "tessera/encodings.h"
 
 namespace tessera {
@@ -10,6 +11,8 @@ namespace tessera {
 std::string json_quoted(std::string_view text) {
   return base::Json(text).dump(-1, ' ', false, base::Json::error_handler_t::replace);
 }
+
+bool is_utf8(std::string_view text) { return base::valid_utf8(text) == text; }
 
 namespace base {
 namespace {

@@ -125,7 +125,7 @@ void check_quantises(const ModelState& state) {
                                            return one.second.dtype != nn::DType::f32 &&
                                                   load::matches_rule(one.first, rule.of);
                                          }),
-            ErrorCode::usage, "--quantise-rules: '{}' names no product of '{}' in bf16",
+            ErrorCode::usage, "--quantise-rules: {} names no product of '{}' in bf16",
             base::printable(rule.of), state.name);
   }
   any = any || std::ranges::any_of(forms, [](const auto& one) { return one.second.int8_rows; });

@@ -254,7 +254,7 @@ class Complete(ProgramTest):
         whole = json.loads(self.run_here(*words, "bf16").stdout)
         small = json.loads(self.run_here(*words, "int8").stdout)
         self.assertNotEqual(small["bytes_read"], whole["bytes_read"])  # half, in wider models
-        self.refused(2, *words, "int4", says="int8")
+        self.refused(2, *words, "int4", says="--experts int4")
         tasks = ("eval", "tasks", "tasks-a", "--limit", "12", "--json", "--dtype")
         lines = [json.loads(self.run_here(*tasks, dtype).stdout) for dtype in ("bf16", "int8")]
         self.assertGreaterEqual(lines[1]["accuracy"], 0.9)
@@ -263,7 +263,7 @@ class Complete(ProgramTest):
                              "--dtype", "int8", "--latents-only", "--save-latents", "x.safetensors",
                              "--report", "x.json", "--progress", "none")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertEqual(json.loads((self.folder / "x.json").read_text())["precision"], "bf16, experts i8")
+        self.assertEqual(json.loads((self.folder / "x.json").read_text())["precision"], "bf16, experts i8, products i8")
 
     def test_plans_that_cannot_run(self):
         words = ("complete", TWO / "model", "--prompt-ids", "1", "--plan")

@@ -271,10 +271,9 @@ class Names(ProgramTest):
         path = model / "model.safetensors"
         tensors, _ = read_safetensors(path)
         dtype, shape, data = tensors["pos_embed"]
-        tensors["pos_embed"] = ("F8_E4M3", shape, data[:len(data) // 4])
+        tensors["pos_embed"] = ("F8_E4M3", shape, b"\x7f" * (len(data) // 4))  # no numbers
         write_safetensors(path, tensors)
-        for command in (("generate", model, *SAVE), ("inspect", model)):
-            self.refused(3, *command, says=["'pos_embed' is F8_E4M3", "bf16, f16 or f32"])
+        self.refused(3, "generate", model, *SAVE, says=["'pos_embed' (F8_E4M3)", "no number"])
 
     def test_all_that_do_not_fit_are_named(self):
         model = self.copy_model()

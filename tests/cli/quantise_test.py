@@ -157,7 +157,7 @@ class Quantise(ProgramTest):
 
     def test_images_too(self):
         folder = self.quantised("shapes")
-        for name, words in (("a", [folder]), ("b", ["shapes", "--dtype", "int8"])):
+        for name, words in (("a", [folder]), ("b", ["shapes", "--dtype", "int8", "--quantise-rules", "attn=bf16,mlp=bf16"])):
             done = self.run_here("generate", *words, "--class", 3, "--steps", 2, "--latents-only",
                                  "--save-latents", name, "--report", name + ".json")
             self.assertEqual(done.returncode, 0, done.stderr)

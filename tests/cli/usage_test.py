@@ -34,7 +34,7 @@ class Help(ProgramTest):
             done = run(*command, "--help")
             lines = done.stdout.splitlines()
             self.assertEqual((done.returncode, done.stderr), (0, ""))
-            self.assertLessEqual(len(lines), 58 if command in (("generate",), ("complete",)) else 40, command)
+            self.assertLessEqual(len(lines), 70 if command in (("generate",), ("complete",)) else 40, command)
             self.assertLessEqual(max(map(len, lines)), 80, command)
             for group in groups:
                 self.assertIn(group, lines, command)
@@ -99,7 +99,7 @@ class Arguments(ProgramTest):
                      ("--prompt-file", "-", "--prompt", "-")):
             self.refused(2, "complete", "tasks-a", *text, says="standard input can be read once", input="x\n")
         self.refused(2, "generate", "shapes", "--class", "1", "--dtype", "f16",
-                     says=["--dtype", "f16", "f32, bf16 or int8"])
+                     says=["--dtype", "f16", "f32, bf16, int8 or int4"])
         self.refused(2, "generate", "shapes", "--class", "1", "--device", "tpu",
                      says=["--device 'tpu'", "'cpu', 'cuda' or 'cuda:N'"])
         for device in ("cuda:", "cuda:-1", "cuda:one"):

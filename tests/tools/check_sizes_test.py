@@ -53,7 +53,7 @@ class CheckSizes(unittest.TestCase):
         self.expect({"tools/a.py": "def long_one():\n" + "    f()\n" * 60}, "long_one has 61 lines")
 
     def test_heavy_data(self):
-        self.expect({"tests/data/a.bin": "x" * 19000001}, "tests/data: 19.0 MB")
+        self.expect({"tests/data/a.bin": "x" * 21000001}, "tests/data: 21.0 MB")
 
 
 if __name__ == "__main__":
