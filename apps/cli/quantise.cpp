@@ -79,11 +79,11 @@ Command add_quantise(CLI::App& program) {
   app->add_option_function<std::string>(
          "--dtype",
          [o](const std::string& word) { o->request.dtype = choice_of<Precision>(word, "--dtype"); },
-         "Pipelines: all products, also of text encoders: int8 or int4")
+         "Form of a pipeline's products: int8 or int4")
       ->check(one_of({"int8", "int4"}))
       ->type_name("T");
   app->add_option("--quantise-rules", o->request.rules,
-                  "Pipelines: products by rules, attn=int8,mlp=int4,text=bf16")
+                  "Forms of products, e.g. attn=int8,mlp=int4")
       ->type_name("R");
   app->add_flag("--json", o->json, "Print bytes and the error of each matrix as JSON");
   app->add_option("--threads", o->model.threads, "Threads of this process (default: all cores)")
