@@ -45,7 +45,7 @@ def below(number):
 
 
 def images(model, plan, count, batch, field="latent_error", scale=1):
-    """What `eval` says of the last of its rows: of the plan, or without one of the reference itself."""
+    """Reads a field of the last row of `eval`: the plan's, or without a plan the reference's."""
     def measure(run):
         plans = ["--plans", plan] if plan else []
         lines = run.lines("tessera", "eval", model, "--images", count, "--batch", batch, "--steps", 20, "--json", *plans)

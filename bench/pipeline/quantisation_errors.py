@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What products in whole numbers change: JSON lines for docs/results/quantisation.md.
+"""Measures the errors of quantised products: JSON lines for docs/results/quantisation.md.
 
     quantisation_errors.py forward [FOLDER ...]   relative L2 error of forward passes of golden folders
                                                   (tests/data/diffusers/*), against the reference's f32

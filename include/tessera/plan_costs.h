@@ -36,7 +36,7 @@ struct PlanCosts {
   bool stopped = false;         ///< before all plans were done
 };
 /// Tries every product of axes, 1 to 32 patches for the stages of each, and experts over ranks,
-/// synchronous and interweaved. `progress` receives "foretold" or "measured", the number of plans
+/// synchronous and interweaved. `progress` receives "predicted" or "measured", the number of plans
 /// done, and their total. After a stop request the finished plans are returned. Processes all call
 /// this function and get the same plans. Throws Error(usage) for a model without images, and as
 /// Model::generate does.

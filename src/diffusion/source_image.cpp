@@ -107,7 +107,7 @@ Tensor numbers_of(const Pixels& image) {
   return x;
 }
 
-// Of the latent: the pixel at its corner, black or white; or the mean of its pixels, as it is.
+// The mask of each latent pixel: its corner pixel as 0 or 1, or for a soft mask the mean.
 Tensor latent_mask(const Pixels& mask, int64_t factor, bool soft) {
   const int64_t height = mask.height / factor, width = mask.width / factor;
   Tensor x = Tensor::empty({1, 1, height, width}, DType::f32);

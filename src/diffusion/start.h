@@ -12,7 +12,7 @@ class Start {
   Start(const GenerateRequest& request, const Job& job, const parallel::Setup& setup);
   tensor::Tensor latents() const { return latents_; }
   tensor::Tensor noise(int step);
-  /// What of the image stays; null: all of it changes.
+  /// The part of the image that stays; null: the whole image changes.
   const parallel::Kept* kept() const { return kept_.mask.defined() ? &kept_ : nullptr; }
 
  private:

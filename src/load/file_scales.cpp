@@ -30,7 +30,7 @@ std::optional<BlockFormat> eight_bits(const std::string& dtype) {
   return std::nullopt;
 }
 
-// What programs say of how a layer is quantised.
+// A layer's quantisation format as the file states it.
 struct Mark {
   std::string format;  // "" if nothing is said
   std::string by;      // the tensor or key that says it
@@ -91,7 +91,7 @@ class Scales {
     out.scales = factors(scale, entry);
     tensors_.erase(scale);
     tensors_.erase(layer + ".comfy_quant");
-    // Of activations in float8, which nothing here computes with.
+    // Scales of float8 activations: no kernel here computes with them.
     for (const char* input : {".scale_input", ".input_scale"}) tensors_.erase(layer + input);
   }
 
@@ -184,7 +184,7 @@ class Scales {
     return std::make_shared<const std::vector<float>>(values);
   }
 
-  // What is left and belongs to a weight says something that was not used.
+  // A scale that is left over would change its weight: refuse it.
   void refuse_stray(const std::string& name) const {
     for (const std::string_view tail : {".scale_weight", ".weight_scale", ".scale_input",
                                         ".input_scale", ".comfy_quant", ".weight_scale_2"}) {

@@ -22,7 +22,7 @@ class NameMap {
   std::map<std::string, TensorEntry> model_tensors(const std::string& name,
                                                    const TensorEntry& entry,
                                                    const std::string& file) const;
-  /// What the file calls the tensor that holds a tensor of the model; "" if there is no rule.
+  /// The file's name for the tensor that holds a tensor of the model; "" if there is no rule.
   std::string file_name(const std::string& model_name) const;
   /// Whether one of the marks is among names.
   static bool marked(const NameTable& table, const std::vector<std::string>& names);

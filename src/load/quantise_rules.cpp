@@ -19,7 +19,7 @@ constexpr std::array<std::string_view, 6> kKeys = {"attn", "mlp",       "experts
 constexpr std::array<std::string_view, 7> kBlocks = {
     "transformer_blocks.", "blocks.",         "layers.", "layer.", "block.",
     "noise_refiner.",      "context_refiner."};
-// What stands behind the number: the first that is found says what it is.
+// Parts of a name behind the block number; the first match decides the kind of product.
 constexpr std::array<std::string_view, 4> kOther = {"norm", "adaLN", "modulation", "skip"};
 constexpr std::array<std::string_view, 2> kMlpOfBert = {"intermediate.dense", "output.dense"};
 constexpr std::array<std::string_view, 4> kAttention = {"attn", "Attention", "attention", "qkv"};

@@ -14,8 +14,8 @@ namespace tessera::load {
 enum class ProductKind : uint8_t { other, attention, mlp };
 ProductKind product_kind(std::string_view name);
 
-/// Which weights of a pipeline are quantised for products with int8 activations. The last rule that
-/// a weight matches applies.
+/// Chooses the weights of a pipeline that are quantised for products with int8 activations. The
+/// last rule that matches a weight applies.
 class QuantiseRules {
  public:
   enum class Bits : uint8_t { none, int8, int4 };
@@ -40,7 +40,7 @@ class QuantiseRules {
   /// In what a matrix [., k] is packed that a network asks for in `compute`: bf16, or i8 of routed
   /// experts; f32 stays. `encoder`: of a text encoder. Throws Error(usage) for an odd k in int4.
   ops::WeightForm form(const std::string& name, ops::DType compute, int64_t k, bool encoder) const;
-  /// Of routed experts.
+  /// The form of routed experts.
   Bits experts() const;
 
  private:

@@ -17,7 +17,7 @@ struct TensorEntry {
   std::string dtype;           ///< of the elements: "F32", "BF16", ...
   std::vector<int64_t> sizes;  ///< outermost first; empty: one element
   int64_t begin = 0, end = 0;  ///< bytes of the file, from the start of the data
-  /// What the bytes are; none: the elements. Of a format with blocks each row is whole blocks.
+  /// Format of the stored bytes; none: plain elements. In a block format each row is whole blocks.
   std::optional<tensor::BlockFormat> format{};
   /// Factors of what the format gives: one, or one a row; null: none.
   std::shared_ptr<const std::vector<float>> scales{};
@@ -26,7 +26,7 @@ struct TensorEntry {
 
   /// Whether these are its sizes.
   bool has_sizes(std::span<const int64_t> expected) const;
-  /// Of the elements.
+  /// Bytes of the expanded elements.
   int64_t bytes() const;
   int64_t stored_bytes() const { return end - begin; }
   int64_t elements() const;
@@ -38,7 +38,7 @@ struct TensorEntry {
 /// Error(usage) for other tensors and rows that it does not have.
 TensorEntry rows_of(const TensorEntry& whole, int64_t from, int64_t until);
 
-/// What a checked header says: every entry lies in the data, and its bytes fit type and shape.
+/// A checked header: every entry lies in the data, and its bytes fit type and shape.
 struct FileHeader {
   std::map<std::string, TensorEntry> tensors;
   std::map<std::string, std::string> metadata;

@@ -33,7 +33,7 @@ class TensorSet {
   const std::vector<TensorFile>& files() const { return files_; }
   /// Bytes of all tensors, as the files hold them.
   int64_t bytes() const;
-  /// What a file of another maker calls the tensor that holds `name`; "": the same.
+  /// The name of `name` in a file with other names; "": the same.
   std::string file_name(const std::string& name) const;
   void use_names(std::shared_ptr<const NameMap> names) { names_ = std::move(names); }
   /// Whether matrices that are no experts' may be whole numbers with scales: the folder says so.
@@ -44,7 +44,7 @@ class TensorSet {
     int8_rows_ = int8_rows;
   }
   bool int8_rows() const { return int8_rows_; }
-  /// Which float matrices are quantised when they are read. `encoder`: a text encoder's.
+  /// Quantises float matrices by rules when they are read. `encoder`: a text encoder's.
   void quantise(const QuantiseRules& rules, bool encoder) {
     rules_ = rules;
     encoder_ = encoder;

@@ -255,8 +255,8 @@ class StoredWeights : public nn::Weights {
             name_of(stored.scales_dtype));
   }
 
-  // What a cut takes of a matrix that was checked. Rows that are cut have the scales of the whole
-  // ones, as in a folder that holds them quantised.
+  // Takes a cut of a checked matrix. A cut row keeps the scale of the whole row, as in a folder
+  // that holds it quantised.
   ops::StoredMatrix stored(const std::string& name, const ops::WeightForm& form,
                            const Cut& cut) const {
     ops::StoredMatrix whole = read(tensors_.file(name), name);
@@ -346,7 +346,7 @@ class StoredWeights : public nn::Weights {
                        name_of(device_), ops::packing_of(device_), place_of(name),
                        second.empty() ? "" : place_of(second));
   }
-  // Of a file with several parts, tensors of one name stand at several places.
+  // A file with several parts may hold one name at several places.
   std::string place_of(const std::string& name) const {
     const TensorFile& file = tensors_.file(name);
     return fmt::format("{} {}", file.identity(), file.entry(name).begin);

@@ -53,7 +53,7 @@ std::vector<std::string> names_of(const TensorFile& file) {
   return names;
 }
 
-// What stands under a prefix, without it.
+// Takes the tensors under a prefix and removes the prefix from their names.
 TensorFile under(const TensorFile& file, std::string_view prefix) {
   if (prefix.empty()) return file;
   std::map<std::string, TensorEntry> tensors;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kBits = 22;  // of a weight
 
-/// Which samples of a side make one of the result, and how much of each.
+/// The input samples of one output sample, with their weights.
 struct Taps {
   int64_t first = 0;
   std::vector<int32_t> weights;

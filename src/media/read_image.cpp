@@ -183,7 +183,7 @@ std::vector<uint8_t> turned(const std::vector<uint8_t>& from, size_t width, size
                             size_t bytes, int orientation) {
   const bool swaps = orientation >= 5;
   const size_t wide = swaps ? height : width, tall = swaps ? width : height;
-  // Which of the sides of the file run backwards in what is seen.
+  // Exif orientations that mirror the file's columns or rows.
   const bool right_to_left =
       orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   const bool upwards = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;

@@ -22,7 +22,7 @@ struct Flux2Placement : DitPlacement {
   std::vector<int32_t> extra, from;  // places of references in the body, and their rows
 };
 
-// What all blocks are modulated by: f32 [batch, n * hidden] each.
+// Modulation that all blocks share: f32 [batch, n * hidden] each.
 struct Flux2Step : DitStep {
   Tensor image, text, single;
 };

@@ -25,7 +25,7 @@ constexpr int64_t kWidth = 512, kHeads = 8;
 constexpr int64_t kRows[] = {8, 64, 512, 2048};
 constexpr double kThreadHandover = 20e-6;  // a thread that sleeps is woken
 
-/// What was measured at a size: FLOPs, or bytes, and seconds.
+/// A measurement: a size in FLOPs or bytes, and seconds.
 struct Point {
   double size = 0, seconds = 0;
 };

@@ -6,7 +6,7 @@
 
 namespace tessera::planner {
 
-/// What plans of a search may have.
+/// Limits of the plans of a search.
 struct Choice {
   int ranks = 1;
   int samples = 1;       ///< of the request

@@ -9,8 +9,8 @@
 
 namespace tessera::planner {
 
-/// What part of a peak an op of a kind reaches, by its size: points of (FLOPs, or bytes of ops that
-/// only move them; share), between which it goes linearly over the logarithm of the size.
+/// Share of the peak that an op reaches, by its size: points (size, share), interpolated over the
+/// logarithm of the size. Sizes are FLOPs, or bytes for ops that only move memory.
 struct Curve {
   std::vector<std::pair<double, double>> points;
   double at(double size) const;
@@ -66,13 +66,13 @@ struct Cluster {
 Cluster cluster_of(const base::Json& description, const std::string& where);
 /// A description that cluster_of() reads.
 base::Json to_json(const Cluster& cluster);
-/// Of a known name ("L40", "A100", "xdit-l40") or a JSON file; as large as `ranks` needs where the
-/// description is of one host or device. Throws Error(usage) for one that is not known, listing
+/// Opens a known cluster ("L40", "A100", "xdit-l40") or a JSON file. A description of one host or
+/// device grows to `ranks`. Throws Error(usage) for one that is not known, listing
 /// those that are, and for fewer devices than ranks.
 Cluster open_cluster(const std::string& name_or_file, int ranks);
 /// Names that open_cluster() knows.
 std::vector<std::string> known_clusters();
-/// Of a name; none: it is not known.
+/// The cluster of a known name; none: the name is unknown.
 std::optional<Cluster> known_cluster(const std::string& name);
 /// Changes fields: "link=25Gbit,latency=10us,memory=40GB". Throws Error(usage).
 void change(Cluster& cluster, const std::string& changes);

@@ -37,7 +37,7 @@ double peak(const Device& device, tensor::DType dtype) {
 
 int64_t tiles(int64_t size) { return std::max<int64_t>((size + kTile - 1) / kTile, 1); }
 
-// Of units that compute tiles side by side, those that have one in the last round too.
+// Share of units that are busy, averaged over the rounds of tiles.
 double filled(int64_t count, int units) {
   if (units <= 0) return 1;
   const double rounds = std::ceil(double(count) / units);

@@ -10,7 +10,7 @@ namespace tessera::planner {
 /// of the peak that ops of its kind and size reach (Williams et al. 2009, the roofline model).
 double seconds_of(const Op& op, const Device& device, const Software& software);
 
-/// Of ops that were counted and not recorded: those of a kind as if all were alike.
+/// Seconds of ops that were counted but not recorded; ops of one kind count as equal.
 double seconds_of(const std::map<std::string, tensor::Meter::Entry>& work, tensor::DType dtype,
                   const Device& device, const Software& software);
 

@@ -69,7 +69,7 @@ Cluster described(const Known& known) {
   device.curves = curves_of(known);
   cluster.devices = 8;
   cluster.hosts = 512;  // as many as ranks need
-  // What NCCL reaches of a link, and the least time of a message.
+  // Share of a link's bandwidth that NCCL reaches, and the latency of a message.
   const bool nvlink = known.links == Links::nvlink;
   const bool staged = known.links == Links::staged;
   const double reached = nvlink ? 0.78 : staged ? 0.2 : 0.75;

@@ -137,7 +137,7 @@ Subject& PublishedRuns::subject(const PublishedCase& run) {
   return *subject;
 }
 
-// Of text and denoising, of one number of patches.
+// Seconds of text and denoising with a fixed number of patches.
 double PublishedRuns::plan_seconds(const PublishedCase& run, const Plan& plan) {
   const Cluster there = cluster(run);
   const std::string key =

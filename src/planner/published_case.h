@@ -25,7 +25,7 @@ struct PublishedCase {
   std::map<std::string, int> plan;  ///< degrees, as published.json has them
 };
 
-/// Of a row; what it leaves out is as its source's other rows have it. Throws Error(usage) for
+/// Reads a row; missing fields are those of other rows of its source. Throws Error(usage) for
 /// values of another type.
 PublishedCase case_of(const base::Json& row);
 /// The degrees as a plan, without the number of patches. Throws Error(usage) for a method that is

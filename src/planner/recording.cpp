@@ -28,7 +28,7 @@ OpKey key_of(const Op& op) {
           static_cast<int>(op.size.dtype)};
 }
 
-// What is equal gets one number, in the order in which it comes.
+// Numbers distinct keys in the order of their first use.
 template <class Key>
 class Numbers {
  public:

@@ -32,8 +32,8 @@ struct Letter {
   int site = -1;
 };
 
-/// What a rank does next: computes an op, hands over a letter, expects the next message of a way,
-/// or waits for one that it expects.
+/// An event of a rank: computes an op, sends a message, posts a receive, or waits for a posted
+/// receive.
 struct Event {
   enum class Kind : uint8_t { op, send, expect, wait };
   Kind kind = Kind::op;
@@ -58,7 +58,7 @@ struct Recording {
   int steps = 0;   ///< of the run; those that were rehearsed are the first ones
   int period = 1;  ///< steps after which they repeat, before the last one
 
-  /// Which recorded step stands for step `i` of a run of so many.
+  /// The recorded step that stands for step `i` of a run of `of` steps.
   int recorded(int i, int of) const;
   int recorded_steps() const;
   /// Bytes that all ranks send in the run, and messages.
@@ -75,7 +75,7 @@ class Recorder {
   explicit Recorder(int ranks);
   ~Recorder();
   tensor::RunWatcher* root();
-  /// What was recorded since the last call, of all ranks. `steps` and `period` as in Recording.
+  /// Takes the events of all ranks since the last call. `steps`, `period`: as in Recording.
   Recording take(int steps, int period);
 
  private:

@@ -44,7 +44,7 @@ double best(PublishedRuns& runs, const PublishedCase& run, bool single = false) 
   return all.front().seconds;
 }
 
-// Of the plan that a row names, or the best one where it names none.
+// Seconds of the row's plan, or of the best plan if the row has none.
 double of_row(PublishedRuns& runs, const PublishedCase& run, const Json& row) {
   return run.plan.empty() && row.contains("world") && run.ranks > 1 ? best(runs, run)
                                                                     : runs.seconds(run);
@@ -98,7 +98,7 @@ double over_synchronous(PublishedRuns& runs, const PublishedCase& run, const Jso
   return sync / runs.seconds(stale);
 }
 
-// Of an image that so many ranks decode; none: it does not fit.
+// Seconds in which the row's ranks decode an image; none: it does not fit into memory.
 std::optional<double> decode_seconds(PublishedRuns& runs, const PublishedCase& run, const Json& row,
                                      int64_t side) {
   const Json cond = row.value("cond", Json::object());

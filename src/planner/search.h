@@ -27,7 +27,7 @@ class Subject {
   int blocks() const;
   int experts() const;
   int64_t heads() const;  ///< of self-attention
-  /// What the ranks of a plan do. Throws Error(plan).
+  /// The recording of a plan. Throws Error(plan).
   const Foretold& of(const Plan& plan);
   const Foretold& decoding(int ranks, double room);
   /// Seconds of all texts on one rank.
@@ -48,7 +48,7 @@ void open_subject(const std::string& model, const RunOptions& options, runtime::
 /// Bytes of a device that a run may take.
 double room_of(const Cluster& cluster);
 
-/// What one plan takes there. Throws Error(plan), Error(memory) with what it would need.
+/// Predicts one plan on a cluster. Throws Error(plan), and Error(memory) with the bytes needed.
 PredictedPlan predicted(Subject& subject, const Cluster& cluster, const Plan& plan);
 /// Sorts by the goal; of equal ones the plan of fewer axes first.
 void rank(std::vector<PredictedPlan>& plans, PlanGoal goal);

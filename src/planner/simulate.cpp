@@ -200,7 +200,7 @@ double further(double first, double second, double times) {
   return second + (second - first) * times;
 }
 
-// What as many more steps as lie between two replays add, so many times.
+// Extrapolates `second` by `times` the difference of two replays.
 void extend(const Simulation& first, Simulation& second, double times) {
   second.seconds = further(first.seconds, second.seconds, times);
   for (size_t r = 0; r < second.rank_seconds.size(); ++r) {

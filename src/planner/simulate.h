@@ -9,8 +9,7 @@
 
 namespace tessera::planner {
 
-/// What a rank does between two times: computes, or waits for a message; or a message that is on
-/// its way.
+/// A span of a timeline: a rank that computes or waits, or a message in flight.
 struct Span {
   double begin = 0, end = 0;
   int rank = 0;

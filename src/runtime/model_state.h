@@ -30,7 +30,7 @@ namespace tessera::runtime {
 nn::DType dtype_of(const RunOptions& options);
 std::optional<nn::DType> expert_dtype_of(const RunOptions& options,
                                          const load::ModelFolder& folder);
-/// Which weights are quantised at load; on a GPU routed experts only. Throws Error(usage).
+/// Rules that quantise weights at load; on a GPU only routed experts. Throws Error(usage).
 load::QuantiseRules rules_of(const RunOptions& options);
 
 /// What an open model is: the description of its folder, what it computes with, and its networks

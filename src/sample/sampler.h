@@ -36,8 +36,8 @@ class Sampler {
   struct Noised {
     double signal = 0, noise = 0;
   };
-  /// What the latent is before step i, and {1, 0} after the last; {0, 0}: the schedule does not
-  /// tell.
+  /// Shares of image and noise in the latent before step i; {1, 0} after the last step, {0, 0} if
+  /// the schedule does not define them.
   virtual Noised noised(int) const { return {}; }
   /// What the latent is multiplied with before the denoiser sees it at step i.
   virtual float input_scale(int) const { return 1; }

@@ -121,7 +121,7 @@ void Comparison::foretell(runtime::ModelState& state) {
   for (; i < all.size() && !costs.stopped; ++i) {
     const int tried = static_cast<int>(found.size()) + costs.too_large;
     if (tried == request.most) break;
-    if (progress) progress("foretold", static_cast<int>(i), static_cast<int>(all.size()));
+    if (progress) progress("predicted", static_cast<int>(i), static_cast<int>(all.size()));
     bool stopped = false;
     try {
       if (auto cost = foretold(state, job, all[i])) found.emplace_back(*std::move(cost), all[i]);

@@ -66,7 +66,7 @@ TEST(ComparePlans, GivesWhatRunsWithItsTimeFastestFirst) {
         heard.insert(what);
         EXPECT_LT(done, all);
       });
-  EXPECT_EQ(heard, (std::set<std::string>{"foretold", "measured"}));
+  EXPECT_EQ(heard, (std::set<std::string>{"predicted", "measured"}));
   EXPECT_EQ(std::ssize(costs.plans) + costs.refused, std::ssize(study::plans_for(2, true)));
   EXPECT_GT(costs.refused, 0);
   EXPECT_EQ(costs.too_large, 0);

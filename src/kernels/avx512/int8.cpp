@@ -27,7 +27,7 @@ constexpr int kGroups = 2;                           // of nibbles in a step
 constexpr int64_t kChunkBytes = 24 << 10;            // of a panel, in L1 for all groups of rows
 constexpr int64_t kGroupsToShare = 4;                // so many groups are worth it
 
-/// What stands behind the lines for each row.
+/// Each row's scale and correction, stored behind its digits.
 struct RowNumbers {
   float scale;   // of the largest magnitude: kInt8Largest
   int32_t lift;  // what kUnsigned too much in each weight adds, less than none

@@ -18,8 +18,8 @@ const Engine& engine();
 const Engine& digit_engine();
 /// The same for nibbles (kernels/nibbles.h): sums of a group are exact, those of groups in f32.
 const Engine& nibble_engine();
-/// Of PackedWeight::int8_rows: VNNI with one digit, for int8 and for nibbles. The same whole
-/// numbers as everywhere; sums of int8 are exact, of nibbles those of a group.
+/// Engines for PackedWeight::int8_rows, with VNNI: int8 and int4 weights. They compute the same
+/// integers as the reference: exact sums for int8, exact sums of each group for int4.
 const Engine& int8_engine();
 const Engine& int4_engine();
 /// engine(), and for weights of i8 one of those above.

@@ -34,8 +34,8 @@ Tensor predicted(const SafetensorsFile& io, const std::string& name, const Safet
   return want.slice(1, 0, out.get("out").size(1)).contiguous();
 }
 
-// What a reference calls by a name: a joint stream as the reference puts it together (Z-Image: text
-// behind; FLUX.2: text first).
+// The reference tensor of a name. A joint stream has the reference's order (Z-Image: text last;
+// FLUX.2: text first).
 Tensor found(const SafetensorsFile& out, const std::string& name, bool text_behind,
              const tensor::Shape& wanted) {
   const Tensor body = out.get(name);

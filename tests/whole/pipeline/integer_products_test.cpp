@@ -56,7 +56,7 @@ std::vector<float> forward(const std::string& folder, const SafetensorsFile& io,
   return SafetensorsFile(request.outputs).get("out").to_floats();
 }
 
-// Of all families: near what PyTorch computes, by what the weights and activations lose.
+// The error that quantised weights and activations add to a forward pass, for every family.
 TEST(IntegerProducts, AForwardIsNearTheReference) {
   const auto folders = golden::diffusers_cases("io_transformer.safetensors", 6);
   ASSERT_GE(folders.size(), 6u);
