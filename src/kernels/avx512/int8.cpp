@@ -208,8 +208,8 @@ void group_block(const std::byte* x, const std::byte* w, int64_t steps, const in
     for (int t = 0; t < 2; ++t) put(sums + r * kPanelColumns + t * kTileColumns, all_groups[r][t]);
 }
 
-using GroupBlock = void (*)(const std::byte*, const std::byte*, int64_t, const int32_t*, float*,
-                            Stream&);
+#include "kernels/avx512/groups.inc"
+
 template <size_t... R>
 constexpr std::array<GroupBlock, kMostGroupRows> group_blocks(std::index_sequence<R...>) {
   return {group_block<static_cast<int>(R) + 1>...};
@@ -217,28 +217,9 @@ constexpr std::array<GroupBlock, kMostGroupRows> group_blocks(std::index_sequenc
 constexpr std::array<GroupBlock, kMostGroupRows> kGroupBlocks =
     group_blocks(std::make_index_sequence<kMostGroupRows>());
 
-// Behind the numbers of all rows: of each row a whole number for each group.
-int64_t lifts_at(const RowLayout& layout) { return layout.tail_at() + layout.rows * kRowTail; }
-
 void sweep_groups(const std::byte* x, const RowLayout& layout, const PackedWeight& w, Range panels,
                   BlockWriter& writer) {
-  const int64_t steps = layout.steps, groups = layout.groups(), bytes = steps * kNibbleStepBytes;
-  const int64_t pages = stream_pages(layout.rows, groups, w.data.bytes());
-  alignas(64) float sums[kMostGroupRows * kPanelColumns];
-  const auto* numbers = reinterpret_cast<const RowNumbers*>(x + layout.tail_at());
-  const auto* lifts = reinterpret_cast<const int32_t*>(x + lifts_at(layout));
-  for (int64_t p = panels.begin; p < panels.end; ++p) {
-    const std::byte* panel = w.data.data<std::byte>() + p * bytes;
-    Stream next(panel + bytes, p + 1 < panels.end ? bytes : 0, groups * steps, pages);
-    for (int64_t g = 0; g < groups; ++g) {
-      const Range rows = layout.group(g);
-      kGroupBlocks[static_cast<size_t>(rows.size() - 1)](
-          x + rows.begin * steps * layout.line, panel, steps, lifts + rows.begin * steps * kGroups,
-          sums, next);
-      scale_rows(sums, numbers + rows.begin, rows.size());
-      writer.write(rows.begin, rows.size(), p, sums);
-    }
-  }
+  sweep_in_groups(kGroupBlocks, x, layout, w, panels, writer);
 }
 
 void pack_groups(const RowSource& source, int64_t from, int64_t row, const RowLayout& layout,
