@@ -67,13 +67,13 @@ TEST(IntegerProducts, AForwardIsNearTheReference) {
                              bf16 = forward(part, io, with(Precision::bf16));
     const std::vector<float> eight = forward(part, io, with(Precision::int8)),
                              four = forward(part, io, with(Precision::int4));
-    EXPECT_LT(golden::l2_error(eight, want), 0.1) << folder;
-    EXPECT_LT(golden::l2_error(four, want), 0.6) << folder;
+    EXPECT_LT(golden::l2_error(eight, want), 0.05) << folder;
+    EXPECT_LT(golden::l2_error(four, want), 0.35) << folder;
     EXPECT_NE(eight, bf16) << folder;
     EXPECT_NE(four, eight) << folder;
     const std::vector<float> attention = forward(part, io, with(Precision::int8, "mlp=bf16"));
     EXPECT_NE(attention, eight) << folder;
-    EXPECT_LT(golden::l2_error(attention, want), 0.1) << folder;
+    EXPECT_LT(golden::l2_error(attention, want), 0.05) << folder;
   }
 }
 
