@@ -31,6 +31,7 @@ LogLines::~LogLines() {
 void LogLines::add(std::string line) {
   {
     const std::lock_guard lock(mutex_);
+    if (lines_.empty() && !writes_ && write_at_once(line + "\n")) return;
     if (lines_.size() >= kMostLines) {
       ++dropped_;
       return;
@@ -51,11 +52,20 @@ void LogLines::write_lines() {
       text += fmt::format("{} lines of the log were dropped: nobody read them\n", dropped_);
       dropped_ = 0;
     }
+    writes_ = true;
     lock.unlock();
     const bool written = write(text);
     lock.lock();
+    writes_ = false;
     if (!written) return;
   }
+}
+
+// The usual case: the reader has room for a short line. False: nothing was written.
+bool LogLines::write_at_once(const std::string& text) const {
+  pollfd ready{descriptor_, POLLOUT, 0};
+  if (text.size() > kPart || poll(&ready, 1, 0) <= 0 || ready.revents != POLLOUT) return false;
+  return ::write(descriptor_, text.data(), text.size()) == static_cast<ssize_t>(text.size());
 }
 
 // False when the log ends first, or its reader is gone.

@@ -9,8 +9,8 @@
 
 namespace tessera::server {
 
-/// Writes lines of a log on a thread of its own, so that a reader who stops reading, such as a full
-/// pipe, never holds up a request. Lines that find no room are dropped and counted.
+/// Writes lines of a log. A line is written at once if the reader has room, else by a thread, so
+/// that a full pipe never holds up a request. Lines beyond kMostLines are dropped and counted.
 class LogLines {
  public:
   static constexpr size_t kMostLines = 4096;
@@ -28,13 +28,14 @@ class LogLines {
  private:
   void write_lines();
   bool write(const std::string& text);
+  bool write_at_once(const std::string& text) const;
 
   int descriptor_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::string> lines_;
   int64_t dropped_ = 0;
-  bool ends_ = false;
+  bool ends_ = false, writes_ = false;
   std::thread writer_;
 };
 

@@ -34,6 +34,16 @@ TEST(LogLines, WritesLinesInOrder) {
   close(ends[0]);
 }
 
+TEST(LogLines, WritesAtOnceWhileTheReaderHasRoom) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  LogLines log(ends[1]);
+  log.add("here");
+  std::array<char, 8> part{};
+  EXPECT_EQ(read(ends[0], part.data(), part.size()), 5);
+  for (const int end : ends) close(end);
+}
+
 TEST(LogLines, DropsAndCountsLinesWhenNobodyReads) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
