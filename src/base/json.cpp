@@ -1,10 +1,12 @@
 #include "base/json.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "base/fail.h"
 #include "base/input_file.h"
+#include "base/json_memory.h"
 #include "base/printable.h"
 #include "base/python_json.h"
 #include "base/stop.h"
@@ -17,6 +19,8 @@ constexpr size_t kShown = 20;  // bytes that an error quotes
 // What a tree may take, more than twice the tokenizer with the most tokens: a value of two bytes of
 // text takes up to two hundred.
 constexpr size_t kMostMemory = size_t{320} << 20;
+constexpr size_t kLeastMemory = size_t{4} << 20;  // configs of models take less
+thread_local size_t most_memory = kMostMemory;    // lower within a memory budget
 constexpr size_t kValue = 32, kText = 48, kArray = 40, kObject = 64, kEntry = 96;
 
 // Builds a value within the limits, and ends when the thread's work is stopped.
@@ -24,6 +28,7 @@ class Builder : public nlohmann::json_sax<Json> {
  public:
   Json made;
   std::string problem;
+  size_t memory() const { return memory_; }
   size_t wrong_at = 0;  // the byte, from 1, at which it is no JSON; 0: `problem` says what is wrong
   bool null() override { return put(nullptr); }
   bool boolean(bool value) override { return put(value); }
@@ -65,8 +70,8 @@ class Builder : public nlohmann::json_sax<Json> {
   static size_t on_heap(const std::string& text) { return text.size() < 16 ? 0 : text.size() + 17; }
   bool take(size_t bytes) {
     memory_ += bytes;
-    if (memory_ <= kMostMemory) return true;
-    problem = fmt::format("its values take more than {} MB of memory", kMostMemory >> 20);
+    if (memory_ <= most_memory) return true;
+    problem = fmt::format("its values take more than {} MB of memory", most_memory >> 20);
     return false;
   }
   bool enter(Json empty) {
@@ -101,12 +106,19 @@ Json parsed(std::string_view text, const std::string& name, const char* remedy) 
   if (has_python_numbers(text)) text = plain = without_python_numbers(text);
   Builder builder;
   const bool whole = Json::sax_parse(text.begin(), text.end(), &builder);
+  require(builder.memory() <= most_memory || most_memory == kMostMemory, ErrorCode::memory,
+          "{}: its values take more memory than --memory-budget allows", name);
   require(whole, ErrorCode::model, "{}: this is no JSON that can be read: {}{}", name,
           problem_of(builder, text), remedy);
   return std::move(builder.made);
 }
 
 }  // namespace
+
+BindJsonMemory::BindJsonMemory(int64_t budget) : before_(most_memory) {
+  if (budget > 0) most_memory = std::clamp(static_cast<size_t>(budget), kLeastMemory, kMostMemory);
+}
+BindJsonMemory::~BindJsonMemory() { most_memory = before_; }
 
 Json parse_json(std::string_view text, const std::string& name) { return parsed(text, name, ""); }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/fail.h"
+#include "base/json_memory.h"
 #include "base/printable.h"
 #include "base/stop.h"
 #include "cluster/agree.h"
@@ -218,6 +219,7 @@ std::vector<std::string> cleaned_prompts(const PipelineSpec& spec, std::vector<s
 }
 
 TextReader reader_of(const runtime::ModelState& state, const TextPart& part) {
+  const base::BindJsonMemory within(state.options.memory_budget);
   const std::string& folder = state.folder.component(part.tokenizer).folder;
   TextReader reader{tokenizer::open_tokenizer(folder)};
   if (part.chat != models::TextChat::none)

@@ -6,6 +6,7 @@
 #include "base/config_reader.h"
 #include "base/fail.h"
 #include "base/is_there.h"
+#include "base/json_memory.h"
 #include "base/printable.h"
 #include "load/held_weights.h"
 #include "load/meta_weights.h"
@@ -461,6 +462,7 @@ void open_parts(const std::string& model, load::ModelFolder folder, const RunOpt
 
 void open_model(const std::string& model, const RunOptions& options, ModelState& state,
                 const WeightFiles& files) {
+  const base::BindJsonMemory within(options.memory_budget);
   const auto found = problems(options.plan, cluster::started_ranks(options));
   require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
   state.options = options;

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <queue>
-#include <tuple>
+#include <unordered_map>
+#include <utility>
 
 #include "base/fail.h"
 #include "base/printable.h"
@@ -26,6 +27,50 @@ std::array<std::string, 256> byte_characters() {
   }
   return texts;
 }
+
+// Pairs that wait to be merged: by the rank of their merge, then by their place. A merge of a rank
+// mostly offers pairs from left to right, so each rank has a queue in order and a heap for the
+// rest.
+class WaitingPairs {
+ public:
+  void add(int32_t rank, int32_t place) {
+    auto [found, added] = of_rank_.try_emplace(rank);
+    if (added) ranks_.push(rank);
+    Places& places = found->second;
+    if (places.in_order.empty() || places.in_order.back() < place)
+      places.in_order.push_back(place);
+    else
+      places.rest.push(place);
+  }
+  bool empty() const { return ranks_.empty(); }
+  /// The rank and the place of the next pair, which waits no longer.
+  std::pair<int32_t, int32_t> take() {
+    const int32_t rank = ranks_.top();
+    const auto found = of_rank_.find(rank);
+    Places& places = found->second;
+    const bool more = places.next < places.in_order.size();
+    const bool first =
+        places.rest.empty() || (more && places.in_order[places.next] < places.rest.top());
+    const int32_t place = first ? places.in_order[places.next++] : places.rest.top();
+    if (!first) places.rest.pop();
+    if (places.next == places.in_order.size() && places.rest.empty()) {
+      of_rank_.erase(found);
+      ranks_.pop();
+    }
+    return {rank, place};
+  }
+
+ private:
+  template <class T>
+  using Heap = std::priority_queue<T, std::vector<T>, std::greater<>>;
+  struct Places {
+    std::vector<int32_t> in_order;
+    size_t next = 0;  // of in_order
+    Heap<int32_t> rest;
+  };
+  std::unordered_map<int32_t, Places> of_rank_;
+  Heap<int32_t> ranks_;
+};
 
 }  // namespace
 
@@ -122,24 +167,22 @@ void Bpe::encode(std::string_view piece, std::vector<int32_t>& ids) const {
   std::vector<int32_t> tokens = characters(piece);
   const auto count = static_cast<int32_t>(tokens.size());
   std::vector<int32_t> before(tokens.size()), after(tokens.size());
-  using Candidate = std::tuple<int32_t, int32_t, int32_t>;  // rank, place, new id
-  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
+  WaitingPairs waiting;
   auto offer = [&](int32_t at) {
     if (at < 0 || after[size_t(at)] >= count) return;
     if (const Merge* m = merge_of(tokens[size_t(at)], tokens[size_t(after[size_t(at)])]))
-      queue.emplace(m->rank, at, m->id);
+      waiting.add(m->rank, at);
   };
   for (int32_t i = 0; i < count; ++i) before[size_t(i)] = i - 1, after[size_t(i)] = i + 1;
   for (int32_t i = 0; i < count; ++i) offer(i);
-  while (!queue.empty()) {
+  while (!waiting.empty()) {
     base::check_stop();
-    const auto [rank, at, id] = queue.top();
-    queue.pop();
+    const auto [rank, at] = waiting.take();
     const int32_t right = after[size_t(at)];
     if (tokens[size_t(at)] < 0 || right >= count) continue;
     const Merge* now = merge_of(tokens[size_t(at)], tokens[size_t(right)]);
-    if (!now || now->id != id) continue;  // what stood here has been joined since
-    tokens[size_t(at)] = id;
+    if (!now || now->rank != rank) continue;  // another merge took a part of the pair
+    tokens[size_t(at)] = now->id;
     tokens[size_t(right)] = -1;
     const int32_t next = after[size_t(right)];
     after[size_t(at)] = next;

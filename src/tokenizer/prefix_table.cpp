@@ -12,6 +12,21 @@ namespace {
 constexpr size_t kLongestToken = 512;           // bounds what a character of text can cost
 constexpr size_t kMostNodes = size_t{1} << 24;  // of published vocabularies: up to 2 million
 
+// The end of the sorted texts from `from` on that have the same byte at `depth`.
+size_t end_of(const PrefixTable::Texts& texts, size_t from, size_t to, size_t depth) {
+  const auto same = [&, byte = texts[from].first[depth]](const auto& entry) {
+    return entry.first[depth] == byte;
+  };
+  if (same(texts[to - 1])) return to;
+  size_t reach = 1;  // small groups lie beside `from`
+  while (from + reach < to && same(texts[from + reach])) reach *= 2;
+  const auto begin = texts.begin();
+  return static_cast<size_t>(
+      std::partition_point(begin + static_cast<ptrdiff_t>(from),
+                           begin + static_cast<ptrdiff_t>(std::min(from + reach, to)), same) -
+      begin);
+}
+
 }  // namespace
 
 PrefixTable::PrefixTable(Texts texts, const std::string& where) {
@@ -60,8 +75,7 @@ void PrefixTable::grow(const Texts& texts, const std::string& where) {
       begins_.push_back(static_cast<Place>(byte_.size()));
       while (range.from < range.to) {
         const auto byte = static_cast<unsigned char>(texts[range.from].first[depth]);
-        size_t to = range.from;
-        while (to < range.to && static_cast<unsigned char>(texts[to].first[depth]) == byte) ++to;
+        const size_t to = end_of(texts, range.from, range.to, depth);
         const auto node = static_cast<Place>(byte_.size());
         add(byte, depth == 0 ? 0 : next(link_[static_cast<size_t>(range.node)], byte), depth + 1);
         if (depth == 0) first_[byte] = node;

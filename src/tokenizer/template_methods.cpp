@@ -293,10 +293,9 @@ Value element(const Value& of, const Value& key, Work& work) {
       if (at >= 0 && at < size) return of.items()[static_cast<size_t>(at)];
     } else {
       work.text(of.text().size() * 4);
-      const auto characters = characters_of(of.text());
-      if (at < 0) at += static_cast<int64_t>(characters.size());
-      if (at >= 0 && at < static_cast<int64_t>(characters.size()))
-        return std::string(characters[static_cast<size_t>(at)]);
+      const int64_t size = character_count(of.text());
+      if (at < 0) at += size;
+      if (at >= 0 && at < size) return every(of.text(), at, at + 1, 1);
     }
   }
   return Value::undefined(fmt::format("'{}' has no element of this index", object_of(of)));
@@ -306,9 +305,9 @@ Value slice(const Value& of, const Value* from, const Value* to, const Value* st
   require(!of.is(Kind::undefined), ErrorCode::usage, "{}", of.why());
   require(of.is(Kind::text) || of.is(Kind::list), ErrorCode::usage,
           "a slice of a value of kind {}; expected text or a list", kind_name(of));
-  const std::vector<Value> items = of.is(Kind::list) ? of.items() : walked(of, work);
-  work.spend(items.size());
-  const auto size = static_cast<int64_t>(items.size());
+  const int64_t size =
+      of.is(Kind::text) ? character_count(of.text()) : static_cast<int64_t>(of.items().size());
+  of.is(Kind::text) ? work.text(of.text().size() * 16) : work.spend(of.items().size());
   auto given = [](const Value* v) { return v && !v->is(Kind::none) ? v : nullptr; };
   const int64_t by = whole_of(given(step), "a slice", 1);
   require(by != 0, ErrorCode::usage, "a slice with steps of 0");
@@ -320,14 +319,12 @@ Value slice(const Value& of, const Value* from, const Value* to, const Value* st
   };
   const int64_t stride = std::clamp<int64_t>(by, -size - 1, size + 1);
   const int64_t begin = bound(from, by < 0 ? size - 1 : 0), end = bound(to, by < 0 ? -1 : size);
+  if (of.is(Kind::text)) return every(of.text(), begin, end, stride);
   std::vector<Value> taken;
-  std::string text;
   for (int64_t i = begin; by > 0 ? i < end : i > end; i += stride) {
     base::check_stop();
-    const Value& item = items[static_cast<size_t>(i)];
-    of.is(Kind::text) ? void(text += item.text()) : taken.push_back(item);
+    taken.push_back(of.items()[static_cast<size_t>(i)]);
   }
-  if (of.is(Kind::text)) return text;
   return Value(ValueList{std::move(taken), of.is_tuple()});
 }
 

@@ -27,9 +27,11 @@ class CharacterSet {
   std::vector<char32_t> members_;  // empty: blanks
 };
 
+bool begins_character(char c) { return (static_cast<unsigned char>(c) & 0xc0u) != 0x80u; }
+
 std::string_view last_of(std::string_view text) {
   size_t at = text.size() - 1;
-  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0u) == 0x80u) --at;
+  while (at > 0 && !begins_character(text[at])) --at;
   return text.substr(at);
 }
 
@@ -83,15 +85,30 @@ std::string_view trimmed(std::string_view text, bool left, bool right, std::stri
 }
 
 int64_t character_count(std::string_view text) {
-  return std::count_if(text.begin(), text.end(),
-                       [](char c) { return (static_cast<unsigned char>(c) & 0xc0u) != 0x80u; });
+  return std::count_if(text.begin(), text.end(), begins_character);
 }
 
-std::vector<std::string_view> characters_of(std::string_view text) {
-  std::vector<std::string_view> found;
-  for (size_t at = 0; at < text.size(); at += found.back().size())
-    found.push_back(text.substr(at, length_of(text[at])));
-  return found;
+size_t byte_of(std::string_view text, int64_t index) {
+  size_t at = 0;
+  while (index-- > 0) at += length_of(text[at]);
+  return at;
+}
+
+std::string every(std::string_view text, int64_t begin, int64_t end, int64_t step) {
+  if (step > 0 ? begin >= end : begin <= end) return "";
+  size_t at = byte_of(text, begin);
+  if (step == 1) return std::string(text.substr(at, byte_of(text.substr(at), end - begin)));
+  std::string taken;
+  for (int64_t i = begin;;) {
+    base::check_stop();
+    taken += text.substr(at, length_of(text[at]));
+    i += step;
+    if (step > 0 ? i >= end : i <= end) return taken;
+    if (step > 0) at += byte_of(text.substr(at), step);
+    for (int64_t back = step; back < 0; ++back)
+      while (!begins_character(text[--at])) {
+      }
+  }
 }
 
 std::vector<std::string> split(std::string_view text, std::string_view by, int64_t most,
@@ -156,8 +173,10 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
 std::string titled(std::string_view text) {
   std::string out;
   bool inside = false;
-  for (std::string_view one : characters_of(text)) {
+  for (size_t next = 0; next < text.size();) {
     base::check_stop();
+    const std::string_view one = text.substr(next, length_of(text[next]));
+    next += one.size();
     out += inside ? in_lower_case(one) : in_title_case(one);
     size_t at = 0;
     inside = is_letter(next_code_point(one, at));

@@ -15,8 +15,11 @@ bool is_blank(char32_t c);
 std::string_view trimmed(std::string_view text, bool left, bool right, std::string_view set = {});
 /// How many characters there are.
 int64_t character_count(std::string_view text);
-/// The characters, each as its bytes.
-std::vector<std::string_view> characters_of(std::string_view text);
+/// The byte at which the character `index` begins; `text.size()` for the number of characters.
+size_t byte_of(std::string_view text, int64_t index);
+/// The characters at `begin`, `begin + step`, ... before `end`, as a slice of Python takes them.
+/// The indices lie in the text.
+std::string every(std::string_view text, int64_t begin, int64_t end, int64_t step);
 /// Pieces between the separators, or between runs of blanks for an empty separator: at most
 /// `most` cuts, from the left or from the right; below 0: all.
 std::vector<std::string> split(std::string_view text, std::string_view by, int64_t most,

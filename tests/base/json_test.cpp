@@ -5,6 +5,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/json_memory.h"
 #include "base/stop.h"
 #include "tessera/error.h"
 
@@ -38,6 +39,24 @@ TEST(Json, SaysWhatIsWrongAndWhere) {
             "x.json: this is no JSON that can be read: it is damaged at byte 1, at 'Hello, how are "
             "you d'");
   EXPECT_NE(refusal("[1, x]").find("at byte 5, at 'x]'"), std::string::npos) << refusal("[1, x]");
+}
+
+TEST(Json, KeepsToAMemoryBudget) {
+  std::string lists = "[0";
+  for (int i = 0; i < 200000; ++i) lists += ",[]";
+  lists += "]";
+  {
+    const BindJsonMemory within(1000);  // configs are read within any budget
+    EXPECT_EQ(parse_json("[1]", "x.json").size(), 1);
+    try {
+      parse_json(lists, "x.json");
+      ADD_FAILURE() << "was accepted";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::memory);
+      EXPECT_STREQ(e.what(), "x.json: its values take more memory than --memory-budget allows");
+    }
+  }
+  EXPECT_EQ(parse_json(lists, "x.json").size(), 200001);
 }
 
 TEST(Json, OnlyAFileIsDownloadedAgain) {

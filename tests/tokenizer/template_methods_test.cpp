@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "tessera/error.h"
 
 namespace tessera::tokenizer {
@@ -36,6 +40,27 @@ TEST(TemplateMethods, SliceByCharacters) {
             "z\xc3\xa9"
             "a");
   EXPECT_EQ(slice(text, &minus, nullptr, nullptr, work).text(), "z");
+}
+
+// The slices of Python, over characters of one to four bytes.
+TEST(TemplateMethods, SliceAsPythonDoes) {
+  const Value text("a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80z");
+  const std::vector<std::string> characters = {"a", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80",
+                                               "z"};
+  Work work{100000};
+  for (int from = -7; from <= 7; ++from)
+    for (int to = -7; to <= 7; ++to)
+      for (const int step : {-3, -2, -1, 1, 2, 3}) {
+        const auto bound = [&](int at) {
+          return std::clamp(at < 0 ? at + 5 : at, step < 0 ? -1 : 0, step < 0 ? 4 : 5);
+        };
+        std::string expected;
+        for (int i = bound(from); step > 0 ? i < bound(to) : i > bound(to); i += step)
+          expected += characters[size_t(i)];
+        const Value a = from, b = to, by = step;
+        EXPECT_EQ(slice(text, &a, &b, &by, work).text(), expected)
+            << from << ":" << to << ":" << step;
+      }
 }
 
 }  // namespace
