@@ -85,7 +85,7 @@ void add_common(CLI::App& app, const std::shared_ptr<Options>& o) {
 void add_source(CLI::App& app, const std::shared_ptr<Options>& o) {
   GenerateRequest& q = o->request;
   const char* group = "Image to image";
-  add_text(app, "--image", o->images, "Image to start from: PNG, JPEG or WebP")
+  add_text(app, "--image", o->images, "Image to start from, or reference image (repeatable)")
       ->group(group)
       ->type_name("F");
   app.add_option("--strength", q.strength, "Share of the steps that run, 0 to 1 (default 0.6)")

@@ -13,6 +13,7 @@ namespace {
 struct Options {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   GenerateRequest request;
+  std::vector<std::string> images;
   bool json = false;
 };
 
@@ -106,6 +107,7 @@ void print(const Inspection& i) {
 // Under mpirun rank 0 foretells what the processes would do.
 void inspect(Options& o, const std::stop_token& stop, const Processes* processes) {
   const RunOptions run = run_options(*o.model, processes);
+  for (const std::string& image : o.images) o.request.images.push_back({.file = image});
   std::error_code ignored;
   const bool by_name =
       is_known_model_size(o.model->model) && !std::filesystem::exists(o.model->model, ignored);
@@ -149,6 +151,9 @@ Command add_inspect(CLI::App& program) {
                   "Guidance scale, 1 for none (default: the model's)")
       ->group(group)
       ->type_name("G");
+  add_text(*app, "--image", o->images, "Reference image, of models that take them")
+      ->group(group)
+      ->type_name("F");
   app->add_option("--embeddings", o->request.embeddings,
                   "Text embeddings (default: the longest texts)")
       ->group(group)

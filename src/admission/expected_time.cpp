@@ -104,6 +104,20 @@ std::string ExpectedTime::sentence() const {
                      steps, steps == 1 ? "" : "s", rest);
 }
 
+namespace {
+
+// Encoding runs before the transformer is read.
+void add_encoding(diffusion::Need& all, const diffusion::Need& one) {
+  all.peak = std::max(all.peak, one.peak);
+  for (const auto& [op, entry] : one.work) {
+    all.work[op].calls += entry.calls;
+    all.work[op].flops += entry.flops;
+    all.work[op].bytes += entry.bytes;
+  }
+}
+
+}  // namespace
+
 RunNeed run_need(const runtime::ModelState& state, const diffusion::Job& job, bool decode) {
   diffusion::check_tokens(job.layout, int64_t{job.samples()} * (job.guidance.branches() ? 2 : 1));
   RunNeed need;
@@ -113,13 +127,12 @@ RunNeed run_need(const runtime::ModelState& state, const diffusion::Job& job, bo
   need.denoise = {found.weights, found.process - found.weights, found.process, 0, found.work};
   for (const diffusion::Text& text : job.texts) {
     need.text.stored += text.need.stored;
-    need.text.peak = std::max(need.text.peak, text.need.peak);
-    for (const auto& [op, entry] : text.need.work) {
-      need.text.work[op].calls += entry.calls;
-      need.text.work[op].flops += entry.flops;
-      need.text.work[op].bytes += entry.bytes;
-    }
+    add_encoding(need.text, text.need);
   }
+  if (job.source) add_encoding(need.text, rehearse_encode(state, job, *job.source, {}));
+  if (state.has_vae())
+    for (const diffusion::SourceImage& image : job.references)
+      add_encoding(need.text, rehearse_encode(state, job, image, {}));
   if (decode && state.has_vae()) need.decode = rehearse_decode(state, job, {});
   need.peak = std::max({need.denoise.peak, need.text.peak, need.decode.peak});
   need.samples = job.samples();

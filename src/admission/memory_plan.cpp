@@ -114,23 +114,26 @@ void note_tiles(const runtime::ModelState& state, bool asked, const Room& room,
                   asked ? "" : ": whole latents would not fit into " + amount(double(room.bytes))));
 }
 
-// The image is encoded before the transformer is read; like a result, in tiles if it must be.
-std::optional<Misfit> fit_source(const runtime::ModelState& state, const GenerateRequest& request,
-                                 const Room& room, diffusion::Job& job, Fit& fit) {
-  Tiles& tiles = job.source->tiles;
+// An image is encoded before the transformer is read; like a result, in tiles if it must be.
+std::optional<Misfit> fit_image(const runtime::ModelState& state, const GenerateRequest& request,
+                                const Room& room, diffusion::Job& job,
+                                diffusion::SourceImage& image, Fit& fit) {
+  Tiles& tiles = image.tiles;
   if (request.vae_tiling == VaeTiling::on) tiles = vae_tiles(state, request.vae_tile);
-  diffusion::Need need = rehearse_encode(state, job, tiles);
+  diffusion::Need need = rehearse_encode(state, job, image, tiles);
   if (request.vae_tiling == VaeTiling::automatic)
     for (const int64_t pixels : {0, 1024, 512, 256, 128}) {
       if (need.peak <= room.bytes) break;
       const Tiles smaller = vae_tiles(state, pixels);
-      const diffusion::Need other = rehearse_encode(state, job, smaller);
+      const diffusion::Need other = rehearse_encode(state, job, image, smaller);
       if (other.peak < need.peak) tiles = smaller, need = other;
     }
-  if (tiles && need.peak <= room.bytes)
-    job.notes.push_back(fmt::format("encodes the image in tiles of {} x {} pixels",
-                                    tiles->width.size * state.vae_factor(),
-                                    tiles->height.size * state.vae_factor()));
+  if (tiles && need.peak <= room.bytes) {
+    const std::string note = fmt::format("encodes the image in tiles of {} x {} pixels",
+                                         tiles->width.size * state.vae_factor(),
+                                         tiles->height.size * state.vae_factor());
+    if (std::ranges::count(job.notes, note) == 0) job.notes.push_back(note);
+  }
   fit.text = std::max(fit.text, need.peak);
   if (need.peak <= room.bytes) return {};
   return Misfit{"the encoding of the image", need.peak, need.weights};
@@ -226,6 +229,8 @@ std::string size_of(const GenerateRequest& request, const diffusion::Job& job) {
   if (job.source)
     size +=
         fmt::format(" image {} {}", job.source->pixels.shape().str(), job.source->mask.defined());
+  for (const diffusion::SourceImage& image : job.references)
+    size += " reference " + image.pixels.shape().str();
   for (const diffusion::Text& text : job.texts)
     size += fmt::format(" {} {} {}", text.part.encoder, text.need.peak, text.need.weights);
   return size;
@@ -373,8 +378,13 @@ Fit fit_memory(const runtime::ModelState& state, const GenerateRequest& request,
     if (text.need.peak > room.bytes)
       misfits.push_back({"the " + text.part.encoder, text.need.peak, text.need.weights});
   }
-  if (job.source)
-    if (const auto found = fit_source(state, request, room, job, fit)) misfits.push_back(*found);
+  std::vector<diffusion::SourceImage*> images;
+  if (job.source) images.push_back(&*job.source);
+  for (diffusion::SourceImage& image : job.references)
+    if (state.has_vae()) images.push_back(&image);
+  for (diffusion::SourceImage* image : images)
+    if (const auto found = fit_image(state, request, room, job, *image, fit))
+      misfits.push_back(*found);
   const bool previews = request.previews && state.has_vae();
   const auto denoising = apart ? fit_halves(state, request, room, job, fit)
                                : fit_transformer(state, room, previews, job, fit.denoise);

@@ -53,6 +53,7 @@ int steps_until_they_repeat(const Plan& plan, int steps) {
 // The image that a job starts from as if it were encoded.
 diffusion::SourceImage encoded_on_meta(const diffusion::Job& job) {
   diffusion::SourceImage source;
+  source.takes_mean = job.source->takes_mean;
   source.mean = source.logvar =
       Tensor::empty({1, job.layout.channels, job.layout.size[1], job.layout.size[2]},
                     tensor::DType::f32, tensor::Device::meta);
@@ -255,6 +256,7 @@ int64_t input_bytes(const diffusion::Job& job) {
   int64_t bytes = 0;
   for (const auto* tensors : {&job.conditioning.tensors, &job.given})
     for (const auto& [name, x] : *tensors) bytes += x.bytes();
+  for (const diffusion::SourceImage& image : job.references) bytes += image.bytes();
   return bytes + (job.source ? job.source->bytes() : 0);
 }
 
@@ -324,6 +326,7 @@ diffusion::Need rehearse_decode(const runtime::ModelState& state, const diffusio
 }
 
 diffusion::Need rehearse_encode(const runtime::ModelState& state, const diffusion::Job& job,
+                                const diffusion::SourceImage& image,
                                 const std::optional<models::Tiling>& tiles) {
   runtime::ModelState stage;
   runtime::set_stage(state, {.precision = state.options.precision}, stage);
@@ -331,9 +334,9 @@ diffusion::Need rehearse_encode(const runtime::ModelState& state, const diffusio
   one.layout = job.layout;
   one.vae_chunk = job.vae_chunk;
   one.source.emplace();
-  one.source->pixels = job.source->pixels.to(tensor::Device::meta);
+  one.source->pixels = image.pixels.to(tensor::Device::meta);
   one.source->tiles = tiles;
-  diffusion::encode_source(stage, one);
+  diffusion::encode_images(stage, one);
   const MemoryPeaks peak = runtime::peaks_of(*one.meters.memory);
   return {peak.weights, peak.activations, peak.total, 0, one.meters.all->entries()};
 }

@@ -52,8 +52,9 @@ Rehearsal rehearse(const runtime::ModelState& state, const diffusion::Job& job);
 /// results.
 diffusion::Need rehearse_decode(const runtime::ModelState& state, const diffusion::Job& job,
                                 const std::optional<models::Tiling>& tiles);
-/// The encoding of the image that a job starts from, whole or in tiles.
+/// The encoding of an image of a job, whole or in tiles.
 diffusion::Need rehearse_encode(const runtime::ModelState& state, const diffusion::Job& job,
+                                const diffusion::SourceImage& image,
                                 const std::optional<models::Tiling>& tiles);
 /// Decoding on the ranks of Plan::vae: the need of this process, and of each rank in `ranks`.
 diffusion::Need rehearse_bands(const runtime::ModelState& state, const diffusion::Job& job,

@@ -58,6 +58,7 @@ struct Job {
   std::map<std::string, tensor::Tensor> given;  ///< of --initial-latents
   std::string given_by = "the request";         ///< that file
   std::optional<SourceImage> source{};          ///< the image that the run starts from
+  std::vector<SourceImage> references{};        ///< images beside the noise, in order
   int64_t crop_height = 0, crop_width = 0;      ///< pixels of what is made; 0: as decoded
   bool crop_covers = false;                     ///< an image is resized until it covers them
   std::optional<models::Tiling> tiles;          ///< in which latents are decoded; none: whole

@@ -7,6 +7,7 @@
 #include "base/printable.h"
 #include "diffusion/conditioning.h"
 #include "diffusion/plan_text.h"
+#include "diffusion/reference_images.h"
 #include "diffusion/sizes.h"
 #include "load/safetensors.h"
 #include "runtime/classes.h"
@@ -217,7 +218,7 @@ void choose_sampler(const runtime::ModelState& state, const GenerateRequest& req
     config.config["base_shift"] = config.config["max_shift"] =
         spec.size_shift(job.layout.latent_tokens(), steps);
   job.sampler_name = config.name;
-  const int skip = starts_from_image(request) ? left_out_steps(request, steps) : 0;
+  const int skip = starts_from_image(spec, request) ? left_out_steps(spec, request, steps) : 0;
   job.sampler =
       sample::make_sampler(config.name, config.config, part.folder + "/scheduler_config.json",
                            {.steps = steps,
@@ -240,8 +241,8 @@ parallel::Guidance text_guidance(const models::PipelineSpec& spec, const Branche
 void note_passes(const runtime::ModelState& state, const GenerateRequest& request, int steps,
                  Job& job) {
   const sample::Sampler& sampler = *job.sampler;
-  if (starts_from_image(request)) {
-    const int run = steps - left_out_steps(request, steps);
+  if (starts_from_image(*state.spec, request)) {
+    const int run = steps - left_out_steps(*state.spec, request, steps);
     job.notes.push_back(fmt::format(
         "starts from the image: the last {} of {} steps run{}", run, steps,
         sampler.steps() == run ? "" : fmt::format(", in {} forward passes", sampler.steps())));
@@ -336,6 +337,16 @@ void plan_fit(const runtime::ModelState& state, int64_t& height, int64_t& width,
   width = wide;
 }
 
+// That of the image that the run starts from, or of the first reference.
+SourceSize size_of_images(const runtime::ModelState& state, const GenerateRequest& request,
+                          const Job& job) {
+  const SourceSize source = size_of_source(state, request);
+  if (source.height > 0 || job.references.empty() || starts_from_image(*state.spec, request))
+    return source;
+  const Tensor& first = job.references.front().pixels;
+  return {first.size(3), first.size(2)};
+}
+
 // Models whose patches span frames get latent frames before those that were asked for.
 void plan_size(const runtime::ModelState& state, const GenerateRequest& request, Job& job) {
   const models::PipelineSpec& spec = *state.spec;
@@ -352,9 +363,9 @@ void plan_size(const runtime::ModelState& state, const GenerateRequest& request,
   frames += job.added_frames;
   job.form = spec.form;
   int64_t height = request.height, width = request.width;
-  const SourceSize grown = size_with_margins(state, request);
-  if (height == 0) height = grown.height;
-  if (width == 0) width = grown.width;
+  const SourceSize given = size_of_images(state, request, job);
+  if (height == 0) height = given.height;
+  if (width == 0) width = given.width;
   require(!request.binning || !request.fit, ErrorCode::usage,
           "--fit and --binning both choose a size: give one of them");
   if (request.binning || request.fit) {
@@ -375,6 +386,7 @@ int begin_job(const runtime::ModelState& state, const GenerateRequest& request, 
   for (const float scale : {job.guidance_asked, request.true_guidance})
     require(scale >= 0 && scale <= 1000, ErrorCode::usage,
             "--guidance {}: expected a number from 0 to 1000", scale);
+  read_references(state, request, job);
   plan_size(state, request, job);
   if (request.decode && state.has_vae()) {
     job.decoded_lines = job.layout.size[1];
@@ -472,6 +484,9 @@ Job plan_job(const runtime::ModelState& state, const GenerateRequest& request) {
           "{} seeds for {} images: give one for each, or one for all", request.seeds.size(),
           job.samples());
   plan_source(state, request, job);
+  require(job.references.empty() || state.has_vae(), ErrorCode::model,
+          "'{}' has no VAE, which --image needs to encode the image", state.name);
+  plan_references(state, job);
   plan_rescale(*state.spec, request, job);
   note_without_effect(state, request, job);
   if (!request.initial_latents.empty() || !request.initial_tensors.empty())
@@ -494,6 +509,7 @@ Job sketch_job(const runtime::ModelState& state, const GenerateRequest& request)
     if (state.folder.has("scheduler")) choose_sampler(state, request, steps, job);
   }
   sketch_conditioning(state, request, job);
+  plan_references(state, job);
   check_tokens(job.layout, int64_t{job.samples()} * (job.guidance.branches() ? 2 : 1));
   job.prefixes = spec.prefixes(job.conditioning);
   return job;

@@ -7,9 +7,9 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "diffusion/input_pixels.h"
 #include "diffusion/job.h"
-#include "media/lanczos.h"
-#include "media/read_image.h"
+#include "diffusion/reference_images.h"
 #include "nn/local_spatial.h"
 #include "ops/elementwise.h"
 #include "ops/finite.h"
@@ -21,21 +21,7 @@ using media::Pixels;
 using tensor::DType;
 using tensor::Tensor;
 
-constexpr double kUsualStrength = 0.6;
 constexpr int kMostMargin = 16384;
-
-media::ReadImage read(const InputImage& given, const std::string& option) {
-  if (!given.bytes.empty()) return media::read_image(given.bytes, option);
-  if (!given.file.empty()) return media::read_image_file(given.file);
-  const Image& image = given.pixels;
-  const bool whole = image.width > 0 && image.height > 0 && image.width <= media::kMostPixels &&
-                     image.height <= media::kMostPixels / image.width &&
-                     std::ssize(image.rgb) == image.width * image.height * 3;
-  require(whole, ErrorCode::usage,
-          "{}: an image of {} x {} with {} bytes; expected 3 bytes for each of at most 2^26 pixels",
-          option, image.width, image.height, image.rgb.size());
-  return {{static_cast<int>(image.width), static_cast<int>(image.height), image.rgb}, {}};
-}
 
 /// The image of a request, and how grey its mask is; without bytes: there is none.
 struct Read {
@@ -74,11 +60,17 @@ void add_margins(const Margins& margins, Read& both) {
     }
 }
 
-Read read_both(const GenerateRequest& request) {
-  const media::ReadImage image = read(request.images.front(), "--image");
-  Read both{media::pixels_of(image.image), {}};
+bool asks_size(const GenerateRequest& request) { return request.width + request.height > 0; }
+
+// Whether only a part of the image is made anew.
+bool paints(const GenerateRequest& request) { return request.mask || request.alpha_mask; }
+
+// The image with at most so many pixels, where no size is asked for.
+Read read_both(const GenerateRequest& request, int64_t most) {
+  const media::ReadImage image = read_input(request.images.front(), "--image");
+  Read both{limited(media::pixels_of(image.image), asks_size(request) ? 0 : most), {}};
   if (request.mask) {
-    const media::ReadImage mask = read(*request.mask, "--mask");
+    const media::ReadImage mask = read_input(*request.mask, "--mask");
     both.mask = request.alpha_mask ? transparent(mask, "mask") : media::grey_of(mask.image);
   } else if (request.alpha_mask) {
     both.mask = transparent(image, "image");
@@ -96,36 +88,50 @@ media::Fitting fitting_of(ImageFitting fitting) {
   }
 }
 
-// 2 * level / 255 - 1, channels first.
-Tensor numbers_of(const Pixels& image) {
-  const int64_t count = int64_t{image.width} * image.height;
-  Tensor x = Tensor::empty({1, 3, image.height, image.width}, DType::f32);
-  for (int64_t c = 0; c < 3; ++c)
-    for (int64_t i = 0; i < count; ++i)
-      x.data<float>()[c * count + i] =
-          2.0f * (static_cast<float>(image.bytes[static_cast<size_t>(i * 3 + c)]) / 255.0f) - 1.0f;
-  return x;
-}
+/// The pixels of a mask that a square of the latent takes, from `first` on, and whether each is
+/// black or white.
+struct MaskPixels {
+  int64_t first = 0, count = 1;
+  bool binary = true;
+};
 
-// The mask of each latent pixel: its corner pixel as 0 or 1, or for a soft mask the mean.
-Tensor latent_mask(const Pixels& mask, int64_t factor, bool soft) {
-  const int64_t height = mask.height / factor, width = mask.width / factor;
-  Tensor x = Tensor::empty({1, 1, height, width}, DType::f32);
+// Their mean for each square of so many pixels.
+std::vector<float> mask_means(const Pixels& mask, int64_t square, const MaskPixels& taken) {
+  const int64_t height = mask.height / square, width = mask.width / square;
+  std::vector<float> means;
   for (int64_t r = 0; r < height; ++r)
     for (int64_t c = 0; c < width; ++c) {
       double sum = 0;
-      for (int64_t dy = 0; dy < (soft ? factor : 1); ++dy)
-        for (int64_t dx = 0; dx < (soft ? factor : 1); ++dx)
-          sum += mask.bytes[static_cast<size_t>((r * factor + dy) * mask.width + c * factor + dx)];
-      x.data<float>()[r * width + c] =
-          soft ? static_cast<float>(sum / double(factor * factor) / 255.0)
-               : (sum >= 128 ? 1.0f : 0.0f);
+      for (int64_t y = 0; y < taken.count; ++y)
+        for (int64_t x = 0; x < taken.count; ++x) {
+          const uint8_t level = mask.bytes[static_cast<size_t>(
+              (r * square + taken.first + y) * mask.width + c * square + taken.first + x)];
+          sum += !taken.binary ? level / 255.0 : level >= 128 ? 1 : 0;
+        }
+      means.push_back(static_cast<float>(sum / double(taken.count * taken.count)));
     }
+  return means;
+}
+
+// The mask of each latent pixel: its corner pixel, or for a soft mask the mean. `patch` latent
+// pixels a side share one, the mean of the four in the middle.
+Tensor latent_mask(const Pixels& mask, int64_t factor, int64_t patch, bool soft) {
+  const int64_t square = factor * patch;
+  MaskPixels taken;
+  if (patch > 1) taken = {square / 2 - 1, 2, true};
+  if (soft) taken = {0, square, false};
+  const std::vector<float> means = mask_means(mask, square, taken);
+  const int64_t height = mask.height / factor, width = mask.width / factor;
+  Tensor x = Tensor::empty({1, 1, height, width}, DType::f32);
+  for (int64_t r = 0; r < height; ++r)
+    for (int64_t c = 0; c < width; ++c)
+      x.data<float>()[r * width + c] =
+          means[static_cast<size_t>(r / patch * (width / patch) + c / patch)];
   return x;
 }
 
 void check_model(const runtime::ModelState& state, const GenerateRequest& request, const Job& job) {
-  require(request.images.size() == 1, ErrorCode::usage,
+  require(request.images.size() == 1 || state.spec->takes_references, ErrorCode::usage,
           "--image was given {} times; this model starts from one image", request.images.size());
   require(state.spec->takes_text() && !state.video() && job.layout.size[0] == 1, ErrorCode::usage,
           "--image: '{}' does not start from an image; models of images from text do", state.name);
@@ -147,10 +153,32 @@ Tensor joined(const models::VaeMoments& m) {
       .reshape({1, 2 * m.mean.size(1), m.mean.size(2), m.mean.size(3)});
 }
 
+void encode_image(const runtime::ModelState& state, const models::VaeEncoder& encoder,
+                  const Job& job, SourceImage& image) {
+  nn::LocalSpatial spatial(job.vae_chunk);
+  const auto whole = [&](const Tensor& x) {
+    return runtime::on_host(joined(encoder.encode(x.to(state.device()), spatial)));
+  };
+  const Tensor moments =
+      image.tiles ? models::encode_tiles(image.pixels, state.vae_factor(), *image.tiles, whole)
+                  : whole(image.pixels);
+  const int64_t channels = moments.size(1) / 2;
+  const models::VaeMoments scaled =
+      encoder.scale({moments.slice(1, 0, channels).contiguous(),
+                     moments.slice(1, channels, 2 * channels).contiguous()});
+  if (!moments.is_meta()) ops::require_finite(scaled.mean, "the VAE's encoder");
+  require(channels == job.layout.channels, ErrorCode::model,
+          "'{}': the VAE makes {} latent channels, the transformer takes {}", state.name, channels,
+          job.layout.channels);
+  image.mean = scaled.mean;
+  if (!image.takes_mean) image.logvar = scaled.logvar;
+}
+
 }  // namespace
 
-bool starts_from_image(const GenerateRequest& request) {
-  if (!request.images.empty()) return true;
+bool starts_from_image(const models::PipelineSpec& spec, const GenerateRequest& request) {
+  const bool asked = request.strength || paints(request) || request.outpaint.any();
+  if (!request.images.empty()) return asked || !spec.takes_references;
   const char* const alone = request.mask             ? "--mask"
                             : request.alpha_mask     ? "--mask-alpha"
                             : request.strength       ? "--strength"
@@ -161,8 +189,9 @@ bool starts_from_image(const GenerateRequest& request) {
   return false;
 }
 
-int left_out_steps(const GenerateRequest& request, int steps) {
-  const double strength = request.strength.value_or(kUsualStrength);
+int left_out_steps(const models::PipelineSpec& spec, const GenerateRequest& request, int steps) {
+  const double strength =
+      request.strength.value_or(paints(request) ? spec.inpaint_strength : spec.strength);
   require(strength >= 0 && strength <= 1, ErrorCode::usage,
           "--strength {}: expected a number from 0 (the image as it is) to 1 (noise alone)",
           strength);
@@ -173,60 +202,55 @@ int left_out_steps(const GenerateRequest& request, int steps) {
   return left_out;
 }
 
-SourceSize size_with_margins(const runtime::ModelState& state, const GenerateRequest& request) {
-  if (!request.outpaint.any() || request.images.empty()) return {};
-  const media::ReadImage image = read(request.images.front(), "--image");
-  const std::array<int64_t, 3> patch = state.spec->layout(0, 0).patch;
+SourceSize size_of_source(const runtime::ModelState& state, const GenerateRequest& request) {
+  const models::PipelineSpec& spec = *state.spec;
+  if (asks_size(request) || !starts_from_image(spec, request)) return {};
+  if (!request.outpaint.any() && !spec.sized_by_image) return {};
+  const media::ReadImage read = read_input(request.images.front(), "--image");
+  const Pixels image = limited(media::pixels_of(read.image), spec.most_image_pixels);
+  const std::array<int64_t, 3> patch = spec.layout(0, 0).patch;
   const auto whole = [&](int64_t pixels, int64_t unit) { return pixels / unit * unit; };
   const Margins& m = request.outpaint;
-  return {whole(int64_t{image.image.width} + m.left + m.right, patch[2] * state.vae_factor()),
-          whole(int64_t{image.image.height} + m.top + m.bottom, patch[1] * state.vae_factor())};
+  return {whole(int64_t{image.width} + m.left + m.right, patch[2] * state.vae_factor()),
+          whole(int64_t{image.height} + m.top + m.bottom, patch[1] * state.vae_factor())};
 }
 
 void plan_source(const runtime::ModelState& state, const GenerateRequest& request, Job& job) {
-  if (!starts_from_image(request)) return;
+  const models::PipelineSpec& spec = *state.spec;
+  if (!starts_from_image(spec, request)) return;
   check_model(state, request, job);
   const int64_t factor = state.vae_factor();
   const auto height = static_cast<int>(job.layout.size[1] * factor);
   const auto width = static_cast<int>(job.layout.size[2] * factor);
-  const Read both = read_both(request);
+  const Read both = read_both(request, spec.most_image_pixels);
   const media::Fitting fitting = fitting_of(request.image_fitting);
   SourceImage source;
   source.pixels = numbers_of(media::fit_pixels(both.image, width, height, fitting));
   if (!both.mask.bytes.empty())
     source.mask = latent_mask(media::fit_pixels(both.mask, width, height, fitting), factor,
-                              request.soft_mask);
+                              spec.masks_patches ? job.layout.patch[1] : 1, request.soft_mask);
+  source.takes_mean = spec.encodes_mean;
+  source.referenced = spec.takes_references && !both.mask.bytes.empty();
   if (both.image.width != width || both.image.height != height)
-    job.notes.push_back(fmt::format("the image of {} x {} pixels becomes {} x {}{}",
-                                    both.image.width, both.image.height, width, height,
-                                    request.width + request.height == 0 && !request.outpaint.any()
-                                        ? ", the size of the model: see --width and --height"
-                                        : ""));
+    job.notes.push_back(
+        fmt::format("the image of {} x {} pixels becomes {} x {}{}", both.image.width,
+                    both.image.height, width, height,
+                    !asks_size(request) && !request.outpaint.any() && !spec.sized_by_image
+                        ? ", the size of the model: see --width and --height"
+                        : ""));
   job.source = std::move(source);
 }
 
-void encode_source(const runtime::ModelState& state, Job& job) {
-  if (!job.source) return;
-  SourceImage& source = *job.source;
+void encode_images(const runtime::ModelState& state, Job& job) {
+  if (!job.source && job.references.empty()) return;
   const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
   const auto encoder = state.load_vae_encoder();
-  nn::LocalSpatial spatial(job.vae_chunk);
-  const auto whole = [&](const Tensor& x) {
-    return runtime::on_host(joined(encoder->encode(x.to(state.device()), spatial)));
-  };
-  const Tensor moments =
-      source.tiles ? models::encode_tiles(source.pixels, state.vae_factor(), *source.tiles, whole)
-                   : whole(source.pixels);
-  const int64_t channels = moments.size(1) / 2;
-  const models::VaeMoments scaled =
-      encoder->scale({moments.slice(1, 0, channels).contiguous(),
-                      moments.slice(1, channels, 2 * channels).contiguous()});
-  if (!moments.is_meta()) ops::require_finite(scaled.mean, "the VAE's encoder");
-  require(channels == job.layout.channels, ErrorCode::model,
-          "'{}': the VAE makes {} latent channels, the transformer takes {}", state.name, channels,
-          job.layout.channels);
-  source.mean = scaled.mean;
-  source.logvar = scaled.logvar;
+  if (job.source) encode_image(state, *encoder, job, *job.source);
+  for (SourceImage& image : job.references) {
+    image.takes_mean = true;
+    encode_image(state, *encoder, job, image);
+  }
+  set_references(state, job);
 }
 
 }  // namespace tessera::diffusion

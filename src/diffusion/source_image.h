@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "models/pipeline_spec.h"
 #include "models/vae/vae.h"
 #include "tensor/tensor.h"
 #include "tessera/request.h"
@@ -13,12 +14,14 @@ struct ModelState;
 namespace tessera::diffusion {
 struct Job;
 
-/// The image that a run starts from, and the mask of what changes.
+/// An image that a run starts from, with the mask of what changes; or one beside the noise.
 struct SourceImage {
   tensor::Tensor pixels;  ///< f32 [1, 3, height, width] in [-1, 1]
   tensor::Tensor mask;    ///< f32 [1, 1, h, w] of the latent, 1: is made anew; undefined: all is
   tensor::Tensor mean, logvar;          ///< of its latent, as the transformer's are; once encoded
   std::optional<models::Tiling> tiles;  ///< in which it is encoded; none: whole
+  bool takes_mean = false;              ///< its latent is the mean, not drawn by logvar
+  bool referenced = false;              ///< it stands beside the noise, too
 
   int64_t bytes() const {
     int64_t sum = 0;
@@ -28,24 +31,26 @@ struct SourceImage {
   }
 };
 
-/// Whether a request starts from an image. Throws Error(usage) for a mask, margins or a strength
-/// without one.
-bool starts_from_image(const GenerateRequest& request);
+/// Whether a request starts from an image; a model that takes references does so with a strength, a
+/// mask or margins. Throws Error(usage) for one of these without an image.
+bool starts_from_image(const models::PipelineSpec& spec, const GenerateRequest& request);
 /// The steps of so many that such a run leaves out, as diffusers counts them: n - min(n * strength,
 /// n), rounded down. Throws Error(usage) for a strength outside 0 to 1, or one that leaves none.
-int left_out_steps(const GenerateRequest& request, int steps);
-/// The size of a run whose request has margins and no size, in pixels: the image and these, rounded
-/// down to the patch of the model; {0, 0}: as trained.
+int left_out_steps(const models::PipelineSpec& spec, const GenerateRequest& request, int steps);
+/// The size of a run in pixels that follows from its image: with margins or PipelineSpec::
+/// sized_by_image, where the request has no size. Rounded down to the patch of the model; {0, 0}:
+/// as trained.
 struct SourceSize {
   int64_t width = 0, height = 0;
 };
-SourceSize size_with_margins(const runtime::ModelState& state, const GenerateRequest& request);
+SourceSize size_of_source(const runtime::ModelState& state, const GenerateRequest& request);
 
 /// Reads the image and the mask of a request and brings them to the size of the job, and says in
 /// its notes what becomes of them. Throws Error(usage) for files that are none, and for models
 /// that do not start from an image.
 void plan_source(const runtime::ModelState& state, const GenerateRequest& request, Job& job);
-/// Encodes it: every process of a plan does so for itself.
-void encode_source(const runtime::ModelState& state, Job& job);
+/// Encodes it and the references, which become conditioning: every process of a plan does so for
+/// itself.
+void encode_images(const runtime::ModelState& state, Job& job);
 
 }  // namespace tessera::diffusion

@@ -61,10 +61,12 @@ void Start::begin_with_noise() {
 void Start::begin_with(const SourceImage& source, bool each_alone) {
   const tensor::Shape shape = job_.noise_shape();
   const tensor::Shape of_image = each_alone ? shape : shape.with(0, 1);
-  const Tensor clean = repeated(sampled(source.mean, source.logvar, draw(of_image)));
+  const bool mean = source.takes_mean;
+  const Tensor clean =
+      repeated(mean ? source.mean : sampled(source.mean, source.logvar, draw(of_image)));
   kept_.noise = tokens(draw(shape), job_.noise_form());
-  if (source.mask.defined()) draw(of_image);
-  kept_.clean = tokens(clean, job_.noise_form());
+  if (source.mask.defined() && !mean) draw(of_image);
+  kept_.clean = tokens(clean, nn::LatentForm::image);
   const sample::Sampler::Noised at = job_.sampler->noised(0);
   latents_ = ops::blend(kept_.clean, static_cast<float>(at.signal), kept_.noise,
                         static_cast<float>(at.noise));
@@ -73,8 +75,8 @@ void Start::begin_with(const SourceImage& source, bool each_alone) {
     return;
   }
   const int64_t channels = job_.layout.channels;
-  kept_.mask = tokens(repeated(for_channels(source.mask, channels, false)), job_.noise_form());
-  kept_.rest = tokens(repeated(for_channels(source.mask, channels, true)), job_.noise_form());
+  kept_.mask = tokens(repeated(for_channels(source.mask, channels, false)), nn::LatentForm::image);
+  kept_.rest = tokens(repeated(for_channels(source.mask, channels, true)), nn::LatentForm::image);
 }
 
 // One for each sample.

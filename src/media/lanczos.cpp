@@ -161,6 +161,13 @@ Pixels fit_pixels(const Pixels& from, int width, int height, Fitting fitting) {
   return made;
 }
 
+Pixels cut_middle(const Pixels& from, int width, int height) {
+  Pixels made{width, height, from.channels, {}};
+  made.bytes.assign(size_t(width) * size_t(height) * size_t(from.channels), 0);
+  paste(from, -((from.width - width) / 2), -((from.height - height) / 2), made);
+  return made;
+}
+
 Pixels pixels_of(const Image& image) { return {image.width, image.height, 3, image.rgb}; }
 
 Pixels grey_of(const Image& image) {

@@ -24,6 +24,9 @@ Pixels resize_lanczos(const Pixels& from, int width, int height);
 enum class Fitting : uint8_t { stretch, fill, crop };
 Pixels fit_pixels(const Pixels& from, int width, int height, Fitting fitting);
 
+/// The middle of an image, which is no smaller.
+Pixels cut_middle(const Pixels& from, int width, int height);
+
 Pixels pixels_of(const Image& image);
 /// Brightness as Pillow's mode "L": (19595 R + 38470 G + 7471 B + 32768) >> 16.
 Pixels grey_of(const Image& image);

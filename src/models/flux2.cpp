@@ -181,9 +181,11 @@ nn::ContextPtr Flux2::prepare(const nn::Conditioning& conditioning,
   context->shape = shape;
   context->device = text.device();
   if (text.is_meta()) {
-    const Tensor table = Tensor::empty(
-        {shape.prefix + shape.tokens(), config_.attention_head_dim / 2}, DType::f32, text.device());
-    context->angles = {table, table};
+    const auto table = [&] {
+      return Tensor::empty({shape.prefix + shape.tokens(), config_.attention_head_dim / 2},
+                           DType::f32, text.device());
+    };
+    context->angles = {table(), table()};
     return context;
   }
   context->angles = angles_of(config_, shape, sizes_of(conditioning, shape), text.device());

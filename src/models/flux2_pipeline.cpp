@@ -70,7 +70,10 @@ PipelineSpec flux2_pipeline(const Source& source) {
   spec.distilled = source.distilled;
   spec.defaults = spec.distilled ? PipelineSpec::Defaults{4, 1} : PipelineSpec::Defaults{50, 4};
   spec.predicts_flow = spec.even_sigmas = spec.joint_text = true;
-  spec.empty_negative = spec.takes_references = true;
+  spec.empty_negative = true;
+  spec.takes_references = spec.sized_by_image = spec.encodes_mean = spec.masks_patches = true;
+  spec.most_image_pixels = 1024 * 1024;
+  spec.inpaint_strength = 0.8;
   spec.size_shift = flux2_shift;
   spec.text_inputs = {{"prompt_embeds", "encoder_hidden_states"}};
   spec.text_parts = {{.tokenizer = "tokenizer",

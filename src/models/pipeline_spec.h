@@ -114,9 +114,15 @@ struct PipelineSpec {
   /// Logarithm of the shift for so many tokens of a latent and steps, in place of the scheduler's;
   /// null: the scheduler says it.
   std::function<double(int64_t tokens, int steps)> size_shift;
-  bool distilled = false;          ///< guidance is ignored
-  bool empty_negative = false;     ///< guidance leads away from the empty text, whatever is asked
-  bool takes_references = false;   ///< images may stand beside the noise, as tokens
+  bool distilled = false;         ///< guidance is ignored
+  bool empty_negative = false;    ///< guidance leads away from the empty text, whatever is asked
+  bool takes_references = false;  ///< images may stand beside the noise, as tokens
+  bool sized_by_image = false;    ///< a run from an image has its size, unless a request says
+  bool encodes_mean = false;      ///< of such an image the mean is taken, and nothing is drawn
+  bool masks_patches = false;     ///< a mask has one value for each patch
+  int64_t most_image_pixels = 0;  ///< to which images are scaled down; 0: any number
+  /// Strength of a run that starts from an image, and of one with a mask.
+  double strength = 0.6, inpaint_strength = 0.6;
   bool one_step_predicts = false;  ///< a run of one step gives the predicted clean sample
   bool cleans_captions = false;    ///< prompts go through tokenizer::clean_caption unless told
 

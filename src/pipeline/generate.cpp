@@ -198,7 +198,7 @@ GenerateResult generate_one(runtime::ModelState& state, const GenerateRequest& r
   if (encodes_together(state)) diffusion::encode_text(state, request, control, job);
   state.ranks().all_or_none(kLoads, [&] {
     if (!encodes_together(state)) diffusion::encode_text(state, request, control, job);
-    diffusion::encode_source(state, job);
+    diffusion::encode_images(state, job);
     const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
     const base::Stopwatch clock;
     if (control.on_progress) control.on_progress({Phase::load, 0, 0, 0});
@@ -264,7 +264,7 @@ diffusion::SharedDecoder load_halves(runtime::ModelState& state, const RunContro
     if (!encodes_together(state)) encode();
     if (control.on_progress) control.on_progress({Phase::load, 0, 0, 0});
     for (diffusion::Order& order : orders) {
-      diffusion::encode_source(state, order.job);
+      diffusion::encode_images(state, order.job);
       const base::Stopwatch clock;
       const tensor::BindScope bind(state.workers.scope(-1, &order.job.meters));
       diffusion::load_ranks(state, order.job);

@@ -28,32 +28,55 @@ TEST(SourceImage, LeavesOutTheStepsThatDiffusersLeavesOut) {
     q.strength = row["strength"].get<double>();
     const int steps = row["num_inference_steps"], run = row["steps_run"];
     if (run == 0)
-      EXPECT_NE(refusal_of([&] { left_out_steps(q, steps); }), "") << row.dump();
+      EXPECT_NE(refusal_of([&] { left_out_steps({}, q, steps); }), "") << row.dump();
     else
-      EXPECT_EQ(steps - left_out_steps(q, steps), run) << row.dump();
+      EXPECT_EQ(steps - left_out_steps({}, q, steps), run) << row.dump();
   }
 }
 
 TEST(SourceImage, RefusesAStrengthThatIsNone) {
   GenerateRequest q;
   q.strength = 1.5;
-  EXPECT_EQ(refusal_of([&] { left_out_steps(q, 4); }),
+  EXPECT_EQ(refusal_of([&] { left_out_steps({}, q, 4); }),
             "--strength 1.5: expected a number from 0 (the image as it is) to 1 (noise alone)");
   q.strength = std::nan("");
-  EXPECT_NE(refusal_of([&] { left_out_steps(q, 4); }), "");
+  EXPECT_NE(refusal_of([&] { left_out_steps({}, q, 4); }), "");
 }
 
 TEST(SourceImage, RefusesWhatNeedsAnImage) {
   GenerateRequest q;
-  EXPECT_FALSE(starts_from_image(q));
+  EXPECT_FALSE(starts_from_image({}, q));
   q.strength = 0.5;
-  EXPECT_EQ(refusal_of([&] { starts_from_image(q); }),
+  EXPECT_EQ(refusal_of([&] { starts_from_image({}, q); }),
             "--strength is about an image that a run starts from: add --image F");
   q = {};
   q.mask.emplace();
-  EXPECT_NE(refusal_of([&] { starts_from_image(q); }).find("--mask"), std::string::npos);
+  EXPECT_NE(refusal_of([&] { starts_from_image({}, q); }).find("--mask"), std::string::npos);
   q.images = {{.file = "x.png"}};
-  EXPECT_TRUE(starts_from_image(q));
+  EXPECT_TRUE(starts_from_image({}, q));
+}
+
+TEST(SourceImage, IsAReferenceUnlessARunStartsFromIt) {
+  models::PipelineSpec spec;
+  spec.takes_references = true;
+  GenerateRequest q;
+  q.images = {{.file = "x.png"}, {.file = "y.png"}};
+  EXPECT_FALSE(starts_from_image(spec, q));
+  q.strength = 0.5;
+  EXPECT_TRUE(starts_from_image(spec, q));
+  q.strength.reset();
+  q.alpha_mask = true;
+  EXPECT_TRUE(starts_from_image(spec, q));
+}
+
+TEST(SourceImage, HasTheUsualStrengthOfItsModel) {
+  models::PipelineSpec spec;
+  GenerateRequest q;
+  EXPECT_EQ(left_out_steps(spec, q, 10), 4);
+  spec.inpaint_strength = 0.8;
+  EXPECT_EQ(left_out_steps(spec, q, 10), 4);
+  q.mask.emplace();
+  EXPECT_EQ(left_out_steps(spec, q, 10), 2);
 }
 
 TEST(SourceImage, ReadsMargins) {

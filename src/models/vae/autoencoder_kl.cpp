@@ -88,6 +88,12 @@ LatentStatistics LatentStatistics::load(const AutoencoderKLConfig& config,
   return made;
 }
 
+size_t LatentStatistics::place(int64_t at, const tensor::Shape& latents) {
+  const int64_t channels = latents[1], height = latents[2], width = latents[3];
+  return static_cast<size_t>(at / (height * width) % channels * 4 + at / width % height % 2 * 2 +
+                             at % width % 2);
+}
+
 Tiling tiling_of(const AutoencoderKLConfig& config, int64_t pixels) {
   const int64_t factor = int64_t{1} << (config.block_out_channels.size() - 1);
   const TileSide side = tile_side(pixels > 0 ? pixels : config.sample_size, factor, 0.25);
@@ -129,16 +135,13 @@ AutoencoderKL::AutoencoderKL(const AutoencoderKLConfig& config, const nn::Weight
 Tensor AutoencoderKL::unscale(const Tensor& latents) const {
   if (latents.is_meta()) return Tensor::empty(latents.shape(), DType::f32, latents.device());
   std::vector<float> values = latents.to_floats();
-  const int64_t channels = latents.size(1), height = latents.size(2), width = latents.size(3);
   for (size_t i = 0; i < values.size(); ++i) {
     float& value = values[i];
     if (!config_.batch_norm) {
       value = static_cast<float>(double(value) / config_.scaling_factor + config_.shift_factor);
       continue;
     }
-    const auto at = static_cast<int64_t>(i);
-    const auto place = static_cast<size_t>(at / (height * width) % channels * 4 +
-                                           at / width % height % 2 * 2 + at % width % 2);
+    const size_t place = LatentStatistics::place(static_cast<int64_t>(i), latents.shape());
     value = value * statistics_.deviation[place] + statistics_.mean[place];
   }
   return Tensor::from(std::span<const float>(values), latents.shape()).to(latents.device());
@@ -205,6 +208,7 @@ AutoencoderKLEncoder::AutoencoderKLEncoder(const AutoencoderKLConfig& config,
   norm_out_ = load.norm("encoder.conv_norm_out", deep);
   conv_out_ = load.conv("encoder.conv_out", moments, deep, 3);
   if (config.use_quant_conv) quant_ = load.conv("quant_conv", moments, moments, 1);
+  statistics_ = LatentStatistics::load(config, weights);
 }
 
 VaeMoments AutoencoderKLEncoder::encode(const Tensor& images, nn::Spatial& spatial,
@@ -244,9 +248,21 @@ VaeMoments AutoencoderKLEncoder::encode(const Tensor& images, nn::Spatial& spati
 }
 
 VaeMoments AutoencoderKLEncoder::scale(const VaeMoments& moments) const {
-  require(!config_.batch_norm, ErrorCode::usage,
-          "--image: a model with the VAE of FLUX.2 does not start from an image; leave it out");
-  return scaled_moments(moments, config_.shift_factor, config_.scaling_factor);
+  if (!config_.batch_norm)
+    return scaled_moments(moments, config_.shift_factor, config_.scaling_factor);
+  if (moments.mean.is_meta()) return moments;
+  const tensor::Shape& shape = moments.mean.shape();
+  std::vector<float> mean = moments.mean.to_floats(), logvar = moments.logvar.to_floats();
+  for (size_t i = 0; i < mean.size(); ++i) {
+    const size_t place = LatentStatistics::place(static_cast<int64_t>(i), shape);
+    const float deviation = statistics_.deviation[place];
+    mean[i] = (mean[i] - statistics_.mean[place]) / deviation;
+    logvar[i] -= 2 * std::log(deviation);
+  }
+  const auto made = [&](const std::vector<float>& values) {
+    return Tensor::from(std::span<const float>(values), shape).to(moments.mean.device());
+  };
+  return {made(mean), made(logvar)};
 }
 
 }  // namespace tessera::models

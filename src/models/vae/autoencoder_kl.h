@@ -33,6 +33,8 @@ struct LatentStatistics {
   std::vector<float> mean, deviation;  ///< of channel c, line y and column x at c * 4 + y * 2 + x
   /// Those of a file ("bn.running_mean", "bn.running_var").
   static LatentStatistics load(const AutoencoderKLConfig& config, const nn::Weights& weights);
+  /// The number of the statistics of an element of latents [batch, channels, height, width].
+  static size_t place(int64_t element, const tensor::Shape& latents);
 };
 
 /// How diffusers cuts latents with enable_tiling: tiles of sample_size pixels, or of `pixels` if
@@ -76,7 +78,7 @@ class AutoencoderKLEncoder : public VaeEncoder {
   /// The trace gets "conv_in", "down_block.N", "mid_block".
   VaeMoments encode(const tensor::Tensor& images, nn::Spatial& spatial,
                     const VaeWatch& watch = {}) const override;
-  /// (moments - shift_factor) * scaling_factor. Throws Error(usage) for a VAE with `batch_norm`.
+  /// (moments - shift_factor) * scaling_factor; of FLUX.2 (moments - mean) / deviation.
   VaeMoments scale(const VaeMoments& moments) const override;
 
  private:
@@ -92,6 +94,7 @@ class AutoencoderKLEncoder : public VaeEncoder {
   std::vector<VaeAttention> middle_attention_;
   std::vector<Level> levels_;
   nn::GroupNorm norm_out_;
+  LatentStatistics statistics_;
 };
 
 }  // namespace tessera::models

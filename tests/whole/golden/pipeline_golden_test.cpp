@@ -53,6 +53,8 @@ struct WholeRun {
       load::write_safetensors(scratch / "text.safetensors", embeddings());
       q.embeddings = scratch / "text.safetensors";
     }
+    for (const base::Json& image : arguments.value("images", base::Json::array()))
+      q.images.push_back({.file = folder + "/" + image.get<std::string>()});
     q.initial_latents = scratch / "init.safetensors";
     q.trace = scratch / "trace.safetensors";
     q.height = arguments["height"];
@@ -80,7 +82,7 @@ std::vector<WholeRun> runs(bool from_prompt) {
       all.push_back(run);
     for (const base::Json& run : all) {
       const bool there = std::filesystem::exists(folder + "/" + run["file"].get<std::string>());
-      if (!there || run.contains("images")) continue;
+      if (!there) continue;
       const base::Json negative = run.value("negative_prompt", base::Json());
       const bool second = negative.is_null() || negative == prompts[1];
       WholeRun whole(folder, run);

@@ -1,0 +1,114 @@
+#include "diffusion/reference_images.h"
+
+#include <array>
+
+#include "base/fail.h"
+#include "diffusion/input_pixels.h"
+#include "diffusion/sizes.h"
+#include "ops/elementwise.h"
+
+namespace tessera::diffusion {
+namespace {
+
+using media::Pixels;
+using tensor::DType;
+using tensor::Tensor;
+
+constexpr int kLeastSide = 64, kMostRatio = 8;
+
+// Pixels of a side of a token.
+std::array<int64_t, 2> token_sides(const runtime::ModelState& state) {
+  const std::array<int64_t, 3> patch = state.spec->trained.patch;
+  return {patch[1] * state.vae_factor(), patch[2] * state.vae_factor()};
+}
+
+Pixels read_reference(const runtime::ModelState& state, const InputImage& given, size_t number) {
+  const media::ReadImage read = read_input(given, fmt::format("--image {}", number + 1));
+  const int width = read.image.width, height = read.image.height;
+  require(std::min(width, height) >= kLeastSide &&
+              std::max(width, height) <= int64_t{kMostRatio} * std::min(width, height),
+          ErrorCode::usage,
+          "--image {}: a reference image of {} x {} pixels; expected sides of at least {}, one at "
+          "most {} times the other",
+          number + 1, width, height, kLeastSide, kMostRatio);
+  const Pixels image = limited(media::pixels_of(read.image), state.spec->most_image_pixels);
+  const auto [tall, wide] = token_sides(state);
+  return media::cut_middle(image, static_cast<int>(image.width / wide * wide),
+                           static_cast<int>(image.height / tall * tall));
+}
+
+// The images of a job whose latents stand beside the noise.
+std::vector<const SourceImage*> beside_noise(const Job& job) {
+  std::vector<const SourceImage*> all;
+  if (job.source && job.source->referenced) all.push_back(&*job.source);
+  for (const SourceImage& image : job.references) all.push_back(&image);
+  return all;
+}
+
+// Lines and columns of tokens of an image.
+std::array<int64_t, 2> grid_of(const runtime::ModelState& state, const SourceImage& image) {
+  const auto [tall, wide] = token_sides(state);
+  return {image.pixels.size(2) / tall, image.pixels.size(3) / wide};
+}
+
+// [tokens, channels of a token]
+Tensor tokens_of(const runtime::ModelState& state, const Job& job, const SourceImage& image) {
+  const auto [lines, columns] = grid_of(state, image);
+  nn::TokenLayout layout = job.layout;
+  layout.extra = 0;
+  layout.size = {1, lines * layout.patch[1], columns * layout.patch[2]};
+  if (!image.mean.defined())
+    return Tensor::zeros({layout.tokens(), layout.token_channels()}, DType::f32);
+  return nn::tokens_of_latent(image.mean, layout, nn::LatentForm::image);
+}
+
+}  // namespace
+
+std::span<const InputImage> references_of(const models::PipelineSpec& spec,
+                                          const GenerateRequest& request) {
+  if (!spec.takes_references) return {};
+  const std::span<const InputImage> all(request.images);
+  return starts_from_image(spec, request) ? all.subspan(1) : all;
+}
+
+void read_references(const runtime::ModelState& state, const GenerateRequest& request, Job& job) {
+  const std::span<const InputImage> given = references_of(*state.spec, request);
+  if (given.empty()) return;
+  const size_t before = request.images.size() - given.size();
+  for (size_t i = 0; i < given.size(); ++i) {
+    SourceImage image;
+    image.pixels = numbers_of(read_reference(state, given[i], before + i));
+    job.references.push_back(std::move(image));
+  }
+}
+
+void plan_references(const runtime::ModelState& state, Job& job) {
+  for (const SourceImage* image : beside_noise(job)) {
+    const auto [lines, columns] = grid_of(state, *image);
+    job.layout.extra += lines * columns;
+  }
+  check_tokens(job.layout, int64_t{job.samples()} * (job.guidance.branches() ? 2 : 1));
+  set_references(state, job);
+}
+
+void set_references(const runtime::ModelState& state, Job& job) {
+  const std::vector<const SourceImage*> images = beside_noise(job);
+  if (images.empty()) return;
+  const int64_t sequences = job.conditioning.tensors.begin()->second.size(0);
+  std::vector<int32_t> sizes;
+  std::vector<Tensor> tokens;
+  for (const SourceImage* image : images) {
+    for (const int64_t side : grid_of(state, *image)) sizes.push_back(static_cast<int32_t>(side));
+    tokens.push_back(tokens_of(state, job, *image));
+  }
+  const Tensor all = ops::concat_rows(tokens);
+  const Tensor repeated = ops::concat_rows(std::vector(static_cast<size_t>(sequences), all));
+  std::vector<int32_t> of_all;
+  for (int64_t s = 0; s < sequences; ++s) of_all.insert(of_all.end(), sizes.begin(), sizes.end());
+  job.conditioning.tensors["reference_tokens"] =
+      repeated.reshape({sequences, all.size(0), all.size(1)});
+  job.conditioning.tensors["reference_sizes"] =
+      Tensor::from(std::span<const int32_t>(of_all), {sequences, std::ssize(sizes)});
+}
+
+}  // namespace tessera::diffusion
