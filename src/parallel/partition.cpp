@@ -333,6 +333,8 @@ nn::TokenView take_places(const nn::TokenView& view, Range places) {
     }
     at += s.ids.size();
   }
+  // A rank without tokens still takes part in a pass over canvases.
+  if (part.canvas.empty() && !view.canvas.empty()) part.canvas.push_back(view.canvas.front());
   return part;
 }
 
