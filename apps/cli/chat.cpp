@@ -25,6 +25,7 @@ struct Options {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   CompleteRequest request;
   std::optional<std::string> system;
+  bool thinking = false;
 };
 
 /// What was said, in the form that chat templates take.
@@ -61,6 +62,7 @@ class Chat {
         request_(options.request),
         stop_(stop),
         history_(options.system),
+        thinking_(options.thinking),
         lines_("> "),
         model_name_(options.model->model) {}
 
@@ -85,7 +87,13 @@ class Chat {
   void check() {
     History first = history_;
     first.add("user", "");
-    (void)model_.tokenize({.chat = first.json()}, stop_);
+    (void)model_.tokenize({.chat = asked(first)}, stop_);
+  }
+
+  // What the template gets.
+  std::string asked(const History& history) const {
+    if (!thinking_) return history.json();
+    return R"({"enable_thinking": true, "messages": )" + history.json() + "}";
   }
 
   void command(const std::string& line) {
@@ -130,7 +138,7 @@ class Chat {
   void answer(const std::string& text) {
     const size_t before = history_.size();
     history_.add("user", text);
-    request_.chat = history_.json();
+    request_.chat = asked(history_);
     std::string shown;
     bool whole = true;
     try {
@@ -171,6 +179,7 @@ class Chat {
   CompleteRequest request_;
   const std::stop_token& stop_;
   History history_;
+  bool thinking_;  // the template's switch is on
   TypedLines lines_;
   std::string model_name_;
   std::set<std::string> saved_;
@@ -194,6 +203,8 @@ Command add_chat(CLI::App& program) {
       ->required();
   const char* what = "Common";
   add_text(*app, "--system", o->system, "System message before the chat (default: none)")
+      ->group(what);
+  app->add_flag("--thinking", o->thinking, "Ask for thoughts, where the template has the switch")
       ->group(what);
   app->add_option("--max-tokens", q.max_tokens,
                   "Tokens of an answer (default: the model's, or 128)")

@@ -31,9 +31,12 @@ std::string batch_key(const Job& job) {
   } else {
     const auto& text = std::get<CompleteRequest>(job.ask);
     // What a rule of the whole batch chooses depends on who else is in it.
-    if (text.temperature > 0 || text.select.find("scope=batch") != std::string::npos) return "";
-    for (const char* own : {"prompt", "prompts", "messages", "tools", "raw", "seed"})
+    if (text.temperature > 0 || text.n > 1 || text.select.find("scope=batch") != std::string::npos)
+      return "";
+    for (const char* own : {"prompt", "prompts", "messages", "tools", "enable_thinking", "raw"})
       key.erase(own);
+    key.erase("seed");
+    if (job.served->facts.draws) key["seed"] = text.seed;
   }
   return job.record.model + "\n" + std::to_string(job.record.previews) + "\n" +
          nlohmann::json(key).dump();  // in one order of names

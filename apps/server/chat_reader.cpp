@@ -146,7 +146,7 @@ Json read_tools(const Json& tools) {
   return read;
 }
 
-std::string read_chat(const Json& messages, const Json* tools, size_t most) {
+std::string read_chat(const Json& messages, const Json* tools, size_t most, const bool* thinks) {
   if (!messages.is_array() || messages.empty() || messages.size() > kMostMessages)
     throw wrong("messages", "messages: expected a list of 1 to " + std::to_string(kMostMessages) +
                                 " {role, content}");
@@ -157,10 +157,13 @@ std::string read_chat(const Json& messages, const Json* tools, size_t most) {
     bytes += bytes_of(read.back());
     check_text(bytes, most, "messages");
   }
-  if (!tools) return text_of(read);
-  const Json known = read_tools(*tools);
-  check_text(bytes + text_of(known).size(), most, "tools");
-  return text_of({{"messages", read}, {"tools", known}});
+  if (!tools && !thinks) return text_of(read);
+  Json chat = {{"messages", std::move(read)}};
+  if (thinks) chat["enable_thinking"] = *thinks;
+  if (!tools) return text_of(chat);
+  chat["tools"] = read_tools(*tools);
+  check_text(bytes + text_of(chat["tools"]).size(), most, "tools");
+  return text_of(chat);
 }
 
 }  // namespace tessera::server

@@ -12,11 +12,10 @@ namespace {
 const FieldNames kRenamed{{"class", "classes"}, {"rng", "noise"}, {"chat", "messages"}};
 
 // How sentences begin that are about a field and do not name it.
-const FieldNames kBeginnings{{"class ", "classes"},
-                             {"decoding ", "decode"},
-                             {"expert selection ", "select"},
-                             {"chat: ", "messages"},
-                             {"chat: 'tools'", "tools"}};
+const FieldNames kBeginnings{
+    {"class ", "classes"},           {"decoding ", "decode"},
+    {"expert selection ", "select"}, {"chat: ", "messages"},
+    {"chat: 'tools'", "tools"},      {"chat: 'enable_thinking'", "enable_thinking"}};
 
 const std::set<std::string> kFields{"binning",
                                     "block",
@@ -24,6 +23,7 @@ const std::set<std::string> kFields{"binning",
                                     "classes",
                                     "count",
                                     "decode",
+                                    "enable_thinking",
                                     "fit",
                                     "frames",
                                     "guidance",

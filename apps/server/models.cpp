@@ -20,6 +20,7 @@ ModelFacts facts_of(const Model& model, const std::string& name, const RunOption
   facts.class_names = found.class_names;
   facts.width = found.width;
   facts.height = found.height;
+  facts.draws = found.draws;
   facts.plan = to_string(options.plan);
   facts.ranks = options.plan.ranks();
   facts.joins = facts.ranks == 1 || options.plan.moe != MoeForm::fused;

@@ -24,7 +24,8 @@ struct ModelFacts {
   int64_t width = 0, height = 0, frames = 1;  ///< as trained
   std::string plan;                           ///< "": one rank
   int ranks = 1;
-  bool joins = true;  ///< prompts may join a batch of answers that is at work
+  bool joins = true;   ///< prompts may join a batch of answers that is at work
+  bool draws = false;  ///< answers depend on the seed at temperature 0, too
 };
 Json json_of(const ModelFacts& facts);
 

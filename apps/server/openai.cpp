@@ -81,6 +81,7 @@ Json answer_of(const JobRecord& record, bool chat) {
     Json choice = {{"index", i},
                    {"finish_reason", finish_of(record.usage["finish"][i])},
                    {"logprobs", logprobs_of(record.report["completions"][i], chat)}};
+    if (choice["finish_reason"] == "length") choice["limit"] = record.report["limit"];
     if (chat)
       choice["message"] = {{"role", "assistant"}, {"content", texts[i]}, {"refusal", nullptr}};
     else
@@ -158,6 +159,7 @@ class AnswerStream : public Stream {
     for (size_t i = 0; i < finishes.size(); ++i) {
       Json choice = {
           {"index", i}, {"finish_reason", finish_of(finishes[i])}, {"logprobs", nullptr}};
+      if (choice["finish_reason"] == "length") choice["limit"] = record.report["limit"];
       if (chat_)
         choice["delta"] = Json::object();
       else

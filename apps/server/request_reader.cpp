@@ -129,7 +129,11 @@ void read_prompt(Fields& fields, CompleteRequest& q, const Limits& limits) {
     throw wrong("prompt", "give one of prompt, prompts and messages");
   const Json* tools = fields.take_list("tools");
   if (tools && !messages) throw wrong("tools", "tools: only a chat has them; give messages");
-  if (messages) q.chat = read_chat(*messages, tools, limits.prompt);
+  bool thinks = false;
+  const bool switched = fields.flag("enable_thinking", thinks);
+  if (switched && !messages)
+    throw wrong("enable_thinking", "enable_thinking: only a chat has it; give messages");
+  if (messages) q.chat = read_chat(*messages, tools, limits.prompt, switched ? &thinks : nullptr);
   check_size(limits, q.prompts, "prompt");
   fields.flag("raw", q.raw);
 }
@@ -163,7 +167,8 @@ void read_decoding(Fields& fields, CompleteRequest& q) {
 }
 
 // How tokens are drawn, and what is told of them.
-void read_drawing(Fields& fields, CompleteRequest& q, const Limits& limits) {
+void read_drawing(Fields& fields, CompleteRequest& q, const ModelFacts& model,
+                  const Limits& limits) {
   int64_t whole = 0;
   fields.number("temperature", 0, 100, q.temperature);
   fields.whole("top_k", 0, 1 << 30, q.top_k);
@@ -176,19 +181,19 @@ void read_drawing(Fields& fields, CompleteRequest& q, const Limits& limits) {
   if (fields.whole("logprobs", 0, kMostLogprobs, whole)) q.logprobs = static_cast<int>(whole);
   if (!fields.whole("n", 1, limits.images, whole)) return;
   q.n = static_cast<int>(whole);
-  if (q.n > 1 && q.temperature == 0)
+  if (q.n > 1 && q.temperature == 0 && !model.draws)
     throw wrong("n",
                 "n: at temperature 0 all answers are one and the same; give a temperature, "
                 "such as 0.8");
 }
 
-CompleteRequest read_complete(const Json& request, const Limits& limits) {
+CompleteRequest read_complete(const Json& request, const ModelFacts& model, const Limits& limits) {
   Fields fields(request, "request");
   CompleteRequest q;
   read_prompt(fields, q, limits);
   fields.whole("max_tokens", 1, limits.tokens, q.max_tokens);
   read_decoding(fields, q);
-  read_drawing(fields, q, limits);
+  read_drawing(fields, q, model, limits);
   check_answers(q, limits);
   fields.texts("stop", q.stop);
   if (q.stop.size() > 16) throw wrong("stop", "stop: 16 texts at most end an answer");
@@ -202,7 +207,7 @@ CompleteRequest read_complete(const Json& request, const Limits& limits) {
 }  // namespace
 
 Ask read_request(const Json& request, const ModelFacts& model, const Limits& limits) {
-  if (model.kind == Kind::text) return read_complete(request, limits);
+  if (model.kind == Kind::text) return read_complete(request, model, limits);
   return read_generate(request, model, limits);
 }
 

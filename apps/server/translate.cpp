@@ -125,7 +125,10 @@ std::string content_of(const Json& content, const std::string& where) {
     const std::string here = where + "[" + std::to_string(i) + "]";
     Fields fields(content[i], here, true);
     std::string type, text;
-    if (!fields.text("type", type) || type != "text" || !fields.text("text", text))
+    if (fields.text("type", type) && type != "text")
+      throw wrong(here, here + ": a part of type '" + type.substr(0, 40) +
+                            "'; language models read parts of type text alone");
+    if (type.empty() || !fields.text("text", text))
       throw wrong(here, here + ": expected {\"type\": \"text\", \"text\": ...}");
     fields.finish();
     all += text;
@@ -168,6 +171,17 @@ void translate_tools(Fields& fields, Json& request) {
   if (!tools) return;
   Json known = read_tools(*tools);
   if (!choice || *choice == "auto") request["tools"] = std::move(known);
+}
+
+// vLLM's and SGLang's name for values of the chat template.
+void translate_switches(Fields& fields, Translated& to) {
+  const Json* values = fields.take("chat_template_kwargs");
+  if (!values) return;
+  Fields inner(*values, "chat_template_kwargs", true);
+  bool thinks = false;
+  if (inner.flag("enable_thinking", thinks)) to.request["enable_thinking"] = thinks;
+  to.names["enable_thinking"] = "chat_template_kwargs.enable_thinking";
+  inner.finish();
 }
 
 bool is_given(const Json& body, const char* name) {
@@ -241,6 +255,7 @@ Translated translate_chat(const Json& body) {
         message_of((*messages)[i], "messages[" + std::to_string(i) + "]"));
   translate_tools(fields, to.request);
   to.names = {{"prompt", "messages"}};
+  translate_switches(fields, to);
   int64_t tokens = 0;  // that both names mean, the newer first
   for (const char* name : {"max_tokens", "max_completion_tokens"})
     if (fields.whole(name, 1, INT64_MAX, tokens)) {

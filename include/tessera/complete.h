@@ -31,7 +31,8 @@ enum class StopAtEos : uint8_t { none, block, early };
 struct CompleteRequest {
   std::vector<std::string> prompts;
   std::vector<std::vector<int32_t>> prompt_ids;
-  std::string chat;           ///< JSON: [{"role": ..., "content": ...}, ...] or {"messages": [...]}
+  /// JSON: [{"role": ..., "content": ...}, ...] or {"messages": [...], "enable_thinking": ...}.
+  std::string chat;
   bool raw = false;           ///< prompts do not pass through the chat template
   int64_t max_tokens = 0;     ///< 0: from generation_config.json, else 128
   int block = 0;              ///< tokens of a block; 0: the model's default
@@ -69,7 +70,7 @@ struct CompleteRequest {
 struct CompleteProgress {
   int prompt = 0;                  ///< index of the answer
   std::string text;                ///< text that became final since the last call, whole characters
-  std::vector<std::string> block;  ///< texts of the current block's tokens; "" is a mask
+  std::vector<std::string> block;  ///< texts of the current block's tokens; "": not decided
   int64_t from = 0;                ///< position of the block's first token
   bool ended = false;
   int64_t experts = 0;  ///< distinct experts read in this pass, summed over layers
@@ -153,8 +154,10 @@ struct CompleteResult {
   MemoryPeaks peak_bytes;                   ///< this request in rank 0's process
   std::vector<Report::Rank> per_rank;       ///< memory, work and traffic of each rank
   std::string select, decode, plan;         ///< plan: "" is one rank
-  std::string device = "cpu";               ///< or "cuda:0 (NVIDIA H200)"
-  bool elsewhere = false;                   ///< all of the result is with the process of rank 0
+  int64_t max_tokens = 0;                   ///< the most tokens of an answer
+  std::string limit;           ///< says so: "request", "generation_config.json" or "default"
+  std::string device = "cpu";  ///< or "cuda:0 (NVIDIA H200)"
+  bool elsewhere = false;      ///< all of the result is with the process of rank 0
 };
 
 /// Control and callbacks during a completion.

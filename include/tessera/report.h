@@ -135,6 +135,7 @@ struct Inspection {
   /// For a language model: one prompt, its answer, and the tokens of a block. For text-to-image
   /// models: the most tokens of a padded text.
   int64_t prompt_tokens = 0, answer_tokens = 0, block = 0;
+  bool draws = false;         ///< a language model whose answers depend on the seed in any case
   double flops_per_step = 0;  ///< or of a pass over all tokens
   /// Bytes on a rank that holds everything: weights, activations, peak, and text encoders; for
   /// language models kv, a part of activations. With a plan or a budget also those of a process,

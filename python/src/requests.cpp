@@ -116,7 +116,8 @@ void bind_complete(nb::module_& module) {
       .def_rw("seed", &Q::seed)
       .def_rw("n", &Q::n)
       .def_rw("logprobs", &Q::logprobs)
-      .def_rw("stop", &Q::stop);
+      .def_rw("stop", &Q::stop)
+      .def_rw("draws", &Q::draws);
 }
 
 }  // namespace

@@ -92,6 +92,7 @@ class CompleteRequest:
     n: int
     logprobs: int | None
     stop: list[str]
+    draws: str
     def __init__(self) -> None: ...
 
 class ForwardOptions:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import logging
 import operator
+import os
 import queue
 import reprlib
 import threading
@@ -115,7 +116,7 @@ class LanguageModel(Model):
 
     def generate(self, prompt: str | Sequence[str] | None = None, *,
                  prompt_ids: Sequence[Sequence[int]] | None = None, chat: Chat | None = None,
-                 on_progress: Progress | None = None,
+                 enable_thinking: bool | None = None, on_progress: Progress | None = None,
                  plan: str | Mapping[str, Any] | None = None, ranks: int | None = None,
                  threads: int | None = None, cancel: _core.CancelToken | None = None,
                  prefix: _core.KeptPrefix | None = None, **options: Any) -> GenerateOutput:
@@ -124,7 +125,8 @@ class LanguageModel(Model):
 
         options, as those of `tessera complete`: raw, max_tokens, block, decode, threshold, steps,
         as_published, cache, stop_at_eos, select, select_refresh, select_prefill, temperature, top_k,
-        top_p, repetition_penalty, seed, n, logprobs, stop. on_progress hears after each pass: the
+        top_p, repetition_penalty, seed, n, logprobs, stop, draws (a path). enable_thinking is a
+        switch that the chat template of a folder may have. on_progress hears after each pass: the
         prompt's number, what has become final, the block's tokens with "" for a mask, the first
         one's position, and whether it ended. A KeptPrefix that the turns of one talk share spares
         them what the one before has computed; the answers are the same.
@@ -132,20 +134,22 @@ class LanguageModel(Model):
         expect(cancel, _core.CancelToken, "cancel", "a CancelToken")
         expect(prefix, _core.KeptPrefix, "prefix", "a KeptPrefix")
         expect(on_progress, Callable, "on_progress", "a function")
-        request = _request(prompt, prompt_ids, chat, options)
+        request = _request(prompt, prompt_ids, chat, enable_thinking, options)
         model = self._opened_for(plan=plan, ranks=ranks, threads=threads)
         with in_python():
             return _output_of(model.complete(request, on_progress, _log.info, cancel, prefix))
 
     def stream(self, prompt: str | None = None, *, prompt_ids: Sequence[int] | None = None,
-               chat: Chat | None = None, plan: str | Mapping[str, Any] | None = None,
+               chat: Chat | None = None, enable_thinking: bool | None = None,
+               plan: str | Mapping[str, Any] | None = None,
                ranks: int | None = None, threads: int | None = None,
                prefix: _core.KeptPrefix | None = None, **options: Any) -> TextStream:
         """The answer to one prompt in pieces, as they become final; options as of generate."""
         if prompt is not None and not isinstance(prompt, str):
             raise TypeError(f"stream answers one prompt, a str, not a {type(prompt).__name__}")
         expect(prefix, _core.KeptPrefix, "prefix", "a KeptPrefix")
-        request = _request(prompt, None if prompt_ids is None else [prompt_ids], chat, options)
+        request = _request(prompt, None if prompt_ids is None else [prompt_ids], chat,
+                           enable_thinking, options)
         model = self._opened_for(plan=plan, ranks=ranks, threads=threads)
 
         def run(take: Callable[[str], None], cancel: _core.CancelToken) -> str:
@@ -162,11 +166,11 @@ class LanguageModel(Model):
 
 _OPTIONS = {"raw", "max_tokens", "block", "decode", "threshold", "steps", "as_published", "cache",
             "stop_at_eos", "select", "select_refresh", "select_prefill", "temperature", "top_k", "top_p",
-            "repetition_penalty", "seed", "n", "logprobs", "stop"}
+            "repetition_penalty", "seed", "n", "logprobs", "stop", "draws"}
 
 
 def _request(prompt: str | Sequence[str] | None, prompt_ids: Sequence[Sequence[int]] | None,
-             chat: Chat | None, options: dict[str, Any]) -> _core.CompleteRequest:
+             chat: Chat | None, enable_thinking: bool | None, options: dict[str, Any]) -> _core.CompleteRequest:
     unknown = sorted(set(options) - _OPTIONS)
     if unknown:
         raise TypeError(f"{unknown[0]!r} is no option; there are {', '.join(sorted(_OPTIONS))}")
@@ -178,8 +182,10 @@ def _request(prompt: str | Sequence[str] | None, prompt_ids: Sequence[Sequence[i
         expect(threshold, SupportsFloat, "threshold", "a number")
         fields["decode"] = f"threshold:{float(threshold):f}"
     fields["stop"] = listed(fields.get("stop"))
+    if fields.get("draws") is not None:
+        fields["draws"] = os.fspath(fields["draws"])
     return fill(_core.CompleteRequest(), {"prompts": "prompt"}, prompts=listed(prompt),
-                prompt_ids=_ids_of(prompt_ids), chat=_text_of(chat), **fields)
+                prompt_ids=_ids_of(prompt_ids), chat=_text_of(chat, enable_thinking), **fields)
 
 
 def _ids_of(prompt_ids: Sequence[Sequence[int]] | None) -> list[list[int]] | None:
@@ -192,8 +198,15 @@ def _ids_of(prompt_ids: Sequence[Sequence[int]] | None) -> list[list[int]] | Non
                         f"prompt, or of stream in one list") from None
 
 
-def _text_of(chat: Chat | None) -> str | None:
+def _text_of(chat: Chat | None, enable_thinking: bool | None) -> str | None:
     expect(chat, Sequence, "chat", _CHAT)
+    expect(enable_thinking, bool, "enable_thinking", "True or False")
     for message in chat or ():
         expect(message, Mapping, "a message of the chat", _CHAT)
-    return None if chat is None else json.dumps(list(map(dict, chat)))
+    if chat is None:
+        if enable_thinking is not None:
+            raise UsageError("enable_thinking is for chats; give one as chat")
+        return None
+    messages = list(map(dict, chat))
+    return json.dumps(messages if enable_thinking is None else
+                      {"messages": messages, "enable_thinking": enable_thinking})

@@ -61,6 +61,8 @@ sample::DecodingPolicy policy_of(const CompleteRequest& q, const models::TokenSp
           q.decode.empty() ? spec.decode : q.decode,
           spec.canvas ? "this model denoises canvases; expected canvas:NAME=VALUE"
                       : "canvases are for models that denoise them; this one fills in masks");
+  require(q.n == 1 || q.temperature > 0 || p.denoises(), ErrorCode::usage,
+          "--n {}: at temperature 0 all answers are one and the same; add --temperature 0.8", q.n);
   read_common(q, p);
   if (p.denoises()) {
     read_canvas(q, spec, p);

@@ -16,9 +16,12 @@ std::vector<std::string> block_texts(const sample::SequencePass& p, const sample
                                      const sample::SpecialIds& special,
                                      const tokenizer::ByteLevelBpe* tokens) {
   std::vector<std::string> texts;
+  std::set<int64_t> noise;  // positions of a canvas that no pass has accepted
+  for (const sample::Prediction& one : p.commits)
+    if (one.noise) noise.insert(one.position);
   for (int64_t i = p.pass.decide.begin; i < p.pass.decide.end; ++i) {
     const int32_t id = walk.ids()[static_cast<size_t>(i)];
-    if (id == special.mask)
+    if (id == special.mask || noise.contains(i))
       texts.emplace_back();
     else
       texts.push_back(tokens ? tokenizer::readable(tokens->bytes_of(id, false), true)
@@ -40,14 +43,14 @@ void Recorder::add(const sample::TokenPrompt& prompt) {
 void Recorder::before(const std::vector<sample::SequencePass>& passes) {
   std::map<int, std::vector<nn::Range>> under;
   std::map<int, nn::ExpertCache::Core> cores;
-  std::set<int> sequences;
+  std::map<int, std::vector<nn::Range>> sequences;
   for (const auto& p : passes)
     if (under_rule(request, spec, p.pass.kind)) {
       // What a block's first pass keeps of tokens before it is the router's, as a finalise is.
       const bool part = spec.routing.block == 0 && p.pass.kind == PassKind::block;
       const nn::Range asked = part ? p.pass.decide : nn::kAllTokens;
       under[p.sequence] = rule.open ? p.undecided : std::vector{asked};
-      sequences.insert(p.sequence);
+      sequences[p.sequence] = p.undecided;
       if (p.pass.decide.size() > 0) cores[p.sequence] = {p.pass.decide, asked};
     }
   if (watch.before) watch.before(sequences);

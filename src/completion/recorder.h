@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -20,8 +21,9 @@ namespace tessera::completion {
 
 /// What a study sees of a run on one rank; both may be empty.
 struct PassWatch {
-  /// Before each pass: the prompts that are in it under the selection rule.
-  std::function<void(const std::set<int>& prompts)> before;
+  /// Before each pass: the prompts that are in it under the selection rule, and runs of their
+  /// tokens that no pass has decided.
+  std::function<void(const std::map<int, std::vector<nn::Range>>& prompts)> before;
   std::function<void(const nn::MoeWork&)> experts;  ///< each call of an MoE layer
 };
 

@@ -23,6 +23,10 @@ void CompletionRun::describe(CompleteResult& result) const {
   result.has_texts = tokens != nullptr;
   result.select = nn::to_string(rule);
   result.decode = request.decode.empty() ? spec().decode : request.decode;
+  result.max_tokens = prompts.front().max_tokens;
+  result.limit = request.max_tokens > 0              ? "request"
+                 : state.language->says_max_tokens() ? "generation_config.json"
+                                                     : "default";
   result.plan = to_string(state.options.plan);
   result.device = runtime::device_name(state.place);
 }

@@ -99,6 +99,8 @@ std::string to_json(const CompleteResult& r) {
                {"select", r.select},
                {"ruled_share", ruled_share(r)},
                {"decode", r.decode},
+               {"max_tokens", r.max_tokens},
+               {"limit", r.limit},
                {"program", "Tessera"}});
   if (r.streamed) result["streamed_experts"] = Json(json_of(*r.streamed));
   return base::json_text(result);

@@ -184,6 +184,7 @@ void add_tokens(Inspection& found, const runtime::ModelState& state) {
   found.answer_tokens = std::min(language.max_tokens(), spec.context / 2);
   found.prompt_tokens = std::min<int64_t>(128, spec.context - found.answer_tokens);
   found.block = spec.block;
+  found.draws = spec.canvas;
   completion::TokenRun run{{found.prompt_tokens + found.answer_tokens}, spec.block, spec.block};
   if (spec.canvas) {
     const int64_t canvases = (found.answer_tokens + spec.block - 1) / spec.block;

@@ -70,6 +70,10 @@ Rotary read_rotary(const TokenConfig& read, bool global) {
   const Json& all = read.at("rope_parameters");
   require(all.is_object(), ErrorCode::model, "{}: 'rope_parameters' is {}; expected an object",
           read.where(), base::ConfigReader::shown(all));
+  for (const auto& item : all.items())
+    require(item.key() == "sliding_attention" || item.key() == "full_attention", ErrorCode::model,
+            "{}: 'rope_parameters' holds {}; expected \"sliding_attention\" and \"full_attention\"",
+            read.where(), base::ConfigReader::shown(Json(item.key())));
   const auto found = all.find(kind);
   if (found == all.end() || found->is_null()) return usual;
   require(found->is_object(), ErrorCode::model,

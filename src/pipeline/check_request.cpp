@@ -68,8 +68,6 @@ void check_request(const CompleteRequest& q) {
   number("--top-k", q.top_k, 0, 1 << 30);
   number("--n", q.n, 1, 10'000);
   number("--logprobs", q.logprobs.value_or(0), 0, 1000);
-  require(q.n == 1 || q.temperature > 0, ErrorCode::usage,
-          "--n {}: at temperature 0 all answers are one and the same; add --temperature 0.8", q.n);
   for (const std::string& text : q.stop)
     require(!text.empty(), ErrorCode::usage,
             "--stop '': an empty text ends every answer before it begins; leave it out");

@@ -1,5 +1,6 @@
 #include "pipeline/complete.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "admission/token_memory.h"
@@ -44,6 +45,17 @@ void require_joining(const CompleteRequest& q, const CompleteControl& control, c
   require(q.n == 1, ErrorCode::usage, "--n {}: prompts join a batch of one answer each", q.n);
   require(plan.world() == 1 || plan.moe != MoeForm::fused, ErrorCode::usage,
           "prompts join no batch under moe=fused, whose buffers are for those that begin it");
+}
+
+// A note on answers cut at the folder's length; else "".
+std::string folders_limit(const CompleteResult& result) {
+  const bool cut =
+      std::ranges::count(result.completions, FinishReason::length, &Completion::finish) > 0;
+  if (!cut || result.limit == "request") return "";
+  return fmt::format("an answer ended at {} tokens, {}; --max-tokens allows more",
+                     result.max_tokens,
+                     result.limit == "default" ? "where the folder says no length"
+                                               : "'max_new_tokens' of generation_config.json");
 }
 
 }  // namespace
@@ -101,8 +113,7 @@ CompleteResult complete(runtime::ModelState& state, const CompleteRequest& q,
     note(admission::assumed_routing(admission::most_uneven(
         state.options.plan, language.geometry(state.dtype()), &run.rule,
         [&] { return admission::rehearse_tokens(state, state.options, run); })));
-  const std::string said = control.on_note ? language.check(state.dtype()) : "";
-  note(said);
+  note(control.on_note ? language.check(state.dtype()) : "");
   completion::CompletionRun ranks{
       .state = state,
       .request = q,
@@ -120,6 +131,7 @@ CompleteResult complete(runtime::ModelState& state, const CompleteRequest& q,
   CompleteResult result = ranks.all();
   if (result.elsewhere) ranks.describe(result);
   note(admission::beyond_budget(state.options, result.peak_bytes, result.per_rank));
+  note(folders_limit(result));
   return result;
 }
 

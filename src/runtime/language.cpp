@@ -37,6 +37,37 @@ std::string token_text(const Json& config, const char* key) {
 constexpr const char* kInertInGeneration[] = {"_from_model_config", "pad_token_id",
                                               "cache_implementation"};
 
+// Keys of other samplers of transformers, and values with which they change nothing. A canvas has
+// a temperature of its own.
+struct Sampling {
+  const char* key;
+  double inert;
+};
+constexpr Sampling kSampling[] = {{"temperature", 1},
+                                  {"top_k", 50},
+                                  {"top_p", 1},
+                                  {"min_p", 0},
+                                  {"typical_p", 1},
+                                  {"repetition_penalty", 1},
+                                  {"encoder_repetition_penalty", 1},
+                                  {"no_repeat_ngram_size", 0},
+                                  {"num_beams", 1},
+                                  {"num_return_sequences", 1},
+                                  {"min_length", 0},
+                                  {"max_length", 20}};
+constexpr const char* kProcessors[] = {"suppress_tokens",     "begin_suppress_tokens",
+                                       "bad_words_ids",       "forced_bos_token_id",
+                                       "forced_eos_token_id", "exponential_decay_length_penalty"};
+
+// What other samplers do with logits and lengths; an answer must not leave it out silently.
+void refuse_other_sampling(const models::TokenConfig& read) {
+  for (const Sampling& one : kSampling)
+    if (read.has(one.key) && !(read.at(one.key).is_number() && read.at(one.key) == one.inert))
+      read.refuse_value(one.key, "the model's own sampler; leave it out");
+  for (const char* key : kProcessors)
+    if (read.has(key)) read.refuse_value(key, "the model's own sampler; leave it out");
+}
+
 // The released generate() of LLaDA2.1 has these as arguments.
 std::string decode_of(const models::TokenConfig& read, const std::string& usual) {
   sample::DecodingPolicy p;
@@ -90,10 +121,12 @@ Language::Language(const load::Component& part) : part_(part) {
     const Json generation = base::read_json(path);
     require(generation.is_object(), ErrorCode::model, "{}: expected a JSON object", path);
     const models::TokenConfig read(generation, path);
+    says_max_tokens_ = read.has("max_new_tokens");
     max_tokens_ = read.integer("max_new_tokens", max_tokens_, 1, int64_t{1} << 24);
     ends_ = read.ids("eos_token_id", spec_.vocabulary);
     spec_.decode = spec_.canvas ? canvas_of(read) : decode_of(read, spec_.decode);
     // Other samplers of transformers have keys of their own, which change what is generated.
+    if (spec_.canvas) refuse_other_sampling(read);
     if (spec_.canvas) read.check_rest(kInertInGeneration, {});
     if (read.has("max_post_steps") && !spec_.decode.starts_with("edit"))
       unused_ = path + ": 'max_post_steps' has no effect without 'editing_threshold'";

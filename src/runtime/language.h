@@ -45,6 +45,8 @@ class Language {
   sample::SpecialIds special() const;
   /// Tokens of an answer, if nothing else is asked for.
   int64_t max_tokens() const { return max_tokens_; }
+  /// Whether generation_config.json says how many.
+  bool says_max_tokens() const { return says_max_tokens_; }
   /// A prompt as ids: in the chat template as the user's turn if there is one and not `raw`.
   std::vector<int32_t> prompt(const std::string& text, bool raw) const;
   /// A chat as ids: messages, tools and what else the template reads. Throws Error(usage) for
@@ -89,6 +91,7 @@ class Language {
   base::Json tokenizer_config_ = base::Json::object();
   std::string template_, tool_template_;  // the second for chats with tools, if there is one
   int64_t max_tokens_ = 128;
+  bool says_max_tokens_ = false;
   std::string unused_;             // what nothing reads of generation_config.json, a sentence
   std::vector<int32_t> ends_;      // of generation_config.json
   Loaded<nn::TokenModel> models_;  // by rank, for one length of blocks, with experts or without

@@ -10,6 +10,7 @@
 #include "completion/recorder.h"
 #include "evaluation/fit.h"
 #include "nn/moe/expert_selection.h"
+#include "nn/positions.h"
 #include "pipeline/complete.h"
 #include "study/task_data.h"
 #include "tensor/device_pool.h"
@@ -22,7 +23,7 @@ using base::Json;
 using nn::Tensor;
 using Core = std::vector<uint8_t>;
 
-constexpr int64_t kCounts[] = {1, 2, 4, 8, 16, 32, 64};
+constexpr int64_t kCounts[] = {1, 2, 4, 8, 16, 32, 64, 128, 256};
 
 /// Sums over the sequences and passes of one layer.
 struct Layer {
@@ -78,6 +79,28 @@ std::vector<double> hits_of(const ops::Routing& routing, size_t experts) {
   return hits;
 }
 
+/// Tokens of a call with the choice of the model's router.
+struct Rows {
+  Tensor logits, tokens;
+  ops::Routing routing;
+
+  Rows of(const std::vector<nn::Range>& rows) const {
+    const auto taken = [&](const Tensor& x) { return nn::take_ranges(x, rows); };
+    return {taken(logits), taken(tokens), {taken(routing.ids), taken(routing.weights)}};
+  }
+};
+
+// Rows of a segment that begins at row `first`, for runs of its ids.
+std::vector<nn::Range> rows_of(const nn::Segment& s, int64_t first,
+                               const std::vector<nn::Range>& runs) {
+  std::vector<nn::Range> rows;
+  for (const nn::Range& run : runs) {
+    const int64_t begin = std::max(run.begin, s.ids.begin), end = std::min(run.end, s.ids.end);
+    if (begin < end) rows.push_back({first + begin - s.ids.begin, first + end - s.ids.begin});
+  }
+  return rows;
+}
+
 double distance(const std::vector<float>& a, const std::vector<float>& b) {
   double apart = 0, whole = 0;
   for (size_t i = 0; i < a.size(); ++i) {
@@ -93,26 +116,23 @@ class Observer {
   explicit Observer(std::vector<nn::SelectionRule> rules) : rules_(std::move(rules)) {}
 
   void see(const nn::MoeWork& work) {
-    const Tensor logits = work.gate.router().logits(work.tokens);
-    const auto part = [](const ops::Routing& all, int64_t begin, int64_t end) {
-      return ops::Routing{all.ids.slice(0, begin, end), all.weights.slice(0, begin, end)};
-    };
-    const ops::Routing host{work.routing.ids.to(tensor::Device::cpu),
-                            work.routing.weights.to(tensor::Device::cpu)};
+    const Rows all{work.gate.router().logits(work.tokens), work.tokens, work.routing};
     int64_t at = 0;
     for (const nn::Segment& s : work.call.view.body) {
-      const int64_t end = at + s.ids.size();
-      if (sequences.contains(s.sequence) && weigh)
-        compare(work, logits.slice(0, at, end), work.tokens.slice(0, at, end),
-                part(work.routing, at, end));
-      else if (sequences.contains(s.sequence))
-        count(work.call.site, s.sequence, part(host, at, end), static_cast<size_t>(logits.size(1)));
-      at = end;
+      const std::vector<nn::Range> rows{{at, at + s.ids.size()}};
+      if (const auto seen = sequences.find(s.sequence); seen != sequences.end()) {
+        if (weigh)
+          compare(work, all.of(rows), all.of(rows_of(s, at, seen->second)));
+        else
+          count(work.call.site, s.sequence, all.of(rows));
+      }
+      at = rows[0].end;
     }
   }
 
-  std::set<int> sequences;  ///< sequences that are looked at
-  bool weigh = false;       ///< compare rules; else only count
+  /// Sequences that are looked at, and runs of their tokens that no pass has decided.
+  std::map<int, std::vector<nn::Range>> sequences;
+  bool weigh = false;  ///< compare rules; else only count
   std::map<int, Layer> layers;
   std::map<std::pair<size_t, int>, Sums> sums;  ///< by rule and layer
   Calls calls;
@@ -123,14 +143,16 @@ class Observer {
   }
 
  private:
-  void count(int site, int sequence, const ops::Routing& vanilla, size_t experts) {
+  void count(int site, int sequence, const Rows& rows) {
     Layer& layer = layers[site];
+    const auto experts = static_cast<size_t>(rows.logits.size(1));
+    const Tensor ids = rows.routing.ids.to(tensor::Device::cpu);
     layer.hits.resize(experts);
     std::set<int32_t> seen;
     std::vector<double> hits(experts);
-    for (int64_t t = 0; t < vanilla.ids.size(0); ++t) {
-      for (int64_t j = 0; j < vanilla.ids.size(1); ++j)
-        if (const int32_t e = vanilla.ids.row<int32_t>(t)[j]; e >= 0) {
+    for (int64_t t = 0; t < ids.size(0); ++t) {
+      for (int64_t j = 0; j < ids.size(1); ++j)
+        if (const int32_t e = ids.row<int32_t>(t)[j]; e >= 0) {
           ++layer.hits[static_cast<size_t>(e)];
           ++hits[static_cast<size_t>(e)];
           seen.insert(e);
@@ -161,30 +183,42 @@ class Observer {
     return out.to_floats();
   }
 
-  void compare(const nn::MoeWork& work, const Tensor& logits, const Tensor& tokens,
-               const ops::Routing& vanilla) {
+  // `open`: those of `rows` that no pass has decided.
+  void compare(const nn::MoeWork& work, const Rows& rows, const Rows& open) {
+    const std::vector<float> whole = timed(rows.tokens, rows.routing, work.weights);
+    std::vector<float> undecided;
+    for (size_t r = 0; r < rules_.size(); ++r) {
+      if (!rules_[r].open) {
+        compare(work, r, rows, whole);
+      } else if (open.tokens.size(0) > 0) {
+        if (undecided.empty()) undecided = timed(open.tokens, open.routing, work.weights);
+        compare(work, r, open, undecided);
+      }
+    }
+  }
+
+  // A rule over rows, whose experts make `whole` under the model's router.
+  void compare(const nn::MoeWork& work, size_t r, const Rows& rows,
+               const std::vector<float>& whole) {
     const int site = work.call.site;
     const nn::Router& router = work.gate.router();
-    const std::vector<int32_t> group(static_cast<size_t>(logits.size(0)), 0);
-    const auto experts = static_cast<size_t>(logits.size(1));
-    const std::vector<float> whole = timed(tokens, vanilla, work.weights);
-    const std::vector<double> hits = hits_of(vanilla, experts);
-    for (size_t r = 0; r < rules_.size(); ++r) {
-      std::vector<Core> cores;
-      nn::select_experts(logits, router.options, rules_[r], {group, {}}, &cores);
-      const auto size = static_cast<size_t>(std::count(cores[0].begin(), cores[0].end(), 1));
-      const Core trials[] = {cores[0], busiest(layers[site].hits, size),
-                             drawn(experts, size, random_)};
-      Sums& sum = sums[{r, site}];
-      sum.size += double(size);
-      ++sum.samples;
-      for (size_t i = 0; i < 3; ++i) {
-        const ops::Routing inside =
-            nn::route_inside(logits, router.options, rules_[r], {group, {}}, {trials[i]});
-        sum.recall[i] += recall_of(vanilla, trials[i]);
-        sum.residual[i] += distance(timed(tokens, inside, work.weights), whole);
-        sum.hits[i] += evaluation::cosine(hits_of(inside, experts), hits);
-      }
+    const std::vector<int32_t> group(static_cast<size_t>(rows.logits.size(0)), 0);
+    const auto experts = static_cast<size_t>(rows.logits.size(1));
+    const std::vector<double> hits = hits_of(rows.routing, experts);
+    std::vector<Core> cores;
+    nn::select_experts(rows.logits, router.options, rules_[r], {group, {}}, &cores);
+    const auto size = static_cast<size_t>(std::count(cores[0].begin(), cores[0].end(), 1));
+    const Core trials[] = {cores[0], busiest(layers[site].hits, size),
+                           drawn(experts, size, random_)};
+    Sums& sum = sums[{r, site}];
+    sum.size += double(size);
+    ++sum.samples;
+    for (size_t i = 0; i < 3; ++i) {
+      const ops::Routing inside =
+          nn::route_inside(rows.logits, router.options, rules_[r], {group, {}}, {trials[i]});
+      sum.recall[i] += recall_of(rows.routing, trials[i]);
+      sum.residual[i] += distance(timed(rows.tokens, inside, work.weights), whole);
+      sum.hits[i] += evaluation::cosine(hits_of(inside, experts), hits);
     }
   }
 
@@ -270,7 +304,7 @@ ExpertStudy study_experts(const std::string& name, const RunOptions& options,
   const auto rules = rules_of(request, data);
   Observer seen(rules);
   completion::PassWatch watch;
-  watch.before = [&](const std::set<int>& prompts) { seen.sequences = prompts; };
+  watch.before = [&](const auto& prompts) { seen.sequences = prompts; };
   watch.experts = [&](const nn::MoeWork& work) { seen.see(work); };
   CompleteControl control;
   control.stop = stop;

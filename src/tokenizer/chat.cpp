@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "base/json.h"
+#include "base/printable.h"
 #include "base/python_json.h"
 #include "base/stop.h"
 #include "tokenizer/byte_level_bpe.h"
@@ -83,6 +84,13 @@ void check_message(const Value& message, size_t i) {
   require(!content || content->is(Kind::text) || content->is(Kind::list) || content->is(Kind::none),
           ErrorCode::usage, "chat: the 'content' of message {} is neither text nor a list nor null",
           i);
+  if (!content || !content->is(Kind::list)) return;
+  for (const Value& part : content->items()) {
+    const Value* type = part.is(Kind::dict) ? part.dict().find("type") : nullptr;
+    require(!type || !type->is(Kind::text) || type->text() == "text", ErrorCode::usage,
+            "chat: message {} holds a part of type {}; language models read text alone", i,
+            base::printable(type->text()));
+  }
 }
 
 }  // namespace

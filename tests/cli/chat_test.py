@@ -47,6 +47,15 @@ class Piped(ProgramTest):
         self.assertEqual([m["role"] for m in json.loads((self.folder / "s.json").read_text())],
                          ["system", "user", "assistant"])
 
+    def test_the_thinking_switch_of_a_template(self):
+        model = self.copy_model(source=SOURCE / "models/tasks-b")
+        (model / "chat_template.jinja").write_text("{% if enable_thinking %}rev {% else %}sort {% endif %}{{ messages[0].content }}")
+        self.assertEqual(self.chat("hello=\n", model=model).stdout, "ehllo\n")
+        done = self.chat("hello=\n/save s.json\n", "--thinking", model=model)
+        self.assertEqual((done.returncode, done.stdout), (0, "olleh\n"), done.stderr)
+        self.assertEqual(len(json.loads((self.folder / "s.json").read_text())), 2)
+        self.refused(2, "chat", "tasks-b", "--thinking", input="sort hello=\n", says="enable_thinking")
+
     def test_words_of_complete(self):
         self.assertEqual(self.chat("sort hello=\n", "--max-tokens", 2).stdout, "eh\n")
         self.assertEqual(self.chat("sort hello=\n", "--stop", "ll").stdout, "eh\n")

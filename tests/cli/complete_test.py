@@ -101,6 +101,17 @@ class Complete(ProgramTest):
         self.refused(3, "complete", "model", "--prompt", "rev stone=",
                      says=["generation_config.json", "max_new_tokens"])
 
+    def test_whose_limit_ended_an_answer_is_said(self):
+        canvas = ("complete", DATA / "moe/diffusion_gemma_canvas256/model", "--prompt-ids", "5,17", "--block", "16", "--steps", "1")
+        for more, limit, tokens, noted in (((), "generation_config.json", 256, True), (("--max-tokens", 300), "request", 300, False)):
+            done = self.run_here(*canvas, *more, "--json")
+            said = json.loads(done.stdout)
+            finish = said["completions"][0]["finish"]
+            self.assertEqual((said["limit"], said["max_tokens"]), (limit, tokens))
+            self.assertEqual("'max_new_tokens' of generation_config.json" in done.stderr, noted and finish == "length", done.stderr)
+        done = self.run_here(*canvas, "--max-tokens", 16, "--n", 2, "--json")
+        self.assertEqual([one["seed"] for one in json.loads(done.stdout)["completions"]], [0, 1], done.stderr)
+
     def test_a_folder_may_say_how_tokens_are_edited(self):
         model = self.copy_model("editing", DATA / "moe/llada21_editing/model")
         run = golden(DATA / "moe/llada21_editing", "quality_cached")

@@ -189,6 +189,35 @@ class Quantise(ProgramTest):
         alone = self.quantised(TWO, "alone")
         self.assertEqual(*(read_safetensors(f / "model.safetensors")[0] for f in (folder, alone)))
 
+    def test_canvases_from_shards(self):
+        whole = DATA / "moe/diffusion_gemma_canvas256/model"
+        model = self.copy_model("shards", whole)
+        tensors, _ = read_safetensors(whole / "model.safetensors")
+        index = {name: f"model-{1 + i % 3:05d}-of-00003.safetensors" for i, name in enumerate(tensors)}
+        for file in set(index.values()):
+            write_safetensors(model / file, {name: tensors[name] for name in tensors if index[name] == file})
+        (model / "model.safetensors").unlink()
+        (model / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
+        ask = ("--prompt-ids", "5,17,99", "--prompt-ids", "8", "--block", 16, "--max-tokens", 20, "--steps", 4, "--json")
+
+        def answers(folder, *more):
+            done = self.run_here("complete", folder, *ask, *more)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), more)
+            return json.loads(done.stdout)["completions"]
+
+        exact, forms = answers(model), {}
+        for name, words in (("q8", ()), ("q4", ("--experts", "int4")), ("all", ("--experts", "int4", "--dense", "int8"))):
+            made = self.quantised(model, name, *words)
+            self.quantised(whole, name + "w", *words)
+            self.assertEqual(read_safetensors(made / "model.safetensors")[0],
+                             read_safetensors(self.folder / (name + "w") / "model.safetensors")[0], name)
+            forms[name] = answers(made)
+            self.assertNotEqual([one["confidences"] for one in forms[name]], [one["confidences"] for one in exact])
+            for more in (("--map-weights",), ("--threads", 1), ("--plan", "expert=2"), ("--plan", "expert=3", "--map-weights")):
+                self.assertEqual(answers(made, *more), forms[name], (name, more))
+        self.assertEqual(forms["q8"], answers(model, "--dtype", "int8"))
+        self.assertEqual(answers("q4", "--dtype", "int8"), forms["q4"], "what is int4 stays")
+
     def test_links_are_not_followed_out_of_the_folder(self):
         model = self.copy_model(source=TWO)
         secret = self.folder / "secret"

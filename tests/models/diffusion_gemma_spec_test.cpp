@@ -77,6 +77,7 @@ TEST(DiffusionGemmaSpec, ValuesThatAskForSomethingElseAreRefusedByName) {
       {"sliding_window", 0},
       {"rope_parameters", {{"full_attention", {{"rope_type", "yarn"}}}}},
       {"rope_parameters", {{"sliding_attention", {{"factor", 2}}}}},
+      {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 10000.0}}},
       {"per_layer_config", {{"7", {{"head_dim", 8}}}}}};
   for (const auto& [key, value] : others)
     EXPECT_NE(refusal_of(text_with(key.c_str(), value)), "") << key;

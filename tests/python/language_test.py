@@ -2,6 +2,8 @@
 
 import gc
 import json
+import random
+import struct
 import threading
 
 import pytest
@@ -53,6 +55,59 @@ def test_ids_and_plans():
     spread = model.generate(prompt_ids=[[5, 17], [8]], max_tokens=8, plan="tensor=2")
     assert [one["ids"] for one in spread.completions] == [one["ids"] for one in made.completions]
     assert spread.report["plan"] == "tensor=2"
+
+
+CANVAS = DATA / "moe/diffusion_gemma_canvas256"
+
+
+@pytest.fixture
+def draws(tmp_path):
+    """Draws of two canvases of 16, as --draws takes them."""
+    draw, path = random.Random(0), tmp_path / "draws.safetensors"
+    ids = lambda rows: [draw.randrange(256) for _ in range(16 * rows)]
+    parts = {"init": ("I32", 2, struct.pack("<32i", *ids(2))), "noise": ("I32", 8, struct.pack("<128i", *ids(8))),
+             "uniform": ("F32", 8, struct.pack("<128f", *(draw.random() for _ in range(128))))}
+    header, at = {}, 0
+    for name, (dtype, rows, data) in parts.items():
+        header[name] = {"dtype": dtype, "shape": [rows, 16], "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in parts.values()))
+    return path
+
+
+def test_canvases_from_stored_draws_and_from_seeds(draws):
+    model = tessera.LanguageModel.from_pretrained(CANVAS / "model")
+    options = {"prompt_ids": [[5, 17, 99]], "block": 16, "max_tokens": 24, "steps": 4}
+    arguments = [CANVAS / "model", "--prompt-ids", "5,17,99", "--block", "16", "--max-tokens", "24", "--steps", "4"]
+    stored = model.generate(**options, draws=draws)
+    assert stored.completions == asked(*arguments, "--draws", draws) and len(stored.completions[0]["ids"]) == 24
+    seeds = model.generate(**options, seed=3, n=2)
+    assert seeds.completions == asked(*arguments, "--seed", "3", "--n", "2")
+    assert len({tuple(one["ids"]) for one in [*seeds.completions, *stored.completions]}) == 3
+    assert (seeds.report["max_tokens"], seeds.report["limit"]) == (24, "request")
+    seen = []
+    model.generate(**options, draws=str(draws), on_progress=lambda *said: seen.append(said))
+    blocks = [block for _, _, block, _, _ in seen if block]
+    assert "" in blocks[0] and "" not in blocks[-1], "noise is not shown, a finished canvas is"
+    for wrong, kind in (({"draws": 3}, TypeError), ({"draws": draws.parent / "none"}, tessera.ModelError),
+                        ({"draws": draws, "n": 2}, ValueError), ({"draws": draws, "block": 8}, ValueError)):
+        with pytest.raises(kind):
+            model.generate(**{**options, **wrong})
+    with pytest.raises(tessera.UsageError, match="fills in masks"):
+        MODEL.generate("add 27+35=", draws=draws)
+
+
+def test_a_switch_of_the_chat_template():
+    model = tessera.LanguageModel.from_pretrained("tasks-b")
+    chat = [{"role": "user", "content": "rev stone="}]
+    assert model.generate(chat=chat, enable_thinking=False).completions == model.generate(chat=chat).completions
+    with pytest.raises(tessera.UsageError, match="enable_thinking"):
+        model.generate(chat=chat, enable_thinking=True)
+    with pytest.raises(tessera.UsageError, match="for chats"):
+        model.generate("rev stone=", enable_thinking=True)
+    with pytest.raises(TypeError, match="True or False"):
+        model.generate(chat=chat, enable_thinking="yes")
 
 
 def test_a_stream_gives_the_answer_in_pieces():

@@ -42,6 +42,12 @@ TEST(Translate, AChat) {
   EXPECT_EQ(to.request, Json::parse(R"({"messages": [{"role": "system", "content": "be"},
                                         {"role": "user", "content": "ab"}], "max_tokens": 7})"));
   EXPECT_EQ(refused(R"({"messages": "x"})", translate_chat), "messages");
+  const Json thinks = translate_chat(Json::parse(R"({"messages": [],
+      "chat_template_kwargs": {"enable_thinking": true}})"))
+                          .request;
+  EXPECT_EQ(thinks["enable_thinking"], true);
+  EXPECT_EQ(refused(R"({"messages": [], "chat_template_kwargs": {"think": 1}})", translate_chat),
+            "chat_template_kwargs.think");
   EXPECT_EQ(refused(R"({"messages": [], "tools": [{}]})", translate_chat), "tools[0].function");
   EXPECT_EQ(refused(R"({"messages": [], "top_logprobs": 2})", translate_chat), "top_logprobs");
   EXPECT_EQ(refused(R"({"messages": [], "logprobs": true, "top_logprobs": 21})", translate_chat),

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 
@@ -40,7 +41,7 @@ void watch(const golden::TextModel& folder, const std::string& prompt, Routes& r
   request.max_tokens = 16;
   request.as_published = true;
   completion::PassWatch looking;
-  looking.before = [&](const std::set<int>& prompts) { routes.deciding = !prompts.empty(); };
+  looking.before = [&](const auto& prompts) { routes.deciding = !prompts.empty(); };
   looking.experts = [&](const nn::MoeWork& work) {
     const nn::Router& router = work.gate.router();
     if (routes.deciding)
@@ -160,6 +161,35 @@ TEST(EvalExperts, AFullCoresetLosesNothingAndVotesBeatChance) {
   const auto json = base::Json::parse(to_json(found));
   EXPECT_EQ(json.at("coresets").size(), found.coresets.size());
   EXPECT_EQ(json.at("latency").at("explained"), found.explained);
+}
+
+// Of a canvas a rule may count and restrict open tokens alone: all in the first pass, some later.
+TEST(EvalExperts, CanvasesCountToTheirLengthAndRulesLookAtOpenTokens) {
+  const golden::TextModel folder("diffusion_gemma_canvas256");
+  folder.write("tasks.jsonl", "{\"prompt\": \"a longer one\", \"answer\": \"x\"}");
+  const auto found = [&](int canvas, int passes) {
+    ExpertsRequest request;
+    request.selects = {"des-vote:0.5", "des-vote:0.5,over=open", "des-max:0.25,k=2,over=open"};
+    request.max_tokens = 16;
+    request.complete.block = canvas;
+    request.complete.steps = passes;
+    request.complete.decode = "canvas:entropy_bound=8";
+    return study_experts(folder.path(), golden::options(Precision::f32), request);
+  };
+  const auto quality = [](const ExpertStudy& study, const std::string& select) {
+    std::vector<std::array<double, 3>> all;
+    for (const CoresetQuality& c : study.coresets)
+      if (c.select == select) all.push_back({c.size, c.rule.recall, c.rule.residual});
+    EXPECT_EQ(all.size(), 3u) << select;
+    return all;
+  };
+  const ExpertStudy once = found(16, 1), often = found(16, 6);
+  EXPECT_EQ(quality(once, "des-vote:0.5"), quality(once, "des-vote:0.5,over=open"));
+  EXPECT_NE(quality(often, "des-vote:0.5"), quality(often, "des-vote:0.5,over=open"));
+  for (const auto& one : quality(often, "des-max:0.25,k=2,over=open")) EXPECT_EQ(one[0], 8);
+  std::set<int64_t> counts;
+  for (const UniqueExperts& u : found(256, 1).unique) counts.insert(u.tokens);
+  EXPECT_EQ(counts, (std::set<int64_t>{1, 2, 4, 8, 16, 32, 64, 128, 256}));
 }
 
 TEST(EvalExperts, RulesWithoutACoresetAreRefused) {

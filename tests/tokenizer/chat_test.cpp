@@ -17,10 +17,11 @@ TEST(Chat, KeepsToolsNullsPartsAndTheOrderOfKeys) {
 }
 
 TEST(Chat, RefusesWhatIsNone) {
-  for (const char* text :
-       {"", "{", "[]", "{}", "[1]", "7", R"({"messages": 3})", R"([{"role": "user"}])",
-        R"([{"role": 1, "content": "x"}])", R"([{"role": "user", "content": 7}])",
-        R"([{"role": "user", "content": "x", "n": 18446744073709551615}])"}) {
+  for (const char* text : {"", "{", "[]", "{}", "[1]", "7", R"({"messages": 3})",
+                           R"([{"role": "user"}])", R"([{"role": 1, "content": "x"}])",
+                           R"([{"role": "user", "content": [{"type": "image", "image": "x"}]}])",
+                           R"([{"role": "user", "content": 7}])",
+                           R"([{"role": "user", "content": "x", "n": 18446744073709551615}])"}) {
     try {
       chat_values(text);
       ADD_FAILURE() << text;
