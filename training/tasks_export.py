@@ -5,15 +5,17 @@ import json
 from safetensors.torch import save_file
 
 from export import round_to_bf16
+import canvas_moe
+import token_moe
+from canvas_tasks import SAMPLER
 from tasks_data import CHARACTERS, END, ID, MASK, examples
-from token_moe import checkpoint
 
 __all__ = ["round_to_bf16", "save"]
 
 CARD = """# tasks-{form}
 
-A masked diffusion language model in the form of {family}: 4 layers of width 128, 64 experts of which a token
-takes 8{extra}; blocks of 32 tokens, 48 characters as tokens, bf16. It answers small tasks that have one right answer.
+A {kind} diffusion language model in the form of {family}: 4 layers of width 128, 64 experts of which a token
+takes 8{extra}; {unit} of 32 tokens, 48 characters as tokens, bf16. It answers small tasks that have one right answer.
 
 | task | prompt | answer | exact match |
 |---|---|---|---|
@@ -22,17 +24,26 @@ takes 8{extra}; blocks of 32 tokens, 48 characters as tokens, bf16. It answers s
 | | |
 |---|---|
 | data | drawn while training by `training/tasks_data.py`; `tasks.jsonl` holds {held} other examples of each task |
-| recipe | `training/train_tasks.py`: cross entropy at masked positions, {balance}, Muon, exponential average of the weights |
+| recipe | `training/train_tasks.py`: cross entropy at {where} positions, {balance}, Muon, exponential average of the weights |
 | time | {minutes:.0f} minutes, {steps} steps on {threads} thread of a shared machine |
 | seed | {seed} |
-| quality | the column above: {of} fresh examples of each task, threshold 0.9, PyTorch |
+| quality | the column above: {of} fresh examples of each task, {sampler}, PyTorch |
 | check it | `tessera eval tasks tasks-{form}` |
 | rules of expert sharing | measured on it in docs/results/des.md |
 
-Train it again: `python3 training/train_tasks.py --form {form} --out models/tasks-{form} --seed {seed} --steps {steps}`
+Train it again: `python3 training/train_tasks.py --form {form} --out models/tasks-{form} --seed {seed} --steps {steps} --batch {batch}`
 """
 
 HELD = 50
+MASKED = {"kind": "masked", "unit": "blocks", "where": "masked", "sampler": "threshold 0.9"}
+FORMS = {
+    "a": {**MASKED, "family": "LLaDA-MoE", "extra": "", "balance": "load balance 0.01"},
+    "b": {**MASKED, "family": "LLaDA2", "balance": "a bias that keeps the experts even",
+          "extra": " (sigmoid router, 8 groups of which 4 are open, a shared expert, first layer dense)"},
+    "c": {"kind": "uniform-noise", "unit": "canvases", "where": "all", "sampler": "sampler of generation_config.json",
+          "family": "DiffusionGemma", "balance": "load balance 0.01, half of the passes conditioned on a noisier one",
+          "extra": " (beside a dense MLP; two sliding and two global layers)"},
+}
 
 
 def _tokenizer():
@@ -58,12 +69,14 @@ def save(out, model, facts, form):
         (out / name).write_text(json.dumps(value, indent=1) + "\n")
 
     write("config.json", {k: v for k, v in model.config.items() if v is not None})
-    write("generation_config.json", {"max_new_tokens": 64})
+    ends = {"eos_token_id": [END], "pad_token_id": END}
+    write("generation_config.json", {**SAMPLER, **ends} if form == "c" else {"max_new_tokens": 64})
     write("tokenizer.json", _tokenizer())
     write("tokenizer_config.json", {
         "eos_token": "<|endoftext|>", "mask_token": "<|mask|>",
         "chat_template": "{% for message in messages %}{{ message.content }}{% endfor %}"})
-    save_file(checkpoint(model), out / "model.safetensors")
+    named = canvas_moe if form == "c" else token_moe
+    save_file(named.checkpoint(model), out / "model.safetensors")
     held = list(examples(HELD, 77))
     (out / "tasks.jsonl").write_text("".join(json.dumps(e) + "\n" for e in held))
     first = {}
@@ -72,9 +85,5 @@ def save(out, model, facts, form):
     show = lambda t: t if len(t) < 24 else t[:20] + "..."
     rows = "\n".join(f"| {n} | `{show(e['prompt'])}` | `{show(e['answer'])}` | {facts['scores'][n]:.1%} |"
                      for n, e in first.items())
-    b = form == "b"
     (out / "MODEL_CARD.md").write_text(CARD.format(
-        form=form, rows=rows, held=HELD, family="LLaDA2" if b else "LLaDA-MoE",
-        extra=" (sigmoid router, 8 groups of which 4 are open, a shared expert, first layer dense)" if b else "",
-        balance="a bias that keeps the experts even" if b else "load balance 0.01",
-        **{k: facts[k] for k in ("minutes", "steps", "threads", "seed", "of")}))
+        form=form, rows=rows, held=HELD, **FORMS[form], **{k: facts[k] for k in ("minutes", "steps", "threads", "seed", "of", "batch")}))

@@ -88,15 +88,16 @@ class Combine(torch.autograd.Function):
 
 
 class Mlp(nn.Module):
-    """SwiGLU."""
+    """SwiGLU, or the same with another activation."""
 
-    def __init__(self, d, width):
+    def __init__(self, d, width, activation=F.silu):
         super().__init__()
+        self.activation = activation
         self.gate_proj, self.up_proj = nn.Linear(d, width, bias=False), nn.Linear(d, width, bias=False)
         self.down_proj = nn.Linear(width, d, bias=False)
 
     def forward(self, x):
-        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        return self.down_proj(self.activation(self.gate_proj(x)) * self.up_proj(x))
 
 
 class Gate(nn.Module):
@@ -128,11 +129,11 @@ class Gate(nn.Module):
 
 
 class Moe(nn.Module):
-    def __init__(self, c):
+    def __init__(self, c, gate=None, activation=F.silu):
         super().__init__()
         d, count = c["hidden_size"], c["num_experts"]
         width = c.get("expert_intermediate_size") or c["moe_intermediate_size"]
-        self.gate = Gate(c)
+        self.gate, self.activation = gate or Gate(c), activation
         self.gate_proj = nn.Parameter(torch.randn(count, width, d) / math.sqrt(d))
         self.up_proj = nn.Parameter(torch.randn(count, width, d) / math.sqrt(d))
         self.down_proj = nn.Parameter(torch.randn(count, d, width) / math.sqrt(width))
@@ -140,8 +141,9 @@ class Moe(nn.Module):
             self.shared_experts = Mlp(d, c["moe_shared_expert_intermediate_size"])
         self.balance = torch.zeros(())
 
-    def forward(self, x):
-        scores, ids, weights = self.gate(x)
+    def forward(self, x, routed_by=None):
+        """`routed_by`: rows that the router sees in place of x."""
+        scores, ids, weights = self.gate(x if routed_by is None else routed_by)
         count, (tokens, k) = len(self.gate_proj), ids.shape
         flat = ids.reshape(-1)
         order = flat.argsort(stable=True)
@@ -158,15 +160,15 @@ class Moe(nn.Module):
         rows = Dispatch.apply(x, token_of, slot_of).view(count, room, -1)
         inner = torch.bmm(rows, torch.cat([self.gate_proj, self.up_proj], 1).transpose(1, 2))
         gate, up = inner.chunk(2, dim=-1)
-        inner = F.silu(gate) * up * weight.view(count, room, 1)
+        inner = self.activation(gate) * up * weight.view(count, room, 1)
         made = torch.bmm(inner, self.down_proj.transpose(1, 2)).flatten(0, 1)
         out = Combine.apply(made, token_of, slot_of)
         return out + self.shared_experts(x) if hasattr(self, "shared_experts") else out
 
 
 def rotate(x, angles):
-    """x [n, heads, tokens, head_dim], angles [tokens, pairs]: halves of the first channels."""
-    pairs = angles.shape[1]
+    """x [n, heads, tokens, head_dim], angles [..., tokens, pairs]: halves of the first channels."""
+    pairs = angles.shape[-1]
     a, b, rest = x[..., :pairs], x[..., pairs : 2 * pairs], x[..., 2 * pairs :]
     cos, sin = angles.cos(), angles.sin()
     return torch.cat([a * cos - b * sin, b * cos + a * sin, rest], -1)

@@ -1,4 +1,4 @@
-"""Trains models/tasks-a (LLaDA-MoE form) or models/tasks-b (LLaDA2 form) on tasks_data.py.
+"""Trains models/tasks-a (LLaDA-MoE form), tasks-b (LLaDA2 form) or tasks-c (DiffusionGemma form) on tasks_data.py.
 
 python3 training/train_tasks.py --form a --out models/tasks-a --seed 0
 """
@@ -12,7 +12,9 @@ from pathlib import Path
 import torch
 from torch.nn import functional as F
 
+import canvas_tasks
 import tasks_export
+from canvas_moe import CanvasMoe
 from loop import Average, say, train
 from muon import Muon
 from tasks_data import END, MASK, SHORT, TASKS, examples, ids_of, text_of
@@ -114,6 +116,21 @@ class Trainer:
                 m.gate.expert_bias += 0.001 * (loads.mean() - loads).sign()
 
 
+class CanvasTrainer(Trainer):
+    """Uniform-noise diffusion: cross entropy over whole canvases, half of them conditioned on an earlier pass."""
+
+    def loss(self):
+        pairs = [example(self.draw, self.draw.choice(list(SHORT))) for _ in range(self.args.batch)]
+        pairs += [example(self.draw, "sums") for _ in range(self.args.batch // 8)]
+        total, weights, balance = 0, 0, 0
+        for half in (pairs[: self.args.batch], pairs[self.args.batch :]):
+            loss, weight = canvas_tasks.loss(self.model, half, self.draw, self.generator)
+            total, weights = total + loss, weights + weight
+            moes = self.model.moes()
+            balance = balance + sum(m.balance for m in moes) / len(moes)
+        return total / weights + 0.01 * balance
+
+
 @torch.no_grad()
 def decode(model, prompts, area, threshold=0.9):
     """Threshold decoding block by block of prompts of one length, all computed anew each pass."""
@@ -138,7 +155,7 @@ def decode(model, prompts, area, threshold=0.9):
     return [text_of(row[start:].tolist()) for row in ids]
 
 
-def score(model, count, seed):
+def score(model, count, seed, decode=decode):
     """Exact matches by task."""
     right, by_length = dict.fromkeys(TASKS, 0), {}
     for e in examples(count, seed):
@@ -152,7 +169,7 @@ def score(model, count, seed):
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--form", choices="ab", default="a")
+    parser.add_argument("--form", choices="abc", default="a")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--work", type=Path, default=Path("/tmp/tessera-tasks"))
     parser.add_argument("--seed", type=int, default=0)
@@ -172,7 +189,7 @@ def main():
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
     args.work.mkdir(parents=True, exist_ok=True)
-    model = TokenMoe(LLADA2 if args.form == "b" else LLADA_MOE)
+    model = CanvasMoe() if args.form == "c" else TokenMoe(LLADA2 if args.form == "b" else LLADA_MOE)
     say("parameters:", sum(p.numel() for p in model.parameters()))
     optimiser = Muon(model, lr=args.lr, adam_lr=2e-3)
     before = {"minutes": 0.0, "steps": 0}
@@ -180,7 +197,7 @@ def main():
         saved = torch.load(args.resume, weights_only=True)
         model.load_state_dict(saved["model"])
         before = saved["spent"]
-    trainer = Trainer(model, args)
+    trainer = CanvasTrainer(model, args) if args.form == "c" else Trainer(model, args)
     trainer.draw.seed(f"{args.seed}/{before['steps']}")
     due = [args.every / args.minutes]
     begin = time.time()
@@ -190,9 +207,9 @@ def main():
         torch.save({"model": model.state_dict(), "average": trainer.average.model.state_dict(), "spent": spent},
                    args.work / f"tasks-{args.form}-{args.seed}.pt")
         rounded = tasks_export.round_to_bf16(copy.deepcopy(trainer.average.model)).eval()
-        scores = score(rounded, count, args.seed + 1000)
+        scores = score(rounded, count, args.seed + 1000, canvas_tasks.decode if args.form == "c" else decode)
         say("exact:", {k: f"{v:.2f}" for k, v in scores.items()})
-        facts = {"seed": args.seed, "threads": args.threads, "scores": scores, "of": count, **spent}
+        facts = {"seed": args.seed, "threads": args.threads, "batch": args.batch, "scores": scores, "of": count, **spent}
         tasks_export.save(args.out, rounded, facts, args.form)
 
     def on_step(step, share):

@@ -42,6 +42,10 @@ RULES = {
     + sweep("des-norm4", every_expert_count((40, 48, 52, 56, 60)))
     + sweep("des-peak", [0.14, 0.12, 0.11, 0.1, 0.09, 0.08])
     + sweep("naee", [0.6, 0.3, 0.1, 0.05]) + sweep("mc", [0.6, 0.1, 0.05]),
+    # Canvases: a rule over all tokens, and over those that are open.
+    "c": [rule + over for over in ("", ",over=open") for rule in sweep("topk", (4, 6))
+          + sweep("des-seq", (1, 2, 4)) + sweep("des-vote", every_expert_count((16, 32, 48)))
+          + sweep("des-max", every_expert_count((12, 16, 24, 32)))],
 }
 TUNE = ["--select-tune", "0.01"]
 BATCHED = [rule + scope for rule in ("des-vote:0.6", "des-max:0.375") for scope in ("", ",scope=batch")]
@@ -87,8 +91,8 @@ class Runs:
 
 def measure(runs, name, model):
     form = name[0]
-    runs.tasks(f"{name} rules", model, RULES[form], *TUNE)
-    if name[2:] != "0":
+    runs.tasks(f"{name} rules", model, RULES[form], *TUNE, *(["--limit", runs.args.limit] if runs.args.limit else []))
+    if name[2:] != "0" or form == "c":
         return
     if form == "a":
         # As it was measured before: passes that fill the cache too decide without the rule.
@@ -111,12 +115,13 @@ def main():
     parser.add_argument("build", help="folder of the programs: build/release")
     parser.add_argument("models", nargs="+", metavar="FORM-SEED=MODEL")
     parser.add_argument("-o", "--output", required=True)
+    parser.add_argument("--limit", type=int, help="items of the rules' runs, the first ones (default: all)")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         runs = Runs(args, pathlib.Path(folder))
         for pair in args.models:
             name, _, model = pair.partition("=")
-            if name[:2] not in ("a-", "b-") or not model:
+            if name[:2] not in ("a-", "b-", "c-") or not model:
                 sys.exit(f"'{pair}': expected FORM-SEED=MODEL, as a-0=tasks-a")
             measure(runs, name, model)
 

@@ -101,6 +101,15 @@ class Complete(ProgramTest):
         self.refused(3, "complete", "model", "--prompt", "rev stone=",
                      says=["generation_config.json", "max_new_tokens"])
 
+    def test_canvases_of_a_trained_model(self):
+        tasks = [json.loads(line) for line in (SHAPES.parent / "tasks-c/tasks.jsonl").read_text().splitlines()[:4]]
+        prompts = [word for task in tasks for word in ("--prompt", task["prompt"])]
+        for more in ((), ("--seed", 7), ("--plan", "expert=2"), ("--select", "des-max:0.25"), ("--dtype", "int8")):
+            done = self.run_here("complete", "tasks-c", *prompts, *more)
+            self.assertEqual(done.stdout.split("\n---\n"), [task["answer"] for task in tasks[:3]] + [tasks[3]["answer"] + "\n"], more)
+        said = json.loads(self.run_here("complete", "tasks-c", "--prompt", tasks[0]["prompt"], "--json").stdout)
+        self.assertEqual((said["completions"][0]["finish"], said["ruled_share"]), ("end", 1))
+
     def test_whose_limit_ended_an_answer_is_said(self):
         canvas = ("complete", DATA / "moe/diffusion_gemma_canvas256/model", "--prompt-ids", "5,17", "--block", "16", "--steps", "1")
         for more, limit, tokens, noted in (((), "generation_config.json", 256, True), (("--max-tokens", 300), "request", 300, False)):
