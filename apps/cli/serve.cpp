@@ -14,7 +14,8 @@ namespace {
 struct Options {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   server::ServeOptions serve;
-  std::string keep = "7d", log = "plain", body = "1MiB", store_limit, job_time;
+  std::string keep = "7d", log = "plain", body = "1MiB", image_body = "16MiB", store_limit,
+              job_time;
   double megapixels = 64;
 };
 
@@ -42,6 +43,7 @@ void add_limits(CLI::App& app, const std::shared_ptr<Options>& o) {
       ->check(whole(1, 64));
   option("--batch", s.batch, "N", "Images or answers of a batch (default 8)")->check(whole(1, 256));
   option("--max-body", o->body, "SIZE", "Size of a request (default 1MiB)");
+  option("--max-image-body", o->image_body, "SIZE", "The same with images (default 16MiB)");
   option("--max-megapixels", o->megapixels, "N", "Megapixels of a request (default 64)")
       ->check(within(0.001, 1e6));
   option("--store", s.store, "DIR", "Folder for jobs and results (default: temporary)");
@@ -69,6 +71,7 @@ void run(Options& o, const std::stop_token& stop, const Processes* processes) {
   if (!o.job_time.empty()) s.job_time = seconds_of(o.job_time, "--job-time");
   if (!o.store_limit.empty()) s.store_limit = bytes_of(o.store_limit, "--store-limit");
   s.body = bytes_of(o.body, "--max-body");
+  s.image_body = bytes_of(o.image_body, "--max-image-body");
   s.limits.pixels = static_cast<int64_t>(o.megapixels * 1e6);
   s.json_log = o.log == "json";
   if (processes) end_ranks_gracefully();

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <random>
 
+#include "server/image_fields.h"
+
 namespace tessera::server {
 namespace {
 constexpr const char* kWords[] = {"queued", "running", "done", "failed", "cancelled"};
@@ -18,7 +20,11 @@ JobState state_of(const std::string& word) {
 
 void read_ask(Job& job, const Limits& limits) {
   job.ask = read_request(job.record.request, job.served->facts, limits);
-  if (auto* q = std::get_if<GenerateRequest>(&job.ask)) q->previews = job.record.previews > 0;
+  auto* const q = std::get_if<GenerateRequest>(&job.ask);
+  if (!q) return;
+  q->previews = job.record.previews > 0;
+  job.image_bytes = q->mask ? q->mask->bytes.size() : 0;
+  for (const InputImage& image : q->images) job.image_bytes += image.bytes.size();
 }
 
 Json progress_of(const Job& job) {
@@ -45,7 +51,7 @@ Json json_of(const JobRecord& record) {
                {"created", record.created},
                {"started", time(record.started)},
                {"ended", time(record.ended)},
-               {"request", record.request},
+               {"request", without_images(record.request)},
                {"previews", record.previews},
                {"results", results_of(record)}};
   if (!record.text.is_null()) json["text"] = record.text;

@@ -48,8 +48,9 @@ struct Job {
   Ask ask;  ///< the request, read
   const Served* served = nullptr;
   std::shared_ptr<Run> run;  ///< while it runs, or waits for memory
-  Json waits_for;      ///< {type, message} of one whose turn it is; null: it waits for nothing
-  bool alone = false;  ///< is not run with others: a run with them failed
+  Json waits_for;          ///< {type, message} of one whose turn it is; null: it waits for nothing
+  size_t image_bytes = 0;  ///< of its images, twice in memory
+  bool alone = false;      ///< is not run with others: a run with them failed
   int step = 0, steps = 0;
   double step_seconds = 0;
   EventLog events;

@@ -11,6 +11,8 @@
 namespace tessera::server {
 namespace {
 
+constexpr size_t kImages = size_t{256} << 20;  // bytes of images of jobs that did not end
+
 // Jobs that have left a run with their answer count no more; one that was cancelled does while the
 // run goes on to the end of its step.
 bool is_at_work(const Job& job) { return job.record.state != JobState::done; }
@@ -46,9 +48,13 @@ size_t Jobs::waiting(const std::string& client) const {
   return count;
 }
 
-void Jobs::check_room(const std::string& client) const {
+void Jobs::check_room(const std::string& client, size_t images) const {
   if (closing_)
     throw Refusal(503, "overloaded", "the server is about to end; ask again in a moment", "", 5);
+  if (images > 0 && (image_bytes("", false) + images > kImages ||
+                     (shares_.shared() && image_bytes(client, false) + images > kImages / 2)))
+    throw Refusal(429, "overloaded", "images of waiting jobs take all room for them; try later", "",
+                  5);
   const size_t own = waiting(client), all = waiting("");
   if (shares_.may_wait(own, all)) return;
   const double seconds = mean_seconds_ * double(all) / double(shares_.at_once);

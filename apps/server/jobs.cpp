@@ -4,11 +4,13 @@
 #include <chrono>
 
 #include "server/brief.h"
+#include "server/image_fields.h"
 #include "server/refusal.h"
 
 namespace tessera::server {
 namespace {
-constexpr size_t kRecent = 64;  // ended jobs whose events are kept
+constexpr size_t kRecent = 64;                     // ended jobs whose events are kept
+constexpr size_t kEndedImages = size_t{32} << 20;  // bytes of their images
 
 int place_in(const std::vector<Job*>& line, const Job& job) {
   const auto at = std::ranges::find(line, &job);
@@ -98,7 +100,7 @@ JobPtr Jobs::submit(const std::string& client, const std::string& model, const J
   check_disk(client);
   {
     const std::lock_guard lock(mutex_);
-    check_room(client);
+    check_room(client, job->image_bytes);
     store_.put(r);
     live_[r.id] = job;
     job->events.add("state", text_of(queued_at(*job, waiting(""))));
@@ -281,23 +283,41 @@ void Jobs::finish(Job& job, JobState state) {
     if (state == JobState::cancelled && r.started == 0)
       store_.remove(r.id);  // it never ran: nothing of it stays
     else
-      store_.put(r);
+      put_ended(job);
   } catch (const Refusal& refusal) {  // until it is written, it begins again after a restart
     if (state == JobState::done) {
       r.state = JobState::failed;
       r.error = body_of(refusal)["error"];
     }
     unwritten_.push_back(r);
+    unwritten_.back().request = without_images(r.request);
   }
   const auto [last, said] = last_event_of(r);
   job.events.add(last, text_of(said), true);
   metrics_.job(r.client, r.model, word_of(r.state), r.started > 0 ? r.started - r.created : 0,
                r.started > 0 ? r.ended - r.started : 0);
   ended_.push_back(r.id);
-  while (ended_.size() > kRecent) {
+  while (ended_.size() > kRecent || (ended_.size() > 1 && image_bytes("", true) > kEndedImages)) {
     live_.erase(ended_.front());
     ended_.pop_front();
   }
+}
+
+// The store keeps no images of a job that ended.
+void Jobs::put_ended(Job& job) {
+  if (job.image_bytes == 0) return store_.put(job.record);
+  JobRecord shown = job.record;
+  shown.request = without_images(shown.request);
+  store_.put(shown);
+}
+
+// Under the lock: bytes of images of jobs of `client` ("": of all) in memory.
+size_t Jobs::image_bytes(const std::string& client, bool of_ended) const {
+  size_t bytes = 0;
+  for (const auto& [id, job] : live_)
+    if (ended(job->record.state) == of_ended && (client.empty() || job->record.client == client))
+      bytes += job->image_bytes;
+  return bytes;
 }
 
 }  // namespace tessera::server

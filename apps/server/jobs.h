@@ -110,7 +110,9 @@ class Jobs {
   void begin(const std::vector<JobPtr>& jobs);
   void requeue(const std::vector<JobPtr>& jobs);
   void tell_positions();
-  void check_room(const std::string& client) const;
+  void check_room(const std::string& client, size_t images) const;
+  size_t image_bytes(const std::string& client, bool of_ended) const;
+  void put_ended(Job& job);
   void check_disk(const std::string& client);
 
   const Models& models_;

@@ -16,6 +16,7 @@
 #include "server/exchange.h"
 #include "server/field_names.h"
 #include "server/header_reader.h"
+#include "server/routes.h"
 #include "server/sockets.h"
 #include "server/work_pool.h"
 #include "tessera/error.h"
@@ -204,7 +205,8 @@ MHD_Result Listener::State::access(MHD_Connection* connection, const ExchangePtr
     return MHD_YES;
   }
   std::string& body = exchange->request.body;
-  if (*size > static_cast<size_t>(options.body) - std::min<size_t>(body.size(), options.body))
+  const auto most = static_cast<size_t>(most_body(options, exchange->request.path));
+  if (*size > most - std::min(body.size(), most))
     exchange->too_long = true;
   else
     body.append(data, *size);
@@ -237,7 +239,8 @@ MHD_Result Listener::State::begin(MHD_Connection* connection, const ExchangePtr&
 void Listener::State::announce(MHD_Connection* connection, const ExchangePtr& exchange) {
   HttpRequest& request = exchange->request;
   handlers.admit(request);  // an address that is not there is told before its body is judged
-  const uint64_t bytes = body_bytes(request, static_cast<uint64_t>(options.body));
+  const uint64_t bytes =
+      body_bytes(request, static_cast<uint64_t>(most_body(options, request.path)));
   exchange->closes = bytes > 0;
   if (bytes == 0) return;
   if (request.method == "GET" || request.method == "HEAD" || request.method == "DELETE")

@@ -189,6 +189,11 @@ HttpReply answer_text(const Parts& parts, const HttpRequest& request, const Tran
   return event_stream(std::make_shared<AnswerStream>(parts.jobs, job, chat, asked));
 }
 
+std::function<const ModelFacts&(const std::string&)> facts_of(const Parts& parts) {
+  return
+      [&](const std::string& name) -> const ModelFacts& { return parts.models.find(name).facts; };
+}
+
 Json model_of(const Parts& parts, const ModelFacts& facts) {
   return {{"id", facts.name},
           {"object", "model"},
@@ -205,10 +210,9 @@ HttpReply openai_models(const Parts& parts, const std::string& rest) {
   return json_reply({{"object", "list"}, {"data", all}});
 }
 
-HttpReply openai_images(const Parts& parts, const HttpRequest& request) {
-  const Translated asked = translate_images(
-      parse_body(request.body),
-      [&](const std::string& name) -> const ModelFacts& { return parts.models.find(name).facts; });
+namespace {
+
+HttpReply answer_images(const Parts& parts, const HttpRequest& request, const Translated& asked) {
   if (parts.models.find(asked.model).facts.kind != Kind::image)
     throw wrong("model", "model '" + asked.model + "' makes no images");
   const JobPtr job = submit(parts, request, asked);
@@ -228,6 +232,21 @@ HttpReply openai_images(const Parts& parts, const HttpRequest& request) {
     return json_reply({{"created", seconds(record.created)}, {"data", data}});
   };
   return when_done(parts.jobs, job, asked.names, answer);
+}
+
+}  // namespace
+
+HttpReply openai_images(const Parts& parts, const HttpRequest& request) {
+  return answer_images(parts, request, translate_images(parse_body(request.body), facts_of(parts)));
+}
+
+HttpReply openai_edits(const Parts& parts, const HttpRequest& request) {
+  const std::string type = request.header("content-type");
+  const Json body = media_type_of(type) == "application/json"
+                        ? parse_body(request.body)
+                        : json_of_form(parse_form(request.body, type));
+  const bool variation = request.path == "/v1/images/variations";
+  return answer_images(parts, request, translate_edits(body, variation, facts_of(parts)));
 }
 
 HttpReply openai_completions(const Parts& parts, const HttpRequest& request) {

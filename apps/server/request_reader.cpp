@@ -6,6 +6,7 @@
 #include "server/chat_reader.h"
 #include "server/field_names.h"
 #include "server/fields.h"
+#include "server/image_fields.h"
 #include "server/refusal.h"
 #include "tessera/words.h"
 
@@ -111,6 +112,7 @@ GenerateRequest read_generate(const Json& request, const ModelFacts& model, cons
   GenerateRequest q;
   read_subject(fields, q, limits);
   read_numbers(fields, q, limits);
+  read_image_fields(fields, q);
   const auto subjects = std::ssize(q.prompts) + std::ssize(q.classes);
   const int64_t images = subjects * q.count;
   check_images(images, q, model, limits);

@@ -28,7 +28,8 @@ uint64_t number_in(const std::string& text, const std::string& name, uint64_t le
 // The methods that an address has; "": it does not exist.
 std::string methods_at(const std::string& path) {
   const std::string read = "GET, HEAD";
-  for (const char* one : {"/v1/images/generations", "/v1/completions", "/v1/chat/completions"})
+  for (const char* one : {"/v1/images/generations", "/v1/images/edits", "/v1/images/variations",
+                          "/v1/completions", "/v1/chat/completions"})
     if (path == one) return "POST";
   if (path == "/jobs") return read + ", POST";
   if (path.starts_with("/jobs/")) {
@@ -159,6 +160,7 @@ HttpReply route_job(const Parts& parts, const HttpRequest& request, const std::s
 HttpReply route_post(const Parts& parts, const HttpRequest& request) {
   if (request.path == "/jobs") return post_job(parts, request);
   if (request.path == "/v1/images/generations") return openai_images(parts, request);
+  if (takes_form(request.path)) return openai_edits(parts, request);
   if (request.path == "/v1/completions") return openai_completions(parts, request);
   return openai_chat(parts, request);
 }
@@ -188,9 +190,22 @@ void check_address(const HttpRequest& request) {
                   "there is no method '" + request.method.substr(0, 20) + "' at '" + shown +
                       "': it has " + methods,
                   "", 0, methods);
-  if (request.method == "POST" &&
-      media_type_of(request.header("content-type")) != "application/json")
-    throw Refusal(415, "invalid_request_error", "send a body of Content-Type: application/json");
+  if (request.method != "POST") return;
+  const std::string type = media_type_of(request.header("content-type"));
+  const bool form = takes_form(request.path);
+  if (type != "application/json" && !(form && type == "multipart/form-data"))
+    throw Refusal(415, "invalid_request_error",
+                  std::string("send a body of Content-Type: ") +
+                      (form ? "multipart/form-data or " : "") + "application/json");
+}
+
+bool takes_form(const std::string& path) {
+  return path == "/v1/images/edits" || path == "/v1/images/variations";
+}
+
+int64_t most_body(const ServeOptions& options, const std::string& path) {
+  const bool images = takes_form(path) || path == "/jobs";
+  return images ? std::max(options.body, options.image_body) : options.body;
 }
 
 HttpReply event_stream(std::shared_ptr<Stream> stream) {

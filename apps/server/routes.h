@@ -18,8 +18,13 @@ struct Parts {
   double begun = 0;
 };
 
+/// Whether an address takes multipart/form-data, too.
+bool takes_form(const std::string& path);
+/// Bytes of a body at an address at most.
+int64_t most_body(const ServeOptions& options, const std::string& path);
+
 /// Looked at before a body is read. Throws Refusal: 404 for an address that does not exist, 405 for
-/// another method than it has, 415 for a body that is no JSON.
+/// another method than it has, 415 for a body of another type.
 void check_address(const HttpRequest& request);
 
 /// The answer to a request whose address was checked. Throws Refusal.

@@ -1,11 +1,16 @@
 // OpenAI's requests as ours.
 #include <algorithm>
 #include <cctype>
+#include <charconv>
+#include <cmath>
 #include <random>
+#include <set>
 
 #include "server/chat_reader.h"
 #include "server/fields.h"
+#include "server/image_fields.h"
 #include "server/openai.h"
+#include "tessera/encodings.h"
 
 namespace tessera::server {
 namespace {
@@ -46,6 +51,53 @@ const std::vector<Neutral> kOfChats{
 // An answer's message has them, and comes back as it was.
 const std::vector<Neutral> kOfMessages{
     {"annotations", {Json::array()}}, {"audio", {}}, {"function_call", {}}, {"refusal", {""}}};
+
+constexpr size_t kMostFormText = size_t{1} << 16;
+
+// Fields of forms that are texts, whatever they look like.
+const std::set<std::string> kFormTexts{"background",
+                                       "image_fit",
+                                       "input_fidelity",
+                                       "model",
+                                       "moderation",
+                                       "negative_prompt",
+                                       "noise",
+                                       "outpaint",
+                                       "output_format",
+                                       "prompt",
+                                       "prompt_cache_key",
+                                       "quality",
+                                       "response_format",
+                                       "safety_identifier",
+                                       "scheduler",
+                                       "size",
+                                       "style",
+                                       "user"};
+
+// A form has texts only: numbers, true and false are read as such.
+Json value_of_text(const std::string& name, std::string_view text) {
+  const bool word = kFormTexts.contains(name);
+  if (!word && (text == "true" || text == "false")) return text == "true";
+  const char *begin = text.data(), *end = begin + text.size();
+  uint64_t whole = 0;
+  if (const auto [at, error] = std::from_chars(begin, end, whole);
+      !word && error == std::errc() && at == end)
+    return whole;
+  double number = 0;
+  if (const auto [at, error] = std::from_chars(begin, end, number);
+      !word && error == std::errc() && at == end && std::isfinite(number))
+    return number;
+  return std::string(text);
+}
+
+// The first bytes of a file in base64; "": it is none.
+std::string begin_of_base64(const std::string& text) {
+  try {
+    return from_base64(std::string_view(text).substr(0, 64));
+  } catch (const Error&) {
+    return "";
+  }
+}
 
 // What a seed is where none was asked for; whole in JavaScript, too.
 uint64_t random_seed() {
@@ -191,22 +243,24 @@ bool is_given(const Json& body, const char* name) {
 
 }  // namespace
 
-Translated translate_images(const Json& body,
-                            const std::function<const ModelFacts&(const std::string&)>& find) {
-  Fields fields(body, "body");
-  Translated to;
-  std::string prompt, size, form = "url";
-  int64_t n = 1;
-  fields.text("model", to.model);
-  const ModelFacts& model = find(to.model);
+namespace {
+
+void read_prompt(Fields& fields, const ModelFacts& model, Translated& to) {
+  std::string prompt;
   if (!fields.text("prompt", prompt)) throw wrong("prompt", "prompt is missing");
-  to.names = {{"count", "n"}};
   if (model.classes > 0) {
     to.request["classes"] = Json::array({prompt});
     to.names["classes"] = "prompt";
   } else {
     to.request["prompt"] = prompt;
   }
+}
+
+// What all requests for images have: how many, how large, and what is answered.
+void read_image_answer(const Json& body, Fields& fields, Translated& to) {
+  std::string size, form = "url";
+  int64_t n = 1;
+  to.names["count"] = "n";
   if (fields.whole("n", 1, 64, n) && n > 1) to.request["count"] = n;
   std::vector<std::string> hidden{"prompts", "classes", "count"};
   if (fields.text("size", size) && size != "auto") {
@@ -223,7 +277,82 @@ Translated translate_images(const Json& body,
   read_labels(fields);
   fields.rest(to.request, hidden);
   fields.finish();
+}
+
+// Images in base64, under any of the names of OpenAI's forms.
+void read_source(Fields& fields, Translated& to) {
+  std::vector<std::string> images;
+  for (const char* name : {"image", "image[]"}) {
+    std::vector<std::string> some;
+    if (fields.texts(name, some)) images.insert(images.end(), some.begin(), some.end());
+  }
+  if (images.empty()) throw wrong("image", "image is missing: give a PNG, JPEG or WebP file");
+  to.request["image"] = images;
+  std::string mask;
+  bool alpha = false;
+  if (fields.text("mask", mask)) to.request["mask"] = mask;
+  // A transparent mask says where; one without transparency is white where the image changes.
+  const bool told = fields.flag("mask_alpha", alpha);
+  if (told || !mask.empty())
+    to.request["mask_alpha"] = told ? alpha : has_alpha(begin_of_base64(mask));
+  fields.only({{"input_fidelity", {"low"}}});
+}
+
+}  // namespace
+
+Translated translate_images(const Json& body,
+                            const std::function<const ModelFacts&(const std::string&)>& find) {
+  Fields fields(body, "body");
+  Translated to;
+  fields.text("model", to.model);
+  read_prompt(fields, find(to.model), to);
+  read_image_answer(body, fields, to);
   return to;
+}
+
+Translated translate_edits(const Json& body, bool variation,
+                           const std::function<const ModelFacts&(const std::string&)>& find) {
+  Fields fields(body, "body");
+  Translated to;
+  fields.text("model", to.model);
+  const ModelFacts& model = find(to.model);
+  if (model.kind == Kind::image && model.classes > 0)
+    throw wrong("model", "model '" + model.name +
+                             "' makes images of classes, and none from an image; take a model of "
+                             "images from text");
+  read_source(fields, to);
+  if (!variation) {
+    read_prompt(fields, model, to);
+  } else {
+    if (to.request.contains("mask"))
+      throw wrong("mask", "mask: a variation has none; ask for an edit");
+    to.request["prompt"] = "";
+    double strength = 0.6;
+    fields.number("strength", 0, 1, strength);
+    to.request["strength"] = strength;
+  }
+  read_image_answer(body, fields, to);
+  return to;
+}
+
+Json json_of_form(const std::vector<FormPart>& parts) {
+  static const std::set<std::string> kFiles{"image", "image[]", "mask"};
+  static const std::set<std::string> kLists{"image", "image[]"};
+  Json body = Json::object();
+  for (const FormPart& part : parts) {
+    const std::string shown = part.name.substr(0, 100);
+    const bool image = kFiles.contains(part.name);
+    if (!image && part.file) throw wrong(shown, "'" + shown + "' is no file of this request");
+    if (!image && part.content.size() > kMostFormText)
+      throw wrong(shown, shown + ": a text of " + std::to_string(part.content.size()) + " bytes");
+    if (!image && !is_utf8(part.content)) throw wrong(shown, shown + ": expected a text in UTF-8");
+    Json value = image ? Json(to_base64(part.content)) : value_of_text(part.name, part.content);
+    if (kLists.contains(part.name))
+      body[part.name].push_back(std::move(value));
+    else if (!body.emplace(part.name, std::move(value)).second)
+      throw wrong(shown, "'" + shown + "' stands twice");
+  }
+  return body;
 }
 
 Translated translate_completion(const Json& body) {

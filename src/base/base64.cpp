@@ -1,5 +1,6 @@
 #include "base/base64.h"
 
+#include <array>
 #include <cstdint>
 
 #include "base/fail.h"
@@ -9,6 +10,15 @@ namespace tessera {
 namespace {
 constexpr std::string_view kDigits =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+// The digit of a character; -1: it is none.
+constexpr std::array<int8_t, 256> kDigitOf = [] {
+  std::array<int8_t, 256> digits{};
+  digits.fill(-1);
+  for (size_t i = 0; i < kDigits.size(); ++i)
+    digits[static_cast<unsigned char>(kDigits[i])] = static_cast<int8_t>(i);
+  return digits;
+}();
 }  // namespace
 
 std::string to_base64(std::string_view bytes) {
@@ -27,6 +37,14 @@ std::string to_base64(std::string_view bytes) {
   return out;
 }
 
+std::string from_base64(std::string_view text) {
+  try {
+    return base::from_base64(text, "the text");
+  } catch (const Error& e) {
+    throw Error(ErrorCode::usage, e.what());
+  }
+}
+
 namespace base {
 
 std::string from_base64(std::string_view text, const std::string& where) {
@@ -35,12 +53,13 @@ std::string from_base64(std::string_view text, const std::string& where) {
   require(length % 4 == 0 && text.size() % 4 != 1, ErrorCode::model,
           "{}: base64 of {} characters; expected a multiple of 4", where, length);
   std::string bytes;
+  bytes.reserve(length / 4 * 3);
   uint32_t bits = 0;
   int count = 0;
   for (char c : text) {
-    const size_t digit = kDigits.find(c);
-    require(digit != kDigits.npos, ErrorCode::model, "{}: base64 with a character of code {}",
-            where, int{static_cast<unsigned char>(c)});
+    const int digit = kDigitOf[static_cast<unsigned char>(c)];
+    require(digit >= 0, ErrorCode::model, "{}: base64 with a character of code {}", where,
+            int{static_cast<unsigned char>(c)});
     bits = bits << 6 | static_cast<uint32_t>(digit);
     count += 6;
     if (count < 8) continue;

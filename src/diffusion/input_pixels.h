@@ -9,8 +9,8 @@
 
 namespace tessera::diffusion {
 
-/// The pixels of an image that a request gives; errors call it `option`. Throws Error(usage) for
-/// what is no image.
+/// The pixels of an image that a request gives; errors call it `option`, which begins with "--".
+/// Throws Error(usage) for what is no image.
 media::ReadImage read_input(const InputImage& given, const std::string& option);
 
 /// The image, or the same aspect with so many pixels at most, as FLUX.2's pipelines scale it; 0:

@@ -67,7 +67,8 @@ PipelineSpec z_image_pipeline(const Source& source) {
   spec.defaults = {8, 0};  // of Turbo, which is distilled
   spec.no_guidance = 0;
   spec.negated = spec.predicts_flow = spec.joint_text = true;
-  spec.even_sigmas = spec.float_sigmas = true;
+  spec.even_sigmas = spec.float_sigmas = spec.sized_by_image = true;
+  spec.inpaint_strength = 1;
   spec.text_inputs = {{"prompt_embeds", "cap_feats"}, {"prompt_embeds_mask", "cap_feats_mask"}};
   spec.text_parts = {{.tokenizer = "tokenizer",
                       .encoder = "text_encoder",

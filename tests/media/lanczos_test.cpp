@@ -65,6 +65,12 @@ TEST(Lanczos, FillsBandsWithTheBorderAndCutsTheMiddle) {
   EXPECT_EQ(fit_pixels(wide, 2, 2, Fitting::crop).bytes, (std::vector<uint8_t>{2, 3, 6, 7}));
 }
 
+TEST(Lanczos, CutsTheMiddleAsPillow) {
+  const Pixels from{5, 2, 1, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}};
+  EXPECT_EQ(cut_middle(from, 2, 1).bytes, (std::vector<uint8_t>{2, 3}));
+  EXPECT_EQ(cut_middle(from, 3, 2).bytes, (std::vector<uint8_t>{2, 3, 4, 7, 8, 9}));
+}
+
 TEST(Lanczos, RefusesSizesThatNoImageHas) {
   EXPECT_THROW(resize_lanczos(noise(2, 2, 3), 0, 4), Error);
   EXPECT_THROW(resize_lanczos(noise(2, 2, 3), 1 << 20, 1 << 20), Error);

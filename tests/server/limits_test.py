@@ -115,7 +115,7 @@ class Bodies(ServerTest):
         for method, path, status in (("GET", "/nothing", 404), ("GET", "/jobs/x", 404), ("GET", "/jobs/../../etc/passwd", 404),
                                      ("GET", "/jobs/%2e%2e/results/0", 404), ("PUT", "/jobs", 405), ("DELETE", "/jobs/x", 404),
                                      ("GET", "/jobs?limit=x", 400), ("GET", "/jobs?limit=0", 400), ("POST", "/models", 405),
-                                     ("GET", "/v1/images/generations", 405), ("DELETE", "/status", 405), ("POST", "/v1/images/edits", 404),
+                                     ("GET", "/v1/images/generations", 405), ("DELETE", "/status", 405), ("POST", "/v1/images/others", 404),
                                      ("POST", "/v1/embeddings", 404), ("PUT", "/jobs/x", 405), ("POST", "/jobs/x/events", 405)):
             answer = self.server.ask(method, path, {} if method in ("PUT", "POST") else None)
             self.assertEqual(answer.status, status, f"{method} {path}")
@@ -134,13 +134,13 @@ class Bodies(ServerTest):
         connection.endheaders()
         answer = connection.getresponse()
         self.assertEqual(answer.status, 413)
-        self.assertIn("1048576 at most", json.loads(answer.read())["error"]["message"])
+        self.assertIn("16777216 at most", json.loads(answer.read())["error"]["message"])
         self.assertEqual(self.server.ask("POST", "/jobs", b"{}", {"Transfer-Encoding": "chunked"}).status, 411)
 
     def test_an_address_that_is_not_there_is_told_before_its_body_is_judged(self):
         for headers in ({"Content-Type": "multipart/form-data; boundary=x"}, {"Content-Type": "text/plain"}, {"Transfer-Encoding": "chunked"},
                         {"Content-Length": str(1 << 40)}):
-            answer = self.server.ask("POST", "/v1/images/edits", b"{", headers)
+            answer = self.server.ask("POST", "/v1/images/others", b"{", headers)
             self.assertEqual((answer.status, answer.json["error"]["type"]), (404, "not_found"))
             answer = self.server.ask("POST", "/status", b"{", headers)
             self.assertEqual((answer.status, answer.headers["Allow"]), (405, "GET, HEAD"))

@@ -77,6 +77,24 @@ class Client(ServerTest):
         self.client.completions.create(model="tasks-a", prompt="sort hello=",
                                        extra_body={"steps": 4, "block": 8, "stop_at_eos": "block", "select_prefill": True})
 
+    def test_edits_and_variations_of_images(self):
+        server = self.another(models=("scenes",))
+        client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0)
+        self.addCleanup(client.close)
+        prompt, seed = "a red circle left of a blue square", {"steps": 4, "seed": 1}
+        drawn = base64.b64decode(client.images.generate(model="scenes", prompt=prompt, response_format="b64_json",
+                                                        extra_body=seed).data[0].b64_json)
+        changed = [client.images.edit(model="scenes", image=image, prompt=prompt, response_format="b64_json",
+                                      extra_body={**seed, "strength": 0.5}).data[0].b64_json
+                   for image in (drawn, [("a.png", drawn, "image/png")], io.BytesIO(drawn))]
+        self.assertEqual(len(set(changed)), 1)
+        self.assertNotEqual(base64.b64decode(changed[0]), drawn)
+        others = client.images.create_variation(model="scenes", image=drawn, n=2, response_format="b64_json", extra_body=seed)
+        self.assertEqual(len({one.b64_json for one in others.data}), 2)
+        with self.assertRaises(openai.BadRequestError) as refused:
+            client.images.edit(model="scenes", image=drawn[:200], prompt=prompt)
+        self.assertEqual(refused.exception.body["param"], "image")
+
     def test_images_by_address(self):
         (image,) = self.client.images.generate(model="shapes", prompt="red ring", extra_body={"steps": 2}).data
         self.assertTrue(image.url.startswith(f"http://127.0.0.1:{self.server.port}/jobs/"))

@@ -39,6 +39,8 @@ TEST(Routes, EveryAddressHasItsMethods) {
                                                      {"/v1/models/x", read},
                                                      {"/v1/completions", "POST"},
                                                      {"/v1/chat/completions", "POST"},
+                                                     {"/v1/images/edits", "POST"},
+                                                     {"/v1/images/variations", "POST"},
                                                      {"/v1/images/generations", "POST"}};
   for (const auto& [path, methods] : all)
     for (const char* method : {"GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS", "get"}) {
@@ -49,12 +51,16 @@ TEST(Routes, EveryAddressHasItsMethods) {
 }
 
 TEST(Routes, WhatIsNotThereIsSaidFirst) {
-  for (const char* path : {"/v1/images/edits", "/v1/embeddings", "/v1", "/v1/completions/",
+  for (const char* path : {"/v1/images/others", "/v1/embeddings", "/v1", "/v1/completions/",
                            "/nothing", "/jobsx", "/jobs/x/y", "/jobs/x/results", ""})
     for (const char* method : {"GET", "POST", "PUT"})
       EXPECT_EQ(refused(method, path, "multipart/form-data"), Said(404, "")) << method << path;
   EXPECT_EQ(refused("POST", "/models", "text/plain").first, 405);
   EXPECT_EQ(refused("POST", "/jobs", "text/plain").first, 415);
+  EXPECT_EQ(refused("POST", "/jobs", "multipart/form-data; boundary=x").first, 415);
+  EXPECT_EQ(refused("POST", "/v1/images/edits", "multipart/form-data; boundary=x").first, 200);
+  EXPECT_EQ(refused("POST", "/v1/images/variations", "application/json").first, 200);
+  EXPECT_EQ(refused("POST", "/v1/images/edits", "text/plain").first, 415);
   EXPECT_EQ(refused("POST", "/jobs", "Application/JSON ;charset=utf-8").first, 200);
   EXPECT_EQ(refused("GET", "/jobs", "").first, 200);
 }

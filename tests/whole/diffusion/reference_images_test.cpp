@@ -117,7 +117,7 @@ TEST(ReferenceImages, OfWrongSizesAreRefused) {
   q.images[1].pixels.rgb.pop_back();
   EXPECT_NE(refusal(q).find("--image 2: an image of 64 x 513"), std::string::npos);
   q.images.assign(1, {.bytes = "no image"});
-  EXPECT_NE(refusal(q).find("--image 1"), std::string::npos);
+  EXPECT_NE(refusal(q).find("'image 1'"), std::string::npos);
 }
 
 TEST(ReferenceImages, OfModelsThatTakeNoneAreRefused) {

@@ -1,4 +1,5 @@
 #include "media/read_image.h"
+#include "ops/permute.h"
 #include "whole/diffusers_golden.h"
 
 // Runs that start from an image, and images that are painted in, against diffusers.
@@ -25,8 +26,7 @@ struct ImageRun {
   Json arguments;
 
   bool supported() const {
-    return !arguments.contains("padding_mask_crop") && std::filesystem::exists(model) &&
-           base::read_json(model + "/model_index.json")["_class_name"] != "ZImagePipeline";
+    return !arguments.contains("padding_mask_crop") && std::filesystem::exists(model);
   }
   GenerateRequest request(const Scratch& scratch) const {
     GenerateRequest q;
@@ -103,6 +103,59 @@ TEST(ImageGolden, RunsFromAnImageAreThoseOfDiffusers) {
         Model::open(run.model, golden::options(Precision::f32)).generate(q);
     compare(run, result, SafetensorsFile(q.trace));
   }
+}
+
+// FLUX.2-klein's inpainting, whose image is a reference, too; tools/make_klein_golden.py made it.
+TEST(ImageGolden, KleinPaintsInAsDiffusersDoes) {
+  const std::string root = TESSERA_TEST_DATA "/features/klein/";
+  const std::string klein = TESSERA_TEST_DATA "/diffusers/flux2_klein_base/";
+  const SafetensorsFile io(root + "io.safetensors");
+  const Json all = base::read_json(root + "case.json")["runs"];
+  EXPECT_GE(all.size(), 2u);
+  for (size_t r = 0; r < all.size(); ++r) {
+    const Json& run = all[r];
+    SCOPED_TRACE(run.dump());
+    const Scratch scratch;
+    GenerateRequest q;
+    q.prompts = {run["prompt"].get<std::string>()};
+    q.text_tokens = 32;
+    q.images.assign(run["reference"].get<bool>() ? 2 : 1, {.file = klein + "reference.png"});
+    q.mask = InputImage{.file = root + "mask.png"};
+    q.strength = run["strength"].get<double>();
+    q.steps = run["steps"].get<int>();
+    q.guidance = run["guidance"].get<float>();
+    q.seed = run["seed"];
+    q.count = run["count"];
+    q.trace = scratch / "trace.safetensors";
+    const GenerateResult result =
+        Model::open(klein + "model", golden::options(Precision::f32)).generate(q);
+    EXPECT_EQ(result.steps, run["steps_run"].get<int>());
+    const SafetensorsFile trace(q.trace);
+    for (int i = 1; i <= result.steps; ++i) {
+      const std::string name = "latents." + std::to_string(i);
+      const Tensor expected = io.get(std::to_string(r) + "." + name);  // tokens
+      const Tensor made = trace.get(name);                             // channels first
+      const int64_t sizes[] = {made.size(0), made.size(1), made.size(2) * made.size(3)};
+      const int order[] = {0, 2, 1};
+      const Tensor tokens = ops::permute(made, sizes, order, expected.shape());
+      EXPECT_LT(golden::max_error(tokens.to_floats(), expected.to_floats()), 1e-3) << name;
+    }
+  }
+}
+
+// Z-Image's pipelines take the size of the image, rounded down to 16.
+TEST(ImageGolden, RunsOfZImageHaveTheSizeOfTheirImage) {
+  GenerateRequest q;
+  q.prompts = {"a cat"};
+  q.images = {{.file = TESSERA_TEST_DATA "/features/image/image.png"}};  // 95 x 50
+  q.strength = 0.5;
+  q.steps = 2;
+  const auto images = Model::open(TESSERA_TEST_DATA "/diffusers/z_image_turbo/model",
+                                  golden::options(Precision::f32))
+                          .generate(q)
+                          .images;
+  EXPECT_EQ(images.front().width, 80);
+  EXPECT_EQ(images.front().height, 48);
 }
 
 // Bits of two plans, from the same image and mask.
