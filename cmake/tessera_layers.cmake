@@ -113,17 +113,19 @@ if(TESSERA_HAS_CUDA)
 endif()
 tessera_layer(nn DEPS ops tensor base)
 tessera_layer(tokenizer DEPS base PARTS ICU::i18n ICU::uc)
+tessera_layer(jinja DEPS tokenizer base)
+tessera_layer(caption DEPS tokenizer base PARTS ICU::i18n ICU::uc)
 tessera_layer(media DEPS tensor base PARTS PNG::PNG ${MEDIA_LIBRARIES} ${CMAKE_DL_LIBS})
 tessera_layer(load DEPS nn ops tensor base)
-tessera_layer(models DEPS nn ops tokenizer tensor base)
+tessera_layer(models DEPS nn ops caption tokenizer tensor base)
 tessera_layer(sample DEPS nn ops tensor base)
 tessera_layer(fused DEPS nn ops kernels comm tensor base)
 tessera_layer(parallel DEPS fused sample nn ops comm tensor base)
 tessera_layer(evaluation DEPS sample nn ops tensor base PARTS Eigen3::Eigen)
 tessera_layer(cluster DEPS comm tensor base)
-tessera_layer(runtime DEPS cluster parallel sample models load media tokenizer nn comm ops kernels tensor
+tessera_layer(runtime DEPS cluster parallel sample models load media jinja tokenizer nn comm ops kernels tensor
               base)
-tessera_layer(diffusion DEPS runtime cluster parallel sample models load media tokenizer nn comm ops tensor
+tessera_layer(diffusion DEPS runtime cluster parallel sample models load media jinja caption tokenizer nn comm ops tensor
               base)
 tessera_layer(completion DEPS runtime cluster parallel sample models load tokenizer nn comm ops tensor base)
 tessera_layer(admission DEPS completion diffusion runtime cluster parallel sample models load nn comm ops

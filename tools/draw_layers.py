@@ -13,7 +13,8 @@ PURPOSE = {
     "admission": "dry run, memory", "completion": "text requests", "diffusion": "image requests",
     "runtime": "open models", "cluster": "ranks of a run", "parallel": "strategies", "evaluation": "quality",
     "fused": "fused MoE", "models": "networks", "sample": "schedulers", "load": "weights, folders",
-    "nn": "layers, seams", "media": "PNG, MP4", "tokenizer": "text to ids", "comm": "messages",
+    "nn": "layers, seams", "media": "PNG, MP4", "tokenizer": "text to ids", "jinja": "chat templates", "caption": "clean prompts",
+    "comm": "messages",
     "ops": "tensor functions", "kernels": "CPU and GPU code", "tensor": "memory", "base": "errors, files, threads",
 }
 

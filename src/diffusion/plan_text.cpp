@@ -6,12 +6,12 @@
 #include "base/json_memory.h"
 #include "base/printable.h"
 #include "base/stop.h"
+#include "caption/caption.h"
 #include "cluster/agree.h"
 #include "diffusion/spread_text.h"
 #include "diffusion/text_encoders.h"
 #include "load/held_weights.h"
 #include "tensor/uncounted.h"
-#include "tokenizer/caption.h"
 #include "tokenizer/folder.h"
 
 namespace tessera::diffusion {
@@ -201,7 +201,7 @@ std::vector<std::string> cleaned_prompts(const PipelineSpec& spec, std::vector<s
       if (spec.plain_prompt) prompt = spec.plain_prompt(prompt);
       continue;
     }
-    const tokenizer::CleanCaption made = tokenizer::clean_caption(prompt);
+    const caption::CleanCaption made = caption::clean_caption(prompt);
     if (made.text.empty() && !prompt.empty())
       notes.push_back(fmt::format(
           "cleaning leaves nothing of the prompt {}: this model's pipeline takes out Chinese "
@@ -223,8 +223,8 @@ TextReader reader_of(const runtime::ModelState& state, const TextPart& part) {
   const std::string& folder = state.folder.component(part.tokenizer).folder;
   TextReader reader{tokenizer::open_tokenizer(folder)};
   if (part.chat != models::TextChat::none)
-    reader.chat = std::make_shared<const tokenizer::ChatPrompt>(
-        folder, part.chat == models::TextChat::thinking);
+    reader.chat =
+        std::make_shared<const jinja::ChatPrompt>(folder, part.chat == models::TextChat::thinking);
   return reader;
 }
 

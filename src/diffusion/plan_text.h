@@ -6,7 +6,7 @@
 
 #include "diffusion/conditioning.h"
 #include "diffusion/job.h"
-#include "tokenizer/chat_prompt.h"
+#include "jinja/chat_prompt.h"
 #include "tokenizer/tokenizer.h"
 
 namespace tessera::diffusion {
@@ -20,7 +20,7 @@ std::vector<std::string> cleaned_prompts(const models::PipelineSpec& spec,
 /// A tokenizer, and the chat that a prompt stands in before it; null: in none.
 struct TextReader {
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
-  std::shared_ptr<const tokenizer::ChatPrompt> chat{};
+  std::shared_ptr<const jinja::ChatPrompt> chat{};
 
   std::string text(const std::string& prompt) const { return chat ? chat->text(prompt) : prompt; }
 };

@@ -124,7 +124,7 @@ struct PipelineSpec {
   /// Strength of a run that starts from an image, and of one with a mask.
   double strength = 0.6, inpaint_strength = 0.6;
   bool one_step_predicts = false;  ///< a run of one step gives the predicted clean sample
-  bool cleans_captions = false;    ///< prompts go through tokenizer::clean_caption unless told
+  bool cleans_captions = false;    ///< prompts go through caption::clean_caption unless told
 
   // How text becomes conditioning.
   bool joint_text = false;  ///< text tokens stand before the latent's in every sequence

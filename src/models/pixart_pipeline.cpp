@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/fail.h"
+#include "caption/caption.h"
 #include "models/resolution_bins.h"
-#include "tokenizer/caption.h"
 
 namespace tessera::models {
 PixartConfig parse_pixart_config(const base::Json& config, const std::string& where) {
@@ -67,7 +67,7 @@ PipelineSpec pixart_pipeline(const Source& source) {
                       .tokens = source.pipeline == "PixArtAlphaPipeline" ? 120 : 300,
                       .masked = true,
                       .adjustable = true}};
-  spec.plain_prompt = tokenizer::plain_caption;
+  spec.plain_prompt = caption::plain_caption;
   spec.embeddings = [](const std::vector<EncodedText>& texts, int64_t) {
     return std::map<std::string, Tensor>{{"prompt_embeds", texts[0].states.last},
                                          {"prompt_attention_mask", texts[0].mask}};

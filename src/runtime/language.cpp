@@ -187,12 +187,12 @@ sample::SpecialIds Language::special() const {
 
 // With the values that transformers gives a template: tokens that are not set are undefined, tools
 // that are not given are None.
-std::string Language::rendered(const tokenizer::ValueDict& chat) const {
-  const tokenizer::Value* tools = chat.find("tools");
+std::string Language::rendered(const jinja::ValueDict& chat) const {
+  const jinja::Value* tools = chat.find("tools");
   const bool for_tools = !tool_template_.empty() && tools && truth(*tools);
-  const tokenizer::ChatTemplate form(for_tools ? tool_template_ : template_,
-                                     part_.folder + ": chat template");
-  tokenizer::ValueDict values;
+  const jinja::ChatTemplate form(for_tools ? tool_template_ : template_,
+                                 part_.folder + ": chat template");
+  jinja::ValueDict values;
   for (const char* token :
        {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"})
     if (const std::string text = token_text(tokenizer_config_, token); !text.empty())
@@ -206,8 +206,8 @@ std::string Language::rendered(const tokenizer::ValueDict& chat) const {
             base::printable(key), part_.folder);
     values.set(key, value);
   }
-  for (const tokenizer::Value& message : chat.find("messages")->items()) {
-    const tokenizer::Value* calls = message.dict().find("tool_calls");
+  for (const jinja::Value& message : chat.find("messages")->items()) {
+    const jinja::Value* calls = message.dict().find("tool_calls");
     require(!calls || !truth(*calls) || form.reads_part("tool_calls"), ErrorCode::usage,
             "chat: the chat template of '{}' reads no 'tool_calls' of messages; leave them out",
             part_.folder);
@@ -217,17 +217,17 @@ std::string Language::rendered(const tokenizer::ValueDict& chat) const {
 
 std::vector<int32_t> Language::prompt(const std::string& text, bool raw) const {
   if (raw || template_.empty()) return tokens().encode_alone(text);
-  tokenizer::ValueDict turn, chat;
+  jinja::ValueDict turn, chat;
   turn.set("role", "user");
   turn.set("content", text);
-  chat.set("messages", tokenizer::Value::list({std::move(turn)}));
+  chat.set("messages", jinja::Value::list({std::move(turn)}));
   return tokens().encode(rendered(chat));
 }
 
 std::vector<int32_t> Language::chat(const std::string& text) const {
   require(!template_.empty(), ErrorCode::usage,
           "'{}' has no chat template; give a plain prompt (--prompt)", part_.folder);
-  return tokens().encode(rendered(tokenizer::chat_values(text)));
+  return tokens().encode(rendered(jinja::chat_values(text)));
 }
 
 std::string Language::check(nn::DType dtype) const {

@@ -9,6 +9,8 @@
 #include <tuple>
 #include <vector>
 
+#include "jinja/chat.h"
+#include "jinja/chat_template.h"
 #include "load/diffusers_folder.h"
 #include "load/meta_weights.h"
 #include "load/weight_store.h"
@@ -19,8 +21,6 @@
 #include "runtime/remembered.h"
 #include "sample/block_walk.h"
 #include "tokenizer/byte_level_bpe.h"
-#include "tokenizer/chat.h"
-#include "tokenizer/chat_template.h"
 
 namespace tessera::runtime {
 
@@ -82,7 +82,7 @@ class Language {
   std::string check(nn::DType dtype) const;
 
  private:
-  std::string rendered(const tokenizer::ValueDict& chat) const;
+  std::string rendered(const jinja::ValueDict& chat) const;
   void read_template();
 
   load::Component part_;

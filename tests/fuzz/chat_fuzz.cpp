@@ -5,11 +5,11 @@
 #include <string>
 #include <string_view>
 
+#include "jinja/chat.h"
 #include "tessera/error.h"
-#include "tokenizer/chat.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace tessera::tokenizer;
+  using namespace tessera::jinja;
   try {
     const ValueDict chat = chat_values({reinterpret_cast<const char*>(data), size});
     const Value all(chat);

@@ -3,15 +3,15 @@
 #include <cstdlib>
 #include <string>
 
+#include "jinja/chat.h"
+#include "jinja/chat_template.h"
 #include "tessera/error.h"
-#include "tokenizer/chat.h"
-#include "tokenizer/chat_template.h"
 #include "tokenizer/unicode.h"
 
 namespace {
 
 using namespace tessera;
-using namespace tessera::tokenizer;
+using namespace tessera::jinja;
 
 const ValueDict& chat() {
   static const ValueDict kChat = chat_values(R"({"messages": [

@@ -7,11 +7,11 @@
 #include "base/config_reader.h"
 #include "base/json.h"
 #include "base/member.h"
+#include "jinja/chat.h"
 #include "load/name_list.h"
 #include "load/safetensors_header.h"
 #include "load/shard_index.h"
 #include "readers/inputs.h"
-#include "tokenizer/chat.h"
 #include "tokenizer/formats.h"
 #include "tokenizer/spiece.h"
 #include "tokenizer/wordpiece.h"
@@ -164,13 +164,13 @@ void add_chats(std::vector<Reader>& all) {
        [](size_t bytes) {
          const std::string text = R"([{"role":"user","content":"a"})" +
                                   repeated(R"(,{"role":"user","content":"a"})", bytes) + "]";
-         return [=] { tokenizer::chat_values(text); };
+         return [=] { jinja::chat_values(text); };
        }},
       {"a chat of many keys",
        [](size_t bytes) {
          std::string text = R"({"messages":[{"role":"user","content":"a"}])";
          for (size_t i = 0; text.size() < bytes; ++i) text += fmt::format(",\"{}\":0", i);
-         return [text = text + "}"] { tokenizer::chat_values(text); };
+         return [text = text + "}"] { jinja::chat_values(text); };
        }},
   };
   all.insert(all.end(), more.begin(), more.end());

@@ -1,14 +1,15 @@
 #include <memory>
 
+#include "jinja/chat.h"
+#include "jinja/chat_template.h"
 #include "readers/inputs.h"
-#include "tokenizer/chat.h"
-#include "tokenizer/chat_template.h"
 
 // Chat templates over a text that somebody says, and templates that are long themselves.
 namespace tessera::readers {
 namespace {
 
 using namespace tokenizer;
+using namespace jinja;
 
 // `text` is {{ text }} in the template.
 Reader over_text(const std::string& source, const std::string& part) {

@@ -2,11 +2,11 @@
 
 #include <memory>
 
+#include "caption/caption.h"
 #include "completion/answer_text.h"
 #include "readers/inputs.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/byte_level_bpe.h"
-#include "tokenizer/caption.h"
 #include "tokenizer/normal_form.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/unigram.h"
@@ -171,10 +171,11 @@ std::vector<Reader> text_readers() {
   add_cutters(all);
   add_answers(all);
   for (const char* part : {"a1", "a.com/", "&#", "<a ", "<![cdata[", "x@", "1:1 ", "\"'", "- "})
-    all.push_back(
-        {fmt::format("a caption of {}", part),
-         [=](size_t bytes) { return [text = repeated(part, bytes)] { clean_caption(text); }; },
-         4990});
+    all.push_back({fmt::format("a caption of {}", part),
+                   [=](size_t bytes) {
+                     return [text = repeated(part, bytes)] { caption::clean_caption(text); };
+                   },
+                   4990});
   return all;
 }
 

@@ -7,8 +7,6 @@
 #include "base/stop.h"
 #include "tessera/error.h"
 #include "tokenizer/bpe.h"
-#include "tokenizer/chat.h"
-#include "tokenizer/chat_template.h"
 #include "tokenizer/formats.h"
 #include "tokenizer/unicode.h"
 #include "tokenizer/unigram.h"
@@ -71,7 +69,6 @@ TEST(Tokenizer, EndsWhenItIsStopped) {
   const auto json = base::parse_json(
       R"({"pre_tokenizer":{"type":"ByteLevel"},"model":{"type":"BPE","vocab":{"a":0},"merges":[]}})",
       "t");
-  const ChatTemplate chat("{% for i in range(3) %}{{ i }}{% endfor %}", "here");
   std::vector<int32_t> ids;
   TextAllowance allowance(100);
   const std::pair<const char*, std::function<void()>> works[] = {
@@ -82,8 +79,6 @@ TEST(Tokenizer, EndsWhenItIsStopped) {
       {"merging", [&] { bpe.encode("ab", ids); }},
       {"unigram", [&] { unigram.encode("aa", ids); }},
       {"a vocabulary", [&] { parts_of_json(json, "t"); }},
-      {"a chat", [&] { chat_values(R"([{"role": "user", "content": "x"}])"); }},
-      {"a template", [&] { chat.render({}, 0); }},
       {"a regular expression", [&] { Regex("a", "here").matches("aa", allowance); }},
   };
   for (const auto& [name, work] : works) {
