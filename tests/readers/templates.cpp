@@ -8,7 +8,6 @@
 namespace tessera::readers {
 namespace {
 
-using namespace tokenizer;
 using namespace jinja;
 
 // `text` is {{ text }} in the template.
