@@ -260,7 +260,7 @@ ExpressionPtr ExpressionReader::filter(ExpressionPtr value) {
   tree->parts.push_back(std::move(value));
   if (!tokens_.is(Kind::name)) tokens_.refuse_token();
   tree->text = tokens_.now().text;
-  if (!is_filter(tree->text)) tokens_.refuse("the filter '" + tree->text + "'");
+  if (!is_filter(tree->text)) tokens_.refuse("the filter " + base::printable(tree->text));
   tokens_.take();
   if (tokens_.take_sign("(")) arguments(*tree);
   grew(*tree);
@@ -272,7 +272,7 @@ ExpressionPtr ExpressionReader::test(ExpressionPtr value) {
   ExpressionPtr tree = make(Op::test, std::move(value));
   if (!tokens_.is(Kind::name)) tokens_.refuse_token();
   tree->text = tokens_.now().text;
-  if (!is_test(tree->text)) tokens_.refuse("the test '" + tree->text + "'");
+  if (!is_test(tree->text)) tokens_.refuse("the test " + base::printable(tree->text));
   tokens_.take();
   const bool word = tokens_.is_name("else") || tokens_.is_name("or") || tokens_.is_name("and") ||
                     tokens_.is_name("if") || tokens_.is_name("is") || tokens_.is_name("in") ||

@@ -208,8 +208,8 @@ class Renderer {
   void assign(const Statement& s, const Value& value) {
     if (!s.text.empty()) {
       const Value space = look_up(s.names[0]);
-      require(space.is(Kind::space), ErrorCode::usage, "'{}.{}' is set, but '{}' is no namespace",
-              s.names[0], s.text, s.names[0]);
+      require(space.is(Kind::space), ErrorCode::usage, "{} of {} is set, which is no namespace",
+              base::printable(s.text), base::printable(s.names[0]));
       require(!value.is(Kind::space), ErrorCode::usage, "a namespace inside a namespace");
       space.names().set(s.text, value);
     } else {
@@ -282,7 +282,7 @@ class Renderer {
       if (name == known)
         fail(ErrorCode::model, "the function '{}' is not supported in chat templates; use --raw",
              name);
-    return Value::undefined("'" + name + "' is undefined");
+    return Value::undefined(base::printable(name) + " is undefined");
   }
 
   Value value(const Expression& e) {
@@ -403,8 +403,8 @@ class Renderer {
   }
   Value call_macro(const Statement& macro, const Arguments& given) {
     const size_t count = macro.names.size(), first = count - macro.expressions.size();
-    require(given.places.size() <= count, ErrorCode::usage, "the macro '{}' takes {} arguments",
-            macro.text, count);
+    require(given.places.size() <= count, ErrorCode::usage, "the macro {} takes {} arguments",
+            base::printable(macro.text), count);
     work_.spend(count * (8 + given.names.size()));
     const int line = line_;
     Inside inside(*this, &root_);
@@ -412,7 +412,8 @@ class Renderer {
     for (size_t i = 0; i < given.places.size(); ++i) names[macro.names[i]] = given.places[i];
     for (const auto& [name, value] : given.names) {
       require(std::find(macro.names.begin(), macro.names.end(), name) != macro.names.end(),
-              ErrorCode::usage, "the macro '{}' has no parameter '{}'", macro.text, name);
+              ErrorCode::usage, "the macro {} has no parameter {}", base::printable(macro.text),
+              base::printable(name));
       names[name] = value;
     }
     for (size_t i = 0; i < count; ++i)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "base/printable.h"
 #include "jinja/expression.h"
 
 namespace tessera::jinja {
@@ -20,7 +21,7 @@ class StatementReader {
   Statements all() {
     Statements statements = block({});
     if (!tokens_.is(Kind::end))
-      tokens_.refuse("'" + tokens_.now().text + "' without its beginning");
+      tokens_.refuse(base::printable(tokens_.now().text) + " without its beginning");
     return statements;
   }
 
@@ -97,7 +98,7 @@ class StatementReader {
         if (loops_ == 0) tokens_.refuse("'break' or 'continue' outside a loop");
         return make(stops ? Statement::Kind::stop : Statement::Kind::next);
       }
-    tokens_.refuse("the statement '" + tokens_.now().text + "'");
+    tokens_.refuse("the statement " + base::printable(tokens_.now().text));
   }
 
   void names(Statement& to) {

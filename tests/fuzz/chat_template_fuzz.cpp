@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     const std::string source(reinterpret_cast<const char*>(data), size);
     const std::string text = ChatTemplate(source, "fuzz").render(chat(), 0);
-    if (repaired(text) != text) std::abort();
+    if (tokenizer::repaired(text) != text) std::abort();
   } catch (const Error& error) {
     const std::string message = error.what();
     if (error.code() != ErrorCode::model && error.code() != ErrorCode::usage) std::abort();

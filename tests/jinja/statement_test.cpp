@@ -19,15 +19,17 @@ TEST(TemplateStatement, ReadsBlocksWithTheirBodies) {
 }
 
 TEST(TemplateStatement, NamesTheLineOfWhatIsMalformed) {
-  for (const char* text : {"\n{% for %}", "\n{% if x %}{% endfor %}", "\n{% set = 1 %}",
-                           "\n{% break %}", "\n{{ }}", "\n{% macro f(a=1, b) %}{% endmacro %}",
-                           "\n{% %}", "\n{% endmacro %}", "\n{% with a %}{% endwith %}"}) {
+  for (const char* text :
+       {"\n{% for %}", "\n{% if x %}{% endfor %}", "\n{% set = 1 %}", "\n{% break %}", "\n{{ }}",
+        "\n{% macro f(a=1, b) %}{% endmacro %}", "\n{% %}", "\n{% endmacro %}", "\n{% 'a\n' %}",
+        "\n{% with a %}{% endwith %}"}) {
     try {
       template_statements(text, "t");
       ADD_FAILURE() << text;
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), ErrorCode::model);
       EXPECT_NE(std::string(e.what()).find("t: line 2"), std::string::npos) << e.what();
+      EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos) << e.what();
     }
   }
 }
