@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 
 #include "base/fail.h"
@@ -20,8 +19,6 @@ namespace {
 using media::Pixels;
 using tensor::DType;
 using tensor::Tensor;
-
-constexpr int kMostMargin = 16384;
 
 /// The image of a request, and how grey its mask is; without bytes: there is none.
 struct Read {
@@ -254,29 +251,3 @@ void encode_images(const runtime::ModelState& state, Job& job) {
 }
 
 }  // namespace tessera::diffusion
-
-namespace tessera {
-
-Margins parse_margins(const std::string& text) {
-  std::array<int, 4> sides{};
-  size_t count = 0;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  for (; count < sides.size(); ++count) {
-    const auto [next, error] = std::from_chars(at, end, sides[count]);
-    if (error != std::errc() || sides[count] < 0 || sides[count] > diffusion::kMostMargin) break;
-    at = next;
-    if (at == end || *at != ',') {
-      ++count;
-      break;
-    }
-    ++at;
-  }
-  require(at == end && (count == 1 || count == 4), ErrorCode::usage,
-          "--outpaint {}: expected pixels of all sides, or of left,top,right,bottom, each 0 to {}",
-          base::printable(text), diffusion::kMostMargin);
-  if (count == 1) sides.fill(sides[0]);
-  return {sides[0], sides[1], sides[2], sides[3]};
-}
-
-}  // namespace tessera

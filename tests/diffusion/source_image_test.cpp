@@ -79,15 +79,4 @@ TEST(SourceImage, HasTheUsualStrengthOfItsModel) {
   EXPECT_EQ(left_out_steps(spec, q, 10), 2);
 }
 
-TEST(SourceImage, ReadsMargins) {
-  EXPECT_EQ(parse_margins("64").right, 64);
-  const Margins m = parse_margins("1,2,3,4");
-  EXPECT_EQ(m.left, 1);
-  EXPECT_EQ(m.top, 2);
-  EXPECT_EQ(m.right, 3);
-  EXPECT_EQ(m.bottom, 4);
-  for (const char* bad : {"", "1,2", "1,2,3", "1,2,3,4,5", "-1", "x", "1,2,3,", "20000", " 1"})
-    EXPECT_NE(refusal_of([&] { parse_margins(bad); }), "") << bad;
-}
-
 }  // namespace tessera::diffusion
