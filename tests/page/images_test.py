@@ -52,6 +52,37 @@ class Images(PageTest):
         self.assertEqual((job["request"]["classes"], job["request"]["steps"]), (["green star"], 6))
         expect(page.locator("#announcer")).to_contain_text("Done: 1 result")
 
+    def test_a_run_starts_from_an_image_with_a_painted_mask(self):
+        page = self.page
+        expect(page.locator("#source")).to_be_hidden()  # the first model has classes
+        page.locator("#model").select_option("scenes")
+        page.get_by_label("Prompt", exact=True).fill("a red circle left of a blue square")
+        page.get_by_text("Start from an image").click()
+        stream = io.BytesIO()
+        Image.new("RGB", (64, 64), (200, 30, 30)).save(stream, "PNG")
+        page.locator("#image").set_input_files({"name": "start.png", "mimeType": "image/png", "buffer": stream.getvalue()})
+        expect(page.locator("#source-hint")).to_contain_text("Runs start from start.png")
+        page.locator("#strength").fill("0.7")
+        page.locator("#steps").fill("4")
+        box = page.locator("#mask-canvas").bounding_box()
+        page.mouse.move(box["x"] + 5, box["y"] + 5)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        page.mouse.up()
+        page.locator("#generate").click()
+        expect(self.state()).to_contain_text("Done: 1 result")
+        request = self.jobs()[0]["request"]
+        self.assertEqual(request["strength"], 0.7)
+        self.assertRegex(request["image"], "bytes$")
+        self.assertRegex(request["mask"], "bytes$")
+        page.locator("#mask-clear").click()
+        page.locator("#source-remove").click()
+        expect(page.locator("#source-shown")).to_be_hidden()
+        page.locator("#generate").click()
+        expect(page.locator("#source-hint")).to_contain_text("start from noise")
+        page.locator("#image").set_input_files({"name": "no.png", "mimeType": "image/png", "buffer": b"none"})
+        expect(page.locator("#source-hint")).to_contain_text("no.png cannot be used")
+
     def test_the_image_forms_from_step_to_step(self):
         self.tame()
         self.visit()

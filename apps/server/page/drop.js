@@ -1,8 +1,10 @@
-// An image that is dropped on the page, or chosen, fills the form with its parameters.
+// An image that is dropped on the page, or chosen, fills the form with its parameters; dropped on its
+// place in the form it is what runs start from.
 
 import { announce, at } from "./dom.js";
 import { requestOf } from "./parameters.js";
 import { pngTexts } from "./png_text.js";
+import { setSource } from "./source.js";
 
 const kLargest = 256 * 1000 * 1000;
 
@@ -37,6 +39,8 @@ export function startDrop(form) {
     at("drop").classList.remove("shown");
     if (!files(event)) return;
     event.preventDefault();
-    if (event.dataTransfer.files.length > 0) load(event.dataTransfer.files[0], form);
+    if (event.dataTransfer.files.length === 0) return;
+    if (event.target.closest?.("#source")) setSource(event.dataTransfer.files[0]);
+    else load(event.dataTransfer.files[0], form);
   });
 }

@@ -4,6 +4,7 @@ import { ServerError } from "./api.js";
 import { announce, at, h, narrow } from "./dom.js";
 import { counted } from "./format.js";
 import { jobs } from "./jobs.js";
+import { sourceFields, startSource } from "./source.js";
 
 const kSchedulers = [
   "rectified-flow", "flow-euler", "dpm++", "dpm++-single", "unipc", "deis", "euler", "euler-ancestral", "heun",
@@ -37,6 +38,7 @@ function showModel() {
     classes: !model.prompts && classes.length > 0,
     "class-number": !model.prompts && classes.length === 0,
     frames: model.kind === "video",
+    source: model.prompts === true && model.kind === "image",
   };
   for (const field of document.querySelectorAll("#form [data-for]")) field.hidden = !shown[field.dataset.for];
   const before = at("classes").value;
@@ -69,6 +71,7 @@ function order() {
     if (value !== undefined) request[name] = value;
   }
   for (const name of ["scheduler", "noise"]) if (at(name).value) request[name] = at(name).value;
+  Object.assign(request, sourceFields());
   return { model: model.name, request, previews: previewsOf(model) };
 }
 
@@ -160,6 +163,7 @@ export function startForm(served, stage) {
     ...kSchedulers.map((name) => h("option", {}, name)),
   );
   at("model").addEventListener("change", showModel);
+  startSource();
   at("form").addEventListener("submit", (event) => {
     event.preventDefault();
     submit(stage);
