@@ -93,6 +93,19 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, Choice& choice,
       },
       description);
 }
+/// Adds --lora and --merge-lora to a request that takes adapters.
+template <class Request>
+void add_loras(CLI::App& app, Request& request) {
+  const char* group = "Adapters";
+  add_text(
+      app, "--lora",
+      [&request](const std::string& text) { request.loras.push_back(parse_lora(text)); },
+      "Repeatable: FILE, or FILE:STRENGTH")
+      ->group(group)
+      ->type_name("F[:S]");
+  app.add_flag("--merge-lora", request.merge_lora, "Into the weights, not beside their products")
+      ->group(group);
+}
 /// Throws Error(usage) or Error(plan) for values that this version cannot run.
 RunOptions run_options(const ModelOptions& options, const Processes* processes = nullptr);
 /// Runs `body` as a rank of mpirun's processes where they are the transport, else at once with

@@ -50,6 +50,7 @@ Command add_forward(CLI::App& program) {
       ->type_name("N");
   app->add_flag("--trace", request->trace, "Also write the hidden states after each block")
       ->group(group);
+  add_loras(*app, *request);
   add_model_options(*app, model);
   add_weight_files(*app, model);
   add_memory_budget(*app, model, "Memory limit, e.g. 4GB (default: the machine's)");
@@ -58,9 +59,11 @@ Command add_forward(CLI::App& program) {
     if (!moe->empty()) request->moe = parse_moe_layer(*moe);
     set_tiling(*tiling, request->vae_tiling, request->vae_tile);
     const bool first = !processes || processes->rank() == 0;
+    std::vector<RunInput> inputs{{"--inputs", request->inputs}};
+    for (const Lora& lora : request->loras) inputs.push_back({"--lora", lora.file});
     if (first)
       check_files({model->model,
-                   {{"--inputs", request->inputs}},
+                   inputs,
                    {{"--outputs", request->outputs, FileKind::tensors}},
                    request->overwrite,
                    model->files});

@@ -225,6 +225,7 @@ void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
   add_subject(app, o);
   add_sampling(app, o);
   add_source(app, o);
+  add_loras(app, o->request);
   add_files(app, o);
   add_weight_files(app, o->model);
   add_model_options(app, o->model);
@@ -247,6 +248,7 @@ RunFiles files_of(const Options& o, const RunOutput& images) {
                                {"--initial-latents", q.initial_latents},
                                {"--mask", o.mask}};
   for (const std::string& image : o.images) inputs.push_back({"--image", image});
+  for (const Lora& lora : q.loras) inputs.push_back({"--lora", lora.file});
   return {o.model->model,
           inputs,
           {images,

@@ -42,6 +42,8 @@ void add_limits(CLI::App& app, const std::shared_ptr<Options>& o) {
   option("--at-once", s.at_once, "N", "Requests that run at a time (default 2)")
       ->check(whole(1, 64));
   option("--batch", s.batch, "N", "Images or answers of a batch (default 8)")->check(whole(1, 256));
+  option("--lora-dir", s.limits.loras, "DIR", "Folder of adapters that requests may name")
+      ->check(CLI::ExistingDirectory);
   option("--max-body", o->body, "SIZE", "Size of a request (default 1MiB)");
   option("--max-image-body", o->image_body, "SIZE", "The same with images (default 16MiB)");
   option("--max-megapixels", o->megapixels, "N", "Megapixels of a request (default 64)")

@@ -9,7 +9,8 @@ namespace tessera::server {
 namespace {
 
 // Options whose field is not the same word.
-const FieldNames kRenamed{{"class", "classes"}, {"rng", "noise"}, {"chat", "messages"}};
+const FieldNames kRenamed{
+    {"class", "classes"}, {"rng", "noise"}, {"chat", "messages"}, {"lora", "loras"}};
 
 // How sentences begin that are about a field and do not name it.
 const FieldNames kBeginnings{{"class ", "classes"},
@@ -35,6 +36,7 @@ const std::set<std::string> kFields{"binning",
                                     "image",
                                     "image_fit",
                                     "logprobs",
+                                    "loras",
                                     "mask",
                                     "mask_alpha",
                                     "mask_blur",

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace tessera::server {
 
@@ -12,6 +13,7 @@ struct Limits {
   int images = 64;                     ///< images, videos or answers
   int steps = 1000;                    ///< of denoising
   int64_t tokens = 1 << 16;            ///< of an answer
+  std::string loras{};                 ///< folder of adapters; "": requests name none
 };
 
 }  // namespace tessera::server

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "server/chat_reader.h"
 #include "server/field_names.h"
@@ -107,6 +108,43 @@ void read_noise(Fields& fields, GenerateRequest& q, int64_t images) {
     q.scheduler = worded("scheduler", [&] { return parse_scheduler(word); });
 }
 
+// The file of an adapter of the folder, which a name cannot leave.
+std::string adapter_file(const std::string& folder, const std::string& name,
+                         const std::string& field) {
+  const bool plain = !name.empty() && name.size() <= 200 && name.front() != '.' &&
+                     std::ranges::all_of(name, [](char c) {
+                       return static_cast<unsigned char>(c) >= ' ' && c != '/' && c != '\\';
+                     });
+  if (!plain)
+    throw wrong(field, field + ": expected the name of a file of the server's folder of adapters");
+  for (const char* end : {"", ".safetensors"}) {
+    const std::string file = (std::filesystem::path(folder) / (name + end)).string();
+    std::error_code error;
+    if (std::filesystem::is_regular_file(file, error)) return file;
+  }
+  throw wrong(field, field + ": the server has no adapter '" + name + "'");
+}
+
+void read_loras(Fields& fields, GenerateRequest& q, const Limits& limits) {
+  const Json* const list = fields.take_list("loras");
+  if (!list) return;
+  if (limits.loras.empty())
+    throw wrong("loras", "loras: this server has no folder of adapters (--lora-dir)");
+  if (!list->is_array() || list->size() > 16)
+    throw wrong("loras", "loras: expected a list of 16 adapters at most");
+  for (size_t i = 0; i < list->size(); ++i) {
+    const std::string at = "loras[" + std::to_string(i) + "]";
+    Fields one((*list)[i], at, true);
+    Lora lora;
+    std::string name;
+    if (!one.text("name", name)) throw wrong(at + ".name", at + ".name: expected a name");
+    one.number("strength", -1000, 1000, lora.strength);
+    one.finish();
+    lora.file = adapter_file(limits.loras, name, at + ".name");
+    q.loras.push_back(lora);
+  }
+}
+
 GenerateRequest read_generate(const Json& request, const ModelFacts& model, const Limits& limits) {
   Fields fields(request, "request");
   GenerateRequest q;
@@ -117,6 +155,7 @@ GenerateRequest read_generate(const Json& request, const ModelFacts& model, cons
   const int64_t images = subjects * q.count;
   check_images(images, q, model, limits);
   read_noise(fields, q, images);
+  read_loras(fields, q, limits);
   fields.finish();
   return q;
 }

@@ -3,15 +3,12 @@
 //   int8_step_bench [threads] [family:tokens] [rounds]
 // JSON lines: a line a round, then the medians. "unit" is the rate of the probed instructions.
 #include <map>
-#include <memory>
 #include <numeric>
 
 #include "bench.h"
 #include "load/quantise_rules.h"
-#include "models/families.h"
+#include "models/one_step.h"
 #include "models/random_weights.h"
-#include "nn/local.h"
-#include "nn/moe/moe_layers.h"
 #include "ops/matmul.h"
 
 using namespace tessera;
@@ -35,55 +32,7 @@ class RuledWeights final : public bench::RandomWeights {
   load::QuantiseRules rules_;
 };
 
-/// One network at work on one latent.
-class Step {
- public:
-  Step(const bench::Family& family, const std::string& name, int64_t tokens, Bits bits,
-       const bench::Place& place)
-      : spec_(models::pipeline_of(family.type, {base::Json::parse(family.config), name})),
-        model_(spec_.make(RuledWeights(bits), spec_.whole(), DType::bf16)) {
-    const nn::TokenLayout layout = bench::layout_of(spec_, name, tokens);
-    const nn::Conditioning conditioning = bench::filled(spec_.example(1), place);
-    const nn::TokenShape rows{1, spec_.prefix(conditioning), layout.grid()};
-    nn::TokenView view;
-    view.sequences = {0};
-    if (rows.prefix > 0) view.prefix = {{0, {-rows.prefix, 0}}};
-    view.body = {{0, {0, rows.tokens()}}};
-    latent_ = bench::random_tensor({rows.tokens(), layout.token_channels()}, DType::f32, 5);
-    const float when[] = {500};
-    time_ = Tensor::from(std::span<const float>(when), {1});
-    context_ = model_->prepare(conditioning, rows);
-    placement_ = model_->place(*context_, view);
-  }
-  Tensor run() const {
-    nn::LocalAttention attention(model_->geometry());
-    nn::MoeLayers experts;
-    const auto step = model_->at(*context_, time_);
-    nn::Hidden hidden = model_->embed(*placement_, latent_);
-    for (int b = 0; b < model_->geometry().blocks; ++b)
-      model_->block(b, *step, *placement_, hidden, {attention, experts});
-    return model_->head(*step, *placement_, hidden);
-  }
-
- private:
-  models::PipelineSpec spec_;
-  std::unique_ptr<nn::Denoiser> model_;
-  Tensor latent_, time_;
-  nn::ContextPtr context_;
-  nn::PlacementPtr placement_;
-};
-
 double seconds_of(const std::function<void()>& f) { return kernels::best_seconds(f, 1); }
-
-double error_of(const Tensor& got, const Tensor& want) {
-  const std::vector<float> a = got.to_floats(), b = want.to_floats();
-  double off = 0, size = 1e-30;
-  for (size_t i = 0; i < a.size(); ++i) {
-    off += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
-    size += double{b[i]} * b[i];
-  }
-  return std::sqrt(off / size);
-}
 
 }  // namespace
 
@@ -96,13 +45,14 @@ int main(int argc, char** argv) {
   const int64_t tokens = std::atol(shape.c_str() + std::min(shape.size(), name.size() + 1));
   const bench::Family& family = bench::family_of(name);
   constexpr std::array<Bits, 3> kForms{Bits::none, Bits::int8, Bits::int4};
-  std::vector<Step> steps;
-  for (const Bits bits : kForms) steps.emplace_back(family, name, tokens, bits, place);
+  std::vector<bench::OneStep> steps;
+  for (const Bits bits : kForms)
+    steps.emplace_back(family, name, tokens, RuledWeights(bits), place);
   const Tensor want = steps[0].run();
   for (size_t i = 1; i < 3; ++i)
     std::printf(
         "{\"bench\":\"int8 step error\",\"shape\":\"%s\",\"form\":\"%s\",\"l2_to_bf16\":%.5f}\n",
-        shape.c_str(), name_of(kForms[i]), error_of(steps[i].run(), want));
+        shape.c_str(), name_of(kForms[i]), bench::relative_error(steps[i].run(), want));
 
   constexpr int64_t kRows = 1024, kN = 4608, kK = 1152;  // PixArt's MLP
   const Tensor w = bench::random_tensor({kN, kK}, DType::bf16, 1, 0.03f),

@@ -93,6 +93,14 @@ enum class SchedulerName {
 /// ("EulerAncestralDiscreteScheduler"). Throws Error(usage) with all words.
 SchedulerName parse_scheduler(const std::string& text);
 
+/// An adapter of a model: a safetensors file of LoRA, LoHa, LoKr or DoRA, and how much of it.
+struct Lora {
+  std::string file;
+  double strength = 1;  ///< 0: the bits of no adapter; below 0: the other way
+};
+/// Reads "FILE" or "FILE:STRENGTH". Throws Error(usage).
+Lora parse_lora(const std::string& text);
+
 /// A request for images or videos. Unset fields have the model's defaults.
 struct GenerateRequest {
   std::vector<std::string> classes;            ///< class numbers or names, with `count` images each
@@ -147,7 +155,9 @@ struct GenerateRequest {
   bool soft_mask = false;   ///< grey stays in part; false: a mask is black below one half
   double mask_blur = 0;     ///< radius in pixels of a Gaussian over the mask
   ImageFitting image_fitting = ImageFitting::stretch;
-  Margins outpaint{};  ///< without width and height, the run has the size of both together
+  Margins outpaint{};         ///< without width and height, the run has the size of both together
+  std::vector<Lora> loras{};  ///< added up; the order counts for DoRA
+  bool merge_lora = false;    ///< into the weights of this run instead of beside their products
 };
 
 /// The activation of an expert: act(up x + b), or silu(gate x) * up x.
@@ -188,6 +198,8 @@ struct ForwardRequest {
   std::optional<MoeLayerForm> moe{};      ///< required by moe_layer
   VaeTiling vae_tiling = VaeTiling::off;  ///< for vae.decode and vae.encode; automatic: off
   int64_t vae_tile = 0, vae_chunk = 0;    ///< as in GenerateRequest
+  std::vector<Lora> loras{};              ///< adapters for a transformer or text encoder
+  bool merge_lora = false;
 };
 
 /// A smaller copy of a model's folder.

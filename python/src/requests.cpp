@@ -82,6 +82,10 @@ void bind_generate(nb::module_& module) {
           "outpaint", [](const Q& q) { return q.outpaint.left; },
           [](Q& q, const std::string& text) { q.outpaint = parse_margins(text); })
       .def("add_image", [](Q& q, const nb::object& image) { q.images.push_back(image_of(image)); })
+      .def("add_lora",
+           [](Q& q, const std::string& file, double strength) {
+             q.loras.push_back({file, strength});
+           })
       .def("set_mask", [](Q& q, const nb::object& image) { q.mask = image_of(image); });
 }
 

@@ -172,7 +172,7 @@ class Pipeline(Model):
             vae_chunk=vae_chunk, compare_steps=compare_steps, decode=output_type != "latent",
             strength=strength, mask_blur=mask_blur, soft_mask=soft_mask, alpha_mask=alpha_mask,
             image_fitting=_FITTINGS.get(resize_mode or "", resize_mode), outpaint=outpaint)
-        self._give_images(request, image, mask_image)
+        self._give_files(request, image, mask_image)
         _seed(request, generator)
         watch = self._watch(request, callback_on_step_end, callback_on_step_end_tensor_inputs)
         model = self._opened_for(plan=plan, ranks=ranks, threads=threads)
@@ -196,13 +196,51 @@ class Pipeline(Model):
             warnings.warn("pipe._interrupt has no effect: CancelToken.cancel() ends a call that was given "
                           "the token as cancel=", stacklevel=2)
 
-    @staticmethod
-    def _give_images(request: _core.GenerateRequest, image: Any, mask_image: Any) -> None:
+    def load_lora_weights(self, path: Any, adapter_name: str | None = None) -> None:
+        """Adds an adapter file to every later call, at strength 1 or as `set_adapters` says. Files are
+        read, and refused, by a call."""
+        path = str(path)
+        name = adapter_name if adapter_name is not None else f"default_{len(self._loras)}"
+        if name in self._loras:
+            raise UsageError(f"adapter_name={name!r}: there is one of this name; unload_lora_weights() ends all")
+        self._loras[name] = (path, 1.0)
+
+    def set_adapters(self, adapter_names: str | Sequence[str],
+                     adapter_weights: float | Sequence[float] | None = None) -> None:
+        """Says which adapters later calls use, and how much of each; the others are off."""
+        names = [adapter_names] if isinstance(adapter_names, str) else list(adapter_names)
+        weights = adapter_weights if isinstance(adapter_weights, Sequence) else (
+            [1.0 if adapter_weights is None else adapter_weights] * len(names))
+        if len(weights) != len(names):
+            raise UsageError(f"adapter_weights: {len(weights)} for {len(names)} adapters")
+        for name in names:
+            if name not in self._loras:
+                raise UsageError(f"adapter_names: {name!r} is none of {', '.join(self._loras) or 'none'}")
+        chosen = dict(zip(names, weights))
+        self._loras = {name: (path, float(chosen.get(name, 0.0)))
+                       for name, (path, _) in self._loras.items()}
+
+    def unload_lora_weights(self) -> None:
+        """Ends all adapters."""
+        self._loras = {}
+
+    @property
+    def _loras(self) -> dict[str, tuple[str, float]]:
+        return self.__dict__.setdefault("_adapters", {})
+
+    @_loras.setter
+    def _loras(self, value: dict[str, tuple[str, float]]) -> None:
+        self.__dict__["_adapters"] = value
+
+    def _give_files(self, request: _core.GenerateRequest, image: Any, mask_image: Any) -> None:
         for one in image if isinstance(image, (list, tuple)) else [image]:
             if one is not None:
                 request.add_image(_image_of(one, "image"))
         if mask_image is not None:
             request.set_mask(_image_of(mask_image, "mask_image"))
+        for path, weight in self._loras.values():
+            if weight != 0:
+                request.add_lora(path, weight)
 
     def _watch(self, request: _core.GenerateRequest, callback: Callback | None,
                wanted: Sequence[str]) -> _core.StepWatch:

@@ -231,6 +231,8 @@ std::string size_of(const GenerateRequest& request, const diffusion::Job& job) {
         fmt::format(" image {} {}", job.source->pixels.shape().str(), job.source->mask.defined());
   for (const diffusion::SourceImage& image : job.references)
     size += " reference " + image.pixels.shape().str();
+  if (job.adapters)
+    size += fmt::format(" adapters {} {}", job.adapters->bytes, job.adapters->merge);
   for (const diffusion::Text& text : job.texts)
     size += fmt::format(" {} {} {}", text.part.encoder, text.need.peak, text.need.weights);
   return size;

@@ -77,6 +77,7 @@ diffusion::Job shortened(const diffusion::Job& job, const Plan& plan) {
   first.guidance = job.guidance;
   first.resident_blocks = job.resident_blocks;
   first.traced = job.traced;
+  first.adapters = job.adapters;
   first.sampler = std::make_unique<FirstSteps>(*job.sampler,
                                                steps_until_they_repeat(plan, job.sampler->steps()));
   for (const auto& [name, x] : job.conditioning.tensors) {
@@ -257,7 +258,7 @@ int64_t input_bytes(const diffusion::Job& job) {
   for (const auto* tensors : {&job.conditioning.tensors, &job.given})
     for (const auto& [name, x] : *tensors) bytes += x.bytes();
   for (const diffusion::SourceImage& image : job.references) bytes += image.bytes();
-  return bytes + (job.source ? job.source->bytes() : 0);
+  return bytes + (job.source ? job.source->bytes() : 0) + (job.adapters ? job.adapters->bytes : 0);
 }
 
 Rehearsal rehearse(const runtime::ModelState& state, const RunOptions& options,
@@ -297,7 +298,7 @@ Rehearsal rehearse(const runtime::ModelState& state, const RunOptions& options,
   add_process(
       options,
       [&](int rank) -> std::shared_ptr<const void> {
-        return stage.make_transformer(rank, job.resident_blocks, weights);
+        return stage.make_transformer(rank, job.resident_blocks, weights, job.adapters.get());
       },
       found);
   if (options.plan.vae_apart) add_decoders(options, job, tried, report, found);

@@ -279,7 +279,8 @@ void load_ranks(runtime::ModelState& state, Job& job) {
   job.networks.resize(static_cast<size_t>(world));
   for (const int r : state.ranks().mine(world)) {
     base::check_stop();
-    job.networks[static_cast<size_t>(r)] = state.transformer(r, job.resident_blocks, &job.meters);
+    job.networks[static_cast<size_t>(r)] =
+        state.transformer(r, job.resident_blocks, &job.meters, job.adapters.get());
   }
 }
 

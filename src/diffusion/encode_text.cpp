@@ -15,11 +15,13 @@ using models::TextStates;
 namespace {
 
 // What an encoder makes of texts on the one rank that this process has for it.
-TextStates encode_alone(const runtime::ModelState& state, const Text& text, bool keep) {
+TextStates encode_alone(const runtime::ModelState& state, const Text& text,
+                        const runtime::Adapters* adapters, bool keep) {
   const std::string& part = text.part.encoder;
   std::shared_ptr<const nn::Weights> weights = state.weights_of(part);
   std::shared_ptr<const load::HeldWeights> held;
   if (keep) weights = held = std::make_shared<const load::HeldWeights>(weights);
+  if (adapters) weights = adapters->over(part, weights, state.device());
   const auto encoder = state.load_text_encoder(part, weights);
   TextStates states = on_host(numbers_of(*encoder, seen(text), part));
   if (keep) state.kept.keep(part, held->values(), text.need.kept);
@@ -39,16 +41,18 @@ Embeddings encode_texts(const runtime::ModelState& state, bool two, const RunCon
     const auto i = static_cast<int>(made.size()), count = static_cast<int>(job.texts.size());
     TextStates& states = made.emplace_back();
     if (!text.there) continue;
+    const bool changed = job.adapters && job.adapters->change(text.part.encoder);
+    const auto* const adapters = changed ? job.adapters.get() : nullptr;
+    const bool keep = job.keeps_text && !changed;
     between_encoders(state, [&] {
       require(!control.stop.stop_requested(), ErrorCode::cancelled,
               "stopped before text encoder {}", i + 1);
       if (first && control.on_progress)
         control.on_progress({Phase::encode, i, count, clock.seconds()});
     });
-    states = spread ? encode_spread(state, text.part.encoder, seen(text),
-                                    job.keeps_text ? text.need.kept : 0, meters, control.stop,
-                                    job.encoded)
-                    : encode_alone(state, text, job.keeps_text);
+    states = spread ? encode_spread(state, text.part.encoder, seen(text), keep ? text.need.kept : 0,
+                                    meters, control.stop, job.encoded, adapters)
+                    : encode_alone(state, text, adapters, keep);
   }
   if (!spread) job.encoded.per_rank = {runtime::work_of(state.workers.scope(-1, &job.meters), 0)};
   Embeddings found;

@@ -76,6 +76,7 @@ struct Job {
   /// While texts were encoded: `per_rank`, those of this process, and what threads sent.
   Report encoded{};
   comm::Ledger::Entries sent_before{};  ///< by a rank that is a process, for earlier requests
+  std::shared_ptr<const runtime::Adapters> adapters{};  ///< null: none
   /// The transformer by rank, of those of this process, while it is needed.
   std::vector<std::shared_ptr<const nn::Denoiser>> networks{};
 

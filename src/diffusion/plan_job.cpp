@@ -11,6 +11,7 @@
 #include "diffusion/sizes.h"
 #include "load/safetensors.h"
 #include "runtime/classes.h"
+#include "runtime/load_adapters.h"
 #include "runtime/tensor_view.h"
 #include "sample/scheduler.h"
 #include "tessera/run_files.h"
@@ -429,6 +430,7 @@ std::vector<RunInput> inputs_of(const GenerateRequest& request) {
   std::vector<RunInput> inputs{{"--initial-latents", request.initial_latents},
                                {"--embeddings", request.embeddings}};
   for (const InputImage& image : request.images) inputs.push_back({"--image", image.file});
+  for (const Lora& lora : request.loras) inputs.push_back({"--lora", lora.file});
   if (request.mask) inputs.push_back({"--mask", request.mask->file});
   return inputs;
 }
@@ -487,6 +489,9 @@ Job plan_job(const runtime::ModelState& state, const GenerateRequest& request) {
   require(job.references.empty() || state.has_vae(), ErrorCode::model,
           "'{}' has no VAE, which --image needs to encode the image", state.name);
   plan_references(state, job);
+  job.adapters = runtime::load_adapters(state, request.loras, request.merge_lora);
+  if (job.adapters)
+    for (const std::string& note : job.adapters->notes) job.notes.push_back(note);
   plan_rescale(*state.spec, request, job);
   note_without_effect(state, request, job);
   if (!request.initial_latents.empty() || !request.initial_tensors.empty())

@@ -29,8 +29,10 @@ const char* const kWeights = "text_weights";
 // The layers of a text encoder that make these hidden states, as runs of bytes.
 std::vector<runtime::BlockLayout> layouts_of(const runtime::ModelState& state,
                                              const std::string& part,
-                                             const std::vector<int>& hidden) {
-  const auto meta = meta_weights_of(state, part);
+                                             const std::vector<int>& hidden,
+                                             const runtime::Adapters* adapters = nullptr) {
+  std::shared_ptr<const nn::Weights> meta = meta_weights_of(state, part);
+  if (adapters) meta = adapters->merged(part, meta, state.device());
   const auto encoder = encoder_over(state, part, meta);
   std::vector<runtime::BlockLayout> layouts;
   for (int64_t i = 0; i < encoder->layers_for(hidden); ++i)
@@ -66,12 +68,14 @@ class SpreadLayers {
   /// `had`: its runs of earlier requests, or none.
   SpreadLayers(std::vector<runtime::BlockLayout> layouts,
                std::shared_ptr<const nn::Weights> weights, tensor::Device device,
-               comm::Communicator& ranks, std::vector<Tensor> had, bool keep)
+               comm::Communicator& ranks, std::vector<Tensor> had, bool keep,
+               std::shared_ptr<const nn::LowRanks> pairs)
       : layouts_(std::move(layouts)),
         weights_(std::move(weights)),
         device_(device),
         shard_{ranks.rank(), ranks.size()},
         keep_(keep),
+        pairs_(std::move(pairs)),
         counted_(tensor::current_scope().memory, tensor::MemoryClass::weights, bytes_of(had)),
         gather_(ranks, kWeights) {
     blocks_.blocks = {0, std::ssize(layouts_)};
@@ -87,7 +91,7 @@ class SpreadLayers {
     const auto i = static_cast<size_t>(layer);
     const Tensor all = gather_.bytes(static_cast<int>(layer), blocks_);
     if (!keep_) blocks_.mine[i] = {};
-    return layouts_[i].over(all);
+    return nn::with_pairs(layouts_[i].over(all), pairs_);
   }
   const std::vector<Tensor>& mine() const { return blocks_.mine; }
 
@@ -103,6 +107,7 @@ class SpreadLayers {
   const tensor::Device device_;
   const nn::Shard shard_;
   const bool keep_;
+  const std::shared_ptr<const nn::LowRanks> pairs_;  // null: none
   const runtime::CountedBytes counted_;  // what was there before the run counts in it as well
   nn::SpreadBlocks blocks_;
   parallel::BlockGather gather_;
@@ -153,22 +158,25 @@ struct Encoding {
   const std::string& part;
   const TextBatch& batch;
   const KeptRuns& had;
-  KeptRuns* keep;  ///< null: nothing
+  KeptRuns* keep;                     ///< null: nothing
+  const runtime::Adapters* adapters;  ///< null: none change the part
 
   TextStates share(comm::Communicator& ranks) const;
 };
 
 TextStates Encoding::share(comm::Communicator& ranks) const {
   const auto rank = static_cast<size_t>(ranks.rank());
-  const auto weights = state.weights_of(part);
-  SpreadLayers layers(layouts_of(state, part, batch.hidden), weights, state.device(), ranks,
-                      rank < had.layers.size() ? had.layers[rank] : std::vector<Tensor>(),
-                      keep != nullptr);
+  auto weights = state.weights_of(part);
+  if (adapters) weights = adapters->merged(part, weights, state.device());
+  const auto pairs = adapters ? adapters->pairs(part, state.device()) : nullptr;
+  SpreadLayers layers(layouts_of(state, part, batch.hidden, adapters), weights, state.device(),
+                      ranks, rank < had.layers.size() ? had.layers[rank] : std::vector<Tensor>(),
+                      keep != nullptr, pairs);
   const nn::Range mine = texts_of(ranks, ranks.rank(), batch.texts());
   TextStates states;
   if (mine.size() > 0) {
     const auto held = keep ? std::make_shared<const load::HeldWeights>(weights) : nullptr;
-    const auto encoder = encoder_over(state, part, held ? held : weights);
+    const auto encoder = encoder_over(state, part, nn::with_pairs(held ? held : weights, pairs));
     states = numbers_of(*encoder, some(batch, mine), part,
                         [&](int64_t layer) { return layers.at(layer); });
     if (keep) keep->rest[rank] = held->values();
@@ -191,18 +199,20 @@ KeptRuns kept_runs(const runtime::ModelState& state, const std::string& part,
 
 TextStates encode_spread(const runtime::ModelState& state, const std::string& part,
                          const TextBatch& batch, int64_t keep, const runtime::RunMeters& meters,
-                         const std::stop_token& stop, Report& did) {
+                         const std::stop_token& stop, Report& did,
+                         const runtime::Adapters* adapters) {
   const std::vector<int> members = encoding_ranks(state.options.plan);
   const cluster::Ranks ranks = state.ranks();
   const bool meta = state.device() == tensor::Device::meta;
   KeptRuns had, made;
   between_encoders(state, [&] {
-    if (!meta && encodes_text(state)) had = kept_runs(state, part, files_of(state, part));
+    if (!meta && !adapters && encodes_text(state))
+      had = kept_runs(state, part, files_of(state, part));
   });
   made.files = had.files;
   made.layers.resize(members.size());
   made.rest.resize(members.size());
-  const Encoding encoding{state, part, batch, had, keep > 0 ? &made : nullptr};
+  const Encoding encoding{state, part, batch, had, keep > 0 ? &made : nullptr, adapters};
   did.per_rank.resize(std::max<size_t>(state.workers.ranks.size(), 1));
   TextStates states;
   std::mutex mutex;

@@ -17,11 +17,12 @@ namespace tessera::diffusion {
 /// that have texts. All ranks of a plan that are processes call it; the states are there for who
 /// holds rank 0. With `keep` the runs stay, for later requests, and count as so many bytes.
 /// `did`: what ranks of this process held and computed, in `per_rank`, and, of threads, sent. The
-/// meters are those of all encoders of a request.
+/// meters are those of all encoders of a request. `adapters`: those of the request if they change
+/// the part, and then nothing is kept; null: none do.
 models::TextStates encode_spread(const runtime::ModelState& state, const std::string& part,
                                  const models::TextBatch& batch, int64_t keep,
                                  const runtime::RunMeters& meters, const std::stop_token& stop,
-                                 Report& did);
+                                 Report& did, const runtime::Adapters* adapters = nullptr);
 
 /// Bytes of the runs of the layers of a text encoder, those that make `hidden`, that this process
 /// has.

@@ -69,7 +69,8 @@ TextStates numbers_of(const models::TextEncoder& encoder, const TextBatch& batch
 std::map<std::string, Tensor> forward_text(const runtime::ModelState& state,
                                            const std::string& component,
                                            const std::map<std::string, Tensor>& inputs, bool trace,
-                                           const RunControl& control) {
+                                           const RunControl& control,
+                                           const runtime::Adapters* adapters) {
   const auto ids = inputs.find("input_ids"), mask = inputs.find("attention_mask");
   require(ids != inputs.end() && ids->second.rank() == 2 && ids->second.elements() > 0,
           ErrorCode::usage, "{} takes whole numbers input_ids [batch, length]", component);
@@ -100,7 +101,9 @@ std::map<std::string, Tensor> forward_text(const runtime::ModelState& state,
   if (const std::string said = state.check_text_encoder(component);
       control.on_note && !said.empty())
     control.on_note(said);
-  const auto encoder = state.load_text_encoder(component, state.weights_of(component));
+  auto weights = state.weights_of(component);
+  if (adapters) weights = adapters->over(component, weights, state.device());
+  const auto encoder = state.load_text_encoder(component, weights);
   const TextStates states = on_host(encoder->encode(batch, watch));
   outputs["last_hidden_state"] = ops::cast(states.last, DType::f32);
   if (states.projected.defined())

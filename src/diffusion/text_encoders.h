@@ -40,6 +40,7 @@ models::TextStates numbers_of(const models::TextEncoder& encoder, const models::
 /// Error(usage) for inputs that do not fit.
 std::map<std::string, tensor::Tensor> forward_text(
     const runtime::ModelState& state, const std::string& component,
-    const std::map<std::string, tensor::Tensor>& inputs, bool trace, const RunControl& control);
+    const std::map<std::string, tensor::Tensor>& inputs, bool trace, const RunControl& control,
+    const runtime::Adapters* adapters = nullptr);
 
 }  // namespace tessera::diffusion

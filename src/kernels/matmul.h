@@ -73,6 +73,7 @@ struct MatmulArgs {
   int64_t rows = 0;
   const PackedWeight* weight = nullptr;
   Epilogue epilogue;
+  const float* low = nullptr;  ///< with PackedWeight::low: x down^T, dense [rows, rank]
   void* y = nullptr;
   tensor::DType y_dtype = tensor::DType::f32;
   int64_t y_stride = 0;

@@ -2,12 +2,15 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "kernels/isa.h"
 #include "tensor/tensor.h"
 
 namespace tessera::kernels {
+
+struct LowRank;
 
 /// A weight matrix W[n, k] packed for one instruction set.
 /// `reference`: row major [n, k] (paired: [2n, k], gate rows first).
@@ -22,8 +25,16 @@ struct PackedWeight {
   tensor::Tensor scales{};  ///< of i8: f32, one a column, in the order of the columns of `data`
   bool int4 = false;        ///< of i8: whole numbers of 4 bits by groups, see kernels/nibbles.h
   bool int8_rows = false;   ///< of i8: for int8 activations, see kInt8Largest
+  std::shared_ptr<const LowRank> low{};  ///< what products add to theirs; null: nothing
 
   int64_t bytes() const { return data.bytes() + (scales.defined() ? scales.bytes() : 0); }
+};
+
+/// A change of rank r of a matrix W[n, k], beside it (LoRA, Hu et al. 2021, section 4.1): products
+/// are x W^T + (x down^T) up^T, summed in f32 before anything else is done to them.
+struct LowRank {
+  PackedWeight down;  ///< [r, k]
+  PackedWeight up;    ///< f32 [n, r], paired as W is; packed for the instruction set of W
 };
 
 /// The panel layout: [panel of 32 columns][step][tile of 16 columns][16 words of k][16 columns],

@@ -76,6 +76,8 @@ void check_experts(const Tensor& x, const Routing& routing, const std::vector<Ex
             "experts: a part of expert {} is in int4 and another is not; the model is damaged, "
             "quantise it anew",
             e);
+    require(!w.up->low && !w.down->low, ErrorCode::usage,
+            "experts: an adapter changes expert {}; experts take none", e);
     check_finish(x, w, first, e);
   }
 }

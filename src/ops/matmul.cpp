@@ -51,6 +51,15 @@ void check(const Tensor& x, const Weight& w, const MatmulOptions& options) {
   }
   if (options.gate.defined()) check_gate(x, w->n, options);
   if (options.residual.defined()) check_matrix(options.residual, "residual", x.size(0), w->n);
+  if (w->low) {
+    const PackedWeight &down = w->low->down, &up = w->low->up;
+    require(down.k == w->k && up.n == w->n && up.k == down.n && up.paired == w->paired &&
+                up.dtype == DType::f32 && up.isa == w->isa,
+            ErrorCode::usage,
+            "matmul: a change [{}, {}] [{}, {}] does not fit weight [{}, {}]; pack both alike",
+            up.n, up.k, down.n, down.k, w->n, w->k);
+    require_beside("matmul", "change", up.data, x.device());
+  }
   for (const Tensor* t : {&w->data, &options.bias, &options.gate, &options.residual})
     require(!t->defined() || x.is_meta() || !t->is_meta(), ErrorCode::usage,
             "matmul: x has elements but an operand {} is on meta; put both on one device",
@@ -64,9 +73,10 @@ void check(const Tensor& x, const Weight& w, const MatmulOptions& options) {
 void count(const Tensor& x, const Weight& w, const MatmulOptions& options, const Tensor& y) {
   if (!tensor::counts_ops()) return;
   const double n = static_cast<double>(w->n) * (w->paired ? 2 : 1);
+  const double depth = static_cast<double>(w->k + (w->low ? w->low->up.k : 0));
   int64_t bytes = x.bytes() + w->bytes() + y.bytes();
   if (options.residual.defined()) bytes += options.residual.bytes();
-  tensor::count_op("matmul", 2 * static_cast<double>(x.size(0)) * n * static_cast<double>(w->k),
+  tensor::count_op("matmul", 2 * static_cast<double>(x.size(0)) * n * depth,
                    static_cast<double>(bytes),
                    {x.size(0), static_cast<int64_t>(n), w->k, x.dtype()});
 }
@@ -88,14 +98,21 @@ kernels::Epilogue epilogue_of(const MatmulOptions& options) {
   return e;
 }
 
+// x down^T of what a weight adds; undefined: nothing.
+Tensor low_of(const Tensor& x, const Weight& w) {
+  if (!w->low) return {};
+  return matmul(x, Weight(w->low, &w->low->down), {.out = DType::f32, .out_as_input = false});
+}
+
 kernels::MatmulArgs arguments(const Tensor& x, const Weight& w, const MatmulOptions& options,
-                              const Tensor& y) {
+                              const Tensor& low, const Tensor& y) {
   return {.x = x.raw(),
           .x_dtype = x.dtype(),
           .x_stride = x.stride(0),
           .rows = x.size(0),
           .weight = w.get(),
           .epilogue = epilogue_of(options),
+          .low = low.defined() ? low.data<float>() : nullptr,
           .y = y.raw(),
           .y_dtype = y.dtype(),
           .y_stride = y.stride(0)};
@@ -232,12 +249,13 @@ Tensor matmul(const Tensor& x, const Weight& w, const MatmulOptions& options) {
           tensor::name_of(out));
   const Tensor y = result_of("matmul", options.into, {x.size(0), w->n}, out, x.device());
   count(x, w, options, y);
+  const Tensor low = low_of(x, w);
   if (y.is_meta() || y.elements() == 0) return y;
   const kernels::KernelTable& table = kernels::table_of(x.device(), w->isa);
   if (options.group && table.matmul_group)
-    options.group->products_.push_back({x, w, options, y});
+    options.group->products_.push_back({x, w, options, low, y});
   else
-    table.matmul(arguments(x, w, options, y));
+    table.matmul(arguments(x, w, options, low, y));
   return y;
 }
 
@@ -245,7 +263,7 @@ void MatmulGroup::run() {
   const std::vector<Product> products = std::exchange(products_, {});
   if (products.empty()) return;
   std::vector<kernels::MatmulArgs> all;
-  for (const Product& p : products) all.push_back(arguments(p.x, p.w, p.options, p.y));
+  for (const Product& p : products) all.push_back(arguments(p.x, p.w, p.options, p.low, p.y));
   kernels::table_of(products[0].x.device(), products[0].w->isa).matmul_group(all);
 }
 

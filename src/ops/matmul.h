@@ -17,6 +17,7 @@ using tensor::DType;
 using tensor::Tensor;
 
 /// A weight matrix W[n, k] in the order in which the kernels read it. Cheap to copy (shared).
+using kernels::LowRank;
 using kernels::PackedWeight;
 using Weight = std::shared_ptr<const PackedWeight>;
 /// As it is stored: floats, or i8 with scales, or nibbles with scales of groups, which are for
@@ -97,8 +98,8 @@ struct MatmulOptions {
 
 /// x [tokens, k] W^T -> [tokens, n]. Weights bf16: x is rounded to bf16, sums in f32. Weights f32:
 /// x is widened. Weights i8, not on a GPU: x is widened, or as experts have it (kernels/experts.h).
-/// A row of the result depends on its row of x only (bitwise, own kernels). Tokens
-/// may be 0. Throws Error(usage) on sizes that do not fit.
+/// PackedWeight::low is added to the sums. A row of the result depends on its row of x only
+/// (bitwise, own kernels). Tokens may be 0. Throws Error(usage) on sizes that do not fit.
 Tensor matmul(const Tensor& x, const Weight& w, const MatmulOptions& options = {});
 
 /// Products of one device that read no result of each other, which a GPU computes together: each
@@ -114,6 +115,7 @@ class MatmulGroup {
     Tensor x;
     Weight w;
     MatmulOptions options;
+    Tensor low;  // of what the weight adds
     Tensor y;
   };
   std::vector<Product> products_;

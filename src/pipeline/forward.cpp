@@ -30,6 +30,7 @@
 #include "pipeline/terms.h"
 #include "runtime/former_output.h"
 #include "runtime/launch.h"
+#include "runtime/load_adapters.h"
 #include "runtime/tensor_view.h"
 #include "tessera/words.h"
 
@@ -161,6 +162,7 @@ struct TransformerPass {
   bool trace;
   std::stop_token stop;
   runtime::RunMeters meters;
+  const runtime::Adapters* adapters = nullptr;
   std::vector<std::shared_ptr<const nn::Denoiser>> networks{};  ///< by rank, in this process
   Tensors traced{};  ///< at the first rank, as the result
   Tensor out{};
@@ -179,7 +181,7 @@ void TransformerPass::load() {
   networks.resize(static_cast<size_t>(plan.world()));
   state.ranks().all_or_none("computes", [&] {
     for (const int r : state.ranks().mine(plan.world()))
-      networks[static_cast<size_t>(r)] = state.transformer(r, -1, &meters);
+      networks[static_cast<size_t>(r)] = state.transformer(r, -1, &meters, adapters);
   });
 }
 
@@ -263,7 +265,8 @@ Tensor without_frame(const Tensor& latent, const std::string& file, const std::s
 }
 
 Tensors run_transformer(runtime::ModelState& state, const std::string& file, Tensors& inputs,
-                        bool trace, const RunControl& control, const runtime::RunMeters& meters) {
+                        bool trace, const RunControl& control, const runtime::RunMeters& meters,
+                        const runtime::Adapters* adapters) {
   const models::PipelineSpec& spec = *state.spec;
   const auto names = spec.forward_names;
   std::string all = names.latent + ", " + names.timestep;
@@ -288,7 +291,8 @@ Tensors run_transformer(runtime::ModelState& state, const std::string& file, Ten
   workload.prefix = spec.prefix(conditioning);
   workload.prefixes = spec.prefixes(conditioning);
   const Tensor tokens = nn::tokens_of_latent(latent, layout, form_of(spec));
-  TransformerPass pass{state, workload, conditioning, time, tokens, trace, control.stop, meters};
+  TransformerPass pass{state, workload,     conditioning, time,    tokens,
+                       trace, control.stop, meters,       adapters};
   pass.load();
   runtime::launch_ranks(state, pass.meters, control.stop,
                         [&](comm::Communicator* world) { pass.run(world); });
@@ -427,20 +431,21 @@ Tensors run_vae(const runtime::ModelState& state, const std::string& file, Tenso
 
 // Runs a transformer, a VAE or a text encoder.
 Tensors run_part(runtime::ModelState& state, const ForwardRequest& request, Tensors& inputs,
-                 const RunControl& control, const runtime::RunMeters& meters) {
+                 const RunControl& control, const runtime::RunMeters& meters,
+                 const runtime::Adapters* adapters) {
   const std::string file = request.inputs.empty() ? "the request" : request.inputs;
   if (request.component >= ModelPart::text_encoder)
     return diffusion::forward_text(state, word_of(request.component), inputs, request.trace,
-                                   control);
+                                   control, adapters);
   return request.component == ModelPart::transformer
-             ? run_transformer(state, file, inputs, request.trace, control, meters)
+             ? run_transformer(state, file, inputs, request.trace, control, meters, adapters)
              : run_vae(state, file, inputs, request, {{}, {}, meters, control.stop});
 }
 
 // The same on meta: the memory of this process, with its inputs; for a single rank with
 // traces.
 diffusion::Need rehearse_part(const runtime::ModelState& state, ForwardRequest request,
-                              const Tensors& inputs) {
+                              const Tensors& inputs, const runtime::Adapters* adapters) {
   runtime::ModelState stage;
   runtime::set_stage(state, state.options, stage);
   const runtime::RunMeters meters(stage.workers.ranks.size());
@@ -453,7 +458,7 @@ diffusion::Need rehearse_part(const runtime::ModelState& state, ForwardRequest r
   const int64_t given = meters.memory->current();
   const bool over_ranks = state.options.plan.world() > 1;
   request.trace = request.trace && !over_ranks;
-  run_part(stage, request, shapes, {.stop = base::current_stop()}, meters);
+  run_part(stage, request, shapes, {.stop = base::current_stop()}, meters, adapters);
   const MemoryPeaks peak = runtime::peaks_of(*meters.memory);
   if (!over_ranks) return {peak.weights, peak.activations, peak.total};
   admission::Rehearsal found;
@@ -471,7 +476,7 @@ diffusion::Need rehearse_part(const runtime::ModelState& state, ForwardRequest r
   admission::add_process(
       state.options,
       [&](int rank) -> std::shared_ptr<const void> {
-        return stage.make_transformer(rank, -1, weights);
+        return stage.make_transformer(rank, -1, weights, adapters);
       },
       found);
   return {found.weights, found.process - found.weights, found.process + given};
@@ -486,7 +491,7 @@ std::string tiles_that_fit(const runtime::ModelState& state, ForwardRequest requ
   request.vae_tiling = VaeTiling::on;
   for (const int64_t pixels : {0, 512, 256, 128}) {
     request.vae_tile = pixels;
-    const int64_t bytes = rehearse_part(state, request, inputs).peak;
+    const int64_t bytes = rehearse_part(state, request, inputs, nullptr).peak;
     if (bytes <= room.bytes)
       return fmt::format("--vae-tiling {} needs {}", pixels == 0 ? "on" : std::to_string(pixels),
                          admission::amount(double(bytes)));
@@ -494,9 +499,10 @@ std::string tiles_that_fit(const runtime::ModelState& state, ForwardRequest requ
   return "";
 }
 
-void admit(const runtime::ModelState& state, const ForwardRequest& request, const Tensors& inputs) {
+void admit(const runtime::ModelState& state, const ForwardRequest& request, const Tensors& inputs,
+           const runtime::Adapters* adapters) {
   const admission::Room room = admission::room_of(state);
-  const diffusion::Need need = rehearse_part(state, request, inputs);
+  const diffusion::Need need = rehearse_part(state, request, inputs, adapters);
   if (need.peak + state.kept.bytes() > room.bytes) state.kept.release();
   if (need.peak <= room.bytes) return;
   std::string remedy = tiles_that_fit(state, request, inputs, room);
@@ -509,9 +515,11 @@ void admit(const runtime::ModelState& state, const ForwardRequest& request, cons
 }
 
 void check_output(const runtime::ModelState& state, const ForwardRequest& request) {
+  std::vector<RunInput> inputs{{"--inputs", request.inputs}};
+  for (const Lora& lora : request.loras) inputs.push_back({"--lora", lora.file});
   if (state.ranks().first())
     check_files({state.folder.path,
-                 {{"--inputs", request.inputs}},
+                 inputs,
                  {{"--outputs", request.outputs, FileKind::tensors}},
                  request.overwrite,
                  state.files});
@@ -560,10 +568,12 @@ NamedTensors forward(runtime::ModelState& state, const ForwardRequest& request,
   const runtime::RunMeters meters(state.workers.ranks.size());
   const tensor::BindScope bind(state.workers.scope(-1, &meters));
   Tensors inputs = inputs_of(request);
-  if (!layer && !language) admit(state, request, inputs);
+  const auto loras = runtime::load_adapters(state, request, control);
+  if (!layer && !language) admit(state, request, inputs, loras.get());
+  const auto run = [&] { return run_part(state, request, inputs, control, meters, loras.get()); };
   const Tensors outputs = layer      ? forward_moe_layer(state, inputs, request, control)
                           : language ? forward_tokens(state, inputs, request.trace, control.stop)
-                                     : run_part(state, request, inputs, control, meters);
+                                     : run();
   require(!control.stop.stop_requested(), ErrorCode::cancelled,
           "stopped before the result of '{}' was there", component);
   const std::string beyond =

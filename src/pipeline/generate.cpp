@@ -210,6 +210,7 @@ GenerateResult generate_one(runtime::ModelState& state, const GenerateRequest& r
   diffusion::Trace trace(job, !request.trace.empty());
   const Tensor tokens = diffusion::denoise(state, request, control, job, trace, result.report);
   if (!job.keeps_transformer) job.networks.clear();
+  if (job.adapters) job.adapters->transformers.release();
   loaded.reset();
   if (request.decode) show(state, control, job, tokens, trace, result);
   result.elsewhere = !state.ranks().first();

@@ -77,6 +77,14 @@ void say_tensors(const TensorViews& tensors, cluster::Terms& terms) {
   }
 }
 
+void say_loras(const std::vector<Lora>& loras, bool merged, cluster::Terms& terms) {
+  terms.say("--merge-lora", shown(merged));
+  for (const Lora& lora : loras) {
+    terms.file("--lora", lora.file);
+    terms.say("the strength of --lora", shown(lora.strength));
+  }
+}
+
 void say_image(const char* option, const InputImage& image, cluster::Terms& terms) {
   if (!image.file.empty()) return terms.file(option, image.file);
   const auto* const pixels = reinterpret_cast<const char*>(image.pixels.rgb.data());
@@ -97,7 +105,7 @@ cluster::Terms terms_of(const runtime::ModelState& state, const GenerateRequest&
                height, binning, fit, frames, count, seed, seeds, noise, scheduler, initial_latents,
                initial_tensors, save_latents, trace, decode, vae_tiling, vae_tile, vae_chunk,
                compare_steps, previews, overwrite, images, strength, mask, alpha_mask, soft_mask,
-               mask_blur, image_fitting, outpaint] = request;
+               mask_blur, image_fitting, outpaint, loras, merge_lora] = request;
   terms.say("--class", joined(classes));
   terms.say("the prompt", joined(prompts));
   terms.say("--negative-prompt", negative_prompt ? "'" + *negative_prompt + "'" : "none");
@@ -132,6 +140,7 @@ cluster::Terms terms_of(const runtime::ModelState& state, const GenerateRequest&
   for (const InputImage& image : images) say_image("--image", image, terms);
   if (mask) say_image("--mask", *mask, terms);
   terms.say("--strength", shown(strength));
+  say_loras(loras, merge_lora, terms);
   terms.say("the mask", fmt::format("{} {} {}", alpha_mask, soft_mask, mask_blur));
   terms.say("--image-fit", word_of(image_fitting));
   terms.say("--outpaint", fmt::format("{} {} {} {}", outpaint.left, outpaint.top, outpaint.right,
@@ -180,7 +189,8 @@ cluster::Terms terms_of(const runtime::ModelState& state, const ForwardRequest& 
   terms.say("the command", "forward");
   say_model(state, terms);
   const auto& [component, inputs, tensors, outputs, trace, overwrite, moe, vae_tiling, vae_tile,
-               vae_chunk] = request;
+               vae_chunk, loras, merge_lora] = request;
+  say_loras(loras, merge_lora, terms);
   terms.say("--component", word_of(component));
   if (!inputs.empty()) terms.file("--inputs", inputs);
   say_tensors(tensors, terms);

@@ -272,35 +272,56 @@ nn::Shard ModelState::shard_of(int rank) const {
 }
 
 std::shared_ptr<const nn::Denoiser> ModelState::transformer(int rank, int64_t resident,
-                                                            const RunMeters* meters) {
+                                                            const RunMeters* meters,
+                                                            const Adapters* adapters) {
   tensor::Scope loading = tensor::current_scope();
   loading.pool = workers.pool.get();
   const tensor::BindScope bind(loading);
-  return transformers.get(resident, parallel::portion_number(options.plan, rank),
-                          workers.scope(rank, meters).memory,
-                          [&] { return load_transformer(rank, resident); });
+  const int portion = parallel::portion_number(options.plan, rank);
+  const auto& memory = workers.scope(rank, meters).memory;
+  const auto plain = [&] {
+    return transformers.get(resident, portion, memory,
+                            [&] { return load_transformer(rank, resident, nullptr); });
+  };
+  if (!adapters || !adapters->change("transformer") || device() == tensor::Device::meta)
+    return plain();
+  // Between requests the plain network stays, whose weights the next adapters find.
+  std::shared_ptr<const nn::Denoiser> base;
+  if (options.keep_parts && resident < 0 && options.plan.shard == 1 && !adapters->merge)
+    base = plain();
+  return adapters->transformers.get(resident, portion, memory,
+                                    [&] { return load_transformer(rank, resident, adapters); });
 }
 
-std::unique_ptr<nn::Denoiser> ModelState::load_transformer(int rank, int64_t resident) const {
+std::unique_ptr<nn::Denoiser> ModelState::load_transformer(int rank, int64_t resident,
+                                                           const Adapters* adapters) const {
   require(resident < 0 || !(quantises_experts() || quantises_products()), ErrorCode::usage,
           "{} does not go with blocks that are read again in each step; give more memory, or a "
           "folder that 'tessera quantise' made",
           asked_as(options));
   if (device() != tensor::Device::meta)
     (void)check_transformer();  // what is to be said of it was said before
-  return make_transformer(rank, resident, weights_of("transformer"));
+  return make_transformer(rank, resident, weights_of("transformer"), adapters);
 }
 
 std::unique_ptr<nn::Denoiser> ModelState::make_transformer(
-    int rank, int64_t resident, const std::shared_ptr<const nn::Weights>& weights) const {
+    int rank, int64_t resident, const std::shared_ptr<const nn::Weights>& plain,
+    const Adapters* adapters) const {
+  constexpr const char* kPart = "transformer";
+  const auto merged = [&](std::shared_ptr<const nn::Weights> of) {
+    return adapters ? adapters->merged(kPart, std::move(of), device()) : of;
+  };
+  const auto weights = merged(plain);
+  const auto pairs = adapters ? adapters->pairs(kPart, device()) : nullptr;
+  const auto all = nn::with_pairs(weights, pairs);
   if (resident >= 0)
-    return std::make_unique<StreamedDenoiser>(*spec, weights, dtype(), resident, expert_dtype());
+    return std::make_unique<StreamedDenoiser>(*spec, all, dtype(), resident, expert_dtype());
   const nn::Portion mine = portion(rank);
-  if (options.plan.shard == 1) return spec->make(*weights, mine, dtype());
+  if (options.plan.shard == 1) return spec->make(*all, mine, dtype());
   auto meta = weights;
-  if (device() != tensor::Device::meta) meta = meta_weights_of("transformer");
+  if (device() != tensor::Device::meta) meta = merged(meta_weights_of(kPart));
   return std::make_unique<SpreadDenoiser>(*spec, meta, *weights, dtype(), mine, shard_of(rank),
-                                          device());
+                                          device(), pairs);
 }
 
 load::TensorSet ModelState::tensors_of(const std::string& part) const {

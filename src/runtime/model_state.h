@@ -14,6 +14,7 @@
 #include "load/weight_store.h"
 #include "models/moe_layer.h"
 #include "models/registry.h"
+#include "runtime/adapters.h"
 #include "runtime/device.h"
 #include "runtime/kept_parts.h"
 #include "runtime/language.h"
@@ -114,13 +115,15 @@ struct ModelState {
   nn::Shard shard_of(int rank) const;
   /// A rank's transformer over these weights, of which with `resident` from 0 on so many blocks
   /// stay.
-  std::unique_ptr<nn::Denoiser> make_transformer(
-      int rank, int64_t resident, const std::shared_ptr<const nn::Weights>& weights) const;
+  std::unique_ptr<nn::Denoiser> make_transformer(int rank, int64_t resident,
+                                                 const std::shared_ptr<const nn::Weights>& weights,
+                                                 const Adapters* adapters = nullptr) const;
   /// The transformer with the experts of a rank, checked and loaded on first use; with `resident`
   /// from 0 on, so many of its blocks stay in memory. While it is held, it counts with what the
   /// scope and the rank's meter count.
   std::shared_ptr<const nn::Denoiser> transformer(int rank = 0, int64_t resident = -1,
-                                                  const RunMeters* meters = nullptr);
+                                                  const RunMeters* meters = nullptr,
+                                                  const Adapters* adapters = nullptr);
   /// Bytes of what stays between requests, and its end.
   int64_t kept_bytes() const;
   void release_kept();
@@ -133,7 +136,8 @@ struct ModelState {
       const std::string& part, const std::shared_ptr<const nn::Weights>& weights) const;
 
  private:
-  std::unique_ptr<nn::Denoiser> load_transformer(int rank, int64_t resident) const;
+  std::unique_ptr<nn::Denoiser> load_transformer(int rank, int64_t resident,
+                                                 const Adapters* adapters) const;
   std::string checked(const std::string& part, const std::function<std::string()>& check) const;
 
   Remembered<std::string, std::string> said_;  // of files that were checked

@@ -217,7 +217,8 @@ std::shared_ptr<const Weights> BlockLayout::over(const Tensor& all) const {
 SpreadSource::SpreadSource(const models::PipelineSpec& spec,
                            const std::shared_ptr<const Weights>& meta, const Weights& weights,
                            DType dtype, const nn::Portion& portion, const nn::Shard& shard,
-                           tensor::Device device) {
+                           tensor::Device device, std::shared_ptr<const nn::LowRanks> pairs)
+    : pairs_(std::move(pairs)) {
   blocks_.blocks = portion.blocks;
   for (int64_t b = portion.blocks.begin; b < portion.blocks.end; ++b) {
     const BlockLayout& layout = layouts_.emplace_back(spec, meta, dtype, one_block(portion, b));
@@ -230,7 +231,7 @@ std::shared_ptr<const Weights> SpreadSource::weights(int block, const nn::Seams&
   require(seams.gather != nullptr, ErrorCode::usage,
           "block {} is spread over ranks, and nothing gathers it", block);
   const auto at = static_cast<size_t>(block - blocks_.blocks.begin);
-  return layouts_.at(at).over(seams.gather->bytes(block, blocks_));
+  return nn::with_pairs(layouts_.at(at).over(seams.gather->bytes(block, blocks_)), pairs_);
 }
 
 }  // namespace tessera::runtime

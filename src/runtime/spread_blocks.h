@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "nn/low_rank_weights.h"
 #include "runtime/streamed.h"
 
 namespace tessera::runtime {
@@ -43,16 +44,18 @@ class BlockLayout {
 class SpreadSource final : public BlockSource {
  public:
   /// The blocks of `portion`, of which this rank keeps what `shard` has; `meta` says what they ask
-  /// for, `weights` has it, on the host or on meta.
+  /// for, `weights` has it, on the host or on meta. Every rank has all of `pairs`; null: none.
   SpreadSource(const models::PipelineSpec& spec, const std::shared_ptr<const nn::Weights>& meta,
                const nn::Weights& weights, nn::DType dtype, const nn::Portion& portion,
-               const nn::Shard& shard, tensor::Device device);
+               const nn::Shard& shard, tensor::Device device,
+               std::shared_ptr<const nn::LowRanks> pairs = nullptr);
   std::shared_ptr<const nn::Weights> weights(int block, const nn::Seams& seams) const override;
   const nn::SpreadBlocks& blocks() const { return blocks_; }
 
  private:
   std::vector<BlockLayout> layouts_;
   nn::SpreadBlocks blocks_;
+  std::shared_ptr<const nn::LowRanks> pairs_;
 };
 
 }  // namespace tessera::runtime

@@ -184,29 +184,33 @@ class OfRequest final : public StreamedDenoiser {
 SpreadDenoiser::SpreadDenoiser(const models::PipelineSpec& spec,
                                const std::shared_ptr<const Weights>& meta, const Weights& weights,
                                DType dtype, const nn::Portion& portion, const nn::Shard& shard,
-                               tensor::Device device)
+                               tensor::Device device,
+                               const std::shared_ptr<const nn::LowRanks>& pairs)
     : SpreadDenoiser(
           spec, dtype, portion,
-          std::make_shared<SpreadSource>(spec, meta, weights, dtype, portion, shard, device),
-          kept_rest(spec, meta, weights, dtype, portion, shard, device)) {}
+          std::make_shared<SpreadSource>(spec, meta, weights, dtype, portion, shard, device, pairs),
+          kept_rest(spec, meta, weights, dtype, portion, shard, device), pairs) {}
 
 SpreadDenoiser::SpreadDenoiser(const models::PipelineSpec& spec, DType dtype,
                                const nn::Portion& portion,
                                std::shared_ptr<const SpreadSource> blocks,
-                               std::shared_ptr<const SpreadRest> rest)
+                               std::shared_ptr<const SpreadRest> rest,
+                               std::shared_ptr<const nn::LowRanks> pairs)
     : StreamedDenoiser(spec, dtype, portion, blocks, form_of(spec, dtype, portion)),
       spec_(spec),
       dtype_(dtype),
       portion_(portion),
       blocks_(std::move(blocks)),
-      rest_(std::move(rest)) {}
+      rest_(std::move(rest)),
+      pairs_(std::move(pairs)) {}
 
 std::unique_ptr<nn::Denoiser> SpreadDenoiser::with(nn::Gather& gather) const {
   tensor::Scope scope = tensor::current_scope();
   const auto memory = std::exchange(scope.memory, std::make_shared<tensor::MemoryTracker>());
   auto shell = [&] {
     const tensor::BindScope bound(scope);
-    return spec_.make(RestWeights(rest_, gather), shell_of(portion_), dtype_);
+    const auto weights = nn::with_pairs(std::make_shared<RestWeights>(rest_, gather), pairs_);
+    return spec_.make(*weights, shell_of(portion_), dtype_);
   }();
   return std::make_unique<OfRequest>(spec_, dtype_, portion_, blocks_, std::move(shell), memory,
                                      scope.memory->current());

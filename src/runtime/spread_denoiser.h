@@ -16,9 +16,11 @@ class SpreadDenoiser final : public StreamedDenoiser {
  public:
   /// The blocks of `portion`, and what stands before and after them, of which this rank keeps what
   /// `shard` has; `meta` says what they ask for, `weights` has it, on the host or on meta.
+  /// Every rank has all of `pairs`; null: none.
   SpreadDenoiser(const models::PipelineSpec& spec, const std::shared_ptr<const nn::Weights>& meta,
                  const nn::Weights& weights, nn::DType dtype, const nn::Portion& portion,
-                 const nn::Shard& shard, tensor::Device device);
+                 const nn::Shard& shard, tensor::Device device,
+                 const std::shared_ptr<const nn::LowRanks>& pairs = nullptr);
   /// Counts what it makes of whole weights among the buffers.
   std::unique_ptr<nn::Denoiser> with(nn::Gather& gather) const override;
   /// Throws Error(usage): nobody gathers.
@@ -27,14 +29,15 @@ class SpreadDenoiser final : public StreamedDenoiser {
 
  private:
   SpreadDenoiser(const models::PipelineSpec& spec, nn::DType dtype, const nn::Portion& portion,
-                 std::shared_ptr<const SpreadSource> blocks,
-                 std::shared_ptr<const SpreadRest> rest);
+                 std::shared_ptr<const SpreadSource> blocks, std::shared_ptr<const SpreadRest> rest,
+                 std::shared_ptr<const nn::LowRanks> pairs);
 
   const models::PipelineSpec& spec_;
   const nn::DType dtype_;
   const nn::Portion portion_;
   const std::shared_ptr<const SpreadSource> blocks_;
   const std::shared_ptr<const SpreadRest> rest_;
+  const std::shared_ptr<const nn::LowRanks> pairs_;
 };
 
 }  // namespace tessera::runtime

@@ -20,14 +20,15 @@ struct MatmulProblem {
   DType x, w, y;
   Activation activation;
   bool bias, gate, residual, in_place;
-  int64_t gap = 3;  // elements between rows of x
+  int64_t gap = 3;   // elements between rows of x
+  int64_t rank = 0;  // of PackedWeight::low; 0: none
 };
 
 /// Its arrays at a place.
 struct PlacedProblem {
   PlacedProblem(const Where& at, const MatmulProblem& p);
   PackedWeight w;
-  Tensor x, bias, gate, y, residual, gate_rows;
+  Tensor x, low, bias, gate, y, residual, gate_rows;
   MatmulArgs args;
 };
 
@@ -37,6 +38,14 @@ inline PlacedProblem::PlacedProblem(const Where& at, const MatmulProblem& p) {
   w = at(pack_weight(random_tensor({p.n, p.k}, DType::f32, 1, scale),
                      paired ? random_tensor({p.n, p.k}, DType::f32, 2, scale) : Tensor{}, p.w,
                      Isa::reference));
+  if (p.rank > 0) {
+    low = at(random_tensor({p.rows, p.rank}, DType::f32, 8));
+    w.low = std::make_shared<const LowRank>(LowRank{
+        at(pack_weight(random_tensor({p.rank, p.k}, DType::f32, 9), {}, p.w, Isa::reference)),
+        at(pack_weight(random_tensor({p.n, p.rank}, DType::f32, 10),
+                       paired ? random_tensor({p.n, p.rank}, DType::f32, 11) : Tensor{}, DType::f32,
+                       Isa::reference))});
+  }
   x = at(random_tensor({p.rows, p.k + p.gap}, p.x, 3));
   bias = at(random_tensor({p.n}, DType::f32, 4));
   gate = at(random_tensor({2, p.n}, DType::f32, 5));
@@ -63,6 +72,7 @@ inline PlacedProblem::PlacedProblem(const Where& at, const MatmulProblem& p) {
           .rows = p.rows,
           .weight = &w,
           .epilogue = e,
+          .low = low.defined() ? low.data<float>() : nullptr,
           .y = y.raw(),
           .y_dtype = p.y,
           .y_stride = p.n};

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "kernels/avx512/product.h"
+#include "kernels/nibbles.h"
 #include "kernels/random_values.h"
 #include "kernels/reference/epilogue.h"
 #include "kernels/table.h"
@@ -76,6 +77,7 @@ struct Operands {
                  .rows = end - begin,
                  .weight = &packed,
                  .epilogue = e,
+                 .low = low.defined() ? low.slice(0, begin, end).data<float>() : nullptr,
                  .y = y.raw(),
                  .y_dtype = problem.y_dtype,
                  .y_stride = problem.size.n});
@@ -84,6 +86,7 @@ struct Operands {
 
   Problem problem;
   Tensor x, w, up, bias, gate, residual;
+  Tensor low{};  // with PackedWeight::low
   std::vector<int32_t> row_of;
 };
 
@@ -175,6 +178,78 @@ TEST(Matmul, ARowDoesNotDependOnOtherRowsOrThreads) {
         }
       }
   }
+}
+
+// [a b] of matrices with as many rows.
+Tensor beside(const Tensor& a, const Tensor& b) {
+  const Tensor both = Tensor::empty({a.size(0), a.size(1) + b.size(1)}, DType::f32);
+  tensor::copy_into(both.slice(1, 0, a.size(1)), a);
+  tensor::copy_into(both.slice(1, a.size(1), both.size(1)), b);
+  return both;
+}
+
+// A weight with a change of a rank: (x down^T) is drawn, so `down` has its size alone.
+PackedWeight with_low(const Operands& o, PackedWeight packed, const std::array<Tensor, 2>& up) {
+  const int64_t rank = up[0].size(1);
+  packed.low = std::make_shared<const LowRank>(LowRank{
+      pack_weight(random_tensor({rank, packed.k}, DType::f32, 9), {}, DType::f32, packed.isa),
+      pack_weight(up[0], o.paired() ? up[1] : Tensor{}, DType::f32, packed.isa)});
+  return packed;
+}
+
+TEST(Matmul, ALowRankChangeIsMoreColumnsOfXOnEveryInstructionSet) {
+  for (Isa isa : available_isas())
+    for (Activation act : {Activation::none, Activation::gelu_tanh, Activation::swiglu})
+      for (int64_t rank : {1, 4, 33}) {
+        const int64_t rows = 37, n = 85;
+        Operands o(
+            {{rows, n, 70}, DType::f32, DType::f32, DType::f32, act, !is_paired(act), true, true});
+        o.low = random_tensor({rows, rank}, DType::f32, 7);
+        const std::array<Tensor, 2> up{random_tensor({n, rank}, DType::f32, 8),
+                                       random_tensor({n, rank}, DType::f32, 10)};
+        const PackedWeight w = with_low(o, o.pack(isa), up);
+        const Tensor all = o.run(w, 0, rows);
+        for (int64_t begin : {0, 5, 30})
+          EXPECT_TRUE(same_bits(o.run(w, begin, begin + 7), all.slice(0, begin, begin + 7)))
+              << name_of(isa) << " rank " << rank << " from " << begin;
+        Operands wide = o;
+        wide.problem.size.k += rank;
+        wide.x = beside(o.x, o.low);
+        wide.w = beside(o.w, up[0]);
+        wide.up = beside(o.up, up[1]);
+        wide.low = {};
+        EXPECT_LT(worst_error(wide, all), 1) << name_of(isa) << " rank " << rank;
+      }
+}
+
+TEST(Matmul, ALowRankChangeStandsBesideQuantisedWeights) {
+  for (Isa isa : available_isas())
+    for (bool int4 : {false, true}) {
+      const int64_t rows = 19, n = 85, k = 256, rank = 16;
+      Operands o({{rows, n, k},
+                  DType::f32,
+                  DType::f32,
+                  DType::f32,
+                  Activation::none,
+                  false,
+                  false,
+                  false});
+      PackedWeight plain =
+          pack_weight(int4 ? quantise_groups(o.w) : quantise_rows(o.w), {}, DType::i8, isa);
+      plain.int8_rows = true;
+      const std::vector<float> before = o.run(plain, 0, rows).to_floats();
+      const Tensor up = random_tensor({n, rank}, DType::f32, 8);
+      o.low = random_tensor({rows, rank}, DType::f32, 7);
+      const std::vector<float> after = o.run(with_low(o, plain, {up, {}}), 0, rows).to_floats();
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t j = 0; j < n; ++j) {
+          double sum = 0;
+          for (int64_t i = 0; i < rank; ++i)
+            sum += double(o.low.row<float>(r)[i]) * double(up.row<float>(j)[i]);
+          const auto at = static_cast<size_t>(r * n + j);
+          EXPECT_NEAR(after[at] - before[at], sum, 1e-5) << name_of(isa) << (int4 ? " int4" : "");
+        }
+    }
 }
 
 // Weights in int8 with a scale a row. AVX-512 makes whole numbers of a row, too: of its largest

@@ -11,12 +11,14 @@ import sys
 
 import pytest
 import tessera
-from conftest import SOURCE
+from conftest import DATA, SOURCE
 
 PACKAGE = SOURCE / "python/tessera"
+ADAPTER = DATA / "features/lora/adapters/scenes.safetensors"
 BLOCKS = re.findall(r"(?ms)^```python\n(.*?)^```", (SOURCE / "docs/guides/python.md").read_text())
 PRINTED = """2 (128, 128) 8
 True cfg=2,ulysses=2
+1
 stopped: 130
 ehllo
 ['ehllo', 'enots'] end
@@ -34,7 +36,7 @@ def mypy(*arguments):
 def test_the_guide(tmp_path, monkeypatch):
     pytest.importorskip("PIL", reason="Pillow is not installed")
     monkeypatch.chdir(tmp_path)
-    printed, names = io.StringIO(), {"__name__": "guide"}
+    printed, names = io.StringIO(), {"__name__": "guide", "ADAPTER": ADAPTER}
     with contextlib.redirect_stdout(printed):
         for block in BLOCKS:
             exec(compile(block, "docs/guides/python.md", "exec"), names)

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "server/refusal.h"
 
 namespace tessera::server {
@@ -52,6 +55,44 @@ TEST(RequestReader, ReadsAllOfAnImage) {
   EXPECT_EQ(q.scheduler, SchedulerName::ddpm);
   EXPECT_TRUE(q.binning && q.fit);
   EXPECT_EQ(q.clean_caption, false);
+}
+
+TEST(RequestReader, AdaptersAreFilesOfTheirFolder) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / "tessera_request_reader_loras";
+  std::filesystem::create_directories(folder / "inside");
+  std::ofstream(folder / "ink.safetensors") << "x";
+  Limits limits;
+  limits.loras = folder.string();
+  const auto read = [&](const std::string& loras) {
+    const std::string text = R"({"classes": "3", "loras": )" + loras + "}";
+    return std::get<GenerateRequest>(read_request(parse_body(text), shapes(), limits)).loras;
+  };
+  const std::vector<Lora> all = read(R"([{"name": "ink", "strength": -0.5},
+                                         {"name": "ink.safetensors"}])");
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].file, (folder / "ink.safetensors").string());
+  EXPECT_EQ(all[0].strength, -0.5);
+  EXPECT_EQ(all[1].file, all[0].file);
+  EXPECT_EQ(all[1].strength, 1);
+  const auto param = [&](const std::string& loras) -> std::string {
+    try {
+      read(loras);
+    } catch (const Refusal& refusal) {
+      EXPECT_EQ(refusal.status(), 400);
+      return refusal.param();
+    }
+    return "not refused";
+  };
+  for (const char* name : {"", ".", "..", "../ink", "inside", "inside/../ink", "..\\\\ink",
+                           "/etc/passwd", "none", "ink\\u0000", ".hidden"})
+    EXPECT_EQ(param(R"([{"name": ")" + std::string(name) + R"("}])"), "loras[0].name") << name;
+  EXPECT_EQ(param(R"([{"strength": 1}])"), "loras[0].name");
+  EXPECT_EQ(param(R"([{"name": "ink", "strength": 5000}])"), "loras[0].strength");
+  EXPECT_EQ(param(R"([{"name": "ink", "path": "/x"}])"), "loras[0].path");
+  EXPECT_EQ(param(R"("ink")"), "loras");
+  EXPECT_EQ(refused(R"({"classes": "3", "loras": [{"name": "ink"}]})"), "loras");
+  std::filesystem::remove_all(folder);
 }
 
 TEST(RequestReader, WhatIsNullIsNotGiven) {

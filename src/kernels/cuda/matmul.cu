@@ -60,10 +60,20 @@ bool fit_together(std::span<const MatmulArgs> all) {
   if (all.size() < 2 || all.size() > kMostGrouped) return false;
   return std::all_of(all.begin(), all.end(), [&](const MatmulArgs& args) {
     const PackedWeight& w = *args.weight;
-    return args.rows > 0 && w.n > 0 && w.k == all[0].weight->k && w.dtype == DType::bf16 &&
-           args.x_dtype == DType::bf16 && args.epilogue.activation == all[0].epilogue.activation &&
-           by_warpgroups(finished(args));
+    return args.rows > 0 && w.n > 0 && !args.low && w.k == all[0].weight->k &&
+           w.dtype == DType::bf16 && args.x_dtype == DType::bf16 &&
+           args.epilogue.activation == all[0].epilogue.activation && by_warpgroups(finished(args));
   });
+}
+
+// What PackedWeight::low adds, as the sums to which the product is added.
+void start_with_low(const MatmulArgs& args, LibraryProduct sums) {
+  const PackedWeight& up = args.weight->low->up;
+  sums.x = args.low;
+  sums.w = up.data.raw();
+  sums.dtype = DType::f32;
+  sums.k = sums.x_stride = up.k;
+  library_product(sums);
 }
 
 }  // namespace
@@ -73,7 +83,7 @@ void matmul(const MatmulArgs& args) {
   if (args.rows == 0 || w.n == 0) return;
   if (w.dtype == DType::i8)
     unsupported("matmul", "bits of a weight:", 8, "weights in f32 or bf16 outside the experts");
-  if (serves_few_rows(args)) return few_rows(args);
+  if (!args.low && serves_few_rows(args)) return few_rows(args);
   const MatmulPlan plan = matmul_plan(args);
   auto [product, finish] = finished(args);
   product.epilogue = plan.inside;
@@ -88,7 +98,7 @@ void matmul(const MatmulArgs& args) {
   }
   if (plan.complete) return library_product(product);
   const FinishedProduct all{product, finish};
-  if (by_warpgroups(all))
+  if (!args.low && by_warpgroups(all))
     if (const Tiles tiles = best_way(size_of(args), multiprocessors()).tiles;
         tiles != Tiles::library)
       return matmul_sm90({&all, 1}, tiles);
@@ -97,6 +107,10 @@ void matmul(const MatmulArgs& args) {
   product.y = sums.as<void>();
   product.y_dtype = DType::f32;
   product.y_stride = product.n;
+  if (args.low) {
+    start_with_low(args, product);
+    product.beta = 1;
+  }
   library_product(product);
   finish.sums = sums.as<float>();
   finish.sums_stride = product.n;

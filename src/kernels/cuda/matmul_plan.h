@@ -24,7 +24,7 @@ inline MatmulPlan matmul_plan(const MatmulArgs& args) {
   plan.converts = args.x_dtype != w.dtype;
   const bool f32 = args.y_dtype == DType::f32;
   const bool gelu = e.activation == Activation::gelu_tanh;
-  if (w.paired || e.gate || (!gelu && e.activation != Activation::none)) return plan;
+  if (w.paired || args.low || e.gate || (!gelu && e.activation != Activation::none)) return plan;
   if (!f32 && (args.y_dtype != w.dtype || e.bias || gelu)) return plan;
   if (e.residual) {
     const bool itself = e.residual == args.y && e.residual_dtype == args.y_dtype &&

@@ -103,6 +103,16 @@ std::vector<float> row_of(const MatmulArgs& args, int64_t r) {
   return x;
 }
 
+// What PackedWeight::low adds to the sum of row r with row j of W.
+double low_rank_sum(const MatmulArgs& args, int64_t r, int64_t j) {
+  if (!args.low) return 0;
+  const PackedWeight& up = args.weight->low->up;
+  double sum = 0;
+  for (int64_t i = 0; i < up.k; ++i)
+    sum += double{args.low[r * up.k + i]} * double{up.data.row<float>(j)[i]};
+  return sum;
+}
+
 void finish(const MatmulArgs& args, int64_t r, int64_t j, double sum, double up) {
   const Epilogue& e = args.epilogue;
   double value = activate(e.activation, e.bias ? sum + e.bias[j] : sum, up);
@@ -124,7 +134,9 @@ void matmul(const MatmulArgs& args) {
         const int64_t end = std::min(j + kColumns, w.n);
         sums_of(x, w, j, end, sum);
         if (w.paired) sums_of(x, w, w.n + j, w.n + end, up);
-        for (int64_t c = j; c < end; ++c) finish(args, r, c, scale * sum[c - j], scale * up[c - j]);
+        for (int64_t c = j; c < end; ++c)
+          finish(args, r, c, scale * sum[c - j] + low_rank_sum(args, r, c),
+                 w.paired ? scale * up[c - j] + low_rank_sum(args, r, w.n + c) : 0);
       }
     }
   });

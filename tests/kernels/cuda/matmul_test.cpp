@@ -68,6 +68,19 @@ TEST(CudaMatmul, EveryEpilogueEqualsTheReference) {
         }
 }
 
+TEST(CudaMatmul, ALowRankChangeIsAddedToTheSums) {
+  for (const Activation activation : {Activation::none, Activation::gelu_tanh, Activation::swiglu})
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (auto [rows, n, k, rank] :
+           {std::array<int, 4>{3, 16, 24, 4}, {5, 19, 33, 1}, {70, 32, 64, 16}}) {
+        MatmulProblem p{rows, n, k, dtype, dtype, dtype, activation, true, true, true, false};
+        p.rank = rank;
+        EXPECT_LT(worst_difference(run(kThere, cuda::matmul, p), run(kHost, reference::matmul, p)),
+                  tolerance(dtype, 1e-5))
+            << int(activation) << " " << n;
+      }
+}
+
 #if defined(TESSERA_ON_GPU)
 // Products of the library: no claim on their rows, but the same call gives the same bits.
 TEST(CudaMatmul, LargeProductsEqualTheReferenceAndRepeat) {

@@ -1,0 +1,73 @@
+// A forward pass of a dense family without and with a LoRA on every matrix, in turn in one run: of
+// a busy machine only ratios within a round mean something.
+//   lora_step_bench [threads] [family:tokens] [rounds] [rank] [bf16|int8|int4]
+// JSON lines: a line a round, then the medians. "cost": the share of a step that the LoRA adds.
+#include <map>
+
+#include "bench.h"
+#include "load/quantise_rules.h"
+#include "models/one_step.h"
+#include "models/random_weights.h"
+#include "nn/low_rank_weights.h"
+
+using namespace tessera;
+using bench::DType;
+using bench::Tensor;
+using Bits = load::QuantiseRules::Bits;
+
+namespace {
+
+/// Weights in a form, with a pair of a rank beside each; rank 0: none.
+class LoraWeights final : public bench::RandomWeights {
+ public:
+  LoraWeights(Bits bits, int64_t rank) : rules_(load::QuantiseRules::all_in(bits)), rank_(rank) {}
+  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType compute,
+                     const nn::Cut& cut = {}) const override {
+    const ops::Weight weight =
+        ops::pack_weight(nn::taken(get(name, {n, k}), cut), rules_.form(name, compute, k, false));
+    if (rank_ == 0) return weight;
+    nn::WeightChange pair;
+    pair.down = bench::random_tensor({rank_, k}, DType::f32, 1, 0.01f);
+    pair.up = bench::random_tensor({n, rank_}, DType::f32, 2, 0.01f);
+    const auto changes = std::make_shared<nn::WeightChanges>(nn::WeightChanges{{name, {pair}}});
+    return nn::LowRanks(changes, tensor::Device::cpu).beside(weight, name, "", compute, cut);
+  }
+
+ private:
+  load::QuantiseRules rules_;
+  int64_t rank_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bench::Place place(argc, argv);
+  const bench::Threads threads(argc, argv);
+  const std::string shape = argc > 2 ? argv[2] : "flux:1024";
+  const int rounds = argc > 3 ? std::atoi(argv[3]) : 7;
+  const int64_t rank = argc > 4 ? std::atol(argv[4]) : 16;
+  const std::string form = argc > 5 ? argv[5] : "bf16";
+  const Bits bits = form == "int8" ? Bits::int8 : form == "int4" ? Bits::int4 : Bits::none;
+  const std::string name = shape.substr(0, shape.find(':'));
+  const int64_t tokens = std::atol(shape.c_str() + std::min(shape.size(), name.size() + 1));
+  const bench::Family& family = bench::family_of(name);
+  const bench::OneStep plain(family, name, tokens, LoraWeights(bits, 0), place);
+  const bench::OneStep adapted(family, name, tokens, LoraWeights(bits, rank), place);
+  const double change = bench::relative_error(adapted.run(), plain.run());
+  std::vector<double> costs;
+  for (int round = 0; round < rounds; ++round) {
+    const double before = kernels::best_seconds([&] { plain.run(); }, 1);
+    const double with = kernels::best_seconds([&] { adapted.run(); }, 1);
+    costs.push_back(with / before - 1);
+    std::printf(
+        "{\"bench\":\"lora step\",\"shape\":\"%s\",\"form\":\"%s\",\"rank\":%ld,\"plain_ms\":%.4g,"
+        "\"lora_ms\":%.4g,\"cost\":%.4f}\n",
+        shape.c_str(), form.c_str(), static_cast<long>(rank), 1e3 * before, 1e3 * with,
+        costs.back());
+    std::fflush(stdout);
+  }
+  std::printf(
+      "{\"bench\":\"lora step median\",\"shape\":\"%s\",\"form\":\"%s\",\"rank\":%ld,\"rounds\":%d,"
+      "\"change\":%.4g,\"cost\":%.4f}\n",
+      shape.c_str(), form.c_str(), static_cast<long>(rank), rounds, change, bench::median(costs));
+}

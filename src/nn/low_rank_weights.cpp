@@ -1,0 +1,83 @@
+#include "nn/low_rank_weights.h"
+
+#include <utility>
+
+#include "nn/weight_key.h"
+#include "ops/elementwise.h"
+#include "tensor/uncounted.h"
+
+namespace tessera::nn {
+
+using ops::DType;
+using tensor::Device;
+using tensor::Tensor;
+
+namespace {
+
+// [a 0] with so many columns, or [0 a] with `right`.
+Tensor widened(const Tensor& a, int64_t columns, bool right) {
+  if (a.size(1) == columns) return a;
+  const Tensor none = Tensor::zeros({a.size(0), columns - a.size(1)}, DType::f32);
+  return right ? ops::concat_columns({none, a}) : ops::concat_columns({a, none});
+}
+
+}  // namespace
+
+const std::vector<WeightChange>* LowRanks::pairs_of(const std::string& name) const {
+  const auto found = changes_->find(name);
+  return found != changes_->end() && are_pairs(found->second) ? &found->second : nullptr;
+}
+
+std::shared_ptr<const ops::LowRank> LowRanks::packed(const std::string& name,
+                                                     const std::string& second, DType compute,
+                                                     const Cut& cut, Device device) const {
+  const tensor::Uncounted aside(tensor::Counts::work);
+  const auto *const changes = pairs_of(name), *const others = pairs_of(second);
+  WeightChange pair, other;
+  if (changes) pair = joined_pairs(*changes);
+  if (others) other = joined_pairs(*others);
+  const bool by_inputs = !cut.whole() && cut.axis == 1;
+  const auto place = [&](const Tensor& x, const Cut& of) {
+    const Tensor part = taken(x, of).contiguous();
+    return device == Device::meta ? part.to(Device::meta) : part;
+  };
+  const Cut none;
+  const Tensor down = place(!changes  ? other.down
+                            : !others ? pair.down
+                                      : ops::concat_rows({pair.down, other.down}),
+                            by_inputs ? cut : none);
+  const int64_t rank = down.size(0);
+  const auto raised = [&](const WeightChange& change, const WeightChange& beside, bool right) {
+    const Tensor up = change.up.defined() ? widened(change.up, rank, right)
+                                          : Tensor::zeros({beside.up.size(0), rank}, DType::f32);
+    return place(up, by_inputs ? none : cut);
+  };
+  const ops::Weight narrow = ops::pack_weight(down, compute, device);
+  const ops::Weight wide =
+      second.empty() ? ops::pack_weight(place(pair.up, by_inputs ? none : cut), DType::f32, device)
+                     : ops::pack_paired_weight(raised(pair, other, false),
+                                               raised(other, pair, true), DType::f32, device);
+  return std::make_shared<const ops::LowRank>(ops::LowRank{*narrow, *wide});
+}
+
+ops::Weight LowRanks::beside(const ops::Weight& weight, const std::string& name,
+                             const std::string& second, DType compute, const Cut& cut) const {
+  if (!pairs_of(name) && !pairs_of(second)) return weight;
+  const Device device = weight->data.is_meta() ? Device::meta : device_;
+  const std::string key =
+      weight_key(device == Device::meta ? "meta" : "here", name + " " + second, compute, cut);
+  struct Both {
+    ops::Weight base;
+    ops::PackedWeight changed;
+  };
+  const auto both = std::make_shared<Both>(Both{weight, *weight});
+  {
+    const std::lock_guard lock(mutex_);
+    auto& low = packed_[key];
+    if (!low) low = packed(name, second, compute, cut, device);
+    both->changed.low = low;
+  }
+  return {both, &both->changed};
+}
+
+}  // namespace tessera::nn

@@ -1,0 +1,149 @@
+#include "runtime/load_adapters.h"
+
+#include <charconv>
+#include <filesystem>
+#include <mutex>
+
+#include "base/fail.h"
+#include "base/is_there.h"
+#include "load/adapter_file.h"
+#include "runtime/model_state.h"
+#include "tensor/uncounted.h"
+#include "tessera/words.h"
+
+namespace tessera::runtime {
+namespace {
+
+using nn::Cut;
+using ops::DType;
+using tensor::Tensor;
+
+/// Weights on meta that note which matrices an adapter may change.
+class LayersAsked final : public nn::WeightsOver {
+ public:
+  using WeightsOver::WeightsOver;
+  Tensor get(const std::string& name, const tensor::Shape& shape) const override {
+    if (shape.rank() > 1) note(name, shape[0], shape.elements() / shape[0]);
+    return base_->get(name, shape);
+  }
+  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType compute,
+                     const Cut& cut) const override {
+    note(name, n, k);
+    return base_->matrix(name, n, k, compute, cut);
+  }
+  ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
+                     DType compute, const Cut& cut) const override {
+    note(gate, n, k);
+    note(up, n, k);
+    return base_->paired(gate, up, n, k, compute, cut);
+  }
+  std::vector<load::AdapterLayer> layers() const {
+    std::vector<load::AdapterLayer> all;
+    for (const auto& [name, sizes] : layers_) all.push_back({name, sizes.first, sizes.second});
+    return all;
+  }
+
+ private:
+  void note(const std::string& name, int64_t n, int64_t k) const {
+    constexpr std::string_view kEnd = ".weight", kExperts = ".experts.";
+    if (!name.ends_with(kEnd) || name.find(kExperts) != std::string::npos) return;
+    const std::lock_guard lock(mutex_);
+    layers_[name.substr(0, name.size() - kEnd.size())] = {n, k};
+  }
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, std::pair<int64_t, int64_t>> layers_;
+};
+
+std::vector<load::AdapterPart> parts_of(const ModelState& state) {
+  const tensor::Uncounted aside;
+  std::vector<load::AdapterPart> parts;
+  const load::Component& network = state.folder.component("transformer");
+  const LayersAsked asked(state.meta_weights_of("transformer"));
+  state.spec->make(asked, state.spec->whole(), state.dtype());
+  parts.push_back({"transformer", network.class_name, asked.layers()});
+  for (const char* name : {"text_encoder", "text_encoder_2", "text_encoder_3"}) {
+    if (!state.folder.has(name)) continue;
+    const load::Component& part = state.folder.component(name);
+    const auto layers = std::make_shared<const LayersAsked>(state.meta_weights_of(name));
+    models::text_encoder_of(part.class_name, {part.config, part.description()}, layers,
+                            state.dtype())
+        ->encode({{0}, {1}, 1});  // which asks for all of them
+    parts.push_back({name, part.class_name, layers->layers()});
+  }
+  return parts;
+}
+
+int64_t bytes_of(const nn::WeightChange& change) {
+  int64_t bytes = 0;
+  for (const Tensor* x : {&change.down, &change.up, &change.magnitude})
+    if (x->defined()) bytes += x->bytes();
+  return bytes;
+}
+
+}  // namespace
+
+std::shared_ptr<const Adapters> load_adapters(const ModelState& state,
+                                              const std::vector<Lora>& loras, bool merged) {
+  require(!merged || !loras.empty(), ErrorCode::usage,
+          "--merge-lora: there is no adapter to merge; add --lora FILE");
+  if (loras.empty()) return nullptr;
+  require(
+      !merged || !state.quantises_products(), ErrorCode::usage,
+      "--merge-lora: weights are quantised as they are read, and would lose what is merged into "
+      "them; leave it out, and adapters stand beside their products");
+  const load::AdapterNames names(parts_of(state));
+  auto adapters = std::make_shared<Adapters>();
+  adapters->merge = merged;
+  std::map<std::string, std::shared_ptr<nn::WeightChanges>> all;
+  for (const Lora& lora : loras) {
+    size_t layers = 0;
+    for (const auto& [part, changes] : load::read_adapter(lora.file, lora.strength, names)) {
+      layers += changes.size();
+      if (lora.strength == 0) continue;  // the bits of no adapter
+      auto& sum = all[part];
+      if (!sum) sum = std::make_shared<nn::WeightChanges>();
+      for (const auto& [name, change] : changes) {
+        adapters->bytes += bytes_of(change.front());
+        (*sum)[name].push_back(change.front());
+      }
+    }
+    adapters->notes.push_back(fmt::format("the adapter '{}' changes {} layers at strength {}{}",
+                                          std::filesystem::path(lora.file).filename().string(),
+                                          layers, lora.strength,
+                                          lora.strength == 0 ? ": not at all" : ""));
+  }
+  adapters->parts = {all.begin(), all.end()};
+  return adapters;
+}
+
+std::shared_ptr<const Adapters> load_adapters(const ModelState& state,
+                                              const ForwardRequest& request,
+                                              const RunControl& control) {
+  const bool adaptable = state.spec && (request.component == ModelPart::transformer ||
+                                        request.component >= ModelPart::text_encoder);
+  require(request.loras.empty() || adaptable, ErrorCode::usage,
+          "--lora: '{}' takes no adapter; leave it out", word_of(request.component));
+  auto adapters = load_adapters(state, request.loras, request.merge_lora);
+  if (adapters && control.on_note)
+    for (const std::string& note : adapters->notes) control.on_note(note);
+  return adapters;
+}
+
+}  // namespace tessera::runtime
+
+namespace tessera {
+
+Lora parse_lora(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0) return {text};
+  double strength = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data() + colon + 1, end, strength);
+  const bool number = error == std::errc() && rest == end;
+  if (!number && base::is_there(text)) return {text};
+  require(number, ErrorCode::usage,
+          "--lora {}: expected FILE, or FILE:STRENGTH with a number as 0.8", text);
+  return {text.substr(0, colon), strength};
+}
+
+}  // namespace tessera

@@ -1,0 +1,102 @@
+#include "nn/low_rank_weights.h"
+
+#include <gtest/gtest.h>
+
+#include "nn/linear.h"
+#include "nn/merged_weights.h"
+#include "nn/packing_weights.h"
+
+namespace tessera::nn {
+namespace {
+
+using tensor::Device;
+using tensor::DType;
+using tensor::Tensor;
+
+Tensor numbers(const tensor::Shape& shape, float scale) {
+  const Tensor x = Tensor::empty(shape, DType::f32);
+  for (int64_t i = 0; i < x.elements(); ++i)
+    x.data<float>()[i] = scale * static_cast<float>((i * 37 + 11) % 23 - 11);
+  return x;
+}
+
+class OneLayer final : public PackingWeights {
+ public:
+  bool has(const std::string&) const override { return true; }
+  Tensor get(const std::string&, const tensor::Shape& shape) const override {
+    return numbers(shape, 0.05f);
+  }
+};
+
+std::shared_ptr<const WeightChanges> pair_of_rank_two() {
+  WeightChange change;
+  change.down = numbers({2, 24}, 0.03f);
+  change.up = numbers({16, 2}, 0.04f);
+  return std::make_shared<WeightChanges>(WeightChanges{{"x.weight", {change}}});
+}
+
+LowRankWeights beside(std::shared_ptr<const WeightChanges> changes) {
+  return {std::make_shared<OneLayer>(),
+          std::make_shared<LowRanks>(std::move(changes), Device::cpu)};
+}
+
+}  // namespace
+
+TEST(LowRankWeights, ProductsAreThoseOfTheMergedMatrix) {
+  const LowRankWeights pairs = beside(pair_of_rank_two());
+  const MergedWeights merged(std::make_shared<OneLayer>(), pair_of_rank_two(), true, Device::cpu);
+  EXPECT_NE(pairs.matrix("x.weight", 16, 24, DType::f32)->low, nullptr);
+  EXPECT_EQ(pairs.matrix("y.weight", 16, 24, DType::f32)->low, nullptr);
+  const Tensor x = numbers({21, 24}, 0.1f);
+  using ops::Activation;
+  for (const Activation activation :
+       {Activation::none, Activation::silu, Activation::gelu_tanh, Activation::gelu_erf,
+        Activation::quick_gelu, Activation::relu}) {
+    ops::MatmulOptions options{.activation = activation};
+    options.residual = numbers({21, 16}, 0.2f);
+    const std::vector<float> one = Linear(pairs, "x", 16, 24, DType::f32)(x, options).to_floats();
+    const std::vector<float> other =
+        Linear(merged, "x", 16, 24, DType::f32)(x, options).to_floats();
+    for (size_t i = 0; i < one.size(); ++i)
+      EXPECT_NEAR(one[i], other[i], 1e-4) << static_cast<int>(activation);
+  }
+  const OneLayer base;
+  const std::vector<float> plain = Linear(base, "x", 16, 24, DType::f32)(x).to_floats();
+  EXPECT_NE(Linear(pairs, "x", 16, 24, DType::f32)(x).to_floats(), plain);
+}
+
+TEST(LowRankWeights, EitherOfAPairChanges) {
+  const auto both = std::make_shared<WeightChanges>(*pair_of_rank_two());
+  (*both)["z.weight"] = both->at("x.weight");
+  const Tensor x = numbers({5, 24}, 0.1f);
+  const ops::MatmulOptions gated{.activation = ops::Activation::swiglu};
+  const auto product = [&](const Weights& of, const char* gate, const char* up) {
+    return ops::matmul(x, of.paired(gate, up, 16, 24, DType::f32), gated).to_floats();
+  };
+  const LowRankWeights pairs = beside(both);
+  const MergedWeights merged(std::make_shared<OneLayer>(), both, true, Device::cpu);
+  const std::pair<const char*, const char*> named[] = {
+      {"x.weight", "y.weight"}, {"y.weight", "x.weight"}, {"x.weight", "z.weight"}};
+  for (const auto& [gate, up] : named) {
+    const std::vector<float> one = product(pairs, gate, up), other = product(merged, gate, up);
+    for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(one[i], other[i], 1e-4) << gate << up;
+  }
+}
+
+TEST(LowRankWeights, ACutTakesItsPartOfThePair) {
+  const LowRankWeights pairs = beside(pair_of_rank_two());
+  const auto outputs = pairs.matrix("x.weight", 16, 24, DType::f32, {0, {{4, 8}}})->low;
+  EXPECT_EQ(outputs->up.n, 4);
+  EXPECT_EQ(outputs->down.k, 24);
+  const auto inputs = pairs.matrix("x.weight", 16, 24, DType::f32, {1, {{0, 8}}})->low;
+  EXPECT_EQ(inputs->up.n, 16);
+  EXPECT_EQ(inputs->down.k, 8);
+}
+
+TEST(LowRankWeights, PairsArePackedOnce) {
+  const LowRankWeights pairs = beside(pair_of_rank_two());
+  const auto low = [&] { return pairs.matrix("x.weight", 16, 24, DType::f32)->low; };
+  EXPECT_EQ(low(), low());
+}
+
+}  // namespace tessera::nn
