@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "base/fail.h"
 #include "base/printable.h"
@@ -490,8 +491,7 @@ Job plan_job(const runtime::ModelState& state, const GenerateRequest& request) {
           "'{}' has no VAE, which --image needs to encode the image", state.name);
   plan_references(state, job);
   job.adapters = runtime::load_adapters(state, request.loras, request.merge_lora);
-  if (job.adapters)
-    for (const std::string& note : job.adapters->notes) job.notes.push_back(note);
+  if (job.adapters) std::ranges::copy(job.adapters->notes, std::back_inserter(job.notes));
   plan_rescale(*state.spec, request, job);
   note_without_effect(state, request, job);
   if (!request.initial_latents.empty() || !request.initial_tensors.empty())

@@ -75,17 +75,17 @@ class Lora(ProgramTest):
         write_safetensors(self.folder / "in.safetensors",
                           {name.removeprefix("fwd0.in."): x for name, x in given.items() if name.startswith("fwd0.in.")})
         lora = DATA / "features/lora/adapters/flux_kohya_rest.safetensors"
-        for dtype in ("int8", "int4"):
+        def changes(dtype):
             plain = self.forward("--dtype", dtype)
-            changes = {s: [x - y for x, y in zip(self.forward("--dtype", dtype, "--lora", f"{lora}:{s}"), plain)]
-                       for s in (0.01, 0.02, 0.04)}
-            for strength, change in changes.items():
-                expected = [x * strength / 0.02 for x in changes[0.02]]
-                self.assertLess(error(change, expected), 0.2, f"{dtype} {strength}")
-            full = self.forward("--dtype", "f32")
-            wanted = [x - y for x, y in zip(self.forward("--dtype", "f32", "--lora", lora), full)]
-            change = [x - y for x, y in zip(self.forward("--dtype", dtype, "--lora", lora), plain)]
-            self.assertLess(error(change, wanted), 0.2 if dtype == "int8" else 0.5, dtype)
+            return [[x - y for x, y in zip(self.forward("--dtype", dtype, "--lora", f"{lora}:{s}"), plain)]
+                    for s in (0.1, 0.2, 0.3)]
+
+        wanted = changes("f32")
+        for dtype in ("int8", "int4"):
+            made = changes(dtype)
+            small, middle, large = (sum(x * x for x in change) ** 0.5 for change in made)
+            self.assertAlmostEqual((small + large) / 2 / middle, 1, delta=0.05, msg=f"{dtype}: linear in the strength")
+            self.assertLess(error(made[2], wanted[2]), 0.2, dtype)
 
     def test_refusals(self):
         out = ("--save-latents", "x.safetensors")
