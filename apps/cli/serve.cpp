@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <filesystem>
+
 #include "arguments.h"
 #include "commands.h"
 #include "interrupts.h"
@@ -42,8 +44,7 @@ void add_limits(CLI::App& app, const std::shared_ptr<Options>& o) {
   option("--at-once", s.at_once, "N", "Requests that run at a time (default 2)")
       ->check(whole(1, 64));
   option("--batch", s.batch, "N", "Images or answers of a batch (default 8)")->check(whole(1, 256));
-  option("--lora-dir", s.limits.loras, "DIR", "Folder of adapters that requests may name")
-      ->check(CLI::ExistingDirectory);
+  option("--lora-dir", s.limits.loras, "DIR", "Folder of adapters that requests may name");
   option("--max-body", o->body, "SIZE", "Size of a request (default 1MiB)");
   option("--max-image-body", o->image_body, "SIZE", "The same with images (default 16MiB)");
   option("--max-megapixels", o->megapixels, "N", "Megapixels of a request (default 64)")
@@ -75,6 +76,8 @@ void run(Options& o, const std::stop_token& stop, const Processes* processes) {
   s.body = bytes_of(o.body, "--max-body");
   s.image_body = bytes_of(o.image_body, "--max-image-body");
   s.limits.pixels = static_cast<int64_t>(o.megapixels * 1e6);
+  if (!s.limits.loras.empty() && !std::filesystem::is_directory(s.limits.loras))
+    throw Error(ErrorCode::usage, "--lora-dir " + s.limits.loras + ": expected a folder");
   s.json_log = o.log == "json";
   if (processes) end_ranks_gracefully();
   server::LogLines log(STDERR_FILENO);

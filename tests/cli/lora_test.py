@@ -91,7 +91,6 @@ class Lora(ProgramTest):
         out = ("--save-latents", "x.safetensors")
         self.refused(3, *RUN, "--lora", DATA / "features/lora/adapters/flux_xlabs.safetensors", *out,
                      says=["flux_xlabs", "FLUX"])
-        self.refused(2, *RUN, "--lora", "absent.safetensors", *out, says="absent.safetensors")
         self.refused(2, *RUN, "--lora", f"{ADAPTER}:much", *out, says="FILE:STRENGTH")
         self.refused(2, *RUN, "--lora", f"{ADAPTER}:1e9", *out, says="strength")
         tensors, _ = read_safetensors(ADAPTER)
