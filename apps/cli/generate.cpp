@@ -165,6 +165,14 @@ void add_sampling(CLI::App& app, const std::shared_ptr<Options>& o) {
          "Scheduler, e.g. unipc (default: the model's)")
       ->group(group)
       ->type_name("S");
+  app.add_option_function<std::string>(
+         "--cache",
+         [&q](const std::string& text) {
+           if (!text.empty()) q.cache = parse_step_cache(text);  // empty: refused after parsing
+         },
+         "Reuse earlier steps' results, e.g. fbcache,threshold=0.1")
+      ->group(group)
+      ->type_name("C[,K=V]");
   add_choice(app, "--rng", q.noise, "Noise generator: torch (default) or philox")
       ->check(one_of(words_of<NoiseSource>()))
       ->group(group)

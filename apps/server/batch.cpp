@@ -25,6 +25,7 @@ std::string batch_key(const Job& job) {
   if (job.alone) return "";
   Json key = job.record.request;
   if (const auto* q = std::get_if<GenerateRequest>(&job.ask)) {
+    if (q->cache) return "";  // the samples of a batch share its decisions
     for (const char* own : {"prompt", "prompts", "classes", "seed", "seeds"}) key.erase(own);
     key["count"] = q->count;
     key["by_class"] = q->prompts.empty();

@@ -106,6 +106,7 @@ void read_noise(Fields& fields, GenerateRequest& q, int64_t images) {
     q.noise = worded("noise", [&] { return choice_of<NoiseSource>(word, "noise"); });
   if (fields.text("scheduler", word))
     q.scheduler = worded("scheduler", [&] { return parse_scheduler(word); });
+  if (fields.text("cache", word)) q.cache = worded("cache", [&] { return parse_step_cache(word); });
 }
 
 // The file of an adapter of the folder, which a name cannot leave.

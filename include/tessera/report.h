@@ -99,6 +99,17 @@ struct Report {
     int64_t most = 0, bound = 0;
   };
   Incast incast;
+  /// Steps of a request with GenerateRequest::cache. Blocks are counted from the first reusable
+  /// one: the refining blocks of Z-Image always run.
+  struct Reused {
+    std::string rule;  ///< as parse_step_cache reads it
+    /// By step: blocks whose attention ran. Requests in parts: part by part.
+    std::vector<std::vector<int>> computed_blocks;
+    std::vector<double> changes;  ///< by step: the number of the decision; NaN: none
+    int64_t blocks_computed = 0, blocks_reused = 0;
+    double flops_saved = 0;  ///< on all ranks
+  };
+  std::optional<Reused> reused{};
 };
 /// The report as a JSON document.
 std::string to_json(const Report& report);

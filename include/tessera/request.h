@@ -13,6 +13,7 @@
 #include "tessera/input_image.h"
 #include "tessera/plan.h"
 #include "tessera/processes.h"
+#include "tessera/step_cache.h"
 #include "tessera/tensor.h"
 
 namespace tessera {
@@ -158,6 +159,7 @@ struct GenerateRequest {
   Margins outpaint{};         ///< without width and height, the run has the size of both together
   std::vector<Lora> loras{};  ///< added up; the order counts for DoRA
   bool merge_lora = false;    ///< into the weights of this run instead of beside their products
+  std::optional<StepCache> cache{};  ///< reuses results of earlier steps; not set: none are
 };
 
 /// The activation of an expert: act(up x + b), or silu(gate x) * up x.

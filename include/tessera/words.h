@@ -7,7 +7,7 @@ namespace tessera {
 
 /// The word of a choice on the command line and in JSON, for DeviceKind, ExpertActivation,
 /// FinishReason, ImageFitting, KvCache, ModelPart, NoiseSource, PassKind, Phase, PlanAxis,
-/// Precision, SchedulerName, StopAtEos.
+/// Precision, SchedulerName, StepCacheRule, StopAtEos.
 template <class Choice>
 const char* word_of(Choice choice);
 /// The words of all choices of a kind.

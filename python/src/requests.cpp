@@ -81,6 +81,9 @@ void bind_generate(nb::module_& module) {
       .def_prop_rw(
           "outpaint", [](const Q& q) { return q.outpaint.left; },
           [](Q& q, const std::string& text) { q.outpaint = parse_margins(text); })
+      .def_prop_rw(
+          "cache", [](const Q& q) { return q.cache ? to_string(*q.cache) : std::string(); },
+          [](Q& q, const std::string& text) { q.cache = parse_step_cache(text); })
       .def("add_image", [](Q& q, const nb::object& image) { q.images.push_back(image_of(image)); })
       .def("add_lora",
            [](Q& q, const std::string& file, double strength) {

@@ -137,7 +137,7 @@ class Pipeline(Model):
                  generator: Seed | Sequence[Seed] | None = None, latents: Any = None,
                  max_sequence_length: int | None = None, clean_caption: bool | None = None,
                  image: Any = None, mask_image: Any = None, strength: float | None = None,
-                 mask_blur: float | None = None, soft_mask: bool | None = None,
+                 mask_blur: float | None = None, soft_mask: bool | None = None, cache: str | None = None,
                  alpha_mask: bool | None = None, resize_mode: str | None = None, outpaint: str | None = None,
                  use_resolution_binning: bool | None = None, fit: bool | None = None, output_type: str = "pil",
                  callback_on_step_end: Callback | None = None,
@@ -171,7 +171,7 @@ class Pipeline(Model):
             binning=use_resolution_binning, fit=fit, vae_tiling=tiled, vae_tile=pixels,
             vae_chunk=vae_chunk, compare_steps=compare_steps, decode=output_type != "latent",
             strength=strength, mask_blur=mask_blur, soft_mask=soft_mask, alpha_mask=alpha_mask,
-            image_fitting=_FITTINGS.get(resize_mode or "", resize_mode), outpaint=outpaint)
+            image_fitting=_FITTINGS.get(resize_mode or "", resize_mode), outpaint=outpaint, cache=cache)
         self._give_files(request, image, mask_image)
         _seed(request, generator)
         watch = self._watch(request, callback_on_step_end, callback_on_step_end_tensor_inputs)

@@ -19,6 +19,7 @@ namespace {
 using tensor::Tensor;
 
 constexpr int64_t kRemembered = 4;  // steps with samplers' and experts' state
+constexpr int64_t kFactors = 6;     // steps until a step cache holds all its differences
 
 /// The first steps of a sampler.
 class FirstSteps final : public sample::Sampler {
@@ -43,10 +44,11 @@ class FirstSteps final : public sample::Sampler {
 };
 
 // Plans count their periods from the last step.
-int steps_until_they_repeat(const Plan& plan, int steps) {
+int steps_until_they_repeat(const Plan& plan, int steps, bool cached) {
   const int64_t period =
       std::lcm(int64_t{std::max(plan.stride, 1)}, int64_t{std::max(plan.sync_every, 1)});
-  const int64_t least = kRemembered + (plan.stale() ? plan.warmup + plan.cooldown + period : 0);
+  const int64_t least =
+      (cached ? kFactors : kRemembered) + (plan.stale() ? plan.warmup + plan.cooldown + period : 0);
   return static_cast<int>(steps <= least ? steps : least + (steps - least) % period);
 }
 
@@ -78,8 +80,10 @@ diffusion::Job shortened(const diffusion::Job& job, const Plan& plan) {
   first.resident_blocks = job.resident_blocks;
   first.traced = job.traced;
   first.adapters = job.adapters;
-  first.sampler = std::make_unique<FirstSteps>(*job.sampler,
-                                               steps_until_they_repeat(plan, job.sampler->steps()));
+  first.step_cache = job.step_cache;
+  first.sampler = std::make_unique<FirstSteps>(
+      *job.sampler,
+      steps_until_they_repeat(plan, job.sampler->steps(), job.step_cache.has_value()));
   for (const auto& [name, x] : job.conditioning.tensors) {
     const bool says_lengths = name.find("mask") != std::string::npos;  // keeps elements
     first.conditioning.tensors[name] = says_lengths ? x : x.to(tensor::Device::meta);

@@ -10,6 +10,7 @@
 #include "tessera/complete.h"
 #include "tessera/plan.h"
 #include "tessera/request.h"
+#include "tessera/step_cache.h"
 
 namespace tessera {
 namespace {
@@ -109,6 +110,13 @@ const auto& table(std::type_identity<SchedulerName>) {
                             {"cogvideox-dpm", S::cogvideox_dpm}};
   return all;
 }
+const auto& table(std::type_identity<StepCacheRule>) {
+  using R = StepCacheRule;
+  static const Words<R> all{{"fbcache", R::fbcache},       {"dbcache", R::dbcache},
+                            {"taylorseer", R::taylorseer}, {"magcache", R::magcache},
+                            {"teacache", R::teacache},     {"drift", R::drift}};
+  return all;
+}
 const auto& table(std::type_identity<StopAtEos>) {
   using S = StopAtEos;
   static const Words<S> all{{"none", S::none}, {"block", S::block}, {"early", S::early}};
@@ -155,6 +163,7 @@ TESSERA_WORDS(Phase);
 TESSERA_WORDS(PlanAxis);
 TESSERA_WORDS(Precision);
 TESSERA_WORDS(SchedulerName);
+TESSERA_WORDS(StepCacheRule);
 TESSERA_WORDS(StopAtEos);
 #undef TESSERA_WORDS
 

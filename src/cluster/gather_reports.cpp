@@ -35,7 +35,8 @@ Json written(const Report& report) {
           {"ranks", ranks},
           {"ages", report.kv_ages},
           {"kept", report.kept_row_bytes},
-          {"incast", {report.incast.most, report.incast.bound}}};
+          {"incast", {report.incast.most, report.incast.bound}},
+          {"saved", report.reused ? report.reused->flops_saved : 0}};
 }
 
 Report read(const Json& json) {
@@ -64,6 +65,7 @@ Report read(const Json& json) {
   report.kv_ages = json.at("ages").get<std::vector<int64_t>>();
   report.kept_row_bytes = json.at("kept");
   report.incast = {json.at("incast").at(0), json.at("incast").at(1)};
+  report.reused.emplace().flops_saved = json.at("saved");
   return report;
 }
 
@@ -96,6 +98,7 @@ void add_report(const Report& rank, Report& all) {
   all.kept_row_bytes = std::max(all.kept_row_bytes, rank.kept_row_bytes);
   all.incast = {std::max(all.incast.most, rank.incast.most),
                 std::max(all.incast.bound, rank.incast.bound)};
+  if (all.reused && rank.reused) all.reused->flops_saved += rank.reused->flops_saved;
 }
 
 void gather_reports(comm::Communicator& world, Report& report) {

@@ -136,10 +136,25 @@ void Denoising::note_rank(const parallel::Setup& setup) {
   const nn::MoeLog& log = setup.experts->log();
   report_.incast = {std::max(report_.incast.most, log.most_coming()),
                     std::max(report_.incast.bound, log.coming_bound())};
+  note_reuse(setup);
   if (!setup.cache) return;
   const std::vector<int64_t>& ages = setup.cache->ages();
   report_.kv_ages.resize(std::max(report_.kv_ages.size(), ages.size()));
   for (size_t age = 0; age < ages.size(); ++age) report_.kv_ages[age] += ages[age];
+}
+
+// The decisions are the same on all ranks: rank 0 tells them.
+void Denoising::note_reuse(const parallel::Setup& setup) {
+  if (!setup.reuse) return;
+  if (!report_.reused) report_.reused.emplace().rule = to_string(*setup.step_cache);
+  Report::Reused& all = *report_.reused;
+  const parallel::StepReuse::Log& log = setup.reuse->log();
+  all.flops_saved += log.flops_saved;
+  if (setup.rank != 0) return;
+  all.computed_blocks.insert(all.computed_blocks.end(), log.computed.begin(), log.computed.end());
+  all.changes.insert(all.changes.end(), log.changes.begin(), log.changes.end());
+  all.blocks_computed += log.blocks_computed;
+  all.blocks_reused += log.blocks_reused;
 }
 
 Denoising::Begin& Denoising::begin(int rank, const comm::Communicator* ranks) {

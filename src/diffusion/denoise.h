@@ -68,6 +68,7 @@ class Denoising {
   void note_now(const parallel::Setup& setup, const Begin& since);
   void note_others(cluster::ToldRanks& told, int rank, int words);
   void note_steps(const Job& part, const std::vector<double>& marks, const tensor::Tensor& latent);
+  void note_reuse(const parallel::Setup& setup);
   void note_rank(const parallel::Setup& setup);
 
   runtime::ModelState& state_;

@@ -71,7 +71,8 @@ struct Job {
   bool keeps_transformer = false;  ///< in memory, while latents are decoded and later
   bool keeps_text = false;         ///< packed weights of the text encoders stay for later requests
   int64_t keeps_vae = 0;           ///< bytes of those of the VAE that stay, too
-  bool traced = false;             ///< latents and predictions of all steps are kept
+  std::optional<StepCache> step_cache{};
+  bool traced = false;  ///< latents and predictions of all steps are kept
   runtime::RunMeters meters;
   /// While texts were encoded: `per_rank`, those of this process, and what threads sent.
   Report encoded{};
@@ -104,6 +105,7 @@ struct Job {
     all.prefixes = prefixes;
     all.first_sample = first_sample;
     all.all_samples = all_samples;
+    all.step_cache = step_cache;
     return all;
   }
 };

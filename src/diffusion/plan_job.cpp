@@ -11,6 +11,7 @@
 #include "diffusion/reference_images.h"
 #include "diffusion/sizes.h"
 #include "load/safetensors.h"
+#include "parallel/reuse/rules.h"
 #include "runtime/classes.h"
 #include "runtime/load_adapters.h"
 #include "runtime/tensor_view.h"
@@ -384,6 +385,7 @@ void plan_size(const runtime::ModelState& state, const GenerateRequest& request,
 int begin_job(const runtime::ModelState& state, const GenerateRequest& request, Job& job) {
   job.meters = runtime::RunMeters(state.workers.ranks.size());
   job.traced = !request.trace.empty();
+  job.step_cache = request.cache;
   job.guidance_asked = request.guidance.value_or(state.defaults.guidance);
   for (const float scale : {job.guidance_asked, request.true_guidance})
     require(scale >= 0 && scale <= 1000, ErrorCode::usage,
@@ -493,6 +495,8 @@ Job plan_job(const runtime::ModelState& state, const GenerateRequest& request) {
   job.adapters = runtime::load_adapters(state, request.loras, request.merge_lora);
   if (job.adapters) std::ranges::copy(job.adapters->notes, std::back_inserter(job.notes));
   plan_rescale(*state.spec, request, job);
+  if (request.cache)
+    parallel::check_step_cache(*request.cache, state.geometry(), job.sampler->steps());
   note_without_effect(state, request, job);
   if (!request.initial_latents.empty() || !request.initial_tensors.empty())
     read_initial(request, job);

@@ -37,6 +37,13 @@ void add_of_some_plans(const Report& r, Json& document) {
   if (r.incast.bound > 0)
     document["incast"] = Json{{"most_bytes", r.incast.most}, {"bound_bytes", r.incast.bound}};
   if (!r.kv_ages.empty()) document["kv_ages"] = r.kv_ages;
+  if (!r.reused) return;
+  document["cache"] = r.reused->rule;
+  document["computed_blocks"] = r.reused->computed_blocks;
+  document["cache_changes"] = r.reused->changes;  // NaN and infinity become null
+  document["blocks_computed"] = r.reused->blocks_computed;
+  document["blocks_reused"] = r.reused->blocks_reused;
+  document["flops_saved"] = r.reused->flops_saved;
 }
 
 }  // namespace

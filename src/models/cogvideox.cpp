@@ -186,11 +186,14 @@ void CogVideoX::block(int index, const nn::StepContext& step, const nn::Placemen
   Tensor &x = hidden.tokens.body, &c = hidden.tokens.prefix;
 
   const int64_t text = c.size(0), all = text + x.size(0);
-  const nn::Qkv heads = w.heads.room(x, all);
-  Projections::both(w.heads, w.heads,
-                    {w.norm1(c, part(m, 3, d), part(m, 4, d), p.text_sequences),
-                     w.norm1(x, part(m, 0, d), part(m, 1, d), p.sequences)},
-                    p.angles, heads);
+  nn::Qkv heads;
+  if (seams.attention.needs_heads(index)) {
+    heads = w.heads.room(x, all);
+    Projections::both(w.heads, w.heads,
+                      {w.norm1(c, part(m, 3, d), part(m, 4, d), p.text_sequences),
+                       w.norm1(x, part(m, 0, d), part(m, 1, d), p.sequences)},
+                      p.angles, heads);
+  }
   ops::MatmulGroup group;
   const nn::Joint seen = apart(seams.attention.attend(index, p.view, heads), text);
   x = w.out(seen.body, gated(m, 2, p.sequences, x, &group), seams.reduce);
@@ -200,6 +203,14 @@ void CogVideoX::block(int index, const nn::StepContext& step, const nn::Placemen
   const Tensor fed_text = w.norm2(c, part(n, 3, d), part(n, 4, d), p.text_sequences);
   hidden.tokens = Mlp::both(w.mlp, w.mlp, {fed_text, fed, {}}, gated(n, 5, p.text_sequences, c),
                             gated(n, 2, p.sequences, x), seams.reduce);
+}
+
+Tensor CogVideoX::first_input(const nn::StepContext& step, const nn::Placement& placement,
+                              const nn::Hidden& hidden, const nn::Seams&) const {
+  const Block& w = layers_.at(static_cast<size_t>(-blocks_.begin));
+  const Tensor& m = dit(step).of(0, {&w.modulation1, &w.modulation2})[0];
+  const int64_t d = config_.hidden();
+  return w.norm1(hidden.tokens.body, part(m, 0, d), part(m, 1, d), dit(placement).sequences);
 }
 
 Tensor CogVideoX::head(const nn::StepContext& step, const nn::Placement& placement,

@@ -159,15 +159,26 @@ void DitMoe::block(int index, const nn::StepContext& step, const nn::Placement& 
   const TokenNorm norm;
   Tensor& x = hidden.tokens.body;
 
-  const Tensor qkv = w.qkv(norm(x, part(m, 0, d), part(m, 1, d), p.sequences));
-  const int64_t mine = qkv.size(1) / 3;
-  const Tensor q = w.q_norm(part(qkv, 0, mine)), k = w.k_norm(part(qkv, 1, mine));
-  const Tensor seen = seams.attention.attend(index, p.view, {q, k, part(qkv, 2, mine)});
+  nn::Qkv heads;
+  if (seams.attention.needs_heads(index)) {
+    const Tensor qkv = w.qkv(norm(x, part(m, 0, d), part(m, 1, d), p.sequences));
+    const int64_t mine = qkv.size(1) / 3;
+    heads = {w.q_norm(part(qkv, 0, mine)), w.k_norm(part(qkv, 1, mine)), part(qkv, 2, mine)};
+  }
+  const Tensor seen = seams.attention.attend(index, p.view, heads);
   x = w.out(seen, gated(m, 2, p.sequences, x), seams.reduce);
 
   const Tensor fed = norm(x, part(m, 3, d), part(m, 4, d), p.sequences);
   const Tensor mixed = seams.experts.apply(index, p.view, fed, w.router, w.experts);
   x = ops::add_gated(x, mixed, part(m, 5, d), p.sequences);
+}
+
+Tensor DitMoe::first_input(const nn::StepContext& step, const nn::Placement& placement,
+                           const nn::Hidden& hidden, const nn::Seams&) const {
+  const Block& w = layers_.at(static_cast<size_t>(-blocks_.begin));
+  const Tensor& m = dit(step).of(0, {&w.modulation})[0];
+  const int64_t d = config_.hidden_size;
+  return TokenNorm()(hidden.tokens.body, part(m, 0, d), part(m, 1, d), dit(placement).sequences);
 }
 
 Tensor DitMoe::head(const nn::StepContext& step, const nn::Placement& placement,

@@ -43,6 +43,8 @@ class DitMoe : public nn::Denoiser {
              nn::Hidden& hidden, const nn::Seams& seams) const override;
   Tensor head(const nn::StepContext& step, const nn::Placement& placement,
               const nn::Hidden& hidden) const override;
+  Tensor first_input(const nn::StepContext& step, const nn::Placement& placement,
+                     const nn::Hidden& hidden, const nn::Seams& seams) const override;
 
  private:
   struct Block {

@@ -197,11 +197,14 @@ nn::Joint Flux::double_block(int site, const DitStep& step, const nn::Placement&
   Tensor c = streams.prefix, x = streams.body;
   const int64_t text = c.size(0), all = text + x.size(0);
 
-  const nn::Qkv heads = w.image.heads.room(x, all);
-  Projections::both(w.text.heads, w.image.heads,
-                    {norm(c, part(n, 0, d), part(n, 1, d), p.text_sequences),
-                     norm(x, part(m, 0, d), part(m, 1, d), p.sequences)},
-                    p.angles, heads);
+  nn::Qkv heads;
+  if (seams.attention.needs_heads(site)) {
+    heads = w.image.heads.room(x, all);
+    Projections::both(w.text.heads, w.image.heads,
+                      {norm(c, part(n, 0, d), part(n, 1, d), p.text_sequences),
+                       norm(x, part(m, 0, d), part(m, 1, d), p.sequences)},
+                      p.angles, heads);
+  }
   ops::MatmulGroup group;
   const nn::Joint seen = apart(seams.attention.attend(site, p.view, heads), text);
   x = w.image.out(seen.body, gated(m, 2, p.sequences, x, &group), seams.reduce);
@@ -223,12 +226,24 @@ nn::Joint Flux::single_block(int site, const DitStep& step, const nn::Placement&
   const Tensor x = together(streams);
 
   const Tensor before = TokenNorm()(x, part(m, 0, d), part(m, 1, d), p.both_rows);
-  const Tensor seen = seams.attention.attend(site, p.view, w.heads(before, p.both_angles));
+  nn::Qkv asked;
+  if (seams.attention.needs_heads(site)) asked = w.heads(before, p.both_angles);
+  const Tensor seen = seams.attention.attend(site, p.view, asked);
   const int64_t heads = seen.size(1), all = heads + w.widen.weight()->n;
   const Tensor wide = Tensor::empty({x.size(0), all}, x.dtype(), x.device());
   tensor::copy_into(wide.slice(1, 0, heads), seen);
   w.widen(before, {.activation = ops::Activation::gelu_tanh, .into = wide.slice(1, heads, all)});
   return apart(w.out(wide, gated(m, 2, p.both_rows, x), seams.reduce), streams.prefix.size(0));
+}
+
+Tensor Flux::first_input(const nn::StepContext& step, const nn::Placement& placement,
+                         const nn::Hidden& hidden, const nn::Seams&) const {
+  require(config_.num_layers > 0, ErrorCode::usage,
+          "--cache teacache: this model has no double blocks");
+  const Block& w = layers_.at(static_cast<size_t>(-blocks_.begin));
+  const Tensor& m = dit(step).of(0, {&w.image.modulation, &w.text.modulation})[0];
+  const int64_t d = config_.hidden();
+  return TokenNorm()(hidden.tokens.body, part(m, 0, d), part(m, 1, d), dit(placement).sequences);
 }
 
 Tensor Flux::head(const nn::StepContext& step, const nn::Placement& placement,

@@ -262,11 +262,14 @@ nn::Joint Flux2::double_block(int site, const nn::StepContext& step, const nn::P
   Tensor c = streams.prefix, x = streams.body;
   const int64_t text = c.size(0), all = text + x.size(0);
 
-  const nn::Qkv heads = w.image.heads.room(x, all);
-  Projections::both(w.text.heads, w.image.heads,
-                    {norm(c, part(n, 0, d), part(n, 1, d), p.text_sequences),
-                     norm(x, part(m, 0, d), part(m, 1, d), p.sequences)},
-                    p.angles, heads, p.text_angles);
+  nn::Qkv heads;
+  if (seams.attention.needs_heads(site)) {
+    heads = w.image.heads.room(x, all);
+    Projections::both(w.text.heads, w.image.heads,
+                      {norm(c, part(n, 0, d), part(n, 1, d), p.text_sequences),
+                       norm(x, part(m, 0, d), part(m, 1, d), p.sequences)},
+                      p.angles, heads, p.text_angles);
+  }
   ops::MatmulGroup group;
   const nn::Joint seen = apart(seams.attention.attend(site, p.view, heads), text);
   x = w.image.out(seen.body, gated(m, 2, p.sequences, x, &group), seams.reduce);
@@ -305,6 +308,17 @@ nn::Joint Flux2::single_block(int site, const nn::StepContext& step, const nn::P
                     ops::swiglu(made.slice(1, 3 * heads, 3 * heads + inner),
                                 made.slice(1, 3 * heads + inner, made.size(1))));
   return apart(w.out(wide, gated(m, 2, p.both_rows, x), seams.reduce), streams.prefix.size(0));
+}
+
+Tensor Flux2::first_input(const nn::StepContext& step, const nn::Placement& placement,
+                          const nn::Hidden& hidden, const nn::Seams&) const {
+  require(config_.num_layers > 0, ErrorCode::usage,
+          "--cache teacache: this model has no double blocks");
+  const Tensor& m = dynamic_cast<const Flux2Step&>(step).image;
+  const int64_t d = config_.hidden();
+  const TokenNorm norm{{}, {}, static_cast<float>(config_.eps)};
+  return norm(hidden.tokens.body, part(m, 0, d), part(m, 1, d),
+              dynamic_cast<const Flux2Placement&>(placement).sequences);
 }
 
 Tensor Flux2::head(const nn::StepContext& step, const nn::Placement& placement,

@@ -254,7 +254,9 @@ void HunyuanDit::block(int index, const nn::StepContext& step, const nn::Placeme
     x = w.skip(w.skip_norm(ops::concat_columns({x, from->second})));
     hidden.skips.erase(from);
   }
-  const nn::Qkv asked = w.self(w.norm1(x, shift, {}, p.sequences), p.angles);
+  nn::Qkv asked;
+  if (seams.attention.needs_heads(index))
+    asked = w.self(w.norm1(x, shift, {}, p.sequences), p.angles);
   const Tensor seen = seams.attention.attend(index, p.view, asked);
   x = w.self_out(seen, {.residual = x}, seams.reduce);
   const Tensor read =
@@ -263,6 +265,12 @@ void HunyuanDit::block(int index, const nn::StepContext& step, const nn::Placeme
   x = w.mlp(w.norm3(x), {.residual = x}, seams.reduce);
   const auto& skips = geometry_.skip_from;
   if (std::find(skips.begin(), skips.end(), index) != skips.end()) hidden.skips[index] = x;
+}
+
+Tensor HunyuanDit::first_input(const nn::StepContext& step, const nn::Placement& placement,
+                               const nn::Hidden& hidden, const nn::Seams&) const {
+  const Block& w = layers_.at(static_cast<size_t>(-blocks_.begin));
+  return w.norm1(hidden.tokens.body, dit(step).of(0, {&w.shift})[0], {}, dit(placement).sequences);
 }
 
 Tensor HunyuanDit::head(const nn::StepContext& step, const nn::Placement& placement,

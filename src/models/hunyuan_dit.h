@@ -44,6 +44,8 @@ class HunyuanDit : public nn::Denoiser {
              nn::Hidden& hidden, const nn::Seams& seams) const override;
   Tensor head(const nn::StepContext& step, const nn::Placement& placement,
               const nn::Hidden& hidden) const override;
+  Tensor first_input(const nn::StepContext& step, const nn::Placement& placement,
+                     const nn::Hidden& hidden, const nn::Seams& seams) const override;
 
  private:
   struct Block {

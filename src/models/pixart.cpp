@@ -145,13 +145,17 @@ nn::Hidden Pixart::embed(const nn::Placement& placement, const Tensor& latent) c
   return {.tokens = {.prefix = {}, .body = patch_(latent, places, dtype_)}, .skips = {}};
 }
 
+const Tensor& Pixart::modulation_of(int index, const Block& w, const nn::StepContext& step) const {
+  const DitStep& at = dit(step);
+  return at.modulation.of(index,
+                          [&] { return std::vector{ops::add_row(at.condition, w.modulation)}; })[0];
+}
+
 void Pixart::block(int index, const nn::StepContext& step, const nn::Placement& placement,
                    nn::Hidden& hidden, const nn::Seams& seams) const {
   const Block& w = layers_.at(static_cast<size_t>(index - blocks_.begin));
   const auto& p = dit(placement);
-  const auto& at = dit(step);
-  const Tensor& m = at.modulation.of(
-      index, [&] { return std::vector{ops::add_row(at.condition, w.modulation)}; })[0];
+  const Tensor& m = modulation_of(index, w, step);
   const auto& context = p.in<PixartContext>();
   const nn::Qkv& text = context.heads.of(index, [&] {
     return nn::Qkv{{}, w.cross_k(context.text), w.cross_v(context.text)};
@@ -161,13 +165,23 @@ void Pixart::block(int index, const nn::StepContext& step, const nn::Placement& 
   const TokenNorm norm;
   Tensor& x = hidden.tokens.body;
 
-  const nn::Qkv asked = w.self(norm(x, part(m, 0, d), part(m, 1, d), p.sequences));
+  nn::Qkv asked;
+  if (seams.attention.needs_heads(index))
+    asked = w.self(norm(x, part(m, 0, d), part(m, 1, d), p.sequences));
   const Tensor seen = seams.attention.attend(index, p.view, asked);
   x = w.self_out(seen, gated(m, 2, p.sequences, x), seams.reduce);
   const Tensor read = ops::attention(w.cross_q(x), text.k, text.v, heads, heads, p.sees);
   x = w.cross_out(read, {.residual = x}, seams.reduce);
   const Tensor fed = norm(x, part(m, 3, d), part(m, 4, d), p.sequences);
   x = w.mlp(fed, gated(m, 5, p.sequences, x), seams.reduce);
+}
+
+Tensor Pixart::first_input(const nn::StepContext& step, const nn::Placement& placement,
+                           const nn::Hidden& hidden, const nn::Seams&) const {
+  const Block& w = layers_.at(static_cast<size_t>(-blocks_.begin));
+  const Tensor& m = modulation_of(0, w, step);
+  const int64_t d = config_.hidden();
+  return TokenNorm()(hidden.tokens.body, part(m, 0, d), part(m, 1, d), dit(placement).sequences);
 }
 
 Tensor Pixart::head(const nn::StepContext& step, const nn::Placement& placement,

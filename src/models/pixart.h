@@ -40,6 +40,8 @@ class Pixart : public nn::Denoiser {
              nn::Hidden& hidden, const nn::Seams& seams) const override;
   Tensor head(const nn::StepContext& step, const nn::Placement& placement,
               const nn::Hidden& hidden) const override;
+  Tensor first_input(const nn::StepContext& step, const nn::Placement& placement,
+                     const nn::Hidden& hidden, const nn::Seams& seams) const override;
 
  private:
   struct Block {
@@ -50,6 +52,7 @@ class Pixart : public nn::Denoiser {
   };
   void load_conditioning(const nn::Weights& weights);
   Block load_block(const nn::Weights& weights, int64_t index) const;
+  const Tensor& modulation_of(int index, const Block& w, const nn::StepContext& step) const;
   Tensor size_embedding(const nn::Conditioning& conditioning, int64_t batch) const;
 
   PixartConfig config_;

@@ -174,16 +174,21 @@ void Sd3::block(int index, const nn::StepContext& step, const nn::Placement& pla
   Tensor &x = hidden.tokens.body, &c = hidden.tokens.prefix;
 
   const int64_t text = c.size(0), all = text + x.size(0);
-  const nn::Qkv heads = w.image.heads.room(x, all, w.last ? text : 0);
-  // The last block's text has no shift first: its norm is continuous, scale before shift.
-  const Tensor told =
-      norm(c, part(n, w.last ? 1 : 0, d), part(n, w.last ? 0 : 1, d), p.text_sequences);
-  Projections::both(w.text.heads, w.image.heads,
-                    {told, norm(x, part(m, 0, d), part(m, 1, d), p.sequences)}, {}, heads);
+  nn::Qkv heads;
+  if (seams.attention.needs_heads(w.site)) {
+    heads = w.image.heads.room(x, all, w.last ? text : 0);
+    // The last block's text has no shift first: its norm is continuous, scale before shift.
+    const Tensor told =
+        norm(c, part(n, w.last ? 1 : 0, d), part(n, w.last ? 0 : 1, d), p.text_sequences);
+    Projections::both(w.text.heads, w.image.heads,
+                      {told, norm(x, part(m, 0, d), part(m, 1, d), p.sequences)}, {}, heads);
+  }
   const nn::Joint seen = apart(seams.attention.attend(w.site, p.view, heads), w.last ? 0 : text);
   Tensor second;
   if (w.dual) {
-    const nn::Qkv alone = w.second(norm(x, part(m, 6, d), part(m, 7, d), p.sequences));
+    nn::Qkv alone;
+    if (seams.attention.needs_heads(w.site + 1))
+      alone = w.second(norm(x, part(m, 6, d), part(m, 7, d), p.sequences));
     second = seams.attention.attend(w.site + 1, p.view, alone);
   }
   ops::MatmulGroup group;
@@ -201,6 +206,14 @@ void Sd3::block(int index, const nn::StepContext& step, const nn::Placement& pla
   hidden.tokens =
       Mlp::both(w.text.mlp, w.image.mlp, {fed_text, fed, {}}, gated(n, 5, p.text_sequences, c),
                 gated(m, 5, p.sequences, x), seams.reduce);
+}
+
+Tensor Sd3::first_input(const nn::StepContext& step, const nn::Placement& placement,
+                        const nn::Hidden& hidden, const nn::Seams&) const {
+  const Block& w = layers_.at(static_cast<size_t>(-blocks_.begin));
+  const Tensor& m = dit(step).of(0, {&w.image.modulation, &w.text.modulation})[0];
+  const int64_t d = config_.hidden();
+  return TokenNorm()(hidden.tokens.body, part(m, 0, d), part(m, 1, d), dit(placement).sequences);
 }
 
 Tensor Sd3::head(const nn::StepContext& step, const nn::Placement& placement,

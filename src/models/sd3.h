@@ -39,6 +39,8 @@ class Sd3 : public nn::Denoiser {
              nn::Hidden& hidden, const nn::Seams& seams) const override;
   Tensor head(const nn::StepContext& step, const nn::Placement& placement,
               const nn::Hidden& hidden) const override;
+  Tensor first_input(const nn::StepContext& step, const nn::Placement& placement,
+                     const nn::Hidden& hidden, const nn::Seams& seams) const override;
 
  private:
   struct Stream {

@@ -297,12 +297,8 @@ nn::Hidden ZImage::embed(const nn::Placement& placement, const Tensor& latent) c
   return {.tokens = {.prefix = nn::take_ranges(context.text, rows), .body = body}, .skips = {}};
 }
 
-void ZImage::block(int index, const nn::StepContext& step, const nn::Placement& placement,
-                   nn::Hidden& hidden, const nn::Seams& seams) const {
-  const Block& w = layers_.at(static_cast<size_t>(index - blocks_.begin));
-  const auto& p = dynamic_cast<const ZImagePlacement&>(placement);
-  const DitStep& at = dit(step);
-  const std::vector<Tensor>& m = at.modulation.of(index, [&] {
+const std::vector<Tensor>& ZImage::modulations(int index, const Block& w, const DitStep& at) const {
+  return at.modulation.of(index, [&] {
     const Tensor all = w.modulation(at.condition);
     std::vector<Tensor> parts;
     for (int64_t i = 0; i < 4; ++i) {
@@ -311,12 +307,21 @@ void ZImage::block(int index, const nn::StepContext& step, const nn::Placement& 
     }
     return parts;
   });
+}
+
+void ZImage::block(int index, const nn::StepContext& step, const nn::Placement& placement,
+                   nn::Hidden& hidden, const nn::Seams& seams) const {
+  const Block& w = layers_.at(static_cast<size_t>(index - blocks_.begin));
+  const auto& p = dynamic_cast<const ZImagePlacement&>(placement);
+  const DitStep& at = dit(step);
+  const std::vector<Tensor>& m = modulations(index, w, at);
   const bool refines = index < config_.n_refiner_layers;
   const ops::RowMap& rows = refines ? p.sequences : p.both_rows;
   Tensor x = refines ? hidden.tokens.body : together(hidden.tokens);
 
-  const nn::Qkv heads =
-      w.heads(normed(x, w.norms[0], m[0], rows), refines ? p.angles : p.both_angles);
+  nn::Qkv heads;
+  if (seams.attention.needs_heads(index))
+    heads = w.heads(normed(x, w.norms[0], m[0], rows), refines ? p.angles : p.both_angles);
   const Tensor seen = w.out(seams.attention.attend(index, p.view, heads), {}, seams.reduce);
   x = ops::add_gated(x, normed(seen, w.norms[1]), m[1], rows);
   const Tensor inner =
@@ -325,6 +330,14 @@ void ZImage::block(int index, const nn::StepContext& step, const nn::Placement& 
   x = ops::add_gated(x, normed(fed, w.norms[3]), m[3], rows);
   hidden.tokens =
       refines ? nn::Joint{hidden.tokens.prefix, x} : apart(x, hidden.tokens.prefix.size(0));
+}
+
+Tensor ZImage::first_input(const nn::StepContext& step, const nn::Placement& placement,
+                           const nn::Hidden& hidden, const nn::Seams&) const {
+  const int index = reusable().first;
+  const Block& w = layers_.at(static_cast<size_t>(index - blocks_.begin));
+  return normed(together(hidden.tokens), w.norms[0], modulations(index, w, dit(step))[0],
+                dynamic_cast<const ZImagePlacement&>(placement).both_rows);
 }
 
 Tensor ZImage::head(const nn::StepContext& step, const nn::Placement& placement,

@@ -47,6 +47,11 @@ class ZImage : public nn::Denoiser {
              nn::Hidden& hidden, const nn::Seams& seams) const override;
   Tensor head(const nn::StepContext& step, const nn::Placement& placement,
               const nn::Hidden& hidden) const override;
+  nn::Reusable reusable() const override {
+    return {.first = static_cast<int>(config_.n_refiner_layers), .joined = true};
+  }
+  Tensor first_input(const nn::StepContext& step, const nn::Placement& placement,
+                     const nn::Hidden& hidden, const nn::Seams& seams) const override;
 
  private:
   struct Block {
@@ -57,6 +62,8 @@ class ZImage : public nn::Denoiser {
     nn::Linear gate, up, down;  ///< of a block that refines the caption
   };
   Block load(const nn::Weights& weights, const std::string& name, bool of_caption) const;
+  /// Of a block at a step: [scale, gate] of the attention, of the MLP.
+  const std::vector<Tensor>& modulations(int index, const Block& w, const DitStep& at) const;
   Tensor refined(const Tensor& caption, const std::vector<ops::AttentionSpan>& spans,
                  const ops::RotaryTable& angles) const;
   Tensor caption_tokens(const Tensor& text, const std::vector<int64_t>& lengths,

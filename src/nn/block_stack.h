@@ -89,6 +89,12 @@ class BlockStack {
                      const Seams& seams) const = 0;
 };
 
+/// The blocks of a denoiser for step caches.
+struct Reusable {
+  int first = 0;        ///< earlier blocks refine the embedding and always run
+  bool joined = false;  ///< these blocks see text and latent as a single stream
+};
+
 /// A diffusion transformer over latent tokens [tokens, C * pt * p * q], channel slowest.
 class Denoiser : public BlockStack {
  public:
@@ -106,6 +112,11 @@ class Denoiser : public BlockStack {
   /// -> prediction f32 [tokens, channels_out * pt * p * q], channel slowest.
   virtual Tensor head(const StepContext& step, const Placement& placement,
                       const Hidden& hidden) const = 0;
+  virtual Reusable reusable() const { return {}; }
+  /// The modulated input of the first reusable block [tokens, hidden], read by TeaCache. Throws
+  /// Error(usage) for models without one.
+  virtual Tensor first_input(const StepContext& step, const Placement& placement,
+                             const Hidden& hidden, const Seams& seams) const;
 };
 
 /// Logits of an earlier pass over some tokens, for the next pass (self-conditioning, Chen et al.

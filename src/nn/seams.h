@@ -127,6 +127,8 @@ class Attention : public StepAware {
   /// Heads of the tokens of view.body, at a joint site those of view.prefix before them (text
   /// queries only with prefix_queries). Returns the attention results in the order of the queries.
   virtual Tensor attend(int site, const TokenView& view, const Qkv& heads) = 0;
+  /// False if the next attend() of a site knows its result: heads may be undefined then.
+  virtual bool needs_heads(int) const { return true; }
 };
 
 /// The experts of a layer, on any rank: routed and shared.

@@ -13,6 +13,7 @@
 #include "ops/sampling.h"
 #include "parallel/pass.h"
 #include "parallel/recorded_step.h"
+#include "parallel/reuse/rules.h"
 #include "tensor/device_pool.h"
 
 namespace tessera::parallel {
@@ -182,6 +183,7 @@ class Steps {
   Unit& unit_of(int patch) {
     return patch < 0 ? units_.front() : units_[static_cast<size_t>(patch) + 1];
   }
+  void begin_reuse();
   void step(int i);
   void call(int i, const Unit& unit, bool another);
   Tensor network(const Tensor& time, const Tensor& input, const Unit& unit);
@@ -310,6 +312,18 @@ void Steps::step(int i) {
   drawn_ = next_ = output_ = {};
 }
 
+void Steps::begin_reuse() {
+  if (!setup_.step_cache) return;
+  StepReuse::Run run{.geometry = model_.geometry(),
+                     .reusable = model_.reusable(),
+                     .timesteps = {},
+                     .world = setup_.world,
+                     .counted = setup_.partition.mesh().coordinate(setup_.rank, "tensor") == 0,
+                     .meta = device_ == tensor::Device::meta};
+  for (int i = 0; i < sampler_.steps(); ++i) run.timesteps.push_back(sampler_.timestep(i));
+  setup_.reuse = make_step_reuse(*setup_.step_cache, std::move(run));
+}
+
 Tensor Steps::run(const nn::Conditioning& conditioning, Tensor latent) {
   const int steps = sampler_.steps();
   const tensor::Device home = latent.device();
@@ -327,6 +341,7 @@ Tensor Steps::run(const nn::Conditioning& conditioning, Tensor latent) {
     latent_ = like(given);
     tensor::copy_into(latent_, given);
   }
+  begin_reuse();
   const nn::TokenView view = setup_.view();
   guard_.emplace(model_, *context_, view, setup_, steps);
   whole_.emplace(

@@ -9,6 +9,7 @@
 #include "nn/positions.h"
 #include "nn/seams.h"
 #include "tessera/plan.h"
+#include "tessera/step_cache.h"
 
 namespace tessera::parallel {
 
@@ -35,6 +36,7 @@ struct Workload {
   int64_t extra = 0;  ///< tokens of a sample behind its grid's (nn::TokenLayout)
   /// Text tokens of each sequence, where they are not all `prefix`; empty: they are.
   std::vector<int64_t> prefixes{};
+  std::optional<StepCache> step_cache{};
 
   int64_t prefix_of(int sequence) const {
     return prefixes.empty() ? prefix : prefixes.at(static_cast<size_t>(sequence));

@@ -23,24 +23,36 @@ void show(const DenoiseControl& control, const std::string& name, const Tensor& 
 
 Tensor run_rows(const nn::Denoiser& model, const nn::StepContext& step,
                 const nn::Placement& placement, const Tensor& latent, Setup& setup,
-                const DenoiseControl& control, Watch watch, int half) {
+                const DenoiseControl& control, Watch watch, int half, StepReuse* reuse) {
+  if (const Tensor known = reuse ? reuse->predicted() : Tensor(); known.defined()) return known;
   Stages& stages = setup.stages;
   nn::Hidden hidden =
       stages.first() ? model.embed(placement, latent) : stages.arrived(placement.view);
   const bool trace = watch == Watch::blocks && control.trace, check = watch == Watch::numbers;
   if (trace) show(control, "embedding", hidden.tokens.body);
   if (check) check_hidden(hidden, "the embedding");
-  for (int64_t b = setup.blocks.begin; b < setup.blocks.end; ++b) {
+  const nn::Seams own = setup.seams(half);
+  const nn::Seams seams{reuse ? reuse->attention(own.attention) : own.attention, own.experts,
+                        own.reduce, own.gather};
+  const std::function<void(int)> run = [&](int b) {
     require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped before block {}", b);
-    stages.bring(static_cast<int>(b), hidden);
-    model.block(static_cast<int>(b), step, placement, hidden, setup.seams(half));
+    stages.bring(b, hidden);
+    model.block(b, step, placement, hidden, seams);
     if (setup.world) setup.world->advance();
-    if (check) check_hidden(hidden, "'" + model.block_name(static_cast<int>(b)) + "'");
-    stages.leave(static_cast<int>(b), hidden);
-    if (!trace) continue;
-    const std::string name = model.block_name(static_cast<int>(b));
+    if (check) check_hidden(hidden, "'" + model.block_name(b) + "'");
+    stages.leave(b, hidden);
+    if (!trace) return;
+    const std::string name = model.block_name(b);
     show(control, name, hidden.tokens.body);
     if (hidden.tokens.prefix.defined()) show(control, name + ".context", hidden.tokens.prefix);
+  };
+  if (reuse) {
+    const std::function<void(int)> ahead = [&](int end) {
+      if (setup.gather) setup.gather->until(end);
+    };
+    reuse->blocks({model, step, placement, seams, run, ahead, hidden});
+  } else {
+    for (int64_t b = setup.blocks.begin; b < setup.blocks.end; ++b) run(static_cast<int>(b));
   }
   if (!stages.last()) {
     stages.hand_on(hidden);
@@ -48,6 +60,7 @@ Tensor run_rows(const nn::Denoiser& model, const nn::StepContext& step,
   }
   const Tensor out = model.head(step, placement, hidden);
   if (check) ops::require_finite(out, "the head");
+  if (reuse) reuse->keep(out);
   return out;
 }
 
@@ -65,7 +78,8 @@ Tensor run_blocks(const nn::Denoiser& model, const nn::StepContext& step, const 
   // A check on the host costs a hundredth of the computation; on a device it would wait.
   const tensor::Device device = latent.defined() ? latent.device() : setup.residence.device;
   const Watch watch = device == tensor::Device::cpu ? Watch::numbers : Watch::nothing;
-  if (places.size() == 1) return run_rows(model, step, *places[0], latent, setup, control, watch);
+  if (places.size() == 1)
+    return run_rows(model, step, *places[0], latent, setup, control, watch, 0, setup.reuse.get());
   const int64_t first = nn::token_count(places[0]->view.body);
   const Tensor latents[] = {latent.slice(0, 0, first), latent.slice(0, first, latent.size(0))};
   std::vector<Tensor> out(2);

@@ -17,6 +17,7 @@
 #include "parallel/tensor/narrow_experts.h"
 #include "parallel/tensor/ordered_reduce.h"
 #include "tensor/device_pool.h"
+#include "tessera/words.h"
 
 namespace tessera::parallel {
 namespace {
@@ -107,6 +108,26 @@ void stage_problems(const Plan& plan, const nn::Geometry& geometry, const Worklo
                                 most, bands ? "lines" : "tokens", most));
 }
 
+// Steps are reused by all ranks alike, with all of a step's tokens.
+void cache_problems(const Plan& plan, const StepCache& cache, Problems& found) {
+  std::string bad;
+  const auto name = [&](bool is, const std::string& entry) {
+    if (is) bad += (bad.empty() ? "" : ", ") + entry;
+  };
+  name(plan.pipefusion > 1, fmt::format("pipefusion={}", plan.pipefusion));
+  name(plan.distrifusion > 1, fmt::format("distrifusion={}", plan.distrifusion));
+  name(plan.patch_count() > 1, fmt::format("patches={}", plan.patch_count()));
+  name(plan.shards > 0, fmt::format("shards={}", plan.shards));
+  name(plan.schedule != ExpertSchedule::sync, "schedule=");
+  name(plan.conditional != KeptSlot::all, "conditional=");
+  if (!bad.empty())
+    found.push_back(fmt::format(
+        "--cache {} reuses whole steps, and {} works with parts of steps or with stale results: "
+        "leave one of them out; cfg=, data=, ulysses=, ring=, tensor=, shard= and expert= go "
+        "with --cache",
+        word_of(cache.rule), bad));
+}
+
 void sample_problems(const Plan& plan, const nn::Geometry& geometry, const Workload& workload,
                      Problems& found) {
   if (plan.data > workload.samples && plan.data > plan.expert)
@@ -124,6 +145,7 @@ void sample_problems(const Plan& plan, const nn::Geometry& geometry, const Workl
   block_problems(plan, workload, found);
   stage_problems(plan, geometry, workload, found);
   for (std::string& each : band_problems(plan, workload.lines)) found.push_back(std::move(each));
+  if (workload.step_cache) cache_problems(plan, *workload.step_cache, found);
   const bool whole = Partition(plan, workload).whole_samples();
   if (workload.rescales && !whole)
     found.push_back(
@@ -222,6 +244,7 @@ void Setup::begin_step(const nn::StepInfo& info) {
   attention->begin_step(info);
   experts->begin_step(info);
   if (second) second->begin_step(info);
+  if (reuse) reuse->begin_step(info.index);
 }
 
 void Setup::begin_call(bool another) {
@@ -248,7 +271,7 @@ bool Setup::go_on(const std::stop_token& stop) const {
 
 bool Setup::may_record() const {
   return tensor::is_gpu(residence.device) && residence.fixed && plan.world() == 1 &&
-         !plan.stale() && !shares_experts(plan) && !experts->log().watched();
+         !plan.stale() && !shares_experts(plan) && !step_cache && !experts->log().watched();
 }
 
 std::vector<nn::MoeEvent> Setup::expert_events() const {
@@ -270,7 +293,8 @@ Setup::Setup(const Plan& asked, const nn::Geometry& geometry, const Workload& wo
       rank(ranks ? ranks->rank() : 0),
       partition(asked, workload),
       residence(weights),
-      blocks{0, geometry.blocks} {
+      blocks{0, geometry.blocks},
+      step_cache(workload.step_cache) {
   require_runnable(plan, geometry, workload);
   require(plan.world() == (world ? world->size() : 1), ErrorCode::plan,
           "the plan '{}' needs {} ranks, there are {}", to_string(plan), plan.world(),

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -12,11 +13,13 @@
 #include "nn/moe/selection_policy.h"
 #include "parallel/experts/scheduled.h"
 #include "parallel/partition.h"
+#include "parallel/reuse/step_reuse.h"
 #include "parallel/sequence/group_peers.h"
 #include "parallel/stages.h"
 #include "parallel/tensor/block_gather.h"
 #include "parallel/turns.h"
 #include "tessera/plan.h"
+#include "tessera/step_cache.h"
 
 namespace tessera::parallel {
 
@@ -78,6 +81,8 @@ struct Setup {
   std::unique_ptr<Turns> turns;           ///< staggered batch: its halves
   std::unique_ptr<nn::MoeLayers> second;  ///< experts of the second half
   std::unique_ptr<GroupPeers> peers;      ///< for text: ranks with other tokens of a pass
+  std::optional<StepCache> step_cache;    ///< the request's
+  std::unique_ptr<StepReuse> reuse;       ///< denoise() makes it for step_cache; null: none
 
   /// The own tokens.
   nn::TokenView view(int patch = -1) const;

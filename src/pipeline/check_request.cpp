@@ -50,6 +50,7 @@ void check_request(const GenerateRequest& q) {
   number("--text-tokens", q.text_tokens, 0, 1 << 20);
   number("--vae-tiling (pixels)", q.vae_tile, 0, 1 << 20);
   number("--vae-chunk", q.vae_chunk, 0, 1 << 20);
+  if (q.cache) check_values(*q.cache);
   choice("--image-fit", q.image_fitting);
   require(q.mask_blur >= 0 && q.mask_blur <= 1000, ErrorCode::usage,
           "--mask-blur {}: expected a radius of 0 to 1000 pixels", q.mask_blur);

@@ -105,7 +105,7 @@ cluster::Terms terms_of(const runtime::ModelState& state, const GenerateRequest&
                height, binning, fit, frames, count, seed, seeds, noise, scheduler, initial_latents,
                initial_tensors, save_latents, trace, decode, vae_tiling, vae_tile, vae_chunk,
                compare_steps, previews, overwrite, images, strength, mask, alpha_mask, soft_mask,
-               mask_blur, image_fitting, outpaint, loras, merge_lora] = request;
+               mask_blur, image_fitting, outpaint, loras, merge_lora, cache] = request;
   terms.say("--class", joined(classes));
   terms.say("the prompt", joined(prompts));
   terms.say("--negative-prompt", negative_prompt ? "'" + *negative_prompt + "'" : "none");
@@ -145,6 +145,7 @@ cluster::Terms terms_of(const runtime::ModelState& state, const GenerateRequest&
   terms.say("--image-fit", word_of(image_fitting));
   terms.say("--outpaint", fmt::format("{} {} {} {}", outpaint.left, outpaint.top, outpaint.right,
                                       outpaint.bottom));
+  terms.say("--cache", cache ? to_string(*cache) : "none");
   return terms;
 }
 

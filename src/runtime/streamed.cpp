@@ -71,6 +71,16 @@ void StreamedDenoiser::block(int index, const nn::StepContext& step, const nn::P
   part->block(index, step, placement, hidden, seams);
 }
 
+nn::Tensor StreamedDenoiser::first_input(const nn::StepContext& step,
+                                         const nn::Placement& placement, const nn::Hidden& hidden,
+                                         const nn::Seams& seams) const {
+  const int index = reusable().first;
+  if (index < resident_) return shell_->first_input(step, placement, hidden, seams);
+  const auto weights = blocks_->weights(index, seams);
+  const auto part = spec_.make(*weights, one_block(portion_, index), dtype_);
+  return part->first_input(step, placement, hidden, seams);
+}
+
 Portion shell_of(Portion portion, int64_t resident) {
   portion.blocks.end = portion.blocks.begin + resident;
   return portion;

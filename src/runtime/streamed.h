@@ -54,6 +54,9 @@ class StreamedDenoiser : public nn::Denoiser {
                   const nn::Hidden& hidden) const override {
     return shell_->head(step, placement, hidden);
   }
+  nn::Reusable reusable() const override { return shell_->reusable(); }
+  nn::Tensor first_input(const nn::StepContext& step, const nn::Placement& placement,
+                         const nn::Hidden& hidden, const nn::Seams& seams) const override;
 
  private:
   const models::PipelineSpec& spec_;

@@ -202,3 +202,11 @@ def test_a_folder_may_be_a_path(tmp_path):
     (tmp_path / "shapes").symlink_to(SOURCE / "models/shapes")
     pipe = tessera.Pipeline.from_pretrained(tmp_path / "shapes")
     assert pipe(class_labels=1, num_inference_steps=1).images[0].size == (128, 128)
+
+
+def test_a_step_cache_says_what_it_left_out():
+    request = {"class_labels": 1, "num_inference_steps": 5, "output_type": "latent"}
+    made = SHAPES(**request, cache="dbcache,warmup=1,threshold=2,max_cached=2")
+    sizes = [len(blocks) for blocks in made.report["computed_blocks"]]
+    assert sizes[1:3] == [1, 1] and sizes[0] == sizes[3] == sizes[4] > 1
+    assert made.report["flops_saved"] > 0 and "computed_blocks" not in SHAPES(**request).report

@@ -98,6 +98,7 @@ TEST(Batch, JobsThatAskForItRunAlone) {
   const JobPtr alone = image_of(R"({"classes": ["red"]})");
   alone->alone = true;
   EXPECT_EQ(batch_key(*alone), "");
+  EXPECT_EQ(batch_key(*image_of(R"({"classes": ["red"], "cache": "fbcache"})")), "");
 }
 
 }  // namespace

@@ -43,7 +43,8 @@ TEST(RequestReader, ReadsAllOfAnImage) {
   const GenerateRequest q =
       image(R"({"classes": ["red circle", 3], "negative_prompt": "", "steps": 7,
     "guidance": 2.5, "width": 64, "height": 32, "count": 2, "seeds": [1, 2, 3, 18446744073709551615],
-    "noise": "philox", "scheduler": "ddpm", "binning": true, "fit": true, "clean_caption": false})");
+    "noise": "philox", "scheduler": "ddpm", "binning": true, "fit": true, "clean_caption": false,
+    "cache": "fbcache,threshold=0.1"})");
   EXPECT_EQ(q.classes, (std::vector<std::string>{"red circle", "3"}));
   EXPECT_EQ(q.negative_prompt, "");
   EXPECT_EQ(q.steps, 7);
@@ -55,6 +56,8 @@ TEST(RequestReader, ReadsAllOfAnImage) {
   EXPECT_EQ(q.scheduler, SchedulerName::ddpm);
   EXPECT_TRUE(q.binning && q.fit);
   EXPECT_EQ(q.clean_caption, false);
+  ASSERT_TRUE(q.cache.has_value());
+  EXPECT_EQ(to_string(*q.cache), "fbcache,threshold=0.1");
 }
 
 TEST(RequestReader, AdaptersAreFilesOfTheirFolder) {
@@ -123,6 +126,8 @@ TEST(RequestReader, NamesWhatIsWrong) {
   EXPECT_EQ(refused(R"({"classes": ["a"], "seed": -1})"), "seed");
   EXPECT_EQ(refused(R"({"classes": ["a"], "seed": 1, "seeds": [1]})"), "seeds");
   EXPECT_EQ(refused(R"({"classes": ["a"], "guidance": "strong"})"), "guidance");
+  EXPECT_EQ(refused(R"({"classes": ["a"], "cache": "fbcache,threshold=nan"})"), "cache");
+  EXPECT_EQ(refused(R"({"classes": ["a"], "cache": "block"})"), "cache");
   EXPECT_EQ(refused(R"({"classes": [1.5]})"), "classes");
   EXPECT_EQ(refused(R"({"classes": ["a\u0000b"]})"), "classes");
   EXPECT_EQ(refused(R"({"prompts": ["a", "b\u0000"]})"), "prompts");

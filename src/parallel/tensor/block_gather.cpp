@@ -61,9 +61,9 @@ Tensor BlockGather::bytes(int block, const nn::SpreadBlocks& of) {
   require(filled == whole, ErrorCode::rank,
           "block {}: the ranks have {} of its {} bytes of weights; start all on one model", block,
           filled, whole);
-  const int after = block + 1 < of.blocks.end ? block + 1
-                    : another_                ? static_cast<int>(of.blocks.begin)
-                                              : -1;
+  const int after = block + 1 < std::min(of.blocks.end, end_) ? block + 1
+                    : another_                                ? static_cast<int>(of.blocks.begin)
+                                                              : -1;
   if (after >= 0) under_way_.emplace(launch(after, of));
   return block_;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <optional>
 
 #include "comm/collectives.h"
@@ -17,7 +18,15 @@ class BlockGather final : public nn::Gather {
       : ranks_(ranks), operation_(operation) {}
 
   /// Starts a pass over the blocks; `another` if a pass follows.
-  void begin(bool another) { another_ = another; }
+  void begin(bool another) {
+    another_ = another;
+    end_ = std::numeric_limits<int64_t>::max();
+  }
+  /// Blocks from `end` on may be left out of this pass: none of them travels ahead.
+  void until(int end) {
+    end_ = end;
+    another_ = false;
+  }
   tensor::Tensor bytes(int block, const nn::SpreadBlocks& of) override;
   /// Gathers beside a block under way; large tensors travel in parts.
   tensor::Tensor whole(const tensor::Tensor& mine, std::span<const nn::Range> runs) override;
@@ -28,6 +37,7 @@ class BlockGather final : public nn::Gather {
   comm::Communicator& ranks_;
   const char* operation_;
   bool another_ = false;
+  int64_t end_ = std::numeric_limits<int64_t>::max();
   int next_ = -1;  // the block under way
   std::optional<comm::Exchange> under_way_;
   tensor::Tensor block_;  // the current block

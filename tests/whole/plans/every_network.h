@@ -48,6 +48,7 @@ class Subject {
     float rescale = 0;
     std::shared_ptr<const sample::Sampler> sampler = sample::rectified_flow(kSteps);
     bool variances = false;  ///< the sampler reads all that the network predicts
+    std::string cache{};     ///< a rule of --cache
   };
   using Steps = std::vector<std::vector<float>>;
   struct Ran {
@@ -58,6 +59,7 @@ class Subject {
     std::vector<int64_t> kept{};               ///< bytes of keys and values, by rank
     std::vector<int64_t> buffers{};            ///< peak bytes of buffers, by rank
     std::vector<std::vector<int64_t>> ages{};  ///< of those that were read, by rank
+    std::vector<std::vector<int>> computed{};  ///< blocks of each step, with a cache
   };
   Ran operator()(const Asked& asked) const {
     const Plan plan = parse_plan(asked.plan);
@@ -99,6 +101,7 @@ class Subject {
                             .rescales = asked.rescale != 0};
     work.extra = layout_.extra;
     work.prefixes = model_.spec.prefixes(conditioning_);
+    if (!asked.cache.empty()) work.step_cache = parse_step_cache(asked.cache);
     return work;
   }
   int64_t latent_bytes() const {  // of a sample's prediction
@@ -169,6 +172,7 @@ class Subject {
     ran.kept[at] = scope.memory->peak(tensor::MemoryClass::kv);
     ran.buffers[at] = scope.memory->peak(tensor::MemoryClass::buffers);
     if (setup.cache) ran.ages[at] = setup.cache->ages();
+    if (setup.reuse && rank == 0) ran.computed = setup.reuse->log().computed;
   }
 
   DType dtype_;

@@ -1,0 +1,137 @@
+#include "parallel/reuse/residual_reuse.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/elementwise.h"
+
+namespace tessera::parallel {
+
+using tensor::Tensor;
+
+namespace {
+
+Tensor difference(const Tensor& a, const Tensor& b) {
+  if (!a.defined() || !b.defined()) return {};
+  return ops::blend(a.contiguous(), 1, b.contiguous(), -1);
+}
+
+}  // namespace
+
+ResidualReuse::ResidualReuse(Run run, int front, int back, int order)
+    : StepReuse(std::move(run)),
+      front_(first() + front),
+      back_(end() - back),
+      // cache-dit counts the first step as -1, and forms no differences before its step 2.
+      body_(order, 3),
+      prefix_(order, 3) {}
+
+nn::Joint ResidualReuse::measured(const nn::Joint& tokens) const {
+  return {.prefix = run_.reusable.joined ? tokens.prefix : Tensor(), .body = tokens.body};
+}
+
+void ResidualReuse::blocks(const Pass& pass) {
+  nn::Joint& tokens = pass.hidden.tokens;
+  run_blocks(pass, 0, first());
+  const nn::Joint in = tokens;
+  run_blocks(pass, first(), front_);
+  const bool reused = reuses(pass, in) && kept() && !run_.meta;
+  const nn::Joint from = tokens;
+  const bool text = back_ < end() && from.prefix.defined();  // heads read the latent alone
+  if (reused) {
+    tokens = {.prefix = text ? ops::add(from.prefix.contiguous(), prefix_.at(step())) : from.prefix,
+              .body = ops::add(from.body.contiguous(), body_.at(step()))};
+    skip_blocks(front_, back_);
+  } else {
+    run_blocks(pass, front_, back_);
+    body_.update(difference(tokens.body, from.body), step());
+    if (text) prefix_.update(difference(tokens.prefix, from.prefix), step());
+  }
+  run_blocks(pass, back_, end());
+}
+
+FirstBlockReuse::FirstBlockReuse(const StepCache& cache, Run run)
+    : FirstBlockReuse(cache, std::move(run), 1, 0, 0) {}
+
+FirstBlockReuse::FirstBlockReuse(const StepCache& cache, Run run, int front, int back, int order)
+    : ResidualReuse(std::move(run), front, back, order), cache_(cache) {}
+
+bool FirstBlockReuse::reuses(const Pass& pass, const nn::Joint& in) {
+  const nn::Joint out = measured(pass.hidden.tokens), before = measured(in);
+  const nn::Joint made{.prefix = difference(out.prefix, before.prefix),
+                       .body = difference(out.body, before.body)};
+  if (made_.body.defined() && hits(made, made_)) return true;
+  made_ = made;
+  return false;
+}
+
+bool FirstBlockReuse::hits(const nn::Joint& made, const nn::Joint& before) {
+  return change(made, before) <= cache_.threshold;
+}
+
+DualBlockReuse::DualBlockReuse(const StepCache& cache, Run run)
+    : FirstBlockReuse(cache, std::move(run), cache.first_blocks, cache.last_blocks, cache.taylor),
+      warmup_(cache.warmup) {
+  if (cache.mask.empty()) return;
+  const auto zero = std::find(cache.mask.begin(), cache.mask.end(), false);
+  warmup_ = std::min(warmup_, static_cast<int>(zero - cache.mask.begin()));
+}
+
+bool DualBlockReuse::decides(const nn::Joint& made, const nn::Joint& before) {
+  const int i = step();
+  if (i < warmup_ && i % cache_.warmup_interval == 0) return false;
+  if (!cache_.mask.empty() && cache_.mask.at(static_cast<size_t>(i))) return false;
+  if (cache_.mask_decides) return true;  // whatever the limits
+  if (cache_.max_cached >= 0 && reused_ >= cache_.max_cached) return false;
+  if (cache_.max_continuous >= 0 && in_a_row_ >= cache_.max_continuous) return false;
+  const double changed = change(made, before);
+  return cache_.threshold > 0 && (cache_.threshold >= 1 || changed < cache_.threshold);
+}
+
+bool DualBlockReuse::hits(const nn::Joint& made, const nn::Joint& before) {
+  const bool hit = decides(made, before);
+  reused_ += hit ? 1 : 0;
+  in_a_row_ = hit ? in_a_row_ + 1 : 0;
+  return hit;
+}
+
+MagnitudeReuse::MagnitudeReuse(const StepCache& cache, Run run)
+    : ResidualReuse(std::move(run), 0, 0), cache_(cache) {}
+
+// A list for another number of steps is read at the nearest place, halves to even.
+double MagnitudeReuse::ratio(int step) const {
+  const auto last = static_cast<double>(cache_.ratios.size() - 1);
+  const double place = steps() > 1 ? step * last / (steps() - 1) : 0;
+  return cache_.ratios.at(static_cast<size_t>(std::nearbyint(place)));
+}
+
+bool MagnitudeReuse::reuses(const Pass&, const nn::Joint&) {
+  if (step() < static_cast<int>(cache_.retention * steps() + 0.5)) return false;
+  product_ *= ratio(step());
+  error_ += std::abs(1 - product_);
+  ++count_;
+  log_.changes.back() = error_;
+  if (kept() && error_ <= cache_.threshold && count_ <= cache_.max_skip) return true;
+  product_ = 1;
+  error_ = count_ = 0;
+  return false;
+}
+
+ModulatedReuse::ModulatedReuse(const StepCache& cache, Run run)
+    : ResidualReuse(std::move(run), 0, 0), cache_(cache) {}
+
+bool ModulatedReuse::reuses(const Pass& pass, const nn::Joint&) {
+  const Tensor before = input_;
+  input_ = pass.model.first_input(pass.step, pass.placement, pass.hidden, pass.seams);
+  if (before.defined()) {
+    const double changed = change({.prefix = {}, .body = input_}, {.prefix = {}, .body = before});
+    double value = 0;
+    for (const double coefficient : cache_.coefficients) value = value * changed + coefficient;
+    sum_ += value;
+  }
+  if (step() > 0 && step() + 1 < steps() && sum_ < cache_.threshold) return true;
+  sum_ = 0;
+  return false;
+}
+
+}  // namespace tessera::parallel

@@ -1,0 +1,85 @@
+#pragma once
+
+#include "parallel/reuse/step_reuse.h"
+#include "parallel/reuse/taylor.h"
+#include "tessera/step_cache.h"
+
+namespace tessera::parallel {
+
+/// Reuses what the blocks behind the first ones added to the hidden states: h + (h_out - h_in) of
+/// the last computed step.
+class ResidualReuse : public StepReuse {
+ public:
+  void blocks(const Pass& pass) final;
+
+ protected:
+  /// `front`, `back`: blocks that run in every step, before the decision and behind the reused
+  /// ones. `order`: of the residual's extrapolation.
+  ResidualReuse(Run run, int front, int back, int order = 0);
+  /// True to reuse: `in` are the hidden states before the front blocks.
+  virtual bool reuses(const Pass& pass, const nn::Joint& in) = 0;
+  bool kept() const { return body_.defined(); }
+  /// Tokens that a change is measured on, of a stream or a difference.
+  nn::Joint measured(const nn::Joint& tokens) const;
+
+ private:
+  int front_, back_;
+  Taylor body_, prefix_;
+};
+
+/// First-block cache (ParaAttention; as in diffusers): reuses while the change that the first block
+/// makes differs little from its change in the last computed step.
+class FirstBlockReuse : public ResidualReuse {
+ public:
+  FirstBlockReuse(const StepCache& cache, Run run);
+
+ protected:
+  FirstBlockReuse(const StepCache& cache, Run run, int front, int back, int order);
+  bool reuses(const Pass& pass, const nn::Joint& in) final;
+  /// True to reuse; both are what the front blocks made.
+  virtual bool hits(const nn::Joint& made, const nn::Joint& before);
+  const StepCache cache_;
+
+ private:
+  nn::Joint made_;  // by the front blocks, in the last computed step
+};
+
+/// DBCache (cache-dit): the same over several first blocks, with warm-up, limits and masks.
+class DualBlockReuse final : public FirstBlockReuse {
+ public:
+  DualBlockReuse(const StepCache& cache, Run run);
+
+ private:
+  bool hits(const nn::Joint& made, const nn::Joint& before) override;
+  bool decides(const nn::Joint& made, const nn::Joint& before);
+  int warmup_;
+  int reused_ = 0, in_a_row_ = 0;
+};
+
+/// MagCache (Ma et al. 2025): reuses while known ratios of residual norms, multiplied, stay near 1.
+class MagnitudeReuse final : public ResidualReuse {
+ public:
+  MagnitudeReuse(const StepCache& cache, Run run);
+
+ private:
+  bool reuses(const Pass& pass, const nn::Joint& in) override;
+  double ratio(int step) const;
+  const StepCache cache_;
+  double product_ = 1, error_ = 0;
+  int count_ = 0;
+};
+
+/// TeaCache (Liu et al. 2024): reuses while a polynomial of the changes of the first block's
+/// modulated input, summed, stays below the threshold. The first and last step are computed.
+class ModulatedReuse final : public ResidualReuse {
+ public:
+  ModulatedReuse(const StepCache& cache, Run run);
+
+ private:
+  bool reuses(const Pass& pass, const nn::Joint& in) override;
+  const StepCache cache_;
+  tensor::Tensor input_;  // the last step's
+  double sum_ = 0;
+};
+
+}  // namespace tessera::parallel

@@ -1,0 +1,44 @@
+#include "parallel/reuse/rules.h"
+
+#include "base/fail.h"
+#include "parallel/reuse/attention_reuse.h"
+#include "parallel/reuse/prediction_reuse.h"
+#include "parallel/reuse/residual_reuse.h"
+
+namespace tessera::parallel {
+
+void check_step_cache(const StepCache& cache, const nn::Geometry& geometry, int steps) {
+  check_values(cache);
+  if (cache.rule != StepCacheRule::dbcache) return;
+  require(cache.first_blocks + cache.last_blocks <= geometry.blocks, ErrorCode::usage,
+          "--cache dbcache,Fn={},Bn={}: the model has {} blocks; choose fewer", cache.first_blocks,
+          cache.last_blocks, geometry.blocks);
+  for (int b = geometry.blocks - cache.last_blocks; b < geometry.blocks; ++b) {
+    const int from =
+        geometry.skip_from.empty() ? -1 : geometry.skip_from.at(static_cast<size_t>(b));
+    require(from < cache.first_blocks, ErrorCode::usage,
+            "--cache dbcache,Bn={}: block {} reads block {}, which a reused step leaves out; use "
+            "Bn=0",
+            cache.last_blocks, b, from);
+  }
+  require(cache.mask.empty() || std::ssize(cache.mask) == steps, ErrorCode::usage,
+          "--cache dbcache,mask=: {} digits for {} steps; give one for each", cache.mask.size(),
+          steps);
+}
+
+std::unique_ptr<StepReuse> make_step_reuse(const StepCache& cache, StepReuse::Run run) {
+  // A dry run has fewer steps.
+  if (!run.meta) check_step_cache(cache, run.geometry, static_cast<int>(run.timesteps.size()));
+  switch (cache.rule) {
+    case StepCacheRule::fbcache: return std::make_unique<FirstBlockReuse>(cache, std::move(run));
+    case StepCacheRule::dbcache: return std::make_unique<DualBlockReuse>(cache, std::move(run));
+    case StepCacheRule::magcache: return std::make_unique<MagnitudeReuse>(cache, std::move(run));
+    case StepCacheRule::teacache: return std::make_unique<ModulatedReuse>(cache, std::move(run));
+    case StepCacheRule::drift: return std::make_unique<DriftReuse>(cache, std::move(run));
+    case StepCacheRule::taylorseer: break;
+  }
+  if (cache.lite) return std::make_unique<TaylorPrediction>(cache, std::move(run));
+  return std::make_unique<AttentionReuse>(cache, std::move(run));
+}
+
+}  // namespace tessera::parallel
