@@ -170,7 +170,7 @@ void add_sampling(CLI::App& app, const std::shared_ptr<Options>& o) {
          [&q](const std::string& text) {
            if (!text.empty()) q.cache = parse_step_cache(text);  // empty: refused after parsing
          },
-         "Reuse earlier steps' results, e.g. fbcache,threshold=0.1")
+         "Reuse results of steps: fbcache,threshold=0.1")
       ->group(group)
       ->type_name("C[,K=V]");
   add_choice(app, "--rng", q.noise, "Noise generator: torch (default) or philox")

@@ -107,6 +107,11 @@ def selection(run):
     return run.lines("bench/selection_bench", 1, "32x256x8")[0]["ms"]
 
 
+def cost_of_pairs(run):
+    """% of a pass of PixArt in bf16 that pairs of rank 16 add."""
+    return 100 * run.lines("bench/lora_step_bench", 1, "pixart:1024", 3, 16, "bf16")[-1]["cost"]
+
+
 def bulk_over_fused(run):
     lines = run.lines("bench/fused_bench", "steps=10", "tokens=512", "experts=16", "hidden=256", "ffn=16", "mbytes=20", "row-us=50",
                       "gate-ms=5", "window=4", "ways=fused,bulk")
@@ -169,6 +174,8 @@ ROWS = [
         rf"tasks-a \| des-max:0\.25 \| [^|]*\| [0-9]+ \| {NUMBER} \|", within(0.03), asked_of_a_layer),
     Row("language_models.md", "ms of a choice among 256 experts", rf"`selection_bench 1 32x256x8`[^|]*\|[^|]*\| {NUMBER} ms", lambda ms: (0, 1.3 * ms),
         selection, cpu=ZEN4),
+    Row("adapters.md", "% of a pass that pairs of rank 16 add", rf"pixart:1024 \| bf16 \| [0-9]+ \| {NUMBER} %", lambda cost: (0, 2 * cost),
+        cost_of_pairs, cpu=ZEN4),
     Row("fused.md", "times that the exchange takes on limited links", rf"\| 512 \| 20 \| bulk \| .* \| {NUMBER} \[", within(0.1), bulk_over_fused),
     Row("cpu.md", "% of the unit that products reach", rf"`matmul_bench 1` \| \| \| \| {NUMBER} to {NUMBER} %", between, of_the_unit, cpu=ZEN5),
     Row("server.md", "ms that a request costs beyond the library's run", rf"`shapes` [0-9.]+ ms of 16 \({NUMBER} of pairs\)",

@@ -29,10 +29,29 @@ InputImage image_of(const nb::object& given) {
   return image;
 }
 
+void bind_images(nb::class_<GenerateRequest>& request) {
+  using Q = GenerateRequest;
+  request.def_rw("strength", &Q::strength)
+      .def_rw("alpha_mask", &Q::alpha_mask)
+      .def_rw("soft_mask", &Q::soft_mask)
+      .def_rw("mask_blur", &Q::mask_blur)
+      .def_prop_rw(
+          "image_fitting", [](const Q& q) { return word_of(q.image_fitting); },
+          [](Q& q, const std::string& word) {
+            q.image_fitting = choice_of<ImageFitting>(word, "image_fitting");
+          })
+      .def_prop_rw(
+          "outpaint", [](const Q& q) { return q.outpaint.left; },
+          [](Q& q, const std::string& text) { q.outpaint = parse_margins(text); })
+      .def("add_image", [](Q& q, const nb::object& image) { q.images.push_back(image_of(image)); })
+      .def("set_mask", [](Q& q, const nb::object& image) { q.mask = image_of(image); });
+}
+
 void bind_generate(nb::module_& module) {
   using Q = GenerateRequest;
-  nb::class_<Q>(module, "GenerateRequest")
-      .def(nb::init<>())
+  nb::class_<Q> request(module, "GenerateRequest");
+  bind_images(request);
+  request.def(nb::init<>())
       .def_rw("classes", &Q::classes)
       .def_rw("prompts", &Q::prompts)
       .def_rw("negative_prompt", &Q::negative_prompt)
@@ -69,27 +88,12 @@ void bind_generate(nb::module_& module) {
       .def_rw("vae_chunk", &Q::vae_chunk)
       .def_rw("compare_steps", &Q::compare_steps)
       .def_rw("previews", &Q::previews)
-      .def_rw("strength", &Q::strength)
-      .def_rw("alpha_mask", &Q::alpha_mask)
-      .def_rw("soft_mask", &Q::soft_mask)
-      .def_rw("mask_blur", &Q::mask_blur)
-      .def_prop_rw(
-          "image_fitting", [](const Q& q) { return word_of(q.image_fitting); },
-          [](Q& q, const std::string& word) {
-            q.image_fitting = choice_of<ImageFitting>(word, "image_fitting");
-          })
-      .def_prop_rw(
-          "outpaint", [](const Q& q) { return q.outpaint.left; },
-          [](Q& q, const std::string& text) { q.outpaint = parse_margins(text); })
       .def_prop_rw(
           "cache", [](const Q& q) { return q.cache ? to_string(*q.cache) : std::string(); },
           [](Q& q, const std::string& text) { q.cache = parse_step_cache(text); })
-      .def("add_image", [](Q& q, const nb::object& image) { q.images.push_back(image_of(image)); })
-      .def("add_lora",
-           [](Q& q, const std::string& file, double strength) {
-             q.loras.push_back({file, strength});
-           })
-      .def("set_mask", [](Q& q, const nb::object& image) { q.mask = image_of(image); });
+      .def("add_lora", [](Q& q, const std::string& file, double strength) {
+        q.loras.push_back({file, strength});
+      });
 }
 
 void bind_complete(nb::module_& module) {

@@ -438,24 +438,25 @@ std::vector<RunInput> inputs_of(const GenerateRequest& request) {
   return inputs;
 }
 
+// A model without a pipeline makes no images.
+[[noreturn]] void refuse_other_model(const runtime::ModelState& state) {
+  if (state.folder.absent.contains("transformer")) state.folder.component("transformer");
+  require(!state.layer, ErrorCode::usage,
+          "'{}' is one MoE layer; 'tessera forward --component moe_layer' runs it", state.name);
+  require(!state.folder.has("model"), ErrorCode::usage,
+          "'{}' is a language model, which makes no images; 'tessera complete' goes on with a text",
+          state.name);
+  fail(ErrorCode::model,
+       "'{}' ({}) holds no transformer; it can only be used with 'tessera forward'. Supported are "
+       "pipelines with one of {}",
+       state.name, base::printable(state.folder.class_name),
+       models::known_types(models::pipelines()));
+}
+
 }  // namespace
 
 Job plan_job(const runtime::ModelState& state, const GenerateRequest& request) {
-  if (!state.spec) {
-    if (state.folder.absent.contains("transformer")) state.folder.component("transformer");
-    require(!state.layer, ErrorCode::usage,
-            "'{}' is one MoE layer; 'tessera forward --component moe_layer' runs it", state.name);
-    require(!state.folder.has("model"), ErrorCode::usage,
-            "'{}' is a language model, which makes no images; 'tessera complete' goes on with a "
-            "text",
-            state.name);
-    fail(
-        ErrorCode::model,
-        "'{}' ({}) holds no transformer; it can only be used with 'tessera forward'. Supported are "
-        "pipelines with one of {}",
-        state.name, base::printable(state.folder.class_name),
-        models::known_types(models::pipelines()));
-  }
+  if (!state.spec) refuse_other_model(state);
   const Plan& plan = state.options.plan;
   require(
       !request.compare_steps ||

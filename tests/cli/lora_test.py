@@ -9,7 +9,7 @@ from program import DATA, ProgramTest, read_safetensors, write_safetensors
 ADAPTER = DATA / "features/lora/adapters/scenes.safetensors"
 FLUX = DATA / "diffusers/flux_dev"
 RUN = ("generate", "scenes", "--prompt", "a red circle left of a blue square", "--steps", 3, "--latents-only",
-       "--progress", "none", "--threads", 2)
+       "--threads", 2)
 
 
 def floats(tensor):
@@ -66,7 +66,7 @@ class Lora(ProgramTest):
 
     def forward(self, *words):
         done = self.run_here("forward", FLUX / "model", "--component", "transformer", "--inputs", "in.safetensors",
-                             "--outputs", "out.safetensors", "--overwrite", "--progress", "none", *words)
+                             "--outputs", "out.safetensors", "--overwrite", *words)
         self.assertEqual(done.returncode, 0, done.stderr)
         return floats(read_safetensors(self.folder / "out.safetensors")[0]["out"])
 
