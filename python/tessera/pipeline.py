@@ -125,6 +125,10 @@ class Pipeline(Model):
     >>> pipe(class_labels="red circle", num_inference_steps=10).images[0].save("circle.png")
     """
 
+    def __init__(self, model: str, options: Mapping[str, Any]) -> None:
+        super().__init__(model, options)
+        self._loras: dict[str, tuple[str, float]] = {}  # name: file and strength
+
     def __call__(self, prompt: str | Sequence[str] | None = None,
                  negative_prompt: str | Sequence[str] | None = None, *,
                  class_labels: int | str | Sequence[int | str] | None = None,
@@ -223,14 +227,6 @@ class Pipeline(Model):
     def unload_lora_weights(self) -> None:
         """Ends all adapters."""
         self._loras = {}
-
-    @property
-    def _loras(self) -> dict[str, tuple[str, float]]:
-        return self.__dict__.setdefault("_adapters", {})
-
-    @_loras.setter
-    def _loras(self, value: dict[str, tuple[str, float]]) -> None:
-        self.__dict__["_adapters"] = value
 
     def _give_files(self, request: _core.GenerateRequest, image: Any, mask_image: Any) -> None:
         for one in image if isinstance(image, (list, tuple)) else [image]:

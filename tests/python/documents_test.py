@@ -64,7 +64,7 @@ def test_examples_in_docstrings(module, tmp_path, monkeypatch):
 
 def test_types(tmp_path):
     guide = tmp_path / "guide.py"
-    guide.write_text("".join(BLOCKS))
+    guide.write_text('ADAPTER = "adapter.safetensors"\n' + "".join(BLOCKS))
     done = mypy("mypy", "--strict", f"--cache-dir={tmp_path}/cache", str(PACKAGE))
     assert done.returncode == 0, done.stdout + done.stderr
     # The guide's callback has no annotations, which strict asks for.
