@@ -112,6 +112,13 @@ def cost_of_pairs(run):
     return 100 * run.lines("bench/lora_step_bench", 1, "pixart:1024", 3, 16, "bf16")[-1]["cost"]
 
 
+def computed_blocks(run):
+    """Blocks that a run of `scenes` computes under the step cache drift."""
+    run("tessera", "generate", "scenes", "--prompt", "a red circle left of a blue square", "--seed", 0, "--steps", 28, "--dtype", "f32",
+        "--cache", "drift,max_skip=6,threshold=0.2", "--latents-only", "--save-latents", "cached.safetensors", "--report", "cached.json")
+    return run.json("cached.json")["blocks_computed"]
+
+
 def bulk_over_fused(run):
     lines = run.lines("bench/fused_bench", "steps=10", "tokens=512", "experts=16", "hidden=256", "ffn=16", "mbytes=20", "row-us=50",
                       "gate-ms=5", "window=4", "ways=fused,bulk")
@@ -174,6 +181,7 @@ ROWS = [
         rf"tasks-a \| des-max:0\.25 \| [^|]*\| [0-9]+ \| {NUMBER} \|", within(0.03), asked_of_a_layer),
     Row("language_models.md", "ms of a choice among 256 experts", rf"`selection_bench 1 32x256x8`[^|]*\|[^|]*\| {NUMBER} ms", lambda ms: (0, 1.3 * ms),
         selection, cpu=ZEN4),
+    Row("step_caching.md", "blocks that a run computes under drift", rf"computes \| {NUMBER} \| of", within(0.06), computed_blocks),
     Row("adapters.md", "% of a pass that pairs of rank 16 add", rf"pixart:1024 \| bf16 \| [0-9]+ \| {NUMBER} %", lambda cost: (0, 2 * cost),
         cost_of_pairs, cpu=ZEN4),
     Row("fused.md", "times that the exchange takes on limited links", rf"\| 512 \| 20 \| bulk \| .* \| {NUMBER} \[", within(0.1), bulk_over_fused),

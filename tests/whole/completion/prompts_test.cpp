@@ -50,6 +50,7 @@ TEST(Prompts, EachStandsAsOftenAsItHasAnswers) {
   CompleteRequest q;
   q.prompt_ids = {{1, 2, 3}, {4}};
   q.n = 2;
+  q.temperature = 0.8;
   q.max_tokens = 8;
   q.block = 8;
   const auto policy = completion::policy_of(q, state.language->spec());
