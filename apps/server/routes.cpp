@@ -27,7 +27,7 @@ uint64_t number_in(const std::string& text, const std::string& name, uint64_t le
 
 // The methods that an address has; "": it does not exist.
 std::string methods_at(const std::string& path) {
-  const std::string read = "GET, HEAD";
+  std::string read = "GET, HEAD";
   for (const char* one : {"/v1/images/generations", "/v1/images/edits", "/v1/images/variations",
                           "/v1/completions", "/v1/chat/completions"})
     if (path == one) return "POST";

@@ -12,11 +12,11 @@ constexpr std::string_view kDigits =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 // The digit of a character; -1: it is none.
-constexpr std::array<int8_t, 256> kDigitOf = [] {
-  std::array<int8_t, 256> digits{};
+constexpr std::array<int, 256> kDigitOf = [] {
+  std::array<int, 256> digits{};
   digits.fill(-1);
   for (size_t i = 0; i < kDigits.size(); ++i)
-    digits[static_cast<unsigned char>(kDigits[i])] = static_cast<int8_t>(i);
+    digits[static_cast<unsigned char>(kDigits[i])] = static_cast<int>(i);
   return digits;
 }();
 }  // namespace

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <set>
+#include <span>
 #include <string_view>
 
 #include "base/fail.h"

@@ -190,7 +190,7 @@ Tensor Reader::take(const Module& module, const char* role) const {
   const auto found = module.find(role);
   if (found == module.end())
     refuse(module.begin()->second, fmt::format("is there without its '{}'", role));
-  const Tensor x = matrix(found->second);
+  Tensor x = matrix(found->second);
   if (x.rank() > 2) return x.reshape({x.size(0), x.elements() / x.size(0)});
   if (x.rank() != 2)
     refuse(found->second, fmt::format("is {}; expected a matrix", x.shape().str()));
@@ -394,7 +394,7 @@ nn::WeightChange Reader::change_of(const Module& module, const std::vector<Adapt
 Tensor rows_of(const Tensor& x, const AdapterRows& rows) {
   if (!x.defined()) return x;
   const int64_t n = rows.layer.n, half = n / 2;
-  const Tensor mine = x.slice(0, rows.begin, rows.begin + n).contiguous();
+  Tensor mine = x.slice(0, rows.begin, rows.begin + n).contiguous();
   if (!rows.swapped) return mine;
   return ops::concat_rows({mine.slice(0, half, n), mine.slice(0, 0, half)});
 }

@@ -31,8 +31,10 @@ std::vector<Taps> taps_of(int from, int to) {
   std::vector<Taps> all;
   for (int i = 0; i < to; ++i) {
     const double centre = (i + 0.5) * scale;
-    const auto first = std::max<int64_t>(static_cast<int64_t>(centre - 3 * spread + 0.5), 0);
-    const auto end = std::min<int64_t>(static_cast<int64_t>(centre + 3 * spread + 0.5), from);
+    const auto first =
+        std::max<int64_t>(static_cast<int64_t>(std::floor(centre - 3 * spread + 0.5)), 0);
+    const auto end =
+        std::min<int64_t>(static_cast<int64_t>(std::floor(centre + 3 * spread + 0.5)), from);
     std::vector<double> weights;
     double sum = 0;
     for (int64_t k = first; k < end; ++k) {

@@ -83,7 +83,7 @@ Tensor guided(const Tensor& whole, const Guidance& guidance, float timestep, int
     prediction = ops::concat_rows(
         comm::all_gather(*setup.branch_group, prediction.contiguous(), {"guidance", -1}).wait());
   const int64_t half = prediction.size(0) / 2;
-  const Tensor cond = prediction.slice(0, 0, half);
+  Tensor cond = prediction.slice(0, 0, half);
   if (1 - timestep / 1000 > guidance.until) return cond;
   const int64_t columns = guidance.channels * patch;
   Tensor out = ops::guide(cond, prediction.slice(0, half, 2 * half), guidance.scale, columns);

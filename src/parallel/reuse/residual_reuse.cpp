@@ -106,7 +106,7 @@ double MagnitudeReuse::ratio(int step) const {
 }
 
 bool MagnitudeReuse::reuses(const Pass&, const nn::Joint&) {
-  if (step() < static_cast<int>(cache_.retention * steps() + 0.5)) return false;
+  if (step() < static_cast<int>(std::floor(cache_.retention * steps() + 0.5))) return false;
   product_ *= ratio(step());
   error_ += std::abs(1 - product_);
   ++count_;
