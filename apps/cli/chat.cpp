@@ -90,7 +90,7 @@ class Chat {
     (void)model_.tokenize({.chat = asked(first)}, stop_);
   }
 
-  // What the template gets.
+  // Values of the template.
   std::string asked(const History& history) const {
     if (!thinking_) return history.json();
     return R"({"enable_thinking": true, "messages": )" + history.json() + "}";

@@ -13,8 +13,8 @@ namespace tessera::server {
 /// OpenAI's forms, each a job of its own: its client waits, and is gone with it.
 HttpReply openai_models(const Parts& parts, const std::string& rest);
 HttpReply openai_images(const Parts& parts, const HttpRequest& request);
-/// Of /v1/images/edits and /v1/images/variations: a form, or the same fields as JSON with images in
-/// base64.
+/// Reads /v1/images/edits and /v1/images/variations: a form, or the same fields as JSON with images
+/// in base64.
 HttpReply openai_edits(const Parts& parts, const HttpRequest& request);
 HttpReply openai_completions(const Parts& parts, const HttpRequest& request);
 HttpReply openai_chat(const Parts& parts, const HttpRequest& request);

@@ -256,7 +256,7 @@ void read_prompt(Fields& fields, const ModelFacts& model, Translated& to) {
   }
 }
 
-// What all requests for images have: how many, how large, and what is answered.
+// Fields of all image requests: number, size and form of the answer.
 void read_image_answer(const Json& body, Fields& fields, Translated& to) {
   std::string size, form = "url";
   int64_t n = 1;

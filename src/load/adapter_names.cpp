@@ -4,23 +4,13 @@
 #include <optional>
 #include <string_view>
 
+#include "load/name_map.h"
 #include "load/name_tables.h"
 
 namespace tessera::load {
 namespace {
 
 using Words = std::vector<std::string>;
-
-Words words_of(std::string_view name) {
-  Words words(1);
-  for (const char c : name) {
-    if (c == '.')
-      words.emplace_back();
-    else
-      words.back() += c;
-  }
-  return words;
-}
 
 std::string underscored(std::string name) {
   std::ranges::replace(name, '.', '_');

@@ -13,17 +13,6 @@
 namespace tessera::load {
 namespace {
 
-std::vector<std::string> words_of(std::string_view name) {
-  std::vector<std::string> words(1);
-  for (const char c : name) {
-    if (c == '.')
-      words.emplace_back();
-    else
-      words.back() += c;
-  }
-  return words;
-}
-
 // The variable that a word of a pattern is, or 0.
 char variable(const std::string& word) {
   return word.size() == 1 && std::string_view("NMTLR*").find(word[0]) != std::string_view::npos
@@ -92,6 +81,17 @@ TensorEntry part_of(const TensorEntry& whole, int64_t first, int64_t shares, int
 }
 
 }  // namespace
+
+std::vector<std::string> words_of(std::string_view name) {
+  std::vector<std::string> words(1);
+  for (const char c : name) {
+    if (c == '.')
+      words.emplace_back();
+    else
+      words.back() += c;
+  }
+  return words;
+}
 
 NameMap::NameMap(const NameTable& table, const std::vector<std::string>& file_names)
     : table_(&table) {

@@ -3,12 +3,16 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "load/name_rules.h"
 #include "load/tensor_file.h"
 
 namespace tessera::load {
+
+/// The parts of a tensor's name between its dots.
+std::vector<std::string> words_of(std::string_view name);
 
 /// A table, applied to the names of one file.
 class NameMap {

@@ -62,7 +62,7 @@ class ZImage : public nn::Denoiser {
     nn::Linear gate, up, down;  ///< of a block that refines the caption
   };
   Block load(const nn::Weights& weights, const std::string& name, bool of_caption) const;
-  /// Of a block at a step: [scale, gate] of the attention, of the MLP.
+  /// Modulation of a block at a step: [scale, gate] of the attention, then of the MLP.
   const std::vector<Tensor>& modulations(int index, const Block& w, const DitStep& at) const;
   Tensor refined(const Tensor& caption, const std::vector<ops::AttentionSpan>& spans,
                  const ops::RotaryTable& angles) const;

@@ -59,7 +59,7 @@ constexpr const char* kProcessors[] = {"suppress_tokens",     "begin_suppress_to
                                        "bad_words_ids",       "forced_bos_token_id",
                                        "forced_eos_token_id", "exponential_decay_length_penalty"};
 
-// What other samplers do with logits and lengths; an answer must not leave it out silently.
+// Keys of other samplers: they change logits or lengths, so they are refused.
 void refuse_other_sampling(const models::TokenConfig& read) {
   for (const Sampling& one : kSampling)
     if (read.has(one.key) && !(read.at(one.key).is_number() && read.at(one.key) == one.inert))

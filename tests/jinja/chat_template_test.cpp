@@ -5,10 +5,8 @@
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
-#include <functional>
 #include <iterator>
 
-#include "base/stop.h"
 #include "jinja/chat.h"
 #include "tessera/error.h"
 #include "test_paths.h"
@@ -202,26 +200,6 @@ TEST(ChatTemplate, WorkIsBoundedByTheSizeOfTemplateAndChat) {
   for (const std::string& text : hostile) EXPECT_THROW(render(text), Error) << text.substr(0, 80);
   EXPECT_EQ(render("{{ (-1) ** 9223372036854775807 }}"), "-1");
   EXPECT_LT(std::clock() - begin, 60 * CLOCKS_PER_SEC);
-}
-
-TEST(ChatTemplate, HearsAStop) {
-  const ChatTemplate chat("{% for i in range(3) %}{{ i }}{% endfor %}", "here");
-  const std::pair<const char*, std::function<void()>> works[] = {
-      {"a chat", [&] { chat_values(R"([{"role": "user", "content": "x"}])"); }},
-      {"a template", [&] { chat.render({}, 0); }},
-  };
-  for (const auto& [name, work] : works) {
-    EXPECT_NO_THROW(work()) << name;
-    std::stop_source source;
-    source.request_stop();
-    const base::BindStop bind(source.get_token());
-    try {
-      work();
-      ADD_FAILURE() << name << " went on";
-    } catch (const Error& e) {
-      EXPECT_EQ(e.code(), ErrorCode::cancelled) << name << ": " << e.what();
-    }
-  }
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 #include "nn/linear.h"
 #include "nn/merged_weights.h"
-#include "nn/packing_weights.h"
+#include "nn/one_layer.h"
 
 namespace tessera::nn {
 namespace {
@@ -12,28 +12,6 @@ namespace {
 using tensor::Device;
 using tensor::DType;
 using tensor::Tensor;
-
-Tensor numbers(const tensor::Shape& shape, float scale) {
-  const Tensor x = Tensor::empty(shape, DType::f32);
-  for (int64_t i = 0; i < x.elements(); ++i)
-    x.data<float>()[i] = scale * static_cast<float>((i * 37 + 11) % 23 - 11);
-  return x;
-}
-
-class OneLayer final : public PackingWeights {
- public:
-  bool has(const std::string&) const override { return true; }
-  Tensor get(const std::string&, const tensor::Shape& shape) const override {
-    return numbers(shape, 0.05f);
-  }
-};
-
-std::shared_ptr<const WeightChanges> pair_of_rank_two() {
-  WeightChange change;
-  change.down = numbers({2, 24}, 0.03f);
-  change.up = numbers({16, 2}, 0.04f);
-  return std::make_shared<WeightChanges>(WeightChanges{{"x.weight", {change}}});
-}
 
 LowRankWeights beside(std::shared_ptr<const WeightChanges> changes) {
   return {std::make_shared<OneLayer>(),

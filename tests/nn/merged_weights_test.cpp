@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "nn/linear.h"
-#include "nn/packing_weights.h"
+#include "nn/one_layer.h"
 #include "tessera/error.h"
 
 namespace tessera::nn {
@@ -12,28 +12,6 @@ namespace {
 using tensor::Device;
 using tensor::DType;
 using tensor::Tensor;
-
-Tensor numbers(const tensor::Shape& shape, float scale) {
-  const Tensor x = Tensor::empty(shape, DType::f32);
-  for (int64_t i = 0; i < x.elements(); ++i)
-    x.data<float>()[i] = scale * static_cast<float>((i * 37 + 11) % 23 - 11);
-  return x;
-}
-
-class OneLayer final : public PackingWeights {
- public:
-  bool has(const std::string&) const override { return true; }
-  Tensor get(const std::string&, const tensor::Shape& shape) const override {
-    return numbers(shape, 0.05f);
-  }
-};
-
-std::shared_ptr<const WeightChanges> pair_of_rank_two() {
-  WeightChange change;
-  change.down = numbers({2, 24}, 0.03f);
-  change.up = numbers({16, 2}, 0.04f);
-  return std::make_shared<WeightChanges>(WeightChanges{{"x.weight", {change}}});
-}
 
 class Quantised final : public PackingWeights {
  public:
@@ -55,7 +33,7 @@ TEST(MergedWeights, LeavesPairsToProductsUnlessAllAreMerged) {
   };
   EXPECT_EQ(product(some), product(*base));
   EXPECT_NE(product(all), product(*base));
-  // What a layer takes as it is stored is changed in both.
+  // Both kinds of adapters merge into layers that read stored weights.
   EXPECT_EQ(some.get("x.weight", {16, 24}).to_floats(), all.get("x.weight", {16, 24}).to_floats());
   EXPECT_EQ(some.get("y.weight", {16, 24}).to_floats(), base->get("", {16, 24}).to_floats());
 }

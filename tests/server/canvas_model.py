@@ -5,6 +5,7 @@ import pathlib
 import random
 import shutil
 import struct
+import tempfile
 
 from serving import SOURCE
 
@@ -69,3 +70,10 @@ def write(folder, seed=0, generation=()):
     described = json.dumps(header).encode()
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(described)) + described + body)
     return pathlib.Path(folder)
+
+
+def written_for(test):
+    """The folder of a small model, until the tests of a class end."""
+    holder = tempfile.TemporaryDirectory()
+    test.addClassCleanup(holder.cleanup)
+    return write(pathlib.Path(holder.name) / "canvas")

@@ -2,9 +2,7 @@
 """Answers of a model that denoises canvases: followed, in batches, one that is joined, and on ranks."""
 
 import json
-import pathlib
 import subprocess
-import tempfile
 
 import canvas_model
 from serving import PROGRAM, Server, ServerTest, main
@@ -15,9 +13,7 @@ CHAT = [{"role": "user", "content": "Why is the sky blue?"}]
 class Canvas(ServerTest):
     @classmethod
     def setUpClass(cls):
-        holder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(holder.cleanup)
-        cls.folder = canvas_model.write(pathlib.Path(holder.name) / "canvas")
+        cls.folder = canvas_model.written_for(cls)
         cls.server = Server(models=("shapes", str(cls.folder)))
         cls.addClassCleanup(cls.server.close)
 

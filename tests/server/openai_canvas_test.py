@@ -1,9 +1,6 @@
 #!/usr/bin/env python3
 """The official client of OpenAI, unchanged, against a model that denoises canvases."""
 
-import pathlib
-import tempfile
-
 import canvas_model
 import openai
 
@@ -15,9 +12,7 @@ CHAT = [{"role": "user", "content": "Why is the sky blue?"}]
 class Client(ServerTest):
     @classmethod
     def setUpClass(cls):
-        holder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(holder.cleanup)
-        cls.folder = canvas_model.write(pathlib.Path(holder.name) / "canvas")
+        cls.folder = canvas_model.written_for(cls)
         cls.server = Server(models=(str(cls.folder),))
         cls.addClassCleanup(cls.server.close)
 

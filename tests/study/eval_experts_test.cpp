@@ -163,7 +163,7 @@ TEST(EvalExperts, AFullCoresetLosesNothingAndVotesBeatChance) {
   EXPECT_EQ(json.at("latency").at("explained"), found.explained);
 }
 
-// Of a canvas a rule may count and restrict open tokens alone: all in the first pass, some later.
+// A rule may apply to open tokens of a canvas alone: all in the first pass, some later.
 TEST(EvalExperts, CanvasesCountToTheirLengthAndRulesLookAtOpenTokens) {
   const golden::TextModel folder("diffusion_gemma_canvas256");
   folder.write("tasks.jsonl", "{\"prompt\": \"a longer one\", \"answer\": \"x\"}");

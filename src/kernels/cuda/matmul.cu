@@ -66,7 +66,7 @@ bool fit_together(std::span<const MatmulArgs> all) {
   });
 }
 
-// What PackedWeight::low adds, as the sums to which the product is added.
+// Writes the low-rank product into the sums; the main product is added to them.
 void start_with_low(const MatmulArgs& args, LibraryProduct sums) {
   const PackedWeight& up = args.weight->low->up;
   sums.x = args.low;

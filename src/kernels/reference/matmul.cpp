@@ -103,7 +103,7 @@ std::vector<float> row_of(const MatmulArgs& args, int64_t r) {
   return x;
 }
 
-// What PackedWeight::low adds to the sum of row r with row j of W.
+// The low-rank part of the element [r, j] of the product.
 double low_rank_sum(const MatmulArgs& args, int64_t r, int64_t j) {
   if (!args.low) return 0;
   const PackedWeight& up = args.weight->low->up;

@@ -249,7 +249,7 @@ TEST(LoraGolden, StrengthZeroGivesTheBitsOfNoAdapter) {
   EXPECT_NE(run(), none);
 }
 
-// What stands beside a product, and what is merged: kohya's names of layers around the blocks,
+// Tests pairs beside a product and merged ones: kohya's names of layers around the blocks,
 // XLabs' pairs inside them, and a DoRA.
 TEST(LoraGolden, PlansGiveTheBitsOfOneRank) {
   std::vector<Lora> loras;

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "nn/packing_weights.h"
+#include "nn/weight_change.h"
+
+namespace tessera::nn {
+
+/// Numbers around 0, the same in every run.
+inline tensor::Tensor numbers(const tensor::Shape& shape, float scale) {
+  const tensor::Tensor x = tensor::Tensor::empty(shape, tensor::DType::f32);
+  for (int64_t i = 0; i < x.elements(); ++i)
+    x.data<float>()[i] = scale * static_cast<float>((i * 37 + 11) % 23 - 11);
+  return x;
+}
+
+/// Weights of any name, made by numbers().
+class OneLayer final : public PackingWeights {
+ public:
+  bool has(const std::string&) const override { return true; }
+  tensor::Tensor get(const std::string&, const tensor::Shape& shape) const override {
+    return numbers(shape, 0.05f);
+  }
+};
+
+/// A pair of rank 2 for "x.weight" [16, 24].
+inline std::shared_ptr<const WeightChanges> pair_of_rank_two() {
+  WeightChange change;
+  change.down = numbers({2, 24}, 0.03f);
+  change.up = numbers({16, 2}, 0.04f);
+  return std::make_shared<WeightChanges>(WeightChanges{{"x.weight", {change}}});
+}
+
+}  // namespace tessera::nn
