@@ -23,6 +23,8 @@ LIBRARY = [
     (re.compile(r"(?<![\w.>])(?<!void )(?:std::)?(?:_?exit|_Exit|quick_exit|abort|terminate)\s*\("), "ends the process"),
     (re.compile(r"(?<![\w.>])assert\s*\(|#\s*include\s*<cassert>"), "aborts"),
 ]
+# Messages of the library name request fields; each program has its own options and commands.
+OPTION = re.compile(r"\"[^\"\n]*(?:(?<![\w-])--[a-z]|\bmpirun\b|'tessera [a-z])")
 EVERYWHERE = [
     (re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b"), "a loose end"),
     (re.compile(r"\bGTEST_SKIP\b(?!\(\) <<\s+\S)|\bDISABLED_"), "a test that does not run and gives no reason"),
@@ -83,6 +85,8 @@ def offences_in(path, text):
     if path.parts[0] in ("src", "include") and path.suffix in source_tree.CODE:
         bare = source_tree.without_comments(text)
         rules += [(rule, f"the library {why}", bare) for rule, why in LIBRARY]
+        rules.append((OPTION, "the library names an option or a command; write the field in backticks",
+                      source_tree.without_comments(text, keep_strings=True)))
     if path.suffix in source_tree.CODE and path.as_posix().startswith(tuple(f + "/" for f in CLEAR)):
         yield from unclear_comments(path, text)
     for rule, why, where in rules:

@@ -8,6 +8,7 @@
 #include "arguments.h"
 #include "bench.h"
 #include "progress.h"
+#include "tessera/field_names.h"
 #include "tessera/plan_costs.h"
 
 namespace tessera::cli {
@@ -112,10 +113,8 @@ void bench_parallel(Options& o, const std::stop_token& stop, const Processes* pr
           },
           stop);
     } catch (const Error& e) {  // the library knows no --size
-      const std::string said = e.what();
-      for (const std::string side : {"--width ", "--height "})
-        if (!o.size.empty() && said.starts_with(side))
-          throw Error(e.code(), "--size " + o.size + ": " + said.substr(2));
+      if (!o.size.empty() && (field_of(e.what()) == "width" || field_of(e.what()) == "height"))
+        throw Error(e.code(), "--size " + o.size + ": " + plain_fields(e.what()));
       throw;
     }
   }

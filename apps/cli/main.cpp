@@ -18,6 +18,7 @@
 #include "help.h"
 #include "interrupts.h"
 #include "plan.h"
+#include "server/field_names.h"
 
 namespace {
 
@@ -104,7 +105,7 @@ std::array<char, 1 << 20> kOutput;
 }  // namespace
 
 int tessera::cli::complain(const std::string& message, int status) {
-  std::string line = message;
+  std::string line = server::in_options(message);
   for (char& c : line)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = c == '\n' || c == '\r' ? ' ' : '?';
   std::fprintf(stderr, "tessera: error: %s\n", line.c_str());

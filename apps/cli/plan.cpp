@@ -6,6 +6,7 @@
 
 #include "arguments.h"
 #include "progress.h"
+#include "server/field_names.h"
 #include "tessera/prediction.h"
 
 namespace tessera::cli {
@@ -66,7 +67,8 @@ void print(const Prediction& found) {
   size_t shown = 0;
   for (const RefusedPlan& r : found.refused) {
     if (++shown > kShown) break;
-    std::printf("  %s: %s\n", r.plan.empty() ? "one rank" : r.plan.c_str(), r.reason.c_str());
+    std::printf("  %s: %s\n", r.plan.empty() ? "one rank" : r.plan.c_str(),
+                server::in_options(r.reason).c_str());
   }
   if (found.refused.size() > kShown)
     std::printf("  and %zu more (--json has all)\n", found.refused.size() - kShown);
@@ -110,8 +112,9 @@ void sweep(Options& o, const std::stop_token& stop) {
     if (o.json)
       std::printf("%s\n", to_json(found).c_str());
     else if (found.plans.empty())
-      std::printf("%5d  none runs: %s\n", ranks,
-                  found.refused.empty() ? "" : found.refused.front().reason.c_str());
+      std::printf(
+          "%5d  none runs: %s\n", ranks,
+          found.refused.empty() ? "" : server::in_options(found.refused.front().reason).c_str());
     else
       std::printf("%5d  ", ranks), print_plan(found.plans.front(), 40);
     flush_results();

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "server/field_names.h"
 #include "tessera/words.h"
 
 namespace tessera::cli {
@@ -65,7 +66,7 @@ ProgressView::ProgressView(const std::string& mode) : state_(std::make_unique<St
 }
 
 void print_note(const std::string& sentence) {
-  std::fprintf(stderr, "note: %s\n", sentence.c_str());
+  std::fprintf(stderr, "note: %s\n", server::in_options(sentence).c_str());
 }
 
 ProgressView::~ProgressView() { end_line(); }

@@ -5,22 +5,19 @@
 #include <ranges>
 #include <set>
 
+#include "tessera/field_names.h"
+
 namespace tessera::server {
 namespace {
 
-// Options whose field is not the same word.
-const FieldNames kRenamed{
-    {"class", "classes"}, {"rng", "noise"}, {"chat", "messages"}, {"lora", "loras"}};
+// Fields of the library that have another name in a body.
+const FieldNames kRenamed{{"chat", "messages"}};
 
-// How sentences begin that are about a field and do not name it.
-const FieldNames kBeginnings{{"class ", "classes"},
-                             {"'image", "image"},
+// Beginnings of messages about a field that is not a field of the library.
+const FieldNames kBeginnings{{"'image", "image"},
                              {"'mask", "mask"},
-                             {"decoding ", "decode"},
-                             {"expert selection ", "select"},
-                             {"chat: ", "messages"},
-                             {"chat: 'tools'", "tools"},
-                             {"chat: 'enable_thinking'", "enable_thinking"}};
+                             {"`chat`: 'tools'", "tools"},
+                             {"`chat`: 'enable_thinking'", "enable_thinking"}};
 
 const std::set<std::string> kFields{"binning",
                                     "block",
@@ -80,22 +77,20 @@ std::string word_at(const std::string& text, size_t at) {
   return {text.begin() + ptrdiff_t(at), end};
 }
 
-// The name of the option that begins at `at`; "": none does.
-std::string option_at(const std::string& text, size_t at) {
-  if (text.compare(at, 2, "--") != 0 || (at > 0 && of_word(text[at - 1]))) return "";
-  return word_at(text, at + 2);
-}
-
 std::string renamed(const std::string& field, const FieldNames& form) {
   const auto other = form.find(field);
   return other == form.end() ? field : other->second;
 }
 
-// "": the option has no field.
-std::string field_of(std::string option, const FieldNames& form) {
-  std::ranges::replace(option, '-', '_');
-  if (const auto other = kRenamed.find(option); other != kRenamed.end()) option = other->second;
-  return kFields.contains(option) ? renamed(option, form) : "";
+// The name in a body; "": a body has no such field.
+std::string in_body(const std::string& field, const FieldNames& form) {
+  const std::string name = renamed(field, kRenamed);
+  return kFields.contains(name) ? renamed(name, form) : "";
+}
+
+std::string as_option(std::string field) {
+  std::ranges::replace(field, '_', '-');
+  return "--" + field;
 }
 
 // Where the folders of a path that begins at `at` end, behind the last slash; `at`: none begins.
@@ -107,9 +102,8 @@ size_t behind_folders(const std::string& text, size_t at, bool quoted) {
   return text.rfind('/', end - 1) + 1 == at + 1 ? at : text.rfind('/', end - 1) + 1;
 }
 
-}  // namespace
-
-std::string in_fields(const std::string& sentence, const FieldNames& form, bool quoted_paths) {
+// The sentence with the last part of each path alone: folders are the server's own.
+std::string without_folders(const std::string& sentence, bool quoted_paths) {
   std::string said;
   bool quoted = false;
   for (size_t i = 0; i < sentence.size(); ++i) {
@@ -119,24 +113,30 @@ std::string in_fields(const std::string& sentence, const FieldNames& form, bool 
       quoted = quoted != bound;
     }
     if (!quoted || quoted_paths) i = behind_folders(sentence, i, quoted);
-    if (i == sentence.size()) break;
-    const std::string option = quoted ? "" : option_at(sentence, i);
-    if (option.empty()) {
-      said += sentence[i];
-      continue;
-    }
-    const std::string field = field_of(option, form);
-    said += field.empty() ? "the server's --" + option : field;
-    i += option.size() + 1;
+    if (i < sentence.size()) said += sentence[i];
   }
   return said;
 }
 
+}  // namespace
+
+std::string in_fields(const std::string& sentence, const FieldNames& form, bool quoted_paths) {
+  return spell_fields(without_folders(sentence, quoted_paths), [&](const std::string& field) {
+    const std::string name = in_body(field, form);
+    return name.empty() ? "the server's " + as_option(field) : name;
+  });
+}
+
+std::string in_options(const std::string& sentence) {
+  return spell_fields(sentence, [](const std::string& field) {
+    return as_option(renamed(field, {{"classes", "class"}, {"loras", "lora"}, {"noise", "rng"}}));
+  });
+}
+
 std::string field_blamed(const std::string& sentence, const FieldNames& form) {
-  if (const std::string option = option_at(sentence, 0); !option.empty())
-    return field_of(option, form);
-  for (auto it = kBeginnings.rbegin(); it != kBeginnings.rend(); ++it)  // longer ones first
-    if (sentence.starts_with(it->first)) return renamed(it->second, form);
+  for (const auto& [beginning, field] : kBeginnings)
+    if (sentence.starts_with(beginning)) return renamed(field, form);
+  if (const std::string field = field_of(sentence); !field.empty()) return in_body(field, form);
   const std::string word = word_at(sentence, 0);
   return kFields.contains(word) ? renamed(word, form) : "";
 }

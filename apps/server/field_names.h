@@ -11,13 +11,15 @@ namespace tessera::server {
 /// What a form of requests calls fields of a job: {"count", "n"} of OpenAI's images.
 using FieldNames = std::map<std::string, std::string>;
 
-/// A sentence of the library, whose names are the options of the command line, in the words of a
-/// body: "--top-k 0" is "top_k 0", and what is no field is the server's ("the server's --plan").
-/// Of a path, which is the server's own, the name of the file is told. What stands in quotes stays,
-/// but with `quoted_paths` one that begins there, where no client's words are quoted.
+/// Returns a message of the library in the words of a body: the field `top_k` as top_k, and a field
+/// that a body does not have as the server's option ("the server's --plan"). Folders of paths are
+/// left out, since they are the server's own; inside quotes only with `quoted_paths`, for messages
+/// that quote no client.
 std::string in_fields(const std::string& sentence, const FieldNames& form = {},
                       bool quoted_paths = false);
-/// The field that a sentence of the library begins with, which is to blame; "": none.
+/// Returns a message of the library with the options of the command line: `top_k` as --top-k.
+std::string in_options(const std::string& sentence);
+/// Returns the field that a message is about, which is the one it begins with; "": none.
 std::string field_blamed(const std::string& sentence, const FieldNames& form = {});
 
 /// What an error of the library means to a client: usage and plan 400, memory 503, else 500; in the

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "server/field_names.h"
 #include "server/refusal.h"
 
 namespace tessera::server {
@@ -86,7 +87,7 @@ Models::Models(const std::vector<std::string>& models, const RunOptions& options
       RunOptions alone = options;
       alone.plan = {};
       add(alone);
-      said(name + " runs on one rank: " + error.what());
+      said(name + " runs on one rank: " + in_options(error.what()));
     }
   }
   if (misfit && planned == 0) throw Error(*misfit);

@@ -1,10 +1,12 @@
-"""What the library throws, as exceptions; `code` is the exit status of the command line."""
+"""The errors of the library as exceptions; `code` is the exit status of the command line."""
 
 
 class Error(Exception):
-    """A run that failed. The message names the thing, its value, what was expected and what to do."""
+    """A run that failed. The message names the thing, its value, the expectation and a remedy; `field` is the
+    argument that it is about, or ""."""
 
     code: int = 1
+    field: str = ""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

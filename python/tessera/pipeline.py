@@ -28,13 +28,13 @@ _log = logging.getLogger("tessera")
 _OUTPUTS = ("pil", "np", "latent")
 _FITTINGS = {"default": "stretch"}  # diffusers' word for ours
 _WATCHED = ("latents", "previews")
-# What the library's fields and options are called here.
-_ARGUMENTS = {"prompts": "prompt", "classes": "class_labels", "class": "class_labels",
+# The names of the library's fields here.
+_ARGUMENTS = {"prompts": "prompt", "classes": "class_labels",
               "steps": "num_inference_steps", "guidance": "guidance_scale",
               "true_guidance": "true_cfg_scale", "frames": "num_frames",
               "count": "num_images_per_prompt", "seed": "generator", "seeds": "generator",
               "text_tokens": "max_sequence_length", "binning": "use_resolution_binning",
-              "rng": "noise", "vae_tile": "vae_tiling", "initial_latents": "latents",
+              "vae_tile": "vae_tiling", "initial_latents": "latents",
               "mask": "mask_image", "image_fit": "resize_mode", "image_fitting": "resize_mode",
               "mask_alpha": "alpha_mask", "mask_soft": "soft_mask"}
 

@@ -48,19 +48,18 @@ def expect(value: Any, kind: Any, name: str, what: str) -> None:
         raise TypeError(f"{name}={reprlib.repr(value)}: expected {what}")
 
 
-# What stands in quotes, which an apostrophe does not begin or end; or an option.
-_QUOTED_OR_OPTION = re.compile(r"(?<!\w)'.*?'(?!\w)|(?<![\w-])--([a-z][a-z-]*)")
+# Quoted text, which an apostrophe does not begin or end; or a field of the library.
+_QUOTED_OR_FIELD = re.compile(r"(?<!\w)'.*?'(?!\w)|`([a-z0-9_]+)`")
 
 
 def in_arguments(sentence: str, arguments: Mapping[str, str] = {}) -> str:
-    """A sentence of the library, whose names are options of the command line, in Python's: "--top-k 0"
-    is "top_k 0", and `arguments` says where it is another word. What stands in quotes stays."""
+    """Returns a message of the library with Python's arguments: the field `top_k` as top_k, or as `arguments`
+    says. Text in quotes is not changed."""
 
     def named(match: re.Match[str]) -> str:
-        field = (match[1] or "").replace("-", "_")
-        return arguments.get(field, field) if field else match[0]
+        return arguments.get(match[1], match[1]) if match[1] else match[0]
 
-    return _QUOTED_OR_OPTION.sub(named, sentence)
+    return _QUOTED_OR_FIELD.sub(named, sentence)
 
 
 @contextlib.contextmanager
@@ -69,6 +68,9 @@ def in_python(arguments: Mapping[str, str] = {}) -> Iterator[None]:
     try:
         yield
     except Error as error:
+        beginning = re.match(r"`([a-z0-9_]+)`", str(error))
+        if beginning:
+            error.field = arguments.get(beginning[1], beginning[1])
         error.args = (in_arguments(str(error), arguments),)
         raise
 

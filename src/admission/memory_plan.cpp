@@ -18,7 +18,7 @@ namespace {
 using tensor::Device;
 using Tiles = std::optional<models::Tiling>;
 
-const char* const kSmaller = "use a smaller size or --count";
+const char* const kSmaller = "use a smaller size or `count`";
 
 // Alternatives for the denoising: a plan with more ranks and fewer experts on each, or
 // processes.
@@ -35,7 +35,7 @@ std::string ranks_that_fit(const runtime::ModelState& state, const diffusion::Jo
     if (!parallel::problems(wider.plan, state.geometry(), job.workload()).empty()) continue;
     const int64_t bytes = rehearse(state, wider, job).process;
     if (bytes <= room.bytes)
-      return fmt::format("--plan {} needs {} a rank", to_string(wider.plan), amount(double(bytes)));
+      return fmt::format("`plan` {} needs {} a rank", to_string(wider.plan), amount(double(bytes)));
   }
   const std::string apart = as_processes(options, need, input_bytes(job), room);
   return apart.empty() && plan.ranks() > 1
@@ -161,7 +161,7 @@ std::optional<Misfit> fit_tiles(const runtime::ModelState& state, const Generate
   }
   if (need.peak > room.bytes)
     return Misfit{chosen ? "this run's decoding, in tiles,"
-                         : "this run's decoding, unless --vae-tiling is auto,",
+                         : "this run's decoding, unless `vae_tiling` is auto,",
                   held + need.peak, need.weights};
   if (job.tiles) note_tiles(state, !chosen, room, job);
   return {};
@@ -193,7 +193,7 @@ std::string written(double bytes, int digits) {
                       : fmt::format("{:.0f} bytes", bytes);
 }
 
-// "--memory-budget allows 5.2 MB", for a need of so many bytes.
+// "`memory_budget` allows 5.2 MB", for a need of so many bytes.
 std::string allowed(const Room& room, double need) {
   return fmt::format("{} {}{}", room.giver, amount(room.whole, need), room.beside);
 }
@@ -270,7 +270,7 @@ std::string amount(double bytes, double other) {
 }
 
 std::string budget_of(int64_t bytes) {
-  return fmt::format("--memory-budget {:.1f}MB", std::ceil(double(bytes) / 1e5) / 10);
+  return fmt::format("`memory_budget` {:.1f}MB", std::ceil(double(bytes) / 1e5) / 10);
 }
 
 std::string too_large(const std::string& what, int64_t bytes, int64_t weights, const Room& room,
@@ -285,7 +285,7 @@ Room room_of(const runtime::ModelState& state, int64_t held) {
   const int64_t budget = state.options.memory_budget;
   const std::string beside =
       held > 0 ? fmt::format(", and the run holds {} of them", amount(double(held))) : "";
-  if (budget > 0) return {budget - held, "--memory-budget allows", double(budget), beside};
+  if (budget > 0) return {budget - held, "`memory_budget` allows", double(budget), beside};
   if (state.device() != Device::cpu) {  // held memory is not free
     const auto have = static_cast<double>(runtime::free_device_memory());
     return {static_cast<int64_t>(0.95 * have), "the GPU has", have};
@@ -321,7 +321,7 @@ std::string as_processes(const RunOptions& options, const Rehearsal& need, int64
     most = std::max({most, rank.total + beside, rank.decode + beside, rank.text});
   if (!cluster::Ranks::of(options).all_here() || need.ranks.size() < 2 || most > room.bytes)
     return "";
-  return fmt::format("as processes (mpirun -np {}) each rank needs {} at most", need.ranks.size(),
+  return fmt::format("as {} processes each rank needs {} at most", need.ranks.size(),
                      amount(double(most)));
 }
 
@@ -364,7 +364,7 @@ TileChoice choose_tiles(const runtime::ModelState& state, const diffusion::Job& 
 
 models::Tiling vae_tiles(const runtime::ModelState& state, int64_t pixels) {
   require(pixels == 0 || (pixels >= 64 && pixels <= 16384), ErrorCode::usage,
-          "--vae-tiling {}: expected auto, on, off, or a tile's side of 64 to 16384 pixels",
+          "`vae_tiling` {}: expected auto, on, off, or a tile's side of 64 to 16384 pixels",
           pixels);
   return state.vae().tiling(pixels);
 }
@@ -530,7 +530,7 @@ std::string beyond_budget(const RunOptions& options, const MemoryPeaks& process,
       most = std::max({most, rank.peak_bytes.total, rank.decode_peak_bytes.total});
   if (options.memory_budget == 0 || most <= options.memory_budget) return "";
   const auto took = double(most), budget = double(options.memory_budget);
-  return fmt::format("took {}, where --memory-budget allows {}{}", amount(took, budget),
+  return fmt::format("took {}, where `memory_budget` allows {}{}", amount(took, budget),
                      amount(budget, took),
                      options.plan.expert > 1 ? ": some experts got more tokens than others" : "");
 }

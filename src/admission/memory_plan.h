@@ -15,7 +15,7 @@ models::Tiling vae_tiles(const runtime::ModelState& state, int64_t pixels);
 
 /// Refuses tiles together with bands; {}: the number of ranks with bands.
 inline constexpr const char* kTilesOrBands =
-    "--vae-tiling cuts images into tiles, and vae={} into bands of lines: leave out one of the two";
+    "`vae_tiling` cuts images into tiles, and vae={} into bands of lines: leave out one of the two";
 
 /// "16.2 GB", "3.4 MB", "52.0 KB", "17 bytes".
 std::string amount(double bytes);
@@ -33,7 +33,7 @@ struct Room {
 /// The limit of this process: RunOptions::memory_budget, else nearly all memory of the machine or
 /// the GPU, shared with its other ranks, minus the run's present memory.
 Room room_of(const runtime::ModelState& state, int64_t held = 0);
-/// "--memory-budget 5.2MB", for so many bytes.
+/// "`memory_budget` 5.2MB", for so many bytes.
 std::string budget_of(int64_t bytes);
 /// The reason against a part: the thing, its need, the limit, and a remedy.
 std::string too_large(const std::string& what, int64_t bytes, int64_t weights, const Room& room,

@@ -281,9 +281,8 @@ int64_t most_of_a_layer(const nn::Geometry& geometry, const HeldExperts& held,
 std::string who_reads(const runtime::ModelState& state) {
   const Plan& plan = state.options.plan;
   if (parallel::reads_experts(plan))
-    return state.quantises_experts()
-               ? "; experts of a folder that 'tessera quantise' made can be read while it runs"
-               : "";
+    return state.quantises_experts() ? "; experts of a quantised folder can be read while it runs"
+                                     : "";
   return plan.tensor > 1 ? "; ranks of tensor=N do not read experts while they run, one rank or "
                            "those of expert=N do"
                          : "; ranks of moe=fused do not read experts while they run, those of "
@@ -293,7 +292,7 @@ std::string who_reads(const runtime::ModelState& state) {
 std::string problem_of(const runtime::ModelState& state, const completion::TokenRun& run,
                        const Rehearsal& need, const Room& room) {
   std::string remedy = as_processes(state.options, need, 0, room);
-  if (remedy.empty()) remedy = "spread it over machines (mpirun with --plan expert=N or tensor=N)";
+  if (remedy.empty()) remedy = "spread it over machines (`plan` expert=N or tensor=N)";
   for (const Precision smaller : {Precision::bf16, Precision::int8}) {
     RunOptions options = state.options;
     options.precision = smaller;
@@ -301,7 +300,7 @@ std::string problem_of(const runtime::ModelState& state, const completion::Token
     whole.experts = 0;
     const int64_t bytes = rehearse_tokens(state, options, whole).process;
     if (bytes > room.bytes || bytes >= need.process) continue;
-    remedy = fmt::format("--dtype {} would need {}", word_of(smaller), amount(double(bytes)));
+    remedy = fmt::format("`dtype` {} would need {}", word_of(smaller), amount(double(bytes)));
     break;
   }
   if (state.options.memory_budget > 0)

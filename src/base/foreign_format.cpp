@@ -33,7 +33,7 @@ constexpr Format kFormats[] = {
     {"\x80\4"sv, kPickle},
     {"\x80\5"sv, kPickle},
     {"GGUF"sv,
-     "a GGUF file, whatever its name says: give it as --transformer or --text-encoder beside the "
+     "a GGUF file, whatever its name says: give it as `transformer` or `text_encoder` beside the "
      "model's folder, or download the safetensors files of the same model"},
     {"\x1f\x8b"sv, kArchive},
     {"\xfd\x37zXZ"sv, kArchive},

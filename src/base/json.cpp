@@ -107,7 +107,7 @@ Json parsed(std::string_view text, const std::string& name, const char* remedy) 
   Builder builder;
   const bool whole = Json::sax_parse(text.begin(), text.end(), &builder);
   require(builder.memory() <= most_memory || most_memory == kMostMemory, ErrorCode::memory,
-          "{}: its values take more memory than --memory-budget allows", name);
+          "{}: its values take more memory than `memory_budget` allows", name);
   require(whole, ErrorCode::model, "{}: this is no JSON that can be read: {}{}", name,
           problem_of(builder, text), remedy);
   return std::move(builder.made);

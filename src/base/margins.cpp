@@ -29,7 +29,7 @@ Margins parse_margins(const std::string& text) {
     ++at;
   }
   require(at == end && (count == 1 || count == 4), ErrorCode::usage,
-          "--outpaint {}: expected pixels of all sides, or of left,top,right,bottom, each 0 to {}",
+          "`outpaint` {}: expected pixels of all sides, or of left,top,right,bottom, each 0 to {}",
           base::printable(text), kMostMargin);
   if (count == 1) sides.fill(sides[0]);
   return {sides[0], sides[1], sides[2], sides[3]};

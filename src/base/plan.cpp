@@ -414,13 +414,13 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
         plan.vae, plan.world(), plan.world(), plan.vae, plan.vae));
   else if (plan.ranks() != ranks && to_string(plan).empty())
     found.push_back(
-        fmt::format("without a plan one rank does all, and {0} were given: add --plan, such as "
-                    "data={0}, or leave out --ranks or mpirun",
+        fmt::format("without a plan one rank does all, and {0} were given: add `plan`, such as "
+                    "data={0}, or start one rank",
                     ranks));
   else if (plan.ranks() != ranks)
-    found.push_back(fmt::format(
-        "the plan '{0}' needs {1} ranks, {2} were given: use --ranks {1}, or mpirun -np {1}",
-        to_string(plan), plan.ranks(), ranks));
+    found.push_back(
+        fmt::format("the plan '{0}' needs {1} ranks, {2} were given: start {1} (`ranks` {1})",
+                    to_string(plan), plan.ranks(), ranks));
   const bool cut = plan.tensor > 1;
   if (cut && (plan.expert > 1 || plan.shard_count() > 1))
     found.push_back(fmt::format(

@@ -33,7 +33,7 @@ constexpr double kFluxCoefficients[] = {498.651651, -283.781631, 55.8554382, -3.
 struct Place {
   std::string_view rule, key, value;
   [[noreturn]] void refuse(const std::string& expected) const {
-    fail(ErrorCode::usage, "--cache {}: {}={}: expected {}", rule, key, base::printable(value),
+    fail(ErrorCode::usage, "`cache` {}: {}={}: expected {}", rule, key, base::printable(value),
          expected);
   }
 };
@@ -185,13 +185,13 @@ void read_entry(StepCache& cache, std::string_view entry, std::set<std::string_v
   const std::string_view name = entry.substr(0, equals);
   for (const Key& key : keys()) {
     if (name != key.name || !key.rules.contains(cache.rule)) continue;
-    require(equals < entry.size(), ErrorCode::usage, "--cache {}: '{}' has no value; write {}=...",
+    require(equals < entry.size(), ErrorCode::usage, "`cache` {}: '{}' has no value; write {}=...",
             rule, key.name, key.name);
-    require(seen.insert(name).second, ErrorCode::usage, "--cache {}: '{}' is given twice", rule,
+    require(seen.insert(name).second, ErrorCode::usage, "`cache` {}: '{}' is given twice", rule,
             key.name);
     return key.read(cache, {rule, name, entry.substr(equals + 1)});
   }
-  fail(ErrorCode::usage, "--cache {}: {} is not known; known are {}", rule, base::printable(name),
+  fail(ErrorCode::usage, "`cache` {}: {} is not known; known are {}", rule, base::printable(name),
        names_for(cache.rule));
 }
 
@@ -201,7 +201,7 @@ StepCache parse_step_cache(const std::string& text) {
   const std::string_view all = text;
   StepCache cache;
   size_t at = std::min(all.find(','), all.size());
-  cache.rule = choice_of<Rule>(text.substr(0, at), "--cache");
+  cache.rule = choice_of<Rule>(text.substr(0, at), "`cache`");
   cache.threshold = default_threshold(cache.rule);
   if (cache.rule == Rule::drift) cache.max_skip = 4;
   std::set<std::string_view> seen;
@@ -226,7 +226,7 @@ std::string to_string(const StepCache& cache) {
 void check_values(const StepCache& cache) {
   const auto number = static_cast<int>(cache.rule);
   require(number >= 0 && number < std::ssize(words_of<Rule>()), ErrorCode::usage,
-          "--cache {}: expected a rule from 0 to {}", number, words_of<Rule>().size() - 1);
+          "`cache` {}: expected a rule from 0 to {}", number, words_of<Rule>().size() - 1);
   const std::string rule = word_of(cache.rule);
   for (const Key& key : keys()) {
     const std::string value = key.rules.contains(cache.rule) ? key.write(cache) : "";
@@ -234,12 +234,12 @@ void check_values(const StepCache& cache) {
     if (!value.empty()) key.read(again, {rule, key.name, value});
   }
   require(cache.rule != Rule::magcache || !cache.ratios.empty(), ErrorCode::usage,
-          "--cache magcache needs the model's ratios: ratios=a+b+..., or ratios=flux for FLUX.1");
+          "`cache` magcache needs the model's ratios: ratios=a+b+..., or ratios=flux for FLUX.1");
   require(cache.rule != Rule::teacache || !cache.coefficients.empty(), ErrorCode::usage,
-          "--cache teacache needs the model's polynomial: coefficients=a+b+..., or "
+          "`cache` teacache needs the model's polynomial: coefficients=a+b+..., or "
           "coefficients=flux for FLUX.1");
   require(cache.rule != Rule::dbcache || !cache.mask_decides || !cache.mask.empty(),
-          ErrorCode::usage, "--cache dbcache,policy=static needs mask=, a digit for each step");
+          ErrorCode::usage, "`cache` dbcache,policy=static needs mask=, a digit for each step");
 }
 
 }  // namespace tessera

@@ -98,7 +98,7 @@ class Rule {
   static T checked(const T& result, UErrorCode status) {
     base::check_stop();
     require(U_SUCCESS(status), ErrorCode::usage,
-            "cleaning this prompt takes too long ({}): give a shorter one, or --clean-caption off",
+            "cleaning this prompt takes too long ({}): give a shorter one, or `clean_caption` off",
             u_errorName(status));
     return result;
   }
@@ -393,7 +393,7 @@ std::string plain_caption(std::string_view prompt) {
 
 CleanCaption clean_caption(std::string_view prompt) {
   require(prompt.size() <= kLongest, ErrorCode::usage,
-          "a prompt of {} bytes: cleaning takes at most {}; give a shorter one, or --clean-caption "
+          "a prompt of {} bytes: cleaning takes at most {}; give a shorter one, or `clean_caption` "
           "off",
           prompt.size(), kLongest);
   TextAllowance allowance(prompt.size());

@@ -93,7 +93,7 @@ Tensor Pending::wait() {
       if (patience.over())
         fail(ErrorCode::rank,
              "rank {} waited {:.1f} s for '{}'{} from {}; see what that rank does, or raise "
-             "--comm-timeout",
+             "`comm_timeout`",
              transport.rank(), patience.seconds(), tag_.operation, layer_of(tag_),
              standstill(transport, source.from));
     };
@@ -182,7 +182,7 @@ void Communicator::post(int to, Tensor data, const Tag& tag) {
       if (patience.over())
         fail(ErrorCode::rank,
              "rank {} waited {:.1f} s to send '{}'{} to {}; see what that rank does, or raise "
-             "--comm-timeout",
+             "`comm_timeout`",
              transport_->rank(), patience.seconds(), tag.operation, layer_of(tag),
              standstill(*transport_, there));
     });

@@ -57,12 +57,12 @@ sample::DecodingPolicy policy_of(const CompleteRequest& q, const models::TokenSp
   p.block = q.block > 0 ? q.block : spec.block;
   sample::read_decode(spec.decode, p);
   if (!q.decode.empty()) sample::read_decode(q.decode, p);
-  require(p.denoises() == spec.canvas, ErrorCode::usage, "decoding {}: {}",
+  require(p.denoises() == spec.canvas, ErrorCode::usage, "`decode` {}: {}",
           q.decode.empty() ? spec.decode : q.decode,
           spec.canvas ? "this model denoises canvases; expected canvas:NAME=VALUE"
                       : "canvases are for models that denoise them; this one fills in masks");
   require(q.n == 1 || q.temperature > 0 || p.denoises(), ErrorCode::usage,
-          "--n {}: at temperature 0 all answers are one and the same; add --temperature 0.8", q.n);
+          "`n` {}: at temperature 0 all answers are one and the same; add `temperature` 0.8", q.n);
   read_common(q, p);
   if (p.denoises()) {
     read_canvas(q, spec, p);
@@ -72,13 +72,13 @@ sample::DecodingPolicy policy_of(const CompleteRequest& q, const models::TokenSp
   require(q.draws.empty(), ErrorCode::usage,
           "draws are for models that denoise canvases; this one fills in masks");
   require(q.steps == 0 || q.steps == p.steps || p.rule != DecodingPolicy::Rule::steps,
-          ErrorCode::usage, "--decode {} and --steps {} contradict each other; give one", q.decode,
+          ErrorCode::usage, "`decode` {} and `steps` {} contradict each other; give one", q.decode,
           q.steps);
   if (q.steps != 0) p.steps = q.steps;
   if (p.steps == 0 && spec.block_causal && (p.rule == DecodingPolicy::Rule::threshold || p.edits()))
     p.steps = p.block;  // LLaDA2's own way
   require(spec.routing.block == 0 || p.block % spec.routing.block == 0, ErrorCode::usage,
-          "--block {}: this model shares experts among {} tokens; choose a multiple of that",
+          "`block` {}: this model shares experts among {} tokens; choose a multiple of that",
           p.block, spec.routing.block);
   if (p.cache.kind == KvCache::automatic)
     p.cache.kind = spec.block_causal ? KvCache::block : KvCache::dual;
@@ -90,11 +90,11 @@ nn::SelectionRule rule_of(const CompleteRequest& q, const models::TokenSpec& spe
   const nn::SelectionRule asked = nn::parse_selection(q.select);
   require(spec.routing.block == 0 || asked.method == nn::SelectionRule::Method::vanilla,
           ErrorCode::usage,
-          "--select {}: the tokens of a block share experts in this model's own way ({}), beside "
+          "`select` {}: the tokens of a block share experts in this model's own way ({}), beside "
           "which no other is built; leave it out",
           q.select, nn::to_string(spec.routing));
   require(spec.routing.block == 0 || (q.select_refresh && !q.select_prefill), ErrorCode::usage,
-          "--select-refresh and --select-prefill say which passes --select is for, and this model "
+          "`select_refresh` and `select_prefill` say which passes `select` is for, and this model "
           "chooses experts in its own way ({}) in all; leave them out",
           nn::to_string(spec.routing));
   const nn::SelectionRule rule = spec.routing.block > 0 ? spec.routing : asked;
@@ -114,12 +114,12 @@ namespace {
 void note_without_effect(const CompleteRequest& q, const sample::DecodingPolicy& policy,
                          const CompleteControl& control) {
   if (q.seed != 0 && policy.denoises() && policy.canvas.draws)
-    control.on_note("--seed has no effect: --draws holds what is drawn");
+    control.on_note("`seed` has no effect: `draws` holds what is drawn");
   else if (q.seed != 0 && !policy.denoises() && policy.temperature == 0)
     control.on_note(
-        "--seed has no effect: at temperature 0 nothing is drawn; add --temperature 0.8");
+        "`seed` has no effect: at temperature 0 nothing is drawn; add `temperature` 0.8");
   if (q.raw && q.prompts.empty() && !(q.prompt_ids.empty() && q.chat.empty()))
-    control.on_note("--raw has no effect: it is for prompts that are texts");
+    control.on_note("`raw` has no effect: it is for prompts that are texts");
 }
 
 }  // namespace
@@ -132,11 +132,11 @@ void note_request(const CompleteRequest& q, const models::TokenSpec& spec,
       std::max(rule.method == nn::SelectionRule::Method::block ? 0 : rule.k, rule.take);
   if (most > spec.top_k)
     control.on_note(fmt::format(
-        "--select {} gives a token up to {} experts, more than the {} that the model was made for",
+        "`select` {} gives a token up to {} experts, more than the {} that the model was made for",
         q.select, most, spec.top_k));
   if (spec.remove >= 0 && !policy.edits())
     control.on_note(
-        fmt::format("--decode {}: tokens {} and {}, by which this model deletes a token and makes "
+        fmt::format("`decode` {}: tokens {} and {}, by which this model deletes a token and makes "
                     "room for one, stay in the text; edit:T,E acts upon them",
                     q.decode, spec.remove, spec.split));
   note_without_effect(q, policy, control);

@@ -12,17 +12,17 @@ std::vector<sample::TokenPrompt> prompts_of(const CompleteRequest& q,
   const models::TokenSpec& spec = language.spec();
   std::vector<sample::TokenPrompt> all;
   require(q.max_tokens >= 0, ErrorCode::usage,
-          "--max-tokens {}: must be at least 1, and fit the context of {} together with the prompt",
+          "`max_tokens` {}: must be at least 1, and fit the context of {} together with the prompt",
           q.max_tokens, spec.context);
   const int64_t behind = q.max_tokens == 0 ? language.max_tokens() : q.max_tokens;
   for (const std::string& text : q.prompts)
     require(!text.empty(), ErrorCode::usage,
-            "--prompt '': an empty prompt asks for nothing; give the text that is to be completed");
+            "`prompt` '': an empty prompt asks for nothing; give the text that is to be completed");
   for (const std::string& text : q.prompts) all.push_back({language.prompt(text, q.raw), behind});
   for (const auto& ids : q.prompt_ids) all.push_back({ids, behind});
   if (!q.chat.empty()) all.push_back({language.chat(q.chat), behind});
   require(!all.empty(), ErrorCode::usage,
-          "there is no prompt; give --prompt, --prompt-ids or --chat");
+          "there is no prompt; give `prompt`, `prompt_ids` or `chat`");
   for (size_t i = 0; i < all.size(); ++i) {
     for (int32_t id : all[i].ids)
       require(id >= 0 && id < spec.vocabulary, ErrorCode::usage,
@@ -32,9 +32,9 @@ std::vector<sample::TokenPrompt> prompts_of(const CompleteRequest& q,
             "prompt {} holds no token and asks for nothing; give what is to be completed", i);
     const bool chat = !q.chat.empty() && i + 1 == all.size();
     require(behind <= spec.context && length + behind <= spec.context, ErrorCode::usage,
-            "{} of {} tokens and {} behind it do not fit the context of {}; {} or --max-tokens",
+            "{} of {} tokens and {} behind it do not fit the context of {}; {} or `max_tokens`",
             chat ? "a chat" : fmt::format("prompt {}", i), length, behind, spec.context,
-            chat ? "leave out earlier turns (/reset in 'tessera chat')" : "shorten the prompt");
+            chat ? "leave out earlier turns" : "shorten the prompt");
   }
   require(q.draws.empty() || (all.size() == 1 && q.n == 1), ErrorCode::usage,
           "draws are for one answer; give one prompt, and no further answers");

@@ -45,9 +45,9 @@ Branches branches_of(const models::PipelineSpec& spec, const GenerateRequest& re
 int64_t latent_frames(const models::PipelineSpec& spec, int64_t frames) {
   const int64_t each = spec.frames_per_latent;
   if (frames == 0) return 0;
-  require(each > 0, ErrorCode::usage, "--frames {}: this model makes images", frames);
+  require(each > 0, ErrorCode::usage, "`frames` {}: this model makes images", frames);
   require(frames > 0 && frames <= 1 << 20 && (frames - 1) % each == 0, ErrorCode::usage,
-          "--frames {}: expected {}n + 1, as {} or {}", frames, each,
+          "`frames` {}: expected {}n + 1, as {} or {}", frames, each,
           std::max<int64_t>((frames - 1) / each, 0) * each + 1,
           (std::max<int64_t>(frames - 1, 0) / each + 1) * each + 1);
   return (frames - 1) / each + 1;
@@ -68,7 +68,7 @@ int64_t prompt_count(const models::PipelineSpec& spec, const Embeddings& embeddi
       const auto found = embeddings.find(name);
       if (found == embeddings.end() && mask) continue;  // no padding
       require(found != embeddings.end(), ErrorCode::usage, "the embeddings lack '{}'{}", name,
-              name == given ? "" : ", which guidance needs: add it, or use --guidance 1");
+              name == given ? "" : ", which guidance needs: add it, or use `guidance` 1");
       const Tensor& x = found->second;
       require(x.rank() >= 2 && x.size(0) >= 1, ErrorCode::usage,
               "'{}' is {}; expected [prompts, ...]", name, x.shape().str());

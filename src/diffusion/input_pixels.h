@@ -9,7 +9,7 @@
 
 namespace tessera::diffusion {
 
-/// The pixels of an image that a request gives; errors call it `option`, which begins with "--".
+/// The pixels of an image that a request gives; errors call it `option`, a field in backticks.
 /// Throws Error(usage) for what is no image.
 media::ReadImage read_input(const InputImage& given, const std::string& option);
 

@@ -30,7 +30,7 @@ constexpr int64_t kMostImages = 100'000;  // of a request
 int image_count(int64_t subjects, const GenerateRequest& request) {
   const int64_t count = std::max<int64_t>(subjects, 1) * request.count;
   require(count <= kMostImages, ErrorCode::usage,
-          "{} images (--count {} of {}): expected at most {} in a request", count, request.count,
+          "{} images (`count` {} of {}): expected at most {} in a request", count, request.count,
           subjects, kMostImages);
   return static_cast<int>(count);
 }
@@ -40,7 +40,7 @@ std::string class_scheduler(const runtime::ModelState& state, const GenerateRequ
   if (asked != SchedulerName::automatic) {
     require(asked == SchedulerName::rectified_flow || asked == SchedulerName::ddpm,
             ErrorCode::usage,
-            "--scheduler {}: not one that fits this model; those are auto, rectified-flow, ddpm",
+            "`scheduler` {}: not one that fits this model; those are auto, rectified-flow, ddpm",
             word_of(asked));
     return word_of(asked);
   }
@@ -83,14 +83,14 @@ void read_initial(const GenerateRequest& request, Job& job) {
 void check_subject(const runtime::ModelState& state, const GenerateRequest& request) {
   if (state.spec->text_inputs.empty()) {
     require(request.prompts.empty() && request.embeddings.empty(), ErrorCode::usage,
-            "'{}' takes classes, not text: give --class", state.name);
+            "'{}' takes classes, not text: give `classes`", state.name);
     require(!request.negative_prompt, ErrorCode::usage,
-            "--negative-prompt: '{}' reads no text; leave it out", state.name);
+            "`negative_prompt`: '{}' reads no text; leave it out", state.name);
   } else
     require(request.classes.empty(), ErrorCode::usage,
-            "'{}' takes text, not classes: give --prompt", state.name);
+            "'{}' takes text, not classes: give `prompt`", state.name);
   require(request.prompts.empty() || request.embeddings.empty(), ErrorCode::usage,
-          "give prompts or --embeddings, not both");
+          "give prompts or `embeddings`, not both");
 }
 
 int64_t guided_channels(const models::PipelineSpec& spec, const std::string& scheduler) {
@@ -121,7 +121,7 @@ void plan_classes(const runtime::ModelState& state, const GenerateRequest& reque
   require(job.sampler_name != "ddpm" || geometry.channels_out == 2 * geometry.channels_in,
           ErrorCode::model,
           "'{}': ddpm reads variances beside the noise, and this transformer predicts none; if it "
-          "predicts a flow, use --scheduler rectified-flow",
+          "predicts a flow, use `scheduler` rectified-flow",
           state.name);
   job.conditioning = state.spec->conditioning(classes, job.guidance.branches());
 }
@@ -129,18 +129,18 @@ void plan_classes(const runtime::ModelState& state, const GenerateRequest& reque
 void plan_rescale(const models::PipelineSpec& spec, const GenerateRequest& request, Job& job) {
   const float phi = request.guidance_rescale;
   require(phi >= 0 && phi <= 1, ErrorCode::usage,
-          "--guidance-rescale {}: expected a number from 0 to 1", phi);
+          "`guidance_rescale` {}: expected a number from 0 to 1", phi);
   require(phi == 0 || job.guidance.branches(), ErrorCode::usage,
-          "--guidance-rescale {}: this run has no guidance to rescale; it needs {}", phi,
-          spec.embeds_guidance ? "--true-guidance above 1 with --negative-prompt"
-          : spec.takes_text()  ? fmt::format("--guidance above {}", spec.no_guidance)
-                               : "--guidance other than 1");
+          "`guidance_rescale` {}: this run has no guidance to rescale; it needs {}", phi,
+          spec.embeds_guidance ? "`true_guidance` above 1 with `negative_prompt`"
+          : spec.takes_text()  ? fmt::format("`guidance` above {}", spec.no_guidance)
+                               : "`guidance` other than 1");
   job.guidance.rescale = phi;
   const float limit = request.cfg_normalization, until = request.cfg_truncation;
   require(limit >= 0 && limit <= 1000, ErrorCode::usage,
-          "--cfg-normalization {}: expected a number from 0 to 1000", limit);
+          "`cfg_normalization` {}: expected a number from 0 to 1000", limit);
   require(until >= 0 && until <= 1, ErrorCode::usage,
-          "--cfg-truncation {}: expected a number from 0 to 1", until);
+          "`cfg_truncation` {}: expected a number from 0 to 1", until);
   if (!job.guidance.branches()) return;  // note_without_effect says it
   job.guidance.limit = limit;
   job.guidance.until = until;
@@ -163,44 +163,44 @@ void note_without_effect(const runtime::ModelState& state, const GenerateRequest
   const auto inputs = spec.forward_names.conditioning;
   const bool distilled = embeds && std::count(inputs.begin(), inputs.end(), "guidance") == 0;
   if (request.negative_prompt && !job.guidance.branches())
-    note("--negative-prompt",
-         fmt::format("it needs {} above {}, which is {}", embeds ? "--true-guidance" : "--guidance",
+    note("`negative_prompt`",
+         fmt::format("it needs {} above {}, which is {}", embeds ? "`true_guidance`" : "`guidance`",
                      embeds ? 1 : spec.no_guidance,
                      embeds ? request.true_guidance : job.guidance_asked));
   else if (request.negative_prompt && given)
-    note("--negative-prompt", "--embeddings holds what it would become");
+    note("`negative_prompt`", "`embeddings` holds what it would become");
   if (request.guidance && *request.guidance > 1 && spec.distilled)
-    note(fmt::format("--guidance {}", *request.guidance),
+    note(fmt::format("`guidance` {}", *request.guidance),
          "this model is distilled to run without ('is_distilled')");
   if (request.negative_prompt && job.guidance.branches() && spec.empty_negative)
-    note("--negative-prompt",
+    note("`negative_prompt`",
          "guidance of this model leads away from the empty text, as in "
          "diffusers");
   if (request.guidance && distilled)
     note(
-        fmt::format("--guidance {}", *request.guidance),
-        "this model takes none ('guidance_embeds' is false); --true-guidance adds a second branch");
+        fmt::format("`guidance` {}", *request.guidance),
+        "this model takes none ('guidance_embeds' is false); `true_guidance` adds a second branch");
   if (request.guidance && !embeds && *request.guidance > 0 && *request.guidance < 1 &&
       !job.guidance.branches())
-    note(fmt::format("--guidance {}", *request.guidance), "below 1 there is none, as with 1");
+    note(fmt::format("`guidance` {}", *request.guidance), "below 1 there is none, as with 1");
   if (request.true_guidance > 1 && embeds && !job.guidance.branches())
-    note(fmt::format("--true-guidance {}", request.true_guidance),
-         given ? "--embeddings holds nothing negative, which it needs, as in diffusers"
-               : "it needs --negative-prompt, which may be empty (\"\"), as in diffusers");
+    note(fmt::format("`true_guidance` {}", request.true_guidance),
+         given ? "`embeddings` holds nothing negative, which it needs, as in diffusers"
+               : "it needs `negative_prompt`, which may be empty (\"\"), as in diffusers");
   if (!job.guidance.branches() && (request.cfg_normalization != 0 || request.cfg_truncation != 1))
-    note(request.cfg_normalization != 0 ? "--cfg-normalization" : "--cfg-truncation",
+    note(request.cfg_normalization != 0 ? "`cfg_normalization`" : "`cfg_truncation`",
          "this run has no guidance");
   if (request.true_guidance != 1 && !embeds)
-    note("--true-guidance", "the guidance of this model is --guidance");
+    note("`true_guidance`", "the guidance of this model is `guidance`");
   if (request.text_tokens > 0 && (given || spec.text_inputs.empty()))
-    note("--text-tokens",
-         given ? "--embeddings holds what text encoders read" : "this model reads no text");
+    note("`text_tokens`",
+         given ? "`embeddings` holds what text encoders read" : "this model reads no text");
   if (request.clean_caption && (given || !spec.cleans_captions))
-    note("--clean-caption", given ? "--embeddings holds what text encoders read"
+    note("`clean_caption`", given ? "`embeddings` holds what text encoders read"
                                   : "the pipeline of this model cleans no prompts");
   if (request.vae_tiling == VaeTiling::on && !request.decode)
-    note("--vae-tiling", "nothing is decoded");
-  if (request.vae_chunk > 0 && !request.decode) note("--vae-chunk", "nothing is decoded");
+    note("`vae_tiling`", "nothing is decoded");
+  if (request.vae_chunk > 0 && !request.decode) note("`vae_chunk`", "nothing is decoded");
 }
 
 Embeddings read_embeddings(const GenerateRequest& request) {
@@ -261,13 +261,13 @@ void note_passes(const runtime::ModelState& state, const GenerateRequest& reques
     job.notes.push_back(
         fmt::format("step 1 of {} is at timestep {:.0f} of {:.0f}, where the model expects an "
                     "image with little "
-                    "noise, and it begins with noise alone: take more --steps",
+                    "noise, and it begins with noise alone: take more `steps`",
                     steps, sampler.timestep(0), trained));
   bool draws = false;
   for (int i = 0; i < sampler.steps(); ++i) draws = draws || sampler.needs_noise(i);
   if (draws && state.spec->predicts_flow)
     job.notes.push_back(
-        "the noise of the steps follows --seed; the pipeline of diffusers draws it from PyTorch's "
+        "the noise of the steps follows `seed`; the pipeline of diffusers draws it from PyTorch's "
         "global generator, so its image is another one");
 }
 
@@ -300,9 +300,9 @@ void plan_text(const runtime::ModelState& state, const GenerateRequest& request,
 // The size that the reference pipeline computes in place of the one that was asked for.
 void plan_bin(const runtime::ModelState& state, int64_t& height, int64_t& width, Job& job) {
   require(height >= 16 && width >= 16 && height <= 16384 && width <= 16384, ErrorCode::usage,
-          "--width {} --height {}: expected 16 to 16384 pixels with --binning", width, height);
+          "`width` {} `height` {}: expected 16 to 16384 pixels with `binning`", width, height);
   require(state.spec->binned != nullptr, ErrorCode::usage,
-          "--binning on: '{}' has no table of trained sizes; leave it out", state.name);
+          "`binning` on: '{}' has no table of trained sizes; leave it out", state.name);
   const auto bin = state.spec->binned(height, width);
   if (bin.height == height && bin.width == width) return;
   if (bin.resized_back) {
@@ -327,11 +327,11 @@ void plan_fit(const runtime::ModelState& state, int64_t& height, int64_t& width,
     return (pixels + unit - 1) / unit * unit;
   };
   require(height > 0 && width > 0 && height <= kMost && width <= kMost, ErrorCode::usage,
-          "--width {} --height {}: expected 1 to {} pixels with --fit", width, height, kMost);
+          "`width` {} `height` {}: expected 1 to {} pixels with `fit`", width, height, kMost);
   const int64_t tall = above(height, patch[1]), wide = above(width, patch[2]);
   if (tall == height && wide == width) return;
   require(!state.video() || (height % 2 == 0 && width % 2 == 0), ErrorCode::usage,
-          "--width {} --height {}: a video has even sides", width, height);
+          "`width` {} `height` {}: a video has even sides", width, height);
   job.crop_height = height;
   job.crop_width = width;
   job.notes.push_back(fmt::format("computes {} x {} pixels (width x height), and crops to {} x {}",
@@ -358,7 +358,7 @@ void plan_size(const runtime::ModelState& state, const GenerateRequest& request,
   int64_t frames = latent_frames(spec, request.frames > 0 ? request.frames : spec.trained_frames);
   if (request.frames > 0 && decoded_frames(spec, frames) != request.frames)
     job.notes.push_back(fmt::format(
-        "--frames {} gives {}, as in diffusers: the VAE decodes latent frames in pairs; {}n + 1 "
+        "`frames` {} gives {}, as in diffusers: the VAE decodes latent frames in pairs; {}n + 1 "
         "frames, as {} or {}, come as asked",
         request.frames, decoded_frames(spec, frames), 2 * spec.frames_per_latent,
         request.frames - spec.frames_per_latent, request.frames + spec.frames_per_latent));
@@ -370,7 +370,7 @@ void plan_size(const runtime::ModelState& state, const GenerateRequest& request,
   if (height == 0) height = given.height;
   if (width == 0) width = given.width;
   require(!request.binning || !request.fit, ErrorCode::usage,
-          "--fit and --binning both choose a size: give one of them");
+          "`fit` and `binning` both choose a size: give one of them");
   if (request.binning || request.fit) {
     const nn::TokenLayout trained = spec.layout(0, 0);
     if (height == 0) height = trained.size[1] * factor;
@@ -389,7 +389,7 @@ int begin_job(const runtime::ModelState& state, const GenerateRequest& request, 
   job.guidance_asked = request.guidance.value_or(state.defaults.guidance);
   for (const float scale : {job.guidance_asked, request.true_guidance})
     require(scale >= 0 && scale <= 1000, ErrorCode::usage,
-            "--guidance {}: expected a number from 0 to 1000", scale);
+            "`guidance` {}: expected a number from 0 to 1000", scale);
   read_references(state, request, job);
   plan_size(state, request, job);
   if (request.decode && state.has_vae()) {
@@ -411,7 +411,7 @@ int text_count(const runtime::ModelState& state, const GenerateRequest& request,
 void sketch_conditioning(const runtime::ModelState& state, const GenerateRequest& request,
                          Job& job) {
   require(request.embeddings.empty() || state.spec->takes_text(), ErrorCode::usage,
-          "--embeddings {}: this model takes classes, not text; leave it out", request.embeddings);
+          "`embeddings` {}: this model takes classes, not text; leave it out", request.embeddings);
   const bool two = job.guidance.branches();
   job.texts = usual_texts(state, text_count(state, request, job));
   const bool all = std::all_of(job.texts.begin(), job.texts.end(),
@@ -430,11 +430,11 @@ void sketch_conditioning(const runtime::ModelState& state, const GenerateRequest
 }
 
 std::vector<RunInput> inputs_of(const GenerateRequest& request) {
-  std::vector<RunInput> inputs{{"--initial-latents", request.initial_latents},
-                               {"--embeddings", request.embeddings}};
-  for (const InputImage& image : request.images) inputs.push_back({"--image", image.file});
-  for (const Lora& lora : request.loras) inputs.push_back({"--lora", lora.file});
-  if (request.mask) inputs.push_back({"--mask", request.mask->file});
+  std::vector<RunInput> inputs{{"`initial_latents`", request.initial_latents},
+                               {"`embeddings`", request.embeddings}};
+  for (const InputImage& image : request.images) inputs.push_back({"`image`", image.file});
+  for (const Lora& lora : request.loras) inputs.push_back({"`loras`", lora.file});
+  if (request.mask) inputs.push_back({"`mask`", request.mask->file});
   return inputs;
 }
 
@@ -442,12 +442,11 @@ std::vector<RunInput> inputs_of(const GenerateRequest& request) {
 [[noreturn]] void refuse_other_model(const runtime::ModelState& state) {
   if (state.folder.absent.contains("transformer")) state.folder.component("transformer");
   require(!state.layer, ErrorCode::usage,
-          "'{}' is one MoE layer; 'tessera forward --component moe_layer' runs it", state.name);
+          "'{}' is one MoE layer; a forward with `component` moe_layer runs it", state.name);
   require(!state.folder.has("model"), ErrorCode::usage,
-          "'{}' is a language model, which makes no images; 'tessera complete' goes on with a text",
-          state.name);
+          "'{}' is a language model, which makes no images; it completes texts", state.name);
   fail(ErrorCode::model,
-       "'{}' ({}) holds no transformer; it can only be used with 'tessera forward'. Supported are "
+       "'{}' ({}) holds no transformer; only a forward of its parts can run. Supported are "
        "pipelines with one of {}",
        state.name, base::printable(state.folder.class_name),
        models::known_types(models::pipelines()));
@@ -463,20 +462,20 @@ Job plan_job(const runtime::ModelState& state, const GenerateRequest& request) {
           (plan.ranks() == 1 && plan.patch_count() == 1 && !parallel::shares_experts(plan) &&
            !state.geometry().experts.empty()),
       ErrorCode::usage,
-      "--compare-steps compares the experts of a synchronous run on one rank: leave out --plan, "
+      "`compare_steps` compares the experts of a synchronous run on one rank: leave out `plan`, "
       "and choose a model with experts");
   Job job;
   check_subject(state, request);
   const int steps = begin_job(state, request, job);
   if (request.decode && state.folder.absent.contains("vae"))
-    state.folder.component("vae", ", or save latents alone: --latents-only --save-latents FILE");
+    state.folder.component("vae", ", or save latents alone: `latents_only` `save_latents` FILE");
   require(!request.decode || state.has_vae(), ErrorCode::model,
-          "'{}' has no VAE, so it can only save latents: add --latents-only --save-latents FILE",
+          "'{}' has no VAE, so it can only save latents: add `latents_only` `save_latents` FILE",
           state.name);
   check_files({state.folder.path,
                inputs_of(request),
-               {{"--save-latents", request.save_latents, FileKind::latents},
-                {"--trace", request.trace, FileKind::trace}},
+               {{"`save_latents`", request.save_latents, FileKind::latents},
+                {"`trace`", request.trace, FileKind::trace}},
                request.overwrite,
                state.files});
   for (const std::string& said :
@@ -491,7 +490,7 @@ Job plan_job(const runtime::ModelState& state, const GenerateRequest& request) {
           job.samples());
   plan_source(state, request, job);
   require(job.references.empty() || state.has_vae(), ErrorCode::model,
-          "'{}' has no VAE, which --image needs to encode the image", state.name);
+          "'{}' has no VAE, which `image` needs to encode the image", state.name);
   plan_references(state, job);
   job.adapters = runtime::load_adapters(state, request.loras, request.merge_lora);
   if (job.adapters) std::ranges::copy(job.adapters->notes, std::back_inserter(job.notes));
@@ -508,7 +507,7 @@ Job sketch_job(const runtime::ModelState& state, const GenerateRequest& request)
   const models::PipelineSpec& spec = *state.spec;
   Job job;
   const int steps = begin_job(state, request, job);
-  require(steps >= 1, ErrorCode::usage, "--steps {}: expected 1 or more", steps);
+  require(steps >= 1, ErrorCode::usage, "`steps` {}: expected 1 or more", steps);
   job.labels.resize(static_cast<size_t>(
       image_count(static_cast<int64_t>(request.classes.size() + request.prompts.size()), request)));
   if (!spec.takes_text()) {

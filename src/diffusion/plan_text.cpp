@@ -38,11 +38,11 @@ Tensor mask_of(const TextBatch& batch) {
 void check_there(const runtime::ModelState& state, const TextPart& part) {
   for (const std::string& name : {part.tokenizer, part.encoder}) {
     if (state.folder.absent.contains(name))
-      state.folder.component(name, "; without it only --embeddings FILE replaces a prompt");
+      state.folder.component(name, "; without it only `embeddings` FILE replaces a prompt");
     else
       require(state.folder.has(name), ErrorCode::model,
               "'{}' has no {}, so it takes no prompt: add the folder '{}' of the published model, "
-              "or give --embeddings FILE",
+              "or give `embeddings` FILE",
               state.name, name, name);
   }
 }
@@ -205,7 +205,7 @@ std::vector<std::string> cleaned_prompts(const PipelineSpec& spec, std::vector<s
     if (made.text.empty() && !prompt.empty())
       notes.push_back(fmt::format(
           "cleaning leaves nothing of the prompt {}: this model's pipeline takes out Chinese "
-          "characters, addresses, names of files and more; --clean-caption off keeps them",
+          "characters, addresses, names of files and more; `clean_caption` off keeps them",
           base::printable(prompt)));
     if (made.misread)
       notes.push_back(
@@ -253,9 +253,9 @@ TextBatch tokens_of(TextPart& part, const TextReader& reader,
 std::vector<Text> cut_texts(const runtime::ModelState& state, const GenerateRequest& request,
                             bool two, std::vector<std::string>& notes) {
   require(!request.prompts.empty(), ErrorCode::usage,
-          "what to make is missing: '{}' takes text, give --prompt T", state.name);
+          "what to make is missing: '{}' takes text, give `prompt` T", state.name);
   require(request.text_tokens >= 0 && request.text_tokens <= kMostTextTokens, ErrorCode::usage,
-          "--text-tokens {}: expected a number from 1 to {}", request.text_tokens, kMostTextTokens);
+          "`text_tokens` {}: expected a number from 1 to {}", request.text_tokens, kMostTextTokens);
   std::vector<std::string> prompts = request.prompts;
   if (two)
     prompts.push_back(state.spec->empty_negative ? "" : request.negative_prompt.value_or(""));
@@ -275,7 +275,7 @@ std::vector<Text> cut_texts(const runtime::ModelState& state, const GenerateRequ
     texts.push_back(std::move(text));
   }
   require(!texts.empty(), ErrorCode::usage, "'{}' takes no prompt", state.name);
-  require(adjusted, ErrorCode::usage, "--text-tokens {}: '{}' takes texts of one length",
+  require(adjusted, ErrorCode::usage, "`text_tokens` {}: '{}' takes texts of one length",
           request.text_tokens, state.name);
   return texts;
 }

@@ -23,12 +23,12 @@ std::array<int64_t, 2> token_sides(const runtime::ModelState& state) {
 }
 
 Pixels read_reference(const runtime::ModelState& state, const InputImage& given, size_t number) {
-  const media::ReadImage read = read_input(given, fmt::format("--image {}", number + 1));
+  const media::ReadImage read = read_input(given, fmt::format("`image` {}", number + 1));
   const int width = read.image.width, height = read.image.height;
   require(std::min(width, height) >= kLeastSide &&
               std::max(width, height) <= int64_t{kMostRatio} * std::min(width, height),
           ErrorCode::usage,
-          "--image {}: a reference image of {} x {} pixels; expected sides of at least {}, one at "
+          "`image` {}: a reference image of {} x {} pixels; expected sides of at least {}, one at "
           "most {} times the other",
           number + 1, width, height, kLeastSide, kMostRatio);
   const Pixels image = limited(media::pixels_of(read.image), state.spec->most_image_pixels);

@@ -27,7 +27,7 @@ struct Read {
 
 Pixels transparent(const media::ReadImage& read, const char* of) {
   require(!read.alpha.empty(), ErrorCode::usage,
-          "--mask-alpha: the {} has no alpha channel; leave it out, or give one that has", of);
+          "`mask_alpha`: the {} has no alpha channel; leave it out, or give one that has", of);
   Pixels mask{read.image.width, read.image.height, 1, read.alpha};
   for (uint8_t& level : mask.bytes) level = static_cast<uint8_t>(255 - level);
   return mask;
@@ -40,7 +40,7 @@ void add_margins(const Margins& margins, Read& both) {
   const int width = from.width + margins.left + margins.right;
   const int height = from.height + margins.top + margins.bottom;
   require(width <= media::kMostPixels / height, ErrorCode::usage,
-          "--outpaint makes an image of {} x {} pixels; expected at most 2^26", width, height);
+          "`outpaint` makes an image of {} x {} pixels; expected at most 2^26", width, height);
   if (both.mask.bytes.empty())
     both.mask = {from.width, from.height, 1, std::vector<uint8_t>(from.bytes.size() / 3)};
   const Pixels mask = media::resize_lanczos(both.mask, from.width, from.height);
@@ -64,10 +64,10 @@ bool paints(const GenerateRequest& request) { return request.mask || request.alp
 
 // The image with at most so many pixels, where no size is asked for.
 Read read_both(const GenerateRequest& request, int64_t most) {
-  const media::ReadImage image = read_input(request.images.front(), "--image");
+  const media::ReadImage image = read_input(request.images.front(), "`image`");
   Read both{limited(media::pixels_of(image.image), asks_size(request) ? 0 : most), {}};
   if (request.mask) {
-    const media::ReadImage mask = read_input(*request.mask, "--mask");
+    const media::ReadImage mask = read_input(*request.mask, "`mask`");
     both.mask = request.alpha_mask ? transparent(mask, "mask") : media::grey_of(mask.image);
   } else if (request.alpha_mask) {
     both.mask = transparent(image, "image");
@@ -129,17 +129,17 @@ Tensor latent_mask(const Pixels& mask, int64_t factor, int64_t patch, bool soft)
 
 void check_model(const runtime::ModelState& state, const GenerateRequest& request, const Job& job) {
   require(request.images.size() == 1 || state.spec->takes_references, ErrorCode::usage,
-          "--image was given {} times; this model starts from one image", request.images.size());
+          "`image` was given {} times; this model starts from one image", request.images.size());
   require(state.spec->takes_text() && !state.video() && job.layout.size[0] == 1, ErrorCode::usage,
-          "--image: '{}' does not start from an image; models of images from text do", state.name);
+          "`image`: '{}' does not start from an image; models of images from text do", state.name);
   require(state.has_vae(), ErrorCode::model,
-          "'{}' has no VAE, which --image needs to encode the image", state.name);
+          "'{}' has no VAE, which `image` needs to encode the image", state.name);
   require(request.initial_latents.empty() && request.initial_tensors.empty(), ErrorCode::usage,
-          "--initial-latents and --image both say what the run starts from: leave out one");
+          "`initial_latents` and `image` both say what the run starts from: leave out one");
   const sample::Sampler::Noised at = job.sampler->noised(0);
   require(
       at.signal != 0 || at.noise != 0, ErrorCode::usage,
-      "--image: a run with the scheduler {} cannot start from an image; use another --scheduler",
+      "`image`: a run with the scheduler {} cannot start from an image; use another `scheduler`",
       job.sampler_name);
 }
 
@@ -176,12 +176,12 @@ void encode_image(const runtime::ModelState& state, const models::VaeEncoder& en
 bool starts_from_image(const models::PipelineSpec& spec, const GenerateRequest& request) {
   const bool asked = request.strength || paints(request) || request.outpaint.any();
   if (!request.images.empty()) return asked || !spec.takes_references;
-  const char* const alone = request.mask             ? "--mask"
-                            : request.alpha_mask     ? "--mask-alpha"
-                            : request.strength       ? "--strength"
-                            : request.outpaint.any() ? "--outpaint"
+  const char* const alone = request.mask             ? "`mask`"
+                            : request.alpha_mask     ? "`mask_alpha`"
+                            : request.strength       ? "`strength`"
+                            : request.outpaint.any() ? "`outpaint`"
                                                      : nullptr;
-  require(!alone, ErrorCode::usage, "{} is about an image that a run starts from: add --image F",
+  require(!alone, ErrorCode::usage, "{} is about an image that a run starts from: add `image` F",
           alone ? alone : "");
   return false;
 }
@@ -190,12 +190,12 @@ int left_out_steps(const models::PipelineSpec& spec, const GenerateRequest& requ
   const double strength =
       request.strength.value_or(paints(request) ? spec.inpaint_strength : spec.strength);
   require(strength >= 0 && strength <= 1, ErrorCode::usage,
-          "--strength {}: expected a number from 0 (the image as it is) to 1 (noise alone)",
+          "`strength` {}: expected a number from 0 (the image as it is) to 1 (noise alone)",
           strength);
   const double kept = std::min(steps * strength, double(steps));
   const int left_out = static_cast<int>(std::max(steps - kept, 0.0));
   require(steps < 1 || left_out < steps, ErrorCode::usage,
-          "--strength {} of {} steps leaves none to run; give more of either", strength, steps);
+          "`strength` {} of {} steps leaves none to run; give more of either", strength, steps);
   return left_out;
 }
 
@@ -203,7 +203,7 @@ SourceSize size_of_source(const runtime::ModelState& state, const GenerateReques
   const models::PipelineSpec& spec = *state.spec;
   if (asks_size(request) || !starts_from_image(spec, request)) return {};
   if (!request.outpaint.any() && !spec.sized_by_image) return {};
-  const media::ReadImage read = read_input(request.images.front(), "--image");
+  const media::ReadImage read = read_input(request.images.front(), "`image`");
   const Pixels image = limited(media::pixels_of(read.image), spec.most_image_pixels);
   const std::array<int64_t, 3> patch = spec.layout(0, 0).patch;
   const auto whole = [&](int64_t pixels, int64_t unit) { return pixels / unit * unit; };
@@ -233,7 +233,7 @@ void plan_source(const runtime::ModelState& state, const GenerateRequest& reques
         fmt::format("the image of {} x {} pixels becomes {} x {}{}", both.image.width,
                     both.image.height, width, height,
                     !asks_size(request) && !request.outpaint.any() && !spec.sized_by_image
-                        ? ", the size of the model: see --width and --height"
+                        ? ", the size of the model: see `width` and `height`"
                         : ""));
   job.source = std::move(source);
 }

@@ -76,7 +76,7 @@ std::vector<Tokenized> Model::tokenize(const TokenizeRequest& request,
                                        const std::stop_token& stop) const {
   const base::BindStop bind(stop);
   require(!request.prompts.empty() || !request.chat.empty(), ErrorCode::usage,
-          "there is no text; give --prompt, --prompt-file or --chat");
+          "there is no text; give `prompt`, `prompt_file` or `chat`");
   const State& state = this->state();
   if (state.language) return tokenize_language(*state.language, request);
   require(state.spec.has_value(), ErrorCode::usage, "'{}' takes no text", state.name);

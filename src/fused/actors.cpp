@@ -146,7 +146,7 @@ void Actors::stand_still(double seconds) {
           me, coordinator.epoch(), seconds);
   fail(ErrorCode::rank,
        "fused experts: rank {} waits in epoch {} for the {} of rank {} (expert {}, tile {}, flag "
-       "at {}); no rank got on in {} s; see what that rank does, or raise --comm-timeout",
+       "at {}); no rank got on in {} s; see what that rank does, or raise `comm_timeout`",
        me, coordinator.epoch(), word_of(missing.kind), heap.in_world(missing.peer),
        missing.tile.expert, missing.tile.index, missing.word, seconds);
 }

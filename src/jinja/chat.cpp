@@ -78,19 +78,19 @@ class Builder : public nlohmann::json_sax<Json> {
 
 void check_message(const Value& message, size_t i) {
   const Value* role = message.is(Kind::dict) ? message.dict().find("role") : nullptr;
-  require(role && role->is(Kind::text), ErrorCode::usage, "chat: message {} has no text as 'role'",
-          i);
+  require(role && role->is(Kind::text), ErrorCode::usage,
+          "`chat`: message {} has no text as 'role'", i);
   const Value* content = message.dict().find("content");
   require(content || message.dict().find("tool_calls"), ErrorCode::usage,
-          "chat: message {} has no 'content'", i);
+          "`chat`: message {} has no 'content'", i);
   require(!content || content->is(Kind::text) || content->is(Kind::list) || content->is(Kind::none),
-          ErrorCode::usage, "chat: the 'content' of message {} is neither text nor a list nor null",
-          i);
+          ErrorCode::usage,
+          "`chat`: the 'content' of message {} is neither text nor a list nor null", i);
   if (!content || !content->is(Kind::list)) return;
   for (const Value& part : content->items()) {
     const Value* type = part.is(Kind::dict) ? part.dict().find("type") : nullptr;
     require(!type || !type->is(Kind::text) || type->text() == "text", ErrorCode::usage,
-            "chat: message {} holds a part of type {}; language models read text alone", i,
+            "`chat`: message {} holds a part of type {}; language models read text alone", i,
             base::printable(type->text()));
   }
 }
@@ -123,7 +123,7 @@ ValueDict chat_values(std::string_view json) {
     values.set("messages", root);
   const Value* messages = values.find("messages");
   require(messages && messages->is(Kind::list) && !messages->items().empty(), ErrorCode::usage,
-          "chat: expected {}", kExpected);
+          "`chat`: expected {}", kExpected);
   for (size_t i = 0; i < messages->items().size(); ++i) check_message(messages->items()[i], i);
   return values;
 }

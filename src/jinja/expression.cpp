@@ -55,7 +55,7 @@ std::string TokenStream::name() {
   return take().text;
 }
 void TokenStream::refuse(const std::string& what) const {
-  fail(ErrorCode::model, "{}: line {}: {} is not supported in chat templates; use --raw", where_,
+  fail(ErrorCode::model, "{}: line {}: {} is not supported in chat templates; use `raw`", where_,
        now().line, what);
 }
 void TokenStream::refuse_token() const {

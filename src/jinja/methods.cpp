@@ -267,7 +267,7 @@ Value attribute(const Value& of, const std::string& name) {
   if (of.is(Kind::text)) {
     if (among(kText, name)) return bound(of, name);
     if (among(kRefused, name))
-      fail(ErrorCode::model, "the method '{}' is not supported in chat templates; use --raw", name);
+      fail(ErrorCode::model, "the method '{}' is not supported in chat templates; use `raw`", name);
   }
   if (of.is(Kind::list) && among(kList, name)) return bound(of, name);
   if (of.is(Kind::dict)) {

@@ -96,7 +96,7 @@ Value arithmetic(const std::string& op, const Value& a, const Value& b, Work& wo
     return what.is(Kind::text) ? Value(text) : Value(ValueList{std::move(items), what.is_tuple()});
   }
   if (op == "%" && a.is(Kind::text))
-    fail(ErrorCode::model, "'%' of text is not supported in chat templates; use --raw");
+    fail(ErrorCode::model, "'%' of text is not supported in chat templates; use `raw`");
   fail(ErrorCode::usage, "'{}' between values of the kinds {} and {}", op, kind_name(a),
        kind_name(b));
 }
@@ -280,7 +280,7 @@ class Renderer {
       if (name == known) return Value::callable({name, Value(), nullptr});
     for (const char* known : {"lipsum", "cycler", "joiner"})
       if (name == known)
-        fail(ErrorCode::model, "the function '{}' is not supported in chat templates; use --raw",
+        fail(ErrorCode::model, "the function '{}' is not supported in chat templates; use `raw`",
              name);
     return Value::undefined(base::printable(name) + " is undefined");
   }

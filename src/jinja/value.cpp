@@ -304,7 +304,7 @@ size_t Value::weight() const {
 void Work::spend(size_t units) {
   base::check_stop();
   require(units <= left, ErrorCode::usage,
-          "the chat template takes more steps than its size and the chat's allow; use --raw");
+          "the chat template takes more steps than its size and the chat's allow; use `raw`");
   left -= units;
 }
 

@@ -7,7 +7,7 @@ namespace {
 
 [[noreturn]] void refuse() {
   fail(ErrorCode::usage,
-       "--device cuda: this program was built without CUDA; use --device cpu, or build it where a "
+       "`device` cuda: this program was built without CUDA; use `device` cpu, or build it where a "
        "CUDA toolkit is installed");
 }
 

@@ -430,7 +430,7 @@ std::map<std::string, nn::WeightChanges> Reader::changes() {
 std::map<std::string, nn::WeightChanges> read_adapter(const std::string& path, double strength,
                                                       const AdapterNames& names) {
   require(std::isfinite(strength) && std::abs(strength) <= 1000, ErrorCode::usage,
-          "--lora {}: a strength of {}; expected a number from -1000 to 1000", path, strength);
+          "`loras` {}: a strength of {}; expected a number from -1000 to 1000", path, strength);
   return Reader(path, strength, names).changes();
 }
 

@@ -51,7 +51,7 @@ std::string text_of(const Json& object, const char* key) {
     fail(ErrorCode::model,
          "'{}' is a single weights file; give the model's folder in the diffusers layout "
          "(model_index.json and a folder each for scheduler, tokenizer, ...; it may lack the "
-         "weights), and this as --transformer, --text-encoder or --vae",
+         "weights), and this as `transformer`, `text_encoder` or `vae`",
          path.string());
   if (extension == ".safetensors")
     fail(ErrorCode::model,
@@ -62,7 +62,7 @@ std::string text_of(const Json& object, const char* key) {
     fail(ErrorCode::model,
          "'{}' is a GGUF file; give the model's folder in the diffusers layout (model_index.json "
          "and a folder each for scheduler, tokenizer, ...; it may lack the weights), and this as "
-         "--transformer or --text-encoder",
+         "`transformer` or `text_encoder`",
          path.string());
   if (extension == ".ckpt" || extension == ".pt" || extension == ".pth" || extension == ".bin")
     fail(
@@ -82,7 +82,7 @@ std::string lone_weights(const fs::path& root) {
     const std::string extension = item.path().extension().string();
     for (const char* kind : {".safetensors", ".gguf", ".ckpt", ".pt", ".pth", ".bin"})
       if (extension == kind)
-        return fmt::format("; a weights file alone, as {}, is not enough: see --transformer",
+        return fmt::format("; a weights file alone, as {}, is not enough: see `transformer`",
                            base::printable(item.path().filename().string()));
   }
   return "";

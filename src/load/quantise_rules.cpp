@@ -141,7 +141,7 @@ ops::WeightForm QuantiseRules::form(const std::string& name, ops::DType compute,
   const Bits bits = expert ? experts() : bits_of(name, product_kind(name), encoder);
   require(bits != Bits::int4 || k % 2 == 0, ErrorCode::usage,
           "int4: the rows of {} are of {} elements, and two of them share a byte; choose int8 for "
-          "it (--quantise-rules)",
+          "it (`quantise_rules`)",
           base::printable(name), k);
   if (!expert) return bits == Bits::none ? compute : ops::WeightForm::of_rows(bits == Bits::int4);
   ops::WeightForm form(compute);

@@ -133,7 +133,7 @@ std::string advice(const fs::path& folder) {
            "same model, or convert them to safetensors first (save_pretrained of diffusers and "
            "transformers writes them)";
   if (gguf)
-    return "it holds GGUF files only: give one with --transformer, --text-encoder or --vae beside "
+    return "it holds GGUF files only: give one with `transformer`, `text_encoder` or `vae` beside "
            "the folder";
   return "download the weights too";
 }

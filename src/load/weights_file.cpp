@@ -187,7 +187,7 @@ void take_text_encoder(const std::string& given, ModelFolder& folder) {
     const std::string path = given.substr(equals + 1);
     Component* const part = find(folder, name);
     require(part != nullptr, ErrorCode::usage,
-            "--text-encoder {}: the folder describes no {}; it has {}", given, name,
+            "`text_encoder` {}: the folder describes no {}; it has {}", given, name,
             encoders_of(folder));
     const TensorFile file = open_tensor_file(path);
     part->file = path;
@@ -199,14 +199,14 @@ void take_text_encoder(const std::string& given, ModelFolder& folder) {
   std::vector<Place> places = places_of(file, folder, false);
   if (places.size() > 1) places = places_of(file, folder, true);
   require(!places.empty(), ErrorCode::usage,
-          "--text-encoder {}: it holds none of the folder's text encoders, which are: {}; if it "
-          "does, say which: --text-encoder NAME={}",
+          "`text_encoder` {}: it holds none of the folder's text encoders, which are: {}; if it "
+          "does, say which: `text_encoder` NAME={}",
           given, encoders_of(folder), given);
   std::set<std::string> parts;
   for (const Place& place : places) parts.insert(place.part->name);
   require(parts.size() == places.size() && (places.size() == 1 || text_prefixes(file).size() > 1),
           ErrorCode::usage,
-          "--text-encoder {}: it could be for {}; say which: --text-encoder {}={}", given,
+          "`text_encoder` {}: it could be for {}; say which: `text_encoder` {}={}", given,
           fmt::join(parts, " or "), *parts.begin(), given);
   for (const Place& place : places) {
     place.part->file = given;
@@ -275,8 +275,8 @@ TensorSet open_weights_file(const Component& part) {
 
 void take_files(const WeightFiles& files, ModelFolder& folder) {
   if (files.empty()) return;
-  take_part(files.transformer, "transformer", kTransformer, "--transformer", folder);
-  take_part(files.vae, "vae", kVae, "--vae", folder);
+  take_part(files.transformer, "transformer", kTransformer, "`transformer`", folder);
+  take_part(files.vae, "vae", kVae, "`vae`", folder);
   for (const std::string& given : files.text_encoders) take_text_encoder(given, folder);
 }
 

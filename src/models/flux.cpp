@@ -239,7 +239,7 @@ nn::Joint Flux::single_block(int site, const DitStep& step, const nn::Placement&
 Tensor Flux::first_input(const nn::StepContext& step, const nn::Placement& placement,
                          const nn::Hidden& hidden, const nn::Seams&) const {
   require(config_.num_layers > 0, ErrorCode::usage,
-          "--cache teacache: this model has no double blocks");
+          "`cache` teacache: this model has no double blocks");
   const Block& w = layers_.at(static_cast<size_t>(-blocks_.begin));
   const Tensor& m = dit(step).of(0, {&w.image.modulation, &w.text.modulation})[0];
   const int64_t d = config_.hidden();

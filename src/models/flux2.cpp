@@ -313,7 +313,7 @@ nn::Joint Flux2::single_block(int site, const nn::StepContext& step, const nn::P
 Tensor Flux2::first_input(const nn::StepContext& step, const nn::Placement& placement,
                           const nn::Hidden& hidden, const nn::Seams&) const {
   require(config_.num_layers > 0, ErrorCode::usage,
-          "--cache teacache: this model has no double blocks");
+          "`cache` teacache: this model has no double blocks");
   const Tensor& m = dynamic_cast<const Flux2Step&>(step).image;
   const int64_t d = config_.hidden();
   const TokenNorm norm{{}, {}, static_cast<float>(config_.eps)};

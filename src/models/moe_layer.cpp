@@ -66,7 +66,7 @@ std::string gate_of(const MoeLayerForm& form, const nn::Weights& weights) {
 
 nn::Geometry geometry_of(const MoeLayerConfig& config, const MoeLayerForm& form) {
   require(form.top_k <= config.experts, ErrorCode::usage,
-          "--moe top_k={}: the layer has {} experts; choose 1 to {}", form.top_k, config.experts,
+          "`moe` top_k={}: the layer has {} experts; choose 1 to {}", form.top_k, config.experts,
           config.experts);
   nn::Geometry geometry;
   geometry.blocks = 1;

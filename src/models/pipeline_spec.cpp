@@ -29,11 +29,11 @@ nn::TokenLayout PipelineSpec::layout(int64_t height, int64_t width, int64_t fram
 }
 
 nn::Conditioning PipelineSpec::conditioning(const std::vector<int>& wanted, bool branches) const {
-  require(classes > 0, ErrorCode::usage, "this model takes text, not classes: give --prompt");
+  require(classes > 0, ErrorCode::usage, "this model takes text, not classes: give `prompt`");
   std::vector<int32_t> labels;
   for (int label : wanted) {
     require(label >= 0 && label < classes, ErrorCode::usage,
-            "class {} does not exist: this model has classes 0 to {}", label, classes - 1);
+            "`classes` {}: no such class; this model has classes 0 to {}", label, classes - 1);
     labels.push_back(label);
   }
   if (branches) labels.insert(labels.end(), wanted.size(), static_cast<int32_t>(classes));

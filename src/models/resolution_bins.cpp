@@ -36,7 +36,7 @@ PipelineSpec::Bin pixart_bin(int64_t sample_size, int64_t height, int64_t width)
   require(
       sample_size == 32 || sample_size == 64 || sample_size == 128 || sample_size == 256,
       ErrorCode::model,
-      "--binning on: there is no table of sizes for a sample_size of {}; expected 32, 64, 128 or "
+      "`binning` on: there is no table of sizes for a sample_size of {}; expected 32, 64, 128 or "
       "256: leave it out",
       sample_size);
   const double ratio = double(height) / double(width);

@@ -6,7 +6,7 @@ namespace tessera::nn {
 
 Tensor Denoiser::first_input(const StepContext&, const Placement&, const Hidden&,
                              const Seams&) const {
-  fail(ErrorCode::usage, "--cache teacache: the first block of this model has no modulated input");
+  fail(ErrorCode::usage, "`cache` teacache: the first block of this model has no modulated input");
 }
 
 Hidden TokenModel::embed_canvas(std::span<const int32_t>, const TokenView&,

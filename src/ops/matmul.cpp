@@ -36,7 +36,7 @@ void check(const Tensor& x, const Weight& w, const MatmulOptions& options) {
           x.shape(), tensor::name_of(x.dtype()), w->n, w->k, w->k);
   require(w->dtype != DType::i8 || !tensor::is_gpu(x.device()), ErrorCode::usage,
           "matmul: on a GPU weights in i8 are for experts; pack this one in f32 or bf16, or run a "
-          "folder that was quantised without --dense");
+          "folder that was quantised without `dense`");
   const bool paired = is_paired(options.activation);
   require(paired == w->paired, ErrorCode::usage, "matmul: {}",
           paired ? "swiglu and geglu need a paired weight; pack it with pack_paired_weight"

@@ -122,9 +122,9 @@ void cache_problems(const Plan& plan, const StepCache& cache, Problems& found) {
   name(plan.conditional != KeptSlot::all, "conditional=");
   if (!bad.empty())
     found.push_back(fmt::format(
-        "--cache {} reuses whole steps, and {} works with parts of steps or with stale results: "
+        "`cache` {} reuses whole steps, and {} works with parts of steps or with stale results: "
         "leave one of them out; cfg=, data=, ulysses=, ring=, tensor=, shard= and expert= go "
-        "with --cache",
+        "with `cache`",
         word_of(cache.rule), bad));
 }
 
@@ -140,7 +140,7 @@ void sample_problems(const Plan& plan, const nn::Geometry& geometry, const Workl
   if (plan.cfg > workload.branches)
     found.push_back(
         "cfg=2 gives each branch of guidance ranks of its own, and this request has no guidance: "
-        "leave out cfg=, or give --guidance (--true-guidance where the model embeds its own)");
+        "leave out cfg=, or give `guidance` (`true_guidance` where the model embeds its own)");
   shard_problems(plan, geometry, found);
   block_problems(plan, workload, found);
   stage_problems(plan, geometry, workload, found);
@@ -149,7 +149,7 @@ void sample_problems(const Plan& plan, const nn::Geometry& geometry, const Workl
   const bool whole = Partition(plan, workload).whole_samples();
   if (workload.rescales && !whole)
     found.push_back(
-        fmt::format("--guidance-rescale and --cfg-normalization need whole samples, and '{}' cuts "
+        fmt::format("`guidance_rescale` and `cfg_normalization` need whole samples, and '{}' cuts "
                     "them into pieces: leave it out, "
                     "or choose a plan that does not cut samples",
                     to_string(plan)));

@@ -19,8 +19,7 @@ namespace {
 
 void require_language(const runtime::ModelState& state) {
   require(state.language != nullptr, ErrorCode::usage, "'{}' is no language model; {}", state.name,
-          state.layer ? "'tessera forward --component moe_layer' runs it"
-                      : "'tessera generate' makes images with it");
+          state.layer ? "a forward with `component` moe_layer runs it" : "it generates images");
 }
 
 void require_stops(const CompleteRequest& q, const runtime::Language& language) {
@@ -42,7 +41,7 @@ std::string misfit(runtime::ModelState& state, completion::TokenRun& run,
 
 void require_joining(const CompleteRequest& q, const CompleteControl& control, const Plan& plan) {
   if (!control.join) return;
-  require(q.n == 1, ErrorCode::usage, "--n {}: prompts join a batch of one answer each", q.n);
+  require(q.n == 1, ErrorCode::usage, "`n` {}: prompts join a batch of one answer each", q.n);
   require(plan.world() == 1 || plan.moe != MoeForm::fused, ErrorCode::usage,
           "prompts join no batch under moe=fused, whose buffers are for those that begin it");
 }
@@ -52,7 +51,7 @@ std::string folders_limit(const CompleteResult& result) {
   const bool cut =
       std::ranges::count(result.completions, FinishReason::length, &Completion::finish) > 0;
   if (!cut || result.limit == "request") return "";
-  return fmt::format("an answer ended at {} tokens, {}; --max-tokens allows more",
+  return fmt::format("an answer ended at {} tokens, {}; `max_tokens` allows more",
                      result.max_tokens,
                      result.limit == "default" ? "where the folder says no length"
                                                : "'max_new_tokens' of generation_config.json");

@@ -412,7 +412,7 @@ Tensors run_vae(const runtime::ModelState& state, const std::string& file, Tenso
   if (request.vae_tiling == VaeTiling::on)
     run.tiles = admission::vae_tiles(state, request.vae_tile);
   require(!run.tiles || !request.trace, ErrorCode::usage,
-          "there is no --trace of tiles; leave out --vae-tiling");
+          "there is no `trace` of tiles; leave out `vae_tiling`");
   if (request.trace)
     run.watch.trace = [&](const std::string& name, const Tensor& x) {
       outputs[name] = runtime::on_host(ops::cast(x, DType::f32));
@@ -493,7 +493,7 @@ std::string tiles_that_fit(const runtime::ModelState& state, ForwardRequest requ
     request.vae_tile = pixels;
     const int64_t bytes = rehearse_part(state, request, inputs, nullptr).peak;
     if (bytes <= room.bytes)
-      return fmt::format("--vae-tiling {} needs {}", pixels == 0 ? "on" : std::to_string(pixels),
+      return fmt::format("`vae_tiling` {} needs {}", pixels == 0 ? "on" : std::to_string(pixels),
                          admission::amount(double(bytes)));
   }
   return "";
@@ -515,12 +515,12 @@ void admit(const runtime::ModelState& state, const ForwardRequest& request, cons
 }
 
 void check_output(const runtime::ModelState& state, const ForwardRequest& request) {
-  std::vector<RunInput> inputs{{"--inputs", request.inputs}};
-  for (const Lora& lora : request.loras) inputs.push_back({"--lora", lora.file});
+  std::vector<RunInput> inputs{{"`inputs`", request.inputs}};
+  for (const Lora& lora : request.loras) inputs.push_back({"`loras`", lora.file});
   if (state.ranks().first())
     check_files({state.folder.path,
                  inputs,
-                 {{"--outputs", request.outputs, FileKind::tensors}},
+                 {{"`outputs`", request.outputs, FileKind::tensors}},
                  request.overwrite,
                  state.files});
 }
@@ -542,7 +542,7 @@ NamedTensors forward(runtime::ModelState& state, const ForwardRequest& request,
   const bool bands = !text && !layer && !transformer && state.options.plan.vae > 1;
   require(transformer || layer || bands || to_string(state.options.plan).empty(), ErrorCode::plan,
           "forward spreads transformers and language models over ranks; a {} runs on one: leave "
-          "out --plan and --ranks{}",
+          "out `plan` and `ranks`{}",
           component, text ? "" : ", or add vae= to share its images");
   require(!state.options.plan.vae_apart, ErrorCode::plan,
           "vae=+{0} decodes while others denoise, and forward runs one part: use vae={0} on the "

@@ -31,25 +31,25 @@ int64_t whole(const std::string& name, const std::string& text, int64_t least, i
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   require(
       error == std::errc() && end == text.data() + text.size() && value >= least && value <= most,
-      ErrorCode::usage, "--moe {}={}: expected a whole number from {} to {}", name,
+      ErrorCode::usage, "`moe` {}={}: expected a whole number from {} to {}", name,
       base::printable(text), least, most);
   return value;
 }
 
 void read_entry(const std::string& name, const std::string& text, MoeLayerForm& form) {
   if (name == "gate") {
-    require(!text.empty(), ErrorCode::usage, "--moe gate=: name a router of the folder");
+    require(!text.empty(), ErrorCode::usage, "`moe` gate=: name a router of the folder");
     form.gate = text;
   } else if (name == "top_k") {
     form.top_k = static_cast<int>(whole(name, text, 1, 1 << 20));
   } else if (name == "experts") {
-    form.experts = choice_of<ExpertActivation>(text, "--moe experts");
+    form.experts = choice_of<ExpertActivation>(text, "`moe` experts");
   } else if (name == "renormalise") {
     form.renormalise = whole(name, text, 0, 1) == 1;
   } else if (name == "capacity") {
     form.capacity = whole(name, text, 0, kMostTaken);
   } else {
-    fail(ErrorCode::usage, "--moe has no entry {}; write {}", base::printable(name), kForm);
+    fail(ErrorCode::usage, "`moe` has no entry {}; write {}", base::printable(name), kForm);
   }
 }
 
@@ -61,15 +61,15 @@ MoeLayerForm parse_moe_layer(const std::string& text) {
   for (size_t at = 0; at <= text.size();) {
     const size_t end = std::min(text.find(',', at), text.size());
     const std::string item = text.substr(at, end - at), name = item.substr(0, item.find('='));
-    require(name.size() < item.size(), ErrorCode::usage, "--moe entry {} has no value; write {}",
+    require(name.size() < item.size(), ErrorCode::usage, "`moe` entry {} has no value; write {}",
             base::printable(item), kForm);
-    require(seen.insert(name).second, ErrorCode::usage, "--moe entry {} stands twice",
+    require(seen.insert(name).second, ErrorCode::usage, "`moe` entry {} stands twice",
             base::printable(name));
     read_entry(name, item.substr(name.size() + 1), form);
     at = end + 1;
   }
   for (const char* name : {"gate", "top_k", "experts"})
-    require(seen.contains(name), ErrorCode::usage, "--moe lacks '{}'; write {}", name, kForm);
+    require(seen.contains(name), ErrorCode::usage, "`moe` lacks '{}'; write {}", name, kForm);
   return form;
 }
 
@@ -99,7 +99,7 @@ void check_gate(const MoeLayerForm& form, const load::TensorSet& tensors, const 
   for (const std::string& name : tensors.names())
     if (name.starts_with("gate.") && name.ends_with(".weight"))
       known.push_back(name.substr(5, name.size() - 12));
-  require(tensors.has(gate), ErrorCode::usage, "--moe gate={}: there is no tensor {}; gates are {}",
+  require(tensors.has(gate), ErrorCode::usage, "`moe` gate={}: there is no tensor {}; gates are {}",
           base::printable(form.gate), base::printable(gate), fmt::join(known, ", "));
 }
 
@@ -191,7 +191,7 @@ Tensors forward_moe_layer(const runtime::ModelState& state, const Tensors& input
                           const ForwardRequest& request, const RunControl& control) {
   const MoeLayerForm& form = *request.moe;
   const Plan& plan = state.options.plan;
-  require(!request.trace, ErrorCode::usage, "a moe_layer has no blocks; leave out --trace");
+  require(!request.trace, ErrorCode::usage, "a moe_layer has no blocks; leave out `trace`");
   Job job{state, form, models::geometry_of(*state.layer, form), {}, {}};
   check_plan(plan, job.geometry);
   const load::Component& part = state.folder.component("model");

@@ -47,7 +47,7 @@ const load::Component& part_with_experts(const runtime::ModelState& state, bool 
           "'{}' holds its experts in {} already; run it as it is", state.name,
           part.quantised.int4 ? "int4" : "int8");
   require(!dense || state.language, ErrorCode::usage,
-          "--dense is for language models; of '{}' leave it out, or give --dtype", state.name);
+          "`dense` is for language models; of '{}' leave it out, or give `dtype`", state.name);
   return part;
 }
 
@@ -55,8 +55,8 @@ const load::Component& part_with_experts(const runtime::ModelState& state, bool 
 load::QuantiseRules rules_of(const runtime::ModelState& state, const QuantiseRequest& request) {
   if (!request.dtype && request.rules.empty()) return {};
   require(state.spec.has_value(), ErrorCode::usage,
-          "--dtype and --quantise-rules are for pipelines of images and videos; of '{}' give "
-          "--experts and --dense",
+          "`dtype` and `quantise_rules` are for pipelines of images and videos; of '{}' give "
+          "`experts` and `dense`",
           state.name);
   RunOptions as;
   as.precision = request.dtype.value_or(Precision::bf16);
@@ -114,12 +114,12 @@ std::vector<Chosen> matrices_of(const runtime::ModelState& state, const load::Te
   for (const std::string& name : experts) {
     const int64_t k = tensors.entry(name).sizes.back();
     require(!int4 || k % 2 == 0, ErrorCode::usage,
-            "--experts int4: the rows of {} are of {} elements, and two of them share a byte; "
+            "`experts` int4: the rows of {} are of {} elements, and two of them share a byte; "
             "choose int8",
             base::printable(name), k);
   }
   require(!experts.empty(), ErrorCode::usage, "'{}' has no routed experts{}", state.name,
-          state.spec ? ": give --dtype int8 or int4, which quantises all products"
+          state.spec ? ": give `dtype` int8 or int4, which quantises all products"
                      : ", and nothing is quantised without them: run it as it is");
   std::vector<Chosen> chosen;
   choose(tensors, asked.pairs(), experts, int4, chosen);

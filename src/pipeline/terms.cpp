@@ -39,10 +39,10 @@ void say_model(const runtime::ModelState& state, cluster::Terms& terms) {
   terms.say("the version", kVersion);
   terms.say("the instruction set", kernels::name_of(kernels::active_isa()));
   terms.say(cluster::Terms::kUnit, kernels::name_of(kernels::active_unit()));
-  terms.say("--plan", to_string(state.options.plan));
-  terms.say("--dtype", word_of(state.options.precision));
-  terms.say("--quantise-rules", state.options.quantise_rules);
-  terms.say("--device", name_of(state.place.device));
+  terms.say("`plan`", to_string(state.options.plan));
+  terms.say("`dtype`", word_of(state.options.precision));
+  terms.say("`quantise_rules`", state.options.quantise_rules);
+  terms.say("`device`", name_of(state.place.device));
   for (const load::Component& part : state.folder.components) {
     terms.say("the configuration of " + part.name, part.config.dump());
     std::vector<std::string> paths;
@@ -78,10 +78,10 @@ void say_tensors(const TensorViews& tensors, cluster::Terms& terms) {
 }
 
 void say_loras(const std::vector<Lora>& loras, bool merged, cluster::Terms& terms) {
-  terms.say("--merge-lora", shown(merged));
+  terms.say("`merge_lora`", shown(merged));
   for (const Lora& lora : loras) {
-    terms.file("--lora", lora.file);
-    terms.say("the strength of --lora", shown(lora.strength));
+    terms.file("`loras`", lora.file);
+    terms.say("the strength of `loras`", shown(lora.strength));
   }
 }
 
@@ -106,46 +106,46 @@ cluster::Terms terms_of(const runtime::ModelState& state, const GenerateRequest&
                initial_tensors, save_latents, trace, decode, vae_tiling, vae_tile, vae_chunk,
                compare_steps, previews, overwrite, images, strength, mask, alpha_mask, soft_mask,
                mask_blur, image_fitting, outpaint, loras, merge_lora, cache] = request;
-  terms.say("--class", joined(classes));
+  terms.say("`classes`", joined(classes));
   terms.say("the prompt", joined(prompts));
-  terms.say("--negative-prompt", negative_prompt ? "'" + *negative_prompt + "'" : "none");
-  if (!embeddings.empty()) terms.file("--embeddings", embeddings);
-  terms.say("--clean-caption", clean_caption ? shown(*clean_caption) : "");
-  terms.say("--text-tokens", shown(text_tokens));
-  terms.say("--steps", shown(steps));
-  terms.say("--guidance", shown(guidance));
-  terms.say("--true-guidance", shown(true_guidance));
-  terms.say("--guidance-rescale", shown(guidance_rescale));
-  terms.say("--cfg-normalization", shown(cfg_normalization));
-  terms.say("--cfg-truncation", shown(cfg_truncation));
-  terms.say("--width", shown(width));
-  terms.say("--height", shown(height));
-  terms.say("--binning", shown(binning));
-  terms.say("--fit", shown(fit));
-  terms.say("--frames", shown(frames));
-  terms.say("--count", shown(count));
-  terms.say("--seed", seeds.empty() ? shown(seed) : fmt::format("{}", fmt::join(seeds, ",")));
-  terms.say("--rng", word_of(noise));
-  terms.say("--scheduler", word_of(scheduler));
-  if (!initial_latents.empty()) terms.file("--initial-latents", initial_latents);
+  terms.say("`negative_prompt`", negative_prompt ? "'" + *negative_prompt + "'" : "none");
+  if (!embeddings.empty()) terms.file("`embeddings`", embeddings);
+  terms.say("`clean_caption`", clean_caption ? shown(*clean_caption) : "");
+  terms.say("`text_tokens`", shown(text_tokens));
+  terms.say("`steps`", shown(steps));
+  terms.say("`guidance`", shown(guidance));
+  terms.say("`true_guidance`", shown(true_guidance));
+  terms.say("`guidance_rescale`", shown(guidance_rescale));
+  terms.say("`cfg_normalization`", shown(cfg_normalization));
+  terms.say("`cfg_truncation`", shown(cfg_truncation));
+  terms.say("`width`", shown(width));
+  terms.say("`height`", shown(height));
+  terms.say("`binning`", shown(binning));
+  terms.say("`fit`", shown(fit));
+  terms.say("`frames`", shown(frames));
+  terms.say("`count`", shown(count));
+  terms.say("`seed`", seeds.empty() ? shown(seed) : fmt::format("{}", fmt::join(seeds, ",")));
+  terms.say("`noise`", word_of(noise));
+  terms.say("`scheduler`", word_of(scheduler));
+  if (!initial_latents.empty()) terms.file("`initial_latents`", initial_latents);
   say_tensors(initial_tensors, terms);
-  terms.say("--save-latents", save_latents.empty() ? "no" : "yes");
-  terms.say("--trace", trace.empty() ? "no" : "yes");
-  terms.say("--overwrite", shown(overwrite));
-  terms.say("--latents-only", decode ? "no" : "yes");
-  terms.say("--vae-tiling", fmt::format("{} {}", shown(vae_tiling), vae_tile));
-  terms.say("--vae-chunk", shown(vae_chunk));
-  terms.say("--compare-steps", shown(compare_steps));
-  terms.say("--preview", shown(previews));
-  for (const InputImage& image : images) say_image("--image", image, terms);
-  if (mask) say_image("--mask", *mask, terms);
-  terms.say("--strength", shown(strength));
+  terms.say("`save_latents`", save_latents.empty() ? "no" : "yes");
+  terms.say("`trace`", trace.empty() ? "no" : "yes");
+  terms.say("`overwrite`", shown(overwrite));
+  terms.say("`latents_only`", decode ? "no" : "yes");
+  terms.say("`vae_tiling`", fmt::format("{} {}", shown(vae_tiling), vae_tile));
+  terms.say("`vae_chunk`", shown(vae_chunk));
+  terms.say("`compare_steps`", shown(compare_steps));
+  terms.say("`preview`", shown(previews));
+  for (const InputImage& image : images) say_image("`image`", image, terms);
+  if (mask) say_image("`mask`", *mask, terms);
+  terms.say("`strength`", shown(strength));
   say_loras(loras, merge_lora, terms);
   terms.say("the mask", fmt::format("{} {} {}", alpha_mask, soft_mask, mask_blur));
-  terms.say("--image-fit", word_of(image_fitting));
-  terms.say("--outpaint", fmt::format("{} {} {} {}", outpaint.left, outpaint.top, outpaint.right,
+  terms.say("`image_fit`", word_of(image_fitting));
+  terms.say("`outpaint`", fmt::format("{} {} {} {}", outpaint.left, outpaint.top, outpaint.right,
                                       outpaint.bottom));
-  terms.say("--cache", cache ? to_string(*cache) : "none");
+  terms.say("`cache`", cache ? to_string(*cache) : "none");
   return terms;
 }
 
@@ -159,29 +159,29 @@ cluster::Terms terms_of(const runtime::ModelState& state, const CompleteRequest&
   terms.say("the prompt", joined(prompts));
   std::string ids;
   for (const auto& prompt : prompt_ids) ids += fmt::format("{};", fmt::join(prompt, ","));
-  terms.say("--prompt-ids", ids);
-  terms.say("--chat", chat);
-  terms.say("--raw", shown(raw));
-  terms.say("--max-tokens", shown(max_tokens));
-  terms.say("--block", shown(block));
-  terms.say("--decode", decode);
-  terms.say("--as-published", shown(as_published));
-  terms.say("--steps", shown(steps));
-  terms.say("--cache", fmt::format("{}:{},{},{}", word_of(cache.kind), cache.before, cache.after,
+  terms.say("`prompt_ids`", ids);
+  terms.say("`chat`", chat);
+  terms.say("`raw`", shown(raw));
+  terms.say("`max_tokens`", shown(max_tokens));
+  terms.say("`block`", shown(block));
+  terms.say("`decode`", decode);
+  terms.say("`as_published`", shown(as_published));
+  terms.say("`steps`", shown(steps));
+  terms.say("`cache`", fmt::format("{}:{},{},{}", word_of(cache.kind), cache.before, cache.after,
                                    cache.warmup));
-  terms.say("--stop-at-eos", word_of(stop_at_eos));
-  terms.say("--select", select);
-  terms.say("--select-refresh", shown(select_refresh));
-  terms.say("--select-prefill", shown(select_prefill));
-  terms.say("--temperature", shown(temperature));
-  terms.say("--top-k", shown(top_k));
-  terms.say("--top-p", shown(top_p));
-  terms.say("--repetition-penalty", shown(repetition_penalty));
-  terms.say("--seed", shown(seed));
-  terms.say("--n", shown(n));
-  terms.say("--logprobs", logprobs ? shown(*logprobs) : "none");
-  terms.say("--stop", joined(stop));
-  if (!draws.empty()) terms.file("--draws", draws);
+  terms.say("`stop_at_eos`", word_of(stop_at_eos));
+  terms.say("`select`", select);
+  terms.say("`select_refresh`", shown(select_refresh));
+  terms.say("`select_prefill`", shown(select_prefill));
+  terms.say("`temperature`", shown(temperature));
+  terms.say("`top_k`", shown(top_k));
+  terms.say("`top_p`", shown(top_p));
+  terms.say("`repetition_penalty`", shown(repetition_penalty));
+  terms.say("`seed`", shown(seed));
+  terms.say("`n`", shown(n));
+  terms.say("`logprobs`", logprobs ? shown(*logprobs) : "none");
+  terms.say("`stop`", joined(stop));
+  if (!draws.empty()) terms.file("`draws`", draws);
   return terms;
 }
 
@@ -192,17 +192,17 @@ cluster::Terms terms_of(const runtime::ModelState& state, const ForwardRequest& 
   const auto& [component, inputs, tensors, outputs, trace, overwrite, moe, vae_tiling, vae_tile,
                vae_chunk, loras, merge_lora] = request;
   say_loras(loras, merge_lora, terms);
-  terms.say("--component", word_of(component));
-  if (!inputs.empty()) terms.file("--inputs", inputs);
+  terms.say("`component`", word_of(component));
+  if (!inputs.empty()) terms.file("`inputs`", inputs);
   say_tensors(tensors, terms);
-  terms.say("--outputs", outputs.empty() ? "no" : "yes");
-  terms.say("--overwrite", shown(overwrite));
-  terms.say("--trace", shown(trace));
+  terms.say("`outputs`", outputs.empty() ? "no" : "yes");
+  terms.say("`overwrite`", shown(overwrite));
+  terms.say("`trace`", shown(trace));
   if (moe)
-    terms.say("--moe", fmt::format("{} {} {} {} {}", moe->gate, moe->top_k, shown(moe->experts),
+    terms.say("`moe`", fmt::format("{} {} {} {} {}", moe->gate, moe->top_k, shown(moe->experts),
                                    moe->renormalise, shown(moe->capacity)));
-  terms.say("--vae-tiling", fmt::format("{} {}", shown(vae_tiling), vae_tile));
-  terms.say("--vae-chunk", shown(vae_chunk));
+  terms.say("`vae_tiling`", fmt::format("{} {}", shown(vae_tiling), vae_tile));
+  terms.say("`vae_chunk`", shown(vae_chunk));
   return terms;
 }
 

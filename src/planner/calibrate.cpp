@@ -114,7 +114,7 @@ Curve curve_of(const std::vector<Point>& points, double peak) {
 
 std::string calibrate(int ranks, int threads, const std::stop_token& stop) {
   using namespace planner;
-  require(ranks >= 1 && ranks <= 512, ErrorCode::usage, "--ranks {}: expected 1 to 512", ranks);
+  require(ranks >= 1 && ranks <= 512, ErrorCode::usage, "`ranks` {}: expected 1 to 512", ranks);
   const base::BindStop bind(stop);
   const int cores =
       threads > 0 ? threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));

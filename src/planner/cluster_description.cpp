@@ -231,10 +231,10 @@ Cluster open_cluster(const std::string& name_or_file, int ranks) {
   std::optional<Cluster> found = known_cluster(name_or_file);
   if (base::is_there(name_or_file)) found = cluster_of(base::read_json(name_or_file), name_or_file);
   require(found.has_value(), ErrorCode::usage,
-          "--hardware {}: neither a file nor a known name; known are {}",
+          "`hardware` {}: neither a file nor a known name; known are {}",
           base::printable(name_or_file), fmt::join(known_clusters(), ", "));
   require(ranks <= found->ranks(), ErrorCode::usage,
-          "--hardware {}: {} host(s) of {} device(s) are {}; {} ranks need as many",
+          "`hardware` {}: {} host(s) of {} device(s) are {}; {} ranks need as many",
           base::printable(name_or_file), found->hosts, found->devices, found->ranks(), ranks);
   return *found;
 }
@@ -257,7 +257,7 @@ double quantity(const std::string& text, const std::string& entry) {
       {"s", 1},    {"MB/s", 1e6}, {"GB/s", 1e9},   {"TFLOPS", 1e12}, {"ns", 1e-9}};
   const auto known = units.find(unit);
   require(end > 0 && known != units.end() && std::isfinite(value) && value > 0, ErrorCode::usage,
-          "--what-if {}: '{}' is no quantity above 0, as 25Gbit, 12GB, 10us", entry, text);
+          "`what_if` {}: '{}' is no quantity above 0, as 25Gbit, 12GB, 10us", entry, text);
   return value * known->second;
 }
 
@@ -292,7 +292,7 @@ void change(Cluster& cluster, const std::string& changes) {
       for (auto& [dtype, peak] : cluster.device.flops) peak *= value;
     } else {
       fail(ErrorCode::usage,
-           "--what-if {}: not known here; known are link, latency, bridge, network, "
+           "`what_if` {}: not known here; known are link, latency, bridge, network, "
            "network-latency, memory, bandwidth, speed",
            base::printable(entry));
     }

@@ -119,14 +119,14 @@ void score_predictions(const std::string& file, int threads,
   const base::BindStop bind(stop);
   const base::Json published = base::read_json(file);
   require(published.is_object() && published.contains("rows") && published["rows"].is_array(),
-          ErrorCode::usage, "--score {}: expected an object with a list 'rows'", file);
+          ErrorCode::usage, "`score` {}: expected an object with a list 'rows'", file);
   planner::Scorer scorer(line);
   std::set<std::string> ids;
   for (const base::Json& row : published["rows"]) {
     base::check_stop();
     const std::string id = planner::id_of(row);
     require(!id.empty() && ids.insert(id).second, ErrorCode::usage,
-            "--score {}: a row has the 'id' '{}'; expected one of its own", file, id);
+            "`score` {}: a row has the 'id' '{}'; expected one of its own", file, id);
     scorer.row(row);
   }
   if (published.contains("orderings") && published["orderings"].is_array())

@@ -38,10 +38,11 @@ void open_subject(const std::string& model, const RunOptions& options, runtime::
       models::published_model(model) != nullptr && !std::filesystem::exists(model, ignored);
   by_name ? runtime::open_published(model, options, state)
           : runtime::open_model(model, options, state);
-  require(state.spec.has_value(), ErrorCode::usage,
-          "'{}' makes no images; plans of language models are not predicted yet: 'tessera inspect "
-          "{} --plan P' says what they hold",
-          model, model);
+  require(
+      state.spec.has_value(), ErrorCode::usage,
+      "'{}' makes no images; plans of language models are not predicted yet; an inspection with "
+      "`plan` says what they hold",
+      model);
 }
 
 Subject::Subject(const std::string& model, const RunOptions& options,
@@ -169,9 +170,9 @@ namespace {
 
 Cluster cluster_for(const PredictionRequest& request) {
   require(request.ranks >= 1 && request.ranks <= kMostRanksPredicted, ErrorCode::usage,
-          "--ranks {}: expected 1 to {}", request.ranks, kMostRanksPredicted);
+          "`ranks` {}: expected 1 to {}", request.ranks, kMostRanksPredicted);
   require(!request.hardware.empty(), ErrorCode::usage,
-          "--hardware is missing: a file, here, or one of {}", fmt::join(known_clusters(), ", "));
+          "`hardware` is missing: a file, here, or one of {}", fmt::join(known_clusters(), ", "));
   Cluster cluster =
       request.hardware == "here"
           ? cluster_of(base::parse_json(calibrate(request.ranks, 0, base::current_stop()), "here"),
@@ -187,11 +188,11 @@ tensor::Scope scope_of(const PredictionRequest& request, const Subject* subject)
   const size_t given = request.expert_load.size();
   if (subject && given > 0)
     require(static_cast<int>(given) == subject->experts(), ErrorCode::usage,
-            "--expert-load holds {} numbers; the model's layers have {} experts", given,
+            "`expert_load` holds {} numbers; the model's layers have {} experts", given,
             subject->experts());
   for (const double share : request.expert_load)
     require(share >= 0 && share <= 1e12, ErrorCode::usage,
-            "--expert-load holds {}; expected numbers of at least 0", share);
+            "`expert_load` holds {}; expected numbers of at least 0", share);
   return scope;
 }
 
@@ -303,7 +304,7 @@ PredictedPlan choose_plan(const std::string& model, const RunOptions& options,
 Prediction fewest_ranks(const std::string& model, const RunOptions& options,
                         const PredictionRequest& request, double deadline, int most,
                         const std::stop_token& stop) {
-  require(deadline > 0, ErrorCode::usage, "--deadline {}: expected seconds above 0", deadline);
+  require(deadline > 0, ErrorCode::usage, "`deadline` {}: expected seconds above 0", deadline);
   Prediction made{model, request.hardware, 0, {}, {}};
   PredictionRequest asked = request;
   for (asked.ranks = 1; asked.ranks <= most; ++asked.ranks) {
@@ -322,7 +323,7 @@ std::string timeline(const std::string& model, const RunOptions& options,
   const tensor::BindScope assumed(planner::scope_of(request, nullptr));
   const planner::Cluster cluster = planner::cluster_for(request);
   planner::Subject subject(model, options, request.generate);
-  require(!request.plans.empty(), ErrorCode::usage, "a timeline is of one plan: give --plan");
+  require(!request.plans.empty(), ErrorCode::usage, "a timeline is of one plan: give `plan`");
   const planner::Simulation run =
       planner::simulate(subject.of(request.plans.front()).recording, cluster, true);
   return form == TimelineForm::trace ? planner::trace_of(run) : planner::image_of(run);
@@ -333,7 +334,7 @@ std::string recording(const std::string& model, const RunOptions& options,
   const base::BindStop bind(stop);
   const tensor::BindScope assumed(planner::scope_of(request, nullptr));
   planner::Subject subject(model, options, request.generate);
-  require(!request.plans.empty(), ErrorCode::usage, "a recording is of one plan: give --plan");
+  require(!request.plans.empty(), ErrorCode::usage, "a recording is of one plan: give `plan`");
   return planner::to_json(subject.of(request.plans.front()).recording).dump();
 }
 

@@ -45,12 +45,12 @@ std::vector<int> class_numbers(const std::vector<std::string>& wanted,
         error == std::errc() && end == text.data() + text.size() && !text.empty();
     if (!is_number && !names.empty()) {
       const std::string near = text.size() <= 100 ? nearest(text, names) : "";
-      fail(ErrorCode::usage, "class '{}' does not exist{}: 'tessera inspect' lists the {} classes",
+      fail(ErrorCode::usage, "`classes` '{}': no such class{}; an inspection lists all {}",
            text.substr(0, 100), near.empty() ? "" : fmt::format("; did you mean '{}'", near),
            names.size());
     }
     require(is_number && number >= 0 && number < count, ErrorCode::usage,
-            "class '{}' does not exist: this model has classes 0 to {}", text.substr(0, 100),
+            "`classes` '{}': no such class; this model has classes 0 to {}", text.substr(0, 100),
             count - 1);
     numbers.push_back(number);
   }

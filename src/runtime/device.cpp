@@ -25,7 +25,7 @@ DeviceOption parse_device(const std::string& text) {
     const auto [rest, error] = std::from_chars(text.data() + head.size(), end, index);
     known = error == std::errc() && rest == end && index >= 0;
   }
-  require(known, ErrorCode::usage, "--device {}: expected 'cpu', 'cuda' or 'cuda:N'",
+  require(known, ErrorCode::usage, "`device` {}: expected 'cpu', 'cuda' or 'cuda:N'",
           base::printable(text));
   return {DeviceKind::cuda, index};
 }
@@ -49,7 +49,7 @@ void start_device(const DeviceChoice& choice) {
   const std::lock_guard lock(starting);
   if (started < 0 && tensor::has_device()) return;  // the caller brought one
   require(started < 0 || started == choice.index, ErrorCode::usage,
-          "--device cuda:{}: this process computes on cuda:{} already; start another one",
+          "`device` cuda:{}: this process computes on cuda:{} already; start another one",
           choice.index, started);
   if (started == choice.index) return;
   tensor::use_device(std::make_shared<tensor::DevicePool>(kernels::open_gpu(choice.index)));
@@ -58,18 +58,18 @@ void start_device(const DeviceChoice& choice) {
 
 void check_gpus(int gpus, int ranks) {
   require(ranks <= gpus, ErrorCode::usage,
-          "--device cuda: {} ranks were started on this machine, which shows {} GPU{}; each takes "
-          "one of its own: start {} a machine (mpirun -npernode {}), or use --device cpu",
-          ranks, gpus, gpus == 1 ? "" : "s", gpus, gpus);
+          "`device` cuda: {} ranks were started on this machine, which shows {} GPU{}; each takes "
+          "one of its own: start {} on a machine, or use `device` cpu",
+          ranks, gpus, gpus == 1 ? "" : "s", gpus);
 }
 
 void check_experts(const Plan& plan, const DeviceChoice& choice) {
   require(
       plan.shard == 1 || !is_gpu(choice.device), ErrorCode::plan,
       "the plan cannot run: shard= gathers weights in the memory of hosts; leave it out, or use "
-      "--device cpu");
+      "`device` cpu");
   require(plan.moe != MoeForm::fused || !is_gpu(choice.device), ErrorCode::plan,
-          "the plan cannot run: moe=fused computes on CPUs; use moe=bulk, or --device cpu");
+          "the plan cannot run: moe=fused computes on CPUs; use moe=bulk, or `device` cpu");
 }
 
 void start_device(DeviceChoice& choice, const RunOptions& options) {
@@ -77,7 +77,7 @@ void start_device(DeviceChoice& choice, const RunOptions& options) {
     return start_device(choice);
   const Processes& processes = *options.processes;
   require(!choice.named, ErrorCode::usage,
-          "--device cuda:{}: {} ranks that are processes cannot share a GPU; write --device cuda, "
+          "`device` cuda:{}: {} ranks that are processes cannot share a GPU; write `device` cuda, "
           "and rank i of a machine takes its GPU i",
           choice.index, processes.ranks());
   if (!tensor::has_device()) check_gpus(kernels::gpu_count(), processes.on_this_machine());

@@ -153,7 +153,7 @@ void Language::read_template() {
 
 const tokenizer::ByteLevelBpe& Language::tokens() const {
   require(tokenizer_ != nullptr, ErrorCode::model,
-          "'{}' has no tokenizer.json; give the prompt as ids (--prompt-ids)", part_.folder);
+          "'{}' has no tokenizer.json; give the prompt as ids (`prompt_ids`)", part_.folder);
   return *tokenizer_;
 }
 
@@ -202,14 +202,14 @@ std::string Language::rendered(const jinja::ValueDict& chat) const {
   for (const auto& [key, value] : chat.items()) {
     require(key == "messages" || key == "add_generation_prompt" || !truth(value) || form.reads(key),
             ErrorCode::usage,
-            "chat: {} is nothing that the chat template of '{}' reads; leave it out",
+            "`chat`: {} is nothing that the chat template of '{}' reads; leave it out",
             base::printable(key), part_.folder);
     values.set(key, value);
   }
   for (const jinja::Value& message : chat.find("messages")->items()) {
     const jinja::Value* calls = message.dict().find("tool_calls");
     require(!calls || !truth(*calls) || form.reads_part("tool_calls"), ErrorCode::usage,
-            "chat: the chat template of '{}' reads no 'tool_calls' of messages; leave them out",
+            "`chat`: the chat template of '{}' reads no 'tool_calls' of messages; leave them out",
             part_.folder);
   }
   return form.render(values);
@@ -226,7 +226,7 @@ std::vector<int32_t> Language::prompt(const std::string& text, bool raw) const {
 
 std::vector<int32_t> Language::chat(const std::string& text) const {
   require(!template_.empty(), ErrorCode::usage,
-          "'{}' has no chat template; give a plain prompt (--prompt)", part_.folder);
+          "'{}' has no chat template; give a plain prompt (`prompt`)", part_.folder);
   return tokens().encode(rendered(jinja::chat_values(text)));
 }
 

@@ -85,11 +85,11 @@ int64_t bytes_of(const nn::WeightChange& change) {
 std::shared_ptr<const Adapters> load_adapters(const ModelState& state,
                                               const std::vector<Lora>& loras, bool merged) {
   require(!merged || !loras.empty(), ErrorCode::usage,
-          "--merge-lora: there is no adapter to merge; add --lora FILE");
+          "`merge_lora`: there is no adapter to merge; add `loras` FILE");
   if (loras.empty()) return nullptr;
   require(
       !merged || !state.quantises_products(), ErrorCode::usage,
-      "--merge-lora: weights are quantised as they are read, and would lose what is merged into "
+      "`merge_lora`: weights are quantised as they are read, and would lose what is merged into "
       "them; leave it out, and adapters stand beside their products");
   const load::AdapterNames names(parts_of(state));
   auto adapters = std::make_shared<Adapters>();
@@ -122,7 +122,7 @@ std::shared_ptr<const Adapters> load_adapters(const ModelState& state,
   const bool adaptable = state.spec && (request.component == ModelPart::transformer ||
                                         request.component >= ModelPart::text_encoder);
   require(request.loras.empty() || adaptable, ErrorCode::usage,
-          "--lora: '{}' takes no adapter; leave it out", word_of(request.component));
+          "`loras`: '{}' takes no adapter; leave it out", word_of(request.component));
   auto adapters = load_adapters(state, request.loras, request.merge_lora);
   if (adapters && control.on_note)
     for (const std::string& note : adapters->notes) control.on_note(note);
@@ -142,7 +142,7 @@ Lora parse_lora(const std::string& text) {
   const bool number = error == std::errc() && rest == end;
   if (!number && base::is_there(text)) return {text};
   require(number, ErrorCode::usage,
-          "--lora {}: expected FILE, or FILE:STRENGTH with a number as 0.8", text);
+          "`loras` {}: expected FILE, or FILE:STRENGTH with a number as 0.8", text);
   return {text.substr(0, colon), strength};
 }
 

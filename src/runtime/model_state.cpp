@@ -86,20 +86,20 @@ bool quantises(const RunOptions& options) {
 }
 
 std::string asked_as(const RunOptions& options) {
-  if (!options.quantise_rules.empty()) return "--quantise-rules " + options.quantise_rules;
-  return options.precision == Precision::int4 ? "--dtype int4" : "--dtype int8";
+  if (!options.quantise_rules.empty()) return "`quantise_rules` " + options.quantise_rules;
+  return options.precision == Precision::int4 ? "`dtype` int4" : "`dtype` int8";
 }
 
 // Language models and single layers have routed experts in int8 only.
 void check_experts_alone(const ModelState& state) {
   require(state.options.precision != Precision::int4, ErrorCode::usage,
-          "--dtype int4: experts become int4 once, by 'tessera quantise --experts int4', and that "
-          "folder runs as it is");
+          "`dtype` int4: experts become int4 once, when a folder is quantised with `experts` int4; "
+          "that folder runs as it is");
   require(state.options.quantise_rules.empty(), ErrorCode::usage,
-          "--quantise-rules are for pipelines of images and videos; of '{}' leave them out",
+          "`quantise_rules` are for pipelines of images and videos; of '{}' leave them out",
           state.name);
   require(state.layer || !state.language->geometry(state.dtype()).experts.empty(), ErrorCode::usage,
-          "--dtype int8: '{}' has no routed experts, and nothing else is computed in int8; use "
+          "`dtype` int8: '{}' has no routed experts, and nothing else is computed in int8; use "
           "bf16",
           state.name);
 }
@@ -126,14 +126,14 @@ void check_quantises(const ModelState& state) {
                                            return one.second.dtype != nn::DType::f32 &&
                                                   load::matches_rule(one.first, rule.of);
                                          }),
-            ErrorCode::usage, "--quantise-rules: {} names no product of '{}' in bf16",
+            ErrorCode::usage, "`quantise_rules`: {} names no product of '{}' in bf16",
             base::printable(rule.of), state.name);
   }
   any = any || std::ranges::any_of(forms, [](const auto& one) { return one.second.int8_rows; });
   require(!gpu || (any && rules.experts() != load::QuantiseRules::Bits::int4 &&
                    state.options.quantise_rules.empty()),
           ErrorCode::usage,
-          "{}: quantised products of '{}' are supported on CPUs only; leave --device cuda out, or "
+          "{}: quantised products of '{}' are supported on CPUs only; leave `device` cuda out, or "
           "use bf16 (on GPUs only routed experts are int8)",
           asked_as(state.options), state.name);
   require(any, ErrorCode::usage, "{}: '{}' has no products that are quantised; use bf16",
@@ -144,7 +144,7 @@ void check_quantises(const ModelState& state) {
 void check_device_forms(const ModelState& state) {
   require(
       !state.int4_experts() || !tensor::is_gpu(state.device()), ErrorCode::usage,
-      "'{}' holds its experts in int4, which runs on CPUs; leave --device cuda out, or quantise "
+      "'{}' holds its experts in int4, which runs on CPUs; leave `device` cuda out, or quantise "
       "the model to int8",
       state.name);
   require(std::ranges::none_of(state.folder.components,
@@ -152,7 +152,7 @@ void check_device_forms(const ModelState& state) {
               !tensor::is_gpu(state.device()),
           ErrorCode::usage,
           "'{}' is quantised for int8 activations, which are supported on CPUs only; leave "
-          "--device cuda out, or run the original folder",
+          "`device` cuda out, or run the original folder",
           state.name);
 }
 
@@ -186,10 +186,10 @@ load::QuantiseRules rules_of(const RunOptions& options) {
                     : options.precision == Precision::int4 ? Bits::int4
                                                            : Bits::none;
   if (bits != Bits::none && options.device.kind == DeviceKind::cuda)
-    rules.add(std::string("experts=") + name_of(bits), "--dtype");
+    rules.add(std::string("experts=") + name_of(bits), "`dtype`");
   else if (bits != Bits::none)
     rules = load::QuantiseRules::all_in(bits);
-  rules.add(options.quantise_rules, "--quantise-rules");
+  rules.add(options.quantise_rules, "`quantise_rules`");
   return rules;
 }
 
@@ -297,7 +297,7 @@ std::unique_ptr<nn::Denoiser> ModelState::load_transformer(int rank, int64_t res
                                                            const Adapters* adapters) const {
   require(resident < 0 || !(quantises_experts() || quantises_products()), ErrorCode::usage,
           "{} does not go with blocks that are read again in each step; give more memory, or a "
-          "folder that 'tessera quantise' made",
+          "quantised folder",
           asked_as(options));
   if (device() != tensor::Device::meta)
     (void)check_transformer();  // what is to be said of it was said before

@@ -298,7 +298,7 @@ class Check {
                       if (output.place.folder)
                         fail(ErrorCode::usage,
                              "{} holds frames already, such as {}: name another folder, or give "
-                             "--overwrite",
+                             "`overwrite`",
                              output.name(), name.filename().string());
                       if (number < count) check_former(output, Place(name.string()));
                     });
@@ -316,7 +316,7 @@ class Check {
       fail(ErrorCode::usage, "'{}' exists: name another file, or remove it", place.path);
     require(runtime::is_former_output(place.path, output.asked->kind), ErrorCode::usage,
             "{}: '{}' exists, and is no {} that Tessera wrote: name another file, or give "
-            "--overwrite to replace it",
+            "`overwrite` to replace it",
             output.asked->option, place.path, kinds[kind]);
   }
 
@@ -334,11 +334,11 @@ void check_files(const RunFiles& files) {
       files.outputs, [](const RunOutput& output) { return !output.path.empty(); });
   if (!writes) return;
   RunFiles all = files;
-  all.inputs.push_back({"--transformer", files.weights.transformer});
-  all.inputs.push_back({"--vae", files.weights.vae});
+  all.inputs.push_back({"`transformer`", files.weights.transformer});
+  all.inputs.push_back({"`vae`", files.weights.vae});
   for (const std::string& text : files.weights.text_encoders)
     all.inputs.push_back(
-        {"--text-encoder", text.substr(fs::exists(text) ? 0 : text.find('=') + 1)});
+        {"`text_encoder`", text.substr(fs::exists(text) ? 0 : text.find('=') + 1)});
   Check(all).run();
 }
 

@@ -53,12 +53,12 @@ void read_canvas(const std::string& text, const std::string& settings, CanvasRul
       const bool whole = std::is_same_v<std::decay_t<decltype(member)>, int>;
       require(!value.empty() && *end == '\0' && number >= low && number <= high &&
                   (!whole || number == std::floor(number)),
-              ErrorCode::usage, "decoding {}: {} is {}; expected a {} from {} to {}",
+              ErrorCode::usage, "`decode` {}: {} is {}; expected a {} from {} to {}",
               base::printable(text), key, base::printable(value), whole ? "whole number" : "number",
               low, high);
       member = static_cast<std::decay_t<decltype(member)>>(number);
     });
-    require(known, ErrorCode::usage, "decoding {}: {} is no setting; expected NAME=VALUE of {}",
+    require(known, ErrorCode::usage, "`decode` {}: {} is no setting; expected NAME=VALUE of {}",
             base::printable(text), base::printable(word), to_string(CanvasRule()).substr(7));
   }
   check_canvas(rule);

@@ -39,21 +39,21 @@ double number(const std::string& text, const std::string& word, double low, doub
   char* end = nullptr;
   const double value = std::strtod(word.c_str(), &end);
   require(!word.empty() && *end == '\0' && value >= low && value <= high, ErrorCode::usage,
-          "decoding {}: {} is no number from {} to {}", base::printable(text),
+          "`decode` {}: {} is no number from {} to {}", base::printable(text),
           base::printable(word), low, high);
   return value;
 }
 
 int whole(const std::string& text, const std::string& word, int low, double most = 1e6) {
   const double value = number(text, word, low, most);
-  require(value == std::floor(value), ErrorCode::usage, "decoding {}: {} is no whole number",
+  require(value == std::floor(value), ErrorCode::usage, "`decode` {}: {} is no whole number",
           base::printable(text), base::printable(word));
   return static_cast<int>(value);
 }
 
 void expect_count(const std::string& text, const Words& words, size_t least, size_t most) {
   require(words.values.size() >= least && words.values.size() <= most, ErrorCode::usage,
-          "decoding {}: {} values behind '{}', expected {} to {}", base::printable(text),
+          "`decode` {}: {} values behind '{}', expected {} to {}", base::printable(text),
           words.values.size(), words.name, least, most);
 }
 
@@ -62,7 +62,7 @@ void read_edit(const std::string& text, Words words, DecodingPolicy& policy) {
   if (words.values == std::vector<std::string>{"quality"}) words.values = {"0.7", "0.5"};
   if (words.values == std::vector<std::string>{"speed"}) words.values = {"0.5", "0"};
   require(words.values.size() == 2 || words.values.size() == 3, ErrorCode::usage,
-          "decoding {}: expected edit:quality, edit:speed or edit:T,E,POSTS",
+          "`decode` {}: expected edit:quality, edit:speed or edit:T,E,POSTS",
           base::printable(text));
   policy.rule = Rule::edit;
   policy.threshold = number(text, words.values[0], 0, 2);
@@ -103,7 +103,7 @@ void read_decode(const std::string& text, DecodingPolicy& policy) {
     policy.factor = number(text, v[0], 0, 1e6);
     policy.commit_last_failing = v.size() > 1;
     require(v.size() == 1 || v[1] == "upstream", ErrorCode::usage,
-            "decoding {}: expected 'upstream' or nothing behind the factor", base::printable(text));
+            "`decode` {}: expected 'upstream' or nothing behind the factor", base::printable(text));
   } else if (words.name == "hierarchy") {
     expect_count(text, words, 2, 2);
     policy.rule = Rule::hierarchy;
@@ -111,7 +111,7 @@ void read_decode(const std::string& text, DecodingPolicy& policy) {
     policy.low = number(text, v[1], 0, 2);
     require(
         policy.low < policy.threshold, ErrorCode::usage,
-        "decoding {}: LOW {} changes nothing where all above T {} is committed anyway; expected "
+        "`decode` {}: LOW {} changes nothing where all above T {} is committed anyway; expected "
         "hierarchy:T,LOW with LOW below T",
         base::printable(text), policy.low, policy.threshold);
   } else if (words.name == "credit") {
@@ -128,7 +128,7 @@ void read_decode(const std::string& text, DecodingPolicy& policy) {
   } else if (words.name == "edit") {
     read_edit(text, words, policy);
   } else {
-    fail(ErrorCode::usage, "decoding {} is not known; known are {}", base::printable(text), kRules);
+    fail(ErrorCode::usage, "`decode` {} is not known; known are {}", base::printable(text), kRules);
   }
 }
 
@@ -142,7 +142,7 @@ void check_policy(const DecodingPolicy& p, bool block_causal) {
           "top_p {}; expected a probability above 0, up to 1 (all tokens)", p.top_p);
   require(p.temperature > 0 || (p.top_k == 0 && p.top_p == 1), ErrorCode::usage,
           "{} chooses what is drawn from, and temperature 0 draws nothing: add a temperature "
-          "(--temperature 0.8), or leave it out",
+          "(`temperature` 0.8), or leave it out",
           p.top_k > 0 ? "top_k" : "top_p");
   require(p.repetition_penalty >= kLeastPenalty && p.repetition_penalty <= kMostPenalty,
           ErrorCode::usage, "repetition_penalty {}; expected {} to {}, 1 for none",
@@ -160,7 +160,7 @@ void check_policy(const DecodingPolicy& p, bool block_causal) {
             "this model is bidirectional: its caches are none, prefix, dual and vicinity");
   require(p.steps == 0 || p.rule == Rule::steps || p.rule == Rule::threshold || p.edits(),
           ErrorCode::usage,
-          "a schedule of steps goes with steps, threshold and edit only; leave --steps out");
+          "a schedule of steps goes with steps, threshold and edit only; leave `steps` out");
   require(!p.edits() || block_causal, ErrorCode::usage,
           "edit replaces what stands in a block until the block settles, which block-causal models "
           "are made for; this one is bidirectional: choose threshold:T");

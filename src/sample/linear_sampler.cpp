@@ -95,8 +95,8 @@ std::unique_ptr<Sampler> without_first(const Sampler& sampler, int count) {
   for (size_t i = 0; i < rest->steps_.size(); ++i)
     for (size_t back = i + 1; back < rest->steps_[i].x0.size(); ++back)
       require(rest->steps_[i].x0[back] == 0, ErrorCode::usage,
-              "this scheduler cannot leave out {} of its steps: use another --strength or "
-              "--scheduler",
+              "this scheduler cannot leave out {} of its steps: use another `strength` or "
+              "`scheduler`",
               count);
   return rest;
 }

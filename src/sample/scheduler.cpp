@@ -84,7 +84,7 @@ SchedulerConfig other_scheduler(const SchedulerConfig& folder, SchedulerName opt
     if (option == s.option) chosen = &s;
   }
   require(chosen != nullptr, ErrorCode::usage,
-          "--scheduler {}: not one that fits this model; those are auto, {}", word_of(option),
+          "`scheduler` {}: not one that fits this model; those are auto, {}", word_of(option),
           fmt::join(fit, ", "));
   SchedulerConfig result{chosen->name, folder.config};
   if (flow && chosen->flow == FlowPath::asked) {
@@ -123,7 +123,7 @@ std::unique_ptr<Sampler> make_sampler(const std::string& class_name, const base:
 SchedulerName parse_scheduler(const std::string& text) {
   for (const sample::Scheduler& scheduler : sample::schedulers())
     if (text == scheduler.name) return scheduler.option;
-  return choice_of<SchedulerName>(text, "--scheduler");
+  return choice_of<SchedulerName>(text, "`scheduler`");
 }
 
 }  // namespace tessera

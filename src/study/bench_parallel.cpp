@@ -197,7 +197,7 @@ void check(const PlanCostsRequest& request, const RunOptions& options) {
   require(request.seconds >= 0, ErrorCode::usage, "{} seconds: expected 0 or more",
           request.seconds);
   require(to_string(options.plan).empty(), ErrorCode::usage,
-          "all plans are compared, not '{}': leave out --plan", to_string(options.plan));
+          "all plans are compared, not '{}': leave out `plan`", to_string(options.plan));
 }
 
 }  // namespace
@@ -236,7 +236,7 @@ PlanCosts compare_plans(const std::string& model, const RunOptions& options,
   require(
       state.spec.has_value(), ErrorCode::usage,
       "'{}' makes no images; of language models plans are expert=N and tensor=N, which 'tessera "
-      "complete --report' times",
+      "complete `report`' times",
       state.name);
   PlanCostsRequest asked = request;
   GenerateRequest& generate = asked.generate;

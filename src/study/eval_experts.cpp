@@ -294,7 +294,7 @@ CompleteRequest asking(CompleteRequest as, const std::string& prompt, int64_t ma
 ExpertStudy study_experts(const std::string& name, const RunOptions& options,
                           const ExpertsRequest& request, const std::stop_token& stop) {
   require(options.plan.ranks() == 1, ErrorCode::plan,
-          "eval experts watches one rank, not {}; leave --plan and --ranks out",
+          "eval experts watches one rank, not {}; leave `plan` and `ranks` out",
           options.plan.ranks());
   const base::BindStop bind_stop(stop);
   runtime::ModelState state;

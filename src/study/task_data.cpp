@@ -12,12 +12,12 @@ TaskData read_task_data(const std::string& model, const TaskSource& source, int 
   const std::string folder = runtime::resolve_model(model);
   const load::ModelFolder opened = load::open_folder(folder);
   require(opened.has("model") && opened.kind == load::FolderKind::single, ErrorCode::model,
-          "'{}' is no language model; 'tessera eval MODEL' measures models of images", model);
+          "'{}' is no language model; tasks measure language models", model);
   const runtime::Language language(opened.component("model"));
   const models::TokenSpec& spec = language.spec();
   const std::string path = source.name.empty() ? folder + "/tasks.jsonl" : source.name;
   require(!source.name.empty() || base::is_there(path), ErrorCode::usage,
-          "'{}' brings no tasks.jsonl: give the examples with --data", model);
+          "'{}' brings no tasks.jsonl: give the examples with `data`", model);
   const std::string text =
       source.text ? *source.text : base::read_file(path, base::kLargestText, ErrorCode::usage);
   TaskData data{evaluation::read_tasks(text, path),

@@ -139,7 +139,7 @@ void use_device(std::shared_ptr<DevicePool> pool) {
 std::shared_ptr<DevicePool> device_pool() {
   const std::lock_guard lock(in_use().mutex);
   require(in_use().pool != nullptr, ErrorCode::usage,
-          "no GPU is in use: name one with --device cuda");
+          "no GPU is in use: name one with `device` cuda");
   return in_use().pool;
 }
 

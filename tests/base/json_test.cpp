@@ -53,7 +53,7 @@ TEST(Json, KeepsToAMemoryBudget) {
       ADD_FAILURE() << "was accepted";
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), ErrorCode::memory);
-      EXPECT_STREQ(e.what(), "x.json: its values take more memory than --memory-budget allows");
+      EXPECT_STREQ(e.what(), "x.json: its values take more memory than `memory_budget` allows");
     }
   }
   EXPECT_EQ(parse_json(lists, "x.json").size(), 200001);

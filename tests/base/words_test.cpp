@@ -38,11 +38,11 @@ TEST(Words, EveryChoiceHasOne) {
 
 TEST(Words, AnUnknownOneIsToldWithThoseThatAre) {
   try {
-    choice_of<StopAtEos>("Early", "--stop-at-eos");
+    choice_of<StopAtEos>("Early", "`stop_at_eos`");
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::usage);
-    EXPECT_STREQ(e.what(), "--stop-at-eos 'Early' is not known; known are none, block, early");
+    EXPECT_STREQ(e.what(), "`stop_at_eos` 'Early' is not known; known are none, block, early");
   }
 }
 

@@ -60,7 +60,7 @@ TEST(Caption, LongPromptsEnd) {
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::usage);
     EXPECT_NE(std::string(e.what()).find("10001 bytes"), std::string::npos);
-    EXPECT_NE(std::string(e.what()).find("--clean-caption off"), std::string::npos);
+    EXPECT_NE(std::string(e.what()).find("`clean_caption` off"), std::string::npos);
   }
 }
 

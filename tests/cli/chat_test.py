@@ -75,7 +75,7 @@ class Piped(ProgramTest):
         self.refused(2, "chat", "tasks-b", input="Sort\n", says="no token for 'S'")
         self.refused(2, "chat", "tasks-b", input="//sort\n", says="no token for '/'")
         self.refused(2, "chat", "tasks-b", "--system", "Sort", input="", says="no token for 'S'")
-        self.refused(2, "chat", "tasks-b", input="a" * 10_000 + "\n", says=["do not fit the context", "/reset"])
+        self.refused(2, "chat", "tasks-b", input="a" * 10_000 + "\n", says=["do not fit the context", "earlier turns"])
         self.refused(2, "chat", "shapes", input="", says="no language model")
         self.refused(2, "chat", "tasks-b", "--decode", "luck", input="a\n", says="luck")
         model = self.copy_model(source=SOURCE / "models/tasks-b")

@@ -147,7 +147,7 @@ class Complete(ProgramTest):
         self.refused(2, "complete", model, "--chat", "none.json", says="none.json")
         self.refused(3, "complete", model, "--prompt", "hi", says="tokenizer.json")
         self.refused(2, "complete", "shapes", "--prompt", "hi", says="no language model")
-        self.refused(2, "generate", model, "--class", "1", says="tessera complete")
+        self.refused(2, "generate", model, "--class", "1", says="it completes texts")
 
     def test_models_that_are_not_what_they_say(self):
         ask = ("--prompt-ids", "1", "--max-tokens", 4)

@@ -110,7 +110,7 @@ class Refusals(MoeLayer):
         self.refused(2, *self.command("--trace"), says=["no blocks", "--trace"])
         for command in (("generate", CASE / "model", "--class", "1"),
                         ("complete", CASE / "model", "--prompt", "x")):
-            self.refused(2, *command, says="'tessera forward --component moe_layer' runs it")
+            self.refused(2, *command, says="a forward with --component moe_layer runs it")
 
     def test_inputs(self):
         rows = struct.pack("<48f", *range(48))

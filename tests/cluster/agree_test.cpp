@@ -38,28 +38,28 @@ std::vector<std::string> told(const Terms& usual, const Terms& other) {
 
 TEST(Agree, EqualTermsAreNoError) {
   Terms terms;
-  terms.say("--seed", "3");
+  terms.say("`seed`", "3");
   EXPECT_EQ(told(terms, terms), (std::vector<std::string>(3)));
 }
 
 TEST(Agree, EveryRankNamesTheRankAndTheThing) {
   Terms usual, other;
-  for (Terms* terms : {&usual, &other}) terms->say("--steps", "20");
-  usual.say("--seed", "3");
-  other.say("--seed", "4");
+  for (Terms* terms : {&usual, &other}) terms->say("`steps`", "20");
+  usual.say("`seed`", "3");
+  other.say("`seed`", "4");
   for (const std::string& message : told(usual, other))
     EXPECT_EQ(message,
-              "ranks do not run the same: --seed of rank 2 is '4', of rank 0 '3'; start all ranks "
+              "ranks do not run the same: `seed` of rank 2 is '4', of rank 0 '3'; start all ranks "
               "with one program, model and request");
 }
 
 TEST(Agree, AThingThatOneRankLacksIsNamed) {
   Terms usual, other;
-  usual.say("--seed", "3");
+  usual.say("`seed`", "3");
   for (const std::string& message : told(usual, other))
-    EXPECT_NE(message.find("--seed of rank 2"), std::string::npos) << message;
+    EXPECT_NE(message.find("`seed` of rank 2"), std::string::npos) << message;
   for (const std::string& message : told(other, usual))
-    EXPECT_NE(message.find("--seed of rank 2"), std::string::npos) << message;
+    EXPECT_NE(message.find("`seed` of rank 2"), std::string::npos) << message;
 }
 
 TEST(Agree, TermsThatOneRankCannotSayAreTheErrorOfAll) {

@@ -72,8 +72,8 @@ TEST(RunsOnGpu, QuantisedProductsAreRefusedByName) {
   };
   const std::string scenes = TESSERA_MODELS_DIR "/scenes", shapes = TESSERA_MODELS_DIR "/shapes";
   EXPECT_NE(said(scenes, Precision::int8, "").find("CPUs only"), std::string::npos);
-  EXPECT_NE(said(shapes, Precision::int4, "").find("--dtype int4"), std::string::npos);
-  EXPECT_NE(said(shapes, Precision::bf16, "attn=int8").find("--quantise-rules attn=int8"),
+  EXPECT_NE(said(shapes, Precision::int4, "").find("`dtype` int4"), std::string::npos);
+  EXPECT_NE(said(shapes, Precision::bf16, "attn=int8").find("`quantise_rules` attn=int8"),
             std::string::npos);
   const Scratch scratch;
   QuantiseRequest request{.output = scratch / "q"};

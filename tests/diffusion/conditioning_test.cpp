@@ -94,7 +94,7 @@ TEST(Conditioning, NamesWhatIsMissing) {
   e["pooled_prompt_embeds"] = of({1}, {1, 1});
   EXPECT_NE(says(e, true).find("of 1 prompts, not 2"), std::string::npos);
   e.erase("negative_prompt_embeds");
-  EXPECT_NE(says(e, true).find("--guidance 1"), std::string::npos);
+  EXPECT_NE(says(e, true).find("`guidance` 1"), std::string::npos);
   e.erase("prompt_embeds");
   EXPECT_NE(says(e, false).find("'prompt_embeds'"), std::string::npos);
 }

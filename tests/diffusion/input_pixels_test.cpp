@@ -29,11 +29,11 @@ TEST(InputPixels, OfARequestAreCheckedAgainstTheirSize) {
   InputImage image;
   image.pixels.width = image.pixels.height = 2;
   image.pixels.rgb.resize(12, 9);
-  EXPECT_EQ(read_input(image, "--image").image.rgb, image.pixels.rgb);
+  EXPECT_EQ(read_input(image, "`image`").image.rgb, image.pixels.rgb);
   image.pixels.rgb.pop_back();
-  EXPECT_THROW(read_input(image, "--image"), Error);
+  EXPECT_THROW(read_input(image, "`image`"), Error);
   image.pixels.width = int64_t{1} << 62;
-  EXPECT_THROW(read_input(image, "--image"), Error);
+  EXPECT_THROW(read_input(image, "`image`"), Error);
 }
 
 }  // namespace tessera::diffusion

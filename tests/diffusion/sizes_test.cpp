@@ -40,9 +40,9 @@ TEST(LatentPixels, NameTheNeighbours) {
     }
     return "";
   };
-  EXPECT_EQ(says(1000, 2), "--width 1000: expected a multiple of 16: 992 or 1008");
+  EXPECT_EQ(says(1000, 2), "`width` 1000: expected a multiple of 16: 992 or 1008");
   EXPECT_EQ(says(1000, 1), "");
-  EXPECT_EQ(says(7, 2), "--width 7: expected a multiple of 16: 16");
+  EXPECT_EQ(says(7, 2), "`width` 7: expected a multiple of 16: 16");
 }
 
 TEST(CheckedChunk, IsNoMoreThanThereIs) {
@@ -53,7 +53,7 @@ TEST(CheckedChunk, IsNoMoreThanThereIs) {
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::usage);
     EXPECT_STREQ(e.what(),
-                 "--vae-chunk 65: an image here has 64 lines; use 1 to 64, or leave it out");
+                 "`vae_chunk` 65: an image here has 64 lines; use 1 to 64, or leave it out");
   }
 }
 

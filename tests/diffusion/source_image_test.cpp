@@ -38,7 +38,7 @@ TEST(SourceImage, RefusesAStrengthThatIsNone) {
   GenerateRequest q;
   q.strength = 1.5;
   EXPECT_EQ(refusal_of([&] { left_out_steps({}, q, 4); }),
-            "--strength 1.5: expected a number from 0 (the image as it is) to 1 (noise alone)");
+            "`strength` 1.5: expected a number from 0 (the image as it is) to 1 (noise alone)");
   q.strength = std::nan("");
   EXPECT_NE(refusal_of([&] { left_out_steps({}, q, 4); }), "");
 }
@@ -48,10 +48,10 @@ TEST(SourceImage, RefusesWhatNeedsAnImage) {
   EXPECT_FALSE(starts_from_image({}, q));
   q.strength = 0.5;
   EXPECT_EQ(refusal_of([&] { starts_from_image({}, q); }),
-            "--strength is about an image that a run starts from: add --image F");
+            "`strength` is about an image that a run starts from: add `image` F");
   q = {};
   q.mask.emplace();
-  EXPECT_NE(refusal_of([&] { starts_from_image({}, q); }).find("--mask"), std::string::npos);
+  EXPECT_NE(refusal_of([&] { starts_from_image({}, q); }).find("`mask`"), std::string::npos);
   q.images = {{.file = "x.png"}};
   EXPECT_TRUE(starts_from_image({}, q));
 }

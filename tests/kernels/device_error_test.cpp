@@ -15,7 +15,7 @@ TEST(DeviceError, NamesKernelValueAndExpectation) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::usage);
     EXPECT_EQ(std::string(error.what()),
-              "norm on cuda: width 99999; expected at most 32768; use --device cpu for this model");
+              "norm on cuda: width 99999; expected at most 32768; use `device` cpu for this model");
   }
 }
 

@@ -57,7 +57,7 @@ TEST(DiffusersFolder, SaysWhatToDoWithAFile) {
   auto error_of = [&](const std::string& name) {
     return model_error([&] { open_folder(folder.path(name)); });
   };
-  expect_says(error_of("a.safetensors"), "and this as --transformer");
+  expect_says(error_of("a.safetensors"), "and this as `transformer`");
   expect_says(error_of("a.gguf"), "a GGUF file; give the model's folder");
   expect_says(error_of("a.ckpt"), "convert");
   expect_says(error_of("a.pt"), "tools/convert_dit_moe.py");

@@ -54,7 +54,7 @@ TEST(QuantiseRules, NamesSayWhatAProductIsFor) {
 
 TEST(QuantiseRules, TheLastRuleThatAWeightMatchesHolds) {
   QuantiseRules rules = QuantiseRules::all_in(Bits::int8);
-  rules.add("mlp=int4,blocks.0.*=bf16,text.attn=bf16", "--quantise-rules");
+  rules.add("mlp=int4,blocks.0.*=bf16,text.attn=bf16", "`quantise_rules`");
   const auto form = [&](const char* name, bool encoder = false, DType compute = DType::bf16) {
     return name_of(rules.form(name, compute, 64, encoder));
   };
@@ -66,7 +66,7 @@ TEST(QuantiseRules, TheLastRuleThatAWeightMatchesHolds) {
   EXPECT_EQ(form("layers.1.mlp.fc1.weight", true), "i8 x i8");
   EXPECT_EQ(form("blocks.1.attn.qkv.weight", false, DType::f32), "f32") << "a router, a modulation";
   EXPECT_EQ(form("blocks.1.moe.experts.0.up_proj.weight", false, DType::i8), "i8");
-  rules.add("experts=int4,*norm1.linear*=int8", "--quantise-rules");
+  rules.add("experts=int4,*norm1.linear*=int8", "`quantise_rules`");
   EXPECT_EQ(form("blocks.1.moe.experts.0.up_proj.weight", false, DType::i8), "i4");
   EXPECT_EQ(form("blocks.1.norm1.linear.weight"), "i8 x i8") << "named itself";
   QuantiseRules again;
@@ -81,11 +81,11 @@ TEST(QuantiseRules, WhatIsNoRuleIsNamed) {
   const auto said = [](const std::string& text) {
     return usage_error([&] {
       QuantiseRules rules;
-      rules.add(text, "--quantise-rules");
+      rules.add(text, "`quantise_rules`");
     });
   };
   for (const char* text : {"attn", "=int8", "attn=int8,", ",", "attn=int8,,mlp=int8", "attn="})
-    EXPECT_NE(said(text).find("--quantise-rules"), std::string::npos) << text;
+    EXPECT_NE(said(text).find("`quantise_rules`"), std::string::npos) << text;
   EXPECT_NE(said("attn=int2").find("'int2'"), std::string::npos);
   EXPECT_NE(said("heads=int8").find("'heads'"), std::string::npos);
   EXPECT_NE(usage_error([] {

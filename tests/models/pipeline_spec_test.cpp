@@ -8,7 +8,7 @@ namespace {
 TEST(PipelineSpec, TakesNoClasses) {
   const auto spec = pipeline_of("SD3Transformer2DModel", {base::Json::object(), "c"});
   EXPECT_EQ(spec.classes, 0);
-  EXPECT_NE(usage_error([&] { spec.conditioning({1}, true); }).find("--prompt"), std::string::npos);
+  EXPECT_NE(usage_error([&] { spec.conditioning({1}, true); }).find("`prompt`"), std::string::npos);
   EXPECT_FALSE(spec.facts.empty());
 }
 

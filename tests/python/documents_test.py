@@ -23,7 +23,7 @@ stopped: 130
 ehllo
 ['ehllo', 'enots'] end
 ehll|o|(1, 3, 128, 128) float32
-class 'red circel' does not exist; did you mean 'red circle': 'tessera inspect' lists the 32 classes
+class_labels 'red circel': no such class; did you mean 'red circle'; an inspection lists all 32
 """
 
 

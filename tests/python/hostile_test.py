@@ -78,9 +78,9 @@ def test_wrong_arguments(wrong, kind, says):
 
 def test_sentences_of_the_library_name_arguments():
     from tessera.requests import in_arguments
-    for said, here in (("--top-k 0: add --temperature 0.8", "top_k 0: add temperature 0.8"),
-                       ("the model's file '--steps 3' and --steps", "the model's file '--steps 3' and num_inference_steps"),
-                       ("a--steps b -- --c 'x' --threads' y", "a--steps b -- c 'x' threads' y")):
+    for said, here in (("`top_k` 0: add `temperature` 0.8", "top_k 0: add temperature 0.8"),
+                       ("the model's file '`steps` 3' and `steps`", "the model's file '`steps` 3' and num_inference_steps"),
+                       ("a ` b `` `c` 'x' `threads` y", "a ` b `` c 'x' threads y")):
         assert in_arguments(said, {"steps": "num_inference_steps"}) == here
 
 

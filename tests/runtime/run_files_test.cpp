@@ -52,7 +52,7 @@ class RunFilesTest : public testing::Test {
   }
   std::string of_one(const std::string& path, FileKind kind = FileKind::report,
                      bool overwrite = false) const {
-    return refusal({at("model"), {{"--in", at("in")}}, {{"--out", path, kind}}, overwrite});
+    return refusal({at("model"), {{"`in`", at("in")}}, {{"`out`", path, kind}}, overwrite});
   }
   static bool says(const std::string& said, const std::string& part) {
     EXPECT_NE(said.find(part), std::string::npos) << said;
@@ -68,9 +68,9 @@ TEST_F(RunFilesTest, AnInputIsNoOutputByAnyName) {
   fs::create_symlink(".", folder_ / "here");
   for (const char* name : {"in", "link", "longer", "twin", "here/in", "model/../in"})
     for (const bool overwrite : {false, true})
-      says(of_one(at(name), FileKind::report, overwrite), "is the file of --in");
+      says(of_one(at(name), FileKind::report, overwrite), "is the file of `in`");
   EXPECT_EQ(of_one(at("out")), "");
-  says(refusal({"", {{"--in", at("none")}}, {{"--out", at("none")}}}), "is the file of --in");
+  says(refusal({"", {{"`in`", at("none")}}, {{"`out`", at("none")}}}), "is the file of `in`");
 }
 
 TEST_F(RunFilesTest, AModelsFolderTakesNoOutput) {
@@ -103,7 +103,7 @@ TEST_F(RunFilesTest, NoTwoOutputsAreOneFile) {
   write("old", "");
   fs::create_symlink("old", folder_ / "link");
   const auto two = [&](const std::string& a, const std::string& b) {
-    return refusal({"", {}, {{"--a", a, FileKind::report}, {"--b", b, FileKind::trace}}});
+    return refusal({"", {}, {{"`a`", a, FileKind::report}, {"`b`", b, FileKind::trace}}});
   };
   says(two(at("x"), at("model/../x")), "would be written twice");
   says(two(at("link"), at("old")), "would be written twice");
@@ -116,7 +116,7 @@ TEST_F(RunFilesTest, NoTwoOutputsAreOneFile) {
 TEST_F(RunFilesTest, NumberedNamesAreTaken) {
   const auto beside = [&](const std::string& path, int64_t count, const std::string& other) {
     return refusal(
-        {"", {}, {{"-o", path, FileKind::image, count}, {"--b", other, FileKind::report}}});
+        {"", {}, {{"-o", path, FileKind::image, count}, {"`b`", other, FileKind::report}}});
   };
   says(beside(at("c.png"), 2, at("c-0001.png")), "a name that -o");
   says(beside(at("c.png"), 0, at("c-0007.png")), "a name that -o");
@@ -127,8 +127,8 @@ TEST_F(RunFilesTest, NumberedNamesAreTaken) {
   fs::create_directory(folder_ / "d");
   says(beside(at("d"), 1, at("d/12345.png")), "a name that -o");
   EXPECT_EQ(beside(at("d"), 1, at("d/report.json")), "");
-  const RunFiles input{"", {{"--in", at("c-0001.png")}}, {{"-o", at("c.png"), FileKind::image, 2}}};
-  says(refusal(input), "is --in, and this run reads it");
+  const RunFiles input{"", {{"`in`", at("c-0001.png")}}, {{"-o", at("c.png"), FileKind::image, 2}}};
+  says(refusal(input), "is `in`, and this run reads it");
 }
 
 TEST_F(RunFilesTest, OnlyOutputsOfItsKindAreReplaced) {
@@ -138,7 +138,7 @@ TEST_F(RunFilesTest, OnlyOutputsOfItsKindAreReplaced) {
   write("c-0001.png", "mine");
   for (const FileKind kind : {FileKind::image, FileKind::video, FileKind::report, FileKind::latents,
                               FileKind::trace, FileKind::tensors, FileKind::plan_costs}) {
-    says(of_one(at("notes"), kind), "give --overwrite");
+    says(of_one(at("notes"), kind), "give `overwrite`");
     const std::string said = of_one(at("notes"), kind, true);
     EXPECT_TRUE(said.empty() || kind == FileKind::video) << said;  // which wants an encoder
   }
@@ -170,10 +170,10 @@ TEST_F(RunFilesTest, FoldersGoOnBehindTheirLastNumber) {
 
 TEST_F(RunFilesTest, AStoreHoldsNoInput) {
   const auto store = [&](const std::string& name) {
-    return refusal({at("model"), {{"--keys", at("in")}}, {{"--store", at(name), FileKind::store}}});
+    return refusal({at("model"), {{"`keys`", at("in")}}, {{"`store`", at(name), FileKind::store}}});
   };
   EXPECT_EQ(store("new"), "");
-  says(store("."), "lies in the folder of --store");
+  says(store("."), "lies in the folder of `store`");
   says(store("model/store"), "lies in the model's own folder");
 }
 

@@ -181,7 +181,7 @@ TEST(ComparePlans, RefusesWhatItCannotCompare) {
   PlanCostsRequest foretold{.seconds = 0};
   foretold.generate.embeddings = "none.safetensors";
   EXPECT_NE(said("scenes", foretold).find("none.safetensors"), std::string::npos);
-  EXPECT_NE(said(kModel, {}, "ulysses=2").find("leave out --plan"), std::string::npos);
+  EXPECT_NE(said(kModel, {}, "ulysses=2").find("leave out `plan`"), std::string::npos);
   EXPECT_NE(said("tasks-a", {}).find("makes no images"), std::string::npos);
 }
 

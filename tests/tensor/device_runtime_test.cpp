@@ -33,7 +33,7 @@ TEST(DeviceRuntime, WithoutOneTensorsOnAGpuSayWhatToDo) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::usage);
-    EXPECT_STREQ(error.what(), "no GPU is in use: name one with --device cuda");
+    EXPECT_STREQ(error.what(), "no GPU is in use: name one with `device` cuda");
   }
 }
 

@@ -19,6 +19,11 @@ class CheckWords(unittest.TestCase):
         self.expect({"src/nn/a.cpp": '// printf( is not for us\nvoid a() { snprintf(b, 1, "abort()"); }\n',
                      "apps/cli/main.cpp": "int main() { std::exit(1); }\n"})
 
+    def test_library_names_no_option(self):
+        for text in ('fail("use --top-k");', 'fail("start mpirun");', "fail(\"'tessera inspect' says\");"):
+            self.expect({"src/nn/a.cpp": text}, "names an option or a command")
+        self.expect({"src/nn/a.cpp": '// --top-k\nfind("models--a", "--", "a -- b");', "apps/cli/a.cpp": 'f("--top-k");'})
+
     def test_library_never_prints(self):
         for line in ("printf(x);", "std::fprintf(stderr, x);", "std::cout << 1;", "fmt::print(x);"):
             self.expect({"src/nn/a.cpp": line}, "the library prints")

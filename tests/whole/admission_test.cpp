@@ -195,7 +195,7 @@ TEST(Admission, IsWhatRunsTakeAndNoneTakesMore) {
 
 // The budget that a refusal names.
 int64_t named_budget(const std::string& problem) {
-  const std::string before = "it fits into --memory-budget ";
+  const std::string before = "it fits into `memory_budget` ";
   const size_t at = problem.find(before);
   EXPECT_NE(at, std::string::npos) << problem;
   if (at == std::string::npos) return 0;
@@ -300,7 +300,7 @@ TEST(Admission, RoutingThatIsUnevenIsNotWithoutAWord) {
   options.memory_budget = 1000;
   const std::string said = admission::beyond_budget(options, {.total = 1'300'000}, {});
   EXPECT_EQ(said,
-            "took 1.3 MB, where --memory-budget allows 1.0 KB: some experts got more tokens than "
+            "took 1.3 MB, where `memory_budget` allows 1.0 KB: some experts got more tokens than "
             "others");
   EXPECT_EQ(admission::beyond_budget(options, {.total = 1000}, {}), "");
   const Processes* const processes = nullptr;

@@ -15,7 +15,8 @@ bool launched() {
   const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), ranks);
   require(error == std::errc{} && end == size.data() + size.size() && ranks >= 1 && ranks <= 65536,
           ErrorCode::usage,
-          "OMPI_COMM_WORLD_SIZE is '{}': expected 1 to 65536, as mpirun sets it; unset it to run "
+          "OMPI_COMM_WORLD_SIZE is '{}': expected 1 to 65536, as the launcher of MPI sets it; "
+          "unset it to run "
           "without MPI",
           size.substr(0, 40));
   return true;

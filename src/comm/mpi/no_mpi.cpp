@@ -7,7 +7,7 @@ namespace tessera::comm::mpi {
 void run(const Options&, const std::function<void(Communicator& world)>&) {
   fail(ErrorCode::plan,
        "this build has no MPI; install libopenmpi-dev and openmpi-bin and build again, or use "
-       "--ranks N without mpirun");
+       "ranks of one process (`ranks`)");
 }
 
 }  // namespace tessera::comm::mpi

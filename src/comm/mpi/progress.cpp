@@ -43,7 +43,8 @@ void check(int status, const char* call) {
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
   MPI_Error_string(status, text, &length);
-  fail(ErrorCode::rank, "{} failed: {}; see what mpirun says of the network", call, text);
+  fail(ErrorCode::rank, "{} failed: {}; see what the launcher of MPI says of the network", call,
+       text);
 }
 
 // Linux runs a woken thread at once if its slice is short, otherwise up to some milliseconds later
@@ -445,8 +446,9 @@ void Progress::look_after(std::chrono::microseconds limit, std::optional<Time> t
   if (fate_->failure()) return;
   // A lost rank may be the reason for mpirun's end, and is then the cause.
   if (const auto since = orphaned_since(); since && now - *since > 200ms)
-    return declare(Error(ErrorCode::rank, "mpirun, or its daemon on this host, has ended"), -1,
-                   true, *since);
+    return declare(
+        Error(ErrorCode::rank, "the launcher of MPI, or its daemon on this host, has ended"), -1,
+        true, *since);
   // Its last messages may still be under way.
   if (gone >= 0 && now - peers_->gone_at(gone) > 50ms)
     return lose(gone, "its process has ended", peers_->gone_at(gone));
@@ -466,7 +468,8 @@ void Progress::look_at_signal(Time now, Time terminated) {
   if (now - terminated < 60ms) return;
   const Time since = terminated - kHurry;
   const int missing = peers_->silent(now, 3 * kBeat, true);
-  if (missing >= 0) return lose(missing, "it is silent since mpirun ends the run", since);
+  if (missing >= 0)
+    return lose(missing, "it is silent since the launcher of MPI ends the run", since);
   const std::vector<int> some = fate_->signalled();
   if (ranks_ > 1 && static_cast<int>(some.size()) < ranks_)
     declare(Error(ErrorCode::rank,
@@ -474,7 +477,8 @@ void Progress::look_at_signal(Time now, Time terminated) {
                               fmt::join(some, ", "), some.size() == 1 ? "was" : "were")),
             rank_, true, since);
   else
-    declare(Error(ErrorCode::rank, "mpirun ended this run (SIGTERM)"), -1, true, since);
+    declare(Error(ErrorCode::rank, "the launcher of MPI ended this run (SIGTERM)"), -1, true,
+            since);
 }
 
 bool Progress::speaks() const {

@@ -35,13 +35,13 @@ UniqueId agreed_id(Communicator& world, int from, int to, const Functions& nccl)
 std::unique_ptr<Communicator> over(Communicator& world, const Functions& nccl) {
   require(
       world.size() <= kMostRanks, ErrorCode::plan,
-      "{} ranks with a GPU each: the nccl transport serves up to {}; use fewer, or --device cpu",
+      "{} ranks with a GPU each: the nccl transport serves up to {}; use fewer, or `device` cpu",
       world.size(), kMostRanks);
   const int multiprocessors = tensor::device_pool()->runtime().multiprocessors();
   require(
       multiprocessors >= kBlocks, ErrorCode::plan,
       "this GPU has {} multiprocessors, and transfers between ranks with a GPU each may need {} "
-      "at once: use one rank, or --device cpu",
+      "at once: use one rank, or `device` cpu",
       multiprocessors, kBlocks);
   return world.over([&](std::shared_ptr<Transport> host, std::chrono::milliseconds deadline) {
     const auto transport = std::make_shared<NcclTransport>(std::move(host), deadline, nccl);

@@ -31,8 +31,8 @@ Functions open_library(std::span<const std::string> paths) {
     if (!library) library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   const char* why = library ? nullptr : dlerror();
   require(library != nullptr, ErrorCode::usage,
-          "several ranks with --device cuda need NCCL, and {} cannot be opened ({}); install it "
-          "(Debian: libnccl2), or use --device cpu",
+          "several ranks with `device` cuda need NCCL, and {} cannot be opened ({}); install it "
+          "(Debian: libnccl2), or use `device` cpu",
           kName, why ? why : "unknown error");
   Functions f{};
   find(library, "ncclGetUniqueId", f.get_unique_id);
@@ -54,7 +54,7 @@ void require_version(const Functions& nccl) {
   const int result = nccl.version(&version);
   require(
       result == 0 && version >= kOldest, ErrorCode::usage,
-      "{} is NCCL {}.{}: several ranks with --device cuda need 2.22 or newer, or use --device cpu",
+      "{} is NCCL {}.{}: several ranks with `device` cuda need 2.22 or newer, or use `device` cpu",
       kName, version / 10000, version / 100 % 100);
 }
 

@@ -40,7 +40,7 @@ void Link::finish(int result, const char* call) {
   while (result == kInProgress) {
     require(
         Clock::now() < until, ErrorCode::rank,
-        "{} with rank {} has not ended for {:.1f} s; is that rank there? Raise --comm-timeout if "
+        "{} with rank {} has not ended for {:.1f} s; is that rank there? Raise `comm_timeout` if "
         "its GPU starts slowly",
         call, peer_, std::chrono::duration<double>(deadline_).count());
     std::this_thread::sleep_for(50us);
@@ -95,7 +95,7 @@ void Link::look(uint64_t progress) {
   }
   require(Clock::now() - since_ < deadline_, ErrorCode::rank,
           "a transfer between GPUs, {} rank {}, has not ended for {:.1f} s; see nvidia-smi on both "
-          "machines, or raise --comm-timeout",
+          "machines, or raise `comm_timeout`",
           way_ == Way::out ? "to" : "from", peer_,
           std::chrono::duration<double>(deadline_).count());
 }

@@ -15,7 +15,7 @@ void* open_library(const std::string& name) {
     if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
   const char* why = dlerror();
   fail(ErrorCode::usage,
-       "cannot open {}: {}; install the CUDA toolkit's libraries, or use --device cpu", name,
+       "cannot open {}: {}; install the CUDA toolkit's libraries, or use `device` cpu", name,
        why ? why : "unknown error");
 }
 

@@ -22,7 +22,7 @@ void check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // else the next call would report it, too
   fail(status == cudaErrorMemoryAllocation ? ErrorCode::memory : ErrorCode::rank,
-       "the GPU failed in {}: {}; see nvidia-smi for what it does, or use --device cpu", what,
+       "the GPU failed in {}: {}; see nvidia-smi for what it does, or use `device` cpu", what,
        cudaGetErrorString(status));
 }
 
@@ -181,18 +181,18 @@ int gpu_count() {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   require(status == cudaSuccess || status == cudaErrorNoDevice, ErrorCode::usage,
-          "--device cuda: this machine has no NVIDIA driver that serves this program ({}); install "
-          "one, or use --device cpu",
+          "`device` cuda: this machine has no NVIDIA driver that serves this program ({}); install "
+          "one, or use `device` cpu",
           cudaGetErrorString(status));
   require(count > 0, ErrorCode::usage,
-          "--device cuda: the NVIDIA driver of this machine sees no GPU; use --device cpu");
+          "`device` cuda: the NVIDIA driver of this machine sees no GPU; use `device` cpu");
   return count;
 }
 
 std::shared_ptr<tensor::DeviceRuntime> open_gpu(int index) {
   const int count = gpu_count();
   require(index >= 0 && index<count, ErrorCode::usage,
-                              "--device cuda:{}: this machine has {} GPU{}; choose cuda:0{}", index,
+                              "`device` cuda:{}: this machine has {} GPU{}; choose cuda:0{}", index,
                               count, count> 1
               ? "s"
               : "",
@@ -201,8 +201,8 @@ std::shared_ptr<tensor::DeviceRuntime> open_gpu(int index) {
   check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
   require(
       properties.major >= kOldest, ErrorCode::usage,
-      "--device cuda:{}: {} has compute capability {}.{}; the kernels need {}.0 (A100) or newer; "
-      "use --device cpu",
+      "`device` cuda:{}: {} has compute capability {}.{}; the kernels need {}.0 (A100) or newer; "
+      "use `device` cpu",
       index, properties.name, properties.major, properties.minor, kOldest);
   return std::make_shared<CudaRuntime>(index, properties);
 }

@@ -105,7 +105,7 @@ std::vector<ops::Expert> ExpertCache::give(int site, int64_t experts, const Aske
   const auto count = static_cast<int64_t>(asked.size());
   require(count <= capacity_, ErrorCode::memory,
           "the tokens of a pass go to {} experts of a layer, and there is memory for {}: give more "
-          "--memory-budget, or fewer prompts at once",
+          "`memory_budget`, or fewer prompts at once",
           count, capacity_);
   for (const auto& [expert, cores] : asked) {  // before any eviction
     const auto found = held_.find({site, expert});

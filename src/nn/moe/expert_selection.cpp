@@ -48,7 +48,7 @@ Tensor merged(const Tensor& votes, SequencePeers* peers, bool maximum) {
 RoutingOptions voting_router(RoutingOptions router, const SelectionRule& rule) {
   if (rule.votes == SelectionRule::Votes::weight) return router;
   require(router.renormalise, ErrorCode::usage,
-          "expert selection '{}': votes=score changes nothing here, this router does not divide "
+          "`select` '{}': votes=score changes nothing here, this router does not divide "
           "scores by their sum; leave it out",
           to_string(rule));
   router.renormalise = false;

@@ -39,8 +39,7 @@ constexpr const char* kForms =
     "des-peak:WEIGHT, block:K,TOKENS, naee:BETA, mc:BETA,LOW,HIGH";
 
 [[noreturn]] void refuse(const std::string& text, const std::string& why) {
-  fail(ErrorCode::usage, "expert selection {}: {}; known are {}", base::printable(text), why,
-       kForms);
+  fail(ErrorCode::usage, "`select` {}: {}; known are {}", base::printable(text), why, kForms);
 }
 
 double number(const std::string& text, const std::string& word) {
@@ -169,12 +168,12 @@ std::string to_string(const SelectionRule& r) {
 void check_selection(const SelectionRule& rule, int experts, int top_k) {
   // Messages are made on failure only: this runs for every layer of every pass.
   if (rule.k > experts || rule.take > experts)
-    fail(ErrorCode::usage, "expert selection '{}' asks for {} experts of a token; the model has {}",
+    fail(ErrorCode::usage, "`select` '{}' asks for {} experts of a token; the model has {}",
          to_string(rule), std::max(rule.k, rule.take), experts);
   if (!rule.coreset() || rule.method == Method::seq || rule.method >= Method::peak) return;
   if (!(std::floor(rule.beta * double(experts)) >= 1))
     fail(ErrorCode::usage,
-         "expert selection '{}' leaves no expert: {} of {} is less than one; choose beta >= {:.4f} "
+         "`select` '{}' leaves no expert: {} of {} is less than one; choose beta >= {:.4f} "
          "({} experts a token are vanilla)",
          to_string(rule), rule.beta, experts, 1.0 / double(experts), top_k);
 }

@@ -114,7 +114,7 @@ void FusedExperts::note_work(const Tensor& tokens, const nn::ExpertWeights& weig
 Tensor FusedExperts::run(const nn::MoeCall& call, const Tensor& tokens, const nn::Gate& gate,
                          const nn::ExpertWeights& weights, nn::MoeLog& log) {
   require(!tensor::is_gpu(tokens.device()), ErrorCode::plan,
-          "moe=fused computes on CPUs; use moe=bulk, or --device cpu");
+          "moe=fused computes on CPUs; use moe=bulk, or `device` cpu");
   if (!operator_) open(tokens);
   const bool rehearsal = tokens.is_meta();
   const Tensor out =

@@ -11,18 +11,18 @@ void check_step_cache(const StepCache& cache, const nn::Geometry& geometry, int 
   check_values(cache);
   if (cache.rule != StepCacheRule::dbcache) return;
   require(cache.first_blocks + cache.last_blocks <= geometry.blocks, ErrorCode::usage,
-          "--cache dbcache,Fn={},Bn={}: the model has {} blocks; choose fewer", cache.first_blocks,
+          "`cache` dbcache,Fn={},Bn={}: the model has {} blocks; choose fewer", cache.first_blocks,
           cache.last_blocks, geometry.blocks);
   for (int b = geometry.blocks - cache.last_blocks; b < geometry.blocks; ++b) {
     const int from =
         geometry.skip_from.empty() ? -1 : geometry.skip_from.at(static_cast<size_t>(b));
     require(from < cache.first_blocks, ErrorCode::usage,
-            "--cache dbcache,Bn={}: block {} reads block {}, which a reused step leaves out; use "
+            "`cache` dbcache,Bn={}: block {} reads block {}, which a reused step leaves out; use "
             "Bn=0",
             cache.last_blocks, b, from);
   }
   require(cache.mask.empty() || std::ssize(cache.mask) == steps, ErrorCode::usage,
-          "--cache dbcache,mask=: {} digits for {} steps; give one for each", cache.mask.size(),
+          "`cache` dbcache,mask=: {} digits for {} steps; give one for each", cache.mask.size(),
           steps);
 }
 

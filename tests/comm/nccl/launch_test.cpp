@@ -96,7 +96,7 @@ TEST(NcclLaunch, RefusesAGpuThatCannotHoldAllTransfers) {
   const std::string text = ranks.error_of(2, 60s, [](Communicator&) {});
   EXPECT_NE(
       text.find("this GPU has 20 multiprocessors, and transfers between ranks with a GPU each "
-                "may need 48 at once: use one rank, or --device cpu"),
+                "may need 48 at once: use one rank, or `device` cpu"),
       std::string::npos)
       << text;
   ranks.gpu.shrink_to(48);

@@ -18,7 +18,7 @@ TEST(Gpu, OneThatIsNotThereIsRefusedInOneLine) {
     EXPECT_EQ(error.code(), ErrorCode::usage) << says;
     EXPECT_EQ(says.find('\n'), std::string::npos) << says;
     EXPECT_TRUE(says.find("without CUDA") != std::string::npos ||
-                says.find("--device cuda") != std::string::npos)
+                says.find("`device` cuda") != std::string::npos)
         << says;
     EXPECT_TRUE(says.find("cpu") != std::string::npos ||
                 says.find("choose cuda:") != std::string::npos)

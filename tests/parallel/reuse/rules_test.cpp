@@ -39,7 +39,7 @@ TEST(StepCacheRules, PlansWithPartsOfStepsAreRefusedByName) {
                                                         {"distrifusion=2", "distrifusion=2"}}) {
     const auto found = problems(parse_plan(plan), geometry, work);
     EXPECT_TRUE(std::any_of(found.begin(), found.end(), [&](const std::string& one) {
-      return one.find("--cache fbcache") != std::string::npos &&
+      return one.find("`cache` fbcache") != std::string::npos &&
              one.find(name) != std::string::npos;
     })) << plan;
   }

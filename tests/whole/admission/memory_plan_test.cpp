@@ -95,7 +95,7 @@ TEST(MemoryPlan, TilesTheImagesThatDoNotFit) {
       << run.notes.back();
   EXPECT_LE(result.report.peak_bytes.total, run.options.memory_budget);
   run.request.vae_tiling = VaeTiling::off;
-  EXPECT_NE(run.refusal().find("--vae-tiling"), std::string::npos);
+  EXPECT_NE(run.refusal().find("`vae_tiling`"), std::string::npos);
 }
 
 // The decoder of Stable Diffusion 3 and FLUX.
@@ -173,11 +173,11 @@ TEST(MemoryPlan, AmountsAreToldApart) {
   EXPECT_EQ(admission::amount(5.93e6, 5.94e6), "5.93 MB");
   EXPECT_EQ(admission::amount(5.9e6, 7e6), "5.9 MB");
   EXPECT_EQ(admission::amount(5.9e6, 5.9e6), "5.9 MB");
-  const admission::Room room{5'900'000, "--memory-budget allows", 5.9e6};
+  const admission::Room room{5'900'000, "`memory_budget` allows", 5.9e6};
   const std::string said = admission::too_large("it", 5'900'001, 1000, room, "less");
   EXPECT_NE(said.find("it would need about 5.900001 MB (weights 1.0 KB"), std::string::npos)
       << said;
-  EXPECT_NE(said.find("--memory-budget allows 5.900000 MB: less"), std::string::npos) << said;
+  EXPECT_NE(said.find("`memory_budget` allows 5.900000 MB: less"), std::string::npos) << said;
 }
 
 TEST(MemoryPlan, SaysWhatIsMissingWhenNothingHelps) {
@@ -185,7 +185,7 @@ TEST(MemoryPlan, SaysWhatIsMissingWhenNothingHelps) {
   run.options.memory_budget = 100'000;
   const std::string message = run.refusal();
   EXPECT_NE(message.find("would need"), std::string::npos) << message;
-  EXPECT_NE(message.find("--memory-budget allows 0.1 MB"), std::string::npos) << message;
+  EXPECT_NE(message.find("`memory_budget` allows 0.1 MB"), std::string::npos) << message;
 }
 
 TEST(MemoryPlan, ACheckRefusesWhatARunDoes) {
@@ -211,7 +211,7 @@ TEST(MemoryPlan, ACheckRefusesWhatARunDoes) {
   for (int i = 0; i < 3; ++i) {  // what fits is remembered, and no other size takes its place
     EXPECT_EQ(refused([&] { model.check(small); }), "");
     const std::string why = refused([&] { model.check(large); });
-    EXPECT_NE(why.find("--memory-budget allows 2.0 MB"), std::string::npos) << why;
+    EXPECT_NE(why.find("`memory_budget` allows 2.0 MB"), std::string::npos) << why;
     EXPECT_EQ(refused([&] { model.generate(large); }), why);
     EXPECT_EQ(model.generate(small).images.size(), 1u);
   }

@@ -235,7 +235,7 @@ TEST(Rehearse, WhatFitsRunsAndWhatDoesNotIsRefused) {
       ADD_FAILURE() << asked.plan << " ran in less than it needs";
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), ErrorCode::memory);
-      EXPECT_NE(std::string(e.what()).find("it fits into --memory-budget"), std::string::npos)
+      EXPECT_NE(std::string(e.what()).find("it fits into `memory_budget`"), std::string::npos)
           << e.what();
     }
   }
@@ -259,7 +259,7 @@ TEST(Rehearse, AStreamedTransformerIsForetold) {
     EXPECT_LE(report.peak_bytes.total, budget);
   }
   const Inspection small = opened(model.folder(), asked, 1000).inspect(request_of(asked));
-  EXPECT_NE(small.unfit.find("--memory-budget allows 1.0 KB"), std::string::npos) << small.unfit;
+  EXPECT_NE(small.unfit.find("`memory_budget` allows 1.0 KB"), std::string::npos) << small.unfit;
 }
 
 /// A method that nothing but this test knows: every call tells the next rank some bytes.

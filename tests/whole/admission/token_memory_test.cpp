@@ -30,7 +30,7 @@ TEST(TokenMemory, WhatDoesNotFitIsRefusedBeforeWeightsAreRead) {
                   "left in the folder, would need about 0.2 MB (weights 0.2 MB"),
               std::string::npos)
         << e.what();
-    EXPECT_NE(std::string(e.what()).find("--memory-budget allows 0.1 MB"), std::string::npos);
+    EXPECT_NE(std::string(e.what()).find("`memory_budget` allows 0.1 MB"), std::string::npos);
   }
   options.memory_budget = 10000000;
   EXPECT_NO_THROW(Model::open(folder.path(), options).complete(q));
@@ -42,7 +42,7 @@ TEST(TokenMemory, SaysWhichDtypeWouldFit) {
   options.plan = parse_plan("expert=2");  // one rank alone would read experts while it runs
   const auto inspect = [&] { return Model::open(folder.path(), options).inspect(); };
   options.memory_budget = inspect().memory.at("process") - 1;
-  EXPECT_NE(inspect().unfit.find("--dtype bf16 would need"), std::string::npos) << inspect().unfit;
+  EXPECT_NE(inspect().unfit.find("`dtype` bf16 would need"), std::string::npos) << inspect().unfit;
   options.memory_budget = 1000;
   EXPECT_NE(inspect().unfit.find("spread it over machines"), std::string::npos);
 }

@@ -118,7 +118,7 @@ TEST(Admitter, WhatCannotJoinIsRefused) {
   CompleteRequest several;
   several.n = 2;
   several.temperature = 1;
-  EXPECT_NE(refused(several, {}).find("--n 2"), std::string::npos);
+  EXPECT_NE(refused(several, {}).find("`n` 2"), std::string::npos);
   options.plan = parse_plan("expert=2,moe=fused");
   EXPECT_NE(refused({}, {}).find("moe=fused"), std::string::npos);
   options.plan = parse_plan("tensor=2");

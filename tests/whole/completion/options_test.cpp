@@ -96,12 +96,12 @@ TEST(CompleteOptions, WhatHasNoEffectIsSaid) {
   q.raw = true;
   EXPECT_EQ(noted(q), "");
   q.seed = 5;
-  EXPECT_TRUE(noted(q).starts_with("--seed has no effect: at temperature 0")) << notes;
+  EXPECT_TRUE(noted(q).starts_with("`seed` has no effect: at temperature 0")) << notes;
   q.temperature = 1;
   EXPECT_EQ(noted(q), "");
   q.prompts.clear();
   q.prompt_ids = {{1, 2}};
-  EXPECT_TRUE(noted(q).starts_with("--raw has no effect")) << notes;
+  EXPECT_TRUE(noted(q).starts_with("`raw` has no effect")) << notes;
 }
 
 TEST(CompleteOptions, ModelsWithRoutingOfTheirOwnTakeNoOther) {
@@ -117,7 +117,7 @@ TEST(CompleteOptions, ModelsWithRoutingOfTheirOwnTakeNoOther) {
   q.select = "vanilla";
   for (bool* const passes : {&q.select_refresh, &q.select_prefill}) {
     *passes = !*passes;
-    EXPECT_NE(refused().find("--select-refresh and --select-prefill say"), std::string::npos);
+    EXPECT_NE(refused().find("`select_refresh` and `select_prefill` say"), std::string::npos);
     *passes = !*passes;
   }
   q.block = 12;

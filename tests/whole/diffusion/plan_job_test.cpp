@@ -31,10 +31,10 @@ const std::string kClasses = TESSERA_TEST_DATA "/moe/dit_moe_flash/model";
 TEST(PlanJob, TextAndClassesAreNotMistaken) {
   GenerateRequest classes;
   classes.classes = {"1"};
-  EXPECT_NE(refusal(kPixart, classes).find("give --prompt"), std::string::npos);
+  EXPECT_NE(refusal(kPixart, classes).find("give `prompt`"), std::string::npos);
   GenerateRequest text;
   text.prompts = {"a cat"};
-  EXPECT_NE(refusal(kClasses, text).find("give --class"), std::string::npos);
+  EXPECT_NE(refusal(kClasses, text).find("give `classes`"), std::string::npos);
 }
 
 // The notes of a request that is planned, not run.
@@ -57,7 +57,7 @@ TEST(PlanJob, OptionsWithoutEffectAreSaid) {
   video.guidance = 1;
   EXPECT_EQ(notes_of(data + "cogvideox_2b/model", video),
             std::vector<std::string>{
-                "--negative-prompt has no effect: it needs --guidance above 1, which is 1"});
+                "`negative_prompt` has no effect: it needs `guidance` above 1, which is 1"});
   video.negative_prompt.reset();
   video.guidance = 0.5f;
   video.true_guidance = 4;
@@ -65,15 +65,15 @@ TEST(PlanJob, OptionsWithoutEffectAreSaid) {
   video.vae_chunk = 8;
   EXPECT_EQ(notes_of(data + "cogvideox_2b/model", video),
             (std::vector<std::string>{
-                "--guidance 0.5 has no effect: below 1 there is none, as with 1",
-                "--true-guidance has no effect: the guidance of this model is --guidance",
-                "--vae-tiling has no effect: nothing is decoded",
-                "--vae-chunk has no effect: nothing is decoded"}));
+                "`guidance` 0.5 has no effect: below 1 there is none, as with 1",
+                "`true_guidance` has no effect: the guidance of this model is `guidance`",
+                "`vae_tiling` has no effect: nothing is decoded",
+                "`vae_chunk` has no effect: nothing is decoded"}));
   GenerateRequest classes;
   classes.classes = {"1"};
   classes.text_tokens = 7;
   EXPECT_EQ(notes_of(kClasses, classes),
-            std::vector<std::string>{"--text-tokens has no effect: this model reads no text"});
+            std::vector<std::string>{"`text_tokens` has no effect: this model reads no text"});
   classes.negative_prompt = "mist";
   EXPECT_NE(refusal(kClasses, classes).find("reads no text"), std::string::npos);
 }
@@ -159,7 +159,7 @@ TEST(PlanJob, FramesFitTheVideo) {
   EXPECT_NE(refusal(kPixart, text).find("makes images"), std::string::npos);
   text.frames = 9;
   text.width = 20;
-  EXPECT_NE(refusal(kVideo, text).find("--width 20"), std::string::npos);
+  EXPECT_NE(refusal(kVideo, text).find("`width` 20"), std::string::npos);
 }
 
 TEST(PlanJob, RescaledGuidanceNeedsGuidance) {
@@ -168,7 +168,7 @@ TEST(PlanJob, RescaledGuidanceNeedsGuidance) {
   request.decode = false;
   request.guidance_rescale = 0.7f;
   request.guidance = 1;
-  EXPECT_NE(refusal(kClasses, request).find("needs --guidance other than 1"), std::string::npos);
+  EXPECT_NE(refusal(kClasses, request).find("needs `guidance` other than 1"), std::string::npos);
   request.guidance = 2;
   request.guidance_rescale = 1.5f;
   EXPECT_NE(refusal(kClasses, request).find("from 0 to 1"), std::string::npos);
@@ -179,7 +179,7 @@ TEST(PlanJob, DdpmNeedsAModelThatPredictsVariances) {
   request.classes = {"1"};
   request.steps = 1;
   request.scheduler = SchedulerName::ddpm;
-  EXPECT_NE(refusal("shapes", request).find("use --scheduler rectified-flow"), std::string::npos);
+  EXPECT_NE(refusal("shapes", request).find("use `scheduler` rectified-flow"), std::string::npos);
   request.scheduler = SchedulerName::rectified_flow;
   EXPECT_EQ(refusal("shapes", request), "nothing was refused");
 }

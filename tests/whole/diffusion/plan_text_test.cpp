@@ -101,7 +101,7 @@ TEST(PlanText, MissingAndBrokenPartsAreNamed) {
   GenerateRequest image = request("x");
   image.frames = 0;
   EXPECT_NE(
-      refusal(TESSERA_TEST_DATA "/diffusers/pixart_alpha/model", image).find("--embeddings FILE"),
+      refusal(TESSERA_TEST_DATA "/diffusers/pixart_alpha/model", image).find("`embeddings` FILE"),
       std::string::npos);
 }
 

@@ -110,12 +110,12 @@ TEST(ReferenceImages, OfWrongSizesAreRefused) {
   GenerateRequest q = two_references();
   q.images[1] = image_of(63, 80, 1);
   EXPECT_EQ(refusal(q),
-            "--image 2: a reference image of 63 x 80 pixels; expected sides of at least 64, one at "
+            "`image` 2: a reference image of 63 x 80 pixels; expected sides of at least 64, one at "
             "most 8 times the other");
   q.images[1] = image_of(64, 513, 1);
-  EXPECT_NE(refusal(q).find("--image 2: a reference image of 64 x 513"), std::string::npos);
+  EXPECT_NE(refusal(q).find("`image` 2: a reference image of 64 x 513"), std::string::npos);
   q.images[1].pixels.rgb.pop_back();
-  EXPECT_NE(refusal(q).find("--image 2: an image of 64 x 513"), std::string::npos);
+  EXPECT_NE(refusal(q).find("`image` 2: an image of 64 x 513"), std::string::npos);
   q.images.assign(1, {.bytes = "no image"});
   EXPECT_NE(refusal(q).find("'image 1'"), std::string::npos);
 }
@@ -123,7 +123,7 @@ TEST(ReferenceImages, OfWrongSizesAreRefused) {
 TEST(ReferenceImages, OfModelsThatTakeNoneAreRefused) {
   GenerateRequest q = two_references();
   q.text_tokens = 0;
-  EXPECT_NE(refusal(q, "scenes").find("--image was given 2 times"), std::string::npos);
+  EXPECT_NE(refusal(q, "scenes").find("`image` was given 2 times"), std::string::npos);
 }
 
 // A dry run knows them: what a run takes is what was foreseen.

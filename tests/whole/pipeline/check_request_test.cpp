@@ -55,13 +55,13 @@ TEST(CheckRequest, OptionsOutOfTheirRange) {
         o.plan.placement = ExpertPlacement::list;
       },
       "placement");
-  says([](RunOptions& o) { o.threads = -1; }, "--threads -1");
-  says([](RunOptions& o) { o.memory_budget = -1; }, "--memory-budget -1");
-  says([](RunOptions& o) { o.comm_timeout = 0ms; }, "--comm-timeout");
-  says([](RunOptions& o) { o.comm_timeout = -5ms; }, "--comm-timeout");
-  says([](RunOptions& o) { o.precision = static_cast<Precision>(7); }, "--dtype 7");
-  says([](RunOptions& o) { o.device.kind = static_cast<DeviceKind>(2); }, "--device 2");
-  says([](RunOptions& o) { o.device = {DeviceKind::cuda, -1}; }, "--device cuda -1");
+  says([](RunOptions& o) { o.threads = -1; }, "`threads` -1");
+  says([](RunOptions& o) { o.memory_budget = -1; }, "`memory_budget` -1");
+  says([](RunOptions& o) { o.comm_timeout = 0ms; }, "`comm_timeout`");
+  says([](RunOptions& o) { o.comm_timeout = -5ms; }, "`comm_timeout`");
+  says([](RunOptions& o) { o.precision = static_cast<Precision>(7); }, "`dtype` 7");
+  says([](RunOptions& o) { o.device.kind = static_cast<DeviceKind>(2); }, "`device` 2");
+  says([](RunOptions& o) { o.device = {DeviceKind::cuda, -1}; }, "`device` cuda -1");
 }
 
 TEST(CheckRequest, RequestsOutOfTheirRange) {
@@ -72,24 +72,24 @@ TEST(CheckRequest, RequestsOutOfTheirRange) {
     const std::string message = refusal([&] { model.generate(q); });
     EXPECT_NE(message.find(name), std::string::npos) << message;
   };
-  says([](GenerateRequest& q) { q.count = 0; }, "--count 0");
-  says([](GenerateRequest& q) { q.width = -8; }, "--width -8");
-  says([](GenerateRequest& q) { q.height = INT64_MIN; }, "--height");
-  says([](GenerateRequest& q) { q.frames = INT64_MIN; }, "--frames");
-  says([](GenerateRequest& q) { q.text_tokens = -1; }, "--text-tokens -1");
+  says([](GenerateRequest& q) { q.count = 0; }, "`count` 0");
+  says([](GenerateRequest& q) { q.width = -8; }, "`width` -8");
+  says([](GenerateRequest& q) { q.height = INT64_MIN; }, "`height`");
+  says([](GenerateRequest& q) { q.frames = INT64_MIN; }, "`frames`");
+  says([](GenerateRequest& q) { q.text_tokens = -1; }, "`text_tokens` -1");
   says([](GenerateRequest& q) { q.steps = -1; }, "-1 steps");
-  says([](GenerateRequest& q) { q.guidance = NAN; }, "--guidance nan");
-  says([](GenerateRequest& q) { q.scheduler = static_cast<SchedulerName>(99); }, "--scheduler 99");
+  says([](GenerateRequest& q) { q.guidance = NAN; }, "`guidance` nan");
+  says([](GenerateRequest& q) { q.scheduler = static_cast<SchedulerName>(99); }, "`scheduler` 99");
   says([](GenerateRequest& q) { q.scheduler = SchedulerName::unipc; }, "rectified-flow, ddpm");
-  says([](GenerateRequest& q) { q.noise = static_cast<NoiseSource>(5); }, "--rng 5");
-  says([](GenerateRequest& q) { q.vae_tiling = static_cast<VaeTiling>(5); }, "--vae-tiling 5");
-  says([](GenerateRequest& q) { q.vae_chunk = -1; }, "--vae-chunk -1");
+  says([](GenerateRequest& q) { q.noise = static_cast<NoiseSource>(5); }, "`noise` 5");
+  says([](GenerateRequest& q) { q.vae_tiling = static_cast<VaeTiling>(5); }, "`vae_tiling` 5");
+  says([](GenerateRequest& q) { q.vae_chunk = -1; }, "`vae_chunk` -1");
   says(
       [](GenerateRequest& q) {
         q.decode = true;
         q.vae_chunk = 4096;
       },
-      "--vae-chunk 4096: an image here has");
+      "`vae_chunk` 4096: an image here has");
   says([](GenerateRequest& q) { q.save_latents = q.trace = "/tmp/one"; }, "written twice");
   ForwardRequest forward;
   forward.vae_tile = -1;
@@ -99,7 +99,7 @@ TEST(CheckRequest, RequestsOutOfTheirRange) {
   EXPECT_NE(refusal([&] { model.forward(forward); }).find("vae.encode; leave it out"),
             std::string::npos);
   forward = {.component = static_cast<ModelPart>(9)};
-  EXPECT_NE(refusal([&] { model.forward(forward); }).find("--component 9"), std::string::npos);
+  EXPECT_NE(refusal([&] { model.forward(forward); }).find("`component` 9"), std::string::npos);
   Model language = Model::open(TESSERA_TEST_DATA "/moe/llada_moe/model", {.threads = 2});
   const auto complete = [&](const std::function<void(CompleteRequest&)>& change, const char* name) {
     CompleteRequest q;
@@ -108,21 +108,21 @@ TEST(CheckRequest, RequestsOutOfTheirRange) {
     const std::string message = refusal([&] { language.complete(q); });
     EXPECT_NE(message.find(name), std::string::npos) << message;
   };
-  complete([](CompleteRequest& q) { q.block = -1; }, "--block -1");
-  complete([](CompleteRequest& q) { q.steps = -1; }, "--steps -1");
-  complete([](CompleteRequest& q) { q.max_tokens = -1; }, "--max-tokens -1");
-  complete([](CompleteRequest& q) { q.cache.kind = static_cast<KvCache>(9); }, "--cache 9");
+  complete([](CompleteRequest& q) { q.block = -1; }, "`block` -1");
+  complete([](CompleteRequest& q) { q.steps = -1; }, "`steps` -1");
+  complete([](CompleteRequest& q) { q.max_tokens = -1; }, "`max_tokens` -1");
+  complete([](CompleteRequest& q) { q.cache.kind = static_cast<KvCache>(9); }, "`cache` 9");
   complete([](CompleteRequest& q) { q.cache = {KvCache::vicinity, -1}; }, "vicinity -1");
   complete([](CompleteRequest& q) { q.stop_at_eos = static_cast<StopAtEos>(3); }, "-eos 3");
   complete([](CompleteRequest& q) { q.temperature = NAN; }, "temperature nan");
-  complete([](CompleteRequest& q) { q.top_k = -1; }, "--top-k -1");
+  complete([](CompleteRequest& q) { q.top_k = -1; }, "`top_k` -1");
   complete([](CompleteRequest& q) { q.top_p = NAN; }, "top_p nan");
   complete([](CompleteRequest& q) { q.top_p = 0; }, "top_p 0");
   complete([](CompleteRequest& q) { q.repetition_penalty = NAN; }, "repetition_penalty nan");
-  complete([](CompleteRequest& q) { q.n = 0; }, "--n 0");
+  complete([](CompleteRequest& q) { q.n = 0; }, "`n` 0");
   complete([](CompleteRequest& q) { q.n = 2; }, "one and the same");
   complete([](CompleteRequest& q) { q.top_k = 2; }, "temperature 0 draws nothing");
-  complete([](CompleteRequest& q) { q.logprobs = -1; }, "--logprobs -1");
+  complete([](CompleteRequest& q) { q.logprobs = -1; }, "`logprobs` -1");
 }
 
 TEST(CheckRequest, WhatARunRefusesIsRefusedAhead) {

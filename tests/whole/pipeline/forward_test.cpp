@@ -265,7 +265,7 @@ TEST(Forward, WhatDoesNotFitIsRefusedAndWhatIsNamedFits) {
     request.component = part;
     request.inputs = scratch / "in.safetensors";
     load::write_safetensors(request.inputs, inputs_of(part));
-    const std::string refused = said_of(request, 1000), before = "it fits into --memory-budget ";
+    const std::string refused = said_of(request, 1000), before = "it fits into `memory_budget` ";
     const size_t at = refused.find(before);
     ASSERT_NE(at, std::string::npos) << refused;
     const int64_t named = std::llround(std::stod(refused.substr(at + before.size())) * 1e6);
@@ -281,10 +281,10 @@ TEST(Forward, WhatDoesNotFitIsRefusedAndWhatIsNamedFits) {
   request.inputs = scratch / "in.safetensors";
   load::write_safetensors(request.inputs,
                           {{"z", tensor::Tensor::zeros({1, 4, 64, 64}, tensor::DType::f32)}});
-  const std::string whole = said_of(request, 1000), before = "--memory-budget ";
+  const std::string whole = said_of(request, 1000), before = "`memory_budget` ";
   const double need = std::stod(whole.substr(whole.rfind(before) + before.size())) * 1e6;
   const std::string refused = said_of(request, static_cast<int64_t>(0.7 * need));
-  EXPECT_NE(refused.find("--vae-tiling "), std::string::npos) << refused;
+  EXPECT_NE(refused.find("`vae_tiling` "), std::string::npos) << refused;
 }
 
 TEST(Forward, EndsAfterAStopRequest) {

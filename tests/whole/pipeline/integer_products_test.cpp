@@ -245,17 +245,17 @@ TEST(IntegerProducts, WhatWouldChangeNothingIsRefused) {
   const auto said = [](const std::string& model, const RunOptions& run) {
     return golden::error_of([&] { (void)Model::open(model, run); });
   };
-  EXPECT_NE(said(shipped("scenes/vae"), with(Precision::int8)).find("--dtype int8"),
+  EXPECT_NE(said(shipped("scenes/vae"), with(Precision::int8)).find("`dtype` int8"),
             std::string::npos);
   EXPECT_NE(said(shipped("scenes"), with(Precision::bf16, "nothing.*=int8")).find("'nothing.*'"),
             std::string::npos);
   EXPECT_NE(said(shipped("scenes"), with(Precision::bf16, "heads=int8")).find("'heads'"),
             std::string::npos);
-  EXPECT_NE(said(shipped("scenes"), with(Precision::f32, "attn=int8")).find("--quantise-rules"),
+  EXPECT_NE(said(shipped("scenes"), with(Precision::f32, "attn=int8")).find("`quantise_rules`"),
             std::string::npos);
-  EXPECT_NE(said(shipped("tasks-b"), with(Precision::int4)).find("--dtype int4"),
+  EXPECT_NE(said(shipped("tasks-b"), with(Precision::int4)).find("`dtype` int4"),
             std::string::npos);
-  EXPECT_NE(said(shipped("tasks-b"), with(Precision::bf16, "attn=int8")).find("--quantise-rules"),
+  EXPECT_NE(said(shipped("tasks-b"), with(Precision::bf16, "attn=int8")).find("`quantise_rules`"),
             std::string::npos);
   const Scratch scratch;
   QuantiseRequest request{.output = scratch / "q"};
@@ -263,7 +263,7 @@ TEST(IntegerProducts, WhatWouldChangeNothingIsRefused) {
   const auto quantise = [&](const std::string& model) {
     return golden::error_of([&] { Model::open(model, with(Precision::bf16)).quantise(request); });
   };
-  EXPECT_NE(quantise(shipped("tasks-b")).find("--dtype"), std::string::npos);
+  EXPECT_NE(quantise(shipped("tasks-b")).find("`dtype`"), std::string::npos);
   (void)Model::open(shipped("scenes"), with(Precision::bf16)).quantise(request);
   const std::string made = request.output;
   request.output = scratch / "again";

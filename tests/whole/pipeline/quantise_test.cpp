@@ -364,7 +364,7 @@ TEST(Quantise, RefusesWhatItCannotAndLeavesNothing) {
   const auto said = [](const Model& m, const std::string& out) {
     return golden::error_of([&] { m.quantise({out}); });
   };
-  EXPECT_NE(said(model, "").find("--output"), std::string::npos);
+  EXPECT_NE(said(model, "").find("`output`"), std::string::npos);
   EXPECT_NE(said(model, shipped("tasks-b") + "/x").find("own folder"), std::string::npos);
   EXPECT_NE(said(model, shipped("tasks-b")).find("own folder"), std::string::npos);
   EXPECT_NE(said(model, scratch / "").find("exists already"), std::string::npos);
@@ -376,10 +376,10 @@ TEST(Quantise, RefusesWhatItCannotAndLeavesNothing) {
   EXPECT_EQ(golden::error_of([&] {
               model.quantise({scratch / "x", Precision::bf16});
             }),
-            "--experts bf16: experts are quantised to int8 or int4");
+            "`experts` bf16: experts are quantised to int8 or int4");
   EXPECT_NE(golden::error_of([&] {
               model.quantise({scratch / "x", Precision::int8, Precision::int4});
-            }).find("--dense int4"),
+            }).find("`dense` int4"),
             std::string::npos);
   std::stop_source stop;
   const RunControl control{stop.get_token(), [&](const Progress& p) {

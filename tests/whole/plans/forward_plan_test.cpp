@@ -170,7 +170,7 @@ TEST(ForwardPlan, SaysWhatAPassTakes) {
   EXPECT_NE(golden::error_of([&] {
               pass(TESSERA_TEST_DATA "/diffusers/pixart_alpha/model", ModelPart::vae_decode,
                    {{"sample", Tensor::zeros({1, 4, 8, 8}, tensor::DType::f32)}}, "data=2");
-            }).find("a vae.decode runs on one: leave out --plan"),
+            }).find("a vae.decode runs on one: leave out `plan`"),
             std::string::npos);
 }
 
@@ -226,7 +226,7 @@ TEST(ForwardVaeUnderAPlan, WhatCannotRunIsNamed) {
   EXPECT_NE(said("ulysses=3,vae=3", high, VaeTiling::on).find("leave out one of the two"),
             std::string::npos);
   const std::string small = said("ulysses=3,vae=3", high, VaeTiling::off, 1000);
-  const std::string before = "it fits into --memory-budget ";
+  const std::string before = "it fits into `memory_budget` ";
   ASSERT_NE(small.find(before), std::string::npos) << small;
   const double named = std::stod(small.substr(small.find(before) + before.size())) * 1e6;
   EXPECT_EQ(said("ulysses=3,vae=3", high, VaeTiling::off, std::llround(named)), "");

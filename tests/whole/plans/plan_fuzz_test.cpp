@@ -64,7 +64,7 @@ struct Case {
   RunOptions options;
   GenerateRequest request;
   std::string described() const {
-    return fmt::format("{} --plan {} {}x{} frames {} steps {} count {} rescale {} seed {}",
+    return fmt::format("{} `plan` {} {}x{} frames {} steps {} count {} rescale {} seed {}",
                        kNetworks[family].type, plan, request.width, request.height, request.frames,
                        request.steps.value_or(0), request.count, request.guidance_rescale,
                        request.seed);

@@ -119,7 +119,7 @@ TEST(Language, AFolderWithoutTokenizerTakesIds) {
   std::filesystem::remove(folder.path("tokenizer.json"));
   const runtime::Language language = open(folder);
   EXPECT_FALSE(language.has_tokenizer());
-  EXPECT_NE(golden::error_of([&] { language.prompt("x", true); }).find("--prompt-ids"),
+  EXPECT_NE(golden::error_of([&] { language.prompt("x", true); }).find("`prompt_ids`"),
             std::string::npos);
 }
 

@@ -191,7 +191,7 @@ TEST(Residents, AModelAtWorkIsNotReleasedAndTheOtherHearsOfIt) {
   };
   EXPECT_EQ(generate(tight.images, tight.image, control).latents, alone.latents);
   EXPECT_GT(kept, 0);
-  for (const char* part : {"this run would need about", "--memory-budget allows", "'shapes'",
+  for (const char* part : {"this run would need about", "`memory_budget` allows", "'shapes'",
                            "what else is at work holds", "wait for its end"})
     EXPECT_NE(said.find(part), std::string::npos) << said;
   EXPECT_EQ(pipeline::complete(tight.first, tight.text, {}, {}).completions.at(0).text,
