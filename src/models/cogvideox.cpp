@@ -103,7 +103,8 @@ Tensor CogVideoX::sincos_positions(const nn::TokenShape& shape) const {
                               ops::gather_rows(grid, place_of, DType::f32)});
 }
 
-ops::RotaryTable CogVideoX::rotary_positions(const nn::TokenShape& shape) const {
+ops::RotaryTable CogVideoX::rotary_positions(const nn::TokenShape& shape,
+                                             tensor::Device device) const {
   const int64_t height = shape.grid[1], width = shape.grid[2], dim = config_.attention_head_dim;
   nn::RotaryAxis time{{}, dim / 8}, down{{}, dim / 8 * 3 / 2}, across{{}, dim / 8 * 3 / 2};
   nn::GridRegion on{0, 0, height, width};
@@ -119,7 +120,7 @@ ops::RotaryTable CogVideoX::rotary_positions(const nn::TokenShape& shape) const 
         down.places.push_back(y);
         across.places.push_back(x);
       }
-  return nn::rotary_axes({time, down, across});
+  return nn::rotary_axes({time, down, across}, device);
 }
 
 nn::ContextPtr CogVideoX::prepare(const nn::Conditioning& conditioning,
@@ -130,19 +131,13 @@ nn::ContextPtr CogVideoX::prepare(const nn::Conditioning& conditioning,
   require(context->length == shape.prefix, ErrorCode::usage,
           "'encoder_hidden_states' has {} tokens, the request {}", context->length, shape.prefix);
   if (text_.weight()) context->text = text_(ops::cast(text, dtype_));
-  if (text.is_meta()) {
-    const int64_t width = config_.rotary ? config_.attention_head_dim / 2 : config_.hidden();
-    const Tensor table = Tensor::empty({shape.tokens(), width}, DType::f32, text.device());
-    if (config_.rotary)
-      context->angles = {table, table};
-    else
-      context->positions = table;
-  } else if (config_.rotary) {
-    const ops::RotaryTable table = rotary_positions(shape);
-    context->angles = {table.cos.to(text.device()), table.sin.to(text.device())};
-  } else {
+  if (config_.rotary)
+    context->angles = rotary_positions(shape, text.device());
+  else if (text.is_meta())
+    context->positions =
+        Tensor::empty({shape.tokens(), config_.hidden()}, DType::f32, text.device());
+  else
     context->positions = sincos_positions(shape).to(text.device());
-  }
   return context;
 }
 

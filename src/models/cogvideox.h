@@ -55,7 +55,7 @@ class CogVideoX : public nn::Denoiser {
   Block load_block(const nn::Weights& weights, int64_t index) const;
   TokenNorm load_norm(const nn::Weights& weights, const std::string& name) const;
   Tensor sincos_positions(const nn::TokenShape& shape) const;
-  ops::RotaryTable rotary_positions(const nn::TokenShape& shape) const;
+  ops::RotaryTable rotary_positions(const nn::TokenShape& shape, tensor::Device device) const;
 
   CogVideoXConfig config_;
   DType dtype_;

@@ -23,13 +23,33 @@ Mlp Mlp::of_block(const nn::Weights& weights, const std::string& name, int64_t d
   return result;
 }
 
+Mlp Mlp::gated_block(const nn::Weights& weights, const std::string& name, int64_t dim,
+                     int64_t inner, DType dtype) {
+  Mlp result;
+  result.first_ = nn::Linear(weights, name + ".linear_in", 2 * inner, dim, dtype,
+                             {.bias = false, .split = nn::Split::outputs({{inner}, {inner}})});
+  result.second_ = nn::Linear(weights, name + ".linear_out", dim, inner, dtype,
+                              {.bias = false, .split = nn::Split::inputs({{inner}})});
+  result.activation_ = ops::Activation::swiglu;
+  return result;
+}
+
 Tensor Mlp::operator()(const Tensor& x, const ops::MatmulOptions& last, nn::Reduce* reduce) const {
+  if (activation_ == ops::Activation::swiglu) {
+    const Tensor wide = first_(x);
+    const int64_t half = wide.size(1) / 2;
+    return second_(ops::swiglu(part(wide, 0, half), part(wide, 1, half)), last, reduce);
+  }
   return second_(first_(x, {.activation = activation_}), last, reduce);
 }
 
 nn::Joint Mlp::both(const Mlp& of_prefix, const Mlp& of_body, const nn::Joint& x,
                     const ops::MatmulOptions& prefix, const ops::MatmulOptions& body,
                     nn::Reduce* reduce) {
+  if (of_body.activation_ == ops::Activation::swiglu) {
+    const Tensor made = of_body(x.body, body, reduce);
+    return {.prefix = of_prefix(x.prefix, prefix, reduce), .body = made, .both = {}};
+  }
   ops::MatmulGroup group;
   const auto wide = [&](const Mlp& mlp, const Tensor& of) {
     return mlp.first_(of, {.activation = mlp.activation_, .group = &group});
@@ -220,6 +240,33 @@ const std::vector<Tensor>& DitStep::of(int block,
     for (const nn::Linear* layer : layers) made.push_back((*layer)(condition));
     return made;
   });
+}
+
+nn::Joint DoubleBlock::operator()(int site, const nn::Joint& modulation,
+                                  const DitPlacement& placement, const nn::Joint& streams,
+                                  const nn::Seams& seams) const {
+  const Tensor &m = modulation.body, &n = modulation.prefix;
+  const auto &rows = placement.sequences, &text_rows = placement.text_sequences;
+  Tensor c = streams.prefix, x = streams.body;
+  const int64_t length = c.size(0), all = length + x.size(0), d = x.size(1);
+  const auto normed = [&](int64_t shift) -> nn::Joint {
+    return {norm(c, part(n, shift, d), part(n, shift + 1, d), text_rows),
+            norm(x, part(m, shift, d), part(m, shift + 1, d), rows),
+            {}};
+  };
+  nn::Qkv heads;
+  if (seams.attention.needs_heads(site)) {
+    heads = image.heads.room(x, all);
+    Projections::both(text.heads, image.heads, normed(0), placement.angles, heads,
+                      placement.text_angles);
+  }
+  ops::MatmulGroup group;
+  const nn::Joint seen = apart(seams.attention.attend(site, placement.view, heads), length);
+  x = image.out(seen.body, gated(m, 2, rows, x, &group), seams.reduce);
+  c = text.out(seen.prefix, gated(n, 2, text_rows, c, &group), seams.reduce);
+  group.run();
+  return Mlp::both(text.mlp, image.mlp, normed(3), gated(n, 5, text_rows, c), gated(m, 5, rows, x),
+                   seams.reduce);
 }
 
 Tensor head_norm(const nn::StepContext& step, const nn::Placement& placement, const Tensor& body,

@@ -28,10 +28,15 @@ class Mlp {
   /// split.
   static Mlp of_block(const nn::Weights& weights, const std::string& name, int64_t dim,
                       int64_t inner, DType dtype);
+  /// FLUX.2's MLP of a block: `<name>.linear_in` [2 * inner, dim], SwiGLU, `<name>.linear_out`,
+  /// without biases; its width is split.
+  static Mlp gated_block(const nn::Weights& weights, const std::string& name, int64_t dim,
+                         int64_t inner, DType dtype);
   /// x [tokens, in] -> [tokens, out]; `last` is what follows the second layer.
   Tensor operator()(const Tensor& x, const ops::MatmulOptions& last = {},
                     nn::Reduce* reduce = nullptr) const;
-  /// The same of two streams, each by its own layers, side by side.
+  /// The same of two streams, each by its own layers, side by side; with SwiGLU in turn, since
+  /// their inner tensors are large.
   static nn::Joint both(const Mlp& of_prefix, const Mlp& of_body, const nn::Joint& x,
                         const ops::MatmulOptions& prefix, const ops::MatmulOptions& body,
                         nn::Reduce* reduce);
@@ -167,8 +172,9 @@ struct DitPlacement : nn::Placement {
     return dynamic_cast<const C&>(context);
   }
   const nn::Context& context;
-  ops::RowMap sequences, text_sequences;   ///< of the body's tokens, the prefix's
-  ops::RotaryTable angles;                 ///< of the body's tokens
+  ops::RowMap sequences, text_sequences;  ///< of the body's tokens, the prefix's
+  ops::RotaryTable angles;                ///< of the body's tokens
+  ops::RotaryTable text_angles{};         ///< of the prefix's tokens; undefined: nothing turns them
   std::vector<ops::AttentionSpan> sees{};  ///< of the text: cross attention
 };
 inline const DitPlacement& dit(const nn::Placement& placement) {
@@ -187,6 +193,23 @@ struct DitStep : nn::StepContext {
 inline const DitStep& dit(const nn::StepContext& step) {
   return dynamic_cast<const DitStep&>(step);
 }
+
+/// FLUX's double block (MM-DiT, Esser et al. 2024, section 4): text and image attend to each other,
+/// each stream by its own layers and modulation.
+struct DoubleBlock {
+  struct Stream {
+    Projections heads;
+    nn::Linear out;
+    Mlp mlp;
+  };
+  Stream image, text;
+  TokenNorm norm;
+
+  /// `modulation` of each stream, f32 [batch, 6 * hidden]: shift, scale and gate of the attention,
+  /// then of the MLP.
+  nn::Joint operator()(int site, const nn::Joint& modulation, const DitPlacement& placement,
+                       const nn::Joint& streams, const nn::Seams& seams) const;
+};
 
 /// The norm before the head; `shift` and `scale` number parts of the step's final modulation.
 Tensor head_norm(const nn::StepContext& step, const nn::Placement& placement, const Tensor& body,

@@ -80,17 +80,19 @@ Projections Flux::load_heads(const nn::Weights& weights, const std::string& name
 Flux::Block Flux::load_double(const nn::Weights& weights, int64_t index) const {
   const int64_t d = config_.hidden();
   const std::string name = fmt::format("transformer_blocks.{}.", index);
-  auto stream = [&](bool text) -> Stream {
+  const auto stream = [&](bool text) -> DoubleBlock::Stream {
     return {load_heads(weights, name + "attn.", text),
             nn::Linear(weights, name + (text ? "attn.to_add_out" : "attn.to_out.0"), d, d, dtype_,
                        {.split = nn::Split::inputs({{d, config_.attention_head_dim}})}),
-            nn::Linear(weights, name + (text ? "norm1_context.linear" : "norm1.linear"), 6 * d, d,
-                       dtype_),
             Mlp::of_block(weights, name + (text ? "ff_context" : "ff"), d, 4 * d, dtype_)};
   };
+  const auto modulation = [&](const char* part) {
+    return nn::Linear(weights, name + part, 6 * d, d, dtype_);
+  };
   Block block;
-  block.image = stream(false);
-  block.text = stream(true);
+  block.both = {stream(false), stream(true), {}};
+  block.image_modulation = modulation("norm1.linear");
+  block.text_modulation = modulation("norm1_context.linear");
   return block;
 }
 
@@ -123,12 +125,6 @@ nn::ContextPtr Flux::prepare(const nn::Conditioning& conditioning,
                                {.residual = context->fixed});
   }
   if (text_in_.weight()) context->text = text_in_(ops::cast(text, dtype_));
-  if (text.is_meta()) {
-    const Tensor table = Tensor::empty(
-        {shape.prefix + shape.tokens(), config_.attention_head_dim / 2}, DType::f32, text.device());
-    context->angles = {table, table};
-    return context;
-  }
   std::vector<nn::RotaryAxis> axes(3);
   for (size_t i = 0; i < 3; ++i) {
     axes[i].pairs = config_.axes_dims_rope[i] / 2;
@@ -189,31 +185,9 @@ void Flux::block(int index, const nn::StepContext& step, const nn::Placement& pl
 nn::Joint Flux::double_block(int site, const DitStep& step, const nn::Placement& placement,
                              const nn::Joint& streams, const nn::Seams& seams) const {
   const Block& w = layers_.at(static_cast<size_t>(site - blocks_.begin));
-  const auto& p = dit(placement);
-  const auto& modulations = step.of(site, {&w.image.modulation, &w.text.modulation});
-  const Tensor &m = modulations[0], &n = modulations[1];
-  const int64_t d = config_.hidden();
-  const TokenNorm norm;
-  Tensor c = streams.prefix, x = streams.body;
-  const int64_t text = c.size(0), all = text + x.size(0);
-
-  nn::Qkv heads;
-  if (seams.attention.needs_heads(site)) {
-    heads = w.image.heads.room(x, all);
-    Projections::both(w.text.heads, w.image.heads,
-                      {norm(c, part(n, 0, d), part(n, 1, d), p.text_sequences),
-                       norm(x, part(m, 0, d), part(m, 1, d), p.sequences)},
-                      p.angles, heads);
-  }
-  ops::MatmulGroup group;
-  const nn::Joint seen = apart(seams.attention.attend(site, p.view, heads), text);
-  x = w.image.out(seen.body, gated(m, 2, p.sequences, x, &group), seams.reduce);
-  c = w.text.out(seen.prefix, gated(n, 2, p.text_sequences, c, &group), seams.reduce);
-  group.run();
-  const Tensor fed = norm(x, part(m, 3, d), part(m, 4, d), p.sequences);
-  const Tensor fed_text = norm(c, part(n, 3, d), part(n, 4, d), p.text_sequences);
-  return Mlp::both(w.text.mlp, w.image.mlp, {fed_text, fed, {}}, gated(n, 5, p.text_sequences, c),
-                   gated(m, 5, p.sequences, x), seams.reduce);
+  const auto& modulations = step.of(site, {&w.image_modulation, &w.text_modulation});
+  return w.both(site, {.prefix = modulations[1], .body = modulations[0], .both = {}},
+                dit(placement), streams, seams);
 }
 
 // Text and image share weights: they are one tensor, from the first of these blocks to the last.
@@ -241,7 +215,7 @@ Tensor Flux::first_input(const nn::StepContext& step, const nn::Placement& place
   require(config_.num_layers > 0, ErrorCode::usage,
           "`cache` teacache: this model has no double blocks");
   const Block& w = layers_.at(static_cast<size_t>(-blocks_.begin));
-  const Tensor& m = dit(step).of(0, {&w.image.modulation, &w.text.modulation})[0];
+  const Tensor& m = dit(step).of(0, {&w.image_modulation, &w.text_modulation})[0];
   const int64_t d = config_.hidden();
   return TokenNorm()(hidden.tokens.body, part(m, 0, d), part(m, 1, d), dit(placement).sequences);
 }

@@ -47,14 +47,10 @@ class Flux : public nn::Denoiser {
                      const nn::Hidden& hidden, const nn::Seams& seams) const override;
 
  private:
-  struct Stream {
-    Projections heads;
-    nn::Linear out, modulation;
-    Mlp mlp;
-  };
   struct Block {
-    Stream image, text;  ///< of a double block
-    Projections heads;   ///< of a single block
+    DoubleBlock both;
+    nn::Linear image_modulation, text_modulation;  ///< of a double block
+    Projections heads;                             ///< of a single block
     nn::Linear modulation, widen, out;
   };
   Block load_double(const nn::Weights& weights, int64_t index) const;

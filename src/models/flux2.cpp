@@ -18,7 +18,7 @@ struct Flux2Context : nn::Context {
 struct Flux2Placement : DitPlacement {
   using DitPlacement::DitPlacement;
   ops::RowMap both_rows;  // of the text's tokens, then the image's
-  ops::RotaryTable both_angles, text_angles;
+  ops::RotaryTable both_angles;
   std::vector<int32_t> extra, from;  // places of references in the body, and their rows
 };
 
@@ -126,7 +126,7 @@ Flux2::Block Flux2::load_double(const nn::Weights& weights, int64_t index) const
     return nn::Linear(weights, name + part, n, k, dtype_,
                       {.bias = false, .split = std::move(split)});
   };
-  const auto stream = [&](bool text) -> Stream {
+  const auto stream = [&](bool text) -> DoubleBlock::Stream {
     const auto heads = [&](const char* which) {
       return linear(
           text ? fmt::format("attn.add_{}_proj", which) : fmt::format("attn.to_{}", which), d, d,
@@ -135,15 +135,12 @@ Flux2::Block Flux2::load_double(const nn::Weights& weights, int64_t index) const
     const auto norm = [&](const char* which) {
       return head_norm_of(weights, name + "attn.norm_" + (text ? "added_" : "") + which);
     };
-    const std::string feed = text ? "ff_context." : "ff.";
     return {{{heads("q"), norm("q")}, {heads("k"), norm("k")}, heads("v")},
             linear(text ? "attn.to_add_out" : "attn.to_out.0", d, d, nn::Split::inputs({{d, dim}})),
-            linear(feed + "linear_in", 2 * inner, d, nn::Split::outputs({{inner}, {inner}})),
-            linear(feed + "linear_out", d, inner, nn::Split::inputs({{inner}}))};
+            Mlp::gated_block(weights, name + (text ? "ff_context" : "ff"), d, inner, dtype_)};
   };
   Block block;
-  block.image = stream(false);
-  block.text = stream(true);
+  block.both = {stream(false), stream(true), {{}, {}, static_cast<float>(config_.eps)}};
   return block;
 }
 
@@ -253,37 +250,10 @@ void Flux2::block(int index, const nn::StepContext& step, const nn::Placement& p
 
 nn::Joint Flux2::double_block(int site, const nn::StepContext& step, const nn::Placement& placement,
                               const nn::Joint& streams, const nn::Seams& seams) const {
-  const Block& w = layers_.at(static_cast<size_t>(site - blocks_.begin));
-  const auto& p = dynamic_cast<const Flux2Placement&>(placement);
   const auto& at = dynamic_cast<const Flux2Step&>(step);
-  const Tensor &m = at.image, &n = at.text;
-  const int64_t d = config_.hidden();
-  const TokenNorm norm{{}, {}, static_cast<float>(config_.eps)};
-  Tensor c = streams.prefix, x = streams.body;
-  const int64_t text = c.size(0), all = text + x.size(0);
-
-  nn::Qkv heads;
-  if (seams.attention.needs_heads(site)) {
-    heads = w.image.heads.room(x, all);
-    Projections::both(w.text.heads, w.image.heads,
-                      {norm(c, part(n, 0, d), part(n, 1, d), p.text_sequences),
-                       norm(x, part(m, 0, d), part(m, 1, d), p.sequences)},
-                      p.angles, heads, p.text_angles);
-  }
-  ops::MatmulGroup group;
-  const nn::Joint seen = apart(seams.attention.attend(site, p.view, heads), text);
-  x = w.image.out(seen.body, gated(m, 2, p.sequences, x, &group), seams.reduce);
-  c = w.text.out(seen.prefix, gated(n, 2, p.text_sequences, c, &group), seams.reduce);
-  group.run();
-  const auto fed = [&](const Stream& stream, const Tensor& of, const Tensor& by,
-                       const ops::RowMap& rows) {
-    const Tensor wide = stream.widen(norm(of, part(by, 3, d), part(by, 4, d), rows));
-    const int64_t half = wide.size(1) / 2;
-    return stream.narrow(ops::swiglu(part(wide, 0, half), part(wide, 1, half)),
-                         gated(by, 5, rows, of), seams.reduce);
-  };
-  x = fed(w.image, x, m, p.sequences);
-  return {.prefix = fed(w.text, c, n, p.text_sequences), .body = x, .both = {}};
+  return layers_.at(static_cast<size_t>(site - blocks_.begin))
+      .both(site, {.prefix = at.text, .body = at.image, .both = {}}, dit(placement), streams,
+            seams);
 }
 
 // Text and image share weights: they are one tensor, from the first of these blocks to the last.

@@ -48,12 +48,8 @@ class Flux2 : public nn::Denoiser {
                      const nn::Hidden& hidden, const nn::Seams& seams) const override;
 
  private:
-  struct Stream {
-    Projections heads;
-    nn::Linear out, widen, narrow;
-  };
   struct Block {
-    Stream image, text;       ///< of a double block
+    DoubleBlock both;
     nn::Linear widen, out;    ///< of a single block: queries, keys, values and MLP in one
     HeadNorm q_norm, k_norm;  ///< of a single block
   };

@@ -200,11 +200,6 @@ nn::ContextPtr HunyuanDit::prepare(const nn::Conditioning& conditioning,
   for (int64_t r = 0; r < shape.batch; ++r) context->spans.push_back({r * each, (r + 1) * each});
   const int64_t height = shape.grid[1], width = shape.grid[2];
   const int64_t pairs = config_.attention_head_dim / 2;
-  if (t5.is_meta()) {
-    const Tensor table = Tensor::empty({shape.tokens(), pairs}, DType::f32, t5.device());
-    context->angles = {table, table};
-    return context;
-  }
   const nn::GridRegion on = nn::centred_region(height, width, kBaseGrid, kBaseGrid);
   const auto left = nn::spread_places(on.left, on.right, width);
   const auto top = nn::spread_places(on.top, on.bottom, height);

@@ -66,12 +66,7 @@ ops::RotaryTable angles_of(const ZImageConfig& config, const ZImageContext& cont
         else
           add(1 + length + id, 0, 0);
       }
-  if (context.device != tensor::Device::meta)
-    return nn::rotary_axes(axes, context.device, config.rope_theta);
-  const Tensor table =
-      Tensor::empty({static_cast<int64_t>(axes[0].places.size()), config.head_dim() / 2},
-                    DType::f32, context.device);
-  return {table, table};
+  return nn::rotary_axes(axes, context.device, config.rope_theta);
 }
 
 int64_t filled_up(int64_t tokens) {

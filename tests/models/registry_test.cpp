@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "models/published_models.h"
+#include "models/tiny_model.h"
+#include "models/tiny_networks.h"
 #include "tessera/error.h"
 
 namespace tessera::models {
@@ -71,6 +73,35 @@ TEST(Registry, EveryFamilyRefusesImpossibleNumbers) {
   };
   for (const Impossible& c : cases)
     EXPECT_NE(refusal_of(c).find(c.says), std::string::npos) << c.config << ": " << refusal_of(c);
+}
+
+// The most bytes that a pass of two sequences holds beside the weights.
+int64_t held(const Network& n, tensor::Device device, tensor::DType dtype) {
+  const TinyModel model(n.type, n.json(n.head_dim).c_str(), device, dtype);
+  const nn::TokenLayout layout = model.spec.layout(4, 6, n.frames);
+  const auto there = [&](const tensor::Tensor& x) {
+    return device == tensor::Device::meta ? tensor::Tensor::empty(x.shape(), x.dtype(), device) : x;
+  };
+  nn::Conditioning conditioning = model.conditioning(2, n.text);
+  for (auto& [name, x] : conditioning.tensors) x = there(x);
+  const tensor::Tensor latent = there(model.latent(2, layout));
+  tensor::Scope scope;
+  scope.memory = std::make_shared<tensor::MemoryTracker>();
+  const tensor::BindScope bind(scope);
+  model(conditioning, 2, layout, latent);
+  return scope.memory->peak();
+}
+
+TEST(Registry, ARunOnMetaHoldsTheBytesOfARun) {
+  std::vector<Network> dense(std::begin(kUnevenNetworks), std::end(kUnevenNetworks));
+  for (const Network& n : kNetworks)
+    if (n.type != std::string("DiTMoE")) dense.push_back(n);  // its routers choose in a run alone
+  for (const Network& n : dense)
+    for (const tensor::DType dtype : {tensor::DType::f32, tensor::DType::bf16}) {
+      const int64_t bytes = held(n, tensor::Device::cpu, dtype);
+      EXPECT_GT(bytes, 0) << n.type;
+      EXPECT_EQ(held(n, tensor::Device::meta, dtype), bytes) << n.type << tensor::name_of(dtype);
+    }
 }
 
 }  // namespace

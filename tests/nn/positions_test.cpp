@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "tensor/scope.h"
+
 namespace tessera::nn {
 namespace {
 
@@ -19,6 +21,16 @@ TEST(Positions, AGridTurnsFirstByColumnThenByLine) {
 
 TEST(Positions, EvenPlacesMayBeScaled) {
   EXPECT_EQ(even_places(3, 1, 0.5), (std::vector<double>{1, 1.5, 2}));
+}
+
+TEST(Positions, RotaryTablesOnMetaAreTwo) {
+  tensor::Scope scope;
+  scope.memory = std::make_shared<tensor::MemoryTracker>();
+  const tensor::BindScope bind(scope);
+  const auto table = rotary_axes({{{0, 1}, 1}, {{0, 2}, 2}}, tensor::Device::meta);
+  EXPECT_TRUE(table.cos.is_meta() && table.sin.is_meta());
+  EXPECT_EQ(table.sin.shape(), (tensor::Shape{2, 3}));
+  EXPECT_EQ(scope.memory->current(), 2 * 2 * 3 * 4);
 }
 
 TEST(Positions, RotaryAxesStandSideBySide) {
