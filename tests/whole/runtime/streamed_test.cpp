@@ -26,6 +26,8 @@ constexpr Case kCases[] = {
     {"FluxTransformer2DModel", "diffusers/flux_dev/model/transformer", 4, 6, 0},
     {"HunyuanDiT2DModel", "diffusers/hunyuandit_v11/model/transformer", 4, 6, 0},
     {"CogVideoXTransformer3DModel", "diffusers/cogvideox_2b/model/transformer", 4, 6, 2},
+    {"ZImageTransformer2DModel", "diffusers/z_image_turbo/model/transformer", 8, 16, 0},
+    {"Flux2Transformer2DModel", "diffusers/flux2_klein_base/model/transformer", 4, 6, 0},
     {"dit_moe", "moe/dit_moe_flash/model", 0, 0, 0},
 };
 
