@@ -1,9 +1,12 @@
 // Attention at the shapes of diffusion transformers and of an autoencoder's middle block.
-// Arguments: threads (1), then one shape "TOKENSxHEADSxHEAD_DIM" for that alone. TESSERA_ISA forces
-// a weaker instruction set. Queries, keys and values are slices of one fused projection. With
+// Arguments: threads (1), then one shape "TOKENSxHEADSxHEAD_DIM[xKEY_HEADS]" for that alone, then
+// f32, or bf16 and a mask: causal, or apart (the same, query by query). TESSERA_ISA forces a weaker
+// instruction set. Queries, keys and values are slices of one fused projection. With
 // --device cuda or --turns, see place.h, one shape only.
-#include <array>
+#include <algorithm>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "bench.h"
 #include "ops/attention.h"
@@ -16,28 +19,43 @@ using tensor::Tensor;
 namespace {
 
 struct Shape {
-  int64_t tokens, heads, dim;
+  int64_t tokens, heads, dim, key_heads = 0;  // 0: as many as heads
+  std::string mask = "";  // causal: a query sees itself and what stands before it
+
+  std::string name() const {
+    std::string name = fmt::format("{}x{}x{}", tokens, heads, dim);
+    if (key_heads > 0) name += fmt::format("x{}", key_heads);
+    return mask.empty() ? name : name + " " + mask;
+  }
+  std::vector<ops::AttentionSpan> spans() const {
+    if (mask.empty()) return {{0, tokens, 0, tokens}};
+    std::vector<ops::AttentionSpan> each;
+    for (int64_t q = 0; q < tokens; ++q) each.push_back({q, q + 1, 0, q + 1});
+    if (mask == "apart") std::reverse(each.begin(), each.end());  // no neighbours see more and more
+    return each;
+  }
 };
 constexpr Shape kShapes[] = {{64, 12, 32},   {256, 6, 64},    {1024, 16, 72},
                              {1024, 24, 64}, {1024, 24, 128}, {4096, 16, 72},
                              {4096, 24, 64}, {4096, 24, 128}, {4096, 1, 512}};
 
 void measure(Shape s, DType dtype, const bench::Place& place) {
-  const int64_t width = s.heads * s.dim;
-  const Tensor all = place(bench::random_tensor({s.tokens, 3 * width}, dtype, 1));
-  const Tensor q = all.slice(1, 0, width), k = all.slice(1, width, 2 * width),
-               v = all.slice(1, 2 * width, 3 * width);
-  const std::array<ops::AttentionSpan, 1> spans = {{{0, s.tokens, 0, s.tokens}}};
-  const int heads = static_cast<int>(s.heads);
+  const int heads = static_cast<int>(s.heads),
+            key_heads = s.key_heads > 0 ? static_cast<int>(s.key_heads) : heads;
+  const int64_t width = s.heads * s.dim, narrow = key_heads * s.dim;
+  const Tensor all = place(bench::random_tensor({s.tokens, width + 2 * narrow}, dtype, 1));
+  const Tensor q = all.slice(1, 0, width), k = all.slice(1, width, width + narrow),
+               v = all.slice(1, width + narrow, width + 2 * narrow);
+  const auto spans = s.spans();
   if (place.on_gpu() || place.turns)
     return place.measure(
-        std::string("attention ") + tensor::name_of(dtype),
-        fmt::format("{}x{}x{}", s.tokens, s.heads, s.dim), 5,
-        [&] { ops::attention(q, k, v, heads, heads, spans); }, 10);
-  const double flops = 4.0 * static_cast<double>(s.tokens) * static_cast<double>(s.tokens * width);
+        std::string("attention ") + tensor::name_of(dtype), s.name(), 5,
+        [&] { ops::attention(q, k, v, heads, key_heads, spans); }, 10);
+  const auto seen = static_cast<double>(s.mask.empty() ? 2 * s.tokens : s.tokens + 1);
+  const double flops = 2 * seen * static_cast<double>(s.tokens * width);
   const int calls = std::max(1, static_cast<int>(3e8 / flops));
   auto run = [&] {
-    for (int i = 0; i < calls; ++i) ops::attention(q, k, v, heads, heads, spans);
+    for (int i = 0; i < calls; ++i) ops::attention(q, k, v, heads, key_heads, spans);
   };
   if (flops < 1e10) run();
   // The units are probed again between the runs: somebody else may share the core.
@@ -47,8 +65,8 @@ void measure(Shape s, DType dtype, const bench::Place& place) {
     seconds = std::min(seconds, kernels::best_seconds(run, flops < 5e10 ? 2 : 1));
   }
   seconds /= calls;
-  bench::print(std::string("attention ") + tensor::name_of(dtype),
-               fmt::format("{}x{}x{}", s.tokens, s.heads, s.dim), flops, 0, seconds, peak, 0);
+  bench::print(std::string("attention ") + tensor::name_of(dtype), s.name(), flops, 0, seconds,
+               peak, 0);
 }
 
 }  // namespace
@@ -59,7 +77,8 @@ int main(int argc, char** argv) {
   if (argc > 2) {
     Shape s{};
     char x;
-    std::istringstream(argv[2]) >> s.tokens >> x >> s.heads >> x >> s.dim;
+    std::istringstream(argv[2]) >> s.tokens >> x >> s.heads >> x >> s.dim >> x >> s.key_heads;
+    if (argc > 4) s.mask = argv[4];
     measure(s, argc > 3 && std::string(argv[3]) == "f32" ? DType::f32 : DType::bf16, place);
     return 0;
   }

@@ -42,6 +42,11 @@ inline constexpr Family kFamilies[] = {
      R"({"num_attention_heads": 30, "attention_head_dim": 64, "num_layers": 3,
          "text_embed_dim": 4096, "time_embed_dim": 512, "max_text_seq_length": 226,
          "use_rotary_positional_embeddings": false, "sample_width": 64, "sample_height": 64})"},
+    {"klein", "Flux2Transformer2DModel",
+     R"({"num_attention_heads": 24, "attention_head_dim": 128, "num_layers": 1,
+         "num_single_layers": 2, "joint_attention_dim": 7680, "guidance_embeds": false})"},
+    {"z_image", "ZImageTransformer2DModel",
+     R"({"n_layers": 2, "n_refiner_layers": 1, "axes_lens": [1536, 512, 512]})"},
 };
 
 inline const Family& family_of(const std::string& name) {

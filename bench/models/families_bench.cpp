@@ -1,8 +1,9 @@
 // One forward pass of a transformer of the dense families at full width with few blocks and random
 // weights: one row, bf16; what a request computes once (texts) is not in it.
 //   families_bench [threads] [family:tokens] [times] [--device cpu|cuda] [--turns]
-// Families: pixart, sd3, flux, hunyuan, cogvideox; tokens: of the latent, a square number (of
-// cogvideox 1024 a frame). Prints a JSON line: milliseconds and the share of the units' own limit.
+// Families: pixart, sd3, flux, hunyuan, cogvideox, klein, z_image; tokens: of the latent, a square
+// number (of cogvideox 1024 a frame). Prints a JSON line: milliseconds and the share of the units'
+// own limit.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-"""One forward pass of the transformers of five families at full width with few blocks (random weights,
+"""One forward pass of the transformers of seven families at full width with few blocks (random weights,
 bf16, one row) in PyTorch, as diffusers runs them, beside Tessera's.
 
 eager: modules as they stand, fused scaled_dot_product_attention. compiled: torch.compile, on a CPU with
@@ -24,7 +24,10 @@ SIZES = {  # heads, head width, text tokens, text width, blocks
     "flux": (24, 128, 512, 3072, (1, 2)),
     "hunyuan": (16, 88, 333, 1024, 4),
     "cogvideox": (30, 64, 226, 1920, 3),
+    "klein": (24, 128, 512, 3072, (1, 2)),
+    "z_image": (30, 128, 512, 3840, (1, 2)),
 }
+ROTARY = ("flux", "hunyuan", "klein", "z_image")
 
 
 def norm(x):
@@ -47,11 +50,11 @@ class FeedForward(nn.Module):
 class Heads(nn.Module):
     """Queries, keys and values, normalised by head where `kind` says so."""
 
-    def __init__(self, heads, dim, kind="", keys=0):
+    def __init__(self, heads, dim, kind="", keys=0, bias=True):
         super().__init__()
         d = heads * dim
         self.heads, self.kind = heads, kind
-        self.q, self.k, self.v = nn.Linear(d, d), nn.Linear(keys or d, d), nn.Linear(keys or d, d)
+        self.q, self.k, self.v = (nn.Linear(n, d, bias=bias) for n in (d, keys or d, keys or d))
         if kind:
             make = nn.LayerNorm if kind == "layer" else nn.RMSNorm
             self.norm_q, self.norm_k = make(dim, eps=1e-6), make(dim, eps=1e-6)
@@ -139,6 +142,90 @@ class Single(nn.Module):
         return all[:, text:], all[:, :text]
 
 
+class SwiGLU(nn.Module):
+    def __init__(self, d, wide):
+        super().__init__()
+        self.wide, self.down = nn.Linear(d, 2 * wide, bias=False), nn.Linear(wide, d, bias=False)
+
+    def forward(self, x):
+        gate, up = self.wide(x).chunk(2, -1)
+        return self.down(silu(gate) * up)
+
+
+class KleinJoint(nn.Module):
+    """A double block of FLUX.2: its modulation is given, and nothing has a bias."""
+
+    def __init__(self, heads, dim):
+        super().__init__()
+        d = heads * dim
+        self.x, self.c = (Heads(heads, dim, "rms", bias=False) for _ in range(2))
+        self.x_out, self.c_out = (nn.Linear(d, d, bias=False) for _ in range(2))
+        self.x_ff, self.c_ff = SwiGLU(d, 3 * d), SwiGLU(d, 3 * d)
+
+    def forward(self, x, c, m, n, angles):
+        q, k, v = (torch.cat(p, 2) for p in zip(self.c(modulate(c, n[0], n[1])), self.x(modulate(x, m[0], m[1]))))
+        y, text = attend(rotate(q, angles), rotate(k, angles), v), c.shape[1]
+        x, c = x + m[2] * self.x_out(y[:, text:]), c + n[2] * self.c_out(y[:, :text])
+        return x + m[5] * self.x_ff(modulate(x, m[3], m[4])), c + n[5] * self.c_ff(modulate(c, n[3], n[4]))
+
+
+class KleinSingle(nn.Module):
+    """A single block of FLUX.2: one product before, one behind."""
+
+    def __init__(self, heads, dim):
+        super().__init__()
+        self.heads, self.d = heads, heads * dim
+        self.wide, self.out = nn.Linear(self.d, 9 * self.d, bias=False), nn.Linear(4 * self.d, self.d, bias=False)
+        self.norm_q, self.norm_k = nn.RMSNorm(dim, eps=1e-6), nn.RMSNorm(dim, eps=1e-6)
+
+    def forward(self, x, m, angles):
+        d = self.d
+        q, k, v, gate, up = self.wide(modulate(x, m[0], m[1])).split([d, d, d, 3 * d, 3 * d], -1)
+        q, k, v = (y.unflatten(-1, (self.heads, -1)).transpose(1, 2) for y in (q, k, v))
+        y = attend(rotate(self.norm_q(q), angles), rotate(self.norm_k(k), angles), v)
+        return x + m[2] * self.out(torch.cat([y, silu(gate) * up], -1))
+
+
+class Klein(nn.Module):
+    """Blocks of FLUX.2 and the modulation that they share."""
+
+    def __init__(self, heads, dim, depth):
+        super().__init__()
+        d = heads * dim
+        self.x_ada, self.c_ada, self.ada = (nn.Linear(d, n * d, bias=False) for n in (6, 6, 3))
+        self.doubles = nn.ModuleList(KleinJoint(heads, dim) for _ in range(depth[0]))
+        self.singles = nn.ModuleList(KleinSingle(heads, dim) for _ in range(depth[1]))
+
+    def forward(self, x, c, t, angles):
+        m, n, s = (ada(silu(t)).unsqueeze(1).chunk(k, -1) for ada, k in ((self.x_ada, 6), (self.c_ada, 6), (self.ada, 3)))
+        for block in self.doubles:
+            x, c = block(x, c, m, n, angles)
+        all = torch.cat([c, x], 1)
+        for block in self.singles:
+            all = block(all, s, angles)
+        return all[:, c.shape[1]:], c
+
+
+class ZImageBlock(nn.Module):
+    def __init__(self, heads, dim, refines):
+        super().__init__()
+        d = heads * dim
+        self.refines, self.ada = refines, nn.Linear(256, 4 * d)
+        self.heads, self.out = Heads(heads, dim, "rms", bias=False), nn.Linear(d, d, bias=False)
+        self.norms = nn.ModuleList(nn.RMSNorm(d, eps=1e-5) for _ in range(4))
+        self.ff = SwiGLU(d, d // 3 * 8)
+
+    def forward(self, x, c, t, angles):
+        text = 0 if self.refines else c.shape[1]
+        y = x if self.refines else torch.cat([c, x], 1)
+        angles = tuple(a[-y.shape[1]:] for a in angles)
+        a, b, e, f = self.ada(t[:, :256]).unsqueeze(1).chunk(4, -1)
+        q, k, v = self.heads(self.norms[0](y) * (1 + a))
+        y = y + b.tanh() * self.norms[1](self.out(attend(rotate(q, angles), rotate(k, angles), v)))
+        y = y + f.tanh() * self.norms[3](self.ff(self.norms[2](y) * (1 + e)))
+        return y[:, text:], c if self.refines else y[:, :text]
+
+
 class Hunyuan(nn.Module):
     def __init__(self, heads, dim, text, skip):
         super().__init__()
@@ -191,12 +278,16 @@ class Stack(nn.Module):
         super().__init__()
         heads, dim, self.text, width, depth = SIZES[family]
         self.family, d = family, heads * dim
-        self.channels = {"sd3": 64, "flux": 64, "cogvideox": 64}.get(family, 16)
+        self.channels = {"sd3": 64, "flux": 64, "cogvideox": 64, "klein": 128, "z_image": 64}.get(family, 16)
         self.first, self.last = nn.Linear(self.channels, d), nn.Linear(d, self.channels)
         self.ada, self.one = nn.Linear(d, 2 * d), nn.Linear(d, 6 * d) if family == "pixart" else None
         if family == "flux":
             self.blocks = nn.ModuleList([Joint(heads, dim, "rms") for _ in range(depth[0])]
                                         + [Single(heads, dim) for _ in range(depth[1])])
+        elif family == "klein":
+            self.blocks = nn.ModuleList([Klein(heads, dim, depth)])
+        elif family == "z_image":
+            self.blocks = nn.ModuleList([ZImageBlock(heads, dim, i < depth[0]) for i in range(sum(depth))])
         else:
             make = {"pixart": lambda i: Pixart(heads, dim, width),
                     "sd3": lambda i: Joint(heads, dim, "", i + 1 == depth),
@@ -206,11 +297,11 @@ class Stack(nn.Module):
         self.width, self.dim = width, dim
 
     def inputs(self, tokens):
-        rows = self.text * (self.family == "flux") + tokens
+        rows = self.text * (self.family != "hunyuan") + tokens
         angles = (torch.randn(rows, self.dim), torch.randn(rows, self.dim))
         d = self.last.in_features
         return (torch.randn(1, tokens, self.channels).bfloat16(), torch.randn(1, self.text, self.width).bfloat16(),
-                torch.randn(1, d).bfloat16(), angles if self.family in ("flux", "hunyuan") else None)
+                torch.randn(1, d).bfloat16(), angles if self.family in ROTARY else None)
 
     def forward(self, x, c, t, angles):
         x, before = self.first(x), []

@@ -3,18 +3,20 @@ as transformers runs them (weights stay in memory), beside Tessera's, whose pack
 seven turns. openvino: the same modules in OpenVINO.
 
     TESSERA_BENCH=build/release/bench python bench/peers/text_encoders_peer.py [threads] [encoders] [openvino]
+
+Encoders are words like t5,qwen3:77: a name, and the tokens of the text behind a colon.
 """
 import statistics
 import sys
 
 import torch
 from torch import nn
-from torch.nn.functional import gelu, scaled_dot_product_attention
+from torch.nn.functional import gelu, scaled_dot_product_attention, silu
 
 from alternate import by_openvino, compare, program
 
 SIZES = {"t5": (4096, 64, 10240, 2, 256), "clip_l": (768, 12, 3072, 6, 77),
-         "clip_g": (1280, 20, 5120, 6, 77), "bert": (1024, 16, 4096, 6, 77)}
+         "clip_g": (1280, 20, 5120, 6, 77), "bert": (1024, 16, 4096, 6, 77), "qwen3": (2560, 32, 9728, 3, 512)}
 
 
 class Attention(nn.Module):
@@ -62,6 +64,33 @@ class Layer(nn.Module):
         return x + self.down(self.activate(self.up(self.norm2(x))))
 
 
+class Qwen3Layer(nn.Module):
+    """Grouped queries, a norm of each head, rotary halves, a causal mask, SwiGLU."""
+
+    def __init__(self, d, heads, wide, tokens, dim=128, key_heads=8):
+        super().__init__()
+        linear = lambda i, o: nn.Linear(i, o, bias=False)
+        self.dim, self.norms = dim, nn.ModuleList(nn.RMSNorm(n, eps=1e-6) for n in (d, d, dim, dim))
+        self.q, self.k, self.v = (linear(d, n * dim) for n in (heads, key_heads, key_heads))
+        self.o, self.gate, self.up, self.down = linear(heads * dim, d), linear(d, wide), linear(d, wide), linear(wide, d)
+        angles = torch.arange(tokens)[:, None] * 1e6 ** (-torch.arange(0, dim, 2) / dim)
+        angles = torch.cat([angles, angles], -1)
+        self.cos, self.sin = (nn.Parameter(t, requires_grad=False) for t in (angles.cos(), angles.sin()))
+
+    def turned(self, x):
+        left, right = x.chunk(2, -1)
+        return x * self.cos + torch.cat([-right, left], -1) * self.sin
+
+    def forward(self, x, bias):
+        y = self.norms[0](x)
+        q, k, v = (f(y).unflatten(-1, (-1, self.dim)) for f in (self.q, self.k, self.v))
+        q, k = self.turned(self.norms[2](q).transpose(1, 2)), self.turned(self.norms[3](k).transpose(1, 2))
+        y = scaled_dot_product_attention(q, k, v.transpose(1, 2), is_causal=True, enable_gqa=True)
+        x = x + self.o(y.transpose(1, 2).flatten(2))
+        y = self.norms[1](x)
+        return x + self.down(silu(self.gate(y)) * self.up(y))
+
+
 class Encoder(nn.Module):
     def __init__(self, layers):
         super().__init__()
@@ -73,9 +102,12 @@ class Encoder(nn.Module):
         return x
 
 
-def variants(name, threads, with_openvino):
+def variants(word, threads, with_openvino):
+    name, _, asked = word.partition(":")
     d, heads, wide, layers, tokens = SIZES[name]
-    make = (lambda: T5Layer(d, heads, wide)) if name == "t5" else (lambda: Layer(d, heads, wide, name))
+    tokens = int(asked or tokens)
+    make = {"t5": lambda: T5Layer(d, heads, wide), "qwen3": lambda: Qwen3Layer(d, heads, wide, tokens)}.get(
+        name, lambda: Layer(d, heads, wide, name))
     stack = Encoder(make() for _ in range(layers)).bfloat16().eval()
     x, bias = torch.randn(1, tokens, d).bfloat16(), torch.randn(1, heads, tokens, tokens).bfloat16()
     ways = {"eager": lambda: stack(x, bias)}

@@ -1,6 +1,8 @@
 // One text through a text encoder of published width with few layers and random weights, bf16,
 // packed before, as in a process that keeps them; or when their turn comes, as in its first run.
-//   text_encoders_bench [threads] [encoder: t5, clip_l, clip_g, bert] [times] [kept | packed]
+//   text_encoders_bench [threads] [encoder: t5, clip_l, clip_g, bert, qwen3] [times] [kept |
+//   packed]
+// Behind a colon its tokens, as qwen3:77.
 // Prints a JSON line: milliseconds and the share of the units' own limit.
 #include <cstdlib>
 #include <map>
@@ -42,6 +44,11 @@ constexpr Encoder kEncoders[] = {
      R"({"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 6,
          "num_attention_heads": 16, "vocab_size": 1000})",
      77},
+    {"qwen3", "Qwen3ForCausalLM",
+     R"({"hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 3,
+         "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
+         "rope_theta": 1000000, "vocab_size": 1000})",
+     512},
 };
 
 /// Random weights as a file of bf16 would hand them out.
@@ -60,11 +67,15 @@ class Kept : public nn::PackingWeights {
   mutable std::map<std::string, Tensor> kept_;
 };
 
-const Encoder& encoder_of(std::string_view name) {
-  for (const Encoder& encoder : kEncoders)
-    if (name == encoder.name) return encoder;
-  std::fprintf(stderr, "text_encoders_bench: no encoder '%.*s'\n", static_cast<int>(name.size()),
-               name.data());
+Encoder encoder_of(std::string_view word) {
+  const std::string_view name = word.substr(0, word.find(':'));
+  for (Encoder encoder : kEncoders) {
+    if (name != encoder.name) continue;
+    if (word != name) encoder.tokens = std::atoi(word.data() + name.size() + 1);
+    if (encoder.tokens > 0) return encoder;
+  }
+  std::fprintf(stderr, "text_encoders_bench: no encoder '%.*s'\n", static_cast<int>(word.size()),
+               word.data());
   std::exit(2);
 }
 
@@ -72,7 +83,8 @@ const Encoder& encoder_of(std::string_view name) {
 
 int main(int argc, char** argv) {
   const bench::Threads threads(argc, argv);
-  const Encoder& wanted = encoder_of(argc > 2 ? argv[2] : "t5");
+  const char* word = argc > 2 ? argv[2] : "t5";
+  const Encoder wanted = encoder_of(word);
   const int times = argc > 3 ? std::atoi(argv[3]) : 5;
   const bool packed = argc > 4 && std::string_view(argv[4]) == "packed";
   std::shared_ptr<const nn::Weights> weights = std::make_shared<Kept>();
@@ -84,6 +96,6 @@ int main(int argc, char** argv) {
     batch.ids.push_back(static_cast<int32_t>(t * 7 % encoder->vocabulary()));
   auto run = [&] { encoder->encode(batch); };
   run();
-  bench::print_best(packed ? "text encoder bf16, packed in the run" : "text encoder bf16",
-                    wanted.name, times, run);
+  bench::print_best(packed ? "text encoder bf16, packed in the run" : "text encoder bf16", word,
+                    times, run);
 }
