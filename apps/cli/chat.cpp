@@ -189,7 +189,7 @@ class Chat {
 };
 
 void chat(const Options& o, const std::stop_token& stop) {
-  const Model model = Model::open(o.model->model, run_options(*o.model), stop);
+  const Model model = Model::open(o.model->model, run_options(*o.model), stop, o.model->files);
   Chat(model, o, stop).run();
 }
 
@@ -217,6 +217,7 @@ Command add_chat(CLI::App& program) {
   app->add_option("--select", q.select, "Expert sharing, e.g. des-max:0.25 (default vanilla)")
       ->group(kDecoding)
       ->type_name("RULE");
+  add_transformer_file(*app, o->model);
   add_model_options(*app, o->model);
   add_memory_budget(*app, o->model, "Memory limit, e.g. 4GB (default: the machine's)");
   return {app, [o](const std::stop_token& stop) { chat(*o, stop); }};

@@ -78,6 +78,8 @@ inline constexpr const char* kDecoding = "Decoding";
 inline constexpr const char* kFiles = "Input and output";
 void add_model(CLI::App& command, const std::shared_ptr<ModelOptions>& options);
 void add_model_options(CLI::App& command, const std::shared_ptr<ModelOptions>& options);
+/// --transformer, of a language model too.
+void add_transformer_file(CLI::App& command, const std::shared_ptr<ModelOptions>& options);
 /// --transformer, --text-encoder, --vae.
 void add_weight_files(CLI::App& command, const std::shared_ptr<ModelOptions>& options);
 void add_memory_budget(CLI::App& command, const std::shared_ptr<ModelOptions>& options,

@@ -78,11 +78,12 @@ void complete(Options& o, const std::stop_token& stop, const Processes* processe
     check_files({o.model->model,
                  {{"--prompt-file", o.prompt_file}, {"--chat", o.chat}},
                  {{"--report", o.report, FileKind::report}},
-                 o.overwrite});
+                 o.overwrite,
+                 o.model->files});
   const size_t prompts = read_prompts(o, stop);
   if (first && o.request.logprobs && !o.json && o.report.empty())
     print_note("--logprobs has no effect: they are part of --json and --report");
-  Model model = Model::open(o.model->model, run, stop);
+  Model model = Model::open(o.model->model, run, stop, o.model->files);
   const size_t answers = prompts * static_cast<size_t>(o.request.n);
   const bool stream = !o.json && answers == 1 && !o.visualise;
   BlockView view(answers);
@@ -226,6 +227,7 @@ Command add_complete(CLI::App& program) {
   add_files(*app, o);
   add_decoding_options(*app, o->request);
   add_selection_options(*app, o->request);
+  add_transformer_file(*app, o->model);
   add_model_options(*app, o->model);
   add_memory_budget(*app, o->model, "Memory limit, e.g. 4GB (default: the machine's)");
   return {app,

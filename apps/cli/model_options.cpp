@@ -21,11 +21,19 @@ void add_model_options(CLI::App& command, const std::shared_ptr<ModelOptions>& o
       ->check(one_of({"f32", "bf16", "int8", "int4"}))
       ->group(group)
       ->type_name("T");
+  const auto add_rules = [o](const std::string& rules) {
+    o->quantise_rules += (o->quantise_rules.empty() ? "" : ",") + rules;
+  };
   command
-      .add_option("--quantise-rules", o->quantise_rules,
-                  "Forms of products, e.g. attn=int8,mlp=int4")
+      .add_option_function<std::string>("--quantise-rules", add_rules,
+                                        "Forms of products, e.g. attn=int8,mlp=int4")
       ->group(group)
       ->type_name("R");
+  command
+      .add_flag_callback(
+          "--exact-quants", [add_rules] { add_rules("blocks=bf16"); },
+          "Compute with a GGUF's own numbers in bf16")
+      ->group(group);
   command.add_option("--device", o->device, "Device: cpu (default) or cuda[:N]")
       ->group(group)
       ->type_name("D");
@@ -53,12 +61,16 @@ void add_model_options(CLI::App& command, const std::shared_ptr<ModelOptions>& o
       ->type_name("T");
 }
 
-void add_weight_files(CLI::App& command, const std::shared_ptr<ModelOptions>& o) {
-  const char* group = kExecution;
+void add_transformer_file(CLI::App& command, const std::shared_ptr<ModelOptions>& o) {
   command
       .add_option("--transformer", o->files.transformer, "Its weights: a GGUF or safetensors file")
-      ->group(group)
+      ->group(kExecution)
       ->type_name("F");
+}
+
+void add_weight_files(CLI::App& command, const std::shared_ptr<ModelOptions>& o) {
+  const char* group = kExecution;
+  add_transformer_file(command, o);
   add_text(command, "--text-encoder", o->files.text_encoders, "A text encoder's, or NAME=FILE")
       ->group(group)
       ->type_name("F");

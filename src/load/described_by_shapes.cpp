@@ -84,6 +84,25 @@ Json flux(const Shapes& s) {
           {"axes_dims_rope", {16, 56, 56}}};
 }
 
+Json flux2(const Shapes& s) {
+  const int64_t hidden = s.size("x_embedder.weight", 0);
+  const int64_t head =
+      s.published_head(s.size("single_transformer_blocks.0.attn.norm_q.weight", 0), 128);
+  const int64_t out = s.size("single_transformer_blocks.0.attn.to_out.weight", 1);
+  return {{"num_layers", s.count("transformer_blocks.", ".attn.norm_q.weight")},
+          {"num_single_layers", s.count("single_transformer_blocks.", ".attn.norm_q.weight")},
+          {"num_attention_heads", hidden / head},
+          {"attention_head_dim", head},
+          {"in_channels", s.size("x_embedder.weight", 1)},
+          {"joint_attention_dim", s.size("context_embedder.weight", 1)},
+          {"timestep_guidance_channels",
+           s.size("time_guidance_embed.timestep_embedder.linear_1.weight", 1)},
+          {"mlp_ratio", hidden == 0 ? 0.0 : double(out - hidden) / double(hidden)},
+          {"guidance_embeds", s.has("time_guidance_embed.guidance_embedder.linear_1.weight")},
+          {"axes_dims_rope", {32, 32, 32, 32}},
+          {"rope_theta", 2000}};
+}
+
 Json sd3(const Shapes& s) {
   constexpr int64_t kHead = 64;
   const int64_t hidden = s.size("pos_embed.proj.weight", 0);
@@ -137,6 +156,7 @@ struct Description {
   Json (*make)(const Shapes& shapes);
 };
 constexpr Description kDescriptions[] = {{"FluxTransformer2DModel", flux},
+                                         {"Flux2Transformer2DModel", flux2},
                                          {"SD3Transformer2DModel", sd3},
                                          {"ZImageTransformer2DModel", z_image}};
 

@@ -13,9 +13,12 @@
 namespace tessera::load {
 namespace {
 
+constexpr int64_t kMostExperts = 65536;  // of a tensor; a header may say what it likes
+constexpr size_t kMostTensors = size_t{1} << 18;
+
 // The variable that a word of a pattern is, or 0.
 char variable(const std::string& word) {
-  return word.size() == 1 && std::string_view("NMTLR*").find(word[0]) != std::string_view::npos
+  return word.size() == 1 && std::string_view("NMTLRE*").find(word[0]) != std::string_view::npos
              ? word[0]
              : '\0';
 }
@@ -163,6 +166,7 @@ std::map<std::string, TensorEntry> NameMap::model_tensors(const std::string& nam
   for (const Rule& rule : rules_) {
     Values values;
     if (!match_file(rule.file, words, values)) continue;
+    if (rule.source->layout == Layout::experts) return experts_of(rule, values, name, entry, file);
     std::vector<int> shares = rule.source->shares;
     if (shares.empty()) shares.assign(rule.model.size(), 1);
     const int all = std::accumulate(shares.begin(), shares.end(), 0);
@@ -181,6 +185,32 @@ std::map<std::string, TensorEntry> NameMap::model_tensors(const std::string& nam
       first += shares[i];
     }
     return tensors;
+  }
+  return tensors;
+}
+
+// The matrices of a tensor of experts, each cut into those that stand below one another.
+std::map<std::string, TensorEntry> NameMap::experts_of(const Rule& rule, Values& values,
+                                                       const std::string& name,
+                                                       const TensorEntry& entry,
+                                                       const std::string& file) const {
+  TensorEntry rows = entry;
+  if (rows.drops_ones && rows.sizes.size() == 2) rows.sizes.insert(rows.sizes.begin(), 1);
+  const auto parts = static_cast<int64_t>(rule.model.size());
+  require(rows.sizes.size() == 3 && rows.sizes[0] <= kMostExperts && rows.elements() > 0 &&
+              rows.sizes[1] % parts == 0,
+          ErrorCode::model,
+          "{}: tensor {} has the shape [{}]; expected [experts, rows, columns] of at most {} "
+          "experts, and a multiple of {} rows",
+          file, base::printable(name), fmt::join(entry.sizes, ", "), kMostExperts, parts);
+  const int64_t experts = rows.sizes[0], each = rows.sizes[1] / parts;
+  rows.sizes = {experts * parts * each, rows.sizes[2]};
+  std::map<std::string, TensorEntry> tensors;
+  for (int64_t i = 0; i < experts * parts; ++i) {
+    base::check_stop();
+    values['E'] = std::to_string(i / parts);
+    tensors[filled(rule.model[static_cast<size_t>(i % parts)], values)] =
+        rows_of(rows, i * each, (i + 1) * each);
   }
   return tensors;
 }
@@ -218,6 +248,9 @@ TensorFile with_model_names(const TensorFile& file, const NameMap& map) {
     if (matches(name, map.table().unread)) continue;
     std::map<std::string, TensorEntry> found = map.model_tensors(name, entry, file.path());
     if (found.empty()) found[name] = entry;
+    require(tensors.size() + found.size() <= kMostTensors, ErrorCode::model,
+            "{}: it holds more than {} tensors; expected fewer: download the file again",
+            file.path(), kMostTensors);
     for (auto& [model_name, part] : found) {
       const bool added = tensors.emplace(model_name, std::move(part)).second;
       require(added, ErrorCode::model,

@@ -35,15 +35,18 @@ class NameMap {
  private:
   using Words = std::vector<std::string>;
   using Values = std::map<char, std::string>;
-  bool match_file(const Words& pattern, const Words& name, Values& values) const;
-  std::string last_at(const Words& words, size_t place) const;
-  std::string from_the_end(const Words& words, size_t place) const;
-
   struct Rule {
     Words file;
     std::vector<Words> model;
     const NameRule* source;
   };
+  bool match_file(const Words& pattern, const Words& name, Values& values) const;
+  std::map<std::string, TensorEntry> experts_of(const Rule& rule, Values& values,
+                                                const std::string& name, const TensorEntry& entry,
+                                                const std::string& file) const;
+  std::string last_at(const Words& words, size_t place) const;
+  std::string from_the_end(const Words& words, size_t place) const;
+
   const NameTable* table_;
   std::vector<Rule> rules_;
   bool applies_ = false;

@@ -6,8 +6,8 @@
 namespace tessera::load {
 
 /// How a tensor of a file lies, seen from the model: as it is; with the halves of its rows swapped
-/// (scale and shift); as a filter of one pixel that is a matrix.
-enum class Layout : uint8_t { same, halves_swapped, pixel };
+/// (scale and shift); as a filter of one pixel that is a matrix; as matrices [experts, n, k].
+enum class Layout : uint8_t { same, halves_swapped, pixel, experts };
 
 /// One line of a table: a name in the file, and the tensors of the model that its rows are, one
 /// below the other. Names are compared word by word, between dots. In both a word stands for
@@ -15,6 +15,7 @@ enum class Layout : uint8_t { same, halves_swapped, pixel };
 ///   T     any word,
 ///   L     a number, the largest one at this place in the file,
 ///   R     a number of the model, counted in the file from the other end,
+///   E     a number of the model, of a matrix that the file has in a tensor of experts,
 ///   *     the last word, whatever it is.
 /// "-" as a name of the model: rows that nothing reads.
 struct NameRule {

@@ -7,11 +7,38 @@ namespace tessera::load {
 namespace {
 
 constexpr const char* kBehind = "_scale";
+constexpr const char* kBlocks = "blocks";  // a rule's key
 
 // Whether there is a tensor of this dtype with scales of that one beside it.
 bool are(const TensorSet& tensors, const std::string& name, const char* dtype, const char* scales) {
   return tensors.has(name) && tensors.entry(name).dtype == dtype && tensors.has(scales_of(name)) &&
          (!scales || tensors.entry(scales_of(name)).dtype == scales);
+}
+
+// In how many bits products have what a file holds in a block format of ggml: as few as add less
+// than a percent to its error. None: a format of floats.
+QuantiseRules::Bits bits_of(tensor::BlockFormat format) {
+  using tensor::BlockFormat;
+  using Bits = QuantiseRules::Bits;
+  switch (format) {
+    case BlockFormat::fp8_e4m3:
+    case BlockFormat::fp8_e5m2:
+    case BlockFormat::int8: return Bits::none;
+    case BlockFormat::q4_0: return Bits::int4;
+    default: return Bits::int8;
+  }
+}
+
+// The same for a matrix, where the rules keep blocks in few bits.
+QuantiseRules::Bits block_bits(const TensorSet& tensors, const std::string& name) {
+  const auto keeps = [&] {
+    QuantiseRules::Bits said = QuantiseRules::Bits::none;
+    for (const QuantiseRules::Rule& rule : tensors.rules().rules())
+      if (rule.of == kBlocks) said = rule.bits;
+    return said != QuantiseRules::Bits::none;
+  };
+  const bool blocks = tensors.has(name) && tensors.entry(name).format && keeps();
+  return blocks ? bits_of(*tensors.entry(name).format) : QuantiseRules::Bits::none;
 }
 
 // Of a cut along k, in units of so many elements.
@@ -83,8 +110,14 @@ ops::StoredMatrix taken(const ops::StoredMatrix& whole, const nn::Cut& cut,
 ops::WeightForm packed_as(const TensorSet& tensors, const std::string& name, tensor::DType compute,
                           int64_t k) {
   using tensor::DType;
-  if (!is_quantised(tensors, name))
-    return tensors.rules().form(name, compute, k, tensors.encoder());
+  if (!is_quantised(tensors, name)) {
+    const QuantiseRules::Bits bits = block_bits(tensors, name);
+    if (bits == QuantiseRules::Bits::none)
+      return tensors.rules().form(name, compute, k, tensors.encoder());
+    QuantiseRules rules = QuantiseRules::all_in(bits);  // before those that the user gives
+    rules.add(tensors.rules().text(), "quantise_rules");
+    return rules.form(name, compute, k, tensors.encoder());
+  }
   const bool dense = compute != DType::i8;
   if (dense && !tensors.dense_in_int8()) return compute;
   ops::WeightForm form(DType::i8);
@@ -95,11 +128,17 @@ ops::WeightForm packed_as(const TensorSet& tensors, const std::string& name, ten
 
 ops::WeightForm pair_packed_as(const TensorSet& tensors, const std::string& gate,
                                const std::string& up, tensor::DType compute, int64_t k) {
+  using tensor::DType;
   const ops::WeightForm form = packed_as(tensors, gate, compute, k);
   const ops::WeightForm other = packed_as(tensors, up, compute, k);
   // In a quantised folder a half that was left as it is follows the other one.
   const bool quantised = is_quantised(tensors, gate);
   if (quantised != is_quantised(tensors, up)) return quantised ? form : other;
+  // Halves in two block formats take the form of more bits.
+  using Bits = QuantiseRules::Bits;
+  const Bits bits[] = {block_bits(tensors, gate), block_bits(tensors, up)};
+  if (form != other && (bits[0] != Bits::none || bits[1] != Bits::none))
+    return form.dtype != DType::i8 || (other.dtype == DType::i8 && other.int4) ? form : other;
   require(form == other, ErrorCode::usage,
           "{} and {} are one product of a gated MLP, and are to be packed in two forms; give rules "
           "that name both",

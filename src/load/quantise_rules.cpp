@@ -12,11 +12,12 @@ namespace {
 
 using Bits = QuantiseRules::Bits;
 
-constexpr std::array<std::string_view, 6> kKeys = {"attn", "mlp",       "experts",
-                                                   "text", "text.attn", "text.mlp"};
+constexpr std::string_view kBlocks = "blocks";  // matrices that a file holds in few bits
+constexpr std::array<std::string_view, 7> kKeys = {"attn",      "mlp",      "experts", "text",
+                                                   "text.attn", "text.mlp", kBlocks};
 
 // A block's weight has its number behind one of these, at the beginning or behind a dot.
-constexpr std::array<std::string_view, 7> kBlocks = {
+constexpr std::array<std::string_view, 7> kBeforeNumbers = {
     "transformer_blocks.", "blocks.",         "layers.", "layer.", "block.",
     "noise_refiner.",      "context_refiner."};
 // Parts of a name behind the block number; the first match decides the kind of product.
@@ -34,7 +35,7 @@ bool holds(std::string_view text, std::string_view part) {
 std::string_view in_block(std::string_view name) {
   for (size_t at = 0; at < name.size(); ++at) {
     if (at > 0 && name[at - 1] != '.' && name[at - 1] != '_') continue;
-    for (const std::string_view blocks : kBlocks) {
+    for (const std::string_view blocks : kBeforeNumbers) {
       if (!name.substr(at).starts_with(blocks)) continue;
       const std::string_view rest = name.substr(at + blocks.size());
       const size_t digits = static_cast<size_t>(
@@ -103,9 +104,15 @@ void QuantiseRules::add(const std::string& text, const std::string& option) {
     const bool name = of.find('*') != std::string::npos || of.ends_with(".weight");
     require(name || std::ranges::find(kKeys, of) != kKeys.end(), ErrorCode::usage,
             "{}: '{}' names no products; expected attn, mlp, experts, text, text.attn, text.mlp, "
-            "or names of weights with a '*'",
+            "blocks, or names of weights with a '*'",
             option, base::printable(of));
-    rules_.push_back({of, parse_bits(rule.substr(equal + 1), option)});
+    const Bits bits = parse_bits(rule.substr(equal + 1), option);
+    require(
+        of != kBlocks || bits != Bits::int4, ErrorCode::usage,
+        "{}: '{}': expected blocks=int8, in the few bits of the file, or blocks=bf16, its exact "
+        "numbers",
+        option, base::printable(rule));
+    rules_.push_back({of, bits});
     begin = end + 1;
   }
 }

@@ -11,6 +11,7 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "load/nibble_blocks.h"
 #include "load/quantisation.h"
 #include "nn/weight_key.h"
 #include "ops/packing.h"
@@ -259,7 +260,10 @@ class StoredWeights : public nn::Weights {
   // that holds it quantised.
   ops::StoredMatrix stored(const std::string& name, const ops::WeightForm& form,
                            const Cut& cut) const {
-    ops::StoredMatrix whole = read(tensors_.file(name), name);
+    const TensorFile& file = tensors_.file(name);
+    if (form.int4 && has_nibble_blocks(file.entry(name)))
+      return taken(nibbles_of(file, name), cut, name);
+    ops::StoredMatrix whole = read(file, name);
     if (is_quantised(tensors_, name))
       whole.scales = tensors_.get(scales_of(name));
     else if (form.int4 || (form.int8_rows && cut.axis == 1 && !cut.whole()))

@@ -111,15 +111,18 @@ TensorSet with_floats(const TensorSet& stored) {
 
 void check_family(const TensorFile& file, const NameTable* table, const Component& part) {
   const std::vector<std::string> names = names_of(file);
+  const auto said = file.metadata().find(kArchitecture);
+  const auto is_said = [&](const NameTable& one) {  // families of llama.cpp share names
+    return one.architectures.empty() || said == file.metadata().end() ||
+           std::ranges::find(one.architectures, said->second) != one.architectures.end();
+  };
   for (const NameTable* other : name_tables())
-    require(other == table || !NameMap::marked(*other, names), ErrorCode::model,
+    require(other == table || !is_said(*other) || !NameMap::marked(*other, names), ErrorCode::model,
             "{}: these are the weights of a {} model, and the folder's {} is a {}; give the file "
             "of the same model",
             file.path(), other->family, part.name, part.class_name);
-  const auto said = file.metadata().find(kArchitecture);
   if (!table || said == file.metadata().end() || table->architectures.empty()) return;
-  require(std::ranges::find(table->architectures, said->second) != table->architectures.end(),
-          ErrorCode::model,
+  require(is_said(*table), ErrorCode::model,
           "{}: general.architecture is {}, and the folder's {} is a {}; expected {}", file.path(),
           base::printable(said->second), part.name, part.class_name,
           fmt::join(table->architectures, " or "));
@@ -222,6 +225,7 @@ void take_part(const std::string& path, const std::string& name,
   const TensorFile file = open_tensor_file(path);
   const std::string prefix = prefix_in(file, prefixes);
   if (Component* const part = find(folder, name)) {
+    part->quantised = {};  // that is said of the folder's weights
     part->file = path;
     part->prefix = prefix;
     return;
@@ -275,7 +279,9 @@ TensorSet open_weights_file(const Component& part) {
 
 void take_files(const WeightFiles& files, ModelFolder& folder) {
   if (files.empty()) return;
-  take_part(files.transformer, "transformer", kTransformer, "`transformer`", folder);
+  const bool language = folder.kind == FolderKind::single && !folder.has("transformer");
+  take_part(files.transformer, language && folder.has("model") ? "model" : "transformer",
+            kTransformer, "`transformer`", folder);
   take_part(files.vae, "vae", kVae, "`vae`", folder);
   for (const std::string& given : files.text_encoders) take_text_encoder(given, folder);
 }

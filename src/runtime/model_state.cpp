@@ -85,6 +85,34 @@ bool quantises(const RunOptions& options) {
          !options.quantise_rules.empty();
 }
 
+constexpr const char* kBlocks = "blocks";  // a rule of what files hold in few bits
+
+// Whether rules say more than that.
+bool names_products(const load::QuantiseRules& rules) {
+  return std::ranges::any_of(rules.rules(), [](const auto& rule) { return rule.of != kBlocks; });
+}
+
+// On CPUs products have what a file holds in few bits as it is, unless the options say else.
+load::QuantiseRules rules_with_blocks(const RunOptions& options) {
+  load::QuantiseRules rules;
+  if (options.precision != Precision::f32 && options.device.kind == DeviceKind::cpu)
+    rules.add("blocks=int8", "blocks");
+  rules.add(rules_of(options).text(), "quantise_rules");
+  return rules;
+}
+
+// Whether a part's file holds matrices in block formats of ggml.
+bool holds_blocks(const ModelState& state) {
+  return std::ranges::any_of(state.parts_with_products(), [&](const std::string& part) {
+    const load::TensorSet tensors = state.tensors_of(part);
+    return std::ranges::any_of(tensors.files(), [](const load::TensorFile& file) {
+      return std::ranges::any_of(file.entries(), [](const auto& one) {
+        return one.second.format && *one.second.format > tensor::BlockFormat::int8;
+      });
+    });
+  });
+}
+
 std::string asked_as(const RunOptions& options) {
   if (!options.quantise_rules.empty()) return "`quantise_rules` " + options.quantise_rules;
   return options.precision == Precision::int4 ? "`dtype` int4" : "`dtype` int8";
@@ -110,6 +138,11 @@ void check_quantises(const ModelState& state) {
   if (state.language || state.layer) return check_experts_alone(state);
   const load::QuantiseRules rules = rules_of(state.options);
   const bool gpu = tensor::is_gpu(state.device());
+  const bool exact =
+      std::ranges::any_of(rules.rules(), [](const auto& rule) { return rule.of == kBlocks; });
+  require(!exact || holds_blocks(state), ErrorCode::usage,
+          "`quantise_rules` blocks: '{}' has no GGUF file in blocks; leave it out", state.name);
+  if (!names_products(rules)) return;
   bool any = state.spec && rules.experts() != load::QuantiseRules::Bits::none &&
              !state.geometry().experts.empty();
   std::map<std::string, ops::WeightForm> forms;
@@ -202,7 +235,7 @@ bool ModelState::quantises_experts() const { return expert_dtype() && !stored(fo
 
 bool ModelState::quantises_products() const {
   return spec && !stored(folder).int8_rows && device() != tensor::Device::cuda &&
-         !rules_of(options).empty();
+         names_products(rules_of(options));
 }
 
 std::vector<std::string> ModelState::parts_with_products() const {
@@ -328,7 +361,7 @@ load::TensorSet ModelState::tensors_of(const std::string& part) const {
   load::TensorSet tensors;
   if (folder.has(part) && load::has_weights(folder.component(part)))
     tensors = load::open_weights(folder.component(part));
-  if (part != "vae") tensors.quantise(rules_of(options), part != "transformer");
+  if (part != "vae") tensors.quantise(rules_with_blocks(options), part != "transformer");
   return tensors;
 }
 

@@ -48,6 +48,32 @@ TEST(DescribedByShapes, Flux) {
                                 {"axes_dims_rope", {16, 56, 56}}}));
 }
 
+TEST(DescribedByShapes, Flux2) {
+  const ScratchFolder folder;
+  const base::Json config = described_by_shapes(
+      "Flux2Transformer2DModel",
+      written(folder, {{"x_embedder.weight", {256, 128}},
+                       {"context_embedder.weight", {256, 40}},
+                       {"time_guidance_embed.timestep_embedder.linear_1.weight", {256, 64}},
+                       {"transformer_blocks.0.attn.norm_q.weight", {128}},
+                       {"single_transformer_blocks.0.attn.norm_q.weight", {128}},
+                       {"single_transformer_blocks.1.attn.norm_q.weight", {128}},
+                       {"single_transformer_blocks.0.attn.to_out.weight", {256, 1024}}}),
+      "f");
+  EXPECT_EQ(config, base::Json({{"_class_name", "Flux2Transformer2DModel"},
+                                {"num_layers", 1},
+                                {"num_single_layers", 2},
+                                {"num_attention_heads", 2},
+                                {"attention_head_dim", 128},
+                                {"in_channels", 128},
+                                {"joint_attention_dim", 40},
+                                {"timestep_guidance_channels", 64},
+                                {"mlp_ratio", 3.0},
+                                {"guidance_embeds", false},
+                                {"axes_dims_rope", {32, 32, 32, 32}},
+                                {"rope_theta", 2000}}));
+}
+
 TEST(DescribedByShapes, StableDiffusion3) {
   const ScratchFolder folder;
   const base::Json config = described_by_shapes(

@@ -31,7 +31,9 @@ TEST(NameMap, EveryTensorThereAndBack) {
       {"sd35/model/transformer", "SD3Transformer2DModel"},
       {"pixart_alpha/model/transformer", "PixArtTransformer2DModel"},
       {"hunyuandit_v11/model/transformer", "HunyuanDiT2DModel"},
+      {"flux2_klein_base/model/transformer", "Flux2Transformer2DModel"},
       {"flux_dev/model/vae", "AutoencoderKL"},
+      {"flux2_klein_base/model/vae", "AutoencoderKLFlux2"},
       {"cogvideox_2b/model/text_encoder", "T5EncoderModel"},
   };
   for (const Case& c : cases) {
@@ -94,6 +96,26 @@ TEST(NameMap, CutsRowsByTheirShares) {
   EXPECT_EQ(file.entry(block + "proj_mlp.bias").sizes, (std::vector<int64_t>{8}));
 }
 
+TEST(NameMap, TakesFlux2InBothSpellingsOfItsNorms) {
+  const std::string block = "double_blocks.0.img_attn.";
+  const TensorFile file =
+      renamed(GgufImage()
+                  .floats("double_stream_modulation_img.lin.weight", {6, 1}, counted(6))
+                  .floats(block + "qkv.weight", {3, 1}, counted(3))
+                  .floats(block + "norm.query_norm.scale", {2}, {1, 2})
+                  .floats(block + "norm.key_norm.weight", {2}, {3, 4})
+                  .floats("single_blocks.0.linear1.weight", {9, 1}, counted(9))
+                  .floats("final_layer.adaLN_modulation.1.weight", {4, 1}, counted(4)),
+              "Flux2Transformer2DModel");
+  const std::string ours = "transformer_blocks.0.attn.";
+  EXPECT_EQ(file.get(ours + "to_k.weight").to_floats(), (std::vector<float>{1}));
+  EXPECT_EQ(file.get(ours + "norm_q.weight").to_floats(), (std::vector<float>{1, 2}));
+  EXPECT_EQ(file.get(ours + "norm_k.weight").to_floats(), (std::vector<float>{3, 4}));
+  EXPECT_EQ(file.get("single_transformer_blocks.0.attn.to_qkv_mlp_proj.weight").to_floats(),
+            counted(9));
+  EXPECT_EQ(file.get("norm_out.linear.weight").to_floats(), (std::vector<float>{2, 3, 0, 1}));
+}
+
 TEST(NameMap, SwapsHalvesInTheLastBlockAlone) {
   const std::string name = ".context_block.adaLN_modulation.1.bias";
   const TensorFile file =
@@ -120,6 +142,38 @@ TEST(NameMap, CountsTheDecoderFromItsOtherEnd) {
   EXPECT_TRUE(file.has("decoder.up_blocks.3.resnets.0.norm2.bias"));
   EXPECT_EQ(file.entry("decoder.mid_block.attentions.0.to_q.weight").sizes.size(), 2u);
   EXPECT_EQ(file.entry("decoder.up_blocks.2.resnets.0.conv_shortcut.weight").sizes.size(), 4u);
+}
+
+TEST(NameMap, TakesExpertsApart) {
+  const std::string block = "blk.3.ffn_", ours = "model.layers.3.mlp.experts.";
+  std::string q8(static_cast<size_t>(2 * 3 * 34), '\0');  // [2, 3, 32] in Q8_0
+  for (size_t row = 0; row < 6; ++row) {
+    q8[row * 34 + 1] = 0x3c;  // a scale of 1
+    q8[row * 34 + 2] = static_cast<char>(row + 1);
+  }
+  const TensorFile file = renamed(GgufImage()
+                                      .tensor(block + "gate_exps.weight", {2, 3, 32}, 8, q8)
+                                      .floats(block + "down_exps.weight", {2, 1, 2}, counted(4)),
+                                  "LLaDAMoEModelLM");
+  EXPECT_EQ(file.entries().size(), 4u);
+  EXPECT_EQ(file.get(ours + "1.down_proj.weight").to_floats(), (std::vector<float>{2, 3}));
+  const std::string gate = ours + "1.gate_proj.weight";
+  EXPECT_EQ(file.entry(gate).sizes, (std::vector<int64_t>{3, 32}));
+  const std::vector<float> values = file.get(gate).to_floats();
+  EXPECT_EQ(values[0], 4);
+  EXPECT_EQ(values[64], 6);
+  const NameMap map(*name_table_of("LLaDAMoEModelLM"), {});
+  EXPECT_EQ(map.file_name(gate), block + "gate_exps.weight");
+  expect_says(model_error([&] {
+                renamed(GgufImage().floats(block + "gate_exps.weight", {4}, counted(4)),
+                        "LLaDAMoEModelLM");
+              }),
+              "has the shape [4]; expected [experts, rows, columns]");
+  expect_says(model_error([&] {
+                renamed(GgufImage().floats(block + "gate_up_exps.weight", {1, 3, 2}, counted(6)),
+                        "diffusion_gemma");
+              }),
+              "a multiple of 2 rows");
 }
 
 TEST(NameMap, LeavesOutWhatNothingReads) {

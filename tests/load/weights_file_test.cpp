@@ -120,6 +120,11 @@ TEST(WeightsFile, AFileOfAnotherFamilyIsRefusedByBothNames) {
   const ModelFolder flux = with(folder, {.transformer = folder.path("flux")});
   expect_says(model_error([&] { open_weights(flux.component("transformer")); }),
               "are the weights of a FLUX.1 model, and the folder's transformer is a SD3");
+  write_safetensors(folder.path("klein"),
+                    {{"double_stream_modulation_img.lin.weight", ones({6, 1})}});
+  const ModelFolder klein = with(folder, {.transformer = folder.path("klein")});
+  expect_says(model_error([&] { open_weights(klein.component("transformer")); }),
+              "are the weights of a FLUX.2 model, and the folder's transformer is a SD3");
   folder.write("llama.gguf",
                GgufImage().architecture("llama").floats("pos_embed", {1}, {1}).bytes());
   const ModelFolder llama = with(folder, {.transformer = folder.path("llama.gguf")});

@@ -4,12 +4,12 @@
 
 namespace tessera::load::names {
 
-/// The image VAE of latent diffusion, as CompVis, Stability AI and Black Forest Labs name it; T:
-/// encoder, decoder. The decoder counts its levels from the largest image on.
+/// The image VAE of latent diffusion, as CompVis, Stability AI and Black Forest Labs name it, of
+/// FLUX.2 too; T: encoder, decoder. The decoder counts its levels from the largest image on.
 inline const NameTable& autoencoder_kl() {
   static const NameTable table{
       .family = "AutoencoderKL",
-      .types = {"AutoencoderKL"},
+      .types = {"AutoencoderKL", "AutoencoderKLFlux2"},
       .architectures = {},
       .marks = {"decoder.up.0.block.0.norm1.weight", "encoder.down.0.block.0.norm1.weight"},
       .unread = {},
@@ -37,7 +37,9 @@ inline const NameTable& autoencoder_kl() {
           {"decoder.up.R.block.M.nin_shortcut.*",
            {"decoder.up_blocks.R.resnets.M.conv_shortcut.*"}},
           {"decoder.up.R.block.M.T.*", {"decoder.up_blocks.R.resnets.M.T.*"}},
-          {"decoder.up.R.upsample.conv.*", {"decoder.up_blocks.R.upsamplers.0.conv.*"}}}};
+          {"decoder.up.R.upsample.conv.*", {"decoder.up_blocks.R.upsamplers.0.conv.*"}},
+          {"encoder.quant_conv.*", {"quant_conv.*"}},
+          {"decoder.post_quant_conv.*", {"post_quant_conv.*"}}}};
   return table;
 }
 

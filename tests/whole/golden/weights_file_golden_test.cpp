@@ -113,7 +113,7 @@ TEST(WeightsFileGolden, TheMakersNamesGiveTheForwardPassOfDiffusers) {
                                SafetensorsFile(inputs).get("fwd0.out").to_floats()),
               1e-4);
   }
-  EXPECT_GE(cases, 4);
+  EXPECT_GE(cases, 5);
 }
 
 Json shared_cases(const std::string& kind) {
