@@ -89,6 +89,20 @@ struct WeightStore::Shelf {
         std::const_pointer_cast<void>(slot->counted(rank, value, true).first));
   }
 
+  // What somebody holds under a key; null: nobody does.
+  template <class T>
+  std::shared_ptr<T> held(const std::string& key) {
+    std::shared_ptr<Slot> slot;
+    {
+      const std::lock_guard lock(mutex);
+      const auto found = slots.find(key);
+      if (found == slots.end()) return nullptr;
+      slot = found->second;
+    }
+    const std::lock_guard lock(slot->packing);
+    return std::static_pointer_cast<T>(std::const_pointer_cast<void>(slot->value.lock()));
+  }
+
   std::mutex mutex;
   std::map<std::string, std::shared_ptr<Slot>> slots;
   size_t next_sweep = 256;
@@ -229,10 +243,13 @@ class StoredWeights : public nn::Weights {
   }
 
  private:
-  // A tensor that was checked.
+  // A tensor that was checked; the one of get(), where somebody holds that.
   Tensor read(const TensorFile& file, const std::string& name) const {
     const TensorEntry& entry = file.entry(name);
-    auto buffer = mapped(name, "", entry.bytes());
+    std::shared_ptr<Storage> buffer;
+    if (device_ == Device::cpu)
+      buffer = shelf_->held<Storage>(key("stored", name, "", file.dtype(name)));
+    if (!buffer) buffer = mapped(name, "", entry.bytes());
     if (!buffer) {
       buffer = buffers_->lend(entry.bytes());
       file.read(name, buffer->data());

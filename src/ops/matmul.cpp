@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "kernels/packed_transpose.h"
 #include "kernels/table.h"
 #include "ops/elementwise.h"
 #include "tensor/device_pool.h"
@@ -166,23 +167,13 @@ Weight pack(const StoredMatrix& given, const StoredMatrix& up_given, const Weigh
 }  // namespace
 
 Weight pack_transposed_weight(const Tensor& table, DType dtype) {
-  const int64_t k = table.size(0), n = table.size(1);
-  if (table.is_meta())
-    return pack_weight({Tensor::empty({n, k}, table.dtype(), table.device()), {}}, dtype);
-  const Tensor rows = table.to(Device::cpu).contiguous(),
-               into = Tensor::empty({n, k}, table.dtype());
-  constexpr int64_t kTile = 64;  // elements; reads and writes of a tile stay in the cache
-  const auto transpose = [&]<class T>(T) {
-    tensor::parallel_for((k + kTile - 1) / kTile, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t j = begin * kTile; j < std::min(end * kTile, k); j += kTile)
-        for (int64_t i = 0; i < n; i += kTile)
-          for (int64_t c = i; c < std::min(i + kTile, n); ++c)
-            for (int64_t r = j; r < std::min(j + kTile, k); ++r)
-              into.data<T>()[c * k + r] = rows.data<T>()[r * n + c];
-    });
-  };
-  tensor::with_float_type(table.dtype(), transpose);
-  return pack_weight({into.to(table.device()), {}}, dtype);
+  const Device device = table.device();
+  const bool there = !table.is_meta() && tensor::is_gpu(device);
+  PackedWeight packed =
+      kernels::pack_transposed(there ? table.to(Device::cpu) : table, dtype,
+                               there ? kernels::Isa::reference : kernels::active_isa());
+  if (there) packed.data = packed.data.to(device, tensor::MemoryClass::weights);
+  return std::make_shared<const PackedWeight>(std::move(packed));
 }
 
 WeightForm WeightForm::of_rows(bool int4) {

@@ -135,6 +135,17 @@ TEST(WeightStore, WhatIsPackedOrTakenInRowsIsMappedToo) {
   EXPECT_EQ(mapped->vector("z", 512).to_floats(), read->vector("z", 512).to_floats());
 }
 
+TEST(WeightStore, ATableThatIsHeldIsNotReadAgain) {
+  const ScratchFolder folder;
+  const WeightStore store, other;
+  const auto weights = store.open(written(folder));
+  const Tensor table = weights->get("w", {48, 32});
+  const ops::Weight read = other.open(written(folder))->matrix("w", 48, 32, DType::bf16);
+  std::filesystem::resize_file(folder.path("model.safetensors"), 100);
+  EXPECT_EQ(weights->matrix("w", 48, 32, DType::bf16)->data.to_floats(), read->data.to_floats());
+  EXPECT_THROW(weights->matrix("u", 48, 32, DType::bf16), Error);
+}
+
 TEST(WeightStore, WhatKernelsCannotReadWhereItLiesIsRead) {
   const ScratchFolder folder;
   write_orders(folder.path("model.safetensors"), 40);  // not at a multiple of 64
