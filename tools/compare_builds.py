@@ -36,6 +36,10 @@ TOKEN_RULES = [
     ["--select", "mc:0.6"], ["--select", "naee:0.6"], ["--cache", "dual"],
     ["--cache", "prefix", "--decode", "factor:1.5"], ["--temperature", "0.7", "--seed", "3"],
 ]
+CANVAS_RULES = [
+    [], ["--select", "des-vote:0.5,over=open"], ["--select", "des-max:0.25,scope=batch"], ["--seed", "3", "--block", "16"],
+    ["--decode", "canvas:max_denoising_steps=3,entropy_bound=1", "--stop-at-eos", "none"], ["--n", "2"],
+]
 SMALL = ["--width", "128", "--height", "128"]
 IMAGES = {"pixart_alpha": SMALL, "pixart_sigma": SMALL, "flux_dev": SMALL, "flux_schnell": SMALL, "sd3": SMALL,
             "sd35": SMALL, "hunyuandit": SMALL, "hunyuandit_v11": SMALL,
@@ -95,6 +99,12 @@ def commands():
                     "complete", model, "--prompt", "sort hello=", "--prompt", "add 123+456=",
                     "--max-tokens", "32", "--json", "--report", "OUT/report.json", *rule, *planned(plan)]
         yield f"{model} inspect", ["inspect", model, "--json"]
+    for plan in TOKEN_PLANS:
+        for rule in CANVAS_RULES if plan in ("", "expert=2") else CANVAS_RULES[:2]:
+            yield f"tasks-c {plan} {' '.join(rule)}", [
+                "complete", "tasks-c", "--prompt", "sort hello=", "--prompt", "rev stone=", "--json", "--report", "OUT/report.json",
+                *rule, *planned(plan)]
+    yield "tasks-c inspect", ["inspect", "tasks-c", "--json"]
     for plan in ["", "expert=4", "distrifusion=2", "expert=2,schedule=displaced"]:
         yield f"inspect shapes {plan}", ["inspect", "shapes", "--json", *planned(plan)]
 

@@ -199,7 +199,7 @@ Command add_chat(CLI::App& program) {
   CLI::App* app = program.add_subcommand("chat", "Chat with a diffusion language model (/help)");
   auto o = std::make_shared<Options>();
   CompleteRequest& q = o->request;
-  app->add_option("MODEL", o->model->model, "Folder with a chat template, or tasks-a, tasks-b")
+  app->add_option("MODEL", o->model->model, "Folder with a chat template, or tasks-a, -b, -c")
       ->required();
   const char* what = "Common";
   add_text(*app, "--system", o->system, "System message before the chat (default: none)")

@@ -217,7 +217,7 @@ Command add_complete(CLI::App& program) {
   CLI::App* app =
       program.add_subcommand("complete", "Complete text with a diffusion language model");
   auto o = std::make_shared<Options>();
-  app->add_option("MODEL", o->model->model, "Folder, hub id, or shipped: tasks-a, tasks-b")
+  app->add_option("MODEL", o->model->model, "Folder, hub id, or shipped: tasks-a, -b, -c")
       ->required();
   add_common(*app, o);
   app->add_option("--n", o->request.n, "Answers to each prompt, by seed (default 1)")

@@ -10,7 +10,7 @@
 namespace tessera::cli {
 
 void add_model(CLI::App& command, const std::shared_ptr<ModelOptions>& o) {
-  command.add_option("MODEL", o->model, "Folder, hub id, or shapes, scenes, tasks-a, tasks-b")
+  command.add_option("MODEL", o->model, "Folder, hub id, or shapes, scenes, tasks-a, -b, -c")
       ->required();
 }
 

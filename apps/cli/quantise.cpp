@@ -62,7 +62,7 @@ Command add_quantise(CLI::App& program) {
   CLI::App* app =
       program.add_subcommand("quantise", "Write a model folder with int8 or int4 weights");
   auto o = std::make_shared<Options>();
-  app->add_option("MODEL", o->model.model, "Folder, hub id, or shipped: shapes, tasks-a, tasks-b")
+  app->add_option("MODEL", o->model.model, "Folder, hub id, or shipped: shapes, tasks-a, -b, -c")
       ->required();
   app->add_option("-o,--output", o->request.output, "New folder, which must not exist")
       ->required()

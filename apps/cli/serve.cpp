@@ -89,7 +89,7 @@ void run(Options& o, const std::stop_token& stop, const Processes* processes) {
 Command add_serve(CLI::App& program) {
   CLI::App* app = program.add_subcommand("serve", "Serve models over HTTP, with a web page");
   auto o = std::make_shared<Options>();
-  app->add_option("MODEL", o->serve.models, "Folders, ids, or shapes, scenes, tasks-a, tasks-b")
+  app->add_option("MODEL", o->serve.models, "Folders, ids, or shapes, scenes, tasks-a, -b, -c")
       ->required()
       ->expected(1, 64);
   const char* where = "Address";

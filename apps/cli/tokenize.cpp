@@ -67,7 +67,7 @@ void tokenize(Options& o, const std::stop_token& stop) {
 Command add_tokenize(CLI::App& program) {
   CLI::App* app = program.add_subcommand("tokenize", "Show the tokens of a text: ids and pieces");
   auto o = std::make_shared<Options>();
-  app->add_option("MODEL", o->model.model, "Folder, hub id, or shipped: scenes, tasks-a, tasks-b")
+  app->add_option("MODEL", o->model.model, "Folder, hub id, or shipped: scenes, tasks-a, -b, -c")
       ->required();
   const char* what = kFiles;
   add_text(*app, "--prompt", o->request.prompts, "Text, repeatable; '-' reads standard input")

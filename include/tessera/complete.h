@@ -76,11 +76,11 @@ struct CompleteProgress {
   int64_t experts = 0;  ///< distinct experts read in this pass, summed over layers
 };
 
-/// Cached keys and values of a chat, from one request to the next: those of finished
-/// blocks of a block-causal model. A request with the same first tokens, model and block
-/// length reuses them and has the same answer, bit by bit. Its own blocks then replace
-/// them, even after a stop. Nothing is cached for bidirectional models, for other caches
-/// than blocks (CachePolicy), with select_prefill, for several sequences, or where ranks
+/// Cached keys and values of a chat, from one request to the next: those of finished blocks of a
+/// block-causal model, or of the text before an open canvas. A request with the same first tokens,
+/// model and (without canvases) block length reuses them and has the same answer, bit by bit. Its
+/// own then replace them, even after a stop. Nothing is cached for bidirectional models, for other
+/// caches than blocks (CachePolicy), with select_prefill, for several sequences, or where ranks
 /// are processes.
 class KeptPrefix {
  public:

@@ -74,13 +74,14 @@ PrefixLease::PrefixLease(const runtime::ModelState& state, const CompleteRequest
                          const sample::DecodingPolicy& policy, KeptPrefix* of,
                          std::vector<sample::TokenPrompt>& prompts)
     : prefix(of) {
-  if (!prefix || policy.denoises() || policy.cache.kind != KvCache::block || q.select_prefill ||
-      prompts.size() > 1 || !state.ranks().all_here())
+  if (!prefix || policy.cache.kind != KvCache::block || q.select_prefill || prompts.size() > 1 ||
+      !state.ranks().all_here())
     return;
   const auto ranks = static_cast<size_t>(state.options.plan.world());
-  keys = prefix->state().take(state.identity, policy.block, ranks, prompts[0].ids, prompts[0].kept);
+  const int block = policy.denoises() ? 1 : policy.block;  // text before a canvas is causal
+  keys = prefix->state().take(state.identity, block, ranks, prompts[0].ids, prompts[0].kept);
   keys.model = state.identity;
-  keys.block = policy.block;
+  keys.block = block;
   keys.ranks.resize(ranks);
 }
 

@@ -96,6 +96,8 @@ class Piped(ProgramTest):
         self.assertRegex(stats[3], r"^10 tokens were asked with, of which 0 were kept")
         self.assertEqual(done.stdout, self.chat(text, "--cache", "none").stdout)  # of nothing is anything kept
         self.refused(2, "chat", "tasks-b", input="/stats now\n", says="nothing follows")
+        done = self.chat("rev stone=\nsort hello=\n/stats\n", model="tasks-c")
+        self.assertRegex(done.stderr, r"^26 tokens were asked with, of which 10 were kept from before")
 
     def test_help(self):
         done = self.chat("/help\n")

@@ -6,6 +6,7 @@
 #include "admission/token_memory.h"
 #include "completion/recorder.h"
 #include "pipeline/complete.h"
+#include "whole/canvas_model.h"
 #include "whole/llada_golden.h"
 #include "whole/text_model.h"
 
@@ -20,11 +21,35 @@ Ids some(int64_t count, int32_t from = 1) {
   return ids;
 }
 
+/// Canvases of 8, sliding and global layers.
+base::Json canvas_config() {
+  return {{"model_type", "diffusion_gemma"},
+          {"architectures", {"DiffusionGemmaForBlockDiffusion"}},
+          {"canvas_length", 8},
+          {"text_config",
+           {{"model_type", "diffusion_gemma_text"},
+            {"vocab_size", 90},
+            {"hidden_size", 24},
+            {"intermediate_size", 20},
+            {"moe_intermediate_size", 12},
+            {"num_hidden_layers", 3},
+            {"num_attention_heads", 4},
+            {"num_key_value_heads", 2},
+            {"num_global_key_value_heads", 2},
+            {"head_dim", 8},
+            {"global_head_dim", 12},
+            {"num_experts", 6},
+            {"top_k_experts", 2},
+            {"sliding_window", 7},
+            {"layer_types", {"sliding_attention", "full_attention", "full_attention"}},
+            {"max_position_embeddings", 256}}}};
+}
+
 /// Blocks of 8 in a context of 256.
 struct Talk {
-  explicit Talk(const std::string& plan = "") {
+  explicit Talk(const std::string& plan = "", const std::string& other = "") {
     options.plan = parse_plan(plan);
-    runtime::open_model(folder.path(), options, state);
+    runtime::open_model(other.empty() ? folder.path() : other, options, state);
     q.max_tokens = 20;
     q.stop_at_eos = StopAtEos::none;
   }
@@ -112,6 +137,51 @@ TEST(KeptPrefix, OnSeveralRanks) {
   }
 }
 
+struct CanvasTalk {
+  explicit CanvasTalk(const std::string& plan = "") : talk(plan, folder.path()) {
+    talk.q.decode = "canvas:max_denoising_steps=3,entropy_bound=1,confidence_threshold=0";
+  }
+  const golden::CanvasModel folder{canvas_config()};
+  Talk talk;
+};
+
+// Text is kept token by token; the last canvas is not read as text.
+TEST(KeptPrefix, HoldsTheTextBeforeACanvas) {
+  for (const char* plan : {"", "expert=2", "tensor=2"}) {
+    CanvasTalk canvas(plan);
+    Talk& talk = canvas.talk;
+    const Ids first = some(21);
+    const Completion answer = talk.turn(first, 0);
+    EXPECT_EQ(talk.prefix.tokens(), 37) << plan;
+    Ids said = joined(joined(first, answer.ids), some(9, 30));
+    talk.turn(said, 37);
+    EXPECT_EQ(talk.prefix.tokens(), 50 + 16) << plan;
+    said[18] ^= 1;
+    talk.turn(said, 18);
+    talk.turn(said, 50);  // all of it: the first pass denoises
+    talk.q.block = 16;
+    talk.q.select = "des-vote:0.5";
+    talk.turn(said, 50);
+    talk.turn(some(30, 9), 0);
+  }
+}
+
+TEST(KeptPrefix, OfCanvasesThatWereStoppedKeepsWhatIsText) {
+  CanvasTalk canvas;
+  Talk& talk = canvas.talk;
+  std::stop_source stop;
+  talk.q.prompt_ids = {some(21)};
+  CompleteControl control;
+  control.prefix = &talk.prefix;
+  control.stop = stop.get_token();
+  control.on_progress = [&](const CompleteProgress& p) {
+    if (p.from >= 29) stop.request_stop();
+  };
+  EXPECT_THROW(pipeline::complete(talk.state, talk.q, control), Error);
+  EXPECT_EQ(talk.prefix.tokens(), 29);
+  talk.turn(some(21), 21);
+}
+
 TEST(KeptPrefix, IsOfOneModelAndLengthOfBlocks) {
   Talk talk;
   talk.turn(some(21), 0);
@@ -172,29 +242,44 @@ TEST(KeptPrefix, WhatWasStoppedKeepsWhatIsFinished) {
   EXPECT_EQ(talk.prefix.tokens(), kept);
 }
 
+// The second request's peak of keys and values, which the rehearsal of `run` says.
+void expect_foreseen(Talk& talk, const completion::TokenRun& run) {
+  std::shared_ptr<tensor::MemoryTracker> memory;
+  completion::PassWatch watch;
+  watch.experts = [&](const nn::MoeWork&) { memory = tensor::current_scope().memory; };
+  talk.q.prompt_ids = {some(21)};
+  CompleteControl control;
+  control.prefix = &talk.prefix;
+  const CompleteResult made = pipeline::complete(talk.state, talk.q, control, watch);
+  EXPECT_EQ(made.completions[0].reused, run.kept);
+  const auto need = admission::rehearse_tokens(talk.state, talk.options, run);
+  EXPECT_EQ(memory->peak(tensor::MemoryClass::kv), need.ranks.at(0).kv);
+  EXPECT_GE(need.ranks[0].kv, made.peak_bytes.kv);
+  completion::TokenRun alone = run;
+  alone.kept = alone.kept_slots = 0;
+  EXPECT_GT(need.ranks[0].kv,
+            admission::rehearse_tokens(talk.state, talk.options, alone).ranks.at(0).kv);
+}
+
 TEST(KeptPrefix, MemoryIsForeseen) {
   for (const int64_t second : {30, 160}) {  // the answer of the first is longer, or shorter
     Talk talk;
     talk.q.max_tokens = 120;
     talk.ask(some(21), &talk.prefix);
     talk.q.max_tokens = second;
-    std::shared_ptr<tensor::MemoryTracker> memory;
-    completion::PassWatch watch;
-    watch.experts = [&](const nn::MoeWork&) { memory = tensor::current_scope().memory; };
-    talk.q.prompt_ids = {some(21)};
-    CompleteControl control;
-    control.prefix = &talk.prefix;
-    const CompleteResult made = pipeline::complete(talk.state, talk.q, control, watch);
-    EXPECT_EQ(made.completions[0].reused, 16);
     completion::TokenRun run{{(21 + second + 7) / 8 * 8}, 8, 8, {16}, true};
     run.kept = 16;
     run.kept_slots = 144;
-    const auto need = admission::rehearse_tokens(talk.state, talk.options, run);
-    EXPECT_EQ(memory->peak(tensor::MemoryClass::kv), need.ranks.at(0).kv);
-    EXPECT_GE(need.ranks[0].kv, made.peak_bytes.kv);
-    run.kept = run.kept_slots = 0;
-    EXPECT_GT(need.ranks[0].kv,
-              admission::rehearse_tokens(talk.state, talk.options, run).ranks.at(0).kv);
+    expect_foreseen(talk, run);
+    CanvasTalk canvas;
+    canvas.talk.q.max_tokens = 120;
+    canvas.talk.ask(some(21), &canvas.talk.prefix);
+    canvas.talk.q.max_tokens = second;
+    completion::TokenRun canvases{{21 + (second + 7) / 8 * 8}, 8, 8, {21}, true};
+    canvases.canvas = 90;
+    canvases.kept = 21;
+    canvases.kept_slots = 21 + 120;
+    expect_foreseen(canvas.talk, canvases);
   }
 }
 
