@@ -18,6 +18,8 @@ namespace {
 
 namespace nb = nanobind;
 
+const std::string kExact = "blocks=bf16";  // a rule: a file's own numbers
+
 std::stop_token token_of(const CancelToken* cancel) {
   return cancel ? cancel->source.get_token() : std::stop_token();
 }
@@ -25,6 +27,8 @@ std::stop_token token_of(const CancelToken* cancel) {
 RunOptions run_options(const OpenOptions& o) {
   RunOptions run;
   run.precision = choice_of<Precision>(o.dtype, "dtype");
+  run.quantise_rules = o.quantise_rules;
+  if (o.exact_quants) run.quantise_rules += run.quantise_rules.empty() ? kExact : "," + kExact;
   run.device = parse_device(o.device);
   run.threads = o.threads;
   run.plan = parse_plan(o.plan);
@@ -201,6 +205,8 @@ void bind_options(nb::module_& module) {
   nb::class_<OpenOptions>(module, "OpenOptions")
       .def(nb::init<>())
       .def_rw("dtype", &OpenOptions::dtype)
+      .def_rw("quantise_rules", &OpenOptions::quantise_rules)
+      .def_rw("exact_quants", &OpenOptions::exact_quants)
       .def_rw("device", &OpenOptions::device)
       .def_rw("plan", &OpenOptions::plan)
       .def_rw("threads", &OpenOptions::threads)

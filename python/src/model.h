@@ -19,11 +19,11 @@ struct CancelToken {
 
 /// How a model is opened, as Python says it.
 struct OpenOptions {
-  std::string dtype = "bf16", device = "cpu", plan;
+  std::string dtype = "bf16", quantise_rules, device = "cpu", plan;
   int threads = 0, ranks = 0;
   int64_t memory_budget = 0;
   double comm_timeout = 60;
-  bool keep_parts = true, map_weights = false;
+  bool keep_parts = true, map_weights = false, exact_quants = false;
   std::string transformer, vae;
   std::vector<std::string> text_encoders;
 };

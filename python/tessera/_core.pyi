@@ -23,6 +23,8 @@ class OpenOptions:
     comm_timeout: float
     keep_parts: bool
     map_weights: bool
+    quantise_rules: str
+    exact_quants: bool
     transformer: str
     text_encoders: list[str]
     vae: str

@@ -51,6 +51,11 @@ def _dtype_word(dtype: Any) -> str | None:
     return {"bfloat16": "bf16", "float32": "f32"}.get(word, word)
 
 
+def _rules_text(rules: str | Mapping[str, str]) -> str:
+    """Rules of quantised products as the library reads them."""
+    return rules if isinstance(rules, str) else ",".join(f"{of}={form}" for of, form in rules.items())
+
+
 class Model:
     """A model folder that is open for work. Any number of threads may use it at once.
 
@@ -68,13 +73,14 @@ class Model:
                         plan: str | Mapping[str, Any] = "", ranks: int = 0, memory_budget: int = 0,
                         comm_timeout: float = 60.0, keep_parts: bool = True,
                         map_weights: bool = False,
+                        quantise_rules: str | Mapping[str, str] = "", exact_quants: bool = False,
                         transformer: str | os.PathLike[str] = "",
                         text_encoder: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
                         vae: str | os.PathLike[str] = "") -> Self:
         """Opens a folder in the diffusers or transformers layout, a shipped model by its name
         ("shapes"), or a downloaded repository by its id; weights are read when first used.
 
-        dtype: "bf16" (default), "f32" or "int8"; torch_dtype is the same by diffusers' name.
+        dtype: "bf16" (default), "f32", "int8" or "int4"; torch_dtype is the same by diffusers' name.
         threads: of the process, divided over its ranks; 0: all cores.
         plan: over ranks that are threads, as "cfg=2,ulysses=2" or a dict; ranks: what it must need.
         memory_budget: bytes that a run may take; 0: nearly all of the machine's.
@@ -82,6 +88,8 @@ class Model:
             else it is released before decoding, and they are when they were used.
         map_weights: use those of a quantised folder, and embeddings, where their files lie in the
             system's memory; a file that shrinks meanwhile ends the process.
+        quantise_rules: the form of single products, as "attn=int8,mlp=int4" or a dict.
+        exact_quants: compute with a GGUF's own numbers in bf16, not in as few bits.
         transformer, text_encoder, vae: GGUF or single safetensors files in place of the folder's
             weights; a text encoder as "text_encoder_2=FILE" where several could be meant.
         """
@@ -92,6 +100,7 @@ class Model:
             "threads": threads, "plan": plan_text(plan), "ranks": ranks,
             "memory_budget": memory_budget, "comm_timeout": comm_timeout,
             "keep_parts": keep_parts, "map_weights": map_weights,
+            "quantise_rules": _rules_text(quantise_rules), "exact_quants": exact_quants,
             "transformer": os.fspath(transformer), "text_encoders": _paths(text_encoder),
             "vae": os.fspath(vae)})
 

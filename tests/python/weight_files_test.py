@@ -26,3 +26,19 @@ def test_a_file_for_nothing_is_refused():
         tessera.Pipeline.from_pretrained(VIDEO, text_encoder=VIDEO / "vae/diffusion_pytorch_model.safetensors")
     with pytest.raises(tessera.ModelError, match="nothing.gguf"):
         tessera.Pipeline.from_pretrained(VIDEO, transformer="nothing.gguf")
+
+
+def test_rules_choose_the_form_of_products(tmp_path):
+    plain = np.asarray(tessera.Pipeline.from_pretrained(VIDEO)(**ASK).frames)
+    made = tessera.Pipeline.from_pretrained(VIDEO, quantise_rules={"attn": "int8", "mlp": "int4"})(**ASK)
+    assert set(made.report["products"]["transformer"]) == {"int8", "int4"}
+    same = tessera.Pipeline.from_pretrained(VIDEO, quantise_rules="attn=int8,mlp=int4")(**ASK)
+    assert np.array_equal(np.asarray(made.frames), np.asarray(same.frames))
+    assert not np.array_equal(np.asarray(made.frames), plain)
+    for dtype in ("int8", "int4"):
+        report = tessera.Pipeline.from_pretrained(VIDEO, dtype=dtype)(**ASK).report
+        assert set(report["products"]["transformer"]) == {dtype}
+    with pytest.raises(tessera.UsageError, match="no rule"):
+        tessera.Pipeline.from_pretrained(VIDEO, quantise_rules="attn")
+    with pytest.raises(tessera.UsageError, match="no GGUF file"):
+        tessera.Pipeline.from_pretrained(VIDEO, exact_quants=True)
