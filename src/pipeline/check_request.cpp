@@ -29,7 +29,9 @@ void tiling(VaeTiling value) {
 void check_request(const RunOptions& o) {
   check_values(o.plan);
   choice("`dtype`", o.precision);
-  require(o.precision != Precision::f32 || o.quantise_rules.empty(), ErrorCode::usage,
+  require(o.precision != Precision::f32 || o.quantise_rules.empty() ||
+              o.quantise_rules == "blocks=bf16",
+          ErrorCode::usage,
           "`quantise_rules` {}: quantised products need `dtype` bf16, int8 or int4",
           o.quantise_rules);
   number("`threads`", o.threads, 0, 4096);

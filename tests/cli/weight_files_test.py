@@ -18,7 +18,7 @@ def gguf(tensors, **keys):
     def text(value):
         return struct.pack("<Q", len(value)) + value.encode()
 
-    numbers = {"F32": 0, "F16": 1, "BF16": 30}
+    numbers = {"F32": 0, "F16": 1, "BF16": 30, "Q4_0": 2}
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys))
     for name, value in keys.items():
         head += text(name.replace("__", ".")) + struct.pack("<I", 8) + text(value)
@@ -57,6 +57,22 @@ class WeightFiles(ProgramTest):
         done = self.run_here("generate", model, *RUN, *words, "--latents-only", "--save-latents", out)
         self.assertEqual(done.returncode, 0, done.stderr)
         return read_safetensors(out)[0]["latents"]
+
+    def test_blocks_stay_in_few_bits_or_give_the_file_exactly(self):
+        tensors = weights("transformer")
+        name = next(n for n, (_, shape, _) in tensors.items()
+                    if n.startswith("transformer_blocks.0.ff.") and len(shape) == 2 and shape[1] % 32 == 0)
+        rows, columns = tensors[name][1]
+        tensors[name] = ("Q4_0", [rows, columns], (b"\x00\x20" + bytes(range(16))) * (rows * columns // 32))
+        (self.folder / "t.gguf").write_bytes(gguf(tensors))
+        ask = ("--transformer", "t.gguf")
+        exact = self.latents(VIDEO, *ask, "--exact-quants")
+        self.assertNotEqual(self.latents(VIDEO, *ask), exact)
+        self.assertEqual(self.latents(VIDEO, *ask, "--dtype", "f32", "--exact-quants"),
+                         self.latents(VIDEO, *ask, "--dtype", "f32"))
+        done = self.run_here("generate", VIDEO, *RUN, "--exact-quants", "--latents-only", "--save-latents", "x")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("has no GGUF file in blocks", done.stderr)
 
     def test_files_give_the_bits_of_the_folder(self):
         write_safetensors(self.folder / "t.safetensors",
