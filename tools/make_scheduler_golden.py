@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Writes tests/data/schedulers.json: what the schedulers of diffusers do.
+"""Writes tests/data/schedulers.json and scheduler_lists.json: what the schedulers of diffusers do.
 
     pip install diffusers==0.42.1 torch scipy
-    python3 tools/make_scheduler_golden.py tests/data/schedulers.json
+    python3 tools/make_scheduler_golden.py tests/data/schedulers.json tests/data/scheduler_lists.json
 
 Each run is a class, a configuration and a number of steps. The denoiser is a formula that
 tests/sample/scheduler_golden_test.cpp computes alike: tanh(input) * 0.8 + bias. Noise is a formula,
 too. `x` holds the latents of two images after every pass of a run of 4 steps, else after the last.
+The second file holds runs over given timesteps or sigmas, with the latents after the last pass.
 """
 import json
 import math
@@ -73,6 +74,35 @@ CASES = {
     "CogVideoXDPMScheduler": [{}, {"beta_schedule": "squaredcos_cap_v2"}, {**V, **ZERO_SNR, "clip_sample": True}],
 }
 
+# Given timesteps or sigmas: class, configuration, list.
+TIMES, WHOLE, SIGMAS = [1000, 750.5, 333.25, 100], [999, 714, 500.9, 250, 20], [1.0, 0.7, 0.35, 0.125]
+LISTS = [
+    ("FlowMatchEulerDiscreteScheduler", {"shift": 3.0}, {"timesteps": TIMES}),
+    ("FlowMatchEulerDiscreteScheduler", {"shift": 3.0}, {"sigmas": SIGMAS}),
+    ("FlowMatchEulerDiscreteScheduler", {"use_dynamic_shifting": True}, {"sigmas": SIGMAS}),
+    ("FlowMatchEulerDiscreteScheduler", {"use_dynamic_shifting": True}, {"timesteps": TIMES}),
+    ("FlowMatchEulerDiscreteScheduler", {"shift": 3.0, **KARRAS}, {"sigmas": SIGMAS}),
+    ("FlowMatchEulerDiscreteScheduler", {"shift_terminal": 0.1}, {"sigmas": SIGMAS}),
+    ("FlowMatchEulerDiscreteScheduler", {"invert_sigmas": True}, {"timesteps": TIMES}),
+    ("FlowMatchEulerDiscreteScheduler", {"stochastic_sampling": True}, {"sigmas": SIGMAS}),
+    ("DPMSolverMultistepScheduler", {}, {"timesteps": WHOLE}),
+    ("DPMSolverMultistepScheduler", {"solver_order": 3, **LATENT}, {"timesteps": WHOLE}),
+    ("DPMSolverSinglestepScheduler", {}, {"timesteps": WHOLE}),
+    ("DPMSolverSinglestepScheduler", {"solver_order": 3}, {"timesteps": WHOLE}),
+    ("UniPCMultistepScheduler", FLOW, {"sigmas": SIGMAS}),
+    ("UniPCMultistepScheduler", {**FLOW, "use_dynamic_shifting": True}, {"sigmas": SIGMAS}),
+    ("UniPCMultistepScheduler", {**FLOW, "shift_terminal": 0.1}, {"sigmas": SIGMAS[1:]}),
+    ("EulerDiscreteScheduler", {}, {"timesteps": [999.0, 700.25, 300, 20]}),
+    ("EulerDiscreteScheduler", {"timestep_spacing": "leading"}, {"timesteps": [999.0, 700.25, 300, 20]}),
+    ("EulerDiscreteScheduler", {}, {"sigmas": [14.6, 6.5, 2.25, 0.7, 0.0]}),
+    ("EulerDiscreteScheduler", {**LATENT, **V, **KARRAS}, {"sigmas": [12.0, 3.5, 0.5]}),
+    ("HeunDiscreteScheduler", {}, {"timesteps": [999.0, 700.25, 300, 20]}),
+    ("LCMScheduler", {}, {"timesteps": [999, 759, 499, 259]}),
+    ("LCMScheduler", V, {"timesteps": [900, 400.5, 3]}),
+    ("DDPMScheduler", {}, {"timesteps": WHOLE}),
+    ("DDPMScheduler", {"clip_sample": False, "variance_type": "fixed_large"}, {"timesteps": [800, 400, 0]}),
+]
+
 
 def numbers(run):
     """The starting latent, the bias of a pass, or the noise of one."""
@@ -87,11 +117,15 @@ def size_shift(config, tokens):
     return tokens * slope + (base - slope * 256)
 
 
-def walk(scheduler, tokens, steps, exact=None):
+def walk(scheduler, tokens, steps, exact=None, lists=None):
     """Timesteps, whether they are whole numbers, the scale of the first latent, and all latents; `exact` stands in
     for torch in the scheduler's steps, which then compute in f64."""
     mu = {"mu": size_shift(scheduler.config, tokens)} if scheduler.config.get("use_dynamic_shifting") else {}
-    scheduler.set_timesteps(steps, **mu)
+    if lists:
+        as_arrays = isinstance(scheduler, diffusers.UniPCMultistepScheduler)
+        scheduler.set_timesteps(**{k: np.array(v) if as_arrays else v for k, v in lists.items()}, **mu)
+    else:
+        scheduler.set_timesteps(steps, **mu)
     if hasattr(scheduler, "set_begin_index"):  # as pipelines of flows do; else by the first timestep
         scheduler.set_begin_index(0)
     if hasattr(scheduler, "sigmas"):  # the same numbers; their logarithms and differences in f64
@@ -121,6 +155,13 @@ def walk(scheduler, tokens, steps, exact=None):
             "initial_scale": scale, "x": latents}
 
 
+def listed_runs():
+    for name, config, lists in LISTS:
+        walked = walk(getattr(diffusers, name)(**config), TOKENS, None, lists=lists)
+        yield json.dumps({"class": name, "config": config, "tokens": TOKENS, **lists, "seen": walked["timesteps"],
+                          "x": [float(f"{v:.6g}") for v in walked["x"][-1]]}, separators=(",", ":"))
+
+
 def main():
     runs = []
     for name, configs in CASES.items():
@@ -136,6 +177,8 @@ def main():
                     "x": [[float(f"{v:.6g}") for v in x] for x in kept]})
     with open(sys.argv[1], "w") as out:
         out.write("[\n" + ",\n".join(json.dumps(r, separators=(",", ":")) for r in runs) + "\n]\n")
+    with open(sys.argv[2], "w") as out:
+        out.write("[\n" + ",\n".join(listed_runs()) + "\n]\n")
 
 
 if __name__ == "__main__":

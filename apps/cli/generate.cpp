@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
+#include <tuple>
 
 #include "arguments.h"
 #include "commands.h"
@@ -100,6 +102,11 @@ void add_source(CLI::App& app, const std::shared_ptr<Options>& o) {
   app.add_option("--mask-blur", q.mask_blur, "Blur radius of the mask in pixels (default 0)")
       ->group(group)
       ->type_name("R");
+  app.add_option("--padding-mask-crop", q.padding_mask_crop,
+                 "Paint the mask's region and so many pixels around it")
+      ->check(whole(0, 16384))
+      ->group(group)
+      ->type_name("P");
   add_choice(app, "--image-fit", q.image_fitting, "To the size: stretch (default), fill or crop")
       ->check(one_of(words_of<ImageFitting>()))
       ->group(group)
@@ -133,6 +140,34 @@ void add_subject(CLI::App& app, const std::shared_ptr<Options>& o) {
   app.add_option("--count", q.count, "Samples of each class or prompt (default 1)")
       ->group(group)
       ->type_name("N");
+}
+
+// "999,750,500"
+std::vector<double> numbers_of(const std::string& text, const std::string& option) {
+  std::vector<double> numbers;
+  for (const std::string& part : split(text)) {
+    const auto [end, error] =
+        std::from_chars(part.data(), part.data() + part.size(), numbers.emplace_back());
+    if (error != std::errc() || end != part.data() + part.size())
+      throw Error(ErrorCode::usage,
+                  option + " " + text + ": expected numbers, with commas between");
+  }
+  return numbers;
+}
+
+void add_steps(CLI::App& app, const std::shared_ptr<Options>& o) {
+  GenerateRequest& q = o->request;
+  for (const auto& [option, list, text] :
+       {std::tuple{"--timesteps", &q.timesteps, "Timesteps of the steps, largest first"},
+        {"--sigmas", &q.sigmas, "Sigmas of the steps, largest first"}})
+    app.add_option_function<std::string>(
+           option,
+           [name = std::string(option), list = list](const std::string& given) {
+             *list = numbers_of(given, name);
+           },
+           text)
+        ->group("Sampling")
+        ->type_name("N[,N...]");
 }
 
 void add_sampling(CLI::App& app, const std::shared_ptr<Options>& o) {
@@ -231,6 +266,7 @@ void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
   add_model(app, o->model);
   add_common(app, o);
   add_subject(app, o);
+  add_steps(app, o);
   add_sampling(app, o);
   add_source(app, o);
   add_loras(app, o->request);

@@ -74,7 +74,12 @@ void add_weight_files(CLI::App& command, const std::shared_ptr<ModelOptions>& o)
   add_text(command, "--text-encoder", o->files.text_encoders, "A text encoder's, or NAME=FILE")
       ->group(group)
       ->type_name("F");
-  command.add_option("--vae", o->files.vae, "The VAE's")->group(group)->type_name("F");
+  command.add_option("--vae", o->files.vae, "The VAE's, or a TAESD: folder or file")
+      ->group(group)
+      ->type_name("F");
+  command.add_option("--preview-vae", o->files.preview_vae, "The same for previews alone")
+      ->group(group)
+      ->type_name("F");
 }
 
 void add_memory_budget(CLI::App& command, const std::shared_ptr<ModelOptions>& o, const char* text,

@@ -37,6 +37,9 @@ void read_image_fields(Fields& fields, GenerateRequest& q) {
   fields.flag("mask_alpha", q.alpha_mask);
   fields.flag("mask_soft", q.soft_mask);
   fields.number("mask_blur", 0, 1000, q.mask_blur);
+  int64_t margin = 0;
+  if (fields.whole("padding_mask_crop", 0, 16384, margin))
+    q.padding_mask_crop = static_cast<int>(margin);
   try {
     if (fields.text("image_fit", text))
       q.image_fitting = choice_of<ImageFitting>(text, "image_fit");

@@ -63,10 +63,25 @@ void read_subject(Fields& fields, GenerateRequest& q, const Limits& limits) {
   check_size(limits, {negative}, "negative_prompt");
 }
 
+std::vector<double> read_list(Fields& fields, const char* name, const Limits& limits) {
+  std::vector<double> numbers;
+  const Json* const list = fields.take_list(name);
+  if (!list) return numbers;
+  const bool fits = list->is_array() &&
+                    std::ranges::all_of(*list, [](const Json& one) { return one.is_number(); });
+  if (!fits || std::ssize(*list) > limits.steps + 1)
+    throw wrong(name, std::string(name) + ": expected a list of " +
+                          std::to_string(limits.steps + 1) + " numbers at most");
+  for (const Json& one : *list) numbers.push_back(one.get<double>());
+  return numbers;
+}
+
 void read_numbers(Fields& fields, GenerateRequest& q, const Limits& limits) {
   int64_t whole = 0;
   double number = 0;
   if (fields.whole("steps", 1, limits.steps, whole)) q.steps = static_cast<int>(whole);
+  q.timesteps = read_list(fields, "timesteps", limits);
+  q.sigmas = read_list(fields, "sigmas", limits);
   if (fields.whole("count", 1, limits.images, whole)) q.count = static_cast<int>(whole);
   if (fields.number("guidance", 0, 1e4, number)) q.guidance = static_cast<float>(number);
   if (fields.number("true_guidance", 0, 1e4, number)) q.true_guidance = static_cast<float>(number);

@@ -160,6 +160,12 @@ struct GenerateRequest {
   std::vector<Lora> loras{};  ///< added up; the order counts for DoRA
   bool merge_lora = false;    ///< into the weights of this run instead of beside their products
   std::optional<StepCache> cache{};  ///< reuses results of earlier steps; not set: none are
+  /// Timesteps or sigmas of the steps, largest first, as the scheduler's set_timesteps of diffusers
+  /// takes them; the number of steps follows. At most one list; empty: the scheduler's own.
+  std::vector<double> timesteps{}, sigmas{};
+  /// Works on the masked region alone, with so many pixels around it, at the size of the run; the
+  /// result is laid over the image (`padding_mask_crop` of diffusers). Not set: the whole image.
+  std::optional<int> padding_mask_crop{};
 };
 
 /// The activation of an expert: act(up x + b), or silu(gate x) * up x.

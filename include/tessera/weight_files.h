@@ -13,9 +13,12 @@ struct WeightFiles {
   std::string transformer;  ///< "": the folder's own, likewise below
   /// FILE, or NAME=FILE in a folder with several candidates: text_encoder_2=FILE.
   std::vector<std::string> text_encoders;
-  std::string vae;
+  std::string vae;          ///< also a folder of an AutoencoderTiny, or a file of TAESD's names
+  std::string preview_vae;  ///< likewise, for previews alone; "": previews are decoded by the VAE
 
-  bool empty() const { return transformer.empty() && text_encoders.empty() && vae.empty(); }
+  bool empty() const {
+    return transformer.empty() && text_encoders.empty() && vae.empty() && preview_vae.empty();
+  }
 };
 
 }  // namespace tessera

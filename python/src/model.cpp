@@ -217,7 +217,8 @@ void bind_options(nb::module_& module) {
       .def_rw("map_weights", &OpenOptions::map_weights)
       .def_rw("transformer", &OpenOptions::transformer)
       .def_rw("text_encoders", &OpenOptions::text_encoders)
-      .def_rw("vae", &OpenOptions::vae);
+      .def_rw("vae", &OpenOptions::vae)
+      .def_rw("preview_vae", &OpenOptions::preview_vae);
 }
 
 }  // namespace
@@ -226,7 +227,8 @@ OpenModel::OpenModel(const std::string& model, const OpenOptions& options,
                      const CancelToken* cancel)
     : process_(getpid()) {
   const RunOptions run = run_options(options);
-  const WeightFiles files{options.transformer, options.text_encoders, options.vae};
+  const WeightFiles files{options.transformer, options.text_encoders, options.vae,
+                          options.preview_vae};
   run_aside(token_of(cancel), [&](const std::stop_token& stop, const Ask&) {
     model_ = std::make_unique<Model>(Model::open(model, run, stop, files));
   });

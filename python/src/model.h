@@ -24,7 +24,7 @@ struct OpenOptions {
   int64_t memory_budget = 0;
   double comm_timeout = 60;
   bool keep_parts = true, map_weights = false, exact_quants = false;
-  std::string transformer, vae;
+  std::string transformer, vae, preview_vae;
   std::vector<std::string> text_encoders;
 };
 

@@ -28,6 +28,7 @@ class OpenOptions:
     transformer: str
     text_encoders: list[str]
     vae: str
+    preview_vae: str
     def __init__(self) -> None: ...
 
 class GenerateRequest:
@@ -38,6 +39,9 @@ class GenerateRequest:
     clean_caption: bool | None
     text_tokens: int
     steps: int | None
+    timesteps: list[float]
+    sigmas: list[float]
+    padding_mask_crop: int | None
     guidance: float | None
     true_guidance: float
     guidance_rescale: float

@@ -76,7 +76,8 @@ class Model:
                         quantise_rules: str | Mapping[str, str] = "", exact_quants: bool = False,
                         transformer: str | os.PathLike[str] = "",
                         text_encoder: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
-                        vae: str | os.PathLike[str] = "") -> Self:
+                        vae: str | os.PathLike[str] = "",
+                        preview_vae: str | os.PathLike[str] = "") -> Self:
         """Opens a folder in the diffusers or transformers layout, a shipped model by its name
         ("shapes"), or a downloaded repository by its id; weights are read when first used.
 
@@ -91,7 +92,8 @@ class Model:
         quantise_rules: the form of single products, as "attn=int8,mlp=int4" or a dict.
         exact_quants: compute with a GGUF's own numbers in bf16, not in as few bits.
         transformer, text_encoder, vae: GGUF or single safetensors files in place of the folder's
-            weights; a text encoder as "text_encoder_2=FILE" where several could be meant.
+            weights; a text encoder as "text_encoder_2=FILE" where several could be meant. vae and
+            preview_vae, for previews alone, may be a folder or file of a TAESD.
         """
         if dtype is not None and torch_dtype is not None:
             raise TypeError("give one of dtype and torch_dtype, not both")
@@ -102,7 +104,7 @@ class Model:
             "keep_parts": keep_parts, "map_weights": map_weights,
             "quantise_rules": _rules_text(quantise_rules), "exact_quants": exact_quants,
             "transformer": os.fspath(transformer), "text_encoders": _paths(text_encoder),
-            "vae": os.fspath(vae)})
+            "vae": os.fspath(vae), "preview_vae": os.fspath(preview_vae)})
 
     def to(self: Self, device: str) -> Self:
         """This model on another device, "cpu" or "cuda"."""

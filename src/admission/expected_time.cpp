@@ -9,6 +9,7 @@
 #include "ops/attention.h"
 #include "ops/elementwise.h"
 #include "ops/matmul.h"
+#include "parallel/reuse/rules.h"
 
 namespace tessera::admission {
 namespace {
@@ -137,6 +138,9 @@ RunNeed run_need(const runtime::ModelState& state, const diffusion::Job& job, bo
   need.peak = std::max({need.denoise.peak, need.text.peak, need.decode.peak});
   need.samples = job.samples();
   need.steps = job.sampler->steps();
+  if (job.step_cache)
+    need.computed_share =
+        parallel::computed_share(*job.step_cache, state.geometry().blocks, need.steps).value_or(1);
   return need;
 }
 
@@ -145,7 +149,7 @@ ExpectedTime expected_time(const RunNeed& need, const Rates& rates) {
   // Text encoders pack their weights during the run, a layer at a time.
   time.text = seconds_of(need.text.work, rates) + double(need.text.stored) / rates.packing;
   time.load = double(need.denoise.weights) / rates.packing;
-  time.step = seconds_of(need.denoise.work, rates);
+  time.step = seconds_of(need.denoise.work, rates) * need.computed_share;
   time.decode = need.samples * seconds_of(need.decode.work, rates);
   time.steps = need.steps;
   return time;
@@ -155,7 +159,7 @@ void announce(const runtime::ModelState& state, const diffusion::Job& job, bool 
               const RunControl& control) {
   if (!control.on_note || state.device() != tensor::Device::cpu) return;
   const RunNeed need = run_need(state, job, decode);
-  double flops = diffusion::flops_of(need.denoise.work) * need.steps;
+  double flops = diffusion::flops_of(need.denoise.work) * need.steps * need.computed_share;
   for (const diffusion::Work* work : {&need.text.work, &need.decode.work})
     flops += diffusion::flops_of(*work);
   if (flops < kWorthMeasuring) return;

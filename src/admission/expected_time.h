@@ -36,6 +36,7 @@ struct RunNeed {
   diffusion::Need denoise, text, decode;  ///< a step; all texts; one image or video
   int64_t peak = 0;                       ///< bytes; parts follow each other in memory
   int samples = 1, steps = 1;
+  double computed_share = 1;  ///< computed blocks / all, known from a step cache's rule
 };
 RunNeed run_need(const runtime::ModelState& state, const diffusion::Job& job, bool decode);
 ExpectedTime expected_time(const RunNeed& need, const Rates& rates);

@@ -375,10 +375,12 @@ Fit fit_memory(const runtime::ModelState& state, const GenerateRequest& request,
   const bool apart = state.options.plan.vae_apart;
   Fit fit;
   std::vector<Misfit> misfits;
+  const int64_t adapters = job.adapters ? job.adapters->bytes : 0;  // are there before the texts
   for (const diffusion::Text& text : job.texts) {
-    if (diffusion::encodes_text(state)) fit.text = std::max(fit.text, text.need.peak);
-    if (text.need.peak > room.bytes)
-      misfits.push_back({"the " + text.part.encoder, text.need.peak, text.need.weights});
+    const int64_t peak = text.need.peak + adapters;
+    if (diffusion::encodes_text(state)) fit.text = std::max(fit.text, peak);
+    if (peak > room.bytes)
+      misfits.push_back({"the " + text.part.encoder, peak, text.need.weights + adapters});
   }
   std::vector<diffusion::SourceImage*> images;
   if (job.source) images.push_back(&*job.source);

@@ -10,6 +10,7 @@
 #include "cluster/agree.h"
 #include "diffusion/decode.h"
 #include "diffusion/denoise.h"
+#include "diffusion/encode_images.h"
 #include "diffusion/relay.h"
 #include "parallel/experts/exchange.h"
 
@@ -341,7 +342,7 @@ diffusion::Need rehearse_encode(const runtime::ModelState& state, const diffusio
   one.source.emplace();
   one.source->pixels = image.pixels.to(tensor::Device::meta);
   one.source->tiles = tiles;
-  diffusion::encode_images(stage, one);
+  diffusion::encode_images(stage, {}, one);
   const MemoryPeaks peak = runtime::peaks_of(*one.meters.memory);
   return {peak.weights, peak.activations, peak.total, 0, one.meters.all->entries()};
 }

@@ -9,6 +9,7 @@
 #include "cluster/gather_reports.h"
 #include "comm/collectives.h"
 #include "diffusion/launch_bands.h"
+#include "diffusion/overlay.h"
 #include "media/png.h"
 #include "media/resize.h"
 #include "nn/local_spatial.h"
@@ -151,6 +152,8 @@ Decoded Decoding::all(bool numbers) {
       if (!each.is_meta())
         made.images.push_back(image_of(each, label, video ? i : -1, static_cast<int>(t),
                                        video ? state.spec->frame_rate : 0));
+      if (!each.is_meta() && job.overlay)
+        made.images.back() = overlaid(made.images.back(), *job.overlay);
     }
   }
   if (first() && control.on_progress)

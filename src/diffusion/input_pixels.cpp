@@ -40,4 +40,32 @@ Tensor numbers_of(const Pixels& image) {
   return x;
 }
 
+Tensor mask_pixels(const media::Pixels& mask, int64_t factor, bool soft) {
+  const int64_t height = mask.height / factor, width = mask.width / factor;
+  const Tensor x = Tensor::empty({1, factor * factor, height, width}, tensor::DType::f32);
+  float* out = x.data<float>();
+  for (int64_t dy = 0; dy < factor; ++dy)
+    for (int64_t dx = 0; dx < factor; ++dx)
+      for (int64_t r = 0; r < height; ++r)
+        for (int64_t c = 0; c < width; ++c) {
+          const auto at = static_cast<size_t>((r * factor + dy) * mask.width + c * factor + dx);
+          const uint8_t level = mask.bytes[at];
+          *out++ = soft ? float(level) / 255.0f : level >= 128 ? 1.0f : 0.0f;
+        }
+  return x;
+}
+
+Tensor masked_image(const Tensor& pixels, const Tensor& mask, int64_t factor) {
+  const int64_t height = pixels.size(2), width = pixels.size(3);
+  const Tensor x = Tensor::empty(pixels.shape(), tensor::DType::f32);
+  const float* level = mask.data<float>();
+  for (int64_t i = 0; i < x.elements(); ++i) {
+    const int64_t row = i / width % height, column = i % width;
+    const int64_t channel = row % factor * factor + column % factor;
+    const int64_t at = (channel * mask.size(2) + row / factor) * mask.size(3) + column / factor;
+    x.data<float>()[i] = pixels.data<float>()[i] * (1.0f - level[at]);
+  }
+  return x;
+}
+
 }  // namespace tessera::diffusion

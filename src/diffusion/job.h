@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "diffusion/overlay.h"
 #include "diffusion/source_image.h"
 #include "nn/latent_form.h"
 #include "parallel/denoise.h"
@@ -61,6 +62,7 @@ struct Job {
   std::vector<SourceImage> references{};        ///< images beside the noise, in order
   int64_t crop_height = 0, crop_width = 0;      ///< pixels of what is made; 0: as decoded
   bool crop_covers = false;                     ///< an image is resized until it covers them
+  std::shared_ptr<const Overlay> overlay{};     ///< null: nothing is laid over what is made
   std::optional<models::Tiling> tiles;          ///< in which latents are decoded; none: whole
   /// Those in which a preview of a part is decoded, beside what the run holds. Throws
   /// Error(memory).

@@ -7,6 +7,8 @@
 #include "base/fail.h"
 #include "base/printable.h"
 #include "diffusion/conditioning.h"
+#include "diffusion/encode_images.h"
+#include "diffusion/plan_steps.h"
 #include "diffusion/plan_text.h"
 #include "diffusion/reference_images.h"
 #include "diffusion/sizes.h"
@@ -210,65 +212,10 @@ Embeddings read_embeddings(const GenerateRequest& request) {
   return embeddings;
 }
 
-void choose_sampler(const runtime::ModelState& state, const GenerateRequest& request, int steps,
-                    Job& job) {
-  const models::PipelineSpec& spec = *state.spec;
-  const load::Component& part = state.folder.component("scheduler");
-  sample::SchedulerConfig config{part.class_name, part.config};
-  if (request.scheduler != SchedulerName::automatic)
-    config = sample::other_scheduler(config, request.scheduler, spec.predicts_flow);
-  if (spec.size_shift && config.config.is_object())
-    config.config["base_shift"] = config.config["max_shift"] =
-        spec.size_shift(job.layout.latent_tokens(), steps);
-  job.sampler_name = config.name;
-  const int skip = starts_from_image(spec, request) ? left_out_steps(spec, request, steps) : 0;
-  job.sampler =
-      sample::make_sampler(config.name, config.config, part.folder + "/scheduler_config.json",
-                           {.steps = steps,
-                            .tokens = job.layout.latent_tokens(),
-                            .even_sigmas = spec.even_sigmas,
-                            .float_sigmas = spec.float_sigmas,
-                            .flow = spec.predicts_flow,
-                            .max_shift = spec.max_shift,
-                            .predicted_sample = spec.one_step_predicts && steps == 1,
-                            .skip = skip});
-}
-
 parallel::Guidance text_guidance(const models::PipelineSpec& spec, const Branches& branches) {
   parallel::Guidance guidance{branches.scale, spec.guided_channels, spec.guided_channels};
   guidance.negated = spec.negated;
   return guidance;
-}
-
-// What a sampler does otherwise than one would think.
-void note_passes(const runtime::ModelState& state, const GenerateRequest& request, int steps,
-                 Job& job) {
-  const sample::Sampler& sampler = *job.sampler;
-  if (starts_from_image(*state.spec, request)) {
-    const int run = steps - left_out_steps(*state.spec, request, steps);
-    job.notes.push_back(fmt::format(
-        "starts from the image: the last {} of {} steps run{}", run, steps,
-        sampler.steps() == run ? "" : fmt::format(", in {} forward passes", sampler.steps())));
-    return;
-  }
-  if (sampler.steps() != steps)
-    job.notes.push_back(
-        fmt::format("{} steps of this scheduler are {} forward passes", steps, sampler.steps()));
-  const base::Json& config = state.folder.component("scheduler").config;
-  const auto told = config.find("num_train_timesteps");
-  const double trained = told != config.end() && told->is_number() ? told->get<double>() : 1000;
-  if (sampler.timestep(0) < trained / 2)
-    job.notes.push_back(
-        fmt::format("step 1 of {} is at timestep {:.0f} of {:.0f}, where the model expects an "
-                    "image with little "
-                    "noise, and it begins with noise alone: take more `steps`",
-                    steps, sampler.timestep(0), trained));
-  bool draws = false;
-  for (int i = 0; i < sampler.steps(); ++i) draws = draws || sampler.needs_noise(i);
-  if (draws && state.spec->predicts_flow)
-    job.notes.push_back(
-        "the noise of the steps follows `seed`; the pipeline of diffusers draws it from PyTorch's "
-        "global generator, so its image is another one");
 }
 
 void plan_text(const runtime::ModelState& state, const GenerateRequest& request, int steps,
@@ -386,7 +333,8 @@ int begin_job(const runtime::ModelState& state, const GenerateRequest& request, 
   job.meters = runtime::RunMeters(state.workers.ranks.size());
   job.traced = !request.trace.empty();
   job.step_cache = request.cache;
-  job.guidance_asked = request.guidance.value_or(state.defaults.guidance);
+  const AskedRun run = asked_run(state, request, job.notes);
+  job.guidance_asked = run.guidance;
   for (const float scale : {job.guidance_asked, request.true_guidance})
     require(scale >= 0 && scale <= 1000, ErrorCode::usage,
             "`guidance` {}: expected a number from 0 to 1000", scale);
@@ -397,7 +345,7 @@ int begin_job(const runtime::ModelState& state, const GenerateRequest& request, 
     job.vae_chunk = checked_chunk(request.vae_chunk, job.decoded_lines * state.vae_factor());
   }
   check_tokens(job.layout, 1);
-  return request.steps.value_or(state.defaults.steps);
+  return run.steps;
 }
 
 // Texts that encoders read, a negative one included; as if there were a prompt if there is none.
@@ -489,6 +437,7 @@ Job plan_job(const runtime::ModelState& state, const GenerateRequest& request) {
           "{} seeds for {} images: give one for each, or one for all", request.seeds.size(),
           job.samples());
   plan_source(state, request, job);
+  set_fill(request, job);
   require(job.references.empty() || state.has_vae(), ErrorCode::model,
           "'{}' has no VAE, which `image` needs to encode the image", state.name);
   plan_references(state, job);

@@ -1,6 +1,8 @@
 #include "diffusion/reference_images.h"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/fail.h"
 #include "diffusion/input_pixels.h"
@@ -22,9 +24,26 @@ std::array<int64_t, 2> token_sides(const runtime::ModelState& state) {
   return {patch[1] * state.vae_factor(), patch[2] * state.vae_factor()};
 }
 
+// The smaller one of two that are as near.
+std::pair<int, int> nearest_aspect(const std::vector<std::pair<int, int>>& sizes, double aspect) {
+  return *std::ranges::min_element(sizes, {}, [&](const std::pair<int, int>& size) {
+    return std::pair(std::abs(aspect - double(size.first) / size.second), size);
+  });
+}
+
 Pixels read_reference(const runtime::ModelState& state, const InputImage& given, size_t number) {
   const media::ReadImage read = read_input(given, fmt::format("`image` {}", number + 1));
   const int width = read.image.width, height = read.image.height;
+  const auto [tall, wide] = token_sides(state);
+  if (const auto& sizes = state.spec->reference_sizes; !sizes.empty()) {
+    const int64_t across = width / wide * wide, down = height / tall * tall;  // as diffusers counts
+    require(across > 0 && down > 0, ErrorCode::usage,
+            "`image` {}: a reference image of {} x {} pixels; expected at least {} x {}",
+            number + 1, width, height, wide, tall);
+    const auto [w, h] = nearest_aspect(sizes, double(across) / double(down));
+    return media::resize_lanczos(media::pixels_of(read.image), static_cast<int>(w / wide * wide),
+                                 static_cast<int>(h / tall * tall));
+  }
   require(std::min(width, height) >= kLeastSide &&
               std::max(width, height) <= int64_t{kMostRatio} * std::min(width, height),
           ErrorCode::usage,
@@ -32,7 +51,6 @@ Pixels read_reference(const runtime::ModelState& state, const InputImage& given,
           "most {} times the other",
           number + 1, width, height, kLeastSide, kMostRatio);
   const Pixels image = limited(media::pixels_of(read.image), state.spec->most_image_pixels);
-  const auto [tall, wide] = token_sides(state);
   return media::cut_middle(image, static_cast<int>(image.width / wide * wide),
                            static_cast<int>(image.height / tall * tall));
 }
@@ -74,6 +92,9 @@ std::span<const InputImage> references_of(const models::PipelineSpec& spec,
 void read_references(const runtime::ModelState& state, const GenerateRequest& request, Job& job) {
   const std::span<const InputImage> given = references_of(*state.spec, request);
   if (given.empty()) return;
+  require(given.size() <= state.spec->most_references, ErrorCode::usage,
+          "`image` was given {} times; '{}' takes {} reference image{}", request.images.size(),
+          state.name, state.spec->most_references, state.spec->most_references == 1 ? "" : "s");
   const size_t before = request.images.size() - given.size();
   for (size_t i = 0; i < given.size(); ++i) {
     SourceImage image;

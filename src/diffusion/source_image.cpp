@@ -8,10 +8,7 @@
 #include "base/printable.h"
 #include "diffusion/input_pixels.h"
 #include "diffusion/job.h"
-#include "diffusion/reference_images.h"
-#include "nn/local_spatial.h"
-#include "ops/elementwise.h"
-#include "ops/finite.h"
+#include "diffusion/overlay.h"
 
 namespace tessera::diffusion {
 namespace {
@@ -127,6 +124,17 @@ Tensor latent_mask(const Pixels& mask, int64_t factor, int64_t patch, bool soft)
   return x;
 }
 
+// The image and its mask become their masked region, which is laid over the image at the end.
+void cut_to_mask(int pad, int width, int height, Read& both, Job& job) {
+  require(!both.mask.bytes.empty(), ErrorCode::usage,
+          "`padding_mask_crop` {}: the run has no mask; add `mask` F", pad);
+  const Overlay region = masked_region(both.image, both.mask, width, height, pad);
+  job.notes.push_back(fmt::format("paints the region of {} x {} pixels at {}, {} of the image",
+                                  region.width, region.height, region.left, region.top));
+  both = {region_of(region.image, region), region_of(region.mask, region)};
+  job.overlay = std::make_shared<const Overlay>(region);
+}
+
 void check_model(const runtime::ModelState& state, const GenerateRequest& request, const Job& job) {
   require(request.images.size() == 1 || state.spec->takes_references, ErrorCode::usage,
           "`image` was given {} times; this model starts from one image", request.images.size());
@@ -143,44 +151,18 @@ void check_model(const runtime::ModelState& state, const GenerateRequest& reques
       job.sampler_name);
 }
 
-// Moments behind each other, as tiles of them are joined.
-Tensor joined(const models::VaeMoments& m) {
-  const tensor::Shape flat{m.mean.size(1), m.mean.size(2) * m.mean.size(3)};
-  return ops::concat_rows({m.mean.reshape(flat), m.logvar.reshape(flat)})
-      .reshape({1, 2 * m.mean.size(1), m.mean.size(2), m.mean.size(3)});
-}
-
-void encode_image(const runtime::ModelState& state, const models::VaeEncoder& encoder,
-                  const Job& job, SourceImage& image) {
-  nn::LocalSpatial spatial(job.vae_chunk);
-  const auto whole = [&](const Tensor& x) {
-    return runtime::on_host(joined(encoder.encode(x.to(state.device()), spatial)));
-  };
-  const Tensor moments =
-      image.tiles ? models::encode_tiles(image.pixels, state.vae_factor(), *image.tiles, whole)
-                  : whole(image.pixels);
-  const int64_t channels = moments.size(1) / 2;
-  const models::VaeMoments scaled =
-      encoder.scale({moments.slice(1, 0, channels).contiguous(),
-                     moments.slice(1, channels, 2 * channels).contiguous()});
-  if (!moments.is_meta()) ops::require_finite(scaled.mean, "the VAE's encoder");
-  require(channels == job.layout.channels, ErrorCode::model,
-          "'{}': the VAE makes {} latent channels, the transformer takes {}", state.name, channels,
-          job.layout.channels);
-  image.mean = scaled.mean;
-  if (!image.takes_mean) image.logvar = scaled.logvar;
-}
-
 }  // namespace
 
 bool starts_from_image(const models::PipelineSpec& spec, const GenerateRequest& request) {
-  const bool asked = request.strength || paints(request) || request.outpaint.any();
+  const bool asked =
+      request.strength || paints(request) || request.outpaint.any() || request.padding_mask_crop;
   if (!request.images.empty()) return asked || !spec.takes_references;
-  const char* const alone = request.mask             ? "`mask`"
-                            : request.alpha_mask     ? "`mask_alpha`"
-                            : request.strength       ? "`strength`"
-                            : request.outpaint.any() ? "`outpaint`"
-                                                     : nullptr;
+  const char* const alone = request.mask                ? "`mask`"
+                            : request.alpha_mask        ? "`mask_alpha`"
+                            : request.strength          ? "`strength`"
+                            : request.outpaint.any()    ? "`outpaint`"
+                            : request.padding_mask_crop ? "`padding_mask_crop`"
+                                                        : nullptr;
   require(!alone, ErrorCode::usage, "{} is about an image that a run starts from: add `image` F",
           alone ? alone : "");
   return false;
@@ -214,21 +196,38 @@ SourceSize size_of_source(const runtime::ModelState& state, const GenerateReques
 
 void plan_source(const runtime::ModelState& state, const GenerateRequest& request, Job& job) {
   const models::PipelineSpec& spec = *state.spec;
-  if (!starts_from_image(spec, request)) return;
+  const bool starts = starts_from_image(spec, request);
+  require(
+      !spec.fills_mask || (starts && (paints(request) || request.outpaint.any())), ErrorCode::usage,
+      "'{}' paints the masked region of an image: give `image` F and `mask` F (or `mask_alpha`, "
+      "`outpaint` P)",
+      state.name);
+  if (!starts) return;
   check_model(state, request, job);
   const int64_t factor = state.vae_factor();
   const auto height = static_cast<int>(job.layout.size[1] * factor);
   const auto width = static_cast<int>(job.layout.size[2] * factor);
-  const Read both = read_both(request, spec.most_image_pixels);
-  const media::Fitting fitting = fitting_of(request.image_fitting);
+  Read both = read_both(request, spec.most_image_pixels);
+  media::Fitting fitting = fitting_of(request.image_fitting);
+  if (request.padding_mask_crop) {
+    cut_to_mask(*request.padding_mask_crop, width, height, both, job);
+    fitting = media::Fitting::fill;
+  }
   SourceImage source;
   source.pixels = numbers_of(media::fit_pixels(both.image, width, height, fitting));
-  if (!both.mask.bytes.empty())
-    source.mask = latent_mask(media::fit_pixels(both.mask, width, height, fitting), factor,
-                              spec.masks_patches ? job.layout.patch[1] : 1, request.soft_mask);
-  source.takes_mean = spec.encodes_mean;
+  if (!both.mask.bytes.empty()) {
+    const Pixels mask = media::fit_pixels(both.mask, width, height, fitting);
+    if (spec.fills_mask) {
+      source.mask_pixels = mask_pixels(mask, factor, request.soft_mask);
+      source.masked = masked_image(source.pixels, source.mask_pixels, factor);
+    } else {
+      source.mask = latent_mask(mask, factor, spec.masks_patches ? job.layout.patch[1] : 1,
+                                request.soft_mask);
+    }
+  }
+  source.takes_mean = spec.encodes_mean || !state.vae().draws;
   source.referenced = spec.takes_references && !both.mask.bytes.empty();
-  if (both.image.width != width || both.image.height != height)
+  if (!job.overlay && (both.image.width != width || both.image.height != height))
     job.notes.push_back(
         fmt::format("the image of {} x {} pixels becomes {} x {}{}", both.image.width,
                     both.image.height, width, height,
@@ -236,18 +235,6 @@ void plan_source(const runtime::ModelState& state, const GenerateRequest& reques
                         ? ", the size of the model: see `width` and `height`"
                         : ""));
   job.source = std::move(source);
-}
-
-void encode_images(const runtime::ModelState& state, Job& job) {
-  if (!job.source && job.references.empty()) return;
-  const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
-  const auto encoder = state.load_vae_encoder();
-  if (job.source) encode_image(state, *encoder, job, *job.source);
-  for (SourceImage& image : job.references) {
-    image.takes_mean = true;
-    encode_image(state, *encoder, job, image);
-  }
-  set_references(state, job);
 }
 
 }  // namespace tessera::diffusion

@@ -22,10 +22,14 @@ struct SourceImage {
   std::optional<models::Tiling> tiles;  ///< in which it is encoded; none: whole
   bool takes_mean = false;              ///< its latent is the mean, not drawn by logvar
   bool referenced = false;              ///< it stands beside the noise, too
+  /// For PipelineSpec::fills_mask, in place of `mask`: f32 [1, factor * factor, h, w], the mask's
+  /// pixels under each of the latent; the image that is 0 under them, and its latent.
+  tensor::Tensor mask_pixels, masked, masked_mean, masked_logvar;
 
   int64_t bytes() const {
     int64_t sum = 0;
-    for (const tensor::Tensor* x : {&pixels, &mask, &mean, &logvar})
+    for (const tensor::Tensor* x :
+         {&pixels, &mask, &mean, &logvar, &mask_pixels, &masked, &masked_mean, &masked_logvar})
       if (x->defined()) sum += x->bytes();
     return sum;
   }
@@ -49,8 +53,4 @@ SourceSize size_of_source(const runtime::ModelState& state, const GenerateReques
 /// its notes what becomes of them. Throws Error(usage) for files that are none, and for models
 /// that do not start from an image.
 void plan_source(const runtime::ModelState& state, const GenerateRequest& request, Job& job);
-/// Encodes it and the references, which become conditioning: every process of a plan does so for
-/// itself.
-void encode_images(const runtime::ModelState& state, Job& job);
-
 }  // namespace tessera::diffusion

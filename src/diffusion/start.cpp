@@ -65,7 +65,7 @@ void Start::begin_with(const SourceImage& source, bool each_alone) {
   const Tensor clean =
       repeated(mean ? source.mean : sampled(source.mean, source.logvar, draw(of_image)));
   kept_.noise = tokens(draw(shape), job_.noise_form());
-  if (source.mask.defined() && !mean) draw(of_image);
+  if ((source.mask.defined() || source.masked.defined()) && !mean) draw(of_image);
   kept_.clean = tokens(clean, nn::LatentForm::image);
   const sample::Sampler::Noised at = job_.sampler->noised(0);
   latents_ = ops::blend(kept_.clean, static_cast<float>(at.signal), kept_.noise,
@@ -77,6 +77,16 @@ void Start::begin_with(const SourceImage& source, bool each_alone) {
   const int64_t channels = job_.layout.channels;
   kept_.mask = tokens(repeated(for_channels(source.mask, channels, false)), nn::LatentForm::image);
   kept_.rest = tokens(repeated(for_channels(source.mask, channels, true)), nn::LatentForm::image);
+}
+
+Tensor drawn_fill(const GenerateRequest& request, const Job& job) {
+  Noise noise(request.noise, request.seeds.empty() ? std::vector{request.seed} : request.seeds);
+  const tensor::Shape shape = job.noise_shape();
+  const tensor::Shape of_image = request.seeds.empty() ? shape.with(0, 1) : shape;
+  if (job.source->takes_mean) return job.source->masked_mean;
+  noise.draw(of_image);  // for the image that the run starts from,
+  noise.draw(shape);     // and its noise
+  return sampled(job.source->masked_mean, job.source->masked_logvar, noise.draw(of_image));
 }
 
 // One for each sample.

@@ -29,4 +29,8 @@ class Start {
   parallel::Kept kept_;
 };
 
+/// The latent of a job's masked image (SourceImage::masked) in the numbers that its request draws:
+/// [1, C, h, w], or one for each seed. Each process of a plan draws alike.
+tensor::Tensor drawn_fill(const GenerateRequest& request, const Job& job);
+
 }  // namespace tessera::diffusion

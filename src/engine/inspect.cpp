@@ -10,6 +10,7 @@
 #include "engine/state.h"
 #include "kernels/probe.h"
 #include "load/quantisation.h"
+#include "load/tiny_vae.h"
 #include "load/weights_file.h"
 #include "models/published_models.h"
 #include "pipeline/check_request.h"
@@ -59,7 +60,8 @@ Component describe(const runtime::ModelState& state, const load::Component& part
     return shown;
   }
   const bool used = part.name == "transformer" || part.name == "vae" || part.name == "model" ||
-                    part.name == "critic" || part.name.starts_with("text_encoder");
+                    part.name == "critic" || part.name == load::kPreviewVae ||
+                    part.name.starts_with("text_encoder");
   if (!used) {
     shown.facts["use"] = "none: no run reads it";
     return shown;

@@ -27,6 +27,15 @@ std::string in_quotes(const std::string& value) {
   return out + '"';
 }
 
+// "style:0.8, turbo:1"
+std::string adapters_of(const GenerateRequest& request) {
+  std::string all;
+  for (const Lora& lora : request.loras)
+    all += fmt::format("{}{}:{:g}", all.empty() ? "" : ", ", fs::path(lora.file).stem().string(),
+                       lora.strength);
+  return all;
+}
+
 std::string parameters_of(const GenerateResult& result, const GenerateRequest& request,
                           const Sample& sample, const std::string& model) {
   const Image& image = sample.frames.front();
@@ -37,6 +46,7 @@ std::string parameters_of(const GenerateResult& result, const GenerateRequest& r
                       image.width, image.height, in_quotes(model));
   if (sample.count > 1)
     text += fmt::format(", Batch size: {}, Batch pos: {}", sample.count, sample.place);
+  if (!request.loras.empty()) text += ", LoRA: " + in_quotes(adapters_of(request));
   return text + ", Version: Tessera " + kVersion;
 }
 

@@ -16,6 +16,7 @@
 #include "load/gguf_header.h"
 #include "load/name_map.h"
 #include "load/name_tables.h"
+#include "load/tiny_vae.h"
 
 namespace tessera::load {
 namespace {
@@ -245,6 +246,14 @@ void take_part(const std::string& path, const std::string& name,
   std::ranges::sort(folder.components, {}, &Component::name);
 }
 
+// In place of the folder's own, or beside it.
+void take_vae(Component vae, ModelFolder& folder) {
+  folder.absent.erase(vae.name);
+  std::erase_if(folder.components, [&](const Component& one) { return one.name == vae.name; });
+  folder.components.push_back(std::move(vae));
+  std::ranges::sort(folder.components, {}, &Component::name);
+}
+
 }  // namespace
 
 TensorSet open_weights(const Component& part) {
@@ -267,6 +276,7 @@ TensorSet open_weights(const Component& part) {
 }
 
 TensorSet open_weights_file(const Component& part) {
+  if (part.class_name == kTinyVae) return TensorSet({with_tiny_names(open_tensor_file(part.file))});
   const TensorFile file = with_scales(under(open_tensor_file(part.file), part.prefix));
   const NameTable* const table = name_table_of(part.class_name);
   check_family(file, table, part);
@@ -282,7 +292,12 @@ void take_files(const WeightFiles& files, ModelFolder& folder) {
   const bool language = folder.kind == FolderKind::single && !folder.has("transformer");
   take_part(files.transformer, language && folder.has("model") ? "model" : "transformer",
             kTransformer, "`transformer`", folder);
-  take_part(files.vae, "vae", kVae, "`vae`", folder);
+  if (!files.vae.empty() && is_other_vae(files.vae))
+    take_vae(open_other_vae(files.vae, "vae", "`vae`"), folder);
+  else
+    take_part(files.vae, "vae", kVae, "`vae`", folder);
+  if (!files.preview_vae.empty())
+    take_vae(open_other_vae(files.preview_vae, kPreviewVae, "`preview_vae`"), folder);
   for (const std::string& given : files.text_encoders) take_text_encoder(given, folder);
 }
 

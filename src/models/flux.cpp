@@ -1,6 +1,7 @@
 #include "models/flux.h"
 
 #include "base/fail.h"
+#include "models/reference_tokens.h"
 #include "nn/positions.h"
 #include "ops/elementwise.h"
 
@@ -12,7 +13,10 @@ constexpr int64_t kWaves = 256;  // channels of a sinusoidal embedding
 struct FluxContext : nn::Context {
   Tensor text;              // [batch * length, hidden]
   Tensor fixed;             // f32 [batch, hidden]: pooled text and guidance
-  ops::RotaryTable angles;  // of one sequence's text, then its image
+  ops::RotaryTable angles;  // of one sequence's text, then its image and its references
+  Tensor references;        // f32 [batch * their tokens, out_channels]
+  Tensor fill;              // f32 [batch * tokens, fill_channels]
+  nn::TokenShape shape;
   int64_t length = 0;
 };
 
@@ -20,14 +24,52 @@ struct FluxPlacement : DitPlacement {
   using DitPlacement::DitPlacement;
   ops::RowMap both_rows;  // of the text's tokens, then the image's
   ops::RotaryTable both_angles;
+  ReferenceRows references;
 };
 
 nn::Geometry geometry_of(const FluxConfig& c) {
   nn::Geometry g = dit_geometry(c.blocks(), c.num_attention_heads, c.attention_head_dim, true);
-  g.channels_in = c.in_channels / 4;
+  g.channels_in = c.out_channels / 4;
   g.channels_out = c.out_channels / 4;
   g.patch_size = {1, 2, 2};
   return g;
+}
+
+// As diffusers numbers them: 0, line, column; of the i-th reference i, line, column.
+ops::RotaryTable angles_of(const FluxConfig& config, const nn::TokenShape& shape,
+                           const References& references, tensor::Device device) {
+  std::vector<nn::RotaryAxis> axes(3);
+  for (size_t i = 0; i < 3; ++i) {
+    axes[i].pairs = config.axes_dims_rope[i] / 2;
+    axes[i].places.assign(static_cast<size_t>(shape.prefix), 0);  // where nothing turns
+  }
+  const auto add_grid = [&](int64_t image, int64_t lines, int64_t columns) {
+    for (int64_t y = 0; y < lines; ++y)
+      for (int64_t x = 0; x < columns; ++x) {
+        axes[0].places.push_back(double(image));
+        axes[1].places.push_back(double(y));
+        axes[2].places.push_back(double(x));
+      }
+  };
+  add_grid(0, shape.grid[1], shape.grid[2]);
+  for (size_t i = 0; i < references.sizes.size(); ++i)
+    add_grid(static_cast<int64_t>(i) + 1, references.sizes[i][0], references.sizes[i][1]);
+  // On meta nothing says the sizes of references.
+  for (nn::RotaryAxis& axis : axes)
+    axis.places.resize(static_cast<size_t>(shape.prefix + shape.tokens()), 0);
+  return nn::rotary_axes(axes, device);
+}
+
+// [batch * tokens, fill_channels]; zeros behind those of the latent.
+Tensor fill_of(const nn::Conditioning& conditioning, const nn::TokenShape& shape, int64_t channels,
+               tensor::Device device) {
+  if (device == tensor::Device::meta)
+    return Tensor::empty({shape.batch * shape.tokens(), channels}, DType::f32, device);
+  int64_t found = 0;
+  const Tensor fill = text_input(conditioning, "fill_tokens", shape.batch, channels, &found);
+  require(found == shape.tokens(), ErrorCode::usage, "'fill_tokens' has {} tokens, the request {}",
+          found, shape.tokens());
+  return fill;
 }
 
 }  // namespace
@@ -125,18 +167,12 @@ nn::ContextPtr Flux::prepare(const nn::Conditioning& conditioning,
                                {.residual = context->fixed});
   }
   if (text_in_.weight()) context->text = text_in_(ops::cast(text, dtype_));
-  std::vector<nn::RotaryAxis> axes(3);
-  for (size_t i = 0; i < 3; ++i) {
-    axes[i].pairs = config_.axes_dims_rope[i] / 2;
-    axes[i].places.assign(static_cast<size_t>(shape.prefix), 0);  // where nothing turns
-  }
-  for (int64_t y = 0; y < shape.grid[1]; ++y)
-    for (int64_t x = 0; x < shape.grid[2]; ++x) {
-      axes[0].places.push_back(0);
-      axes[1].places.push_back(double(y));
-      axes[2].places.push_back(double(x));
-    }
-  context->angles = nn::rotary_axes(axes, text.device());
+  const References references = references_of(conditioning, shape, config_.out_channels);
+  context->references = references.tokens;
+  context->shape = shape;
+  if (config_.fill_channels() > 0)
+    context->fill = fill_of(conditioning, shape, config_.fill_channels(), text.device());
+  context->angles = angles_of(config_, shape, references, text.device());
   return context;
 }
 
@@ -154,6 +190,7 @@ nn::PlacementPtr Flux::place(const nn::Context& context, const nn::TokenView& vi
   const auto& [cos, sin] = placement->both_angles;
   const int64_t text = nn::token_count(view.prefix);
   placement->angles = {apart(cos, text).body, apart(sin, text).body};
+  placement->references = reference_rows(of.shape, view.body);
   return placement;
 }
 
@@ -168,9 +205,14 @@ nn::StepContextPtr Flux::at(const nn::Context& context, const Tensor& timestep) 
 }
 
 nn::Hidden Flux::embed(const nn::Placement& placement, const Tensor& latent) const {
-  const FluxContext& context = dit(placement).in<FluxContext>();
-  return {.tokens = {.prefix = nn::take_tokens(context.text, context.length, placement.view.prefix),
-                     .body = image_in_(latent, {.out = dtype_, .out_as_input = false})},
+  const auto& p = dynamic_cast<const FluxPlacement&>(placement);
+  const FluxContext& context = p.in<FluxContext>();
+  Tensor tokens = with_references(latent, context.references, p.references);
+  if (context.fill.defined())
+    tokens = ops::concat_columns(
+        {tokens, nn::take_tokens(context.fill, context.shape.tokens(), p.view.body)});
+  return {.tokens = {.prefix = nn::take_tokens(context.text, context.length, p.view.prefix),
+                     .body = image_in_(tokens, {.out = dtype_, .out_as_input = false})},
           .skips = {}};
 }
 
@@ -222,7 +264,9 @@ Tensor Flux::first_input(const nn::StepContext& step, const nn::Placement& place
 
 Tensor Flux::head(const nn::StepContext& step, const nn::Placement& placement,
                   const nn::Hidden& hidden) const {
-  return head_(head_norm(step, placement, hidden.tokens.body, 1, 0));
+  const Tensor out = head_(head_norm(step, placement, hidden.tokens.body, 1, 0));
+  clear_references(out, dynamic_cast<const FluxPlacement&>(placement).references);
+  return out;
 }
 
 }  // namespace tessera::models

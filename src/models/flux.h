@@ -16,12 +16,16 @@ struct FluxConfig {
   std::vector<int64_t> axes_dims_rope{16, 56, 56};
   bool guidance_embeds = false;
 
+  /// Channels of a token beside the noise's: the masked image and the mask of FLUX.1-Fill; else 0.
+  int64_t fill_channels() const { return in_channels - out_channels; }
   int64_t hidden() const { return num_attention_heads * attention_head_dim; }
   int64_t blocks() const { return num_layers + num_single_layers; }
 };
 
 /// FLUX.1 (Black Forest Labs 2024): blocks with a stream each for text and image, then blocks in
-/// which both share weights and attention stands beside the MLP.
+/// which both share weights and attention stands beside the MLP. In FLUX.1-Kontext a reference
+/// image stands behind the noise as tokens that are not denoised; FLUX.1-Fill reads a masked image
+/// and its mask beside each token of the noise.
 class Flux : public nn::Denoiser {
  public:
   Flux(const FluxConfig& config, const nn::Weights& weights, const nn::Portion& portion,
@@ -33,7 +37,9 @@ class Flux : public nn::Denoiser {
 
   /// Conditioning: "encoder_hidden_states" [batch, tokens, joint_attention_dim],
   /// "pooled_projections" [batch, pooled_projection_dim], and "guidance" [batch] where the model
-  /// embeds it.
+  /// embeds it; of references "reference_tokens" f32 [batch, their tokens, out_channels] and
+  /// "reference_sizes" i32 [batch, 2 * references]; with fill_channels "fill_tokens" f32 [batch,
+  /// tokens, fill_channels].
   nn::ContextPtr prepare(const nn::Conditioning& conditioning,
                          const nn::TokenShape& shape) const override;
   nn::PlacementPtr place(const nn::Context& context, const nn::TokenView& view) const override;

@@ -1,6 +1,7 @@
 #include "models/flux2.h"
 
 #include "base/fail.h"
+#include "models/reference_tokens.h"
 #include "nn/positions.h"
 #include "ops/elementwise.h"
 
@@ -19,7 +20,7 @@ struct Flux2Placement : DitPlacement {
   using DitPlacement::DitPlacement;
   ops::RowMap both_rows;  // of the text's tokens, then the image's
   ops::RotaryTable both_angles;
-  std::vector<int32_t> extra, from;  // places of references in the body, and their rows
+  ReferenceRows references;
 };
 
 // Modulation that all blocks share: f32 [batch, n * hidden] each.
@@ -32,27 +33,6 @@ nn::Geometry geometry_of(const Flux2Config& c) {
   g.channels_in = g.channels_out = c.in_channels / 4;
   g.patch_size = {1, 2, 2};
   return g;
-}
-
-// Lines and columns of each reference, checked against the tokens that there are.
-std::vector<std::array<int64_t, 2>> sizes_of(const nn::Conditioning& conditioning,
-                                             const nn::TokenShape& shape) {
-  std::vector<std::array<int64_t, 2>> sizes;
-  const Tensor given = optional_input(conditioning, "reference_sizes");
-  int64_t tokens = 0;
-  if (given.defined() && given.size(0) > 0) {
-    require(given.rank() == 2 && given.size(1) % 2 == 0, ErrorCode::usage,
-            "'reference_sizes' is {}; expected [batch, 2 * references]", given.shape().str());
-    const std::vector<int64_t> all = given.to_ints();
-    for (size_t i = 0; i + 1 < static_cast<size_t>(given.size(1)); i += 2) {
-      sizes.push_back({all[i], all[i + 1]});
-      tokens += all[i] * all[i + 1];
-    }
-  }
-  require(tokens == shape.extra || (given.defined() && given.size(0) == 0), ErrorCode::usage,
-          "'reference_sizes' says {} tokens of references; the request has {}", tokens,
-          shape.extra);
-  return sizes;
 }
 
 ops::RotaryTable angles_of(const Flux2Config& config, const nn::TokenShape& shape,
@@ -167,14 +147,9 @@ nn::ContextPtr Flux2::prepare(const nn::Conditioning& conditioning,
                                  config_.joint_attention_dim, &length);
   require(length == shape.prefix, ErrorCode::usage,
           "'encoder_hidden_states' has {} tokens, the request {}", length, shape.prefix);
-  if (shape.extra > 0) {
-    int64_t found = 0;
-    context->references =
-        text_input(conditioning, "reference_tokens", shape.batch, config_.in_channels, &found);
-    require(found == shape.extra, ErrorCode::usage,
-            "'reference_tokens' has {} tokens, the request {}", found, shape.extra);
-  }
   if (text_in_.weight()) context->text = text_in_(ops::cast(text, dtype_));
+  const References references = references_of(conditioning, shape, config_.in_channels);
+  context->references = references.tokens;
   context->shape = shape;
   context->device = text.device();
   if (text.is_meta()) {
@@ -185,7 +160,7 @@ nn::ContextPtr Flux2::prepare(const nn::Conditioning& conditioning,
     context->angles = {table(), table()};
     return context;
   }
-  context->angles = angles_of(config_, shape, sizes_of(conditioning, shape), text.device());
+  context->angles = angles_of(config_, shape, references.sizes, text.device());
   return context;
 }
 
@@ -193,7 +168,7 @@ nn::PlacementPtr Flux2::place(const nn::Context& context, const nn::TokenView& v
   const auto& of = dynamic_cast<const Flux2Context&>(context);
   auto placement = std::make_shared<Flux2Placement>(of, view, of.device);
   nn::Segments both;  // ids in the table of a sequence
-  const int64_t length = of.shape.prefix, latent = of.shape.latent_tokens();
+  const int64_t length = of.shape.prefix;
   for (const auto* segments : {&view.prefix, &view.body})
     for (const nn::Segment& s : *segments)
       both.push_back({s.sequence, {length + s.ids.begin, length + s.ids.end}});
@@ -204,13 +179,7 @@ nn::PlacementPtr Flux2::place(const nn::Context& context, const nn::TokenView& v
   const nn::Joint cosines = apart(cos, text), sines = apart(sin, text);
   placement->angles = {cosines.body, sines.body};
   placement->text_angles = {cosines.prefix, sines.prefix};
-  int32_t at = 0;
-  for (const nn::Segment& s : view.body)
-    for (int64_t id = s.ids.begin; id < s.ids.end; ++id, ++at) {
-      if (id < latent) continue;
-      placement->extra.push_back(at);
-      placement->from.push_back(static_cast<int32_t>(s.sequence * of.shape.extra + id - latent));
-    }
+  placement->references = reference_rows(of.shape, view.body);
   return placement;
 }
 
@@ -230,12 +199,7 @@ nn::StepContextPtr Flux2::at(const nn::Context&, const Tensor& timestep) const {
 nn::Hidden Flux2::embed(const nn::Placement& placement, const Tensor& latent) const {
   const auto& p = dynamic_cast<const Flux2Placement&>(placement);
   const auto& context = p.in<Flux2Context>();
-  Tensor tokens = latent;
-  if (!p.extra.empty()) {
-    tokens = Tensor::empty(latent.shape(), latent.dtype(), latent.device());
-    tensor::copy_into(tokens, latent);
-    ops::move_rows(context.references, p.from, tokens, p.extra);
-  }
+  const Tensor tokens = with_references(latent, context.references, p.references);
   return {.tokens = {.prefix = nn::take_tokens(context.text, context.shape.prefix, p.view.prefix),
                      .body = image_in_(tokens, {.out = dtype_, .out_as_input = false})},
           .skips = {}};
@@ -299,8 +263,7 @@ Tensor Flux2::head(const nn::StepContext& step, const nn::Placement& placement,
   const TokenNorm norm{{}, {}, static_cast<float>(config_.eps)};
   const Tensor out = head_(norm(hidden.tokens.body, part(m, 1, d), part(m, 0, d), p.sequences),
                            {.out = DType::f32, .out_as_input = false});
-  if (!p.extra.empty())  // which are not denoised
-    ops::move_rows(out, std::vector<int32_t>(p.extra.size(), -1), out, p.extra);
+  clear_references(out, p.references);
   return out;
 }
 

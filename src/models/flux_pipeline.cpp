@@ -5,6 +5,35 @@
 #include "base/fail.h"
 
 namespace tessera::models {
+namespace {
+
+constexpr int64_t kMaskChannels = 4 * 64;
+constexpr const char* kKontext = "FluxKontextPipeline";
+
+// Of FLUX.1-Kontext, as diffusers lists them.
+const std::vector<std::pair<int, int>> kKontextSizes{
+    {672, 1568}, {688, 1504}, {720, 1456},  {752, 1392}, {800, 1328}, {832, 1248},
+    {880, 1184}, {944, 1104}, {1024, 1024}, {1104, 944}, {1184, 880}, {1248, 832},
+    {1328, 800}, {1392, 752}, {1456, 720},  {1504, 688}, {1568, 672}};
+
+// How the pipelines that edit images run the network.
+void add_editing(const FluxConfig& config, const std::string& pipeline, PipelineSpec& spec) {
+  if (config.fill_channels() > 0) {
+    spec.pipelines = {"FluxFillPipeline"};
+    spec.fills_mask = true;
+    spec.inpaint_strength = 1;
+    spec.defaults = {50, 30};
+  } else if (pipeline == kKontext) {
+    spec.pipelines = {kKontext};
+    spec.takes_references = spec.encodes_mean = true;
+    spec.reference_sizes = kKontextSizes;
+    spec.most_references = 1;
+    spec.inpaint_strength = 1;
+  }
+}
+
+}  // namespace
+
 FluxConfig parse_flux_config(const base::Json& config, const std::string& where) {
   const base::ConfigReader read(config, where);
   FluxConfig c;
@@ -19,7 +48,9 @@ FluxConfig parse_flux_config(const base::Json& config, const std::string& where)
   c.axes_dims_rope = read.sizes("axes_dims_rope", c.axes_dims_rope);
   c.guidance_embeds = read.flag("guidance_embeds", false);
   check_heads(read, c.num_attention_heads, c.attention_head_dim);
-  check_channels(read, c.in_channels, c.out_channels);
+  // FLUX.1-Fill reads a latent more and a mask of 8 x 8 pixels for each of the 2 x 2 of a patch.
+  if (c.in_channels != 2 * c.out_channels + kMaskChannels)
+    check_channels(read, c.in_channels, c.out_channels);
   const auto& axes = c.axes_dims_rope;
   bool even = axes.size() == 3;
   for (int64_t dim : axes) even = even && dim % 2 == 0;
@@ -27,8 +58,8 @@ FluxConfig parse_flux_config(const base::Json& config, const std::string& where)
           ErrorCode::model,
           "{}: 'axes_dims_rope' [{}]: expected three even widths that fill a head of {}", where,
           fmt::join(axes, ", "), c.attention_head_dim);
-  require(read.size("patch_size", 1) == 1 && c.in_channels % 4 == 0 &&
-              c.out_channels == c.in_channels && c.blocks() > 0,
+  require(read.size("patch_size", 1) == 1 && c.out_channels % 4 == 0 &&
+              c.out_channels <= c.in_channels && c.blocks() > 0,
           ErrorCode::model, "{}: patch_size {}, {} channels in and {} out are not supported", where,
           read.size("patch_size", 1), c.in_channels, c.out_channels);
   return c;
@@ -54,9 +85,9 @@ PipelineSpec flux_pipeline(const Source& source) {
   spec.inputs = {{"encoder_hidden_states", {text_tokens, c.joint_attention_dim}},
                  {"pooled_projections", {c.pooled_projection_dim}},
                  {"guidance", {}}};
-  spec.trained = square_layout(c.in_channels / 4, 2, 128);
+  spec.trained = square_layout(c.out_channels / 4, 2, 128);
   spec.form = nn::LatentForm::packed;
-  spec.guided_channels = c.in_channels / 4;
+  spec.guided_channels = c.out_channels / 4;
   spec.defaults =
       c.guidance_embeds ? PipelineSpec::Defaults{28, 3.5f} : PipelineSpec::Defaults{4, 1};
   spec.embeds_guidance = spec.predicts_flow = spec.even_sigmas = spec.joint_text = true;
@@ -78,6 +109,7 @@ PipelineSpec flux_pipeline(const Source& source) {
     const std::vector<float> scales(static_cast<size_t>(run.batch), run.guidance);
     conditioning.tensors["guidance"] = Tensor::from(std::span<const float>(scales), {run.batch});
   };
+  add_editing(c, source.pipeline, spec);
   return spec;
 }
 

@@ -102,6 +102,8 @@ struct PipelineSpec {
     int steps = 25;
     float guidance = 1.5f;
   } defaults;
+  /// Those of the published distilled model of the family whose name says "turbo".
+  std::optional<Defaults> turbo;
   int64_t classes = 0;           ///< 0: a model that takes text
   std::string scheduler;         ///< of a model of classes, when the folder does not say
   bool embeds_guidance = false;  ///< guidance is an input, not a second branch
@@ -117,9 +119,14 @@ struct PipelineSpec {
   bool distilled = false;         ///< guidance is ignored
   bool empty_negative = false;    ///< guidance leads away from the empty text, whatever is asked
   bool takes_references = false;  ///< images may stand beside the noise, as tokens
-  bool sized_by_image = false;    ///< a run from an image has its size, unless a request says
-  bool encodes_mean = false;      ///< of such an image the mean is taken, and nothing is drawn
-  bool masks_patches = false;     ///< a mask has one value for each patch
+  /// Widths and heights to which a reference is resized, that of the nearest aspect; empty: it is
+  /// scaled down to most_image_pixels and cut to patches.
+  std::vector<std::pair<int, int>> reference_sizes;
+  size_t most_references = 16;  ///< images that may stand beside the noise
+  bool fills_mask = false;      ///< the network reads a masked image and its mask beside the noise
+  bool sized_by_image = false;  ///< a run from an image has its size, unless a request says
+  bool encodes_mean = false;    ///< of such an image the mean is taken, and nothing is drawn
+  bool masks_patches = false;   ///< a mask has one value for each patch
   int64_t most_image_pixels = 0;  ///< to which images are scaled down; 0: any number
   /// Strength of a run that starts from an image, and of one with a mask.
   double strength = 0.6, inpaint_strength = 0.6;

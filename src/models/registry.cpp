@@ -17,6 +17,7 @@
 #include "models/text/language_encoder.h"
 #include "models/text/t5_encoder.h"
 #include "models/vae/autoencoder_kl.h"
+#include "models/vae/autoencoder_tiny.h"
 #include "models/vae/cogvideox_vae.h"
 #include "models/z_image_pipeline.h"
 
@@ -40,12 +41,19 @@ std::unique_ptr<TextEncoder> text_encoder(const Source& source,
   return std::make_unique<Encoder>(parse(source.config, source.where, how...), weights, dtype);
 }
 
+// Every level but one halves the sides.
+int64_t factor_of(const AutoencoderTinyConfig& c) {
+  return int64_t{1} << (c.decoder_block_out_channels.size() - 1);
+}
+int64_t factor_of(const auto& c) { return int64_t{1} << (c.block_out_channels.size() - 1); }
+
 template <class Decoder, class Encoder, auto parse, bool video>
 VaeSpec vae(const Source& source) {
   const auto c = parse(source.config, source.where);
   VaeSpec spec;
   spec.video = video;
-  spec.factor = int64_t{1} << (c.block_out_channels.size() - 1);
+  spec.factor = factor_of(c);
+  spec.draws = !std::is_same_v<Decoder, AutoencoderTiny>;
   spec.tiling = [c](int64_t pixels) { return tiling_of(c, pixels); };
   spec.decoder = [c](const nn::Weights& weights, tensor::DType dtype) {
     return std::make_unique<Decoder>(c, weights, dtype);
@@ -80,6 +88,8 @@ const std::vector<VaeFamily>& vaes() {
        vae<AutoencoderKL, AutoencoderKLEncoder, parse_autoencoder_kl_config, false>},
       {"AutoencoderKLFlux2",
        vae<AutoencoderKL, AutoencoderKLEncoder, parse_flux2_vae_config, false>},
+      {"AutoencoderTiny",
+       vae<AutoencoderTiny, AutoencoderTinyEncoder, parse_autoencoder_tiny_config, false>},
       {"AutoencoderKLCogVideoX",
        vae<CogVideoXVae, CogVideoXVaeEncoder, parse_cogvideox_vae_config, true>},
   };

@@ -84,6 +84,7 @@ PipelineSpec sd3_pipeline(const Source& source) {
   spec.positions = c.pos_embed_max_size;
   spec.guided_channels = c.in_channels;
   spec.defaults = {28, 7.0f};
+  spec.turbo = {4, 1};
   spec.predicts_flow = spec.joint_text = true;
   spec.max_shift = 1.16;
   spec.text_inputs = {{"prompt_embeds", "encoder_hidden_states"},

@@ -56,6 +56,7 @@ void check_request(const GenerateRequest& q) {
   choice("`image_fit`", q.image_fitting);
   require(q.mask_blur >= 0 && q.mask_blur <= 1000, ErrorCode::usage,
           "`mask_blur` {}: expected a radius of 0 to 1000 pixels", q.mask_blur);
+  number("`padding_mask_crop`", q.padding_mask_crop.value_or(0), 0, 16384);
   for (const int margin : {q.outpaint.left, q.outpaint.top, q.outpaint.right, q.outpaint.bottom})
     number("`outpaint`", margin, 0, 16384);
 }

@@ -14,6 +14,7 @@
 #include "diffusion/conditioning.h"
 #include "diffusion/decode.h"
 #include "diffusion/denoise.h"
+#include "diffusion/encode_images.h"
 #include "diffusion/launch_bands.h"
 #include "diffusion/sizes.h"
 #include "diffusion/text_encoders.h"
@@ -274,6 +275,8 @@ Tensors run_transformer(runtime::ModelState& state, const std::string& file, Ten
   const Tensor given = as_f32(input(file, inputs, names.latent, all));
   Tensor latent = names.one_frame ? without_frame(given, file, names.latent) : given;
   nn::TokenLayout layout = layout_of(spec, latent, file, names.latent, inputs);
+  Tensors beside;
+  if (spec.fills_mask) latent = diffusion::take_fill(latent, layout, file, beside);
   const int batch = static_cast<int>(latent.size(0));
   Tensor time = as_f32(input(file, inputs, names.timestep, all));
   require(time.elements() == batch, ErrorCode::usage, "'{}': '{}' has {} values for a batch of {}",
@@ -282,6 +285,7 @@ Tensors run_transformer(runtime::ModelState& state, const std::string& file, Ten
   const Plan& plan = state.options.plan;
   const char* const cut = plan.data > 1 ? "data" : plan.shard > 1 ? "shard" : nullptr;
   nn::Conditioning conditioning = conditioning_of(spec, file, inputs, all, batch, cut);
+  conditioning.tensors.merge(beside);
   if (const auto ids = inputs.find("img_ids"); ids != inputs.end() && spec.takes_references)
     latent = take_references(packed_grids(ids->second), latent, layout, file, conditioning.tensors);
   parallel::Workload workload;

@@ -16,6 +16,7 @@
 #include "cluster/gather_reports.h"
 #include "diffusion/decode.h"
 #include "diffusion/denoise.h"
+#include "diffusion/encode_images.h"
 #include "diffusion/encode_text.h"
 #include "diffusion/parts.h"
 #include "diffusion/plan_job.h"
@@ -198,7 +199,7 @@ GenerateResult generate_one(runtime::ModelState& state, const GenerateRequest& r
   if (encodes_together(state)) diffusion::encode_text(state, request, control, job);
   state.ranks().all_or_none(kLoads, [&] {
     if (!encodes_together(state)) diffusion::encode_text(state, request, control, job);
-    diffusion::encode_images(state, job);
+    diffusion::encode_images(state, request, job);
     const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
     const base::Stopwatch clock;
     if (control.on_progress) control.on_progress({Phase::load, 0, 0, 0});
@@ -265,7 +266,7 @@ diffusion::SharedDecoder load_halves(runtime::ModelState& state, const RunContro
     if (!encodes_together(state)) encode();
     if (control.on_progress) control.on_progress({Phase::load, 0, 0, 0});
     for (diffusion::Order& order : orders) {
-      diffusion::encode_images(state, order.job);
+      diffusion::encode_images(state, order.request, order.job);
       const base::Stopwatch clock;
       const tensor::BindScope bind(state.workers.scope(-1, &order.job.meters));
       diffusion::load_ranks(state, order.job);

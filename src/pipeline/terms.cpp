@@ -105,7 +105,8 @@ cluster::Terms terms_of(const runtime::ModelState& state, const GenerateRequest&
                height, binning, fit, frames, count, seed, seeds, noise, scheduler, initial_latents,
                initial_tensors, save_latents, trace, decode, vae_tiling, vae_tile, vae_chunk,
                compare_steps, previews, overwrite, images, strength, mask, alpha_mask, soft_mask,
-               mask_blur, image_fitting, outpaint, loras, merge_lora, cache] = request;
+               mask_blur, image_fitting, outpaint, loras, merge_lora, cache, timesteps, sigmas,
+               padding_mask_crop] = request;
   terms.say("`classes`", joined(classes));
   terms.say("the prompt", joined(prompts));
   terms.say("`negative_prompt`", negative_prompt ? "'" + *negative_prompt + "'" : "none");
@@ -113,6 +114,8 @@ cluster::Terms terms_of(const runtime::ModelState& state, const GenerateRequest&
   terms.say("`clean_caption`", clean_caption ? shown(*clean_caption) : "");
   terms.say("`text_tokens`", shown(text_tokens));
   terms.say("`steps`", shown(steps));
+  terms.say("`timesteps`", fmt::format("{}", fmt::join(timesteps, ",")));
+  terms.say("`sigmas`", fmt::format("{}", fmt::join(sigmas, ",")));
   terms.say("`guidance`", shown(guidance));
   terms.say("`true_guidance`", shown(true_guidance));
   terms.say("`guidance_rescale`", shown(guidance_rescale));
@@ -142,6 +145,7 @@ cluster::Terms terms_of(const runtime::ModelState& state, const GenerateRequest&
   terms.say("`strength`", shown(strength));
   say_loras(loras, merge_lora, terms);
   terms.say("the mask", fmt::format("{} {} {}", alpha_mask, soft_mask, mask_blur));
+  terms.say("`padding_mask_crop`", shown(padding_mask_crop));
   terms.say("`image_fit`", word_of(image_fitting));
   terms.say("`outpaint`", fmt::format("{} {} {} {}", outpaint.left, outpaint.top, outpaint.right,
                                       outpaint.bottom));

@@ -1,6 +1,7 @@
 #include "runtime/count_parameters.h"
 
 #include "load/meta_weights.h"
+#include "load/tiny_vae.h"
 #include "models/registry.h"
 #include "tensor/uncounted.h"
 
@@ -12,8 +13,8 @@ int64_t parameters_on_meta(const ModelState& state, const load::Component& part)
   const models::Source source{part.config, part.description()};
   if (part.name == "transformer" && state.spec) {
     state.spec->make(*weights, state.spec->whole(), state.dtype());
-  } else if (part.name == "vae") {
-    const models::VaeSpec vae = state.vae();
+  } else if (part.name == "vae" || part.name == load::kPreviewVae) {
+    const models::VaeSpec vae = models::vae_of(part.class_name, source);
     const auto decoder = vae.decoder(*weights, state.dtype());
     const auto encoder = vae.encoder(*weights, state.dtype());
   } else if (part.name == "model" && state.language) {

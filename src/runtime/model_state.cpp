@@ -1,6 +1,7 @@
 #include "runtime/model_state.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "base/config_reader.h"
@@ -8,8 +9,10 @@
 #include "base/is_there.h"
 #include "base/json_memory.h"
 #include "base/printable.h"
+#include "load/few_steps.h"
 #include "load/held_weights.h"
 #include "load/meta_weights.h"
+#include "load/tiny_vae.h"
 #include "load/weights_file.h"
 #include "models/published_models.h"
 #include "parallel/setup.h"
@@ -23,12 +26,42 @@
 namespace tessera::runtime {
 namespace {
 
-// Over those of the family: those of consistency models, and what the makers of a model advise in
-// its generation_config.json. The lengths of texts in `spec` become those that it advises.
+// The published names of a model: its folder's, in the hub's cache the repository's, and the one
+// that its transformer was saved under.
+std::vector<std::string> names_of(const load::ModelFolder& folder) {
+  std::vector<std::string> names;
+  for (const auto& part : std::filesystem::path(folder.path).lexically_normal())
+    if (part.string().starts_with("models--")) names.push_back(part.string());
+  names.push_back(std::filesystem::path(folder.path + "/").parent_path().filename().string());
+  const base::Json& config = folder.component("transformer").config;
+  if (const auto said = config.find("_name_or_path"); said != config.end() && said->is_string())
+    names.push_back(said->get<std::string>());
+  return names;
+}
+
+// The defaults of a distilled model, whose published name tells them.
+models::PipelineSpec::Defaults distilled_defaults(const load::ModelFolder& folder,
+                                                  const models::PipelineSpec& spec) {
+  models::PipelineSpec::Defaults defaults = spec.defaults;
+  for (const std::string& name : names_of(folder)) {
+    if (const auto few = load::few_steps_of(name)) {
+      defaults.steps = few->steps;
+      if (!few->guided && !spec.embeds_guidance) defaults.guidance = spec.no_guidance;
+      return defaults;
+    }
+    if (spec.turbo && load::says_turbo(name)) return *spec.turbo;
+  }
+  return defaults;
+}
+
+// Over those of the family: those of distilled and consistency models, and what the makers of a
+// model advise in its generation_config.json. The lengths of texts in `spec` become those that it
+// advises.
 models::PipelineSpec::Defaults read_defaults(const load::ModelFolder& folder,
                                              models::PipelineSpec& spec) {
   const std::string path = folder.path + "/generation_config.json";
-  models::PipelineSpec::Defaults defaults = spec.defaults;
+  models::PipelineSpec::Defaults defaults =
+      spec.takes_text() ? distilled_defaults(folder, spec) : spec.defaults;
   if (folder.has("scheduler") && folder.component("scheduler").class_name == "LCMScheduler")
     defaults = {4, 1};
   if (!base::is_there(path)) return defaults;
@@ -70,9 +103,9 @@ models::Source source_of(const load::Component& part, const std::string& pipelin
 // Names of the VAE's half `make`; those of the other one may stand in the file.
 template <class Make>
 std::string check_half(const ModelState& state, const Make& make, const std::string& other,
-                       const std::string& others_conv) {
+                       const std::string& others_conv, const char* name = "vae") {
   const tensor::Uncounted aside;
-  const load::Component& part = state.folder.component("vae");
+  const load::Component& part = state.folder.component(name);
   const load::TensorSet tensors = load::open_weights(part);
   const load::MetaWeights asked(tensors);
   (void)make(asked, state.dtype());
@@ -361,7 +394,8 @@ load::TensorSet ModelState::tensors_of(const std::string& part) const {
   load::TensorSet tensors;
   if (folder.has(part) && load::has_weights(folder.component(part)))
     tensors = load::open_weights(folder.component(part));
-  if (part != "vae") tensors.quantise(rules_with_blocks(options), part != "transformer");
+  if (part != "vae" && part != load::kPreviewVae)
+    tensors.quantise(rules_with_blocks(options), part != "transformer");
   return tensors;
 }
 
@@ -390,6 +424,14 @@ std::unique_ptr<models::VaeDecoder> ModelState::load_vae(int64_t keep) const {
   auto decoder = vae().decoder(*held, dtype());
   kept.keep("vae", held->values(), keep);
   return decoder;
+}
+
+std::unique_ptr<models::VaeDecoder> ModelState::load_preview_vae() const {
+  if (!folder.has(load::kPreviewVae)) return load_vae();
+  const load::Component& part = folder.component(load::kPreviewVae);
+  const models::VaeSpec tiny = models::vae_of(part.class_name, source_of(part));
+  (void)check_half(*this, tiny.decoder, "encoder.*", "quant_conv.*", load::kPreviewVae);
+  return tiny.decoder(*weights_of(load::kPreviewVae), dtype());
 }
 
 std::unique_ptr<models::VaeEncoder> ModelState::load_vae_encoder() const {

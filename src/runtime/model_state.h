@@ -131,6 +131,9 @@ struct ModelState {
   /// that are to be kept: so many bytes of them (0: none).
   std::unique_ptr<models::VaeDecoder> load_vae(int64_t keep = 0) const;
   std::unique_ptr<models::VaeEncoder> load_vae_encoder() const;
+  /// The decoder of previews that was given (WeightFiles::preview_vae), or else the VAE's, checked
+  /// and loaded for this call.
+  std::unique_ptr<models::VaeDecoder> load_preview_vae() const;
   /// A text encoder of the folder over its weights, names checked; it reads them while it runs.
   std::unique_ptr<models::TextEncoder> load_text_encoder(
       const std::string& part, const std::shared_ptr<const nn::Weights>& weights) const;

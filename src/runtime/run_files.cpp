@@ -336,6 +336,7 @@ void check_files(const RunFiles& files) {
   RunFiles all = files;
   all.inputs.push_back({"`transformer`", files.weights.transformer});
   all.inputs.push_back({"`vae`", files.weights.vae});
+  all.inputs.push_back({"`preview_vae`", files.weights.preview_vae});
   for (const std::string& text : files.weights.text_encoders)
     all.inputs.push_back(
         {"`text_encoder`", text.substr(fs::exists(text) ? 0 : text.find('=') + 1)});

@@ -5,6 +5,7 @@
 #include "sample/noise_schedule.h"
 #include "sample/prediction.h"
 #include "sample/scheduler.h"
+#include "sample/step_lists.h"
 
 namespace tessera::sample {
 
@@ -17,8 +18,9 @@ std::unique_ptr<Sampler> ddpm(const base::ConfigReader& read, const ScheduleRequ
                   {"fixed_small", "fixed_small_log", "fixed_large"}) == "fixed_large";
   const std::string spacing =
       read.choice("timestep_spacing", "leading", {"linspace", "leading", "trailing"});
-  const auto times = spaced_timesteps(spacing, schedule.train_steps, request.steps,
-                                      read.integer("steps_offset", 0, 0, 1000));
+  const int64_t offset = read.integer("steps_offset", 0, 0, 1000);
+  std::vector<int64_t> times = whole_timesteps(request.timesteps, schedule.train_steps);
+  if (times.empty()) times = spaced_timesteps(spacing, schedule.train_steps, request.steps, offset);
   std::vector<LinearStep> steps;
   for (size_t i = 0; i < times.size(); ++i) {
     const double a = schedule.alpha(times[i], 1);

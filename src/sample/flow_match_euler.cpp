@@ -36,6 +36,12 @@ std::vector<double> shifted_sigmas(const base::ConfigReader& read, const Schedul
                                    int train_steps) {
   const Shift shift = read_shift(read, request.tokens);
   std::vector<double> sigmas;
+  if (!request.sigmas.empty() || !request.timesteps.empty()) {
+    for (const double s : request.sigmas) sigmas.push_back(double(shift(float(s))));
+    for (const double t : request.timesteps)
+      sigmas.push_back(double(shift(float(t) / float(train_steps))));
+    return sigmas;
+  }
   if (request.even_sigmas) {
     const double last = 1 / double(request.steps);
     const auto even = linspace(1, last, request.steps);
@@ -77,7 +83,9 @@ std::unique_ptr<Sampler> flow_match_euler(const base::ConfigReader& read,
   std::vector<LinearStep> steps;
   path.push_back(inverted ? 1.0f : 0.0f);
   for (size_t i = 0; i + 1 < path.size(); ++i) {
-    LinearStep step{.timestep = double(path[i] * float(train_steps)),
+    const bool told = !request.timesteps.empty() && !inverted;
+    LinearStep step{.timestep = told ? double(float(request.timesteps[i]))
+                                     : double(path[i] * float(train_steps)),
                     .before = {1 - double(path[i]), double(path[i])}};
     if (stochastic) {
       step.from_x = 1, step.from_out = -double(path[i]);

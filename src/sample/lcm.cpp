@@ -4,6 +4,7 @@
 #include "sample/noise_schedule.h"
 #include "sample/prediction.h"
 #include "sample/scheduler.h"
+#include "sample/step_lists.h"
 
 namespace tessera::sample {
 namespace {
@@ -30,7 +31,8 @@ std::unique_ptr<Sampler> lcm(const base::ConfigReader& read, const ScheduleReque
       read_noise_schedule(read, {.kind = "scaled_linear", .start = 0.00085, .end = 0.012});
   const PredictionType prediction = read_prediction(read);
   const double scaling = read.positive("timestep_scaling", 10);
-  const std::vector<int64_t> times = distilled_times(read, schedule.train_steps, request.steps);
+  std::vector<int64_t> times = whole_timesteps(request.timesteps, schedule.train_steps);
+  if (times.empty()) times = distilled_times(read, schedule.train_steps, request.steps);
   std::vector<LinearStep> steps;
   for (size_t i = 0; i < times.size(); ++i) {
     const double a = schedule.alpha(times[i], 1);

@@ -6,6 +6,7 @@
 
 #include "base/fail.h"
 #include "sample/linear_sampler.h"
+#include "sample/step_lists.h"
 #include "tessera/words.h"
 
 namespace tessera {
@@ -34,21 +35,29 @@ void check_finite(const Sampler& sampler, const std::string& where, int64_t toke
 
 const std::vector<Scheduler>& schedulers() {
   using S = SchedulerName;
+  using T = Timesteps;
+  using G = Sigmas;
   static const std::vector<Scheduler> all{
-      {"FlowMatchEulerDiscreteScheduler", S::flow_euler, FlowPath::always, false, flow_match_euler},
-      {"DPMSolverMultistepScheduler", S::dpm_multistep, FlowPath::asked, false, dpm_solver},
-      {"DPMSolverSinglestepScheduler", S::dpm_singlestep, FlowPath::asked, false, dpm_singlestep},
-      {"UniPCMultistepScheduler", S::unipc, FlowPath::asked, false, unipc},
-      {"DEISMultistepScheduler", S::deis, FlowPath::asked, false, deis},
-      {"EulerDiscreteScheduler", S::euler, FlowPath::never, true, euler_discrete},
-      {"EulerAncestralDiscreteScheduler", S::euler_ancestral, FlowPath::never, true,
-       euler_ancestral},
-      {"HeunDiscreteScheduler", S::heun, FlowPath::never, true, heun_discrete},
-      {"LCMScheduler", S::lcm, FlowPath::never, false, lcm},
-      {"DDIMScheduler", S::ddim, FlowPath::never, true, ddim},
-      {"DDPMScheduler", S::ddpm, FlowPath::never, true, ddpm},
-      {"CogVideoXDDIMScheduler", S::cogvideox_ddim, FlowPath::never, true, cogvideox_ddim},
-      {"CogVideoXDPMScheduler", S::cogvideox_dpm, FlowPath::never, true, cogvideox_dpm},
+      {"FlowMatchEulerDiscreteScheduler", S::flow_euler, FlowPath::always, false, T::real, G::steps,
+       flow_match_euler},
+      {"DPMSolverMultistepScheduler", S::dpm_multistep, FlowPath::asked, false, T::whole, G::none,
+       dpm_solver},
+      {"DPMSolverSinglestepScheduler", S::dpm_singlestep, FlowPath::asked, false, T::whole, G::none,
+       dpm_singlestep},
+      {"UniPCMultistepScheduler", S::unipc, FlowPath::asked, false, T::none, G::steps, unipc},
+      {"DEISMultistepScheduler", S::deis, FlowPath::asked, false, T::none, G::none, deis},
+      {"EulerDiscreteScheduler", S::euler, FlowPath::never, true, T::real, G::places,
+       euler_discrete},
+      {"EulerAncestralDiscreteScheduler", S::euler_ancestral, FlowPath::never, true, T::none,
+       G::none, euler_ancestral},
+      {"HeunDiscreteScheduler", S::heun, FlowPath::never, true, T::real, G::none, heun_discrete},
+      {"LCMScheduler", S::lcm, FlowPath::never, false, T::whole, G::none, lcm},
+      {"DDIMScheduler", S::ddim, FlowPath::never, true, T::none, G::none, ddim},
+      {"DDPMScheduler", S::ddpm, FlowPath::never, true, T::whole, G::none, ddpm},
+      {"CogVideoXDDIMScheduler", S::cogvideox_ddim, FlowPath::never, true, T::none, G::none,
+       cogvideox_ddim},
+      {"CogVideoXDPMScheduler", S::cogvideox_dpm, FlowPath::never, true, T::none, G::none,
+       cogvideox_dpm},
   };
   return all;
 }
@@ -106,6 +115,7 @@ std::unique_ptr<Sampler> make_sampler(const std::string& class_name, const base:
               "{}: '{}' does not solve a flow, which this transformer predicts; expected "
               "FlowMatchEulerDiscreteScheduler, or a solver with use_flow_sigmas",
               where, class_name);
+      check_step_lists(scheduler, read, request);
       auto sampler = started(scheduler.make(read, request), request);
       if (request.predicted_sample && scheduler.tells_prediction)
         sampler = predicting_sampler(*sampler);

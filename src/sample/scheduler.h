@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/config_reader.h"
 #include "sample/sampler.h"
@@ -23,10 +24,17 @@ struct ScheduleRequest {
   bool predicted_sample = false;
   /// Steps at the beginning that are left out, of a run that begins with an image.
   int skip = 0;
+  /// Timesteps or sigmas in place of the configured ones, largest first; empty: none.
+  std::vector<double> timesteps{}, sigmas{};
 };
 
 /// Whether a class solves the path of a flow: never, if use_flow_sigmas is true, or nothing else.
 enum class FlowPath : uint8_t { never, asked, always };
+
+/// The lists of set_timesteps that a class takes. `places`: the last sigma is the end of the last
+/// step.
+enum class Timesteps : uint8_t { none, real, whole };
+enum class Sigmas : uint8_t { none, steps, places };
 
 /// A scheduler of diffusers by its class name.
 struct Scheduler {
@@ -34,6 +42,8 @@ struct Scheduler {
   SchedulerName option;
   FlowPath flow;
   bool tells_prediction;  ///< its step returns the predicted clean sample, too
+  Timesteps timesteps;
+  Sigmas sigmas;
   std::unique_ptr<Sampler> (*make)(const base::ConfigReader& config,
                                    const ScheduleRequest& request);
 };

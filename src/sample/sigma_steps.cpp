@@ -28,11 +28,52 @@ std::vector<double> places(const base::ConfigReader& read, const std::string& sp
   return times;
 }
 
+// Sigmas that were asked for, and the timesteps between which they lie.
+SigmaSteps listed_path(const std::vector<double>& sigmas, const std::vector<double>& all) {
+  SigmaSteps path;
+  path.sigmas = sigmas;
+  const std::vector<float> logs = float_logs(all);
+  for (size_t i = 0; i + 1 < sigmas.size(); ++i)
+    path.times.push_back(timestep_of_sigma(logs, double(float(sigmas[i]))));
+  return path;
+}
+
 std::vector<double> log_linear(const std::vector<float>& logs, int n) {
   std::vector<double> sigmas;
   for (const float log : float_linspace(logs.back(), logs.front(), n))
     sigmas.push_back(double(std::exp(log)));
   return sigmas;
+}
+
+SigmaSteps configured_path(const base::ConfigReader& read, const ScheduleRequest& request,
+                           const SigmaKeys& keys, const std::string& spacing,
+                           const NoiseSchedule& schedule) {
+  const std::vector<double> all = schedule.sigmas();
+  SigmaSteps path;
+  path.times = request.timesteps.empty()
+                   ? places(read, spacing, schedule.train_steps, request.steps)
+                   : request.timesteps;
+  for (double t : path.times) path.sigmas.push_back(sigma_at(all, t));
+  // Evenly in the logarithm, and one more: the last step ends at the smallest.
+  if (keys.ends &&
+      read.choice("interpolation_type", "linear", {"linear", "log_linear"}) != "linear")
+    path.sigmas = log_linear(float_logs(all), request.steps + 1);
+  if (const Spread spread = keys.spreads ? read_spread(read) : Spread::even;
+      spread != Spread::even) {
+    double high = path.sigmas.front(), low = path.sigmas.back();
+    if (keys.ends) {
+      high = read.positive("sigma_max", high);
+      low = read.positive("sigma_min", low);
+    }
+    path.sigmas = spread_sigmas(spread, high, low, request.steps);
+    const std::vector<float> logs = float_logs(all);
+    for (size_t i = 0; i < path.times.size(); ++i)
+      path.times[i] = timestep_of_sigma(logs, path.sigmas[i]);
+  }
+  const bool zero =
+      !keys.ends || read.choice("final_sigmas_type", "zero", {"zero", "sigma_min"}) == "zero";
+  path.sigmas.push_back(zero ? 0 : all.front());
+  return path;
 }
 
 }  // namespace
@@ -54,29 +95,8 @@ SigmaSteps sigma_steps(const base::ConfigReader& read, const ScheduleRequest& re
     schedule.alphas_cumprod.back() = std::pow(2, -24);
   const std::string spacing =
       read.choice("timestep_spacing", "linspace", {"linspace", "leading", "trailing"});
-  const std::vector<double> all = schedule.sigmas();
-  SigmaSteps path;
-  path.times = places(read, spacing, schedule.train_steps, request.steps);
-  for (double t : path.times) path.sigmas.push_back(sigma_at(all, t));
-  // Evenly in the logarithm, and one more: the last step ends at the smallest.
-  if (keys.ends &&
-      read.choice("interpolation_type", "linear", {"linear", "log_linear"}) != "linear")
-    path.sigmas = log_linear(float_logs(all), request.steps + 1);
-  if (const Spread spread = keys.spreads ? read_spread(read) : Spread::even;
-      spread != Spread::even) {
-    double high = path.sigmas.front(), low = path.sigmas.back();
-    if (keys.ends) {
-      high = read.positive("sigma_max", high);
-      low = read.positive("sigma_min", low);
-    }
-    path.sigmas = spread_sigmas(spread, high, low, request.steps);
-    const std::vector<float> logs = float_logs(all);
-    for (size_t i = 0; i < path.times.size(); ++i)
-      path.times[i] = timestep_of_sigma(logs, path.sigmas[i]);
-  }
-  const bool zero =
-      !keys.ends || read.choice("final_sigmas_type", "zero", {"zero", "sigma_min"}) == "zero";
-  path.sigmas.push_back(zero ? 0 : all.front());
+  SigmaSteps path = request.sigmas.empty() ? configured_path(read, request, keys, spacing, schedule)
+                                           : listed_path(request.sigmas, schedule.sigmas());
   for (double& s : path.sigmas) s = double(float(s));
   const double top = path.sigmas.front();
   path.initial_scale = spacing == "leading" ? std::sqrt(top * top + 1) : top;

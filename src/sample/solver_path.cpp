@@ -4,6 +4,7 @@
 
 #include "base/fail.h"
 #include "sample/noise_schedule.h"
+#include "sample/step_lists.h"
 
 namespace tessera::sample {
 namespace {
@@ -15,7 +16,8 @@ struct Source {
   int steps = 0, train_steps = 0;
   int64_t tokens = 0;
   double max_shift = 1.15;
-  std::vector<double> all;  // sigmas of training
+  std::vector<double> all;     // sigmas of training
+  std::vector<double> listed;  // sigmas of a request
 };
 
 // Timesteps of training that are left where their lambdas are clipped from below, which keeps
@@ -73,8 +75,10 @@ void add_flow(const Source& from, SolverPath& path) {
   const auto even = linspace(1, least, from.steps + 1);
   const bool upwards = from.kind == SolverClass::unipc;
   for (int i = 0; i < from.steps; ++i) {
-    const double s =
-        upwards ? even[static_cast<size_t>(i)] : 1 - even[static_cast<size_t>(from.steps - i)];
+    const auto at = static_cast<size_t>(i);
+    const double s = !from.listed.empty() ? from.listed[at]
+                     : upwards            ? even[at]
+                                          : 1 - even[static_cast<size_t>(from.steps - i)];
     path.sigmas.push_back(shift * s / (1 + (shift - 1) * s));
   }
   if (upwards) {
@@ -162,7 +166,8 @@ SolverPath solver_path(const base::ConfigReader& read, const ScheduleRequest& re
                     schedule.train_steps,
                     request.tokens,
                     request.max_shift,
-                    schedule.sigmas()};
+                    schedule.sigmas(),
+                    request.sigmas};
   const Spread spread = read_spread(read);
   const bool lu = kind == SolverClass::dpm_multistep && spread != Spread::karras &&
                   read.flag("use_lu_lambdas", false);
@@ -179,7 +184,9 @@ SolverPath solver_path(const base::ConfigReader& read, const ScheduleRequest& re
     check_steps(request.steps, schedule.train_steps);
     add_flow(from, path);
   } else {
-    path.times = whole_times(from);
+    const auto given = whole_timesteps(request.timesteps, schedule.train_steps);
+    path.times =
+        given.empty() ? whole_times(from) : std::vector<double>(given.begin(), given.end());
     for (double t : path.times) path.sigmas.push_back(sigma_at(from.all, t));
   }
   path.sigmas.push_back(last_sigma(from, spreads, path));

@@ -49,6 +49,11 @@ TEST(Samples, SayHowTheyWereMade) {
       samples[1].parameters.substr(0, samples[1].parameters.find(", Version")),
       "a label\nSteps: 3, Sampler: ddpm, CFG scale: 2.5, Seed: 7, Size: 16x8, Model: \"a,b\", "
       "Batch size: 2, Batch pos: 1");
+  request.loras = {{"/x/style.safetensors", 0.8}, {"turbo.safetensors", 1}};
+  samples = samples_of(result, request, "m");
+  EXPECT_NE(samples[0].parameters.find(", LoRA: \"style:0.8, turbo:1\", Version"),
+            std::string::npos);
+  request.loras = {};
   request.seeds = {3, 4};
   request.negative_prompt = "mist";
   samples = samples_of(result, request, "m");

@@ -28,6 +28,13 @@ TEST(Terms, EveryPartOfARequestCounts) {
       [](Q& q) { q.negative_prompt = "x"; },
       [](Q& q) { q.text_tokens = 7; },
       [](Q& q) { q.steps = 3; },
+      [](Q& q) {
+        q.timesteps = {900, 100};
+      },
+      [](Q& q) {
+        q.sigmas = {0.9, 0.1};
+      },
+      [](Q& q) { q.padding_mask_crop = 8; },
       [](Q& q) { q.guidance = 2; },
       [](Q& q) { q.true_guidance = 2; },
       [](Q& q) { q.guidance_rescale = 1; },

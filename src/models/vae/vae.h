@@ -55,6 +55,7 @@ class VaeEncoder {
 struct VaeSpec {
   bool video = false;
   int64_t factor = 8;  ///< pixels of a side for one of the latent
+  bool draws = true;   ///< latents of images are drawn from moments; false: they are the mean
   /// How diffusers cuts latents with enable_tiling, in tiles of so many pixels; 0: as configured.
   std::function<Tiling(int64_t pixels)> tiling;
   std::function<std::unique_ptr<VaeDecoder>(const nn::Weights&, tensor::DType)> decoder;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "ops/elementwise.h"
 
@@ -69,13 +70,15 @@ bool FirstBlockReuse::hits(const nn::Joint& made, const nn::Joint& before) {
   return change(made, before) <= cache_.threshold;
 }
 
+int fixed_warmup(const StepCache& cache) {
+  if (cache.mask.empty()) return cache.warmup;
+  const auto zero = std::find(cache.mask.begin(), cache.mask.end(), false);
+  return std::min(cache.warmup, static_cast<int>(zero - cache.mask.begin()));
+}
+
 DualBlockReuse::DualBlockReuse(const StepCache& cache, Run run)
     : FirstBlockReuse(cache, std::move(run), cache.first_blocks, cache.last_blocks, cache.taylor),
-      warmup_(cache.warmup) {
-  if (cache.mask.empty()) return;
-  const auto zero = std::find(cache.mask.begin(), cache.mask.end(), false);
-  warmup_ = std::min(warmup_, static_cast<int>(zero - cache.mask.begin()));
-}
+      warmup_(fixed_warmup(cache)) {}
 
 bool DualBlockReuse::decides(const nn::Joint& made, const nn::Joint& before) {
   const int i = step();
@@ -95,26 +98,33 @@ bool DualBlockReuse::hits(const nn::Joint& made, const nn::Joint& before) {
   return hit;
 }
 
-MagnitudeReuse::MagnitudeReuse(const StepCache& cache, Run run)
-    : ResidualReuse(std::move(run), 0, 0), cache_(cache) {}
-
 // A list for another number of steps is read at the nearest place, halves to even.
-double MagnitudeReuse::ratio(int step) const {
+double MagnitudeRule::ratio(int step, int steps) const {
   const auto last = static_cast<double>(cache_.ratios.size() - 1);
-  const double place = steps() > 1 ? step * last / (steps() - 1) : 0;
+  const double place = steps > 1 ? step * last / (steps - 1) : 0;
   return cache_.ratios.at(static_cast<size_t>(std::nearbyint(place)));
 }
 
-bool MagnitudeReuse::reuses(const Pass&, const nn::Joint&) {
-  if (step() < static_cast<int>(std::floor(cache_.retention * steps() + 0.5))) return false;
-  product_ *= ratio(step());
+bool MagnitudeRule::reuses(int step, int steps, bool kept) {
+  told_ = std::numeric_limits<double>::quiet_NaN();
+  if (step < static_cast<int>(std::floor(cache_.retention * steps + 0.5))) return false;
+  product_ *= ratio(step, steps);
   error_ += std::abs(1 - product_);
   ++count_;
-  log_.changes.back() = error_;
-  if (kept() && error_ <= cache_.threshold && count_ <= cache_.max_skip) return true;
+  told_ = error_;
+  if (kept && error_ <= cache_.threshold && count_ <= cache_.max_skip) return true;
   product_ = 1;
   error_ = count_ = 0;
   return false;
+}
+
+MagnitudeReuse::MagnitudeReuse(const StepCache& cache, Run run)
+    : ResidualReuse(std::move(run), 0, 0), rule_(cache) {}
+
+bool MagnitudeReuse::reuses(const Pass&, const nn::Joint&) {
+  const bool hit = rule_.reuses(step(), steps(), kept());
+  log_.changes.back() = rule_.error();
+  return hit;
 }
 
 ModulatedReuse::ModulatedReuse(const StepCache& cache, Run run)

@@ -44,6 +44,9 @@ class FirstBlockReuse : public ResidualReuse {
   nn::Joint made_;  // by the front blocks, in the last computed step
 };
 
+/// The steps of DBCache's warm-up, shortened by its mask.
+int fixed_warmup(const StepCache& cache);
+
 /// DBCache (cache-dit): the same over several first blocks, with warm-up, limits and masks.
 class DualBlockReuse final : public FirstBlockReuse {
  public:
@@ -56,6 +59,22 @@ class DualBlockReuse final : public FirstBlockReuse {
   int reused_ = 0, in_a_row_ = 0;
 };
 
+/// MagCache's decision: no data take part.
+class MagnitudeRule {
+ public:
+  explicit MagnitudeRule(const StepCache& cache) : cache_(cache) {}
+  /// Whether a step is reused; `kept`: an earlier step was computed. One call for each step.
+  bool reuses(int step, int steps, bool kept);
+  /// The number behind the last decision; NaN: none.
+  double error() const { return told_; }
+
+ private:
+  double ratio(int step, int steps) const;
+  const StepCache cache_;
+  double product_ = 1, error_ = 0, told_ = 0;
+  int count_ = 0;
+};
+
 /// MagCache (Ma et al. 2025): reuses while known ratios of residual norms, multiplied, stay near 1.
 class MagnitudeReuse final : public ResidualReuse {
  public:
@@ -63,10 +82,7 @@ class MagnitudeReuse final : public ResidualReuse {
 
  private:
   bool reuses(const Pass& pass, const nn::Joint& in) override;
-  double ratio(int step) const;
-  const StepCache cache_;
-  double product_ = 1, error_ = 0;
-  int count_ = 0;
+  MagnitudeRule rule_;
 };
 
 /// TeaCache (Liu et al. 2024): reuses while a polynomial of the changes of the first block's

@@ -26,6 +26,30 @@ void check_step_cache(const StepCache& cache, const nn::Geometry& geometry, int 
           steps);
 }
 
+std::optional<double> computed_share(const StepCache& cache, int blocks, int steps) {
+  if (blocks < 1 || steps < 1) return {};
+  MagnitudeRule magnitude(cache);
+  const int warmup = fixed_warmup(cache);
+  double computed = 0;
+  for (int i = 0; i < steps; ++i) {
+    bool reused = false;
+    double left = 0;  // blocks run in a reused step
+    if (cache.rule == StepCacheRule::magcache) {
+      reused = magnitude.reuses(i, steps, i > 0);
+    } else if (cache.rule == StepCacheRule::taylorseer && cache.lite) {
+      reused = !taylor_computes(cache, i);
+    } else if (cache.rule == StepCacheRule::dbcache && cache.mask_decides) {
+      const bool warm = i < warmup && i % cache.warmup_interval == 0;
+      reused = i > 0 && !warm && !cache.mask.at(static_cast<size_t>(i));
+      left = cache.first_blocks + cache.last_blocks;
+    } else {
+      return {};
+    }
+    computed += reused ? left / blocks : 1;
+  }
+  return computed / steps;
+}
+
 std::unique_ptr<StepReuse> make_step_reuse(const StepCache& cache, StepReuse::Run run) {
   // A dry run has fewer steps.
   if (!run.meta) check_step_cache(cache, run.geometry, static_cast<int>(run.timesteps.size()));

@@ -27,6 +27,22 @@ TEST(StepCacheRules, RefusesWhatDoesNotFitTheModel) {
   EXPECT_EQ(refused("dbcache,mask=110", 3), "");
 }
 
+TEST(StepCacheRules, TheComputedShareIsKnownWhereNoDataDecide) {
+  const auto share = [](const std::string& text, int steps) {
+    return computed_share(parse_step_cache(text), 4, steps);
+  };
+  // Steps 0, 1, 2 and 4 of 6.
+  EXPECT_DOUBLE_EQ(*share("taylorseer,before=3,interval=2,lite=1", 6), 4.0 / 6);
+  // Two of four steps are computed, the others run one block of four.
+  EXPECT_DOUBLE_EQ(*share("dbcache,policy=static,mask=1010,warmup=0", 4), (2 + 2 * 0.25) / 4);
+  // Ratios of 1 have no error: after the start, each computed step is followed by two reused ones.
+  EXPECT_DOUBLE_EQ(*share("magcache,ratios=1+1,retention=0.25,max_skip=2", 8), (2 + 2.0) / 8);
+  EXPECT_FALSE(share("fbcache", 4));
+  EXPECT_FALSE(share("dbcache", 4));
+  EXPECT_FALSE(share("taylorseer", 4));
+  EXPECT_FALSE(share("drift", 4));
+}
+
 TEST(StepCacheRules, PlansWithPartsOfStepsAreRefusedByName) {
   nn::Geometry geometry;
   geometry.blocks = 4;

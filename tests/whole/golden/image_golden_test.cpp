@@ -25,9 +25,7 @@ struct ImageRun {
   std::string root, model;
   Json arguments;
 
-  bool supported() const {
-    return !arguments.contains("padding_mask_crop") && std::filesystem::exists(model);
-  }
+  bool supported() const { return std::filesystem::exists(model); }
   GenerateRequest request(const Scratch& scratch) const {
     GenerateRequest q;
     q.clean_caption = false;
@@ -43,6 +41,8 @@ struct ImageRun {
     q.images = {{.file = root + "/" + arguments["image"].get<std::string>()}};
     if (arguments.contains("mask"))
       q.mask = InputImage{.file = root + "/" + arguments["mask"].get<std::string>()};
+    if (arguments.contains("padding_mask_crop"))
+      q.padding_mask_crop = arguments["padding_mask_crop"].get<int>();
     q.strength = arguments["strength"].get<double>();
     q.steps = arguments["num_inference_steps"].get<int>();
     q.guidance = arguments["guidance_scale"].get<float>();

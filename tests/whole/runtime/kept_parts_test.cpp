@@ -154,7 +154,8 @@ TEST(KeptParts, CountInEveryRunAndKeepToTheBudget) {
     const Report report = run(roomy);
     EXPECT_LE(report.peak_bytes.total, trial.options.memory_budget);
     EXPECT_GT(report.peak_bytes.total, least) << "what is kept counts";
-    EXPECT_TRUE(report.notes.empty()) << report.notes.front();
+    for (const std::string& note : report.notes)  // of the steps alone
+      EXPECT_NE(note.find("for this model"), std::string::npos) << note;
   }
 }
 
