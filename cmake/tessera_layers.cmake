@@ -15,8 +15,8 @@ endif()
 list(APPEND warnings -fno-semantic-interposition)
 target_compile_options(tessera_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${warnings}>")
 
-# What nearly every file includes, parsed once: one header for the layers, one for the tests. A file
-# still names what it uses; without the option it compiles alone.
+# Headers that most files of a set include, parsed once: sets are the layers, the tests, the server and
+# the command line. A file still names what it uses; without the option it compiles alone.
 function(tessera_precompile target set)
   if(NOT TESSERA_PRECOMPILE)
     return()

@@ -18,7 +18,7 @@
 #include "help.h"
 #include "interrupts.h"
 #include "plan.h"
-#include "server/field_names.h"
+#include "server/option_names.h"
 
 namespace {
 

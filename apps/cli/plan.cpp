@@ -6,7 +6,7 @@
 
 #include "arguments.h"
 #include "progress.h"
-#include "server/field_names.h"
+#include "server/option_names.h"
 #include "tessera/prediction.h"
 
 namespace tessera::cli {

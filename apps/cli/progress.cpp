@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "server/field_names.h"
+#include "server/option_names.h"
 #include "tessera/words.h"
 
 namespace tessera::cli {

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <ranges>
 #include <set>
 
-#include "tessera/field_names.h"
+#include "server/option_names.h"
 
 namespace tessera::server {
 namespace {
@@ -91,11 +90,6 @@ std::string in_body(const std::string& field, const FieldNames& form) {
   return kFields.contains(name) ? renamed(name, form) : "";
 }
 
-std::string as_option(std::string field) {
-  std::ranges::replace(field, '_', '-');
-  return "--" + field;
-}
-
 // Where the folders of a path that begins at `at` end, behind the last slash; `at`: none begins.
 // One in quotes begins behind them.
 size_t behind_folders(const std::string& text, size_t at, bool quoted) {
@@ -126,13 +120,7 @@ std::string without_folders(const std::string& sentence, bool quoted_paths) {
 std::string in_fields(const std::string& sentence, const FieldNames& form, bool quoted_paths) {
   return spell_fields(without_folders(sentence, quoted_paths), [&](const std::string& field) {
     const std::string name = in_body(field, form);
-    return name.empty() ? "the server's " + as_option(field) : name;
-  });
-}
-
-std::string in_options(const std::string& sentence) {
-  return spell_fields(sentence, [](const std::string& field) {
-    return as_option(renamed(field, {{"classes", "class"}, {"loras", "lora"}, {"noise", "rng"}}));
+    return name.empty() ? "the server's " + option_of(field) : name;
   });
 }
 

@@ -17,8 +17,6 @@ using FieldNames = std::map<std::string, std::string>;
 /// that quote no client.
 std::string in_fields(const std::string& sentence, const FieldNames& form = {},
                       bool quoted_paths = false);
-/// Returns a message of the library with the options of the command line: `top_k` as --top-k.
-std::string in_options(const std::string& sentence);
 /// Returns the field that a message is about, which is the one it begins with; "": none.
 std::string field_blamed(const std::string& sentence, const FieldNames& form = {});
 

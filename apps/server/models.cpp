@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "server/field_names.h"
+#include "server/option_names.h"
 #include "server/refusal.h"
 
 namespace tessera::server {

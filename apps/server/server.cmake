@@ -22,4 +22,5 @@ target_include_directories(tessera_server SYSTEM PUBLIC ${MICROHTTPD_INCLUDE})
 target_link_libraries(tessera_server PUBLIC tessera_public nlohmann_json::nlohmann_json
                       ${MICROHTTPD_LIBRARY} PRIVATE prometheus-cpp::core SQLite::SQLite3 Threads::Threads
                       tessera_page tessera_options)
+tessera_precompile(tessera_server server nlohmann_json::nlohmann_json Threads::Threads)
 add_library(tessera_serve ALIAS tessera_server)

@@ -1,8 +1,9 @@
 // One layer of experts: few tokens are bound by the memory that holds the weights, many by
 // products. Arguments: threads (1), a shape "TOKENSxHIDDENxINNERxEXPERTSxSLOTS" for that alone,
-// then i8 for weights in i8 and in bf16 in turn, medians of nine rounds. With --device cuda or
-// --turns, see place.h, the routing is given as everywhere here.
+// then `quantised` for weights in bf16, int8 and int4 in turn, medians of nine rounds. With
+// --device cuda or --turns, see place.h, the routing is given as everywhere here.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -22,13 +23,13 @@ struct Layer {
 };
 
 std::vector<ops::Expert> bank_of(const Layer& l, const bench::Place& place,
-                                 DType dtype = DType::bf16) {
+                                 const ops::WeightForm& form = DType::bf16) {
   const float scale = 1 / std::sqrt(float(l.hidden));
   const Tensor up = place(bench::random_tensor({l.inner, l.hidden}, DType::bf16, 1, scale));
   const Tensor down = place(bench::random_tensor({l.hidden, l.inner}, DType::bf16, 2, scale));
   std::vector<ops::Expert> bank;
   for (int e = 0; e < l.experts; ++e)
-    bank.push_back({ops::pack_paired_weight(up, up, dtype), ops::pack_weight(down, dtype)});
+    bank.push_back({ops::pack_paired_weight(up, up, form), ops::pack_weight(down, form)});
   return bank;
 }
 
@@ -74,24 +75,26 @@ void measure(int64_t tokens, const Layer& l, const std::vector<ops::Expert>& ban
                limits.read);
 }
 
-// Both banks in turn: what a neighbour on the core takes, it takes from both.
-void compare_dtypes(int64_t tokens, const Layer& l, kernels::Limits limits,
-                    const bench::Place& place) {
-  const DType dtypes[] = {DType::bf16, DType::i8};
-  const std::vector<ops::Expert> banks[] = {bank_of(l, place, dtypes[0]),
-                                            bank_of(l, place, dtypes[1])};
+// All banks in turn: other work on the core slows each of them alike.
+void compare_forms(int64_t tokens, const Layer& l, kernels::Limits limits,
+                   const bench::Place& place) {
+  ops::WeightForm int4 = DType::i8;
+  int4.int4 = true;
+  const std::array<ops::WeightForm, 3> forms{DType::bf16, DType::i8, int4};
+  std::array<std::vector<ops::Expert>, 3> banks;
+  for (size_t i = 0; i < forms.size(); ++i) banks[i] = bank_of(l, place, forms[i]);
   const Tensor x = bench::random_tensor({tokens, l.hidden}, DType::bf16, 3);
   const ops::Routing routing = route_evenly(tokens, l);
-  std::vector<double> seconds[2];
+  std::array<std::vector<double>, 3> seconds;
   for (int round = 0; round < 10; ++round)
-    for (int i = 0; i < 2; ++i) {
+    for (size_t i = 0; i < forms.size(); ++i) {
       const double s = kernels::best_seconds([&] { ops::experts(x, routing, banks[i]); }, 1);
       if (round > 0) seconds[i].push_back(s);
     }
   const double flops = 6.0 * static_cast<double>(tokens * l.slots * l.hidden * l.inner);
   const double peak = std::max(limits.product(true), kernels::probe_units().product(true));
-  for (int i = 0; i < 2; ++i)
-    bench::print(std::string("experts ") + tensor::name_of(dtypes[i]),
+  for (size_t i = 0; i < forms.size(); ++i)
+    bench::print("experts " + ops::name_of(forms[i]),
                  fmt::format("{}t {}x{} {}e top{}", tokens, l.hidden, l.inner, l.experts, l.slots),
                  flops, touched_bytes(routing, banks[i]), bench::median(seconds[i]), peak,
                  limits.read);
@@ -110,8 +113,8 @@ int main(int argc, char** argv) {
                               &one.slots) == 5) {
     one.hidden = hidden;
     one.inner = inner;
-    if (argc > 3 && std::string(argv[3]) == "i8")
-      return compare_dtypes(tokens, one, limits, place), 0;
+    if (argc > 3 && std::string(argv[3]) == "quantised")
+      return compare_forms(tokens, one, limits, place), 0;
     measure(tokens, one, bank_of(one, place), limits, place);
     return 0;
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tessera/request.h"
+#include "tessera/traffic.h"
 
 namespace tessera {
 
@@ -86,6 +87,7 @@ struct Report {
     int64_t messages = 0, bytes = 0;
     double wait_seconds = 0;    ///< blocked until messages arrived
     double flight_seconds = 0;  ///< from the starts of receives to the arrivals of the messages
+    TrafficKind kind = TrafficKind::plan;
   };
   std::map<std::pair<std::string, int>, Traffic> traffic;
   /// Reads of keys and values 0, 1, ... steps old by attention, over all ranks and calls; empty

@@ -168,12 +168,6 @@ Tried try_halves(runtime::ModelState& stage, const RunControl& control, const di
   return tried;
 }
 
-// True for message operations to and from separate decoding ranks.
-bool decodes(const std::string& operation) {
-  constexpr const char* kOfDecoding[] = {"latents", "halo", "norm", "keys", "image"};
-  return std::count(std::begin(kOfDecoding), std::end(kOfDecoding), operation) > 0;
-}
-
 // For the denoising ranks.
 diffusion::Work work_of_denoisers(const diffusion::Job& run, const Plan& plan) {
   if (!plan.vae_apart) return run.meters.all->entries();
@@ -297,8 +291,7 @@ Rehearsal rehearse(const runtime::ModelState& state, const RunOptions& options,
   found.ranks[0].activations += later;
   found.ranks[0].total += later;
   for (const auto& [tag, sent] : report.traffic)
-    if (diffusion::is_by_plan(tag.first) && !decodes(tag.first))
-      found.messages += double(sent.messages) / tried.steps;
+    if (sent.kind == TrafficKind::plan) found.messages += double(sent.messages) / tried.steps;
   const auto weights = stage.weights_of("transformer");
   add_process(
       options,

@@ -112,7 +112,7 @@ Error told_to_others(const std::exception& e, int rank) {
 
 // Outside reports: never part of a prediction.
 std::vector<tensor::Tensor> said_by_all(comm::Communicator& world, const tensor::Tensor& mine) {
-  constexpr comm::Tag kTag{"go", -1};
+  constexpr comm::Tag kTag = comm::kControl;
   for (int to = 0; to < world.size(); ++to)
     if (to != world.rank()) world.post(to, mine, kTag);
   std::vector<tensor::Tensor> all;

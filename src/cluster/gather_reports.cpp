@@ -19,8 +19,8 @@ Json written(const Report& report) {
     layers.push_back({l.block, l.mean_experts, l.tokens, l.assignments, l.assignments_changed,
                       l.ages, l.oldest});
   for (const auto& [key, t] : report.traffic)
-    traffic.push_back(
-        {key.first, key.second, t.messages, t.bytes, t.wait_seconds, t.flight_seconds});
+    traffic.push_back({key.first, key.second, t.messages, t.bytes, t.wait_seconds, t.flight_seconds,
+                       static_cast<int>(t.kind)});
   for (const Report::Rank& rank : report.per_rank) {
     const MemoryPeaks &peak = rank.peak_bytes, &text = rank.text_peak_bytes;
     Json streamed;  // null: none
@@ -53,7 +53,8 @@ Report read(const Json& json) {
     report.layers.push_back(layer);
   }
   for (const Json& t : json.at("traffic"))
-    report.traffic[{t.at(0), t.at(1)}] = {t.at(2), t.at(3), t.at(4), t.at(5)};
+    report.traffic[{t.at(0), t.at(1)}] = {t.at(2), t.at(3), t.at(4), t.at(5),
+                                          static_cast<TrafficKind>(t.at(6).get<int>())};
   for (const Json& r : json.at("ranks")) {
     Report::Rank rank{{r.at(0), r.at(1), r.at(2), r.at(3), r.at(4)}, r.at(5), r.at(6)};
     rank.text_peak_bytes = {r.at(7), r.at(8), r.at(9), r.at(10), r.at(11)};
@@ -91,6 +92,7 @@ void add_report(const Report& rank, Report& all) {
     to.bytes += from.bytes;
     to.wait_seconds += from.wait_seconds;
     to.flight_seconds += from.flight_seconds;
+    to.kind = from.kind;
   }
   all.per_rank.insert(all.per_rank.end(), rank.per_rank.begin(), rank.per_rank.end());
   all.kv_ages.resize(std::max(all.kv_ages.size(), rank.kv_ages.size()));

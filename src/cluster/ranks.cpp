@@ -100,16 +100,16 @@ void Ranks::all_or_none(const char* does, const std::function<void()>& work,
     word = comm::word_of(&error);
   }
   comm::Communicator& all = request ? *request : *processes_->state().world;
-  for (const tensor::Tensor& said : comm::all_gather(all, word, {"go", -1}).wait())
+  for (const tensor::Tensor& said : comm::all_gather(all, word, comm::kControl).wait())
     if (const auto error = comm::error_of(said)) throw SharedError(*error);
 }
 
 bool Ranks::word(bool mine) const {
-  return processes_ ? comm::agreed(*processes_->state().world, 0, mine, {"go", -1}) : mine;
+  return processes_ ? comm::agreed(*processes_->state().world, 0, mine, comm::kControl) : mine;
 }
 
 int64_t Ranks::most(int64_t mine) const {
-  if (processes_) comm::all_reduce_max(*processes_->state().world, {&mine, 1}, {"go", -1});
+  if (processes_) comm::all_reduce_max(*processes_->state().world, {&mine, 1}, comm::kControl);
   return mine;
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 using tensor::Tensor;
 
-const comm::Tag kTag{"join", -1};
+const comm::Tag kTag{"join", -1, TrafficKind::control};
 
 // Each prompt as the number of its ids, then the ids.
 Tensor packed(const PromptIds& prompts) {

@@ -12,7 +12,7 @@
 namespace tessera::cluster {
 namespace {
 
-const comm::Tag kTag{"looks", -1};
+const comm::Tag kTag{"looks", -1, TrafficKind::report};
 
 }  // namespace
 

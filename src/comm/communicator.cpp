@@ -236,7 +236,7 @@ void Communicator::fail_all(const Error& error) {
   if (!request_->ending->fail(error)) return;
   Communicator& words = *request_->words;
   for (int to = 0; to < words.size(); ++to)  // posts do not wait for room
-    if (to != words.rank()) words.hand_over(to, word_of(&error), {"go", -1});
+    if (to != words.rank()) words.hand_over(to, word_of(&error), kControl);
 }
 
 std::optional<Error> Communicator::failed() const {

@@ -16,6 +16,7 @@ class Ledger {
     int64_t messages = 0, bytes = 0;  ///< sent to other ranks
     double wait_seconds = 0;          ///< blocked until an arrival
     double flight_seconds = 0;        ///< from the start of a receive to the arrival of its message
+    TrafficKind kind = TrafficKind::plan;
   };
   using Entries = std::map<std::pair<std::string, int>, Entry>;
   void sent(const Tag& tag, int64_t bytes, int64_t messages = 1);

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "tensor/tensor.h"
+#include "tessera/traffic.h"
 
 namespace tessera::comm {
 
@@ -14,7 +15,10 @@ namespace tessera::comm {
 struct Tag {
   const char* operation = "";
   int site = -1;  ///< layer, or -1
+  TrafficKind kind = TrafficKind::plan;
 };
+/// Control words between ranks, as a decision to stop.
+inline constexpr Tag kControl{"go", -1, TrafficKind::control};
 
 /// A tensor on the way to a device. Thread-safe.
 class Arrival {

@@ -66,7 +66,9 @@ struct Decoding {
 
   bool first() const { return !ranks || ranks->rank() == 0; }
   // What the first rank says.
-  bool agreed(bool word) const { return ranks ? comm::agreed(*ranks, 0, word, {"go", -1}) : word; }
+  bool agreed(bool word) const {
+    return ranks ? comm::agreed(*ranks, 0, word, comm::kControl) : word;
+  }
   void stop_if_asked(int done, int count) const {
     const bool asked = (first() || !state.ranks().all_here()) && control.stop.stop_requested();
     require(!agreed(asked) && !asked, ErrorCode::cancelled, "stopped before piece {} of {}",
@@ -97,7 +99,7 @@ void Decoding::require_finite(const Tensor& made, const std::string& part) {
 
 // The latent of one image or video, as its VAE takes it.
 Tensor Decoding::latent(int i) const {
-  const comm::Tag tag{"latents", -1};
+  const comm::Tag tag{"latents", -1, TrafficKind::decode};
   if (!first()) return ranks->receive(0, tag).wait();
   const int64_t n = job.layout.tokens();
   Tensor z =
@@ -168,7 +170,8 @@ Report did_since(const tensor::Scope& rank, int64_t weights, const comm::Ledger:
                  const comm::Ledger& ledger) {
   Report part;
   for (const auto& [key, sent] : ledger.since(before))
-    part.traffic[key] = {sent.messages, sent.bytes, sent.wait_seconds, sent.flight_seconds};
+    part.traffic[key] = {sent.messages, sent.bytes, sent.wait_seconds, sent.flight_seconds,
+                         sent.kind};
   part.per_rank = {runtime::work_of(rank, 0)};
   part.per_rank[0].peak_bytes.weights += weights;
   part.per_rank[0].peak_bytes.total += weights;

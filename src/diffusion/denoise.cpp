@@ -27,11 +27,13 @@ namespace {
 
 using tensor::Tensor;
 
+bool is_data(TrafficKind kind) { return kind == TrafficKind::plan || kind == TrafficKind::decode; }
+
 int64_t sent_by(const comm::Communicator* world) {
   int64_t bytes = 0;
   if (!world) return bytes;
   for (const auto& [key, entry] : world->ledger().entries())
-    if (is_by_plan(key.first)) bytes += entry.bytes;
+    if (is_data(entry.kind)) bytes += entry.bytes;
   return bytes;
 }
 
@@ -88,7 +90,7 @@ void Denoising::note_now(const parallel::Setup& setup, const Begin& since) {
   if (setup.world)
     for (const auto& [key, entry] : setup.world->ledger().since(since.sent)) {
       did.wait_seconds += entry.wait_seconds;
-      if (is_by_plan(key.first)) did.sent_bytes += entry.bytes;
+      if (is_data(entry.kind)) did.sent_bytes += entry.bytes;
     }
   did.compute_seconds = std::max(clock_.seconds() - since.seconds - did.wait_seconds, 0.0);
   for (const nn::MoeEvent& event : setup.expert_events()) {
@@ -250,6 +252,7 @@ void Denoising::end(int rank, const comm::Communicator* world, const comm::Ledge
       traffic.bytes += entry.bytes;
       traffic.wait_seconds += entry.wait_seconds;
       traffic.flight_seconds += entry.flight_seconds;
+      traffic.kind = entry.kind;
     }
   const size_t place = state_.workers.ranks.empty() ? 0 : static_cast<size_t>(rank);
   if (report_.per_rank.size() <= place) report_.per_rank.resize(place + 1);
@@ -265,10 +268,6 @@ void Denoising::end(int rank, const comm::Communicator* world, const comm::Ledge
   Report sent;
   if (rank == 0) sent.traffic = encoded.traffic;
   cluster::add_report(sent, report_);
-}
-
-bool is_by_plan(const std::string& operation) {
-  return operation != "go" && operation != "gather" && operation != "heap" && operation != "looks";
 }
 
 void Trace::tokens(const std::string& name, const Tensor& x) {

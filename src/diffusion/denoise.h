@@ -35,9 +35,6 @@ class Trace {
 
 /// Loads the transformers of all ranks of this process into job.networks.
 void load_ranks(runtime::ModelState& state, Job& job);
-/// Whether messages of this operation are the plan's, not those that agree on going on, show or
-/// return what was made, or share memory.
-bool is_by_plan(const std::string& operation);
 /// Denoises a job, whole or part by part (parts.h), on ranks of which this process has some; what
 /// they do is in one report. Its functions are each rank's.
 class Denoising {

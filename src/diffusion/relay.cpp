@@ -23,7 +23,8 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-constexpr comm::Tag kLatents{"latents", -1}, kImage{"image", -1}, kWord{"go", -1};
+constexpr comm::Tag kLatents{"latents", -1, TrafficKind::decode},
+    kImage{"image", -1, TrafficKind::decode}, kWord = comm::kControl;
 
 // In no ledger: it is neither latents nor images.
 void tell(comm::Communicator& ranks, const Tensor& word) {

@@ -230,7 +230,8 @@ TextStates encode_spread(const runtime::ModelState& state, const std::string& pa
     if (!ranks.all_here()) return;  // what they sent, they tell behind the run
     Report sent;
     for (const auto& [key, entry] : world->ledger().entries())
-      sent.traffic[key] = {entry.messages, entry.bytes, entry.wait_seconds, entry.flight_seconds};
+      sent.traffic[key] = {entry.messages, entry.bytes, entry.wait_seconds, entry.flight_seconds,
+                           entry.kind};
     cluster::add_report(sent, did);
   });
   between_encoders(state, [&] {

@@ -30,7 +30,7 @@ using tensor::DType;
 using tensor::MemoryClass;
 using tensor::Tensor;
 
-constexpr comm::Tag kTag{"heap", -1};
+constexpr comm::Tag kTag{"heap", -1, TrafficKind::control};
 constexpr int64_t kWord = sizeof(int64_t);  // a rank's word about its memory
 
 class Descriptor {

@@ -43,7 +43,7 @@ Tensor checked_forward(const nn::TokenModel& model, const sample::TokenPass& pas
     // On the host of a single rank the check is cheap compared with a block.
     if (!look && !(alone && stream.device() == tensor::Device::cpu)) return;
     int64_t spoilt = ops::all_finite(stream) ? 0 : 1;
-    if (!alone) comm::all_reduce_max(*setup.world, {&spoilt, 1}, {"go", -1});
+    if (!alone) comm::all_reduce_max(*setup.world, {&spoilt, 1}, comm::kControl);
     if (spoilt != 0)
       ops::fail_not_finite(blocks == 0 ? "the embedding" : fmt::format("block {}", blocks - 1));
   };

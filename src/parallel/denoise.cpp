@@ -51,7 +51,7 @@ Word said(comm::Communicator* world, Word word) {
   if (!world || world->size() == 1) return word;
   Tensor message = Tensor::zeros({1}, DType::u8);
   *message.data<uint8_t>() = static_cast<uint8_t>(word);
-  return static_cast<Word>(*comm::broadcast(*world, 0, message, {"go", -1}).data<uint8_t>());
+  return static_cast<Word>(*comm::broadcast(*world, 0, message, comm::kControl).data<uint8_t>());
 }
 
 // Rank 0 decides, so all ranks stop before the same step; until then the caller may ask for the
@@ -365,7 +365,8 @@ Tensor Steps::run(const nn::Conditioning& conditioning, Tensor latent) {
 
 Tensor gathered(const Setup& setup, const Tensor& mine, Rows rows, int stage) {
   if (!setup.world) return mine;
-  const auto parts = comm::gather(*setup.world, 0, mine.contiguous(), {"gather", -1});
+  const auto parts =
+      comm::gather(*setup.world, 0, mine.contiguous(), {"gather", -1, TrafficKind::report});
   return parts.empty() ? Tensor() : setup.partition.join(parts, rows, stage);
 }
 

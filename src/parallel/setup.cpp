@@ -266,7 +266,7 @@ void Setup::finish() {
 
 bool Setup::go_on(const std::stop_token& stop) const {
   const bool asked = stop.stop_requested();
-  return !(world && world->size() > 1 ? comm::agreed(*world, 0, asked, {"go", -1}) : asked);
+  return !(world && world->size() > 1 ? comm::agreed(*world, 0, asked, comm::kControl) : asked);
 }
 
 bool Setup::may_record() const {

@@ -182,7 +182,8 @@ Tensor spread(const Tensor& packed, const Asked& asked) {
 
 // The rows of all ranks of a pass, at the first; elsewhere those of this rank.
 Tensor gathered_rows(comm::Communicator& holders, const Tensor& mine) {
-  const auto parts = comm::gather(holders, 0, mine.contiguous(), {"gather", -1});
+  const auto parts =
+      comm::gather(holders, 0, mine.contiguous(), {"gather", -1, TrafficKind::report});
   return parts.empty() ? mine : ops::concat_rows(parts);
 }
 

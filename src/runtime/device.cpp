@@ -90,7 +90,7 @@ void start_device(DeviceChoice& choice, const RunOptions& options) {
 void share_unit(comm::Communicator& world) {
   using kernels::Unit;
   const bool dot = world.rank() == 0 && kernels::active_unit() == Unit::dot;
-  kernels::take_unit(comm::agreed(world, 0, dot, {"go", -1}) ? Unit::dot : Unit::fma);
+  kernels::take_unit(comm::agreed(world, 0, dot, comm::kControl) ? Unit::dot : Unit::fma);
 }
 
 std::string device_name(const DeviceChoice& choice) {

@@ -21,7 +21,7 @@ TEST(GatherReports, RankZeroHasTheSums) {
     layer.ages = std::vector<int64_t>(static_cast<size_t>(rank), 2);
     layer.oldest = rank;
     report.layers = {layer};
-    report.traffic[{"dispatch", 4}] = {1, 100, 0.25, 0.5};
+    report.traffic[{"dispatch", 4}] = {1, 100, 0.25, 0.5, TrafficKind::decode};
     report.kept_row_bytes = 10 * rank;
     report.incast = {.most = 30 - rank, .bound = 40};
     report.per_rank = {{{.weights = 100 + rank, .kv = 3, .total = 200 + rank}, 1.5 * rank}};
@@ -36,6 +36,7 @@ TEST(GatherReports, RankZeroHasTheSums) {
     EXPECT_EQ(report.layers[0].oldest, 2);
     EXPECT_EQ(report.traffic.at({"dispatch", 4}).bytes, 300);
     EXPECT_DOUBLE_EQ(report.traffic.at({"dispatch", 4}).wait_seconds, 0.75);
+    EXPECT_EQ(report.traffic.at({"dispatch", 4}).kind, TrafficKind::decode);
     EXPECT_EQ(report.kept_row_bytes, 20);
     EXPECT_EQ(report.incast.most, 30);
     EXPECT_EQ(report.incast.bound, 40);

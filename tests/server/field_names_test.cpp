@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "server/option_names.h"
+
 namespace tessera::server {
 namespace {
 

@@ -11,7 +11,7 @@ namespace {
 
 using tensor::Tensor;
 
-constexpr Tag kTag{"nccl", -1};
+constexpr Tag kTag{"nccl", -1, TrafficKind::control};
 
 // From the sender of a link to the receiver.
 UniqueId agreed_id(Communicator& world, int from, int to, const Functions& nccl) {

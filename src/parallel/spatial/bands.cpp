@@ -84,7 +84,7 @@ class Halo {
   Halo(comm::Communicator& ranks, const std::vector<Range>& held, const std::vector<Range>& needed,
        const nn::Plane& x)
       : x_(x), mine_(held[static_cast<size_t>(ranks.rank())]) {
-    const comm::Tag tag{"halo", -1};
+    const comm::Tag tag{"halo", -1, TrafficKind::decode};
     const auto rank = static_cast<size_t>(ranks.rank());
     for (size_t r = 0; r < held.size(); ++r) {
       const Range theirs = overlap(held[r], needed[rank]);
@@ -220,7 +220,7 @@ Range Bands::lines(int64_t height) {
 
 Tensor Bands::join(const Plane& x) {
   const Tensor own = ranks_.rank() == 0 ? x.data : copied(x.data, tensor::MemoryClass::buffers);
-  const auto parts = comm::gather(ranks_, 0, own, {"image", -1});
+  const auto parts = comm::gather(ranks_, 0, own, {"image", -1, TrafficKind::decode});
   return parts.empty() ? x.data.slice(1, 0, 0) : stacked(parts);
 }
 
@@ -228,7 +228,7 @@ Tensor Bands::join(const Plane& x) {
 Plane Bands::convolve(std::span<const ops::ConvWeight> taps, const Plane& x,
                       const ops::Conv2dOptions& options) {
   const bool asked = stop_.stop_requested();
-  require(!comm::agreed(ranks_, 0, asked, {"go", -1}) && !asked, ErrorCode::cancelled,
+  require(!comm::agreed(ranks_, 0, asked, comm::kControl) && !asked, ErrorCode::cancelled,
           "stopped within an image");
   const Filter filter(taps.front(), options);
   require(filter.scale == 1 || (filter.stride == 1 && !options.residual.defined()),
@@ -276,13 +276,14 @@ Tensor Bands::moments(const Plane& x, bool together) {
                                          tensor::DType::f32, x.data.device());
   const tensor::Device device = x.data.device();
   const Tensor sent = tensor::is_gpu(device) ? own.to(tensor::Device::cpu) : own;
-  const Tensor all = merged(comm::all_gather(ranks_, sent, {"norm", -1}).wait(), cut);
+  const Tensor all =
+      merged(comm::all_gather(ranks_, sent, {"norm", -1, TrafficKind::decode}).wait(), cut);
   return all.is_meta() ? all : all.to(device);
 }
 
 Tensor Bands::attend(const Plane& x, const Tensor& q, const Tensor& k, const Tensor& v) {
   const int64_t batch = x.data.size(0), width = x.data.size(2), channels = k.size(1);
-  const comm::Tag tag{"keys", -1};
+  const comm::Tag tag{"keys", -1, TrafficKind::decode};
   comm::Exchange keys = comm::all_gather(ranks_, k.contiguous(), tag);
   comm::Exchange values = comm::all_gather(ranks_, v.contiguous(), tag);
   const auto whole = [&](comm::Exchange& from) {
