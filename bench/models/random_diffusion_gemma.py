@@ -31,7 +31,8 @@ def config(layers, form):
     made = {"model_type": "diffusion_gemma", "architectures": ["DiffusionGemmaForBlockDiffusion"], "text_config": text,
             "canvas_length": 256, "tie_word_embeddings": True, "image_token_id": 258880}
     if form != "bf16":
-        made["quantization_config"] = {"quant_method": "tessera", "experts": "int4", **({"dense": "int8"} if "int8" in form else {})}
+        made["quantization_config"] = {"quant_method": "tessera", "experts": "int4", **({"dense": "int8"} if "int8" in form else {}),
+                                       "order": "panels"}
     return made
 
 
@@ -70,31 +71,42 @@ def bf16(value):
     return struct.pack("<f", value)[2:]
 
 
+SCALE = bf16(HIDDEN**-0.5 / 4)  # of a group in int4
+
+
+def panels(name, rows, columns, step):
+    """Shape of a matrix in the order of the kernels (docs/adr/0012), where it fills panels."""
+    half = "gate_proj" in name or "up_proj" in name
+    return [rows // (16 if half else 32), columns // 64, step // (2 if half else 1)]
+
+
 def entries(layers, form):
-    """[(name, dtype, shape, bytes, filler)]: a filler is bytes to repeat, or None for random ones."""
+    """[(name, dtype, shape, bytes, filler)]: a filler is bytes to repeat, None for random ones, "U4" for steps of int4."""
     routed, dense = matrices(layers)
-    made = [("model.decoder.embed_tokens.weight", "BF16", [VOCABULARY, HIDDEN], 2 * VOCABULARY * HIDDEN, None)]
+    made, scales = [], []
+    for name, (rows, columns) in [*dense.items(), *routed.items()]:
+        if form != "bf16" and name in routed:
+            made.append((name, "U8", panels(name, rows, columns, 1152), rows * columns // 16 * 9, "U4"))
+            scales.append((name + "_scale", "BF16", [rows, columns // GROUP], 2 * rows * (columns // GROUP), SCALE))
+        elif "int8" in form:
+            made.append((name, "I8", panels(name, rows, columns, 2048), rows * columns, None))
+            scales.append((name + "_scale", "F32", [rows], 4 * rows, struct.pack("<f", columns**-0.5 / 64)))
+        else:
+            made.append((name, "BF16", [rows, columns], 2 * rows * columns, None))
+    made.append(("model.decoder.embed_tokens.weight", "BF16", [VOCABULARY, HIDDEN], 2 * VOCABULARY * HIDDEN, None))
     for layer in range(layers):
         made.append((f"model.decoder.layers.{layer}.router.proj.weight", "BF16", [EXPERTS, HIDDEN], 2 * EXPERTS * HIDDEN, None))
     for name, (count, value) in vectors(layers).items():
         made.append((name, "BF16", [count], 2 * count, bf16(value)))
-    for name, (rows, columns) in [*dense.items(), *routed.items()]:
-        if form != "bf16" and name in routed:
-            made.append((name, "U8", [rows, columns // 2], rows * columns // 2, None))
-            made.append((name + "_scale", "BF16", [rows, columns // GROUP], 2 * rows * (columns // GROUP), bf16(columns**-0.5 / 4)))
-        elif "int8" in form:
-            made.append((name, "I8", [rows, columns], rows * columns, None))
-            made.append((name + "_scale", "F32", [rows], 4 * rows, struct.pack("<f", columns**-0.5 / 64)))
-        else:
-            made.append((name, "BF16", [rows, columns], 2 * rows * columns, None))
-    return made
+    return made + scales
 
 
 def pools():
     """4 MB of bf16 numbers of magnitudes from 1/128 to 1/32, and as many of bytes."""
     draw = random.Random(0)
     number = lambda: draw.getrandbits(1) << 15 | (120 + draw.getrandbits(1)) << 7 | draw.getrandbits(7)
-    return {"BF16": b"".join(struct.pack("<H", number()) for _ in range(1 << 21)), "U8": os.urandom(1 << 22), "I8": os.urandom(1 << 22)}
+    steps = b"".join(os.urandom(1024) + 64 * SCALE for _ in range(1 << 12))
+    return {"BF16": b"".join(struct.pack("<H", number()) for _ in range(1 << 21)), "U4": steps, "I8": os.urandom(1 << 22)}
 
 
 def write(folder, layers, form):
@@ -106,17 +118,17 @@ def write(folder, layers, form):
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + size]}
         at += size
     text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 64)
+    text += b" " * (-(8 + len(text)) % 64)  # tensors are mapped at multiples of 64
     draw, pool = random.Random(0), pools()
     with open(folder / "model.safetensors", "wb") as out:
         out.write(struct.pack("<Q", len(text)) + text)
         for _, dtype, _, size, filler in all_of:
-            if filler:
+            if filler and filler != "U4":
                 out.write(filler * (size // len(filler)))
                 continue
             while size > 0:
-                start = 64 * draw.randrange(1 << 14)
-                part = pool[dtype][start:start + min(size, 3 << 20)]
+                start = 1152 * draw.randrange(900)
+                part = pool[filler or dtype][start:start + min(size, 3 << 20)]
                 out.write(part)
                 size -= len(part)
 

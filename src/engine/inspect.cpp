@@ -83,10 +83,7 @@ Component describe(const runtime::ModelState& state, const load::Component& part
   if (part.quantised.dense && !part.quantised.int8_rows)
     shown.facts["dense"] = "int8, with a scale a row";
   for (const std::string& name : tensors.names()) {
-    if (load::holds_scales(tensors, name)) continue;
-    int64_t elements = load::is_int4(tensors, name) ? 2 : 1;
-    for (int64_t size : tensors.entry(name).sizes) elements *= size;
-    shown.parameters += elements;
+    if (!load::holds_scales(tensors, name)) shown.parameters += load::elements_of(tensors, name);
   }
   return shown;
 }

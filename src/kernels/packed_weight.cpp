@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/fail.h"
-#include "kernels/nibbles.h"
+#include "kernels/nibble_panels.h"
 #include "tensor/scope.h"
 #include "tensor/uncounted.h"
 
@@ -220,6 +220,7 @@ StoredPanels panels_of(const StoredMatrix& w, const StoredMatrix& up) {
 }
 
 std::array<StoredMatrix, 2> rows_of(const StoredPanels& p) {
+  if (holds_nibbles(p)) return rows_of_nibbles(p);
   const PackedWeight like{p.n, p.k, DType::i8, Isa::avx2, p.paired, p.values};
   const PanelShape shape = panel_shape(like);
   std::array<StoredMatrix, 2> rows;
@@ -250,6 +251,8 @@ PackedWeight pack_panels(const StoredPanels& p, Isa isa) {
     return pack_weight(w, up, DType::i8, isa);
   }
   PackedWeight packed{p.n, p.k, DType::i8, isa, p.paired, p.values};
+  packed.int4 = holds_nibbles(p);
+  if (packed.int4) return packed;
   const PanelShape shape = panel_shape(packed);
   packed.scales = scales_for(shape.panels * kPanelColumns, Device::cpu);
   for (int64_t half = 0; half < 2 * shape.panels; ++half) {

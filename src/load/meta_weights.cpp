@@ -104,7 +104,8 @@ ops::StoredMatrix MetaWeights::passing_matrix(const std::string& name, const Sha
   record(scales_of(name), stored.scales);
   if (form.dtype != DType::i8) return uncounted(cut.of(shape), DType::f32);  // a store refuses it
   const bool rows = order_of(*known_, name) == Order::rows;
-  return taken({uncounted(rows ? stored.values : shape, stored.values_dtype),
+  const Shape values = form.int4 ? Shape{shape[0], shape[1] / 2} : shape;
+  return taken({uncounted(rows ? stored.values : values, stored.values_dtype),
                 uncounted(stored.scales, stored.scales_dtype)},
                cut, name);
 }

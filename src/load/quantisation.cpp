@@ -2,6 +2,7 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "ops/packing.h"
 
 namespace tessera::load {
 namespace {
@@ -62,29 +63,29 @@ bool is_quantised(const TensorSet& tensors, const std::string& name) {
 
 Order order_of(const TensorSet& tensors, const std::string& name) {
   const TensorEntry& entry = tensors.entry(name);
-  if (entry.dtype != "I8" || entry.sizes.size() != 3) return Order::rows;
-  return entry.sizes.back() == ops::kStepBytes ? Order::panels : Order::half;
+  if (!is_quantised(tensors, name) || entry.sizes.size() != 3) return Order::rows;
+  const bool whole = entry.sizes.back() == ops::step_bytes(is_int4(tensors, name));
+  return whole ? Order::panels : Order::half;
 }
 
 StoredShapes stored_shapes(const TensorSet& tensors, const std::string& name, int64_t n,
                            int64_t k) {
   using tensor::DType;
   using tensor::Shape;
-  if (!is_int4(tensors, name)) {
-    const Order order = order_of(tensors, name);
-    const bool half = order == Order::half;
-    Shape values{n, k};
-    if (order != Order::rows && ops::fills_panels(n, k, half))  // else rows were expected
-      values = {n / (half ? ops::kTileColumns : ops::kPanelColumns), k / ops::kStepElements,
-                ops::kStepBytes / (half ? 2 : 1)};
-    return {values, {n}, DType::i8, DType::f32};
-  }
+  const bool int4 = is_int4(tensors, name);
+  const Order order = order_of(tensors, name);
+  const bool half = order == Order::half;
+  Shape values{n, int4 ? k / 2 : k};
+  if (order != Order::rows && ops::fills_panels(n, k, half))  // else rows were expected
+    values = {n / (half ? ops::kTileColumns : ops::kPanelColumns), k / ops::kStepElements,
+              ops::step_bytes(int4) / (half ? 2 : 1)};
+  if (!int4) return {values, {n}, DType::i8, DType::f32};
   require(
       k % 2 == 0, ErrorCode::model,
       "{}: tensor {} is in int4 (U8), and its rows are of {} elements; expected an even number: "
       "quantise the folder again, in int8",
       tensors.file(name).path(), base::printable(name), k);
-  return {{n, k / 2}, {n, ops::groups_of(k)}, DType::u8, DType::bf16};
+  return {values, {n, ops::groups_of(k)}, DType::u8, DType::bf16};
 }
 
 ops::StoredMatrix taken(const ops::StoredMatrix& whole, const nn::Cut& cut,
@@ -144,6 +145,14 @@ ops::WeightForm pair_packed_as(const TensorSet& tensors, const std::string& gate
           "that name both",
           base::printable(gate), base::printable(up));
   return form;
+}
+
+int64_t elements_of(const TensorSet& tensors, const std::string& name) {
+  int64_t elements = 1;
+  for (const int64_t size : tensors.entry(name).sizes) elements *= size;
+  if (!is_int4(tensors, name)) return elements;
+  if (order_of(tensors, name) == Order::rows) return 2 * elements;
+  return elements * (ops::kStepElements * ops::kPanelColumns) / ops::step_bytes(true);
 }
 
 bool holds_scales(const TensorSet& tensors, const std::string& name) {

@@ -18,8 +18,8 @@ bool is_quantised(const TensorSet& tensors, const std::string& name);
 /// Whether that is nibbles.
 bool is_int4(const TensorSet& tensors, const std::string& name);
 /// In which order the files hold the bytes of a quantised matrix [n, k]: row after row; as panels
-/// (kernels/packed_weight.h), I8 [panels, steps, 2048]; or as a half of the panels of a pair, I8
-/// [panels, steps, 1024], of which the other half is up's, or gate's.
+/// (kernels/packed_weight.h), I8 [panels, steps, 2048] or U8 [panels, steps, 1152]; or as a half of
+/// the panels of a pair, half as wide, of which the other half is up's, or gate's.
 enum class Order : uint8_t { rows, panels, half };
 Order order_of(const TensorSet& tensors, const std::string& name);
 /// What the files must hold of a quantised matrix [n, k].
@@ -40,6 +40,8 @@ ops::WeightForm packed_as(const TensorSet& tensors, const std::string& name, ten
 /// The same for a pair. Throws Error(usage) if the rules give two forms.
 ops::WeightForm pair_packed_as(const TensorSet& tensors, const std::string& gate,
                                const std::string& up, tensor::DType compute, int64_t k);
+/// Elements of a tensor, whole numbers counted one by one.
+int64_t elements_of(const TensorSet& tensors, const std::string& name);
 /// Whether it holds the scales of another one.
 bool holds_scales(const TensorSet& tensors, const std::string& name);
 

@@ -310,8 +310,10 @@ class StoredWeights : public nn::Weights {
     const TensorFile& file = tensors_.file(name);
     const int64_t half = file.entry(name).bytes(), bytes = paired ? 2 * half : half;
     ops::StoredPanels panels{.n = n, .k = k, .paired = paired};
-    panels.scales[0] = tensors_.get(scales_of(name));
-    if (paired) panels.scales[1] = tensors_.get(scales_of(up));
+    if (!form.int4) {  // else they lie within
+      panels.scales[0] = tensors_.get(scales_of(name));
+      if (paired) panels.scales[1] = tensors_.get(scales_of(up));
+    }
     const bool as_it_is = cut.whole() && ops::packs_in_panels(device_);
     std::shared_ptr<Storage> storage;
     if (as_it_is) storage = mapped(name, up, bytes);
@@ -323,10 +325,9 @@ class StoredWeights : public nn::Weights {
       file.read(name, storage->data());
       if (paired) tensors_.file(up).read(up, storage->data() + half);
     }
-    panels.values = Tensor::over(storage, 0,
-                                 {bytes / (k / ops::kStepElements * ops::kStepBytes),
-                                  k / ops::kStepElements, ops::kStepBytes},
-                                 DType::i8);
+    const int64_t steps = k / ops::kStepElements, step = ops::step_bytes(form.int4);
+    panels.values = Tensor::over(storage, 0, {bytes / (steps * step), steps, step},
+                                 form.int4 ? DType::u8 : DType::i8);
     if (cut.whole()) return ops::pack_panels(panels, device_, form.int8_rows);
     auto [w, other] = ops::rows_of(panels);
     w = taken(w, cut, name);

@@ -1,6 +1,7 @@
 #include "ops/packing.h"
 
 #include "kernels/isa.h"
+#include "kernels/nibbles.h"
 
 namespace tessera::ops {
 
@@ -12,5 +13,7 @@ uint8_t packing_of(tensor::Device device) {
 bool packs_in_panels(tensor::Device device) {
   return device == tensor::Device::cpu && kernels::active_isa() >= kernels::Isa::avx2;
 }
+
+int64_t step_bytes(bool int4) { return int4 ? kernels::kNibbleStepBytes : kernels::kStepBytes; }
 
 }  // namespace tessera::ops

@@ -11,5 +11,7 @@ namespace tessera::ops {
 uint8_t packing_of(tensor::Device device);
 /// Whether that is the order of kernels/packed_weight.h for all that is not a GPU's.
 bool packs_in_panels(tensor::Device device);
+/// Bytes of a step of a panel of whole numbers; of int4 its scales are in it.
+int64_t step_bytes(bool int4);
 
 }  // namespace tessera::ops

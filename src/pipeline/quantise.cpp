@@ -22,6 +22,7 @@
 #include "load/quantised_config.h"
 #include "load/weights_file.h"
 #include "ops/finite.h"
+#include "ops/packing.h"
 #include "pipeline/check_request.h"
 #include "tensor/uncounted.h"
 #include "tessera/run_files.h"
@@ -64,7 +65,7 @@ load::QuantiseRules rules_of(const runtime::ModelState& state, const QuantiseReq
   return runtime::rules_of(as);
 }
 
-/// A matrix, and its form: int4, or int8 in the order of the kernels for whole panels: alone, or a
+/// A matrix, and its form: int4 or int8, in the order of the kernels for whole panels: alone, or a
 /// half of a pair's panels.
 struct Chosen {
   std::string name;
@@ -80,9 +81,9 @@ void choose(const load::TensorSet& tensors, const std::map<std::string, std::str
   for (const auto& [gate, up] : pairs) {
     if (!left.contains(gate) || !left.contains(up)) continue;
     const std::vector<int64_t>& sizes = tensors.entry(gate).sizes;
-    if (int4 || !ops::fills_panels(sizes.front(), sizes.back(), true)) continue;
-    chosen.push_back({.name = gate, .panels = true, .up = up});
-    chosen.push_back({.name = up, .panels = true, .gate = gate});
+    if (!ops::fills_panels(sizes.front(), sizes.back(), true)) continue;
+    chosen.push_back({.name = gate, .int4 = int4, .panels = true, .up = up});
+    chosen.push_back({.name = up, .int4 = int4, .panels = true, .gate = gate});
     left.erase(gate);
     left.erase(up);
   }
@@ -91,7 +92,7 @@ void choose(const load::TensorSet& tensors, const std::map<std::string, std::str
   for (const std::string& name : left) {
     const std::vector<int64_t>& sizes = tensors.entry(name).sizes;
     const bool panels =
-        !int4 && !paired.contains(name) && ops::fills_panels(sizes.front(), sizes.back(), false);
+        !paired.contains(name) && ops::fills_panels(sizes.front(), sizes.back(), false);
     chosen.push_back({.name = name, .int4 = int4, .panels = panels});
   }
 }
@@ -215,9 +216,9 @@ class NewWeights {
     const std::vector<int64_t>& rows = tensors_.entry(one.name).sizes;
     const bool half = !one.up.empty() || !one.gate.empty();
     const int64_t width = half ? ops::kTileColumns : ops::kPanelColumns,
-                  bytes = ops::kStepBytes / (half ? 2 : 1);
+                  bytes = ops::step_bytes(one.int4) / (half ? 2 : 1);
     const std::vector<int64_t> sizes{rows[0] / width, rows[1] / ops::kStepElements, bytes};
-    all_.push_back({one.name, "I8", sizes, elements(sizes), [this, one, half] {
+    all_.push_back({one.name, one.int4 ? "U8" : "I8", sizes, elements(sizes), [this, one, half] {
                       if (one.gate.empty()) turn(one);
                       show(tensors_.entry(one.name).bytes());
                       const Tensor all = panels_.reshape({panels_.elements()});
@@ -229,7 +230,7 @@ class NewWeights {
   void turn(const Chosen& one) {
     const ops::StoredMatrix rows = quantised(one);
     ops::StoredMatrix up;
-    if (!one.up.empty()) up = quantised({.name = one.up});
+    if (!one.up.empty()) up = quantised({.name = one.up, .int4 = one.int4});
     panels_ = ops::panels_of(rows, up).values;
     scales_[one.name] = rows.scales;
     if (!one.up.empty()) scales_[one.up] = up.scales;

@@ -55,29 +55,37 @@ TEST(WeightStore, PacksOnceForAllWhoOpenTheSameFile) {
   EXPECT_EQ(w->k, 32);
 }
 
-// A single matrix and a pair, in rows and in panels; `before` bytes of another tensor stand first.
+// A single matrix and a pair, in rows and in panels, in int8 and int4; `before` bytes of another
+// tensor stand first.
 void write_orders(const std::string& path, int64_t before) {
   const auto random = [](int64_t n, int64_t k, int64_t seed) {
     Tensor w = Tensor::empty({n, k}, DType::f32);
     for (int64_t i = 0; i < n * k; ++i) w.data<float>()[i] = float((i * 7919 + seed) % 255 - 127);
-    return ops::quantise_rows(w);
+    return w;
   };
-  const ops::StoredMatrix m = random(64, 128, 1), g = random(48, 192, 2), u = random(48, 192, 3);
-  const Tensor one = ops::panels_of(m, {}).values;
-  const Tensor two = ops::panels_of(g, u).values.reshape({6, 3, 1024});  // halves of their bytes
   std::vector<PlannedTensor> all;
   const auto add = [&](const std::string& name, const Tensor& x, const char* dtype = "I8") {
     all.push_back(
         {name, dtype, {x.shape().begin(), x.shape().end()}, x.bytes(), [x] { return x; }});
   };
   if (before > 0) add("first", Tensor::zeros({before}, DType::u8), "U8");
-  add("m", one);
-  add("g", two.slice(0, 0, 3));
-  add("u", two.slice(0, 3, 6));
-  for (const auto& [name, x] : {std::pair{"m", &m}, {"g", &g}, {"u", &u}}) {
-    add(std::string("rows.") + name, x->values);
-    add(std::string("rows.") + name + "_scale", x->scales, "F32");
-    add(std::string(name) + "_scale", x->scales, "F32");
+  for (const bool int4 : {false, true}) {
+    const std::string mark = int4 ? "4" : "";
+    const char *values = int4 ? "U8" : "I8", *scales = int4 ? "BF16" : "F32";
+    const auto stored = [&](int64_t n, int64_t k, int64_t seed) {
+      return int4 ? ops::quantise_groups(random(n, k, seed))
+                  : ops::quantise_rows(random(n, k, seed));
+    };
+    const ops::StoredMatrix m = stored(64, 128, 1), g = stored(48, 192, 2), u = stored(48, 192, 3);
+    add("m" + mark, ops::panels_of(m, {}).values, values);
+    const Tensor two = ops::panels_of(g, u).values.reshape({6, 3, ops::step_bytes(int4) / 2});
+    add("g" + mark, two.slice(0, 0, 3), values);  // halves of their bytes
+    add("u" + mark, two.slice(0, 3, 6), values);
+    for (const auto& [name, x] : {std::pair{"m", &m}, {"g", &g}, {"u", &u}}) {
+      add("rows." + (name + mark), x->values, values);
+      add("rows." + (name + mark) + "_scale", x->scales, scales);
+      add(name + mark + "_scale", x->scales, scales);
+    }
   }
   add("last", Tensor::zeros({512}, DType::u8), "U8");
   write_safetensors(path, all);
@@ -88,8 +96,11 @@ TEST(WeightStore, WhatLiesInPanelsIsWhatRowsBecome) {
   write_orders(folder.path("model.safetensors"), 0);
   TensorSet tensors = open_component(folder.path());
   const auto same = [](const ops::Weight& a, const ops::Weight& b) {
-    return a->data.to_floats() == b->data.to_floats() &&
-           a->scales.to_floats() == b->scales.to_floats() && a->isa == b->isa;
+    const auto floats = [](const Tensor& x) {
+      return x.defined() ? x.to_floats() : std::vector<float>();
+    };
+    return floats(a->data) == floats(b->data) && floats(a->scales) == floats(b->scales) &&
+           a->isa == b->isa && a->int4 == b->int4;
   };
   for (const bool maps : {false, true}) {
     tensors.use_mapped(maps);
@@ -101,10 +112,23 @@ TEST(WeightStore, WhatLiesInPanelsIsWhatRowsBecome) {
       EXPECT_TRUE(same(weights->paired("g", "u", 48, 192, DType::i8, cut),
                        weights->paired("rows.g", "rows.u", 48, 192, DType::i8, cut)));
     }
+    for (const nn::Cut& cut : {nn::Cut{}, nn::Cut{0, {{16, 48}}}, nn::Cut{1, {{32, 96}}}}) {
+      EXPECT_TRUE(same(weights->matrix("m4", 64, 128, DType::i8, cut),
+                       weights->matrix("rows.m4", 64, 128, DType::i8, cut)));
+      EXPECT_TRUE(same(weights->paired("g4", "u4", 48, 192, DType::i8, cut),
+                       weights->paired("rows.g4", "rows.u4", 48, 192, DType::i8, cut)));
+    }
+    EXPECT_EQ(elements_of(tensors, "m4") + elements_of(tensors, "g4"), 64 * 128 + 48 * 192);
+    EXPECT_EQ(elements_of(tensors, "rows.m4"), elements_of(tensors, "m"));
     if (!ops::packs_in_panels(tensor::Device::cpu)) continue;
-    const auto at = tensors.file("m").map("m", 64 * 128);
-    const ops::Weight m = weights->matrix("m", 64, 128, DType::i8);
-    EXPECT_EQ(m->data.raw() == static_cast<const void*>(at.get()), maps);
+    for (const char* name : {"m", "m4"}) {
+      const auto at = tensors.file(name).map(name, tensors.entry(name).bytes());
+      const ops::Weight m = weights->matrix(name, 64, 128, DType::i8);
+      EXPECT_EQ(m->data.raw() == static_cast<const void*>(at.get()), maps) << name;
+    }
+    const auto gate = tensors.file("g4").map("g4", tensors.entry("g4").bytes());
+    const ops::Weight pair = weights->paired("g4", "u4", 48, 192, DType::i8);
+    EXPECT_EQ(pair->data.raw() == static_cast<const void*>(gate.get()), maps);
   }
 }
 
