@@ -9,7 +9,7 @@
 
 namespace tessera::planner {
 
-/// A rehearsed part of a run: what its ranks do, and the most bytes that one of them holds.
+/// A dry run of a part: the recording of all ranks, and the largest memory of a rank in bytes.
 struct Foretold {
   Recording recording;
   int64_t rank_bytes = 0;

@@ -26,7 +26,7 @@ namespace tessera {
 namespace planner {
 namespace {
 
-constexpr double kUsable = 0.96;  // of a device's memory: drivers and contexts take the rest
+constexpr double kUsable = 0.96;  // share of a device's memory; drivers and contexts take the rest
 constexpr int kMostRanksPredicted = 512;
 
 tensor::DType computed_in(const runtime::ModelState& state) { return state.dtype(); }
@@ -317,7 +317,7 @@ Prediction searched(const std::string& model, const RunOptions& options,
         try {
           mine.emplace(model, options, request);
         } catch (...) {
-          return;  // the first one says it
+          return;  // the first thread reports the error
         }
         search.work(*mine, progress, stop);
       });

@@ -13,7 +13,7 @@ std::vector<double> places(const base::ConfigReader& read, const std::string& sp
     const auto whole = spaced_timesteps(spacing, train_steps, steps, 0);
     return {whole.begin(), whole.end()};
   }
-  if (spacing == "leading") {  // an offset may go beyond the last of training, whose sigma stays
+  if (spacing == "leading") {  // an offset may exceed the last training timestep; its sigma stays
     check_steps(steps, train_steps);
     const int64_t offset = read.integer("steps_offset", 0, 0, 1000);
     std::vector<double> whole;
