@@ -93,8 +93,8 @@ std::string as_option(std::string field) {
   return "--" + field;
 }
 
-// Where the folders of a path that begins at `at` end, behind the last slash; `at`: none begins.
-// One in quotes begins behind them.
+// End of the folders of a path at `at`, after the last slash; `at`: no path begins there. A quoted
+// path begins after the quote.
 size_t behind_folders(const std::string& text, size_t at, bool quoted) {
   const char before = at > 0 ? text[at - 1] : ' ';
   if (text[at] != '/' || (quoted ? before != '\'' : before != ' ' && before != '(')) return at;
@@ -107,7 +107,7 @@ std::string without_folders(const std::string& sentence, bool quoted_paths) {
   std::string said;
   bool quoted = false;
   for (size_t i = 0; i < sentence.size(); ++i) {
-    if (sentence[i] == '\'') {  // in a word it is an apostrophe
+    if (sentence[i] == '\'') {  // inside a word the quote is an apostrophe
       const size_t beside = quoted ? i + 1 : i - 1;
       const bool bound = beside >= sentence.size() || !of_word(sentence[beside]);
       quoted = quoted != bound;
