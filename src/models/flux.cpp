@@ -11,14 +11,14 @@ constexpr int64_t kWaves = 256;  // channels of a sinusoidal embedding
 
 struct FluxContext : nn::Context {
   Tensor text;              // [batch * length, hidden]
-  Tensor fixed;             // f32 [batch, hidden]: pooled text and guidance
-  ops::RotaryTable angles;  // of one sequence's text, then its image
+  Tensor fixed;             // f32 [batch, hidden]: embedding of pooled text and guidance
+  ops::RotaryTable angles;  // angles of text, then image, for each sequence
   int64_t length = 0;
 };
 
 struct FluxPlacement : DitPlacement {
   using DitPlacement::DitPlacement;
-  ops::RowMap both_rows;  // of the text's tokens, then the image's
+  ops::RowMap both_rows;  // text tokens, then image tokens
   ops::RotaryTable both_angles;
 };
 
@@ -128,7 +128,7 @@ nn::ContextPtr Flux::prepare(const nn::Conditioning& conditioning,
   std::vector<nn::RotaryAxis> axes(3);
   for (size_t i = 0; i < 3; ++i) {
     axes[i].pairs = config_.axes_dims_rope[i] / 2;
-    axes[i].places.assign(static_cast<size_t>(shape.prefix), 0);  // where nothing turns
+    axes[i].places.assign(static_cast<size_t>(shape.prefix), 0);  // zero angles do not rotate
   }
   for (int64_t y = 0; y < shape.grid[1]; ++y)
     for (int64_t x = 0; x < shape.grid[2]; ++x) {
@@ -143,7 +143,7 @@ nn::ContextPtr Flux::prepare(const nn::Conditioning& conditioning,
 nn::PlacementPtr Flux::place(const nn::Context& context, const nn::TokenView& view) const {
   const auto& of = dynamic_cast<const FluxContext&>(context);
   auto placement = std::make_shared<FluxPlacement>(of, view, of.fixed.device());
-  nn::Segments both;  // ids in the table of a sequence
+  nn::Segments both;  // indices into a sequence's table
   const auto add = [&](const nn::Segment& s, int64_t first) {
     both.push_back({s.sequence, {first + s.ids.begin, first + s.ids.end}});
   };
@@ -159,7 +159,7 @@ nn::PlacementPtr Flux::place(const nn::Context& context, const nn::TokenView& vi
 
 nn::StepContextPtr Flux::at(const nn::Context& context, const Tensor& timestep) const {
   auto step = std::make_shared<DitStep>();
-  // The pipeline divides by 1000 and the model multiplies again, in floats.
+  // The pipeline divides by 1000 and the model multiplies again, both in f32.
   step->condition =
       ops::silu(time_(ops::timestep_embedding(ops::scale(timestep, 1000, 1000), kWaves),
                       {.residual = dynamic_cast<const FluxContext&>(context).fixed}));
@@ -190,7 +190,8 @@ nn::Joint Flux::double_block(int site, const DitStep& step, const nn::Placement&
                 dit(placement), streams, seams);
 }
 
-// Text and image share weights: they are one tensor, from the first of these blocks to the last.
+// Text and image share weights in these blocks, so both stay joined in a tensor from the first of
+// these blocks to the last.
 nn::Joint Flux::single_block(int site, const DitStep& step, const nn::Placement& placement,
                              const nn::Joint& streams, const nn::Seams& seams) const {
   const Block& w = layers_.at(static_cast<size_t>(site - blocks_.begin));
