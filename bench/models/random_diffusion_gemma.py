@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A folder of the published widths of DiffusionGemma 26B-A4B with random weights, of as many layers as asked (it has 30):
-bf16 (50.5 GB), or as `tessera quantise` writes it with experts in int4 (and what is dense in int8).
+"""Writes a DiffusionGemma 26B-A4B folder of the published widths with random weights and LAYERS layers (published: 30):
+bf16 (50.5 GB), or quantised like `tessera quantise` with experts in int4 (and dense weights in int8).
 
     python3 bench/models/random_diffusion_gemma.py FOLDER LAYERS [bf16 | int4 | int4+int8]
 """
@@ -36,7 +36,7 @@ def config(layers, form):
 
 
 def matrices(layers):
-    """{name: (rows, columns)} of what is routed; of what is dense."""
+    """Returns {name: (rows, columns)} of routed and of dense matrices."""
     routed, dense = {}, {}
     for layer, kind in enumerate(kinds(layers)):
         at = f"model.decoder.layers.{layer}."
@@ -54,7 +54,7 @@ def matrices(layers):
 
 
 def vectors(layers):
-    """{name: (elements, value)} of norms and scales."""
+    """Returns {name: (elements, value)} of norms and scales."""
     made = {"model.decoder.norm.weight": (HIDDEN, 1), "model.decoder.self_conditioning.pre_norm.weight": (HIDDEN, 1)}
     for layer, kind in enumerate(kinds(layers)):
         at = f"model.decoder.layers.{layer}."
@@ -71,7 +71,7 @@ def bf16(value):
 
 
 def entries(layers, form):
-    """[(name, dtype, shape, bytes, filler)]: a filler is bytes to repeat, or None for random ones."""
+    """Returns [(name, dtype, shape, bytes, filler)]: a filler is bytes to repeat, or None for random bytes."""
     routed, dense = matrices(layers)
     made = [("model.decoder.embed_tokens.weight", "BF16", [VOCABULARY, HIDDEN], 2 * VOCABULARY * HIDDEN, None)]
     for layer in range(layers):
@@ -91,7 +91,7 @@ def entries(layers, form):
 
 
 def pools():
-    """4 MB of bf16 numbers of magnitudes from 1/128 to 1/32, and as many of bytes."""
+    """Returns 4 MB of bf16 numbers of magnitudes from 1/128 to 1/32, and as many random bytes."""
     draw = random.Random(0)
     number = lambda: draw.getrandbits(1) << 15 | (120 + draw.getrandbits(1)) << 7 | draw.getrandbits(7)
     return {"BF16": b"".join(struct.pack("<H", number()) for _ in range(1 << 21)), "U8": os.urandom(1 << 22), "I8": os.urandom(1 << 22)}
