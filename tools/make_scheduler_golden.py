@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Writes tests/data/schedulers.json: what the schedulers of diffusers do.
+"""Writes tests/data/schedulers.json: results of diffusers' schedulers.
 
     pip install diffusers==0.42.1 torch scipy
     python3 tools/make_scheduler_golden.py tests/data/schedulers.json
 
-Each run is a class, a configuration and a number of steps. The denoiser is a formula that
-tests/sample/scheduler_golden_test.cpp computes alike: tanh(input) * 0.8 + bias. Noise is a formula,
-too. `x` holds the latents of two images after every pass of a run of 4 steps, else after the last.
+Each run is a class, a configuration and a number of steps. The denoiser is a formula, the same in
+tests/sample/scheduler_golden_test.cpp: tanh(input) * 0.8 + bias. Noise is a formula, too. `x` holds the latents of two images after every pass of a run of 4 steps, else after the last.
 """
 import json
 import math
@@ -75,26 +74,26 @@ CASES = {
 
 
 def numbers(run):
-    """The starting latent, the bias of a pass, or the noise of one."""
+    """Returns the starting latent, or the bias or the noise of a pass."""
     i = torch.arange(12, dtype=torch.float64)
     return torch.sin(12.9 * (i + 1) + 7.3 * run).to(torch.float32).reshape(SHAPE)
 
 
 def size_shift(config, tokens):
-    """mu as pipelines compute it."""
+    """Computes mu like the pipelines."""
     base, most = config.get("base_shift", 0.5), config.get("max_shift", 1.15)
     slope = (most - base) / (4096 - 256)
     return tokens * slope + (base - slope * 256)
 
 
 def walk(scheduler, tokens, steps, exact=None):
-    """Timesteps, whether they are whole numbers, the scale of the first latent, and all latents; `exact` stands in
-    for torch in the scheduler's steps, which then compute in f64."""
+    """Returns timesteps, whether they are integers, the scale of the first latent, and all latents; `exact`
+    replaces torch in the scheduler's steps, to compute in f64."""
     mu = {"mu": size_shift(scheduler.config, tokens)} if scheduler.config.get("use_dynamic_shifting") else {}
     scheduler.set_timesteps(steps, **mu)
-    if hasattr(scheduler, "set_begin_index"):  # as pipelines of flows do; else by the first timestep
+    if hasattr(scheduler, "set_begin_index"):  # like flow pipelines; else by the first timestep
         scheduler.set_begin_index(0)
-    if hasattr(scheduler, "sigmas"):  # the same numbers; their logarithms and differences in f64
+    if hasattr(scheduler, "sigmas"):  # same values, with logarithms and differences in f64
         scheduler.sigmas = scheduler.sigmas.double()
     module = sys.modules[type(scheduler).__module__]
     kind = torch.float32
