@@ -244,7 +244,7 @@ class StoredWeights : public nn::Weights {
   }
 
  private:
-  // Reads a checked tensor.
+  // Reads a checked tensor, or shares the result of get() while in use.
   Tensor read(const TensorFile& file, const std::string& name) const {
     const TensorEntry& entry = file.entry(name);
     std::shared_ptr<Storage> buffer;
