@@ -90,7 +90,7 @@ struct WeightStore::Shelf {
         std::const_pointer_cast<void>(slot->counted(rank, value, true).first));
   }
 
-  // What somebody holds under a key; null: nobody does.
+  // The value in use under a key; null: none.
   template <class T>
   std::shared_ptr<T> held(const std::string& key) {
     std::shared_ptr<Slot> slot;
