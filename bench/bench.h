@@ -18,11 +18,11 @@
 
 namespace tessera::bench {
 
-/// The threads of a benchmark, bound to the one that makes them: as many as its first argument
-/// says, or one.
+/// Threads of a benchmark, bound to the creating thread: as many as the first argument says, or
+/// one.
 class Threads {
  public:
-  /// `memory`: who counts what is allocated, or nobody.
+  /// `memory`: tracker of allocations, or null.
   Threads(int argc, char** argv, std::shared_ptr<tensor::MemoryTracker> memory = nullptr)
       : pool_(argc > 1 ? std::atoi(argv[1]) : 1), bind_(scope_of(pool_, std::move(memory))) {}
 
@@ -38,14 +38,14 @@ class Threads {
   tensor::BindScope bind_;
 };
 
-/// The one in the middle, or just behind it; `values` must not be empty.
+/// The middle value, or the next above; `values` must not be empty.
 inline double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
 
-/// Normal values with a prime period: cheap, and no two rows alike.
+/// Normal values with a prime period: cheap, and all rows differ.
 inline tensor::Tensor random_tensor(const tensor::Shape& shape, tensor::DType dtype, uint32_t seed,
                                     float scale = 1) {
   std::mt19937 generator(seed);
@@ -61,8 +61,8 @@ inline tensor::Tensor random_tensor(const tensor::Shape& shape, tensor::DType dt
   return t;
 }
 
-/// A JSON line for `flops` and `bytes` done in `seconds`, with its share of limits probed beside
-/// it.
+/// Prints a JSON line for `flops` and `bytes` done in `seconds`, with the share of limits probed at
+/// the same time.
 inline void print(const std::string& bench, const std::string& shape, double flops, double bytes,
                   double seconds, double peak_flops, double peak_bytes) {
   std::string line = fmt::format(
@@ -77,8 +77,8 @@ inline void print(const std::string& bench, const std::string& shape, double flo
   std::fflush(stdout);
 }
 
-/// Times `run`, probing the units' limit between its turns, and prints the best beside what a meter
-/// counted in one of them.
+/// Times `run`, probing the unit's limit between runs, and prints the best time with the meter's
+/// counts of a run.
 template <class Run>
 void print_best(const std::string& bench, const std::string& shape, int times, const Run& run) {
   tensor::Scope counting = tensor::current_scope();

@@ -18,8 +18,8 @@
 
 namespace tessera::bench {
 
-/// Where a benchmark computes: takes "--device cpu|cuda" and "--turns" out of its arguments. With
-/// --turns it measures as often as a line comes on standard input, so that a peer measures between.
+/// Device of a benchmark: takes "--device cpu|cuda" and "--turns" from the arguments. With --turns,
+/// a measurement starts for each line on standard input, so that a peer can measure in between.
 class Place {
  public:
   Place(int& argc, char** argv) {
@@ -47,10 +47,10 @@ class Place {
   bool on_gpu() const { return device == tensor::Device::cuda; }
   tensor::Tensor operator()(const tensor::Tensor& t) const { return t.to(device); }
 
-  /// Prints a JSON line with the milliseconds of `run` and what it computes, one or many times.
-  /// On a GPU: the median of `samples` queues of calls that last some 20 ms, after a warm-up.
-  /// On a CPU: the best of `samples`. `recorded`: so many of them are recorded on a GPU and
-  /// replayed: 1 for what the engine records, too; more where a call is short.
+  /// Prints a JSON line with the milliseconds of `run`. On a GPU: the median of `samples` queues of
+  /// calls that last some 20 ms, after a warm-up. On a CPU: the best of `samples`. `recorded`:
+  /// number of calls recorded on a GPU and replayed: 1 for work that the engine records too; more
+  /// for short calls.
   template <class Run>
   void measure(const std::string& bench, const std::string& shape, int samples, const Run& work,
                int recorded = 0) const {
@@ -99,7 +99,7 @@ class Place {
       for (int i = 0; i < times; ++i) run();
     });
   }
-  // One run, which warms up, too.
+  // A counted run, also used as warm-up.
   template <class Run>
   static double counted(const Run& run) {
     tensor::Scope counting = tensor::current_scope();

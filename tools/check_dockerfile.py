@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Holds the Dockerfile against the tree: instructions, stages, files, scripts, packages and users.
+"""Checks the Dockerfile against the tree: instructions, stages, files, scripts, packages and users.
 
-check_dockerfile.py [--build] [TREE]   --build: also builds it where docker, podman or buildah answers (some minutes)
+check_dockerfile.py [--build] [TREE]   --build: also builds the image if docker, podman or buildah is available (some minutes)
 """
 
 import fnmatch
@@ -19,7 +19,7 @@ BUILDERS = (("docker", "info"), ("podman", "info"), ("buildah", "info"))
 
 
 def instructions(text):
-    """[(line, name, flags, rest)]: lines that end in a backslash are one."""
+    """Returns [(line, name, flags, rest)], with lines joined at a trailing backslash."""
     found, line, words = [], 0, ""
     for number, part in enumerate(text.splitlines(), 1):
         if not words and (not part.strip() or part.lstrip().startswith("#")):
@@ -39,7 +39,7 @@ def instructions(text):
 
 
 def installable(tree):
-    """The packages that scripts/install names."""
+    """Returns the packages named in scripts/install."""
     text = (tree / "scripts/install").read_text()
     return {word for block in re.findall(r"(?:packages|optional)\+?=\(([^)]*)\)", text) for word in block.split()}
 
@@ -51,7 +51,7 @@ def ignored(tree, path):
 
 
 def check_run(tree, rest):
-    """What is wrong with a command of RUN."""
+    """Yields the problems of a RUN command."""
     if subprocess.run(["sh", "-n", "-c", rest], capture_output=True).returncode:
         yield "the shell cannot read this command"
         return
@@ -71,7 +71,7 @@ def check_run(tree, rest):
 
 
 def check_sources(tree, stages, name, flags, rest):
-    """What is wrong with where COPY and the mounts of RUN take files from."""
+    """Yields the problems of the sources of COPY and of RUN mounts."""
     stage = dict(flags).get("from")
     for key, value in flags:
         if key == "mount":
@@ -84,7 +84,7 @@ def check_sources(tree, stages, name, flags, rest):
 
 
 def offences(tree, text=None):
-    """"Dockerfile:LINE: what is wrong" for each thing."""
+    """Returns "Dockerfile:LINE: problem" for each problem."""
     found, stages, images, users, made = [], set(), [], [], set()
     release = re.search(r"Debian (\d+)", (tree / "scripts/install").read_text())[1]
     for line, name, flags, rest in instructions((tree / "Dockerfile").read_text() if text is None else text):
@@ -122,7 +122,7 @@ def offences(tree, text=None):
 
 
 def build(tree):
-    """0, or the builder's status; without one a line says so."""
+    """Returns 0, or the builder's status; reports a missing builder."""
     for builder in BUILDERS:
         try:
             if subprocess.run(builder, capture_output=True, timeout=30).returncode == 0:

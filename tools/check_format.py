@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""C++ stands as clang-format 14 and the .clang-format of the repository write it."""
+"""Checks C++ files against clang-format 14 and the .clang-format of the repository."""
 
 import argparse
 import pathlib
@@ -14,7 +14,7 @@ FOLDERS = ("src", "include", "apps", "tests", "bench", "examples", "python")
 
 
 def unformatted(root, program, files):
-    """Offences, one a file that formatting would change; None if the program itself failed."""
+    """Returns an offence for each file that formatting would change; None if the program failed."""
     run = subprocess.run([program, "--dry-run", *map(str, files)], cwd=root, text=True,
                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if run.returncode != 0:

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Runs everything that needs a GPU, and writes one page about it.
+"""Runs everything that needs a GPU, and writes a page with the results.
 
   check_gpu.py                                 builds, then all stages -> build/gpu/gpu.md
-  check_gpu.py --stages tests,memcheck         those alone; --list names them
+  check_gpu.py --stages tests,memcheck         only these stages; --list names all
   check_gpu.py --programs FOLDER               with programs of pack_gpu.py instead of a build
   check_gpu.py --from a/gpu.json --stages none the page of results from several calls
 
-Each stage has a limit of its own (--minutes limits all of them together); one that fails does not stop
-the next. Ends with status 1 if one failed. The page is written after each stage.
+Each stage has a time limit (--minutes limits all together); a failed stage does not stop the next.
+Ends with status 1 if a stage failed. The page is written after each stage.
 """
 
 import argparse
@@ -29,12 +29,12 @@ import pack_gpu
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BENCHES = ("attention_bench", "experts_bench", "families_bench", "dit_moe_bench", "vae_bench")
-# What the checkers run: small problems of every kernel, less the tests that launch thousands; for memory
-# two whole models as well, for races and barriers our own kernels alone.
+# Tests for the checkers: small problems of every kernel, without tests that launch thousands; for memory
+# also two whole models, for races and barriers only Tessera's own kernels.
 LONG = "-CudaElementwise.EveryOp*:CudaMatmul.EveryEpilogue*:CudaNorm.EqualsTheReference*:*Plan.*"
 CHECKED = f"Cuda*:TransformersOnGpu.DitMoe:EncodersOnGpu.VaeDecodesAndEncodes{LONG}"
 RACED = f"Cuda*{LONG}:CudaMatmul.*"
-SHARDS = 4  # of a checker's tests
+SHARDS = 4  # processes for a checker's tests
 
 
 @dataclasses.dataclass
@@ -42,7 +42,7 @@ class Stage:
     name: str
     seconds: int
     command: list
-    shards: int = 1  # as many processes at the same time, which share the tests of a program
+    shards: int = 1  # parallel processes that share the tests of a program
 
 
 def sanitizer(tool, test, tests, seconds):
@@ -52,7 +52,7 @@ def sanitizer(tool, test, tests, seconds):
 
 
 def stages(programs, python, build):
-    """In the order in which they run: what says most first."""
+    """Returns the stages in order: the most informative first."""
     test, tessera = programs / "tests/tessera_gpu_test", programs / "tessera"
     peer = lambda name, *words: [python, ROOT / f"bench/peers/{name}_peer.py", "1", *words, "--device", "cuda"]
     models = "pixart:1024,sd3:1024,flux:1024,pixart:4096,sd3:4096,flux:4096"
@@ -89,13 +89,13 @@ def chosen(found, words):
 
 
 def run_stage(stage, limit, environment):
-    """What a stage said and how it ended, as gpu_page reads it."""
+    """Runs a stage; returns output and status for gpu_page."""
     command = list(map(str, stage.command))
     result = {"command": shlex.join(command), "limit_s": round(limit), "before": gpu_page.clocks()}
     start = time.monotonic()
     processes, said = [], [tempfile.TemporaryFile("w+", errors="replace") for _ in range(stage.shards)]
     try:
-        for shard, output in enumerate(said):  # files: a full pipe would hold a process up
+        for shard, output in enumerate(said):  # files, because a full pipe would block a process
             own = {"GTEST_TOTAL_SHARDS": str(stage.shards), "GTEST_SHARD_INDEX": str(shard)} if stage.shards > 1 else {}
             processes.append(subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT,
                                               env={**environment, **own}, start_new_session=True, cwd=ROOT))
@@ -132,7 +132,7 @@ def write(out, results):
 
 
 def earlier(paths):
-    """Results of earlier calls as one: a later one of a stage counts."""
+    """Merges results of earlier calls: the last result of a stage counts."""
     together = {"machine": {}, "stages": {}}
     for path in paths:
         results = json.loads(path.read_text(encoding="utf-8"))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds the layers to their table: a layer includes and names only what stands on its line."""
+"""Checks the layers against their table: a layer includes and names only the layers on its line."""
 
 import argparse
 import pathlib
@@ -8,7 +8,7 @@ import sys
 
 import source_tree
 
-# The same table stands in docs/architecture.md and, as link lines, in cmake/tessera_layers.cmake.
+# The same table is in docs/architecture.md and, as link lines, in cmake/tessera_layers.cmake.
 LAYERS = {
     "base": "",
     "tensor": "base",
@@ -44,7 +44,7 @@ LAYERS = {
 }
 ALLOWED = {name: set(line.split()) | {name, "tessera"} for name, line in LAYERS.items()}
 
-# Libraries from outside, and who may see them.
+# External libraries, and the layers that may include them.
 PARTS = {
     "fmt": None,
     "nlohmann": {"base", "load", "engine", "apps"},
@@ -70,17 +70,17 @@ PARTS = {
     "nanobind": {"apps"},
     "Eigen": {"evaluation"},
 }
-LARGEST_KNOT = 3  # modules; a larger one can be neither understood nor tested nor moved in parts
+LARGEST_KNOT = 3  # modules; a larger knot cannot be understood, tested or moved in parts
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
 
 
-# A layer named by what is in it, or as a whole: using namespace, an alias, a namespace that is opened.
+# Uses of a layer: a qualified name, using namespace, an alias, or an opened namespace.
 NAMED = re.compile(r"(?<![\w:])(?:(?:::)?tessera::)?(" + "|".join(LAYERS) + r")::"
                    r"|\bnamespace\s+(?:\w+\s*=\s*)?(?:::)?(?:tessera::)?(" + "|".join(LAYERS) + r")\s*[;{]")
 
 
 def foreign_names(root, path):
-    """(line, namespace) of each layer that a file of src/, apps/ or python/ names without seeing it."""
+    """Yields (line, namespace) of each layer that a file of src/, apps/ or python/ names without permission."""
     seen = ALLOWED.get(owner_of(path), set())
     text = source_tree.without_comments(source_tree.read(root, path))
     for match in NAMED.finditer(text):
@@ -96,14 +96,14 @@ def includes(root, path):
 
 
 def owner_of(path):
-    """The layer of a file: api, a folder of src/, or apps, to which python belongs."""
+    """Returns the layer of a file: api, a folder of src/, or apps (with python)."""
     if path.parts[0] == "include":
         return "api"
     return path.parts[1] if path.parts[0] == "src" else "apps"
 
 
 def resolve(root, path, target):
-    """Where a quoted include leads, relative to the root; None when nowhere."""
+    """Returns the file of a quoted include, relative to the root; None if missing."""
     for base in (path.parent, pathlib.Path("src"), pathlib.Path("include"), pathlib.Path("apps")):
         if (root / base / target).is_file():
             parts = []
@@ -114,7 +114,7 @@ def resolve(root, path, target):
 
 
 def layer_offence(owner, wanted, target):
-    """Why the owner may not include a file of layer wanted, or None."""
+    """Returns the reason against including a file of layer wanted, or None."""
     if wanted == "api":
         return None
     if owner == "apps":
@@ -138,7 +138,7 @@ def part_offence(owner, target):
 
 
 def check_includes(root):
-    """(offences, graph of quoted includes)"""
+    """Returns (offences, graph of quoted includes)."""
     offences, graph = [], {}
     for path in source_tree.code_files(root, "src", "include", "apps", "python"):
         owner = owner_of(path)
@@ -166,7 +166,7 @@ def check_includes(root):
 
 
 def cycles(graph):
-    """Include cycles, each as the list of its files."""
+    """Returns include cycles, each as a list of files."""
     found, state = [], {}
 
     def visit(node, trail):
@@ -185,12 +185,12 @@ def cycles(graph):
 
 
 def module_of(path):
-    """x.h, x.cpp and their like are one module."""
+    """Returns the module of a file; x.h, x.cpp and similar files share a module."""
     return path.with_suffix("")
 
 
 def knots(graph):
-    """Sets of modules of a layer that include each other in a circle, the largest first (Tarjan)."""
+    """Returns sets of modules of a layer with circular includes, the largest first (Tarjan)."""
     edges = {}
     for path, targets in graph.items():
         edges.setdefault(module_of(path), set()).update(module_of(t) for t in targets)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Every src/<layer>/**/x.cpp has its test tests/<layer>/**/x_test.cpp, or tests/whole/<layer>/**/x_test.cpp
-where it is tested through Model.
+"""Checks that every src/<layer>/**/x.cpp has a test tests/<layer>/**/x_test.cpp, or
+tests/whole/<layer>/**/x_test.cpp for tests through Model.
 
-A kernel for one instruction set, src/kernels/<set>/x.cpp, is covered by tests/kernels/x_test.cpp,
-which runs over all sets.
+A kernel for an instruction set, src/kernels/<set>/x.cpp, is covered by tests/kernels/x_test.cpp,
+because this test runs over all sets.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import source_tree
 
 
 def candidates(source):
-    """Tests that may cover a source, the usual one last. Paths are relative to the root."""
+    """Yields tests that may cover a source, the usual test last. Paths are relative to the root."""
     inside = source.relative_to("src")
     test = pathlib.Path("tests") / inside.parent / f"{inside.stem}_test.cpp"
     yield pathlib.Path("tests", "whole", *test.parts[1:])

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Compiles the hot CUDA kernels for sm_90a and finds any that spill registers or have a stack frame, or
-whose products wait for each other.
+"""Compiles the hot CUDA kernels for sm_90a and finds spilled registers, stack frames, and serialised
+products.
 
-Says so and succeeds where there is no nvcc.
+Reports a missing nvcc and succeeds.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def find_nvcc():
 
 
 def short_name(mangled):
-    """The kernel of a mangled name, and what its parameters in angle brackets say."""
+    """Returns the kernel of a mangled name with the template arguments."""
     plain = subprocess.run(["c++filt", mangled], capture_output=True, text=True,
                            check=False).stdout.strip() if shutil.which("c++filt") else mangled
     plain = plain.replace("(anonymous namespace)::", "").replace("tessera::kernels::", "")
@@ -36,7 +36,7 @@ def short_name(mangled):
 
 
 def kernels(report):
-    """(name, registers, stack, spilled bytes) of each kernel in what ptxas -v says."""
+    """Returns (name, registers, stack, spilled bytes) of each kernel in the output of ptxas -v."""
     return [(name, int(used or 0), int(stack), int(stores) + int(loads))
             for name, stack, stores, loads, used in FRAME.findall(report)]
 

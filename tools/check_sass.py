@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Checks the machine code of CUDA kernels: what ptxas may undo without a word.
+"""Checks the machine code of CUDA kernels for optimisations that ptxas may silently undo.
 
-- A program without sm_90a among its architectures knows it, and its kernels of warpgroups trap.
-- Attention's exponentials stand between the wait for scores and that for the product with values.
-- Kernels that move elements divide no 64 bits, and read words of 16 bytes where they can.
-- The code of kernels that are unrolled far does not grow: of attention and products it stays under the
-  128 KB of the instruction cache, of convolutions it does not.
+- In a program without sm_90a, has_warpgroups() is false and warpgroup kernels trap.
+- Attention's exponentials are between the wait for scores and the wait for the product with values.
+- Kernels that move elements have no 64-bit division, and read 16-byte words if possible.
+- The code size of heavily unrolled kernels does not grow: attention and products stay below the 128 KB
+  of the instruction cache, convolutions do not.
 
-Says so and succeeds where there is no nvcc; without nvdisasm (of the toolkit, or of NVIDIA's package
-nvidia-cuda-nvdisasm) the first check alone is made.
+Reports a missing nvcc and succeeds; without nvdisasm (from the toolkit, or NVIDIA's package
+nvidia-cuda-nvdisasm) only the first check runs.
 """
 
 import argparse
@@ -29,14 +29,14 @@ INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,6})\*/\s+(?:@!?U?P\d+\s+)?([^;]*?)\s*;
 MOST_BYTES = {"attention_sm90_kernel": 64 * 1024, "matmul_sm90_kernel": 84 * 1024,
               "conv_sm90_kernel": 256 * 1024, "conv_images_sm90_kernel": 84 * 1024,
               "expert_products_sm90_kernel": 84 * 1024}
-# No division of 64 bits, a call of some hundred instructions; where they take eight elements, as words.
+# These have no 64-bit division, a call of some hundred instructions, and use words for eight elements.
 WORDS = ("rope_kernel", "copy_kernel", "move_rows_kernel", "convert_kernel", "prepare_kernel")
-# Keys of a block by the width of a head, as Sm90Tile has them.
+# Keys of a block by the width of a head, as in Sm90Tile.
 KEYS = {64: 128, 80: 128, 128: 128, 256: 64}
 
 
 def find_nvdisasm():
-    """Of the path, the toolkit, or the Python package."""
+    """Finds nvdisasm on the path, in the toolkit, or in the Python package."""
     if found := shutil.which("nvdisasm") or shutil.which("nvdisasm", path="/usr/local/cuda/bin"):
         return found
     spec = importlib.util.find_spec("nvidia")
@@ -47,16 +47,16 @@ def find_nvdisasm():
 
 
 def kernels(listing):
-    """{name: [(address, instruction)]} of what nvdisasm -c says."""
+    """Parses the output of nvdisasm -c to {name: [(address, instruction)]}."""
     parts = KERNELS.split(listing)
     return {short_name(name): [(int(at, 16), what) for at, what in INSTRUCTION.findall(body)]
             for name, body in zip(parts[1::2], parts[2::2])}
 
 
 def wrong_order(name, code):
-    """What is wrong with the order of attention's instructions, or nothing."""
+    """Returns the problem of the order of attention's instructions, or None."""
     width = int(re.search(r"<(\d+)", name).group(1))
-    least = KEYS[width] // 2 + 2 - (4 if 64 < width <= 128 else 0)  # two rows a lane, how each shrinks, less polynomials
+    least = KEYS[width] // 2 + 2 - (4 if 64 < width <= 128 else 0)  # two rows a lane, their rescaling, minus polynomials
     waits = [i for i, (_, what) in enumerate(code) if what.startswith("WARPGROUP.DEPBAR")]
     for first, second in zip(waits, waits[1:]):
         if code[first][1].endswith("0x1") and code[second][1].endswith("0x0"):
@@ -68,7 +68,7 @@ def wrong_order(name, code):
 
 
 def faults(listing):
-    """(kernels looked at, what is wrong with them)."""
+    """Returns (number of checked kernels, problems)."""
     found, wrong = kernels(listing), []
     for name, code in found.items():
         size = (code[-1][0] + 16 if code else 0)
@@ -96,7 +96,7 @@ def nvcc(compiler, root, name, *options):
 
 
 def wrong_forms(compiler, root):
-    """What is wrong with programs for other architectures."""
+    """Returns the problems of programs for other architectures."""
     wrong = []
     for arch, warpgroups in (("sm_90a", True), ("sm_90", False), ("sm_80", False)):
         said = nvcc(compiler, root, "warpgroups", f"-arch={arch}", "-cubin", "-Xptxas", "-v", "-o",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Finds files and functions that grew too long, and a tree that grew too heavy.
+"""Finds files and functions above their length limits, and a tree above its size limit.
 
 Files: nine of ten have at most 350 lines, none more than 600. Functions: 60 lines, in
 src/kernels 200. Tree: 60 MB, of it models/ 36 MB and tests/data 21 MB.
@@ -25,7 +25,7 @@ _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.M)
 
 
 def _kind(header):
-    """What a brace after this text opens."""
+    """Returns the kind of block opened by a brace after this text."""
     if _NAMESPACE.search(header):
         return "namespace"
     if _TYPE.match(header) and not re.search(r"\)\s*(?:const|noexcept|override)?\s*$", header):
@@ -34,7 +34,7 @@ def _kind(header):
 
 
 def cpp_functions(text):
-    """(first line, lines, name) of every function defined at namespace or class level."""
+    """Yields (first line, lines, name) of every function defined at namespace or class level."""
     text = source_tree.without_comments(text)
     text = _DIRECTIVE.sub(lambda m: re.sub(r"[^\n]", " ", m.group(0)), text)
     stack, start, carried, line_of = [], 0, None, text.count
@@ -57,7 +57,7 @@ def cpp_functions(text):
         kind, (begin, header), outside = stack.pop()
         if kind != "function" or not outside:
             continue
-        # A member initialised with braces is followed by the rest of the constructor.
+        # After a member initialised with braces, the rest of the constructor follows.
         if re.match(r"\s*[,{]", text[at + 1:at + 200]) and ":" in header:
             carried = (begin, header)
             continue

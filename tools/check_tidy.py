@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""C++ under the named paths is free of what the .clang-tidy of the repository calls errors."""
+"""Checks C++ under the given paths with clang-tidy and the .clang-tidy of the repository."""
 
 import argparse
 import concurrent.futures
@@ -16,17 +16,17 @@ import time
 
 import source_tree
 
-# gcc's precompiled header is none for clang, which parses the same headers as text.
+# clang cannot read gcc's precompiled header and parses the headers as text.
 GCC_ONLY = re.compile(r" -Winvalid-pch| -include \S*cmake_pch\.hxx")
 
 
 def compile_commands(build, root, paths):
-    """The entries of build/compile_commands.json whose files lie under one of the paths."""
+    """Returns the entries of build/compile_commands.json with files under the paths."""
     wanted = [(root / path).resolve() for path in paths]
     entries = []
     for entry in json.loads((build / "compile_commands.json").read_text()):
         file = pathlib.Path(entry["file"]).resolve()
-        # clang-tidy does not know nvcc's options.
+        # clang-tidy does not support nvcc's options.
         if file.suffix != ".cu" and any(file == path or path in file.parents for path in wanted):
             entry["command"] = GCC_ONLY.sub("", entry["command"])
             entries.append(entry)
@@ -34,7 +34,7 @@ def compile_commands(build, root, paths):
 
 
 def newest_first(root, entries):
-    """The entries, those whose files were committed last in front."""
+    """Sorts the entries, the latest committed files first."""
     if not shutil.which("git"):
         return entries
     log = subprocess.run(["git", "log", "--format=", "--name-only", "--relative"], cwd=root, text=True,
@@ -46,7 +46,7 @@ def newest_first(root, entries):
 
 
 def findings(program, database, root, file):
-    """Offences of one file; the same header may be named by several files."""
+    """Returns the offences of a file; several files may report the same header."""
     run = subprocess.run([*shlex.split(program), "--quiet", "-p", database, file], cwd=root,
                          text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     found = re.findall(r"^(\S+?:\d+):\d+: (?:error|warning): (.*)$", run.stdout, re.M)

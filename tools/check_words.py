@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Finds words that may not be in the tree: prints and exits of the library, loose ends, machine paths, and
-comments of finished folders in an unclear language."""
+"""Finds forbidden words in the tree: prints and exits of the library, loose ends, machine paths, and
+comments in an unclear language."""
 
 import argparse
 import pathlib
@@ -30,7 +30,7 @@ EVERYWHERE = [
     (re.compile(r"\bGTEST_SKIP\b(?!\(\) <<\s+\S)|\bDISABLED_"), "a test that does not run and gives no reason"),
     (re.compile(r"(?<![\w.])/(?:work|root|home)/\w"), "a path of one machine"),
 ]
-# Words of the glossary in CONTRIBUTING: what went, and what stands for it.
+# Words of the glossary in CONTRIBUTING: removed words, and their replacements.
 GONE = [
     (re.compile(r"(?i)(?<!webp)(?<!webp_)pictures?(?!_)"), "say image, or sample of a batch"),
     (re.compile(r"\b(?:KvSlots|kv_slots)\b"), "say KvCache"),

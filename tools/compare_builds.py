@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Runs the same commands with two builds and says where images, texts, tensors or reports differ.
+"""Runs the same commands with two builds and reports differences of images, texts, tensors and reports.
 
 python3 tools/compare_builds.py OLD NEW [--only WORD] [--data FOLDER] [--renamed OLD=NEW ...]
 
-OLD and NEW are two `tessera` programs of one instruction set. What has to be equal is equal bit by
-bit: files, standard output, and reports but for their times. Memory (peak_bytes) is compared, too,
-and named apart: a change may mean to change it.
+OLD and NEW are two `tessera` programs for the same instruction set. Files, standard output, and
+reports except for times must be identical bit by bit. Memory (peak_bytes) is compared and reported
+separately, because a change may be intended.
 """
 
 import argparse
@@ -50,7 +50,7 @@ AXES = ("data", "cfg", "pipefusion", "ring", "ulysses", "distrifusion", "shard",
 
 
 def ranks(plan):
-    """How many ranks a plan needs: expert=N alone implies data=N."""
+    """Returns the number of ranks of a plan: expert=N alone implies data=N."""
     sizes = {k: int(v) for k, v in re.findall(r"([a-z]+)=(\d+)", plan)}
     own = math.prod(sizes.get(axis, 1) for axis in AXES)
     return max(own, sizes.get("expert", 1))
@@ -61,7 +61,7 @@ def planned(plan):
 
 
 def commands():
-    """(name, arguments); OUT stands for a folder of the run's own."""
+    """Yields (name, arguments); OUT stands for the folder of the run."""
     files = ["--report", "OUT/report.json", "--progress", "none"]
     for plan in DIT_PLANS:
         yield f"shapes {plan}", ["generate", "shapes", "--class", "0,3,7", "--steps", "5", "--seed", "5",
@@ -110,7 +110,7 @@ def commands():
 
 
 def without_times(value):
-    """A report without what no two runs share, and its memory apart."""
+    """Splits a report into reproducible values and memory, without times."""
     if isinstance(value, list):
         return [without_times(v) for v in value]
     if not isinstance(value, dict):
@@ -128,7 +128,7 @@ def flat(value, path=""):
 
 
 def run(program, arguments, out, models):
-    """What a command leaves: its status, its output, its files."""
+    """Runs a command; returns status, output and files."""
     placed = [a.replace("OUT", str(out)).replace("DATA", str(models)) for a in arguments]
     threads = [] if arguments[0] == "inspect" else ["--threads", "1"]
     done = subprocess.run([program, *placed, *threads], capture_output=True, text=True, cwd=ROOT)
@@ -150,21 +150,21 @@ def run(program, arguments, out, models):
 
 
 def same(a, b):
-    """Equal, or means over ranks, whose sums may come in another order."""
+    """True if equal, up to the order of summation for means over ranks."""
     if isinstance(a, float) and isinstance(b, float):
         return math.isclose(a, b, rel_tol=1e-12)
     return a == b
 
 
 def differences(old, new):
-    """Names of what differs -> (what has to be equal, memory)."""
+    """Returns the names of differing values: (those that must be equal, memory)."""
     names = [n for n in {**old, **new} if not same(old.get(n), new.get(n))]
     memory = [n for n in names if "bytes" in n and ("peak" in n or "kept_row" in n)]
     return [n for n in names if n not in memory], memory
 
 
 def renamed(left, pairs):
-    """What an older build left, under the names of today."""
+    """Renames the results of an older build to today's names."""
     for old, new in pairs:
         left = {re.sub(old, new, name): value for name, value in left.items()}
     return left

@@ -4,11 +4,11 @@
     pip install diffusers==0.42.1 torch scipy
     python3 tools/compare_schedulers.py build/release/tests/tessera_scheduler_walk --runs 2000
 
-The denoiser and the noise are formulas (tools/make_scheduler_golden.py). A run is one of:
+The denoiser and the noise are formulas (tools/make_scheduler_golden.py). Outcomes of a run:
   equal      the same timesteps and latents
-  refused    by both
-  not finite diffusers gives NaN or infinity, or refuses, and the program does whatever it does
-  declined   the program refuses, by a message of DECLINED, what diffusers computes
+  refused    both refuse
+  not finite diffusers gives NaN or infinity, or refuses; the program's behaviour is not checked
+  declined   the program refuses with a message of DECLINED, diffusers computes
   different  everything else
 The status is 1 if a run is different, and 77 without diffusers, torch or scipy.
 """
@@ -33,7 +33,7 @@ except ImportError as missing:
           "[  SKIPPED ] compare_schedulers")
     sys.exit(77)
 
-# What is not supported, and says so.
+# Messages for unsupported configurations.
 DECLINED = {
     "beside another way to spread sigmas": "use_flow_sigmas with another spread",
     "'solver_p'": "another scheduler as predictor",
@@ -49,7 +49,7 @@ SPREADS = ("use_karras_sigmas", "use_exponential_sigmas", "use_beta_sigmas")
 
 
 class Exact:
-    """torch for a scheduler's module, in whose steps float32 means float64: they round nothing."""
+    """Replaces torch in a scheduler's module, with float64 for float32, so that steps do not round."""
 
     float32 = torch.float64
 
@@ -58,7 +58,7 @@ class Exact:
 
 
 def round_roots():
-    """Square roots of float32 as IEEE 754 rounds them; the library behind PyTorch is off by one in five."""
+    """Rounds square roots of float32 by IEEE 754; PyTorch's library rounds every fifth incorrectly."""
     root, power = torch.Tensor.sqrt, torch.Tensor.__pow__
     torch.Tensor.sqrt = lambda x: root(x.double()).to(x.dtype)
     torch.Tensor.__pow__ = lambda x, by: torch.Tensor.sqrt(x) if isinstance(by, float) and by == 0.5 else power(x, by)
@@ -104,7 +104,7 @@ def flow(rng, config):
 
 
 def path(rng, lu=False, trains=("linear", "scaled_linear", "squaredcos_cap_v2"), rescales=False):
-    """What the solvers in log-SNR share."""
+    """Adds options common to the solvers in log-SNR."""
     config = {"solver_order": rng.choice([1, 2, 2, 3])}
     betas(rng, trains, config)
     config["prediction_type"] = rng.choice(["epsilon", "epsilon", "v_prediction", "sample"])
@@ -291,7 +291,7 @@ def random_run(rng, name):
 
 
 def expected(run):
-    """What diffusers gives; None where it refuses or gives no finite numbers."""
+    """Returns the result of diffusers; None for an error or nonfinite numbers."""
     module = sys.modules[getattr(diffusers, run["class"]).__module__]
     try:
         scheduler = getattr(diffusers, run["class"])(**run["config"])
@@ -308,7 +308,7 @@ def expected(run):
 
 
 def difference(wanted, found):
-    """Text; "" for none."""
+    """Describes a difference; "" for none."""
     if len(wanted["timesteps"]) != len(found["timesteps"]):
         return f"{len(found['timesteps'])} timesteps for {len(wanted['timesteps'])}"
     for i, (a, b) in enumerate(zip(wanted["timesteps"], found["timesteps"])):
@@ -319,13 +319,13 @@ def difference(wanted, found):
     for i, (a, rounded, b) in enumerate(zip(wanted["x"], wanted["rounded"], found["x"])):
         size = max(map(abs, a))
         worst, own = (max(abs(p - q) for p, q in zip(a, other)) for other in (b, rounded))
-        if not worst <= 2e-4 * size + 2 * own:  # what diffusers itself loses by computing in f32
+        if not worst <= 2e-4 * size + 2 * own:  # error of diffusers itself in f32
             return f"latent {i + 1} is off by {worst / size:.2g}"
     return ""
 
 
 def judged(run, line):
-    """(what it is, text)"""
+    """Returns (outcome, text)."""
     found = json.loads(line)
     wanted, why = expected(run)
     if "refused" in found:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Converts a published DiT-MoE checkpoint (.pt) into a folder that tessera opens.
+"""Converts a published DiT-MoE checkpoint (.pt) into a folder for tessera.
 
 The folder gets model.safetensors, with the names and the values of the checkpoint, and config.json,
-whose fields are read from the shapes. The pickle inside is never executed: only tensors, plain
+derived from the shapes. The pickle inside is never executed: only tensors, plain
 containers and numbers are read, and PyTorch is not needed. Tensors are copied in pieces, so memory
 does not grow with the model.
 """
@@ -27,7 +27,7 @@ exit status: 0 done, 2 wrong use or unwritable output, 3 a checkpoint that canno
 
 
 def state_dict_of(content, key):
-    """(key or '', {name: tensor}) of what the checkpoint holds."""
+    """Returns (key or '', {name: tensor}) of the checkpoint."""
     if not isinstance(content, dict):
         raise CheckpointError("holds no dictionary; expected a state dict, or one under 'ema' or 'model'")
     if key and key not in content:
@@ -48,7 +48,7 @@ def state_dict_of(content, key):
 
 
 def write_beside(path, write):
-    """Writes through a file beside the target, which then takes its place."""
+    """Writes a temporary file beside the target and renames the file."""
     beside = path.with_name(f"{path.name}.tmp-{os.getpid()}")
     try:
         with open(beside, "wb") as out:

@@ -1,4 +1,4 @@
-"""Names, shapes and configuration of DiT-MoE: what a released state dict tells about its model."""
+"""Names, shapes and configuration of DiT-MoE, derived from a released state dict."""
 
 import json
 import math
@@ -43,7 +43,7 @@ def heads_of(state, hidden, given):
 
 
 def config_of(state, num_heads, num_experts_per_tok):
-    """The configuration, read from the shapes."""
+    """Derives the configuration from the shapes."""
     hidden, channels, patch, _ = shape_of(state, "x_embedder.proj.weight", 4)
     _, tokens, _ = shape_of(state, "pos_embed", 3)
     experts, _ = shape_of(state, "blocks.0.moe.gate.weight", 2)
@@ -101,7 +101,7 @@ def block_shapes(c, i):
 
 
 def shapes_of(c):
-    """{name: shape} of all tensors of a configuration."""
+    """Returns {name: shape} of all tensors of a configuration."""
     d, p, channels = c["hidden_size"], c["patch_size"], c["in_channels"]
     out = channels * (2 if c["learn_sigma"] else 1)
     shapes = {"pos_embed": (1, (c["input_size"] // p) ** 2, d),
@@ -117,7 +117,7 @@ def shapes_of(c):
 
 
 def check(state, config):
-    """Raises CheckpointError that names every tensor that does not belong to the configuration."""
+    """Raises CheckpointError naming every tensor outside the configuration."""
     expected = shapes_of(config)
     faults = [("missing", [n for n in expected if n not in state]),
               ("unknown", [n for n in state if n not in expected]),
@@ -131,7 +131,7 @@ def check(state, config):
 
 
 def in_file_order(state):
-    """Widest elements first: so every tensor is aligned."""
+    """Sorts the widest elements first, so that every tensor is aligned."""
     return sorted(state.items(), key=lambda item: (-item[1].storage.width, item[0]))
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the layers of src/ and what they include as an SVG, from the include graph: docs/images/layers.svg."""
+"""Draws the layers of src/ and their includes as an SVG, from the include graph: docs/images/layers.svg."""
 
 import argparse
 import pathlib
@@ -20,7 +20,7 @@ PURPOSE = {
 
 
 def layer_graph(root):
-    """{layer: layers that its files include}, measured; layers without files are left out."""
+    """Returns {layer: included layers} of the files; layers without files are left out."""
     _, files = check_layers.check_includes(root)
     graph = {}
     for path, targets in files.items():
@@ -32,7 +32,7 @@ def layer_graph(root):
 
 
 def reaches(graph, start):
-    """Layers that can be reached from start over one or more includes."""
+    """Returns the layers reachable from start over includes."""
     found, todo = set(), list(graph[start])
     while todo:
         layer = todo.pop()
@@ -43,14 +43,14 @@ def reaches(graph, start):
 
 
 def reduced(graph):
-    """The graph without arrows that a longer path implies."""
+    """Removes arrows implied by a longer path."""
     far = {layer: reaches(graph, layer) for layer in graph}
     return {layer: {t for t in targets if not any(t in far[other] for other in targets - {t})}
             for layer, targets in graph.items()}
 
 
 def heights(graph):
-    """{layer: longest path down}: 0 for a layer that includes no other."""
+    """Returns {layer: longest path down}: 0 for a layer without includes."""
     height = {}
 
     def visit(layer):
@@ -64,7 +64,7 @@ def heights(graph):
 
 
 def places(graph):
-    """{layer: (x, y, width)}: rows by height, a row sorted by the middle of what its layers include."""
+    """Returns {layer: (x, y, width)}: rows by height, sorted by the centre of their included layers."""
     height = heights(graph)
     top, placed = max(height.values()), {}
     for level in range(top + 1):
@@ -81,7 +81,7 @@ def places(graph):
 
 
 def draw(root):
-    """The SVG's text."""
+    """Returns the text of the SVG."""
     graph = layer_graph(root)
     placed = places(graph)
     bottom = max(y for _, y, _ in placed.values()) + BOX + 24

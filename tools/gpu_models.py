@@ -3,8 +3,8 @@
 
   gpu_models.py PROGRAM [--device cuda] [--jobs N]
 
-Prints a JSON line for each: the relative distance (L2) of what came out, the seconds of both, and
-whether it is within what the arithmetic allows. Ends with status 1 if one is not.
+Prints a JSON line for each: the relative difference (L2) of the results, the seconds of both, and
+whether the difference is within the tolerance. Ends with status 1 if a model fails.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import tensors
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DATA = ROOT / "tests/data"
-MOST = {"f32": 1e-3, "bf16": 5e-2}  # L2; words of language models have to be the same
+MOST = {"f32": 1e-3, "bf16": 5e-2}  # L2; texts of language models must be equal
 
 
 def images(name, model, *what):
@@ -31,7 +31,7 @@ def images(name, model, *what):
 
 
 def component(name, folder, which, file, prefix):
-    """A forward pass of golden inputs, of which those that are the component's own are taken."""
+    """Returns jobs for a forward pass on the golden inputs of a component."""
     return [{"name": f"{name} {which} {dtype}", "dtype": dtype, "inputs": (DATA / folder / file, prefix),
              "run": ["forward", DATA / folder / "model", "--component", which, "--dtype", dtype,
                      "--inputs", "{in}", "--outputs", "{out}"]} for dtype in ("f32", "bf16")]
@@ -62,7 +62,7 @@ def jobs():
 
 
 def numbers(path):
-    """Every float of a file's floating-point tensors, in the order of their names."""
+    """Returns all floats of a file's floating-point tensors, in the order of the names."""
     return [v for name, (dtype, _, data) in sorted(tensors.read(path).items()) if dtype in ("F32", "BF16", "F16")
             for v in tensors.values(dtype, data, name)]
 
@@ -75,7 +75,7 @@ def distance(there, here):
 
 
 def run(program, job, device, folder):
-    """(what came out, seconds) of a job on a device. Raises RuntimeError with what the program said."""
+    """Returns (result, seconds) of a job on a device. Raises RuntimeError with the program's output."""
     out, given = folder / f"{device}.safetensors", folder / "in.safetensors"
     if "inputs" in job:
         path, prefix = job["inputs"]

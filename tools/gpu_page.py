@@ -1,4 +1,4 @@
-"""The page that check_gpu.py writes: the machine, and each stage with its command and results."""
+"""Formats the page of check_gpu.py: the machine, and each stage with its command and results."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ print(json.dumps(found))"""
 
 
 def said(command, seconds=60):
-    """Standard output of a program; "" where it cannot run."""
+    """Returns standard output of a program; "" if the program cannot run."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False).stdout
     except (OSError, subprocess.TimeoutExpired):
@@ -31,19 +31,19 @@ def said(command, seconds=60):
 
 
 def asked(fields):
-    """What nvidia-smi answers for one GPU, field by field."""
+    """Returns the answers of nvidia-smi for one GPU, field by field."""
     lines = said(["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader", "-i", "0"]).splitlines()
     values = [word.strip() for word in lines[0].split(",")] if lines else []
     return dict(zip(fields, values)) if len(values) == len(fields) else {}
 
 
 def clocks():
-    """The clocks, temperature and power of this moment."""
+    """Returns the current clocks, temperature and power."""
     return ", ".join(asked(NOW).values())
 
 
 def machine(python):
-    """What the numbers depend on."""
+    """Describes the machine and its software."""
     answers = asked(tuple(QUERY.values()))
     found = {name: answers.get(field, "unknown") for name, field in QUERY.items()}
     nvcc = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
@@ -56,7 +56,7 @@ def machine(python):
 
 
 def json_lines(output):
-    """(what the JSON objects among the lines say, the other lines)"""
+    """Returns (the JSON objects among the lines, the other lines)."""
     objects, others = [], []
     for line in output.splitlines():
         try:
@@ -77,7 +77,7 @@ def cell(value):
 
 
 def table(rows):
-    """Markdown with a column for each key that any row has."""
+    """Returns Markdown with a column for each key of any row."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     lines = [columns, ["---"] * len(columns)] + [[cell(row.get(c, "")) for c in columns] for row in rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
@@ -100,7 +100,7 @@ def stage_text(name, one):
 
 
 def page(results):
-    """All of it."""
+    """Returns the whole page."""
     parts = ["# On a GPU", "Written by `tools/check_gpu.py`. A time of PyTorch over Tessera's above 1 means that "
              "Tessera is faster; both ran in turn on one GPU, medians of several rounds after warm-up."]
     if results["machine"]:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Says which tests of the last ctest run were skipped, and why, and which labels were left out.
+"""Lists the skipped tests of the last ctest run with reasons, and the labels left out.
 
   list_skipped.py BUILD [LABEL=REASON...]
 
-A skipped test that gives no reason is an error.
+A skipped test without a reason is an error.
 """
 
 import argparse
@@ -18,7 +18,7 @@ REASON = re.compile(r": Skipped\n(.*?)\n(?:\n|\[)", re.S)
 
 
 def skipped(log):
-    """[(test, reason or "")] of a LastTest.log of ctest."""
+    """Returns [(test, reason or "")] of a LastTest.log of ctest."""
     found = []
     for name, output in ONE.findall(log):
         if "[  SKIPPED ]" in output:
@@ -28,7 +28,7 @@ def skipped(log):
 
 
 def labelled(build, label):
-    """Number of tests with a label."""
+    """Returns the number of tests with a label."""
     listed = subprocess.run(["ctest", "--test-dir", build, "-L", f"^{label}$", "--show-only=json-v1"],
                             check=True, text=True, stdout=subprocess.PIPE).stdout
     return len(json.loads(listed)["tests"])

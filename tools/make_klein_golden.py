@@ -4,7 +4,7 @@
     pip install diffusers==0.42.1 transformers torch safetensors pillow
     python3 tools/make_klein_golden.py tests/data/features/klein
 
-The model is that of tests/data/diffusers/flux2_klein_base, in f32; the image is its reference image.
+The model is tests/data/diffusers/flux2_klein_base, in f32; the image is the model's reference image.
 A run holds the latents after each step as tokens [batch, tokens, channels].
 """
 import json

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes manual pages, and completions for bash, zsh and fish, from what --help says of every command.
+"""Makes manual pages, and completions for bash, zsh and fish, from --help of every command.
 
 tools/make_manual.py PROGRAM OUT     (OUT/man1/*.1, OUT/tessera.bash, OUT/_tessera, OUT/tessera.fish)
 """
@@ -14,7 +14,7 @@ FLAG = re.compile(r"(?:(-\w),)?(--?[\w-]+)(?: ([^-\s][^\s]*))?")
 
 
 class Command:
-    """What `PROGRAM PATH... --help` says."""
+    """Parsed output of `PROGRAM PATH... --help`."""
 
     def __init__(self, program, path):
         self.path = path
@@ -41,7 +41,7 @@ class Command:
         return [self, *(each for command in self.commands for each in command.all())]
 
     def options(self):
-        """[(flag, its value or "", what it does)], --help among them."""
+        """Returns [(flag, value or "", description)], including --help."""
         found = []
         for title, rows in self.sections:
             if title in ("Commands", "Try", "Exit status"):
@@ -108,7 +108,7 @@ complete -o default -o bashdefault -F _tessera tessera
 
 
 def quoted(text):
-    """For zsh, which gives brackets and colons a meaning."""
+    """Escapes brackets and colons for zsh."""
     return text.replace("'", "'\\''").replace("[", "\\[").replace("]", "\\]").replace(":", "\\:")
 
 

@@ -105,13 +105,13 @@ LISTS = [
 
 
 def numbers(run):
-    """The starting latent, the bias of a pass, or the noise of one."""
+    """Returns the starting latent, or the bias or the noise of a pass."""
     i = torch.arange(12, dtype=torch.float64)
     return torch.sin(12.9 * (i + 1) + 7.3 * run).to(torch.float32).reshape(SHAPE)
 
 
 def size_shift(config, tokens):
-    """mu as pipelines compute it."""
+    """Computes mu like the pipelines."""
     base, most = config.get("base_shift", 0.5), config.get("max_shift", 1.15)
     slope = (most - base) / (4096 - 256)
     return tokens * slope + (base - slope * 256)
@@ -128,7 +128,7 @@ def walk(scheduler, tokens, steps, exact=None, lists=None):
         scheduler.set_timesteps(steps, **mu)
     if hasattr(scheduler, "set_begin_index"):  # as pipelines of flows do; else by the first timestep
         scheduler.set_begin_index(0)
-    if hasattr(scheduler, "sigmas"):  # the same numbers; their logarithms and differences in f64
+    if hasattr(scheduler, "sigmas"):  # same values, with logarithms and differences in f64
         scheduler.sigmas = scheduler.sigmas.double()
     module = sys.modules[type(scheduler).__module__]
     kind = torch.float32

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Packs the programs that check_gpu.py runs, for a machine with a GPU that cannot build them.
+"""Packs the programs of check_gpu.py for a GPU machine that cannot build them.
 
   pack_gpu.py build/release FOLDER    -> FOLDER/programs.tar.xz, unpacked there at first use
 
-With them go the shared libraries that they need. Those of videos stay: in their place go empty ones,
-since nothing that a GPU computes calls them. The C and C++ libraries are the other machine's.
+The archive includes the required shared libraries. Video libraries are replaced by empty ones,
+because no GPU code calls them. The C and C++ libraries come from the other machine.
 """
 
 import argparse
@@ -23,9 +23,9 @@ PROGRAMS = ("tessera", "tests/tessera_gpu_test", "bench/attention_bench", "bench
 EMPTY = re.compile(r"lib(?:avformat|avcodec|avutil|swscale)\.so")
 THEIRS = re.compile(r"(?:lib(?:c|m|dl|rt|pthread|stdc\+\+|gcc_s|resolv)|ld-linux.*)\.so")
 ARCHIVE = "programs.tar.xz"
-# A dictionary that holds all of it: the programs are linked from the same libraries.
+# A dictionary larger than the data, because the programs are linked from the same libraries.
 FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 256 << 20}]
-# Stands in a program's place: the libraries beside it are for it alone.
+# Wraps a program, so that only the program uses the packed libraries.
 WRAPPER = """#!/bin/sh
 here=$(dirname "$(readlink -f "$0")")
 LD_LIBRARY_PATH="$here/{lib}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}" exec "$here/{real}" "$@"
@@ -41,12 +41,12 @@ def needed(binary):
 
 
 def places(program):
-    """{name: path} of all shared libraries of a program."""
+    """Returns {name: path} of all shared libraries of a program."""
     return dict(re.findall(r"^\s*(\S+) => (/\S+)", said("ldd", program), re.M))
 
 
 def libraries(programs):
-    """({name: path} to carry, names of empty ones), without what only the empty ones need."""
+    """Returns ({name: path} to pack, names of empty libraries), without dependencies of the empty ones."""
     carried, empty, seen = {}, set(), set()
     found = {name: path for program in programs for name, path in places(program).items()}
     todo = [name for program in programs for name in needed(program)]
@@ -64,7 +64,7 @@ def libraries(programs):
 
 
 def symbols(programs, library):
-    """{version or "": names} that programs want of a library and it has."""
+    """Returns {version or "": names} of symbols that programs import from a library."""
     wanted = {}
     names = set(re.findall(r"\S+", said("nm", "-D", "--defined-only", "--format=just-symbols", library)))
     for program in programs:
@@ -76,7 +76,7 @@ def symbols(programs, library):
 
 
 def make_empty(name, path, programs, folder):
-    """A library of the same name in which every function that programs ask for stops them."""
+    """Makes a library of the same name in which every imported function aborts."""
     wanted = symbols(programs, path)
     source, script = folder / "empty.c", folder / "empty.map"
     functions = sorted({f for names in wanted.values() for f in names})
@@ -90,7 +90,7 @@ def make_empty(name, path, programs, folder):
 
 
 def test_file(program):
-    """What ctest reads: each test of the program, labelled."""
+    """Returns the ctest file with each test of the program and its label."""
     lines, suite = [], ""
     for line in said(program, "--gtest_list_tests").splitlines():
         if line.startswith(" "):
@@ -103,7 +103,7 @@ def test_file(program):
 
 
 def texts(names, build):
-    """{path: text} of the small files in a packed folder."""
+    """Returns {path: text} of the small files in a packed folder."""
     found = {"packed.json": json.dumps({"source": str(pathlib.Path(__file__).resolve().parent.parent)}),
              "CTestTestfile.cmake": 'subdirs("tests")\n',
              "tests/CTestTestfile.cmake": "".join(test_file(build / name) for name in names if name.startswith("tests/"))}
@@ -137,7 +137,7 @@ def pack(build, folder, names=PROGRAMS):
 
 
 def unpack(programs, root):
-    """Unpacks an archive beside itself, and lets paths of the machine that packed it lead to `root`."""
+    """Unpacks an archive beside itself, and links paths of the packing machine to `root`."""
     if not (programs / ARCHIVE).is_file():
         return
     if not (programs / "packed.json").is_file():
@@ -150,13 +150,13 @@ def unpack(programs, root):
 
 
 def cublas_folders():
-    """Where PyTorch keeps a cuBLASLt, for a machine whose toolkit has none."""
+    """Returns PyTorch's cuBLASLt folders, for a machine without cuBLASLt in the toolkit."""
     return [str(path.parent) for place in sys.path if place
             for path in sorted(pathlib.Path(place).glob("nvidia/*/lib/libcublasLt.so.*"))]
 
 
 def environment(programs, root):
-    """What the stages run with."""
+    """Returns the environment of the stages."""
     unpack(programs, root)
     paths = [p for p in [os.environ.get("LD_LIBRARY_PATH", "")] if p] + cublas_folders()
     added = {"LD_LIBRARY_PATH": ":".join(paths)} if paths else {}

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs the tests of a build. Those labelled flaky-environment may fail and be run again; no others.
+"""Runs the tests of a build. Only tests labelled flaky-environment may fail and are run again.
 
   run_tests.py BUILD [CTEST_OPTION...]
 
-BUILD/flaky_tests.txt has a line "test: reason" for each of the labelled ones. What failed once and then
-passed is named at the end, and added to BUILD/failed_once.txt.
+BUILD/flaky_tests.txt has a line "test: reason" for each labelled test. Tests that failed first and then
+passed are named at the end, and added to BUILD/failed_once.txt.
 """
 
 import argparse
@@ -15,13 +15,13 @@ import subprocess
 import sys
 
 LABEL = "flaky-environment"
-TIMES = 3  # of a labelled test that fails, the first run included
-FAILED = re.compile(r"^\s*\d+ - (\S+) \((?!Disabled|Skipped)", re.M)  # in what ctest lists behind its last line
+TIMES = 3  # runs of a failing labelled test, including the first
+FAILED = re.compile(r"^\s*\d+ - (\S+) \((?!Disabled|Skipped)", re.M)  # in ctest's list of failed tests
 END = re.compile(r"^(\d+% tests passed.*)$", re.M)
 
 
 def reasons(build):
-    """{test: reason} of build/flaky_tests.txt."""
+    """Returns {test: reason} of build/flaky_tests.txt."""
     path = build / "flaky_tests.txt"
     lines = path.read_text().splitlines() if path.is_file() else []
     return dict(line.split(": ", 1) for line in lines if ": " in line)
@@ -34,7 +34,7 @@ def labelled(build):
 
 
 def run(build, options):
-    """(names of tests that failed, what ctest says at its end); passes on what it prints."""
+    """Returns (names of failed tests, final output of ctest); passes on all output."""
     said = []
     with subprocess.Popen(["ctest", "--test-dir", build, "--output-on-failure", *options],
                           text=True, errors="replace", stdout=subprocess.PIPE) as ctest:
@@ -50,14 +50,14 @@ def run(build, options):
 
 
 def run_again(build, tests):
-    """Those of some failed tests that fail every time."""
+    """Returns the tests that fail every time."""
     names = "^(" + "|".join(re.escape(test) for test in tests) + ")$"
     again, _ = run(build, ["-R", names, "--repeat", f"until-pass:{TIMES - 1}"])
     return tests if again == ["ctest"] else again
 
 
 def list_skipped(build):
-    """Names what the run skipped or left out; whether each of them says why."""
+    """Runs list_skipped.py; the status is 0 if each skipped test has a reason."""
     tool = pathlib.Path(__file__).with_name("list_skipped.py")
     return subprocess.run([sys.executable, tool, build, "gpu=they need a GPU: ctest -L gpu",
                            "long=they take minutes: ctest -L long"], check=False).returncode == 0
@@ -74,7 +74,7 @@ def main():
     for test in silent:
         print(f"run_tests: {test} is labelled {LABEL} without a reason", file=sys.stderr)
     failed, end = run(build, arguments.options)
-    told = list_skipped(build)  # of the first run: another one writes another log
+    told = list_skipped(build)  # for the first run, before the next overwrites the log
     flaky = [test for test in failed if test in why]
     lost = [test for test in failed if test not in why]
     if flaky:

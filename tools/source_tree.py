@@ -9,7 +9,7 @@ CODE = {".cpp", ".h", ".inc", ".cu", ".cuh"}
 
 
 def files(root, *folders):
-    """Paths below the folders (all of the root without any), relative to the root, sorted."""
+    """Returns paths below the folders (default: the root), relative to the root, sorted."""
     root = pathlib.Path(root)
     found = []
     for top in [root / f for f in folders] or [root]:
@@ -43,12 +43,12 @@ def _blank(match, kept):
 
 
 def without_comments(text, keep_strings=False):
-    """C++ text with comments (and the insides of strings) blanked; lines stay where they are."""
+    """Blanks comments (and the insides of strings) of C++ text; line numbers do not change."""
     return _TOKEN.sub(lambda m: _blank(m, keep_strings), text)
 
 
 def report(tool, offences, good):
-    """Prints offences or the good news; the exit status of the tool."""
+    """Prints offences or the success message; returns the exit status of the tool."""
     for offence in offences:
         print(f"{tool}: {offence}")
     if offences:

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Lists, takes out and compares tensors of safetensors files; needs nothing but Python.
+"""Lists, extracts and compares tensors of safetensors files; needs only Python.
 
   tensors.py list FILE                      names, dtypes and shapes
   tensors.py take FILE PREFIX OUT           the tensors under PREFIX, without it, into a new file
   tensors.py take FILE NAME OUT --as OTHER  one tensor, under another name
   tensors.py compare FILE:NAME FILE:NAME    the largest difference of two float tensors
 
-Compare ends with status 1 when the difference is beyond --within times the largest value.
+Compare ends with status 1 if the difference exceeds --within times the largest value.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import sys
 
 
 def read(path):
-    """{name: (dtype, shape, bytes)} of a file."""
+    """Returns {name: (dtype, shape, bytes)} of a file."""
     raw = pathlib.Path(path).read_bytes()
     try:
         length = struct.unpack("<Q", raw[:8])[0]

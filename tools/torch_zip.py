@@ -1,7 +1,7 @@
-"""Reads files that torch.save wrote, without PyTorch and without running what a pickle asks for.
+"""Reads files of torch.save, without PyTorch and without executing code of a pickle.
 
-A file is a zip of data.pkl, whose tensors refer to storages, and of one entry a storage. The unpickler
-below knows tensors, dictionaries, numbers and a few empty shells; any other name ends it with an error.
+A file is a zip of data.pkl, with tensors that refer to storages, and an entry for each storage. The
+unpickler below supports tensors, dictionaries, numbers and a few empty shells; any other name is an error.
 """
 
 import collections
@@ -17,11 +17,11 @@ STORAGES = {"FloatStorage": ("F32", 4), "HalfStorage": ("F16", 2), "BFloat16Stor
 
 
 class CheckpointError(Exception):
-    """A checkpoint that cannot be read; the message says why and what to do."""
+    """An unreadable checkpoint; the message has the reason and advice."""
 
 
 class Shell:
-    """Stands for an object that the conversion does not need, such as the training options."""
+    """Placeholder for an object not needed by the conversion, such as the training options."""
 
     def __init__(self, *_, **__):
         pass
@@ -97,7 +97,7 @@ KNOWN = {("collections", "OrderedDict"): collections.OrderedDict,
 class Unpickler(pickle.Unpickler):
     def find_class(self, module, name):
         if module in ("torch", "torch.storage") and name in STORAGES:
-            return (name,)  # never called: only a storage's reference holds it
+            return (name,)  # never called: only the reference of a storage uses this
         if (module, name) in KNOWN:
             return KNOWN[module, name]
         raise CheckpointError(f"holds an object '{module}.{name}', which is not read because reading it "
@@ -115,10 +115,10 @@ class Unpickler(pickle.Unpickler):
 
 
 class Checkpoint:
-    """An open file: `content` as it was saved, tensors by reference; pieces() reads their bytes."""
+    """An open file: `content` as saved, tensors by reference; pieces() reads their bytes."""
 
     def __init__(self, path):
-        with open(path, "rb") as file:  # a missing file is the system's error
+        with open(path, "rb") as file:  # a missing file raises the system's error
             start = file.read(8)
         try:
             self.zip = zipfile.ZipFile(path)
@@ -149,7 +149,7 @@ class Checkpoint:
                 return Unpickler(file).load()
         except CheckpointError:
             raise
-        except Exception as error:  # a damaged pickle raises nearly anything
+        except Exception as error:  # a damaged pickle may raise any exception
             raise CheckpointError(f"has a damaged data.pkl ({type(error).__name__}: {error}); "
                                   "download it again") from None
 
@@ -162,7 +162,7 @@ class Checkpoint:
         return self.zip.open(entry)
 
     def pieces(self, tensor, size):
-        """The bytes of a tensor in row-major order, at most about `size` at once."""
+        """Yields the bytes of a tensor in row-major order, at most about `size` at once."""
         width = tensor.storage.width
         if tensor.elements == 0:
             return
@@ -196,7 +196,7 @@ class Checkpoint:
 
 
 def gathered(data, tensor):
-    """Elements of a tensor with gaps or turned axes, in order."""
+    """Returns the elements of a strided tensor, in order."""
     width = tensor.storage.width
     starts = [0]
     for size, stride in zip(tensor.shape, tensor.stride):

@@ -9,8 +9,9 @@
 namespace tessera::cli {
 namespace {
 
-constexpr const char* kText = "TEXT";  // the type of options whose values are marked
-// CLI11 reads "[a, b]" as a list, "[[aa]]" and "{}" as escapes, "" as nothing: not behind a mark.
+constexpr const char* kText = "TEXT";  // type name of options with marked values
+// CLI11 reads "[a, b]" as a list, "[[aa]]" and "{}" as escapes, and "" as missing. A leading mark
+// prevents this.
 constexpr char kMark = '\x02';
 
 void for_each_app(CLI::App& app, const std::function<void(CLI::App&)>& f) {
@@ -24,7 +25,7 @@ std::string number(double value) {
   return text;
 }
 
-// Values of text options, `--name value` or `--name=value`, with their mark.
+// Marks the values of text options, `--name value` or `--name=value`.
 std::vector<std::string> marked(const std::set<std::string>& texts, int argc,
                                 const char* const* argv) {
   std::vector<std::string> all;
@@ -149,7 +150,7 @@ void parse(CLI::App& program, int argc, const char* const* argv) {
     }
   });
   std::vector<std::string> arguments = marked(texts, argc, argv);
-  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+  std::reverse(arguments.begin(), arguments.end());  // order of CLI11
   program.parse(std::move(arguments));
 }
 

@@ -4,7 +4,7 @@
 
 namespace tessera::cli {
 
-/// "bench parallel".
+/// Adds "bench parallel".
 Command add_bench_parallel(CLI::App& bench);
 
 }  // namespace tessera::cli

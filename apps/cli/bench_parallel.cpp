@@ -21,7 +21,7 @@ struct Options {
   bool overwrite = false;
 };
 
-// "512" or "768x512".
+// Parses "512" or "768x512".
 void set_size(const std::string& text, GenerateRequest& request) {
   const char *at = text.data(), *const end = at + text.size();
   const auto [middle, error] = std::from_chars(at, end, request.width);
@@ -36,7 +36,8 @@ void set_size(const std::string& text, GenerateRequest& request) {
                 "--size " + text + ": expected pixels, a side or WxH: 512 or 768x512");
 }
 
-/// A line on standard error: on a terminal one that changes, else now and then a new one.
+/// Prints a status line on standard error: updated in place on a terminal, else repeated now and
+/// then.
 class Announcer {
  public:
   ~Announcer() {
@@ -112,7 +113,7 @@ void bench_parallel(Options& o, const std::stop_token& stop, const Processes* pr
             if (first) announcer.say(what, done, all);
           },
           stop);
-    } catch (const Error& e) {  // the library knows no --size
+    } catch (const Error& e) {  // the library has no --size
       if (!o.size.empty() && (field_of(e.what()) == "width" || field_of(e.what()) == "height"))
         throw Error(e.code(), "--size " + o.size + ": " + plain_fields(e.what()));
       throw;

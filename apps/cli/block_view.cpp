@@ -10,9 +10,9 @@
 namespace tessera::cli {
 namespace {
 
-constexpr const char* kMask = "\u2591";  // no model's vocabulary is likely to write it
+constexpr const char* kMask = "\u2591";  // unlikely to occur in a vocabulary
 constexpr const char* kNewline = "\u21b5";
-constexpr size_t kRepeats = 3;  // of one text in a row are shown
+constexpr size_t kRepeats = 3;  // maximum repeats shown in a row
 
 int terminal_width() {
   winsize size{};
@@ -29,7 +29,7 @@ std::string on_one_line(const std::string& text) {
   return line;
 }
 
-// The tokens of a block: masks as glyphs, and of many equal ones in a row their number.
+// Spells the tokens of a block: masks as glyphs, long repeats as a count.
 std::string spelled(const std::vector<std::string>& block) {
   std::string line;
   for (size_t i = 0; i < block.size();) {
@@ -44,7 +44,7 @@ std::string spelled(const std::vector<std::string>& block) {
   return line;
 }
 
-// The first characters of UTF-8 that fit.
+// Leading UTF-8 characters that fit.
 std::string cut(const std::string& text, size_t columns) {
   size_t at = 0;
   for (size_t seen = 0; at < text.size(); ++at)

@@ -7,8 +7,9 @@
 
 namespace tessera::cli {
 
-/// Shows on standard error how the blocks of answers fill in: a line a block. On a terminal the
-/// line of a single answer changes with every pass; else it is written when the block is done.
+/// Shows on standard error how the blocks of answers fill in, a line for each block. On a terminal,
+/// the line of a single answer changes with every pass; otherwise a line is written after the block
+/// is complete.
 class BlockView {
  public:
   explicit BlockView(size_t prompts);
@@ -24,7 +25,7 @@ class BlockView {
 
   bool many_, live_;
   int width_;
-  std::map<int, Line> open_;  // by prompt
+  std::map<int, Line> open_;  // key: prompt
 };
 
 }  // namespace tessera::cli

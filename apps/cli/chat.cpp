@@ -28,7 +28,7 @@ struct Options {
   bool thinking = false;
 };
 
-/// What was said, in the form that chat templates take.
+/// Messages of the chat, in the format of chat templates.
 class History {
  public:
   explicit History(const std::optional<std::string>& system) {
@@ -51,10 +51,10 @@ class History {
 
  private:
   std::vector<std::string> messages_;
-  size_t first_ = 0;  // of what is not the system's
+  size_t first_ = 0;  // first message after the system message
 };
 
-/// The loop: a line in, an answer out.
+/// Chat loop: reads a line, prints an answer.
 class Chat {
  public:
   Chat(const Model& model, const Options& options, const std::stop_token& stop)
@@ -75,7 +75,7 @@ class Chat {
         else if (line->find_first_not_of(" \t\r\n") != std::string::npos)
           answer(line->substr(line->starts_with("//") ? 1 : 0));
       } catch (const Error& e) {
-        // Who types can go on; a script would not know that a turn is missing.
+        // A user can retry; a script would not notice a missing turn.
         if (!lines_.on_terminal() || e.code() == ErrorCode::cancelled) throw;
         complain(e.what(), 0);
       }
@@ -83,14 +83,14 @@ class Chat {
   }
 
  private:
-  // Before the first turn: that there is a template, and that it takes what the system says.
+  // Before the first turn, checks for a template that accepts the system message.
   void check() {
     History first = history_;
     first.add("user", "");
     (void)model_.tokenize({.chat = asked(first)}, stop_);
   }
 
-  // Values of the template.
+  // Variables of the template.
   std::string asked(const History& history) const {
     if (!thinking_) return history.json();
     return R"({"enable_thinking": true, "messages": )" + history.json() + "}";
@@ -120,7 +120,7 @@ class Chat {
     }
   }
 
-  // Over what it did not save itself only where somebody says yes.
+  // Overwrites a file not saved by this chat only after a confirmation.
   void save(const std::string& path) {
     std::error_code ignored;
     bool replace = saved_.contains(path);
@@ -168,9 +168,9 @@ class Chat {
     }
     std::printf("\n");
     flush_results();
-    if (request_.temperature > 0) ++request_.seed;  // another answer to the same words
+    if (request_.temperature > 0) ++request_.seed;  // another answer to the same text
     if (!whole && shown.empty())
-      history_.keep(before);  // as if nothing had been asked
+      history_.keep(before);  // undo the question
     else
       history_.add("assistant", shown);
   }
@@ -179,12 +179,12 @@ class Chat {
   CompleteRequest request_;
   const std::stop_token& stop_;
   History history_;
-  bool thinking_;  // the template's switch is on
+  bool thinking_;  // value of the template's switch
   TypedLines lines_;
   std::string model_name_;
   std::set<std::string> saved_;
   std::set<std::string> noted_;
-  KeptPrefix prefix_;  // so that a turn computes what is new in it
+  KeptPrefix prefix_;  // a turn computes only new tokens
   std::string stats_ = "no turn has been answered";
 };
 

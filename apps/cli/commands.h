@@ -16,7 +16,7 @@ using Action = std::function<void(const std::stop_token&)>;
 struct Command {
   CLI::App* app = nullptr;
   Action run;
-  bool on_processes = false;  // knows what to do as one of mpirun's processes
+  bool on_processes = false;  // supports running as a process of mpirun
 };
 
 Command add_generate(CLI::App& program);
@@ -30,26 +30,26 @@ Command add_eval(CLI::App& program);
 Command add_bench(CLI::App& program);
 Command add_serve(CLI::App& program);
 
-/// Prints an error as one line on standard error; returns `status`.
+/// Prints an error as a line on standard error; returns `status`.
 int complain(const std::string& message, int status);
-/// Hands on what was printed so far. Throws Error(usage) when standard output cannot be written to,
-/// ReaderLeft when it is a pipe that nobody reads any more.
+/// Flushes the output so far. Throws Error(usage) if standard output is not writable, ReaderLeft if
+/// the pipe's reader has gone.
 void flush_results();
 struct ReaderLeft {};
 
-/// What --max-tokens takes at most; models take less.
+/// Upper bound of --max-tokens; models may have a lower limit.
 constexpr int kMostTokens = 1 << 20;
-/// How tokens are drawn: temperature, seed and what changes the model's choice.
+/// Sampling options: temperature, seed and the filters of the distribution.
 void add_drawing_options(CLI::App& command, CompleteRequest& request, const char* group);
-/// How text is decoded, without the experts' selection; `request` outlives the parsing.
+/// Decoding options of text, without the selection of experts; `request` outlives the parsing.
 void add_decoding_options(CLI::App& command, CompleteRequest& request);
-/// The passes that follow the selection rule.
+/// Adds the option for the passes that follow the selection rule.
 void add_ruled_passes(CLI::App& command, CompleteRequest& request, const char* group);
-/// "eval speed", "eval tasks" and "eval experts".
+/// Adds "eval speed", "eval tasks" and "eval experts".
 Command add_eval_speed(CLI::App& eval);
 Command add_eval_tasks(CLI::App& eval);
 Command add_eval_experts(CLI::App& eval);
-/// The examples that both take; `options` outlives the parsing. `limit` describes --limit.
+/// Examples for both commands; `options` outlives the parsing. `limit` describes --limit.
 struct ExampleOptions {
   TaskSource& data;
   int64_t& max_tokens;
@@ -57,10 +57,10 @@ struct ExampleOptions {
 };
 void add_example_options(CLI::App& eval, const char* group, const ExampleOptions& options,
                          const char* limit);
-/// Reads standard input where --data is "-".
+/// Reads standard input if --data is "-".
 void read_examples(TaskSource& data, const std::stop_token& stop);
 
-/// Options that every command with a model shares.
+/// Options shared by all commands with a model.
 struct ModelOptions {
   std::string model, plan, transport = "auto", device = "cpu";
   Precision dtype = Precision::bf16;
@@ -68,11 +68,11 @@ struct ModelOptions {
   int threads = 0;
   int ranks = 0;  // 0: as many as the plan needs
   double comm_timeout = 60;
-  std::string memory_budget;  // "": nearly all
+  std::string memory_budget;  // "": nearly all memory
   bool map_weights = false;
   WeightFiles files;
 };
-/// Groups of options that several commands have.
+/// Option groups shared by several commands.
 inline constexpr const char* kExecution = "Execution";
 inline constexpr const char* kDecoding = "Decoding";
 inline constexpr const char* kFiles = "Input and output";
@@ -84,7 +84,7 @@ void add_transformer_file(CLI::App& command, const std::shared_ptr<ModelOptions>
 void add_weight_files(CLI::App& command, const std::shared_ptr<ModelOptions>& options);
 void add_memory_budget(CLI::App& command, const std::shared_ptr<ModelOptions>& options,
                        const char* text, const char* group = kExecution);
-/// An option whose words stand for choices.
+/// Adds an option with a fixed set of words.
 template <class Choice>
 CLI::Option* add_choice(CLI::App& app, const std::string& name, Choice& choice,
                         const std::string& description = "") {
@@ -108,19 +108,18 @@ void add_loras(CLI::App& app, Request& request) {
   app.add_flag("--merge-lora", request.merge_lora, "Into the weights, not beside their products")
       ->group(group);
 }
-/// Throws Error(usage) or Error(plan) for values that this version cannot run.
+/// Throws Error(usage) or Error(plan) for unsupported values.
 RunOptions run_options(const ModelOptions& options, const Processes* processes = nullptr);
-/// Runs `body` as a rank of mpirun's processes where they are the transport, else at once with
-/// null.
+/// Runs `body` as a rank of mpirun if processes are the transport; otherwise calls `body` at once
+/// with null.
 void run_ranks(const ModelOptions& options, const std::function<void(const Processes*)>& body);
-/// Under mpirun with more than one process, throws on each of them, and one tells why: every
-/// process would do the same work.
+/// Throws on every process if mpirun started several, and a single process prints why: each would
+/// repeat the same work.
 void refuse_processes(const std::string& command);
 
-/// Reads "auto" (which changes nothing), "on", "off", or a tile's side in pixels. Throws
-/// Error(usage).
+/// Parses "auto" (no change), "on", "off", or the side of a tile in pixels. Throws Error(usage).
 void set_tiling(const std::string& text, VaeTiling& tiling, int64_t& pixels);
-/// "4GB", "512MiB" or a count of bytes -> bytes. Throws Error(usage) naming `option`.
+/// Parses "4GB", "512MiB" or a number of bytes. Throws Error(usage) naming `option`.
 int64_t bytes_of(const std::string& text, const std::string& option);
 
 }  // namespace tessera::cli

@@ -45,7 +45,7 @@ std::string read_chat(const std::string& path, const std::stop_token& stop) {
   return text;
 }
 
-// Prompts, as texts, ids or a chat: what they are is read before a model is opened.
+// Reads prompts as texts, ids or a chat, before a model is opened.
 size_t read_prompts(Options& o, const std::stop_token& stop) {
   CompleteRequest& q = o.request;
   for (const std::string& ids : o.ids) q.prompt_ids.push_back(parse_ids(ids));
@@ -60,7 +60,7 @@ size_t read_prompts(Options& o, const std::stop_token& stop) {
   return q.prompts.size() + q.prompt_ids.size() + (q.chat.empty() ? 0 : 1);
 }
 
-// Texts, or ids without a tokenizer; a line of its own between several.
+// Prints texts, or ids without a tokenizer, with a heading line if there are several.
 void print_answers(const CompleteResult& result) {
   for (size_t i = 0; i < result.completions.size(); ++i) {
     const Completion& c = result.completions[i];
@@ -106,7 +106,7 @@ void complete(Options& o, const std::stop_token& stop, const Processes* processe
     print_answers(result);
 }
 
-// The options that most requests use, shown first by --help.
+// Common options, shown first by --help.
 void add_common(CLI::App& app, const std::shared_ptr<Options>& o) {
   CompleteRequest& q = o->request;
   const char* group = "Common";

@@ -46,7 +46,7 @@ void eval(Options& o, const std::stop_token& stop) {
   for (const std::string& text : o.plans) o.request.plans.push_back(parse_plan(text));
   if (!o.model->plan.empty()) o.request.plans.push_back(parse_plan(o.model->plan));
   o.model->plan.clear();
-  bool begun = o.json;  // no heading above an error
+  bool begun = o.json;  // no heading before an error
   evaluate(
       o.model->model, run_options(*o.model), o.request,
       [&](const PlanQuality& q) {
@@ -70,7 +70,7 @@ Command add_eval(CLI::App& program) {
   auto o = std::make_shared<Options>();
   o->request.generate.steps = 20;
   add_model(*app, o->model);
-  app->get_option("MODEL")->required(false);  // not where `speed` or `tasks` follows
+  app->get_option("MODEL")->required(false);  // optional before `speed` or `tasks`
   const Command inner[] = {add_eval_speed(*app), add_eval_tasks(*app), add_eval_experts(*app)};
   const char* group = "Measurement";
   app->add_option("--plans", o->plans, "Plans to compare, separated by spaces")

@@ -30,7 +30,7 @@ struct Options {
   std::string mask, margins;
 };
 
-// "1,2, red circle" -> {"1", "2", "red circle"}
+// Splits "1,2, red circle" into {"1", "2", "red circle"}.
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> parts;
   for (size_t from = 0; from <= text.size();) {
@@ -43,7 +43,7 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
-// What to make: classes, or text.
+// Sets the subject: classes or text.
 void set_subject(Options& o, const std::stop_token& stop) {
   const int ways = !o.classes.empty() + o.prompt.has_value() + !o.prompt_file.empty();
   if (ways > 1)
@@ -292,7 +292,7 @@ void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
       ->type_name("N");
 }
 
-// The files that are named, beside `images`, which may have no name yet.
+// Output files of a run beside `images`, whose path may be unknown yet.
 RunFiles files_of(const Options& o, const RunOutput& images) {
   const GenerateRequest& q = o.request;
   const bool video = o.preview.ends_with(".mp4");
@@ -314,13 +314,13 @@ RunFiles files_of(const Options& o, const RunOutput& images) {
           o.model->files};
 }
 
-// Checks the named files before any is read; the number of images is not known yet.
+// Checks output paths before inputs are read; the number of images is not known yet.
 RunOutput images_of(const Options& o) {
   if (o.latents_only) return {};
   const std::string path = o.output.asked.value_or("tessera.png");
   const bool several = o.request.count != 1 || !o.prompt_file.empty() ||
                        !o.request.embeddings.empty() || o.classes.find(',') != std::string::npos;
-  const bool known = o.output.asked && !several;  // without a name videos have another
+  const bool known = o.output.asked && !several;  // videos have another default name
   return {"-o", path, path.ends_with(".mp4") ? FileKind::video : FileKind::image, known ? 1 : 0};
 }
 

@@ -7,9 +7,9 @@
 namespace tessera::cli {
 namespace {
 
-constexpr size_t kColumn = 27;  // where descriptions begin
+constexpr size_t kColumn = 27;  // first column of descriptions
 
-// "-o,--output OUT"
+// Spells an option, "-o,--output OUT".
 std::string spelled(const CLI::Option& option) {
   std::string names;
   for (const auto& name : option.get_snames()) names += "-" + name + ",";
@@ -17,7 +17,7 @@ std::string spelled(const CLI::Option& option) {
   if (names.empty()) return option.get_name();
   names.pop_back();
   if (option.get_type_size() == 0) return names;
-  const std::string type = option.get_type_name();  // with its limits behind ':'
+  const std::string type = option.get_type_name();  // limits follow after ':'
   return type.empty() ? names : names + " " + type.substr(0, type.find(':'));
 }
 
@@ -53,7 +53,7 @@ size_t changes(const std::string& a, const std::string& b) {
   return row.back();
 }
 
-// "; did you mean '--steps'?" when a known word is near.
+// "; did you mean '--steps'?" if a known word is similar.
 std::string suggestion(const std::string& given, const std::vector<std::string>& known) {
   std::string best;
   size_t least = given.size() / 3 + 1;
@@ -62,14 +62,14 @@ std::string suggestion(const std::string& given, const std::vector<std::string>&
   return best.empty() ? "" : "; did you mean '" + best + "'?";
 }
 
-// "eval tasks": a command by the names that lead to it.
+// Full name of a command: "eval tasks".
 std::string path_of(const CLI::App& app) {
   if (app.get_parent() == nullptr) return "";
   const std::string before = path_of(*app.get_parent());
   return (before.empty() ? "" : before + " ") + app.get_name();
 }
 
-// An argument that nobody asked for: `given`, behind a command or in place of one.
+// Explains an unexpected argument `given`, after a command or in place of a command.
 std::string explain_extra(const std::string& given, const CLI::App& program) {
   const CLI::App& app = chosen(program);
   std::vector<std::string> known;
@@ -102,11 +102,11 @@ std::string explain_extra(const std::string& given, const CLI::App& program) {
                      : "put quotes around a value with spaces");
 }
 
-// The first option that was left over, else the first argument; "" when there is none.
+// The first unexpected option, else the first argument; "" if there is none.
 std::string left_over(const CLI::ParseError& error, const CLI::App& program) {
   std::vector<std::string> all = program.remaining(true);
   if (all.empty() &&
-      dynamic_cast<const CLI::ExtrasError*>(&error)) {  // then they stand in the message alone
+      dynamic_cast<const CLI::ExtrasError*>(&error)) {  // only the message has the names
     const std::string text = error.what();
     std::istringstream words(text.substr(std::min(text.find(": "), text.size() - 1) + 1));
     for (std::string word; words >> word;) all.push_back(word);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kMost = size_t{16} << 20;
 
-// A file that is closed again, unless it is standard input.
+// An open file, closed by the destructor unless standard input.
 struct Input {
   int file = STDIN_FILENO;
   ~Input() {
@@ -31,7 +31,7 @@ struct Input {
   throw Error(ErrorCode::usage, option + ": " + what + " " + why);
 }
 
-// Waits in short turns, so that Ctrl-C ends a wait for somebody who types.
+// Polls with a short timeout, so that Ctrl-C can interrupt a wait for typed input.
 void await(int file, const std::stop_token& stop) {
   for (;;) {
     if (stop.stop_requested())
@@ -50,7 +50,7 @@ std::string read_input(const std::string& path, const std::string& option,
   if (path == "-" && processes && std::string(processes) != "1")
     refuse(option, path, "reaches one of mpirun's processes only: name a file that all can read");
   if (path != "-") {
-    // Without O_NONBLOCK a FIFO would wait for a writer before it can be refused.
+    // Without O_NONBLOCK, opening a FIFO would block before the check can refuse the file.
     input.file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (input.file < 0)
       refuse(option, path, std::string("cannot be read: ") + std::strerror(errno));
@@ -94,7 +94,7 @@ std::vector<std::string> read_lines(const std::string& path, const std::string& 
   while (!lines.empty() && lines.back().empty()) lines.pop_back();
   if (lines.empty()) refuse(option, path, "holds no line");
   const auto none = std::ranges::find(lines, "");
-  if (none != lines.end())  // left out, later results would not stand at the number of their line
+  if (none != lines.end())  // skipping a line would shift the numbers of later results
     refuse(option, path,
            "has nothing in line " + std::to_string(none - lines.begin() + 1) +
                "; each line is a prompt: write one there, or take the line out");

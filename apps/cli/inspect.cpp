@@ -30,7 +30,7 @@ std::string number_of(size_t first, size_t last) {
   return first == last ? std::to_string(first) : std::to_string(first) + "-" + std::to_string(last);
 }
 
-// Neighbours that need the same share a line.
+// Adjacent ranks with equal needs share a line.
 void print_ranks(const Inspection& i) {
   std::printf("\nEach rank under %s\n", i.plan.empty() ? "the budget" : i.plan.c_str());
   const bool bands = std::any_of(i.ranks.begin(), i.ranks.end(),
@@ -104,7 +104,7 @@ void print(const Inspection& i) {
   if (!i.unfit.empty()) std::printf("  does not fit: %s\n", i.unfit.c_str());
 }
 
-// Under mpirun rank 0 foretells what the processes would do.
+// Under mpirun, rank 0 predicts the run of all processes.
 void inspect(Options& o, const std::stop_token& stop, const Processes* processes) {
   const RunOptions run = run_options(*o.model, processes);
   for (const std::string& image : o.images) o.request.images.push_back({.file = image});
@@ -112,7 +112,7 @@ void inspect(Options& o, const std::stop_token& stop, const Processes* processes
   const bool by_name =
       is_known_model_size(o.model->model) && !std::filesystem::exists(o.model->model, ignored);
   if (processes && processes->rank() > 0) {
-    if (!by_name) Model::open(o.model->model, run, stop, o.model->files);  // which all do, or none
+    if (!by_name) Model::open(o.model->model, run, stop, o.model->files);  // all ranks do, or none
     return;
   }
   const Inspection found =

@@ -16,10 +16,10 @@
 namespace tessera::cli {
 namespace {
 
-sem_t word;                                  // wakes who waits for an interrupt, or for the end
-volatile std::sig_atomic_t interrupted = 0;  // the program
-volatile std::sig_atomic_t inner = 0, inner_interrupted = 0;  // an Interruptible, if there is one
-volatile std::sig_atomic_t first_rank = 0;                    // of those that mpirun started
+sem_t word;                                                   // wakes the watching thread
+volatile std::sig_atomic_t interrupted = 0;                   // interrupts of the program
+volatile std::sig_atomic_t inner = 0, inner_interrupted = 0;  // the current Interruptible, if any
+volatile std::sig_atomic_t first_rank = 0;                    // rank 0 of mpirun
 
 struct Sources {
   std::stop_source program;
@@ -32,7 +32,7 @@ Sources& sources() {
   return all;
 }
 
-// First: end within a step. Second: at once.
+// The first signal asks for an end within a step; the second ends the process at once.
 void on_interrupt(int signal) {
   if (signal == SIGINT && inner && !inner_interrupted) {
     inner_interrupted = 1;
@@ -47,7 +47,7 @@ void on_interrupt(int signal) {
   sem_post(&word);
 }
 
-// request_stop is not safe inside a handler: a thread passes the word on.
+// request_stop is not safe inside a signal handler, so a thread calls request_stop.
 void watch(const std::stop_token& ended) {
   const std::stop_callback at_the_end(ended, [] { sem_post(&word); });
   while (!ended.stop_requested()) {
@@ -59,7 +59,7 @@ void watch(const std::stop_token& ended) {
   }
 }
 
-// mpirun ends the run, as a rank was lost.
+// mpirun ends the run after a rank was lost.
 void obey_mpirun() {
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   first_rank = rank != nullptr && std::strcmp(rank, "0") == 0;
@@ -80,7 +80,7 @@ Interrupts::Interrupts() {
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
   if (std::getenv("OMPI_COMM_WORLD_SIZE")) obey_mpirun();
-  struct sigaction before {};  // nohup keeps its word
+  struct sigaction before {};  // keep a signal ignored by nohup
   if (sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)
     sigaction(SIGHUP, &action, nullptr);
   sources().watcher = std::jthread(watch);

@@ -4,8 +4,8 @@
 
 namespace tessera::cli {
 
-/// Takes over SIGINT (Ctrl-C), SIGTERM and SIGHUP: the first asks the program to end within a step,
-/// a second ends it at once. One a program.
+/// Handles SIGINT (Ctrl-C), SIGTERM and SIGHUP: the first asks the program to end within a step,
+/// the second ends the program at once. Only one instance may exist.
 class Interrupts {
  public:
   Interrupts();
@@ -13,15 +13,16 @@ class Interrupts {
   Interrupts(const Interrupts&) = delete;
   Interrupts& operator=(const Interrupts&) = delete;
 
-  /// Asks the program to end.
+  /// Requests the end of the program.
   std::stop_token token() const;
 };
 
-/// From now on SIGTERM asks the program to end under mpirun, too, where it else ends it at once:
-/// for ranks that end together when the first one says so. One that is lost ends them all the same.
+/// Makes SIGTERM a request to end under mpirun too, instead of an immediate end, for ranks that end
+/// together on the order of rank 0. A lost rank still ends all ranks at once.
 void end_ranks_gracefully();
 
-/// While one lives, Ctrl-C asks this to end, and the program only if it comes once more.
+/// While an instance exists, the first Ctrl-C interrupts the instance, and the next ends the
+/// program.
 class Interruptible {
  public:
   Interruptible();
@@ -29,7 +30,7 @@ class Interruptible {
   Interruptible(const Interruptible&) = delete;
   Interruptible& operator=(const Interruptible&) = delete;
 
-  /// Asks this to end; also when the program is to.
+  /// Requests the end of this operation; also stopped with the program.
   std::stop_token token() const { return token_; }
 
  private:

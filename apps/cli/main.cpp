@@ -29,11 +29,11 @@ const char* const kFooter =
     "Exit status: 0 done, 2 wrong use, 3 bad model or file, 4 plan cannot run,\n"
     "  5 a rank failed, 6 does not fit in memory, 130 cancelled\n";
 
-// A shell variable that is not set gives an empty value, which is not a wish for the default.
+// An unset shell variable gives an empty value; the user did not ask for the default.
 void refuse_empty_values(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();
-    if (option->get_type_name() == "TEXT" || name == "--prompt-ids") continue;  // say it themselves
+    if (option->get_type_name() == "TEXT" || name == "--prompt-ids") continue;  // checked elsewhere
     for (const std::string& value : option->results())
       if (value.empty() && option->get_items_expected_max() > 0)
         throw tessera::Error(tessera::ErrorCode::usage,
@@ -42,8 +42,8 @@ void refuse_empty_values(const CLI::App& app) {
   for (const CLI::App* inner : app.get_subcommands()) refuse_empty_values(*inner);
 }
 
-// Else the first files that the program opens would be its standard streams. Reading from what
-// stands in for one, or writing to it, is an error as before.
+// Without standard streams, the first opened files would take their descriptors. The placeholders
+// fail on use, as a closed stream does.
 bool open_missing_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(stream, F_GETFD) != -1 || errno != EBADF) continue;
@@ -99,7 +99,7 @@ int run(int argc, char** argv, const std::stop_token& stop) {
   return 0;
 }
 
-// Without a buffer of ours, glibc takes one of its own size.
+// Given only a size, glibc ignores the size and uses its own, so a buffer is needed.
 std::array<char, 1 << 20> kOutput;
 
 }  // namespace
@@ -123,16 +123,16 @@ void tessera::cli::flush_results() {
 int main(int argc, char** argv) {
   if (!open_missing_streams()) return static_cast<int>(tessera::ErrorCode::usage);
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is an error of the writing
+  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit becomes a write error
   if (!isatty(STDOUT_FILENO))
-    std::setvbuf(stdout, kOutput.data(), _IOFBF, kOutput.size());  // flush_results() tells
+    std::setvbuf(stdout, kOutput.data(), _IOFBF, kOutput.size());  // flush_results() reports errors
   try {
     const tessera::cli::Interrupts interrupts;
     return run(argc, argv, interrupts.token());
   } catch (const tessera::cli::ReaderLeft&) {
-    return 0;  // as with `| head`: whoever read has seen enough
+    return 0;  // as with `| head`: the reader has enough
   } catch (const tessera::EchoError& e) {
-    // At once: mpirun kills the other ranks when it has seen some end.
+    // Ends at once, because mpirun kills the other ranks after some have ended.
     std::_Exit(static_cast<int>(e.code()));
   } catch (const tessera::Error& e) {
     return tessera::cli::complain(e.what(), static_cast<int>(e.code()));

@@ -122,7 +122,7 @@ int64_t bytes_of(const std::string& text, const std::string& option) {
 
 namespace {
 
-// A process that is stopped can end neither itself nor mpirun: the kernel ends it.
+// A stopped process can end neither itself nor mpirun, so the kernel must end the process.
 void end_within(std::chrono::milliseconds limit) {
   sigevent event{};
   event.sigev_notify = SIGEV_SIGNAL;
@@ -132,7 +132,7 @@ void end_within(std::chrono::milliseconds limit) {
   if (timer_create(CLOCK_MONOTONIC, &event, &timer) == 0) timer_settime(timer, 0, &when, nullptr);
 }
 
-// `last`: the process ends with this run.
+// `last`: the process ends after this run.
 void run_as_rank(const ModelOptions& o, bool last,
                  const std::function<void(const Processes*)>& body) {
   const bool between_gpus = o.transport == "nccl";

@@ -29,7 +29,7 @@ void check_kind(const Output& o) {
 }
 
 void print_name(const std::string& path) {
-  if (is_device(path)) return;  // the image itself may be on standard output
+  if (is_device(path)) return;  // standard output may hold the image
   std::printf("%s\n", path.c_str());
   flush_results();
 }
@@ -72,7 +72,7 @@ void check_preview(const std::string& path, bool videos) {
 }
 
 std::string PreviewFile::show(const Progress& p, const std::stop_token& stop) {
-  const bool done = p.step == 0 || p.step == p.steps;  // pure noise, or what the output shows
+  const bool done = p.step == 0 || p.step == p.steps;  // pure noise, or the final output
   if (path_.empty() || p.phase != Phase::denoise || done || p.step % every_ != 0) return "";
   try {
     const std::vector<Image> made = p.preview();

@@ -9,42 +9,42 @@
 
 namespace tessera::cli {
 
-/// Where images or videos go: a file whose name says its kind, or a folder.
+/// Destination of images or videos: a file with a matching extension, or a folder.
 struct Output {
-  std::optional<std::string> asked;  // not set: tessera.png, or tessera.mp4
-  std::string path;                  // known once it was checked
-  std::optional<double> rate;        // frames a second; not set: the model's
-  bool videos = false;               // what is made
-  bool overwrite = false;            // begin with 0 in a folder that holds images
+  std::optional<std::string> asked;  // unset: tessera.png, or tessera.mp4
+  std::string path;                  // set by the check
+  std::optional<double> rate;        // frames a second; unset: the model's
+  bool videos = false;               // the results are videos
+  bool overwrite = false;            // number from 0 in a folder with images
 };
 
-/// Completes the path, and returns the output as check_files takes it. `count` images or videos.
-/// Throws Error(usage) for a name of another kind, or a place that takes one image alone.
+/// Completes the path and returns the output for check_files. `count` images or videos. Throws
+/// Error(usage) for a wrong extension, or for several images in a place for a single image.
 RunOutput check_output(Output& output, size_t count);
 
-/// Writes all images or videos of a request, and prints their names.
+/// Writes all images or videos of a request and prints their paths.
 void save_output(const GenerateResult& result, const GenerateRequest& request,
                  const std::string& model, const Output& output, const std::stop_token& stop);
 
-/// Throws Error(usage) for a name that is not one of an image or, with `videos`, of a video ("":
-/// none was asked for).
+/// Throws Error(usage) unless the name is for an image or, with `videos`, for a video ("": no
+/// preview).
 void check_preview(const std::string& path, bool videos);
 
-/// Shows steps of a run in one file, each over the last: the first image or video of a request.
+/// Writes previews of the first image or video into a file, replacing the last preview.
 class PreviewFile {
  public:
-  /// "": no file. One of `every` steps is shown.
+  /// "": no file. `every`: number of steps between previews.
   PreviewFile(std::string path, int every, std::optional<double> rate)
       : path_(std::move(path)), every_(every), rate_(rate) {}
-  /// Returns why there is none where there cannot be one; it is not tried again then.
+  /// Returns the reason if a preview failed, and makes no further attempts.
   std::string show(const Progress& progress, const std::stop_token& stop);
-  /// Whether a preview is wanted that no step has given yet.
+  /// True if a preview is requested but not yet shown.
   bool waits() const { return !path_.empty() && !shown_; }
 
  private:
   std::string path_;
   int every_;
-  std::optional<double> rate_;  // of a video; not set: the model's
+  std::optional<double> rate_;  // frames a second of a video; unset: the model's
   bool shown_ = false;
 };
 

@@ -22,7 +22,7 @@ struct Options {
   bool json = false, overwrite = false, calibrate = false;
 };
 
-constexpr int kShown = 20;  // plans of a table; JSON has all
+constexpr int kShown = 20;  // table rows; JSON has all plans
 
 std::string seconds(double value) {
   char text[32];
@@ -81,7 +81,7 @@ void print(const Prediction& found) {
     std::printf("  and %zu more (--json has all)\n", found.refused.size() - kShown);
 }
 
-// "ranks=1..64" -> {1, 64}.
+// Parses "ranks=1..64" to {1, 64}.
 std::pair<int, int> range_of(const std::string& text) {
   constexpr std::string_view kRanks = "ranks=";
   int first = 0, last = 0;
@@ -105,7 +105,7 @@ RunOptions run_of(const Options& o) {
   return run;
 }
 
-// Powers of two, and the ends.
+// Runs powers of two and the ends of the range.
 void sweep(Options& o, const std::stop_token& stop) {
   const auto [first, last] = range_of(o.sweep);
   std::vector<int> counts{first};

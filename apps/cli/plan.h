@@ -4,13 +4,13 @@
 
 namespace tessera::cli {
 
-/// "plan": what plans over ranks would take.
+/// Adds "plan": predicts the cost of plans over ranks.
 Command add_plan(CLI::App& program);
 
-/// The word that stands for a plan that is chosen.
+/// Placeholder for an automatically chosen plan.
 inline constexpr const char* kAutoPlan = "auto";
-/// Puts in the place of --plan auto the exact plan for --ranks that is predicted to be
-/// fastest on this machine, and says it on standard error. Throws Error(usage) under mpirun.
+/// Replaces --plan auto by the exact plan for --ranks with the best predicted time on this machine,
+/// and prints the plan on standard error. Throws Error(usage) under mpirun.
 void choose_auto_plan(ModelOptions& options, const GenerateRequest& request,
                       const Processes* processes, const std::stop_token& stop);
 

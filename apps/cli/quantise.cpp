@@ -22,7 +22,7 @@ std::string gigabytes(int64_t bytes) {
   return text;
 }
 
-// How far off the elements of its matrices are.
+// Formats the errors of the quantised matrices.
 std::string errors_of(const QuantiseResult& made) {
   const auto worst = std::ranges::max_element(made.each, {}, &QuantisedMatrix::relative_error);
   double sum = 0;

@@ -21,7 +21,7 @@ struct Options {
   double megapixels = 64;
 };
 
-// "90", "90s", "15m", "12h", "7d" -> seconds.
+// Parses "90", "90s", "15m", "12h", "7d" to seconds.
 double seconds_of(const std::string& text, const std::string& option) {
   char* end = nullptr;
   const double number = std::strtod(text.c_str(), &end);

@@ -16,7 +16,7 @@ struct Options {
   bool json = false;
 };
 
-// A piece in quotes on one line, whatever it holds.
+// Quotes a piece on a single line, escaping all control characters.
 std::string quoted(const std::string& piece) {
   std::string line = "\"";
   for (char c : piece)

@@ -27,7 +27,7 @@ void show(const std::string& text) {
   flush_results();
 }
 
-/// A terminal that hands on each key, and pastes between marks; Ctrl-C still is a signal.
+/// Puts the terminal into raw mode with bracketed paste; Ctrl-C remains a signal.
 class Keys {
   static constexpr const char* kPlain = "\x1b[?2004l";
 
@@ -38,7 +38,7 @@ class Keys {
   }
   ~Keys() {
     tcsetattr(STDIN_FILENO, TCSADRAIN, &before_);
-    std::fputs(kPlain, stdout);  // a terminal that has gone needs no more words
+    std::fputs(kPlain, stdout);  // errors of a closed terminal are ignored
     std::fflush(stdout);
   }
   Keys(const Keys&) = delete;
@@ -46,7 +46,7 @@ class Keys {
   void enter() {
     termios keys = before_;
     keys.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO | IEXTEN);
-    keys.c_cc[VSUSP] = _POSIX_VDISABLE;  // the line is drawn again after a rest
+    keys.c_cc[VSUSP] = _POSIX_VDISABLE;  // the line is drawn again after a suspension
     keys.c_cc[VMIN] = 1;
     keys.c_cc[VTIME] = 0;
     tcsetattr(STDIN_FILENO, TCSADRAIN, &keys);
@@ -66,7 +66,7 @@ size_t columns() {
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-// Bytes of the character that begins at `at`, four at most.
+// Bytes of the character at `at`, at most four.
 size_t length_at(const std::string& text, size_t at) {
   size_t end = at + 1;
   while (end < text.size() && end - at < 4 && (text[end] & 0xc0) == 0x80) ++end;
@@ -82,8 +82,8 @@ uint32_t code_at(const std::string& text, size_t at) {
   return code;
 }
 
-// Columns of a character, as terminals have it: 2 for those of East Asia and emoji, 0 for marks
-// on others.
+// Columns of a character on terminals: 2 for East Asian characters and emoji, 0 for combining
+// marks.
 size_t width_of(uint32_t code) {
   constexpr std::pair<uint32_t, uint32_t> kNone[] = {
       {0x300, 0x36f}, {0x200b, 0x200f}, {0x20d0, 0x20ff}, {0xfe00, 0xfe0f}};
@@ -97,12 +97,12 @@ size_t width_of(uint32_t code) {
   return std::any_of(std::begin(kWide), std::end(kWide), holds) ? 2 : 1;
 }
 
-// Rows below the first in which a text ends on a terminal.
+// Number of rows below the first row of a text on a terminal.
 size_t rows_of(const std::string& text, size_t width) {
   size_t row = 0, column = 0;
   for (size_t at = 0; at < text.size(); at += length_at(text, at)) {
     const bool breaks = text[at] == '\n';
-    if (text[at] == '\t') {  // to the next stop, but never to the next row
+    if (text[at] == '\t') {  // to the next tab stop in the same row
       column = std::min((column / 8 + 1) * 8, width - 1);
       continue;
     }
@@ -136,7 +136,7 @@ std::optional<std::string> TypedLines::next(const std::stop_token& stop,
   return next(stop);
 }
 
-// More of the input; false: it has ended. Waits in short turns, so that Ctrl-C ends the wait.
+// Reads more input; false at the end. Polls with a short timeout, so that Ctrl-C can interrupt.
 bool TypedLines::fill(const std::stop_token& stop) {
   for (;;) {
     if (stop.stop_requested())
@@ -146,7 +146,7 @@ bool TypedLines::fill(const std::stop_token& stop) {
     char part[65536];
     const ssize_t got = read(STDIN_FILENO, part, sizeof part);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (got <= 0) return false;  // a terminal that has gone may give an error
+    if (got <= 0) return false;  // a closed terminal may report an error
     waiting_.append(part, static_cast<size_t>(got));
     if (waiting_.size() + line_.size() > kMost)
       throw Error(ErrorCode::usage, "a line of more than 16 MB, which no model reads");
@@ -179,7 +179,7 @@ std::optional<std::string> TypedLines::edited(const std::stop_token& stop) {
   Keys keys;
   line_.clear();
   for (;;) {
-    // What came at once and is plain is shown at once.
+    // Echoes a run of plain characters at once.
     const size_t plain = std::min(
         waiting_.size(), static_cast<size_t>(std::find_if(waiting_.begin(), waiting_.end(),
                                                           [](char c) {
@@ -221,7 +221,7 @@ TypedLines::Key TypedLines::control(int byte, const std::stop_token& stop) {
     while (at > 0) {
       do --at;
       while (at > 0 && (line_[at] & 0xc0) == 0x80);
-      if (width_of(code_at(line_, at)) > 0) break;  // a mark goes with what it stands on
+      if (width_of(code_at(line_, at)) > 0) break;  // a mark goes with its base
     }
     return line_.size() - at;
   };
@@ -235,7 +235,7 @@ TypedLines::Key TypedLines::control(int byte, const std::stop_token& stop) {
     case '\t': insert(pasted_ ? "\t" : " "); return Key::none;
     default: break;
   }
-  if (pasted_ && (byte < 0x20 || byte == 0x7f)) return Key::none;  // what is pasted is no command
+  if (pasted_ && (byte < 0x20 || byte == 0x7f)) return Key::none;  // pasted, not typed
   switch (byte) {
     case 0x08:
     case 0x7f: erase(last_character()); return Key::none;
@@ -248,7 +248,7 @@ TypedLines::Key TypedLines::control(int byte, const std::stop_token& stop) {
   return Key::none;
 }
 
-// The marks of a paste; other keys that send sequences (arrows) do nothing.
+// Handles paste markers; ignores other escape sequences (arrow keys).
 void TypedLines::escape(const std::stop_token& stop) {
   int next = byte(stop);
   if (next != '[') {
@@ -275,7 +275,7 @@ void TypedLines::erase(size_t bytes) {
   redraw(before);
 }
 
-// Over what was shown, whose last row is `before` below its first.
+// Redraws over the shown text; the cursor is `before` rows below the first row.
 void TypedLines::redraw(size_t before) {
   std::string text = "\r";
   if (before > 0) text += "\x1b[" + std::to_string(before) + "A";

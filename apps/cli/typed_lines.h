@@ -6,18 +6,18 @@
 
 namespace tessera::cli {
 
-/// Lines from standard input. On a terminal they are typed behind a prompt, and what is pasted is
-/// one line, of any length and with its line breaks; Backspace, Ctrl-U and Ctrl-W erase, Ctrl-D
-/// ends.
+/// Lines from standard input. On a terminal, lines are typed after a prompt. Pasted text is a
+/// single line, of any length and with its line breaks. Backspace, Ctrl-U and Ctrl-W erase, Ctrl-D
+/// ends the input.
 class TypedLines {
  public:
   explicit TypedLines(std::string prompt);
-  /// Whether somebody sits before it: input and output are terminals.
+  /// True if input and output are terminals.
   bool on_terminal() const { return terminal_; }
-  /// The next one without its end; nothing at the end of the input. Throws Error(cancelled) after a
-  /// stop request, Error(usage) for a line of more than 16 MB.
+  /// The next line without its newline; nothing at the end of input. Throws Error(cancelled) after
+  /// a stop request, Error(usage) for a line of more than 16 MB.
   std::optional<std::string> next(const std::stop_token& stop);
-  /// The same behind another prompt, such as a question.
+  /// Same after another prompt, such as a question.
   std::optional<std::string> next(const std::stop_token& stop, const std::string& prompt);
 
  private:
@@ -34,9 +34,9 @@ class TypedLines {
 
   std::string prompt_;
   bool terminal_ = false, edits_ = false;
-  std::string waiting_;  // read, and not taken yet
+  std::string waiting_;  // input read but not yet used
   std::string line_;
-  bool pasted_ = false;  // between the marks of a paste
+  bool pasted_ = false;  // inside bracketed paste
 };
 
 }  // namespace tessera::cli

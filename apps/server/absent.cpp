@@ -1,4 +1,4 @@
-// In place of the server, in a build without the libraries that it needs.
+// Replaces the server in a build without the libraries needed for serving.
 #include "server/serve.h"
 #include "tessera/error.h"
 

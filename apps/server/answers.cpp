@@ -13,12 +13,12 @@ namespace {
 
 using ExchangePtr = std::shared_ptr<Exchange>;
 
-constexpr size_t kSmall = 16384;               // answers that are not counted
-constexpr uint64_t kSmallFile = 256ULL << 10;  // files that are read instead of kept open
+constexpr size_t kSmall = 16384;               // bytes; smaller answers do not count
+constexpr uint64_t kSmallFile = 256ULL << 10;  // bytes; smaller files are read instead of kept open
 
 void free_exchange(void* held) { delete static_cast<ExchangePtr*>(held); }
 
-// On the thread of the listener.
+// Runs on the listener's thread.
 ssize_t read_stream(void* from, uint64_t, char* to, size_t room) {
   static const Text beat = std::make_shared<const std::string>(": \n\n");
   Exchange& exchange = **static_cast<ExchangePtr*>(from);
@@ -87,7 +87,7 @@ MHD_Response* response_of(const ExchangePtr& exchange) {
                                              new ExchangePtr(exchange), free_exchange);
   if (exchange->file >= 0)
     return MHD_create_response_from_fd64(exchange->file_bytes, std::exchange(exchange->file, -1));
-  // The text is that of the exchange, which lives as long as the answer is sent.
+  // The response points into the exchange, so the exchange lives until the answer is sent.
   return MHD_create_response_from_buffer_with_free_callback_cls(
       reply.body.size(), reply.body.data(), free_exchange, new ExchangePtr(exchange));
 }

@@ -9,13 +9,13 @@
 
 namespace tessera::server {
 
-/// Memory of the answers that clients are reading; each client has a share.
+/// Limits the memory of answers that clients are reading; each client has a share.
 class AnswerLimits {
  public:
   AnswerLimits(size_t bytes, size_t streams, size_t streams_each, size_t files)
       : bytes_(bytes, bytes / 2), streams_(streams, streams_each), files_(files, files / 2) {}
-  /// Takes what the answer needs, and opens its file; a small one is read. Throws Refusal: 404 for
-  /// a file that is gone, 429 or 503 where the client reads too many answers already.
+  /// Reserves the memory of an answer and opens the answer's file; small files are read. Throws
+  /// Refusal: 404 for a missing file, 429 or 503 if the client reads too many answers already.
   void admit(Exchange& exchange);
 
  private:
@@ -24,9 +24,9 @@ class AnswerLimits {
   Quota bytes_, streams_, files_;
 };
 
-/// The answer as libmicrohttpd sends it; null without memory. Takes its body and its file.
+/// Builds the libmicrohttpd response and takes body and file of the answer; null if out of memory.
 MHD_Response* response_of(const std::shared_ptr<Exchange>& exchange);
-/// The headers of each answer and its own. `closes`: no request may follow on the connection.
+/// Adds the common headers and the answer's own. `closes`: the connection closes after this answer.
 void add_headers(MHD_Response& response, const HttpReply& reply, bool closes);
 
 }  // namespace tessera::server

@@ -25,13 +25,13 @@ std::string batch_key(const Job& job) {
   if (job.alone) return "";
   Json key = job.record.request;
   if (const auto* q = std::get_if<GenerateRequest>(&job.ask)) {
-    if (q->cache) return "";  // the samples of a batch share its decisions
+    if (q->cache) return "";  // the samples of a batch share the cache's decisions
     for (const char* own : {"prompt", "prompts", "classes", "seed", "seeds"}) key.erase(own);
     key["count"] = q->count;
     key["by_class"] = q->prompts.empty();
   } else {
     const auto& text = std::get<CompleteRequest>(job.ask);
-    // What a rule of the whole batch chooses depends on who else is in it.
+    // Decisions over the whole batch would depend on the other jobs.
     if (text.temperature > 0 || text.n > 1 || text.select.find("scope=batch") != std::string::npos)
       return "";
     for (const char* own : {"prompt", "prompts", "messages", "tools", "enable_thinking", "raw"})
@@ -40,7 +40,7 @@ std::string batch_key(const Job& job) {
     if (job.served->facts.draws) key["seed"] = text.seed;
   }
   return job.record.model + "\n" + std::to_string(job.record.previews) + "\n" +
-         nlohmann::json(key).dump();  // in one order of names
+         nlohmann::json(key).dump();  // names in sorted order
 }
 
 bool may_join(const Job& job) {

@@ -8,21 +8,21 @@
 
 namespace tessera::server {
 
-/// Jobs of one key may run as one request and get, bit by bit, what they get alone; "": it runs
-/// alone. Images: those with a seed for each and the same numbers; texts: greedy ones.
+/// Jobs with equal keys may run as one request and get bit-identical results to running alone; "":
+/// the job runs alone. Images need a seed each and equal settings; texts must be greedy.
 std::string batch_key(const Job& job);
 
-/// Whether others of its key may join its run when that is at work.
+/// True if other jobs of this key may join the run while it computes.
 bool may_join(const Job& job);
 
-/// Images (videos, answers) that a request makes.
+/// Number of images (videos, answers) of a request.
 int samples_of(const Ask& ask);
 
-/// One request of all, each sample with its seed.
+/// Merges jobs into a request; each sample keeps its seed.
 GenerateRequest merged_images(std::span<const JobPtr> jobs);
-/// The prompts of a job as ids, by the model's tokenizer.
+/// Token ids of a job's prompts, from the model's tokenizer.
 std::vector<std::vector<int32_t>> prompt_ids(const Job& job, const std::stop_token& stop);
-/// One request of all. Chats and prompts behind a template become ids.
+/// Merges jobs into a request. Chats and templated prompts become ids.
 CompleteRequest merged_texts(std::span<const JobPtr> jobs, const std::stop_token& stop);
 
 }  // namespace tessera::server

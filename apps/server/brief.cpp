@@ -5,10 +5,10 @@
 namespace tessera::server {
 namespace {
 
-constexpr size_t kText = 256, kAll = 1024;  // bytes of one text, and of all that a client wrote
-constexpr size_t kValue = 8;                // what a value takes at least
+constexpr size_t kText = 256, kAll = 1024;  // bytes of each text, and of all texts of a client
+constexpr size_t kValue = 8;                // minimum bytes of a value
 
-// Cuts a text at a whole character.
+// Cuts a text at a character boundary.
 std::string begin_of(const std::string& text, size_t most) {
   size_t end = std::min(most, text.size());
   while (end > 0 && end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80)
@@ -18,7 +18,7 @@ std::string begin_of(const std::string& text, size_t most) {
 
 class Shortener {
  public:
-  /// Whether something was cut.
+  /// Returns true if something was cut.
   bool shorten(Json& value) {
     cut_ = false;
     cut_value(value);

@@ -4,8 +4,8 @@
 
 namespace tessera::server {
 
-/// A job as a list shows it: without its report, and with the begin of long texts alone;
-/// `shortened` names the fields of which something was cut.
+/// Summarises a job for a list: no report, and only the beginning of long texts. `shortened` names
+/// the cut fields.
 Json brief_of(Json job);
 
 }  // namespace tessera::server

@@ -8,11 +8,11 @@ namespace tessera::server {
 namespace {
 
 constexpr size_t kMostTools = 128, kMostMessages = 1024, kMostCalls = 128;
-constexpr int kDeepest = 24;  // what stands around them in a body, and for other ranks, is deeper
+constexpr int kDeepest = 24;  // the enclosing body and the order for other ranks add more levels
 
 std::string at(const std::string& list, size_t i) { return list + "[" + std::to_string(i) + "]"; }
 
-// The fields of an object that are not null: templates ask which are there.
+// Removes null fields, because templates test which fields exist.
 Json given_of(const Json& object) {
   Json given = Json::object();
   for (const auto& [name, value] : object.items())
@@ -20,7 +20,7 @@ Json given_of(const Json& object) {
   return given;
 }
 
-// What templates get as it came.
+// Checks parts that templates get unchanged.
 void check_parts(const Json& value, const std::string& where, int depth = 1) {
   if (value.is_string() && value.get_ref<const std::string&>().find('\0') != std::string::npos)
     throw wrong(where, where + ": expected texts without the character 0");
@@ -34,7 +34,7 @@ void check_parts(const Json& value, const std::string& where, int depth = 1) {
   }
 }
 
-// An object, or the text of one; "" and nothing are an empty one.
+// Arguments as an object, or as JSON text of an object; empty text and null mean no arguments.
 Json read_arguments(const Json* given, const std::string& where, size_t most) {
   if (!given || (given->is_string() && given->get_ref<const std::string&>().empty()))
     return Json::object();
@@ -49,7 +49,7 @@ Json read_arguments(const Json* given, const std::string& where, size_t most) {
   return read;
 }
 
-// One {"function": {"name": ..., ...}}; `more` reads what else the function has.
+// Reads {"function": {"name": ..., ...}}; `more` reads the other fields of the function.
 template <class More>
 void read_function(const Json& given, const std::string& where, const More& more) {
   Fields outer(given, where, true);
@@ -107,12 +107,12 @@ Json read_message(const Json& given, const std::string& where, size_t most) {
   fields.finish();
   Json message = given_of(given);
   if (!calls) message.erase("tool_calls");
-  if (!said) message["content"] = calls ? Json() : Json("");  // a template may write null as a word
+  if (!said) message["content"] = calls ? Json() : Json("");  // a template may print null as a word
   if (calls) message["tool_calls"] = read_calls(*calls, where + ".tool_calls", most);
   return message;
 }
 
-// Bytes of what is said and called.
+// Bytes of the contents and calls of a message.
 size_t bytes_of(const Json& message) {
   size_t bytes = 0;
   for (const auto& [name, value] : message.items())

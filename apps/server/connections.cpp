@@ -47,7 +47,8 @@ void Connections::set(int socket, Time deadline, bool sends) {
 
 void Connections::end_late(Time now) {
   const std::lock_guard lock(mutex_);
-  // libmicrohttpd overlooks a client that left behind half a request: the edge was read over.
+  // libmicrohttpd misses a client that disconnects after half a request: the edge-triggered event
+  // was already consumed.
   for (const auto& [socket, one] : open_)
     if (one.deadline <= now || (one.sends && left(socket))) ::shutdown(socket, SHUT_RDWR);
 }

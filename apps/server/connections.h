@@ -11,25 +11,25 @@
 
 namespace tessera::server {
 
-/// The open connections of a listener: how many an address has, and until when the client of each
-/// must have done its part. From any thread.
+/// Open connections of a listener: the count of each address, and the deadline of each client.
+/// Thread-safe.
 class Connections {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  /// `most` in all, three quarters of them from one address.
+  /// Allows `most` connections in all, and at most three quarters of them from the same address.
   explicit Connections(unsigned most) : by_address_(most, most - most / 4) {}
 
-  /// Whether one more from this address may be taken.
+  /// True if another connection from this address may open.
   bool may_open(const sockaddr* address) const;
   void opened(int socket, const sockaddr* address);
   void closed(int socket);
-  /// The client must have sent the rest of something by then; who closes its side has left.
+  /// Sets the deadline for the rest of a request. Clients with a closed sending side have left.
   void expect(int socket, Time deadline) { set(socket, deadline, true); }
-  /// The client must have read all of an answer by then.
+  /// Sets the deadline for reading a whole answer.
   void serve(int socket, Time deadline) { set(socket, deadline, false); }
-  /// Nothing is expected: an answer is made, or a stream is on its way.
+  /// Clears the deadline while an answer is computed or streamed.
   void rest(int socket) { set(socket, Time::max(), false); }
-  /// Ends the connections of those that left, or are over their time.
+  /// Closes connections of clients that left or missed their deadline.
   void end_late(Time now);
 
  private:
@@ -45,7 +45,8 @@ class Connections {
   std::map<int, Connection> open_;
 };
 
-/// An address as it is counted: of IPv6 the network of 64 bits, which one client has whole.
+/// Key of an address for counting. IPv6 addresses count by /64 network, because a client usually
+/// owns all of the network.
 std::string counted_address(const sockaddr* address);
 
 }  // namespace tessera::server

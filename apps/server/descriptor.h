@@ -6,7 +6,7 @@
 
 namespace tessera::server {
 
-/// A file descriptor that is closed with its owner; -1: none.
+/// Owns and closes a file descriptor; -1: none.
 class Descriptor {
  public:
   Descriptor() = default;

@@ -9,7 +9,7 @@ constexpr size_t kLarge = 4096, kMostLarge = size_t{4} << 20;
 constexpr size_t kMostEvents = 20000;
 constexpr std::string_view kData = "data: ", kEnd = "\n\n";
 
-// Bytes of an event that count: small events do not.
+// Bytes of a large event; 0 for small events.
 size_t large_bytes(const EventLog::Event& event) {
   const size_t bytes = event.data().size();
   return bytes > kLarge ? bytes : 0;
@@ -66,7 +66,7 @@ EventLog::Part EventLog::after(uint64_t after, const Wake& wake, size_t most) {
   const uint64_t reached = part.events.empty() ? after : part.events.back().id;
   part.ended = ended_ && reached >= last_;
   if (!part.events.empty() || part.ended) return part;
-  // Who asks again waits once, and who left no more.
+  // Waiters are stored once; expired waiters are dropped.
   std::erase_if(waiting_, [&](const Wake& other) {
     return other.expired() || (!other.owner_before(wake) && !wake.owner_before(other));
   });

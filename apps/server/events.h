@@ -10,41 +10,42 @@
 
 namespace tessera::server {
 
-/// Who waits for more of something.
+/// Waits for more data.
 class Waiter {
  public:
   virtual ~Waiter() = default;
-  /// From any thread, once for each wait.
+  /// Called from any thread, once for each wait.
   virtual void wake() = 0;
 };
-/// One that is gone is not woken.
+/// Expired waiters are not woken.
 using Wake = std::weak_ptr<Waiter>;
-/// A text that a log and all who read it share.
+/// A text shared by a log and all readers.
 using Text = std::shared_ptr<const std::string>;
 
-/// What happened to a job, in order, numbered from 1; who missed some reads on from where he was.
-/// Of large events (previews) the newest are kept, 4 MiB of them.
+/// Events of a job, in order, numbered from 1. A reader that missed some continues from the last
+/// number it saw. Only the newest 4 MiB of large events (previews) are kept.
 class EventLog {
  public:
-  /// The last event ends the log: what is added afterwards is dropped.
+  /// The event `last` ends the log; later events are dropped.
   void add(const std::string& name, const std::string& data, bool last = false);
-  /// Of a job that another process ran: its end alone, numbered `id`.
+  /// Restores the final event, numbered `id`, of a job from an earlier process.
   void restore(uint64_t id, const std::string& name, const std::string& data);
 
   /// An event of the log.
   struct Event {
     uint64_t id = 0;
     std::string name;
-    Text text;  ///< as a client of server-sent events reads it
+    Text text;  ///< in the format of server-sent events
     /// The data line of the text.
     std::string_view data() const;
   };
-  /// Some of what follows number `after`.
+  /// Some of the events after a number.
   struct Part {
     std::vector<Event> events;
-    bool ended = false;  ///< and there will be no more
+    bool ended = false;  ///< no more events will follow
   };
-  /// `most` events; where there is nothing yet, `wake` is woken when there is.
+  /// Returns at most `most` events after number `after`. If there are none yet, `wake` is woken by
+  /// the next event.
   Part after(uint64_t after, const Wake& wake, size_t most = 16);
   uint64_t last_id() const;
 
@@ -59,7 +60,7 @@ class EventLog {
   bool ended_ = false;
 };
 
-/// An event as a client of server-sent events reads it; `id` 0 is left out.
+/// Formats an event as a server-sent event; `id` 0 is omitted.
 std::string sse(uint64_t id, const std::string& name, const std::string& data);
 
 }  // namespace tessera::server

@@ -14,8 +14,8 @@
 
 namespace tessera::server {
 
-/// A request on its way through the listener. It sleeps while there is nothing to send, and is
-/// woken from any thread; what takes long is done on a pool meanwhile.
+/// A request inside the listener. The connection sleeps while there is nothing to send; any thread
+/// may wake it. Slow work runs on a pool.
 class Exchange : public Waiter, public std::enable_shared_from_this<Exchange> {
  public:
   Exchange(MHD_Connection* connection, const char* target);
@@ -23,44 +23,44 @@ class Exchange : public Waiter, public std::enable_shared_from_this<Exchange> {
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  /// On the listener's thread: sleeps, unless it was woken meanwhile or must end.
+  /// Sleeps, unless a wake came in the meantime or the exchange must end. Listener thread only.
   bool sleep();
   void wake() override;
   Wake waker() { return weak_from_this(); }
-  /// The client has left, or the server ends: it sleeps no more.
+  /// The client left, or the server ends: no more sleep.
   void end();
   bool ending() const;
-  /// Whether it sleeps, and the client of it left meanwhile.
+  /// True if the client left during a sleep.
   bool abandoned() const;
-  /// Woken to send a comment, if it sleeps.
+  /// Wakes a sleeping stream to send a comment.
   void beat();
   bool take_beat();
 
-  /// The work on an answer, which the pool does and the listener waits for.
+  /// State of an answer that the pool computes and the listener waits for.
   enum class Work { none, running, again, done };
-  /// On the listener's thread: `none` when it must be given to the pool, and is at work from now.
+  /// Claims the work for the pool if the returned state is `none`. Listener thread only.
   Work begin_work();
-  /// On the pool: `done`, or nothing to do until a wake. Gives `again` where a wake came meanwhile,
-  /// `none` where the client left, who cannot be answered.
+  /// Ends work on the pool: `done`, or idle until a wake. Returns `again` if a wake came in the
+  /// meantime, and `none` if the client left and no answer is possible.
   Work end_work(bool done);
-  /// The connection is no more. Whether the pool is at work, which then sees to the answer.
+  /// The connection is gone. Returns true if the pool is working and will clean up.
   bool forget();
 
   HttpRequest request;
-  const size_t target;              ///< bytes of the request's target
-  const bool plain_target;          ///< without control characters and "%00"
-  bool begun = false;               ///< its head was read
-  bool closes = false;              ///< the connection is closed behind the answer
-  bool too_long = false;            ///< more came than was announced
-  std::optional<HttpReply> answer;  ///< one that comes later, or is being sent
-  Text piece;                       ///< of the stream
-  size_t sent = 0;                  ///< bytes of the piece
+  const size_t target;              ///< bytes of the request target
+  const bool plain_target;          ///< no control characters and no "%00"
+  bool begun = false;               ///< the request head was read
+  bool closes = false;              ///< the connection closes after the answer
+  bool too_long = false;            ///< more bytes came than announced
+  std::optional<HttpReply> answer;  ///< a deferred answer, or the answer being sent
+  Text piece;                       ///< current piece of the stream
+  size_t sent = 0;                  ///< bytes sent of the piece
   bool stream_ended = false;
-  int file = -1;  ///< that is sent
+  int file = -1;  ///< file being sent
   uint64_t file_bytes = 0;
-  Held body, held;  ///< bytes of the request; what the answer takes
+  Held body, held;  ///< bytes of the request; bytes of the answer
   int status = 0;
-  std::atomic<bool> slowed = false;  ///< its answer waits for a moment, see slow_reply()
+  std::atomic<bool> slowed = false;  ///< the answer is delayed, see slow_reply()
   std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
 
  private:

@@ -104,7 +104,7 @@ std::string without_folders(const std::string& sentence, bool quoted_paths) {
   std::string said;
   bool quoted = false;
   for (size_t i = 0; i < sentence.size(); ++i) {
-    if (sentence[i] == '\'') {  // in a word it is an apostrophe
+    if (sentence[i] == '\'') {  // inside a word the quote is an apostrophe
       const size_t beside = quoted ? i + 1 : i - 1;
       const bool bound = beside >= sentence.size() || !of_word(sentence[beside]);
       quoted = quoted != bound;

@@ -8,7 +8,7 @@
 
 namespace tessera::server {
 
-/// What a form of requests calls fields of a job: {"count", "n"} of OpenAI's images.
+/// Names that an API gives to fields of a job: {"count", "n"} in OpenAI's images API.
 using FieldNames = std::map<std::string, std::string>;
 
 /// Returns a message of the library in the words of a body: the field `top_k` as top_k, and a field
@@ -20,10 +20,10 @@ std::string in_fields(const std::string& sentence, const FieldNames& form = {},
 /// Returns the field that a message is about, which is the one it begins with; "": none.
 std::string field_blamed(const std::string& sentence, const FieldNames& form = {});
 
-/// What an error of the library means to a client: usage and plan 400, memory 503, else 500; in the
-/// words of a body.
+/// Maps a library error to HTTP: usage and plan 400, memory 503, others 500. Messages name request
+/// fields.
 Refusal refusal_of(const Error& error, const FieldNames& form = {});
-/// A refusal under the names of jobs, under those of a form.
+/// Translates field names of a refusal from jobs to those of an API.
 Refusal in_form(const Refusal& refusal, const FieldNames& form);
 
 }  // namespace tessera::server

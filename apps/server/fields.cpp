@@ -7,7 +7,7 @@
 namespace tessera::server {
 namespace {
 
-// As much of a number as a message needs.
+// Prints a number briefly for a message.
 std::string shown(const Json& value) {
   std::string text = value.dump();
   return text.ends_with(".0") ? text.substr(0, text.size() - 2) : text;
@@ -17,7 +17,7 @@ std::string shown(const Json& value) {
   throw wrong(name, name + ": expected " + expected);
 }
 
-// Says of a number on which side it is outside.
+// Reports on which side of the range a number lies.
 [[noreturn]] void refuse_number(const std::string& name, const Json& given, const Json& least,
                                 const Json& most, const std::string& kind) {
   const std::string range = kind + shown(least) + " to " + shown(most);

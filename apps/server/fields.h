@@ -8,39 +8,37 @@
 
 namespace tessera::server {
 
-/// A field of another's form that Tessera has no use for, and what it may say all the same: values
-/// that ask for nothing.
+/// A field of another API that Tessera ignores, with the neutral values accepted for this field.
 struct Neutral {
   const char* name;
   std::vector<Json> values;
 };
 
-/// The fields of an object that was read from outside, each of which must be taken. A field that is
-/// null counts as not given, known or not, and so does an empty list of texts. All throw
-/// Refusal(400) that names the field.
+/// Fields of an object from outside; each must be taken. Null fields and empty lists of texts count
+/// as not given. All methods throw Refusal(400) and name the field.
 class Fields {
  public:
-  /// Refuses what is no object; `what` names it. Of one `inside` another one fields are named by
-  /// their path: "messages[2].role".
+  /// Refuses a value other than an object; `what` names the value. With `inside`, fields have their
+  /// path as prefix: "messages[2].role".
   Fields(const Json& object, const std::string& what, bool inside = false);
-  /// Null where it is not given.
+  /// Null if not given.
   const Json* take(const std::string& name);
-  /// The same; also where it is an empty list.
+  /// Same as take(), but also returns an empty list.
   const Json* take_list(const std::string& name);
-  /// The others: whether it was given, and is now in `value`.
+  /// These return whether the field was given, and store the field in `value`.
   bool text(const std::string& name, std::string& value);
   bool flag(const std::string& name, bool& value);
   bool number(const std::string& name, double least, double most, double& value);
-  /// Whole numbers; `2.0` is none.
+  /// Reads an integer; `2.0` is refused.
   bool whole(const std::string& name, int64_t least, int64_t most, int64_t& value);
   bool seed(const std::string& name, uint64_t& value);
-  /// A text, or a list of texts (and of whole numbers where `numbers`).
+  /// Reads a text or a list of texts (with `numbers`, of integers too).
   bool texts(const std::string& name, std::vector<std::string>& values, bool numbers = false);
-  /// Refuses other values than these; nulls inside them do not count.
+  /// Refuses all but these values; nulls inside are ignored.
   void only(const std::vector<Neutral>& all);
-  /// Takes the fields that nobody took yet into another object, but for `hidden` ones.
+  /// Moves all fields not yet taken to another object, except those in `hidden`.
   void rest(Json& to, const std::vector<std::string>& hidden);
-  /// Refuses a field that nobody took.
+  /// Refuses fields that were not taken.
   void finish() const;
 
  private:
@@ -52,10 +50,10 @@ class Fields {
   std::vector<std::string> taken_;
 };
 
-/// An object, or a list of objects, without null fields at any depth.
+/// Removes null fields at any depth of an object or a list of objects.
 Json without_nulls(const Json& json);
 
-/// Refuses more bytes of text in a field than a request may have.
+/// Refuses a text field that exceeds the limit in bytes.
 void check_text(size_t bytes, size_t most, const std::string& name);
 
 }  // namespace tessera::server

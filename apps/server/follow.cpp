@@ -7,10 +7,10 @@
 namespace tessera::server {
 namespace {
 
-// Requests that rank 0 has checked, one level deeper than in a body.
+// Limits for orders from rank 0, already checked there; an order is deeper by one level.
 constexpr JsonLimits kOrder{.depth = 40, .values = SIZE_MAX, .searches = SIZE_MAX};
 
-// Its part of the work; what all ranks refuse alike is rank 0's to tell.
+// Runs this rank's part. Errors common to all ranks are reported by rank 0.
 void take_part(const std::vector<JobPtr>& jobs) {
   const Model& model = jobs.at(0)->served->model;
   try {

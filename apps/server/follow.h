@@ -7,17 +7,17 @@
 
 namespace tessera::server {
 
-/// What rank 0 says to the others: nothing yet, the end, or order_of() jobs.
+/// Messages of rank 0 to the other ranks: no work, the end, or an order_of() jobs.
 inline constexpr const char* kNothing = "";
 inline constexpr const char* kEnd = "end";
-/// Jobs that run as one request, as the other ranks need to know them.
+/// Serialises jobs that run as one request for the other ranks.
 std::string order_of(const std::vector<JobPtr>& jobs);
-/// The jobs of an order. Throws Refusal for what is none.
+/// Parses the jobs of an order. Throws Refusal for a malformed order.
 std::vector<JobPtr> jobs_of(const std::string& order, const Models& models, const Limits& limits);
 
-/// The part of a rank other than the first, where ranks are processes: does what rank 0 says until
-/// it says the end. Only rank 0 obeys signals that reach all of them. Throws Error(rank) when it
-/// falls silent.
+/// Main loop of all ranks except rank 0 if ranks are processes: executes orders of rank 0 until the
+/// end. Only rank 0 handles signals, which reach all ranks. Throws Error(rank) if rank 0 falls
+/// silent.
 void follow(const Models& models, const Limits& limits, const Processes& processes);
 
 }  // namespace tessera::server

@@ -6,7 +6,7 @@
 namespace tessera::server {
 namespace {
 
-// A browser says from where it asks. A link may lead to the page, and no farther.
+// Browsers send the origin of a request. A link from another site may open the page only.
 bool from_elsewhere(const HttpRequest& request) {
   const std::string site = request.header("sec-fetch-site");
   if (site.empty() || site == "same-origin" || site == "none") return false;

@@ -8,14 +8,13 @@
 
 namespace tessera::server {
 
-/// Who may ask what: looked at before a body is read.
+/// Authorises requests before their body is read.
 class Guard {
  public:
-  /// `loopback`: the server listens to this machine alone, so that only names of it may be asked.
+  /// `loopback`: the server listens on this machine only and accepts no other host names.
   Guard(ApiKeys keys, bool loopback) : keys_(std::move(keys)), loopback_(loopback) {}
-  /// Names the request's client. Throws Refusal: 401 without a key, 403 for another site's page
-  /// (Origin, Sec-Fetch-Site), 421 for a Host that is none of this machine's (a name that was bound
-  /// to it by another site).
+  /// Sets the request's client. Throws Refusal: 401 without a key, 403 for a page of another site
+  /// (Origin, Sec-Fetch-Site), 421 for a Host that is not this machine (DNS rebinding).
   void admit(HttpRequest& request) const;
   const ApiKeys& keys() const { return keys_; }
 
@@ -23,11 +22,11 @@ class Guard {
   [[noreturn]] void refuse_key(const HttpRequest& request) const;
 
   ApiKeys keys_;
-  mutable WrongKeys wrong_;  // of one thread, the listener's
+  mutable WrongKeys wrong_;  // used by the listener thread only
   bool loopback_;
 };
 
-/// Whether a path needs no key: the page, and whether the server is well.
+/// True if a path needs no key: the page and the health check.
 bool is_open(const std::string& path);
 
 }  // namespace tessera::server

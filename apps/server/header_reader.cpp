@@ -11,7 +11,7 @@
 namespace tessera::server {
 namespace {
 
-// Fields whose values are lists, which proxies may send in several lines.
+// List-valued headers, which proxies may split into several lines.
 const std::set<std::string> kLists{"accept",          "accept-charset", "accept-encoding",
                                    "accept-language", "cache-control",  "cookie",
                                    "forwarded",       "pragma",         "via",
@@ -40,7 +40,7 @@ MHD_Result add_header(void* to, MHD_ValueKind, const char* name, size_t name_siz
   return MHD_YES;
 }
 
-// Between a name and its value stands what was a colon, and blanks.
+// Only a former colon and blanks may separate name and value.
 bool only_a_colon(const char* from, size_t bytes) {
   return bytes > 0 && std::all_of(from + 1, from + bytes,
                                   [](char c) { return c == ' ' || c == '\t' || c == '\0'; });
@@ -69,7 +69,7 @@ void read_headers(const std::vector<HeaderLine>& lines, HttpRequest& request) {
 }
 
 size_t bytes_on_wire(size_t request_line, const std::vector<HeaderLine>& lines) {
-  size_t bytes = request_line + 4;  // its end, and that of the headers
+  size_t bytes = request_line + 4;  // two line ends: of the request line and of the headers
   for (const auto& [name, value] : lines) {
     const auto begin = reinterpret_cast<uintptr_t>(name.data() + name.size());
     const auto end = reinterpret_cast<uintptr_t>(value.data());
@@ -84,7 +84,7 @@ void read_head(MHD_Connection* connection, std::string_view method, size_t targe
                std::string_view version, HttpRequest& request) {
   std::vector<HeaderLine> lines;
   MHD_get_connection_values_n(connection, MHD_HEADER_KIND, add_header, &lines);
-#if MHD_VERSION < 0x01000000  // later ones refuse such lines, see MHD_OPTION_CLIENT_DISCIPLINE_LVL
+#if MHD_VERSION < 0x01000000  // see MHD_OPTION_CLIENT_DISCIPLINE_LVL
   const auto* size = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
   const size_t line = method.size() + 1 + target + 1 + version.size();
   if (!size || size->header_size != bytes_on_wire(line, lines))

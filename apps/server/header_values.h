@@ -4,22 +4,22 @@
 
 namespace tessera::server {
 
-/// In small letters: media types, schemes and names of hosts have no case.
+/// Lower case, because media types, schemes and host names ignore case.
 std::string small(std::string text);
 /// "application/json" of "Application/JSON ; charset=utf-8".
 std::string media_type_of(const std::string& header);
-/// The name in a Host header: "localhost" of "LocalHost.:8080", "[::1]" of "[::1]:8080"; "" where
-/// it is no host and port.
+/// Host name of a Host header: "localhost" of "LocalHost.:8080", "[::1]" of "[::1]:8080"; "" if
+/// malformed.
 std::string host_of(const std::string& header);
-/// Whether a host is this machine alone: "localhost", 127.0.0.0/8 or ::1.
+/// True for hosts of this machine only: "localhost", 127.0.0.0/8 or ::1.
 bool is_loopback(const std::string& host);
-/// Whether an Origin is of the same host and port as a Host header.
+/// True if an Origin has the host and port of a Host header.
 bool same_origin(const std::string& origin, const std::string& host);
 /// The credentials of an Authorization header with this scheme; else "".
 std::string credentials_of(const std::string& header, const std::string& scheme);
-/// The first of a list that proxies add to, such as X-Forwarded-Proto's; in small letters.
+/// First entry, in lower case, of a list that proxies append to, such as X-Forwarded-Proto.
 std::string first_of(const std::string& header);
-/// Whether an If-None-Match header names this tag; a proxy that compresses makes a weak one of it.
+/// True if an If-None-Match header names this tag, also as a weak tag from a compressing proxy.
 bool names_tag(const std::string& header, const std::string& tag);
 
 }  // namespace tessera::server

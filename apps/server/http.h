@@ -13,22 +13,22 @@
 
 namespace tessera::server {
 
-/// A request, read whole.
+/// A completely read request.
 struct HttpRequest {
   std::string method, path;                    ///< decoded, without the query
-  std::map<std::string, std::string> query;    ///< of ?name=value
-  std::map<std::string, std::string> headers;  ///< by their names in small letters
+  std::map<std::string, std::string> query;    ///< from ?name=value
+  std::map<std::string, std::string> headers;  ///< names in lower case
   std::string body;
   std::string client;    ///< the key's name, else the address
-  bool sees_all = true;  ///< numbers of all clients: an operator's key, or a server without keys
-  std::string address;   ///< of the other side
+  bool sees_all = true;  ///< may see all clients' numbers: operator's key, or no keys
+  std::string address;   ///< peer address
   std::string header(const std::string& name) const {
     const auto found = headers.find(name);
     return found == headers.end() ? "" : found->second;
   }
 };
 
-/// A body that comes in pieces, asked for on the thread of the listener: never waits.
+/// A streamed body, polled on the listener thread; must never block.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -36,28 +36,28 @@ class Stream {
     Text text;  ///< null: nothing
     bool ended = false;
   };
-  /// What there is; nothing only where `wake` will be woken.
+  /// Returns the available data, or nothing if `wake` will be woken later.
   virtual Piece next(const Wake& wake) = 0;
-  /// The client has all of it, or is gone.
+  /// The client received everything, or left.
   virtual void closed(bool /*whole*/) {}
 };
 
-/// An answer: a body, a file or a stream, or one that comes later.
+/// An answer: a body, a file, a stream, or a deferred answer.
 struct HttpReply {
   int status = 200;
   std::string type = "application/json";
   std::string body;
   std::vector<std::pair<std::string, std::string>> headers{};
-  std::string file{};                ///< path of what is sent instead of `body`
-  std::shared_ptr<Stream> stream{};  ///< the same, in pieces
-  /// Asked again after each wake until it gives the answer; all else of this one is nothing then.
+  std::string file{};                ///< path of a file, sent instead of `body`
+  std::shared_ptr<Stream> stream{};  ///< sent in pieces instead of `body`
+  /// Called again after each wake until an answer is returned; all other fields are then ignored.
   std::function<std::optional<HttpReply>(const Wake& wake)> later{};
-  std::function<void()> gone{};  ///< the client left before the answer that comes later
+  std::function<void()> gone{};  ///< the client left before the deferred answer
 };
 
 HttpReply json_reply(const Json& json, int status = 200);
 HttpReply reply_of(const Refusal& refusal);
-/// The same after a second, when it is asked again.
+/// Sends the refusal after one second.
 HttpReply slow_reply(const Refusal& refusal);
 
 }  // namespace tessera::server

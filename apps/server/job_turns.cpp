@@ -1,4 +1,4 @@
-// Whose turn it is: which job waits, begins, or goes on.
+// Scheduling of jobs: the order of waiting, beginning and resuming jobs.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -11,10 +11,10 @@
 namespace tessera::server {
 namespace {
 
-constexpr size_t kImages = size_t{256} << 20;  // bytes of images of jobs that did not end
+constexpr size_t kImages = size_t{256} << 20;  // image bytes of jobs that have not ended
 
-// Jobs that have left a run with their answer count no more; one that was cancelled does while the
-// run goes on to the end of its step.
+// Jobs that left a run with their answer do not count. A cancelled job counts until the current
+// step of the run ends.
 bool is_at_work(const Job& job) { return job.record.state != JobState::done; }
 
 std::set<std::string> clients_of(const Run& run) {
@@ -26,8 +26,8 @@ std::set<std::string> clients_of(const Run& run) {
 
 }  // namespace
 
-// Under the lock: all that wait, in the order of their turns. Whose turn it was and for whom there
-// is no memory yet stands before the queue.
+// All waiting jobs in scheduling order. Jobs that wait for memory precede the queue. Requires the
+// lock.
 std::vector<Job*> Jobs::line() const {
   std::vector<Job*> all;
   for (const auto& run : running_)
@@ -37,7 +37,7 @@ std::vector<Job*> Jobs::line() const {
   return all;
 }
 
-// Under the lock: how many these are, of `client` ("": of all).
+// Number of waiting jobs of `client` ("": of all). Requires the lock.
 size_t Jobs::waiting(const std::string& client) const {
   size_t count = client.empty() ? queue_.size() : queue_.count(client);
   for (const auto& run : running_)
@@ -65,7 +65,7 @@ void Jobs::check_room(const std::string& client, size_t images) const {
                 "", static_cast<int>(std::clamp(std::ceil(seconds), 1.0, 600.0)));
 }
 
-// Under the lock: how many runs a client has, and how many others have without it.
+// Runs of a client, and runs of the other clients. Requires the lock.
 std::pair<int, int> Jobs::runs_beside(const std::string& client) const {
   int own = 0, others = 0;
   for (const auto& run : running_) {
@@ -75,8 +75,8 @@ std::pair<int, int> Jobs::runs_beside(const std::string& client) const {
   return {own, others};
 }
 
-// Under the lock: whether a client may begin something though `first` waits for memory: while it
-// waits for a run of its own client.
+// True if a client may begin a job although `first` waits for memory: the wait must be for a run of
+// the same client as `first`. Requires the lock.
 bool Jobs::may_overtake(const Run& first, const std::string& client) const {
   const std::set<std::string> waiting = clients_of(first);
   if (!shares_.shared() || waiting.contains(client)) return false;
@@ -87,7 +87,7 @@ bool Jobs::may_overtake(const Run& first, const std::string& client) const {
   });
 }
 
-// Under the lock.
+// Requires the lock.
 bool Jobs::may_begin(const Job& job) const {
   const std::string& client = job.record.client;
   const auto [own, others] = runs_beside(client);
@@ -95,12 +95,12 @@ bool Jobs::may_begin(const Job& job) const {
          std::ranges::all_of(first_, [&](const Run* run) { return may_overtake(*run, client); });
 }
 
-// Between steps, for runs that had less of the cores than this one.
+// Pauses a run between steps in favour of runs that had less compute.
 void Jobs::stand_back(Run& run) {
   std::unique_lock lock(mutex_);
   const double begin = steady_seconds();
   const std::chrono::duration<double> behind_step(run.service.step(begin));
-  const std::chrono::duration<double> silence = options_.run.comm_timeout / 4;  // of its ranks
+  const std::chrono::duration<double> silence = options_.run.comm_timeout / 4;  // ranks wait less
   const std::set<std::string> clients = clients_of(run);
   for (const std::string& client : shares_.shared() ? clients : std::set<std::string>())
     recent_.add(client, behind_step.count() / 2 / double(clients.size()), begin);
@@ -119,8 +119,8 @@ void Jobs::stand_back(Run& run) {
   metrics_.stood_back(end - begin);
 }
 
-// Under the lock: whether each of its clients has an earlier run, and somebody else has one, too.
-// So two clients share the cores evenly, however many runs each of them has.
+// True if each client of the run has an earlier run and another client has a run too. Two clients
+// then share the cores evenly, regardless of their numbers of runs. Requires the lock.
 bool Jobs::is_beside_others(const Run& run) const {
   if (!shares_.shared()) return false;
   std::set<std::string> own = clients_of(run);
@@ -137,8 +137,8 @@ bool Jobs::is_beside_others(const Run& run) const {
   return others && own.empty() && !all.empty();
 }
 
-// Under the lock: whether each of its clients had more than twice as much of the cores of late as
-// somebody else whose run computes.
+// True if each client of the run recently had more than twice the compute of another client with a
+// computing run. Requires the lock.
 bool Jobs::had_more(const Run& run, double now) const {
   if (!shares_.shared()) return false;
   const std::set<std::string> own = clients_of(run);
@@ -151,7 +151,7 @@ bool Jobs::had_more(const Run& run, double now) const {
   return false;
 }
 
-// Under the lock: where the first of them stand.
+// Publishes the positions of the first waiting jobs. Requires the lock.
 void Jobs::tell_positions() {
   const std::vector<Job*> order = line();
   for (size_t i = 0; i < std::min<size_t>(order.size(), 16); ++i)

@@ -9,8 +9,8 @@
 
 namespace tessera::server {
 namespace {
-constexpr size_t kRecent = 64;                     // ended jobs whose events are kept
-constexpr size_t kEndedImages = size_t{32} << 20;  // bytes of their images
+constexpr size_t kRecent = 64;                     // number of ended jobs with kept events
+constexpr size_t kEndedImages = size_t{32} << 20;  // image bytes of ended jobs
 
 int place_in(const std::vector<Job*>& line, const Job& job) {
   const auto at = std::ranges::find(line, &job);
@@ -31,7 +31,7 @@ Jobs::Jobs(const Models& models, Store& store, Metrics& metrics, const ServeOpti
   try {
     const int workers = options_.run.processes ? 1 : shares_.most_runs();
     for (int i = 0; i < workers; ++i) workers_.emplace_back([this] { work(); });
-  } catch (...) {  // those that began wait for the end
+  } catch (...) {  // started threads wait for the end
     close(0);
     throw;
   }
@@ -42,7 +42,7 @@ Jobs::~Jobs() {
   workers_.clear();
 }
 
-// What an earlier server acknowledged and did not end.
+// Restores jobs that an earlier server accepted and did not end.
 void Jobs::restore() {
   for (JobRecord& record : store_.unfinished()) {
     auto job = std::make_shared<Job>();
@@ -61,14 +61,14 @@ void Jobs::restore() {
       live_[job->record.id] = job;
       queue_.push(job);
       job->events.add("state", text_of(queued_at(*job, queue_.size() - 1)));
-    } catch (const Refusal& refusal) {  // its limits, or its model, were others
+    } catch (const Refusal& refusal) {  // limits or model of the earlier server differ
       job->record.error = body_of(refusal)["error"];
       finish(*job, JobState::failed);
     }
   }
 }
 
-// It waits, outside the queue, for a server that has its model; the store knows it as it was.
+// Parks a job outside the queue until a server has its model; the store keeps the record.
 void Jobs::set_aside(const JobPtr& job) {
   JobRecord& r = job->record;
   r.error = body_of({503, "model_absent",
@@ -106,7 +106,7 @@ JobPtr Jobs::submit(const std::string& client, const std::string& model, const J
     job->events.add("state", text_of(queued_at(*job, waiting(""))));
     queue_.push(job);
   }
-  changed_.notify_all();  // not only who waits for a job waits for this
+  changed_.notify_all();  // other threads wait on the same condition
   return job;
 }
 
@@ -211,7 +211,7 @@ bool Jobs::cancel(const JobPtr& job) {
   return true;
 }
 
-// Under the lock: a job that waits or runs comes to no end of its own.
+// Ends a waiting or running job from outside. Requires the lock.
 void Jobs::stop(Job& job, JobState state, const Json& error) {
   queue_.remove(job);
   job.record.error = error;
@@ -273,7 +273,7 @@ void Jobs::close(double grace) {
   changed_.wait(lock, none);
 }
 
-// Under the lock, but for jobs that nobody knows yet.
+// Requires the lock, except for jobs not yet published.
 void Jobs::finish(Job& job, JobState state) {
   JobRecord& r = job.record;
   r.state = state;
@@ -281,10 +281,10 @@ void Jobs::finish(Job& job, JobState state) {
   r.last_event = job.events.last_id() + 1;
   try {
     if (state == JobState::cancelled && r.started == 0)
-      store_.remove(r.id);  // it never ran: nothing of it stays
+      store_.remove(r.id);  // the job never ran: remove every trace
     else
       put_ended(job);
-  } catch (const Refusal& refusal) {  // until it is written, it begins again after a restart
+  } catch (const Refusal& refusal) {  // until written, the job runs again after a restart
     if (state == JobState::done) {
       r.state = JobState::failed;
       r.error = body_of(refusal)["error"];
@@ -303,7 +303,7 @@ void Jobs::finish(Job& job, JobState state) {
   }
 }
 
-// The store keeps no images of a job that ended.
+// Stores an ended job without its images.
 void Jobs::put_ended(Job& job) {
   if (job.image_bytes == 0) return store_.put(job.record);
   JobRecord shown = job.record;
@@ -311,7 +311,7 @@ void Jobs::put_ended(Job& job) {
   store_.put(shown);
 }
 
-// Under the lock: bytes of images of jobs of `client` ("": of all) in memory.
+// Bytes in memory of images of `client`'s jobs ("": of all). Requires the lock.
 size_t Jobs::image_bytes(const std::string& client, bool of_ended) const {
   size_t bytes = 0;
   for (const auto& [id, job] : live_)

@@ -22,52 +22,54 @@
 
 namespace tessera::server {
 
-/// All jobs: takes them in, runs them in fair order, keeps what came of them. May be used from all
-/// threads. `client` names who asks; jobs of others are not there for him ("": all are).
+/// All jobs: accepts them, runs them in fair order and keeps their results. Thread-safe. `client`
+/// names the caller; a client cannot see jobs of others ("": sees all).
 class Jobs {
  public:
-  /// Takes up what the store has left to do. `clients`: how many have a key; each sees its own jobs
-  /// alone, and has its Shares. 0: without keys, all see all.
+  /// Resumes unfinished jobs of the store. `clients`: number of clients with keys; each sees only
+  /// its own jobs and has its Shares. 0: no keys, everybody sees all jobs.
   Jobs(const Models& models, Store& store, Metrics& metrics, const ServeOptions& options,
        int clients);
-  /// Stops what runs.
+  /// Stops running jobs.
   ~Jobs();
 
-  /// Throws Refusal: 400 for what is wrong, 429 when too many wait, 503 while it ends, 507 when the
-  /// store takes no more, or the client's share of it is full. A job that was returned is in the
-  /// store.
+  /// Accepts a job and stores it before returning. Throws Refusal: 400 for an invalid request, 429
+  /// if too many jobs wait, 503 during shutdown, 507 if the store or the client's share of the
+  /// store is full.
   JobPtr submit(const std::string& client, const std::string& model, const Json& request,
                 int previews);
-  /// All of a job. Throws Refusal(404).
+  /// Full JSON of a job. Throws Refusal(404).
   Json show(const std::string& client, const std::string& id) const;
   Json list(const std::string& client, int limit, const std::string& before) const;
-  /// Its events; of one that ended long ago the last alone. Throws Refusal(404).
+  /// Job with the event log; a job whose end is long ago has only the final event. Throws
+  /// Refusal(404).
   JobPtr events_of(const std::string& client, const std::string& id) const;
   /// {path, media type} of a file. Throws Refusal(404).
   std::pair<std::string, std::string> file(const std::string& client, const std::string& id,
                                            size_t number) const;
-  /// Cancels a job that waits or runs; what one has that ended stays. Throws Refusal(404).
+  /// Cancels a waiting or running job; results of an ended job stay. Throws Refusal(404).
   Json cancel(const std::string& client, const std::string& id);
-  /// Cancels a job that waits or runs, and removes one that has ended. Throws Refusal(404).
+  /// Cancels a waiting or running job; removes an ended job. Throws Refusal(404).
   Json remove(const std::string& client, const std::string& id);
-  /// Whether it had not ended. The client who waited for it is gone.
+  /// Cancels a job whose client left. Returns false if the job had ended.
   bool cancel(const JobPtr& job);
-  /// The record of a job that was submitted, as it is now.
+  /// Current record of a submitted job.
   JobRecord record(const Job& job) const;
 
-  /// What of `client` ("": of all) waits and runs, and what waits for models that are not served,
-  /// by their names.
+  /// Waiting and running jobs of `client` ("": of all), and jobs whose model is not served, by
+  /// model name.
   Json status(const std::string& client) const;
   bool closing() const;
-  /// Jobs of `client` ("": of all) that wait (in the queue, or for memory), and that run.
+  /// Numbers of waiting jobs (in the queue or for memory) and of running jobs of `client` ("": of
+  /// all).
   std::pair<size_t, size_t> standing(const std::string& client) const;
-  /// Writes what the store could not take before, ends jobs that have run for too long, and forgets
-  /// those that ended long ago or are above the limit of the store; called now and then, as a store
-  /// that is full may have room again.
+  /// Periodic upkeep: retries failed writes to the store, ends jobs over their time limit, and
+  /// deletes jobs older than the limit or above the size of the store.
   void tend();
-  /// Throws what made the ranks useless, if something did: the server must end.
+  /// Throws the error that broke the ranks, if any; the server must then end.
   void check_ranks() const;
-  /// Takes no more jobs. What runs may end within `grace` seconds, and is queued again else.
+  /// Accepts no more jobs. Running jobs may end within `grace` seconds; the others are queued
+  /// again.
   void close(double grace);
 
  private:
@@ -119,24 +121,24 @@ class Jobs {
   Store& store_;
   Metrics& metrics_;
   const ServeOptions options_;
-  const bool own_;  // clients see their own jobs alone
+  const bool own_;  // clients see only their own jobs
   const Shares shares_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   FairQueue queue_;
-  std::map<std::string, JobPtr> live_;  // waiting, running, and ended a short while ago
-  std::deque<std::string> ended_;       // of live_, oldest first
-  std::deque<JobRecord> unwritten_;     // ended, and not so in the store
+  std::map<std::string, JobPtr> live_;  // waiting, running and recently ended jobs
+  std::deque<std::string> ended_;       // oldest first, in live_
+  std::deque<JobRecord> unwritten_;     // ended jobs not yet written to the store
   std::vector<std::shared_ptr<Run>> running_;
-  int at_work_ = 0;                // runs, but for those that wait for memory
-  int busy_ = 0;                   // workers that run something
-  Recent recent_;                  // of clients that share the cores
-  std::vector<const Run*> first_;  // that nobody may overtake: they wait for memory
-  uint64_t rests_ = 0;             // times that at_work_ became less
+  int at_work_ = 0;                // runs, except those waiting for memory
+  int busy_ = 0;                   // workers with a run
+  Recent recent_;                  // recent compute of each client
+  std::vector<const Run*> first_;  // runs waiting for memory; new runs must not overtake them
+  uint64_t rests_ = 0;             // number of times at_work_ decreased
   bool closing_ = false, requeue_ = false;
-  std::exception_ptr lost_;  // the ranks
-  double mean_seconds_ = 1;  // of a run
+  std::exception_ptr lost_;  // error of the ranks
+  double mean_seconds_ = 1;  // mean duration of a run
   std::vector<std::jthread> workers_;
 };
 

@@ -5,10 +5,11 @@
 
 namespace tessera::server {
 
-/// Objects keep the order of their names: chat templates write tools and arguments as they came.
+/// Objects keep the order of their names, because chat templates print tools and arguments in the
+/// given order.
 using Json = nlohmann::ordered_json;
 
-/// One line of JSON; bytes that are no UTF-8 (of a file's name, say) are replaced.
+/// JSON on one line; invalid UTF-8 (a file name, say) is replaced.
 inline std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

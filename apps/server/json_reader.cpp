@@ -9,7 +9,7 @@
 namespace tessera::server {
 namespace {
 
-// Counts a text's values as they are read; builds nothing.
+// Counts the values of a text during parsing; builds nothing.
 class Checker final : public nlohmann::json_sax<Json> {
  public:
   Checker(const JsonLimits& limits, const std::string& what, const std::string& param)
@@ -67,7 +67,7 @@ class Checker final : public nlohmann::json_sax<Json> {
 
   const JsonLimits& limits_;
   const std::string &what_, &param_;
-  std::vector<std::unordered_set<std::string>> open_;  // names of objects; lists have none
+  std::vector<std::unordered_set<std::string>> open_;  // names of open objects; empty for lists
   size_t values_ = 0, searches_ = 0;
 };
 
@@ -77,7 +77,7 @@ Json parse_object(std::string_view text, const std::string& what, const std::str
                   const JsonLimits& limits) {
   Checker checker(limits, what, param);
   Json::sax_parse(text, &checker);
-  Json parsed = Json::parse(text);  // linear: with a callback it walks a list after each object
+  Json parsed = Json::parse(text);  // linear; a callback would cost a scan of lists
   if (!parsed.is_object()) throw wrong(param, what + " is no JSON object: expected {...}");
   return parsed;
 }

@@ -10,18 +10,18 @@ namespace tessera::server {
 
 /// Limits of a JSON text, checked before anything is built from it.
 struct JsonLimits {
-  size_t depth = 32;            ///< schemas of tools nest
-  size_t names = 1000;          ///< of an object, whose names are looked through in order
-  size_t values = 20000;        ///< in all: objects, lists, texts, numbers
-  size_t searches = 4'000'000;  ///< names that are compared while the objects are built
+  size_t depth = 32;            ///< schemas of tools are nested
+  size_t names = 1000;          ///< names of an object, searched linearly
+  size_t values = 20000;        ///< total of objects, lists, texts and numbers
+  size_t searches = 4'000'000;  ///< name comparisons while objects are built
 };
 
-/// A text as a JSON object, in a time that is linear in its length. Throws Refusal(400) of `param`,
-/// whose message begins with `what`, for a text that is none, is no UTF-8, has a name twice in one
-/// object or is above a limit.
+/// Parses a JSON object in time linear in its length. Throws Refusal(400) of `param`, with a
+/// message beginning with `what`, for text that is not an object, invalid UTF-8, repeated names or
+/// an exceeded limit.
 Json parse_object(std::string_view text, const std::string& what, const std::string& param,
                   const JsonLimits& limits = {});
-/// The same of the body of a request.
+/// Same for the body of a request.
 Json parse_body(std::string_view body);
 
 }  // namespace tessera::server

@@ -23,7 +23,7 @@ constexpr size_t kLeast = 16, kMost = 4096, kMostOfName = 100, kMostOfFile = siz
   throw Error(ErrorCode::usage, "--api-keys '" + path + "': " + why);
 }
 
-// All of a file that is its owner's alone, as it was when its modes were looked at.
+// Reads a file accessible to the owner only. Modes and contents come from the same open file.
 std::string read_secret(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   const int error = errno;
@@ -46,11 +46,11 @@ std::string read_secret(const std::string& path) {
   }
   if (size > kMostOfFile) refuse(path, "it is above 1 MiB; is it a file of keys?");
   text.resize(size);
-  const std::string mark = "\xef\xbb\xbf";  // that some editors begin UTF-8 with
+  const std::string mark = "\xef\xbb\xbf";  // byte order mark written by some editors
   return text.starts_with(mark) ? text.substr(mark.size()) : text;
 }
 
-// Names stand in logs and answers.
+// Names appear in logs and answers.
 bool is_name(const std::string& name) {
   return name.size() <= kMostOfName && !is_address(name) &&
          std::ranges::all_of(name, [](char c) { return c > ' ' && c < '\x7f'; });

@@ -5,30 +5,30 @@
 
 namespace tessera::server {
 
-/// Who a key is of.
+/// Owner of a key.
 struct KeyOwner {
   std::string name;
-  bool is_operator = false;  ///< sees the numbers of all clients
+  bool is_operator = false;  ///< may see the numbers of all clients
 };
 
-/// Who may ask: lines `NAME KEY`, `NAME KEY operator`, or a key alone, whose owner is called by a
-/// digest of it ("key 3f9a1c02"). Several keys of one name are one client's: its new key beside the
-/// old one. Empty lines and what follows '#' at the begin of a line count for nothing.
+/// Clients of the server. Lines are `NAME KEY`, `NAME KEY operator`, or a key alone; the owner is
+/// then named by the key's digest ("key 3f9a1c02"). Several keys with the same name belong to the
+/// same client, so that keys can be rotated. Empty lines and lines beginning with '#' are ignored.
 class ApiKeys {
  public:
   ApiKeys() = default;
-  /// Throws Error(usage) for a file that cannot be read, belongs to another user (but root), may be
-  /// written by its group or used by others at all, has no key, one below 16 characters, one twice,
-  /// or a name that is no name.
+  /// Throws Error(usage) for a file that is unreadable, owned by another user (except root),
+  /// writable by its group or accessible by others, or has no key, a key below 16 characters, a
+  /// repeated key or an invalid name.
   explicit ApiKeys(const std::string& path);
 
   bool any() const { return !keys_.empty(); }
-  /// The owner of the key in "Bearer KEY"; null when there is none of it. Takes as long whichever
-  /// key it is compared with, and however much of it is right.
+  /// Owner of the key in "Bearer KEY"; null if unknown. The time does not depend on the key, nor on
+  /// the number of matching characters.
   const KeyOwner* owner_of(const std::string& authorization) const;
-  /// The names, each once, in their order.
+  /// Distinct names, in order.
   std::vector<std::string> names() const;
-  /// Names with several keys.
+  /// Names with several keys, in rotation.
   std::vector<std::string> rotated() const;
 
  private:
@@ -41,9 +41,10 @@ class ApiKeys {
   std::vector<Key> keys_;
 };
 
-/// Whether two texts are the same, in a time that depends on the length of `given` alone.
+/// Compares two texts in a time that depends only on the length of `given`.
 bool same_text(const std::string& given, const std::string& secret);
-/// Whether a client is an address, as it is called without keys; no name of a key may be one.
+/// True if a client is an address, the name of a client without a key. Key names must not be
+/// addresses.
 bool is_address(const std::string& client);
 
 }  // namespace tessera::server

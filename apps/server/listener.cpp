@@ -28,12 +28,12 @@ using ExchangePtr = std::shared_ptr<Exchange>;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-constexpr int kThreads = 4;          // of the pool
-constexpr unsigned kOwnFiles = 128;  // kept for models, the store and answers
+constexpr int kThreads = 4;          // threads of the pool
+constexpr unsigned kOwnFiles = 128;  // files reserved for models, the store and answers
 constexpr size_t kBodies = size_t{64} << 20, kAnswers = size_t{256} << 20;
 constexpr size_t kStreams = 4096, kStreamsEach = 256;
-constexpr size_t kTrim = size_t{8} << 20;  // given back to the system when so much became free
-constexpr size_t kConnection = 16384;      // bytes that libmicrohttpd has of each
+constexpr size_t kTrim = size_t{8} << 20;  // freed bytes after which memory returns to the system
+constexpr size_t kConnection = 16384;      // bytes of libmicrohttpd for each connection
 
 int socket_of(MHD_Connection* connection) {
   const auto* info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
@@ -75,7 +75,7 @@ struct Listener::State {
   unsigned ticks = 0;
   Connections open;
   AnswerLimits limits;
-  Quota bodies;  // bytes of requests that are read or worked on
+  Quota bodies;  // bytes of requests being read or processed
   std::atomic<size_t> freed = 0;
   std::mutex mutex;
   std::set<ExchangePtr> exchanges;
@@ -114,13 +114,13 @@ void on_connection(void* state, MHD_Connection* connection, void**,
   }
 }
 
-// The first line of a request is there.
+// Called after the first line of a request.
 void* on_target(void* state, const char* target, MHD_Connection* connection) {
   auto& all = *static_cast<Listener::State*>(state);
   all.open.expect(socket_of(connection), all.after(all.options.head));
   try {
     return new ExchangePtr(std::make_shared<Exchange>(connection, target ? target : ""));
-  } catch (const std::exception&) {  // the connection ends with its head
+  } catch (const std::exception&) {  // the connection ends with this request
     return nullptr;
   }
 }
@@ -133,7 +133,7 @@ MHD_Result on_access(void* state, MHD_Connection* connection, const char* url, c
   try {
     return static_cast<Listener::State*>(state)->access(connection, exchange, url, method, version,
                                                         data, size);
-  } catch (const std::exception&) {  // no memory is left: this connection ends, the others go on
+  } catch (const std::exception&) {  // out of memory: only this connection ends
     return MHD_NO;
   }
 }
@@ -170,7 +170,7 @@ void Listener::State::completed(const ExchangePtr& exchange, bool whole) {
   if (!worked_on) leave(exchange);
 }
 
-// The client is gone, or has all of it; its job may have to be cancelled, which takes the store.
+// The client left or has everything. Cancelling the job may need the store, so the pool does it.
 void Listener::State::leave(const ExchangePtr& exchange) {
   if (!exchange->answer) return;
   HttpReply& reply = *exchange->answer;
@@ -200,7 +200,7 @@ MHD_Result Listener::State::access(MHD_Connection* connection, const ExchangePtr
     return begin(connection, exchange, version);
   }
   if (*size == 0) return answer(connection, exchange);
-  if (exchange->answer) {  // of a body that nobody reads
+  if (exchange->answer) {  // the body is not read
     *size = 0;
     return MHD_YES;
   }
@@ -214,13 +214,13 @@ MHD_Result Listener::State::access(MHD_Connection* connection, const ExchangePtr
   return MHD_YES;
 }
 
-// What can be refused is refused before a byte of the body is read.
+// Refuses a request, if possible, before reading the body.
 MHD_Result Listener::State::begin(MHD_Connection* connection, const ExchangePtr& exchange,
                                   const char* version) {
   HttpRequest& request = exchange->request;
   request.address = server::address_of(address_of(connection));
   try {
-    exchange->closes = true;  // behind a head that may be read in another way
+    exchange->closes = true;  // another parser might read this head differently
     if (!is_token(request.method) || !exchange->plain_target)
       throw Refusal(400, "invalid_request_error", "the method or the path has other characters");
     read_head(connection, request.method, exchange->target, version, request);
@@ -238,14 +238,14 @@ MHD_Result Listener::State::begin(MHD_Connection* connection, const ExchangePtr&
 
 void Listener::State::announce(MHD_Connection* connection, const ExchangePtr& exchange) {
   HttpRequest& request = exchange->request;
-  handlers.admit(request);  // an address that is not there is told before its body is judged
+  handlers.admit(request);  // an unknown address is reported before the body is judged
   const uint64_t bytes =
       body_bytes(request, static_cast<uint64_t>(most_body(options, request.path)));
   exchange->closes = bytes > 0;
   if (bytes == 0) return;
   if (request.method == "GET" || request.method == "HEAD" || request.method == "DELETE")
     throw Refusal(400, "invalid_request_error", "a " + request.method + " has no body here");
-  if (request.method != "POST") {  // there is none of it, which need not be read
+  if (request.method != "POST") {  // no body needs to be read
     exchange->answer = handlers.handle(request);
     return;
   }
@@ -269,7 +269,7 @@ MHD_Result Listener::State::answer(MHD_Connection* connection, const ExchangePtr
     return send(connection, exchange);
   }
   do {
-    if (exchange->ending()) return MHD_NO;  // before it counts as work: nobody would end that
+    if (exchange->ending()) return MHD_NO;  // after end() nobody would end this work
     const Exchange::Work before = exchange->begin_work();
     if (before == Exchange::Work::done) return send(connection, exchange);
     if (before == Exchange::Work::none)
@@ -278,7 +278,7 @@ MHD_Result Listener::State::answer(MHD_Connection* connection, const ExchangePtr
   return MHD_YES;
 }
 
-// On the pool, or of what takes no time on the listener's thread.
+// Runs on the pool, or on the listener thread for quick requests.
 void Listener::State::make_answer(Exchange& exchange) {
   try {
     if (!exchange.answer) {
@@ -311,7 +311,7 @@ MHD_Result Listener::State::send(MHD_Connection* connection, const ExchangePtr& 
   const HttpReply& reply = *exchange->answer;
   if (!reply.stream) {
     const uint64_t bytes = std::max<uint64_t>(exchange->file_bytes, reply.body.size());
-    const auto slow = static_cast<unsigned>(bytes >> 14);  // 16 KiB a second
+    const auto slow = static_cast<unsigned>(bytes >> 14);  // at a rate of 16 KiB a second
     open.serve(socket_of(connection), after(options.request + slow));
   }
   MHD_Response* response = response_of(exchange);
@@ -359,7 +359,7 @@ Listener::~Listener() {
     state_->stopping = true;
     all.assign(state_->exchanges.begin(), state_->exchanges.end());
   }
-  for (const ExchangePtr& exchange : all) exchange->end();  // none may sleep when the daemon stops
+  for (const ExchangePtr& exchange : all) exchange->end();  // unblocks the daemon's stop
   all.clear();
   MHD_stop_daemon(state_->daemon);
 }
@@ -393,7 +393,7 @@ void Listener::tend() {
     else if (beat)
       exchange->beat();
   }
-  // What many clients left behind would stay with the process for ever.
+  // Returns memory freed by many clients to the system.
   if (state_->ticks % 4 == 0 && state_->freed > kTrim) {
     state_->freed = 0;
     malloc_trim(0);

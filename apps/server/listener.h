@@ -9,46 +9,46 @@
 
 namespace tessera::server {
 
-/// One answered request, for the log.
+/// An answered request, for the log.
 struct Answered {
   std::string method, path, client, address;
   int status = 0;
   double seconds = 0;
-  bool whole = true;  ///< the client got all of it
+  bool whole = true;  ///< the client received the whole answer
 };
 
-/// What a listener asks.
+/// Callbacks of a listener.
 struct Handlers {
-  /// On its thread, before a body is read; throws Refusal.
+  /// Runs on the listener thread before the body is read; throws Refusal.
   std::function<void(HttpRequest& request)> admit;
-  /// Whether handle() takes no time, and may be asked on the listener's thread.
+  /// True if handle() is quick and may run on the listener thread.
   std::function<bool(const HttpRequest& request)> quick;
-  /// On a pool; of a request that is no POST and has a body, on the listener's thread.
+  /// Runs on a pool; for a request with a body other than POST, on the listener thread.
   std::function<HttpReply(const HttpRequest& request)> handle;
-  /// On its thread.
+  /// Runs on the listener thread.
   std::function<void(const Answered& answered)> log;
 };
 
-/// HTTP/1.1 on one socket: one thread for all connections (epoll), none for those that wait, and a
-/// pool that makes the answers.
+/// HTTP/1.1 server on one socket: a single epoll thread for all connections, and a pool that
+/// computes answers. Waiting connections need no thread.
 class Listener {
  public:
-  /// Listens at once. Throws Error(usage) for an address or a port that cannot be had.
+  /// Starts to listen. Throws Error(usage) for an unavailable address or port.
   Listener(const ServeOptions& options, Handlers handlers);
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  /// The port, and an address as it stands in a URL.
+  /// The port, and the address as written in a URL.
   int port() const;
   std::string url() const;
   unsigned connections() const;
-  /// Looks for clients that left while they waited, and keeps streams alive; once a second.
+  /// Detects clients that left while waiting and keeps streams alive; called once a second.
   void tend();
-  /// Takes no more connections; those that are open go on.
+  /// Accepts no more connections; open connections continue.
   void quiesce();
 
-  /// What it holds; known to its own file alone.
+  /// Private state, defined in listener.cpp.
   struct State;
 
  private:

@@ -12,7 +12,7 @@ namespace tessera::server {
 namespace {
 
 constexpr int kPollMs = 50;
-constexpr size_t kPart = 4096;  // a pipe that poll() calls ready takes so many bytes at once
+constexpr size_t kPart = 4096;  // a pipe that poll() reports ready accepts this many bytes
 constexpr auto kFarewell = std::chrono::milliseconds(500);
 
 }  // namespace
@@ -61,14 +61,14 @@ void LogLines::write_lines() {
   }
 }
 
-// The usual case: the reader has room for a short line. False: nothing was written.
+// Fast path: the reader has room for a short line. False: nothing was written.
 bool LogLines::write_at_once(const std::string& text) const {
   pollfd ready{descriptor_, POLLOUT, 0};
   if (text.size() > kPart || poll(&ready, 1, 0) <= 0 || ready.revents != POLLOUT) return false;
   return ::write(descriptor_, text.data(), text.size()) == static_cast<ssize_t>(text.size());
 }
 
-// False when the log ends first, or its reader is gone.
+// False if the log ends first, or the reader is gone.
 bool LogLines::write(const std::string& text) {
   std::chrono::steady_clock::time_point last{};
   for (size_t at = 0; at < text.size();) {

@@ -9,20 +9,20 @@
 
 namespace tessera::server {
 
-/// Writes lines of a log. A line is written at once if the reader has room, else by a thread, so
-/// that a full pipe never holds up a request. Lines beyond kMostLines are dropped and counted.
+/// Writes log lines. A line is written at once if the reader has room, otherwise by a thread, so
+/// that a full pipe never blocks a request. Lines beyond kMostLines are dropped and counted.
 class LogLines {
  public:
   static constexpr size_t kMostLines = 4096;
 
-  /// The descriptor stays the caller's.
+  /// Does not own the descriptor.
   explicit LogLines(int descriptor);
-  /// Writes what the reader takes within half a second.
+  /// Writes the remaining lines for at most half a second.
   ~LogLines();
   LogLines(const LogLines&) = delete;
   LogLines& operator=(const LogLines&) = delete;
 
-  /// Queues a line, without its line feed. Never waits for the reader.
+  /// Queues a line without line feed. Never blocks.
   void add(std::string line);
 
  private:

@@ -13,7 +13,7 @@ std::string bytes_in(const Json& token) {
   return bytes;
 }
 
-// As OpenAI spells a token that is a part of a character: no two are alike.
+// OpenAI's spelling of a token inside a character; distinct for each token.
 std::string name_of(const Json& token, bool chat) {
   const auto text = token["text"].get<std::string>();
   const std::string bytes = bytes_in(token);
@@ -29,7 +29,7 @@ std::string name_of(const Json& token, bool chat) {
 
 bool begins_character(char c) { return (c & 0xC0) != 0x80; }
 
-// The tokens of an answer that begin before a stop text.
+// Tokens of an answer before a stop text.
 Json tokens_in(const Json& completion) {
   const Json& all = completion["logprobs"];
   if (completion["finish"] != "stop") return all;
@@ -62,7 +62,7 @@ Json chat_logprobs_of(const Json& tokens) {
 
 Json completion_logprobs_of(const Json& tokens) {
   Json names = Json::array(), logprobs = names, tops = names, offsets = names;
-  size_t begun = 0;  // characters
+  size_t begun = 0;  // position in characters
   for (const Json& token : tokens) {
     const std::string bytes = bytes_in(token);
     Json top = Json::object();

@@ -42,7 +42,7 @@ double resident_bytes() {
 
 }  // namespace
 
-// What is counted of each client, and of all.
+// Counters of each client, and of all.
 struct Metrics::Numbers {
   prometheus::Registry registry;
   prometheus::Family<Counter>& requests =
@@ -88,7 +88,7 @@ void Metrics::add(const std::string& client, const Add& to) {
 
 void Metrics::request(const std::string& client, const std::string& asked, int status,
                       double seconds) {
-  // What clients make up must not become names that are kept.
+  // Unknown methods of clients must not become permanent labels.
   const bool known = asked == "GET" || asked == "HEAD" || asked == "POST" || asked == "DELETE";
   const std::string method = known ? asked : "other";
   add(client, [&](Numbers& to) {

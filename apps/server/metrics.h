@@ -6,33 +6,34 @@
 
 namespace tessera::server {
 
-/// What /metrics tells, in Prometheus' text. May be used from all threads.
+/// Metrics of /metrics in the text format of Prometheus. Thread-safe.
 class Metrics {
  public:
-  /// `clients` have numbers of their own beside those of all.
+  /// `clients` get counters of their own beside the totals.
   explicit Metrics(const std::vector<std::string>& clients = {});
   ~Metrics();
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  /// A request was answered.
+  /// Counts an answered request.
   void request(const std::string& client, const std::string& method, int status, double seconds);
-  /// A job ended: in which state, after how long a wait and run (0: it never ran).
+  /// Counts an ended job by state, with seconds of waiting and running (0: never ran).
   void job(const std::string& client, const std::string& model, const std::string& state,
            double waited, double ran);
-  /// So many jobs began as one request.
+  /// Counts jobs that began as a single request.
   void batch(const std::string& model, size_t jobs);
-  /// So many jobs joined a request that was at work.
+  /// Counts jobs joined to a running request.
   void joined(const std::string& model, size_t jobs);
-  /// A run that had more of the cores waited for others between two steps.
+  /// Counts a pause of a run in favour of others between two steps.
   void stood_back(double seconds);
-  /// Steps of denoising, or tokens of answers, that were made.
+  /// Counts denoising steps, or generated tokens.
   void steps(const std::string& client, const std::string& model, double count);
   void tokens(const std::string& client, const std::string& model, double count);
-  /// How many connections are open now.
+  /// Sets the number of open connections.
   void connections(double count);
 
-  /// Of `client` ("": of all, and of the process), with its jobs that wait and run now.
+  /// Text for `client` ("": for all and the process), with the current numbers of waiting and
+  /// running jobs.
   std::string text(const std::string& client, double waiting, double running) const;
 
  private:

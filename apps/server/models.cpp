@@ -33,7 +33,7 @@ std::string name_of(std::string path) {
   return std::filesystem::path(path).filename().string();
 }
 
-// Whole, so that errors know it for a path; the name of a shipped model stays.
+// Makes a path absolute, so errors show a path; names of shipped models stay.
 std::string whole(const std::string& given) {
   namespace fs = std::filesystem;
   std::error_code none;

@@ -11,52 +11,52 @@
 
 namespace tessera::server {
 
-/// What a model makes.
+/// Output of a model.
 enum class Kind { image, video, text };
 const char* word_of(Kind kind);
 
-/// What requests are checked against.
+/// Facts about a model for checking requests.
 struct ModelFacts {
   std::string name;
   Kind kind = Kind::image;
-  int64_t classes = 0;  ///< that a request may name; 0: it takes prompts
+  int64_t classes = 0;  ///< number of class labels; 0: the model takes prompts
   std::vector<std::string> class_names;
-  int64_t width = 0, height = 0, frames = 1;  ///< as trained
-  std::string plan;                           ///< "": one rank
+  int64_t width = 0, height = 0, frames = 1;  ///< trained size
+  std::string plan;                           ///< "": single rank
   int ranks = 1;
-  bool joins = true;   ///< prompts may join a batch of answers that is at work
-  bool draws = false;  ///< answers depend on the seed at temperature 0, too
+  bool joins = true;   ///< prompts may join a running batch
+  bool draws = false;  ///< answers depend on the seed even at temperature 0
 };
 Json json_of(const ModelFacts& facts);
 
-/// A model that is open, under the name that requests give.
+/// An open model under its public name.
 struct Served {
   ModelFacts facts;
   Model model;
-  std::string folder;  ///< as it was given, absolute; "": unknown
+  std::string folder;  ///< given folder, absolute; "": unknown
 };
 
-/// A sentence in which folders of models became their names: where they lie is the server's own.
+/// Replaces folders of models by model names, because paths of the server are private.
 std::string with_name(std::string sentence, const std::string& folder, const std::string& name);
 
 /// All models of a server.
 class Models {
  public:
-  /// Opens each: a folder is named by its last part. Where there are several, one that the plan is
-  /// not for runs on one rank, and `said` hears of it. Throws Error(usage) for two of one name,
-  /// Error(plan) for a plan that none can run, and what Model::open throws.
+  /// Opens all models; names are the last parts of the folders. If there are several, a model that
+  /// cannot run the plan runs on a single rank, and `said` is told. Throws Error(usage) for equal
+  /// names, Error(plan) if no model can run the plan, and the errors of Model::open.
   Models(const std::vector<std::string>& models, const RunOptions& options,
          const std::stop_token& stop, const std::function<void(const std::string&)>& said,
          const WeightFiles& files = {});
   explicit Models(std::vector<std::unique_ptr<Served>> models) : all_(std::move(models)) {}
 
-  /// Throws Refusal(404) that lists the names. "" is the only one, and
-  /// Refusal(400) where there are several.
+  /// Throws Refusal(404) with the list of names. "" means the only model, and Refusal(400) if there
+  /// are several.
   const Served& find(const std::string& name) const;
-  /// Null where none is called so.
+  /// Null if unknown.
   const Served* look_up(const std::string& name) const;
   const std::vector<std::unique_ptr<Served>>& all() const { return all_; }
-  /// The error in a sentence without the models' folders.
+  /// Copies the error with model names in place of folders.
   Error with_names(const Error& error) const;
 
  private:

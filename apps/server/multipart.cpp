@@ -23,13 +23,13 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-/// "form-data; name=\"x\"": the word before the first ';', and what stands behind it by name.
+/// Splits "form-data; name=\"x\"" into the word before the first ';' and named parameters.
 struct HeaderValue {
   std::string word;
   std::map<std::string, std::string> parameters;
 };
 
-// A word, or a text in quotes in which a backslash stands before a quote; moves `rest` behind it.
+// Reads a token, or quoted text with backslash escapes; advances `rest`.
 std::string take_value(std::string_view& rest) {
   std::string value;
   if (!rest.starts_with('"')) {
@@ -83,7 +83,7 @@ std::string boundary_of(const std::string& content_type) {
   return boundary;
 }
 
-// Headers of a part by their names.
+// Headers of a part by name.
 std::map<std::string, std::string> read_lines(std::string_view head, const FormLimits& limits) {
   std::map<std::string, std::string> lines;
   while (!head.empty()) {

@@ -13,7 +13,7 @@ namespace {
 
 int64_t seconds(double time) { return static_cast<int64_t>(std::floor(time)); }
 
-// How a job that has ended badly is told to who waited for it.
+// Reports a failed job to its waiting client.
 [[noreturn]] void throw_failure(const JobRecord& record, const FieldNames& names) {
   if (record.state == JobState::cancelled)
     throw Refusal(409, "cancelled", "the job '" + record.id + "' was cancelled");
@@ -29,7 +29,7 @@ int64_t seconds(double time) { return static_cast<int64_t>(std::floor(time)); }
                 names);
 }
 
-// A job of what was asked; what is wrong with it in the words of the form.
+// Submits a job; errors use the field names of the API.
 JobPtr submit(const Parts& parts, const HttpRequest& request, const Translated& asked) {
   try {
     return parts.jobs.submit(request.client, asked.model, asked.request, 0);
@@ -40,7 +40,7 @@ JobPtr submit(const Parts& parts, const HttpRequest& request, const Translated& 
   }
 }
 
-// An answer when the job has ended; its client's going away cancels it.
+// Answers after the job has ended; the job is cancelled if the client leaves.
 HttpReply when_done(Jobs& jobs, const JobPtr& job, const FieldNames& names,
                     const std::function<HttpReply(const JobRecord&)>& answer) {
   HttpReply reply;
@@ -65,7 +65,7 @@ std::string read_bytes(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// FinishReason's words in OpenAI's.
+// Maps FinishReason to OpenAI's words.
 std::string finish_of(const Json& word) { return word == "length" ? "length" : "stop"; }
 
 Json usage_of(const JobRecord& record) {
@@ -96,7 +96,7 @@ Json answer_of(const JobRecord& record, bool chat) {
           {"usage", usage_of(record)}};
 }
 
-/// data: {...} for each text that became final, then the reason, then [DONE].
+/// Streams data: {...} for each finished text, then the finish reason, then [DONE].
 class AnswerStream : public Stream {
  public:
   AnswerStream(Jobs& jobs, JobPtr job, bool chat, const Translated& asked)
@@ -109,7 +109,7 @@ class AnswerStream : public Stream {
   Piece next(const Wake& wake) override {
     std::string text;
     bool ended = false;
-    while (text.empty()) {  // of events that say nothing here none wakes
+    while (text.empty()) {  // no later wake comes for events without output
       const EventLog::Part part = job_->events.after(after_, wake);
       for (const auto& event : part.events) {
         after_ = event.id;
@@ -128,7 +128,7 @@ class AnswerStream : public Stream {
 
  private:
   std::string chunk(const Json& choices, const Json& usage = {}) const {
-    const JobRecord& r = job_->record;  // what of it is read here never changes
+    const JobRecord& r = job_->record;  // only immutable fields are read here
     Json json = {{"id", (chat_ ? "chatcmpl-" : "cmpl-") + r.id},
                  {"object", chat_ ? "chat.completion.chunk" : "text_completion"},
                  {"created", seconds(r.created)},

@@ -10,31 +10,31 @@
 
 namespace tessera::server {
 
-/// What a server is started with; its jobs and its listener read their part of it.
+/// Options of a server; jobs and listener read their part.
 struct ServeOptions {
   std::vector<std::string> models;
   RunOptions run;
-  WeightFiles files;  ///< in place of weights of the one model
+  WeightFiles files;  ///< replacement weights for a single model
   std::string host = "127.0.0.1";
-  int port = 8080;                ///< 0: any that is free
-  std::string api_keys;           ///< file of keys; "": none, and then this machine alone is served
+  int port = 8080;                ///< 0: any free port
+  std::string api_keys;           ///< key file; "": no keys, loopback only
   std::string store;              ///< folder; "": a temporary one
-  int queue = 256;                ///< jobs that wait at most
-  int at_once = 2;                ///< requests that run at once; of ranks that are processes one
-  int batch = 8;                  ///< samples of jobs that run as one request; 1: each alone
-  double keep = 7 * 86400;        ///< seconds for which ended jobs stay
+  int queue = 256;                ///< maximum number of waiting jobs
+  int at_once = 2;                ///< concurrent requests; 1 if ranks are processes
+  int batch = 8;                  ///< maximum samples of merged jobs; 1: no merging
+  double keep = 7 * 86400;        ///< seconds until ended jobs are deleted
   int64_t store_limit = 0;        ///< bytes of all jobs in the store; 0: no limit
-  bool all_clients = false;       ///< without keys, also a store whose jobs are clients' with keys
-  double job_time = 0;            ///< seconds that a job may run; 0: no limit
-  double grace = 30;              ///< seconds that running work has to end
-  int64_t body = 1 << 20;         ///< bytes of a request at most
-  int64_t image_body = 16 << 20;  ///< the same where requests have images
-  Limits limits;                  ///< of what a request asks for
-  unsigned connections = 20000;   ///< at most, and as the system allows
-  unsigned head = 30;             ///< seconds for the head of a request behind its first line
-  unsigned request = 120;         ///< seconds for its body, and for an answer of a small size
-  unsigned idle = 120;  ///< seconds that a connection may be silent, or takes for a first line
-  unsigned beat = 15;   ///< seconds between comments in a silent stream
+  bool all_clients = false;       ///< without keys, also opens stores made with keys
+  double job_time = 0;            ///< maximum seconds of a run; 0: no limit
+  double grace = 30;              ///< seconds for running jobs to end at shutdown
+  int64_t body = 1 << 20;         ///< maximum bytes of a request
+  int64_t image_body = 16 << 20;  ///< maximum bytes of a request with images
+  Limits limits;                  ///< limits of request fields
+  unsigned connections = 20000;   ///< maximum, further limited by the system
+  unsigned head = 30;             ///< seconds for the headers after the first line
+  unsigned request = 120;         ///< seconds for the body, and for a small answer
+  unsigned idle = 120;            ///< seconds of silence before the first line
+  unsigned beat = 15;             ///< seconds between comments in a silent stream
   bool json_log = false;
 };
 

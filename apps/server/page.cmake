@@ -1,4 +1,4 @@
-# tessera_page: the files of page/ within the program, as page.h hands them out.
+# tessera_page: the files of page/, embedded in the program for page.h.
 set(page_source ${CMAKE_CURRENT_BINARY_DIR}/page_files.cpp)
 file(GLOB page_files CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/page/*)
 add_custom_command(

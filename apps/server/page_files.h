@@ -4,7 +4,8 @@
 
 namespace tessera::server {
 
-/// A file of the web page: index.html at "/", the others at "/assets/NAME". Throws Refusal(404).
+/// Serves a file of the web page: index.html at "/", the others at "/assets/NAME". Throws
+/// Refusal(404).
 HttpReply page_file(const HttpRequest& request);
 
 }  // namespace tessera::server

@@ -47,7 +47,7 @@ bool FairQueue::remove(const Job& job) {
   if (at == jobs.end()) return false;
   jobs.erase(at);
   --size_;
-  // Who has nothing waiting is forgotten once there are many.
+  // Clients without waiting jobs are forgotten after the map has grown.
   if (lines_.size() > 1024)
     std::erase_if(lines_, [](const auto& entry) { return entry.second.jobs.empty(); });
   return true;

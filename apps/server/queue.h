@@ -10,29 +10,29 @@
 
 namespace tessera::server {
 
-/// Jobs that wait, fair by client: turns go to the client that was served longest ago, and within
-/// a client in order. Not locked.
+/// Queue of waiting jobs, fair between clients: the client served longest ago is next, and jobs of
+/// a client are in order. Not thread-safe.
 class FairQueue {
  public:
   void push(const JobPtr& job);
-  /// The next one; null when none waits.
+  /// Next job; null if empty.
   JobPtr pop();
-  /// The next ones in the order of pop() that `fits` says yes to, `most` at most.
+  /// Takes at most `most` jobs accepted by `fits`, in the order of pop().
   std::vector<JobPtr> pop_more(size_t most, const std::function<bool(const Job&)>& fits);
-  /// The first in the order of pop() that `fits` says yes to; null: none.
+  /// First job accepted by `fits` in the order of pop(); null: none.
   JobPtr find(const std::function<bool(const Job&)>& fits) const;
-  /// How many of a client wait.
+  /// Number of waiting jobs of a client.
   size_t count(const std::string& client) const;
-  /// Whether it waited, and does no more.
+  /// Removes a job. False if the job was not waiting.
   bool remove(const Job& job);
   size_t size() const { return size_; }
-  /// All, in the order of pop().
+  /// All jobs, in the order of pop().
   std::vector<JobPtr> order() const;
 
  private:
   struct Line {
     std::deque<JobPtr> jobs;
-    uint64_t served = 0;  // turn at which it was last served
+    uint64_t served = 0;  // turn of the last service
   };
   std::map<std::string, Line> lines_;
   uint64_t turn_ = 0;

@@ -7,13 +7,13 @@
 
 namespace tessera::server {
 
-/// A limited amount of something (bytes, files, streams) and who holds it: a client has a share at
-/// most, so that some is left for others. From any thread.
+/// A limited amount of a resource (bytes, files, streams), with a maximum share for each client.
+/// Thread-safe.
 class Quota {
  public:
   Quota(size_t all, size_t share) : all_(all), share_(share) {}
-  /// Whether the client got `amount` more. A client who holds nothing gets it whenever nobody else
-  /// holds anything, however much it is.
+  /// Takes `amount` for a client; false if refused. If nothing is held by anybody, any amount is
+  /// granted.
   bool take(const std::string& client, size_t amount);
   void give_back(const std::string& client, size_t amount);
   size_t taken() const;
@@ -27,11 +27,11 @@ class Quota {
   std::map<std::string, size_t> by_client_;
 };
 
-/// A part of Quota, given back at its end.
+/// A held part of a Quota, released by the destructor.
 class Held {
  public:
   Held() = default;
-  /// Takes it; empty where it was refused.
+  /// Takes the amount; empty if refused.
   Held(Quota& quota, const std::string& client, size_t amount);
   Held(Held&& other) noexcept { *this = std::move(other); }
   Held& operator=(Held&& other) noexcept;

@@ -7,7 +7,7 @@
 
 namespace tessera::server {
 
-/// What a client gets instead of a result: a status of HTTP, and a reason in OpenAI's form.
+/// An HTTP error answer: a status, and a reason in OpenAI's format.
 class Refusal : public std::runtime_error {
  public:
   Refusal(int status, std::string type, const std::string& message, std::string param = "",
@@ -22,9 +22,9 @@ class Refusal : public std::runtime_error {
   int status() const { return status_; }
   const std::string& type() const { return type_; }
   const std::string& param() const { return param_; }
-  /// Seconds after which it is worth another try; 0: it never is.
+  /// Seconds before a retry makes sense; 0: never.
   int retry_after() const { return retry_after_; }
-  /// The methods that there are, of a 405; else "".
+  /// Allowed methods of a 405; else "".
   const std::string& allow() const { return allow_; }
 
  private:
@@ -32,15 +32,15 @@ class Refusal : public std::runtime_error {
   std::string type_, param_, allow_;
 };
 
-/// One whose answer waits for a second, so that nobody tries keys fast.
+/// A refusal answered after one second, to slow down key guessing.
 class SlowRefusal : public Refusal {
  public:
   explicit SlowRefusal(const Refusal& refusal) : Refusal(refusal) {}
 };
 
-/// A request that is wrong: 400, naming the parameter.
+/// An invalid request: 400, naming the parameter.
 Refusal wrong(const std::string& param, const std::string& message);
-/// Nothing is there: 404.
+/// A missing resource: 404.
 Refusal not_found(const std::string& message);
 
 /// {"error": {"message", "type", "param", "code"}}.

@@ -14,7 +14,7 @@
 namespace tessera::server {
 namespace {
 
-// What the library says of a word is about this field.
+// Attributes the library's error about a word to this field.
 template <class Read>
 auto worded(const std::string& name, const Read& read) {
   try {
@@ -100,7 +100,7 @@ void read_numbers(Fields& fields, GenerateRequest& q, const Limits& limits) {
   if (fields.flag("clean_caption", clean)) q.clean_caption = clean;
 }
 
-// Each image has a seed of its own, which gives it again when it is asked for alone.
+// Each image has its own seed, with which the image can be made again alone.
 void read_noise(Fields& fields, GenerateRequest& q, int64_t images) {
   const bool seeded = fields.seed("seed", q.seed);
   if (const Json* seeds = fields.take_list("seeds")) {
@@ -124,7 +124,7 @@ void read_noise(Fields& fields, GenerateRequest& q, int64_t images) {
   if (fields.text("cache", word)) q.cache = worded("cache", [&] { return parse_step_cache(word); });
 }
 
-// The file of an adapter of the folder, which a name cannot leave.
+// File of an adapter; a name cannot leave the folder.
 std::string adapter_file(const std::string& folder, const std::string& name,
                          const std::string& field) {
   const bool plain = !name.empty() && name.size() <= 200 && name.front() != '.' &&
@@ -223,7 +223,7 @@ void read_decoding(Fields& fields, CompleteRequest& q) {
   fields.flag("select_prefill", q.select_prefill);
 }
 
-// How tokens are drawn, and what is told of them.
+// Reads sampling options and log-probability options.
 void read_drawing(Fields& fields, CompleteRequest& q, const ModelFacts& model,
                   const Limits& limits) {
   int64_t whole = 0;

@@ -10,17 +10,17 @@
 
 namespace tessera::server {
 
-/// The likeliest tokens at a position that an answer tells at most.
+/// Maximum number of top log probabilities for each position.
 constexpr int64_t kMostLogprobs = 20;
-/// Pixels of a side at most.
+/// Maximum pixels of a side.
 constexpr int64_t kMostSide = 1 << 16;
 
-/// What a body asks of the library.
+/// Parsed request for the library.
 using Ask = std::variant<GenerateRequest, CompleteRequest>;
 
-/// Reads the `request` of a job, its names and meanings those of the command line. Nothing in it
-/// can name a file. Throws Refusal(400) whose `param` is what is unknown, of another type, out of
-/// its range or over a limit.
+/// Parses the `request` of a job; names and meanings are those of the command line. No field can
+/// name a file. Throws Refusal(400) with `param` for a field that is unknown, of a wrong type, out
+/// of range or above a limit.
 Ask read_request(const Json& request, const ModelFacts& model, const Limits& limits);
 
 }  // namespace tessera::server

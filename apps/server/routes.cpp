@@ -25,7 +25,7 @@ uint64_t number_in(const std::string& text, const std::string& name, uint64_t le
   return value;
 }
 
-// The methods that an address has; "": it does not exist.
+// Methods of an address; "": unknown address.
 std::string methods_at(const std::string& path) {
   std::string read = "GET, HEAD";
   for (const char* one : {"/v1/images/generations", "/v1/images/edits", "/v1/images/variations",
@@ -61,7 +61,7 @@ class EventStream : public Stream {
  public:
   EventStream(JobPtr job, uint64_t after) : job_(std::move(job)), after_(after) {}
   Piece next(const Wake& wake) override {
-    // One alone: a client that does not read keeps no more of them from being dropped.
+    // Takes a single event, so that a slow client keeps few old events alive.
     const EventLog::Part part = job_->events.after(after_, wake, 1);
     if (part.events.empty()) return {nullptr, part.ended};
     after_ = part.events[0].id;
@@ -79,7 +79,7 @@ HttpReply list_models(const Parts& parts) {
   return json_reply({{"models", all}});
 }
 
-// Whose numbers a request sees; "": those of all.
+// Client whose numbers a request may see; "": all.
 std::string seen_by(const HttpRequest& request) { return request.sees_all ? "" : request.client; }
 
 HttpReply show_status(const Parts& parts, const HttpRequest& request) {
@@ -217,7 +217,7 @@ HttpReply event_stream(std::shared_ptr<Stream> stream) {
 }
 
 HttpReply stream_events(const JobPtr& job, uint64_t after) {
-  // Numbers of before a restart may be larger than any of the log: then it is told from its begin.
+  // After a restart a client's number may exceed the log's; the log is then sent from the start.
   const uint64_t last = job->events.last_id();
   return event_stream(std::make_shared<EventStream>(job, after > last ? 0 : after));
 }

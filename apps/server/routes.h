@@ -9,7 +9,7 @@
 
 namespace tessera::server {
 
-/// What the answers are made of.
+/// Objects used by the routes.
 struct Parts {
   const Models& models;
   Jobs& jobs;
@@ -18,22 +18,22 @@ struct Parts {
   double begun = 0;
 };
 
-/// Whether an address takes multipart/form-data, too.
+/// True if an address also accepts multipart/form-data.
 bool takes_form(const std::string& path);
-/// Bytes of a body at an address at most.
+/// Maximum body bytes of an address.
 int64_t most_body(const ServeOptions& options, const std::string& path);
 
-/// Looked at before a body is read. Throws Refusal: 404 for an address that does not exist, 405 for
-/// another method than it has, 415 for a body of another type.
+/// Checks a request before the body is read. Throws Refusal: 404 for an unknown address, 405 for a
+/// wrong method, 415 for a wrong media type.
 void check_address(const HttpRequest& request);
 
-/// The answer to a request whose address was checked. Throws Refusal.
+/// Answers a request with a checked address. Throws Refusal.
 HttpReply route(const Parts& parts, const HttpRequest& request);
 
-/// Server-sent events, which no proxy may keep back.
+/// Sends server-sent events; proxies must not buffer them.
 HttpReply event_stream(std::shared_ptr<Stream> stream);
 
-/// The events of a job as they come; `after`: the number of the last one that is known.
+/// Streams events of a job; `after`: number of the last known event.
 HttpReply stream_events(const JobPtr& job, uint64_t after);
 
 }  // namespace tessera::server

@@ -1,4 +1,4 @@
-// What the workers of Jobs do: take jobs, run them, say what came of it.
+// The workers of Jobs: take jobs, run them and record their results.
 #include <algorithm>
 
 #include "server/batch.h"
@@ -11,11 +11,11 @@
 
 namespace tessera::server {
 namespace {
-constexpr size_t kMostInRun = 256;  // then a run ends, and with it what it has in memory
+constexpr size_t kMostInRun = 256;  // then a run ends, to release its memory
 
 }  // namespace
 
-// Where ranks are processes they do what the first one does.
+// Sends an order to ranks that are processes.
 void Jobs::tell_ranks(const std::string& text) {
   if (!options_.run.processes) return;
   {
@@ -30,18 +30,18 @@ void Jobs::tell_ranks(const std::string& text) {
   }
 }
 
-// After which ranks that are processes hear something: they wait no longer than comm_timeout.
+// Maximum silence towards other ranks: they wait at most comm_timeout.
 std::chrono::milliseconds Jobs::silence() const {
   return std::min(std::chrono::milliseconds(1000), options_.run.comm_timeout / 4);
 }
 
-// The first rank's own work, behind which the others may be waiting already.
+// Keeps the other ranks alive while rank 0 works alone.
 void Jobs::keep_ranks(const std::function<void()>& work) {
   if (!options_.run.processes) return work();
   work_beside(work, silence(), [this] { tell_ranks(kNothing); });
 }
 
-// Under the lock.
+// Requires the lock.
 void Jobs::lose_ranks(std::exception_ptr why) {
   if (!lost_) lost_ = std::move(why);
   closing_ = requeue_ = true;
@@ -77,7 +77,7 @@ void Jobs::work() {
   }
 }
 
-// Under the lock: the next job, and those that can run with it.
+// Takes the next job, and jobs that can run with it. Requires the lock.
 std::vector<JobPtr> Jobs::next() {
   std::vector<JobPtr> jobs = queue_.pop_more(1, [this](const Job& job) { return may_begin(job); });
   const std::string key = batch_key(*jobs[0]);
@@ -116,8 +116,8 @@ void Jobs::tell_running(Job& job) {
   job.events.add("state", text_of({{"state", "running"}, {"position", nullptr}}));
 }
 
-// Those whose turn it is while a run is at work, if they can be part of it: others that wait are
-// not made to wait longer.
+// Takes jobs that can join a running request, only if it is their turn, so that others wait no
+// longer.
 std::vector<JobPtr> Jobs::join(const std::shared_ptr<Run>& run, const std::string& key,
                                int at_work) {
   std::vector<JobPtr> jobs;
@@ -161,7 +161,7 @@ Look Jobs::look_of(const std::vector<JobPtr>& jobs) {
   return look;
 }
 
-// What one of several jobs is refused for must not be the end of the others: each runs alone then.
+// Runs jobs. If a merged run is refused, each job runs alone, so that one bad job fails alone.
 void Jobs::run(std::vector<JobPtr>& jobs) {
   const std::shared_ptr<Run> run = jobs[0]->run;
   const bool ran = run_once(jobs);
@@ -190,7 +190,7 @@ void Jobs::run(std::vector<JobPtr>& jobs) {
   }
 }
 
-// Counts until nobody holds what it gives.
+// Increments a counter until the returned handle is released.
 std::shared_ptr<const void> Jobs::counting(int& count) {
   {
     const std::lock_guard lock(mutex_);
@@ -204,7 +204,7 @@ std::shared_ptr<const void> Jobs::counting(int& count) {
           }};
 }
 
-// It waits for memory until nobody holds what this gives.
+// Marks a run as waiting for memory until the returned handle is released.
 std::shared_ptr<const void> Jobs::standing_first(const Run& run) {
   {
     const std::lock_guard lock(mutex_);
@@ -217,7 +217,7 @@ std::shared_ptr<const void> Jobs::standing_first(const Run& run) {
           }};
 }
 
-// Under the lock: what came of a job, where the store may hold it.
+// Records the outcome of a job, also if the store may be full. Requires the lock.
 void Jobs::conclude(Job& job, const Outcome& outcome) {
   const int64_t bytes = bytes_of(outcome.results);
   if (shares_.disk == 0 || bytes <= shares_.disk) {
@@ -232,8 +232,8 @@ void Jobs::conclude(Job& job, const Outcome& outcome) {
   store_.clear(job.record.id);
 }
 
-// Waits until one of the runs that are at work rests, and leaves out who was cancelled meanwhile.
-// False: none was at work since `rests`, so waiting is of no use, or it is to stop.
+// Waits until a running job stops, and drops cancelled jobs. Returns false if none was running
+// since `rests`, or on a stop: waiting is then useless.
 bool Jobs::wait_for_room(const Error& why, std::vector<JobPtr>& jobs, uint64_t rests,
                          const std::stop_token& stop) {
   const Json said = body_of(refusal_of(models_.with_names(why)))["error"];
@@ -258,11 +258,11 @@ bool Jobs::wait_for_room(const Error& why, std::vector<JobPtr>& jobs, uint64_t r
   return true;
 }
 
-// What does not fit into memory beside other runs waits before the queue, and is begun again when
-// one of them has ended, until it is let in. Others begin then.
+// Runs jobs; if memory is short beside other runs, waits before the queue and retries after each
+// ended run. Other jobs may begin then.
 std::vector<Outcome> Jobs::run_with_room(std::vector<JobPtr>& jobs, const std::stop_token& stop) {
   std::shared_ptr<const void> first;
-  bool admitted = false;  // clients hear of what it does, and would twice
+  bool admitted = false;  // clients must hear of the start only once
   Look look = look_of(jobs);
   look.admitted = [&] {
     admitted = true;
@@ -282,7 +282,7 @@ std::vector<Outcome> Jobs::run_with_room(std::vector<JobPtr>& jobs, const std::s
       const auto at_work = counting(at_work_);
       {
         const std::lock_guard lock(mutex_);
-        rests = rests_ + 1;  // with its own
+        rests = rests_ + 1;  // counts this run's own end
       }
       return run_jobs(jobs, store_, look, stop, options_.run.processes != nullptr);
     } catch (const Error& e) {
@@ -293,7 +293,7 @@ std::vector<Outcome> Jobs::run_with_room(std::vector<JobPtr>& jobs, const std::s
   }
 }
 
-// False: they failed together, and each is to run alone.
+// Returns false if a merged run failed and each job must run alone.
 bool Jobs::run_once(std::vector<JobPtr>& jobs) {
   Json error;
   std::vector<Outcome> outcomes;
@@ -311,7 +311,7 @@ bool Jobs::run_once(std::vector<JobPtr>& jobs) {
     error = body_of(refusal_of(models_.with_names(e)))["error"];
   } catch (const Refusal& refusal) {
     error = body_of(refusal)["error"];
-  } catch (const std::exception& e) {  // memory, threads: the server goes on
+  } catch (const std::exception& e) {  // out of memory or threads: the server continues
     error = body_of(Refusal(500, "server_error", e.what()))["error"];
   }
   if (!error.is_null() && jobs.size() > 1 && !stop.stop_requested()) return false;
@@ -335,7 +335,7 @@ bool Jobs::run_once(std::vector<JobPtr>& jobs) {
   return true;
 }
 
-// The next server begins them again.
+// The next server runs these jobs again.
 void Jobs::requeue(const std::vector<JobPtr>& jobs) {
   for (const JobPtr& job : jobs) {
     if (ended(job->record.state)) continue;

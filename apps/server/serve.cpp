@@ -18,14 +18,14 @@
 namespace tessera::server {
 namespace {
 
-// A text of a client for a terminal: short, and ASCII without a control character.
+// Escapes a client's text for a terminal: short, ASCII, no control characters.
 std::string shown(const std::string& text, size_t most) {
   const std::string json =
       Json(text.substr(0, most)).dump(-1, ' ', true, Json::error_handler_t::replace);
   return json.substr(1, json.size() - 2);
 }
 
-// One line a request; a method and a path are as hostile as a body.
+// Formats a log line; method and path are as untrusted as a body.
 std::string line_of(const Answered& a, bool json) {
   const std::string method = a.method.substr(0, 20), path = a.path.substr(0, 200);
   if (json)
@@ -54,7 +54,7 @@ Guard guard_of(const ServeOptions& o) {
   return {o.api_keys.empty() ? ApiKeys() : ApiKeys(o.api_keys), loopback};
 }
 
-// Jobs that were made with keys are not shown to everybody without a word.
+// Refuses to show jobs of clients with keys to everybody unless asked to.
 void check_clients(const ServeOptions& o, const Store& store, bool keyed) {
   if (keyed || o.all_clients) return;
   for (const std::string& client : store.clients())
@@ -87,10 +87,10 @@ void serve(const ServeOptions& o, const std::stop_token& stop,
     return follow(Models(
                       o.models, run, {}, [](const std::string&) {}, o.files),
                   o.limits,
-                  *run.processes);  // the first one says when to stop
+                  *run.processes);  // rank 0 says when to stop
   for (const std::string& model : o.models)
     check_files({model, {{"--api-keys", o.api_keys}}, {{"--store", o.store, FileKind::store}}});
-  ::umask(077);  // prompts and results are for nobody else's eyes
+  ::umask(077);  // prompts and results are private
   const Guard guard = guard_of(o);
   const std::vector<std::string> clients = guard.keys().names();
   Store store(o.store);
@@ -107,7 +107,7 @@ void serve(const ServeOptions& o, const std::stop_token& stop,
   for (const auto& [model, count] : absent.items())
     note(text_of(count) + " of the store's jobs wait for the model '" + model +
          "', which is not served: start with it, too, or remove them");
-  std::atomic<Listener*> open = nullptr;  // the listener, to its own thread
+  std::atomic<Listener*> open = nullptr;  // set by and for the listener's thread
   const auto connections = [&open] {
     Listener* const listener = open;
     return listener ? listener->connections() : 0U;
@@ -118,7 +118,7 @@ void serve(const ServeOptions& o, const std::stop_token& stop,
     guard.admit(request);
     check_address(request);
   };
-  handlers.quick = [](const HttpRequest& request) {  // what waits for no lock of the jobs
+  handlers.quick = [](const HttpRequest& request) {  // requests without locks of the jobs
     return is_open(request.path) && request.path != "/readyz";
   };
   handlers.handle = [&](const HttpRequest& request) { return route(parts, request); };

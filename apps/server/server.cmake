@@ -1,4 +1,4 @@
-# tessera_server: what `tessera serve` runs, where its libraries are; else the command says which.
+# tessera_server: code of `tessera serve`; without the libraries, the command names the missing ones.
 find_library(MICROHTTPD_LIBRARY microhttpd)
 find_path(MICROHTTPD_INCLUDE microhttpd.h)
 find_package(prometheus-cpp CONFIG QUIET COMPONENTS core)

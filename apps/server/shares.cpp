@@ -5,7 +5,7 @@
 
 namespace tessera::server {
 namespace {
-constexpr int kMostBeside = 8;  // runs beside --at-once
+constexpr int kMostBeside = 8;  // runs in addition to --at-once
 constexpr double kHalf = 60;    // seconds
 }  // namespace
 

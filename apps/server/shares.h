@@ -7,32 +7,32 @@
 
 namespace tessera::server {
 
-/// What part of the server is a client's where others may ask, too: of the places to wait, of the
-/// runs at once, and of the disk. One client, or none with a name (0), has all of it.
+/// A client's share of the server: queue places, concurrent runs and disk. A single client, or a
+/// server without keys (0), has everything.
 struct Shares {
   int clients = 0;
   int queue = 256, at_once = 2;
   int64_t disk = 0;  ///< bytes; 0: no limit
 
   bool shared() const { return clients > 1; }
-  /// Of jobs that wait, a client with fewer than this is never sent away.
+  /// A client with fewer waiting jobs is never refused.
   size_t own_queue() const;
-  /// Of jobs that wait, a client may have so many at most.
+  /// Maximum waiting jobs of a client.
   size_t most_queue() const;
-  /// Whether a client with `own` of `all` jobs that wait may add one.
+  /// True if a client with `own` of `all` waiting jobs may add another.
   bool may_wait(size_t own, size_t all) const;
 
-  /// Runs at once at most: beside `at_once` of them a client that has none begins its first.
+  /// Maximum concurrent runs: above `at_once`, only a client without a run may begin.
   int most_runs() const;
-  /// Whether a client with `own` of `all` runs, of which others have `others`, may begin one more:
-  /// a second one only while nobody else has any.
+  /// True if a client with `own` of `all` runs may begin another, with `others` of other clients. A
+  /// second run needs the server to be otherwise idle.
   bool may_run(int own, int others, int all) const;
 
-  /// Bytes that nobody takes from a client.
+  /// Bytes of disk guaranteed to a client.
   int64_t own_disk() const { return shared() ? disk / clients : disk; }
 };
 
-/// What of the cores clients have had of late, in seconds of which half are forgotten in a minute.
+/// Recent compute of each client, in seconds with a half-life of one minute.
 class Recent {
  public:
   void add(const std::string& client, double seconds, double now);

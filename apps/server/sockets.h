@@ -6,15 +6,15 @@
 
 namespace tessera::server {
 
-/// A socket that listens at a host and port. Throws Error(usage) saying why there is none.
+/// Opens a listening socket at a host and port. Throws Error(usage) with the reason.
 int listen_at(const std::string& host, int port);
 /// The port of a socket.
 int port_of(int socket);
 /// "127.0.0.1", without the port.
 std::string address_of(const sockaddr* address);
-/// Whether the other side has closed a connection.
+/// True if the peer closed the connection.
 bool left(int socket);
-/// Raises the limit of open files as far as it goes; returns it.
+/// Raises the limit of open files to the maximum and returns it.
 unsigned raise_open_files();
 
 }  // namespace tessera::server

@@ -8,7 +8,7 @@ namespace {
 
 void check_status(sqlite3* database, int status) {
   if (status == SQLITE_OK) return;
-  const int kind = status & 0xff;  // of the extended code
+  const int kind = status & 0xff;  // low byte of the extended code
   if (kind != SQLITE_FULL && kind != SQLITE_IOERR && kind != SQLITE_BUSY)
     fail_damaged(database, sqlite3_errmsg(database));
   throw Refusal(507, "storage",

@@ -9,11 +9,11 @@
 
 namespace tessera::server {
 
-/// Throws Error(model): the database is damaged, or of another program.
+/// Throws Error(model): the database is damaged or belongs to another program.
 [[noreturn]] void fail_damaged(sqlite3* database, const std::string& why);
 
-/// One statement of SQL: bound, stepped, and finalised at the end. Throws Refusal(507) where the
-/// disk is full, Error(model) where the database is damaged.
+/// An SQL statement: bound, stepped, and finalised by the destructor. Throws Refusal(507) on a full
+/// disk, Error(model) for a damaged database.
 class Statement {
  public:
   Statement(sqlite3* database, const std::string& sql);
@@ -25,7 +25,7 @@ class Statement {
   Statement& bind(int64_t value);
   Statement& bind(double value);
   Statement& bind(const Json& value) { return bind(text_of(value)); }
-  /// Whether there is a row.
+  /// True if there is a row.
   bool step();
   std::string text(int column) const;
   int64_t whole(int column) const;

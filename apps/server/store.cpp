@@ -9,8 +9,8 @@
 namespace tessera::server {
 namespace {
 
-constexpr int kFormat = 2;            // user_version; 1 had none, nor an application_id
-constexpr int64_t kBytesOfJob = 512;  // what a job takes beside its texts and files
+constexpr int kFormat = 2;            // user_version; format 1 had none
+constexpr int64_t kBytesOfJob = 512;  // overhead of a job beside texts and files
 constexpr const char* kColumns =
     "number, id, client, model, kind, state, created, started, ended, request, previews, results, "
     "text, error, report, usage, last_event";
@@ -30,7 +30,7 @@ constexpr const char* kUpgrade =
     "ALTER TABLE jobs ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE jobs ADD COLUMN brief TEXT NOT NULL DEFAULT '';";
 
-// Of a database that somebody else may have written, nothing runs but these statements.
+// The database may come from a stranger: only these statements may run.
 void configure(sqlite3* database) {
   sqlite3_db_config(database, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
   sqlite3_db_config(database, SQLITE_DBCONFIG_ENABLE_VIEW, 0, nullptr);
@@ -59,7 +59,7 @@ bool is_whole(const JobRecord& r) {
   return true;
 }
 
-// What becomes a path, or is asked for without a look, is looked at here.
+// Checks all values that become paths or are used unchecked later.
 JobRecord record_of(const Statement& row) {
   JobRecord r;
   r.number = row.whole(0);
@@ -105,11 +105,11 @@ int64_t number_in(sqlite3* database, const std::string& sql) {
 struct Store::Database {
   sqlite3* handle = nullptr;
   mutable std::mutex mutex;
-  bool removed = false;  // something, and it may be in the file yet
+  bool removed = false;  // removed data may still be in the file
   std::map<std::string, int64_t> bytes;
 
   ~Database() { sqlite3_close(handle); }
-  // Under the lock: the client of a job, and what the job takes.
+  // Client of a job, and the job's bytes. Requires the lock.
   std::pair<std::string, int64_t> taken(const std::string& id) const {
     Statement row(handle, "SELECT client, bytes FROM jobs WHERE id = ?");
     row.bind(id);
@@ -141,14 +141,15 @@ void Store::open() {
   }
   folder_.open_results();
   const std::vector<std::string> known = ids();
-  // Folders of jobs that are not there: a removal that was cut short.
+  // Removes folders without a job, left by an interrupted removal.
   if (folder_.had_database()) folder_.clear_all_but({known.begin(), known.end()});
   database_->removed = folder_.had_database();
   Statement rows(handle, "SELECT client, SUM(bytes) FROM jobs GROUP BY client");
   while (rows.step()) database_->bytes[rows.text(0)] = rows.whole(1);
 }
 
-// A new database gets its tables, one of a former version what it lacks; all or nothing.
+// Creates tables in a new database, or adds missing columns to an older version, in one
+// transaction.
 void Store::upgrade() {
   sqlite3* const handle = database_->handle;
   const int64_t stamp = number_in(handle, "PRAGMA application_id");
@@ -176,7 +177,7 @@ void Store::upgrade() {
   }
   execute(handle, "PRAGMA application_id=" + std::to_string(kStoreId) +
                       ";PRAGMA user_version=" + std::to_string(kFormat) + ";COMMIT");
-  if (tables > 0) execute(handle, "VACUUM");  // what was deleted before stood in it yet
+  if (tables > 0) execute(handle, "VACUUM");  // purges rows deleted earlier
 }
 
 void Store::put(JobRecord& r) {
@@ -268,7 +269,7 @@ std::map<std::string, int64_t> Store::bytes() const {
 }
 
 void Store::remove(const std::string& id) {
-  clear(id);  // first: on a disk that is full this makes the room
+  clear(id);  // first, because removal frees space on a full disk
   const std::lock_guard lock(database_->mutex);
   const auto [client, before] = database_->taken(id);
   Statement row(database_->handle, "DELETE FROM jobs WHERE id = ?");
@@ -277,7 +278,7 @@ void Store::remove(const std::string& id) {
   database_->add(client, -before);
 }
 
-// What stood in pages of the log before they were cleared goes with the log.
+// Truncates the log, because its pages may hold deleted data.
 void Store::tidy() {
   const std::lock_guard lock(database_->mutex);
   if (!database_->removed) return;

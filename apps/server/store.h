@@ -12,47 +12,46 @@
 
 namespace tessera::server {
 
-/// Jobs and their files in a StoreFolder. A job that put() has returned for is there after the
-/// process was killed; of one that was removed nothing is left in the file after tidy(). May be
-/// used from all threads.
+/// Jobs and their files in a StoreFolder. A job survives a crash after put() returned; after tidy()
+/// no removed data is left in the file. Thread-safe.
 class Store {
  public:
-  /// Opens or makes the folder; "" is a temporary one, which goes with the store. Throws
-  /// Error(usage) for what StoreFolder refuses and a database of another program; Error(model) for
-  /// a damaged one.
+  /// Opens or creates the folder; "" is a temporary folder, removed with the store. Throws
+  /// Error(usage) for the cases of StoreFolder and for a database of another program; Error(model)
+  /// for a damaged database.
   explicit Store(const std::string& folder);
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  /// Writes a new or a changed job; a new one gets its number. Throws Refusal(507) when it cannot.
+  /// Writes a new or changed job; a new job gets a number. Throws Refusal(507) on failure.
   void put(JobRecord& record);
   std::optional<JobRecord> find(const std::string& id) const;
-  /// {id, brief_of() its job}: the newest first, of `client` ("": all), from before job `before`
-  /// ("": the newest).
+  /// {id, brief_of() the job}, newest first, of `client` ("": all), before job `before` ("": from
+  /// the newest).
   std::vector<std::pair<std::string, Json>> list(const std::string& client, int limit,
                                                  const std::string& before) const;
-  /// Those that waited or ran when the last server ended, in their order.
+  /// Jobs that waited or ran at the last server's end, in order.
   std::vector<JobRecord> unfinished() const;
-  /// Ids of jobs that ended before a time, of `client` ("": all), the oldest first.
+  /// Ids of jobs of `client` ("": all) that ended before a time, oldest first.
   std::vector<std::string> ended_before(double time, int limit,
                                         const std::string& client = "") const;
-  /// Who has jobs here.
+  /// Clients with jobs.
   std::vector<std::string> clients() const;
-  /// What jobs take, their files among it, by their client.
+  /// Bytes of jobs with their files, by client.
   std::map<std::string, int64_t> bytes() const;
-  /// Forgets a job, and its files.
+  /// Removes a job and its files.
   void remove(const std::string& id);
-  /// Takes what was removed out of the file, if anything was since the last time.
+  /// Purges removed data from the file if anything was removed since the last call.
   void tidy();
 
-  /// Where files of a job go; makes the folder. Throws Error(usage).
+  /// Folder for files of a job, created if missing. Throws Error(usage).
   std::string folder_of(const std::string& id) const { return folder_.make_folder(id); }
-  /// The path of a result; "" where it is not there.
+  /// Path of a result; "" if missing.
   std::string file(const std::string& id, const std::string& name) const {
     return folder_.file(id, name);
   }
-  /// Drops what a run left that did not end.
+  /// Removes files of an unfinished run.
   void clear(const std::string& id) const { folder_.clear(id); }
   const std::string& folder() const { return folder_.path(); }
 

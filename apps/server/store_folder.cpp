@@ -21,8 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kTemporary = "tessera-serve-";
-constexpr size_t kRandomLetters = 6;                               // of mkdtemp
-constexpr const char kMark[] = "temporary tessera-serve store\n";  // in the lock of one
+constexpr size_t kRandomLetters = 6;                               // appended by mkdtemp
+constexpr const char kMark[] = "temporary tessera-serve store\n";  // content of the lock file
 constexpr const char* kResults = "results";
 constexpr const char* kLock = "lock";
 constexpr const char* kDatabase = "jobs.sqlite";
@@ -36,7 +36,7 @@ bool is_hex(const std::string& text) {
   return text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-// Files that a run writes into the folder of its job, half-written ones among them.
+// Files that a run writes into the job's folder, including partial files.
 bool is_file_of_job(const std::string& name) {
   const std::string half = ".tessera-";
   return is_result_name(name) || name == "preview.png" ||
@@ -68,7 +68,7 @@ void clear_job(const Descriptor& results, const std::string& id) {
   ::unlinkat(results.get(), id.c_str(), AT_REMOVEDIR);
 }
 
-// All that a server made there, and the folder where nothing else is in it.
+// Removes all files of a temporary store, and the folder if then empty.
 void remove_temporary(const std::string& path, const Descriptor& folder) {
   if (const Descriptor results = open_folder(folder.get(), kResults))
     for (const std::string& name : names_in(results))
@@ -90,9 +90,9 @@ bool is_marked(const Descriptor& lock) {
          std::strcmp(text, kMark) == 0;
 }
 
-// Whether the head of its database says that it is one of jobs.
+// True if the header marks a job database.
 bool is_stamped(const Descriptor& folder) {
-  constexpr off_t kPlace = 68;  // of application_id in the format of SQLite, big-endian
+  constexpr off_t kPlace = 68;  // offset of application_id in SQLite's format, big-endian
   unsigned char id[4] = {};
   const Descriptor file(
       ::openat(folder.get(), kDatabase, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
@@ -102,7 +102,7 @@ bool is_stamped(const Descriptor& folder) {
 
 bool is_own(const struct stat& found) { return found.st_uid == ::geteuid(); }
 
-// Temporary stores of servers that were killed: nobody holds their lock.
+// Removes temporary stores of killed servers: their lock is free.
 void sweep_temporary(const fs::path& among) {
   const Descriptor list(::open(among.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!list) return;
@@ -136,7 +136,7 @@ std::string make_temporary() {
   return name;
 }
 
-// "jobs/." and "jobs/" are "jobs": a symbolic link behind them would be followed.
+// Strips "/" and "/." from the end: with them, a symbolic link would be followed.
 std::string without_end(std::string path) {
   while (path.size() > 1 && (path.ends_with('/') || path.ends_with("/."))) path.pop_back();
   return path;
@@ -203,7 +203,7 @@ void StoreFolder::open_or_make(const std::string& given) {
   path_ = real;
 }
 
-// Before anything is written: a folder of other files is left as it is.
+// Checks before any write, so that a folder with other files stays untouched.
 void StoreFolder::check_contents() {
   struct stat found {};
   had_database_ = ::fstatat(folder_.get(), kDatabase, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -218,7 +218,7 @@ void StoreFolder::check_contents() {
              "') and no jobs.sqlite: it is no store; name an empty or a new folder");
 }
 
-// Where the file is there: it must be the user's own, and others may not read it afterwards.
+// If the file exists, the user must own it; access of others is removed.
 void StoreFolder::check_file(const char* name) const {
   struct stat found {};
   if (::fstatat(folder_.get(), name, &found, AT_SYMLINK_NOFOLLOW) != 0) return;
@@ -238,7 +238,7 @@ void StoreFolder::take_lock() {
   lock_ = Descriptor(
       ::openat(folder_.get(), kLock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
   if (!lock_) refuse("cannot be written: " + reason() + "; name a folder that can");
-  // Who sweeps temporary stores holds the lock of a new one for a moment.
+  // Another server that sweeps temporary stores may hold the new lock for a moment.
   int tries = temporary_ ? 100 : 1;
   while (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (--tries == 0) refuse("another server has it; name another folder");
@@ -248,7 +248,7 @@ void StoreFolder::take_lock() {
     refuse("cannot be written: " + reason() + "; name a folder elsewhere with --store");
 }
 
-// Made here: SQLite would take the mode from the process.
+// Creates the file here, because SQLite would take the mode from the umask.
 void StoreFolder::make_database() const {
   const Descriptor made(::openat(folder_.get(), kDatabase,
                                  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -278,7 +278,7 @@ void StoreFolder::open_results() {
         "others may write into 'results' in it; name another folder, or chmod 700 that when you "
         "know all that is in it");
   if ((found.st_mode & 0777) == 0700) return;
-  for (const std::string& id : names_in(results)) {  // a store of a former version
+  for (const std::string& id : names_in(results)) {  // stores of an older version
     const Descriptor folder = is_job_id(id) ? open_folder(results.get(), id) : Descriptor();
     if (!folder) continue;
     for (const std::string& name : names_in(folder)) {

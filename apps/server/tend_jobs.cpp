@@ -1,4 +1,4 @@
-// What Jobs do now and then: write, end and forget.
+// Periodic upkeep of Jobs: writes, ends and deletes jobs.
 #include <limits>
 #include <numeric>
 
@@ -8,7 +8,7 @@
 namespace tessera::server {
 namespace {
 
-constexpr int kAtOnce = 100;  // jobs that are forgotten at one time
+constexpr int kAtOnce = 100;  // jobs deleted in each pass
 
 int64_t sum_of(const std::map<std::string, int64_t>& bytes) {
   return std::accumulate(bytes.begin(), bytes.end(), int64_t{0},
@@ -24,7 +24,7 @@ void Jobs::tend() {
     for (const std::string& id : store_.ended_before(now() - options_.keep, kAtOnce)) forget(id);
     make_room();
     store_.tidy();
-  } catch (const Refusal& refusal) {  // the store takes nothing, and may later
+  } catch (const Refusal& refusal) {  // the store is full now and may recover
     if (refusal.status() != 507) throw;
   }
 }
@@ -57,8 +57,8 @@ void Jobs::forget(const std::string& id) {
   std::erase_if(unwritten_, [&](const JobRecord& one) { return one.id == id; });
 }
 
-// Above the limit of the store the client who has most gives its oldest job, but nobody what is
-// within its share.
+// If the store exceeds its limit, the largest client above the guaranteed share loses the oldest
+// job of that client.
 void Jobs::make_room() {
   for (int i = 0; shares_.disk > 0 && i < kAtOnce; ++i) {
     std::map<std::string, int64_t> bytes = store_.bytes();
@@ -77,7 +77,7 @@ void Jobs::make_room() {
   }
 }
 
-// What waits and runs is not removed: where it fills the store nothing is added to it.
+// Waiting and running jobs are never removed: if they fill the store, nothing more is accepted.
 void Jobs::check_disk(const std::string& client) {
   if (shares_.disk == 0) return;
   make_room();

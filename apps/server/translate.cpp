@@ -1,4 +1,4 @@
-// OpenAI's requests as ours.
+// Translates OpenAI's requests to Tessera's.
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -15,7 +15,7 @@
 namespace tessera::server {
 namespace {
 
-// What the forms have and Tessera has one value of. Their own defaults ask for nothing.
+// Fields of the APIs with a single supported value. Their defaults are neutral.
 const std::vector<Neutral> kOfImages{{"background", {"auto", "opaque"}},
                                      {"complexity", {}},
                                      {"frame_count", {}},
@@ -48,13 +48,13 @@ const std::vector<Neutral> kOfChats{
     {"store", {false}},
     {"verbosity", {"medium"}},
     {"web_search_options", {}}};
-// An answer's message has them, and comes back as it was.
+// Fields of an answer's message, which clients send back unchanged.
 const std::vector<Neutral> kOfMessages{
     {"annotations", {Json::array()}}, {"audio", {}}, {"function_call", {}}, {"refusal", {""}}};
 
 constexpr size_t kMostFormText = size_t{1} << 16;
 
-// Fields of forms that are texts, whatever they look like.
+// Form fields that are always texts.
 const std::set<std::string> kFormTexts{"background",
                                        "image_fit",
                                        "input_fidelity",
@@ -74,7 +74,7 @@ const std::set<std::string> kFormTexts{"background",
                                        "style",
                                        "user"};
 
-// A form has texts only: numbers, true and false are read as such.
+// Forms have texts only: numbers, true and false are parsed.
 Json value_of_text(const std::string& name, std::string_view text) {
   const bool word = kFormTexts.contains(name);
   if (!word && (text == "true" || text == "false")) return text == "true";
@@ -90,7 +90,7 @@ Json value_of_text(const std::string& name, std::string_view text) {
   return std::string(text);
 }
 
-// The first bytes of a file in base64; "": it is none.
+// First bytes of a base64 file; "": invalid.
 std::string begin_of_base64(const std::string& text) {
   try {
     return from_base64(std::string_view(text).substr(0, 64));
@@ -99,14 +99,14 @@ std::string begin_of_base64(const std::string& text) {
   }
 }
 
-// What a seed is where none was asked for; whole in JavaScript, too.
+// Seed if none was given; exact as a JavaScript number.
 uint64_t random_seed() {
   thread_local std::random_device source;
   return (uint64_t{source()} << 32 | source()) >> 11;
 }
 
-// One side of a size, from the digits at `at`; -1: there are none. What is above all that a
-// request may have is told as it was written.
+// Parses a side of a size from the digits at `at`; -1: no digits. A side above every limit is
+// reported as written.
 int64_t read_side(const std::string& size, size_t& at, const char* name, std::string& too_large) {
   const size_t begin = at;
   while (at < size.size() && std::isdigit(static_cast<unsigned char>(size[at]))) ++at;
@@ -135,7 +135,7 @@ void read_size(const std::string& size, Json& request) {
   request["height"] = height;
 }
 
-// Names for the maker's statistics and caches, which Tessera has none of.
+// Labels for OpenAI's statistics and caches, ignored by Tessera.
 void read_labels(Fields& fields) {
   std::string ignored;
   for (const char* name : {"user", "safety_identifier", "prompt_cache_key"})
@@ -154,7 +154,7 @@ void read_stream(Fields& fields, Translated& to) {
     throw wrong("stream_options", "stream_options: without stream they say nothing; add it");
 }
 
-// What a text request has in both forms.
+// Fields of text requests in both APIs.
 void read_text_fields(Fields& fields, Translated& to) {
   fields.text("model", to.model);
   read_stream(fields, to);
@@ -188,7 +188,7 @@ std::string content_of(const Json& content, const std::string& where) {
   return all;
 }
 
-// A `name` is for nobody but of a tool: no template reads it. Calls are read as those of a job are.
+// `name` is only for tools, because no template reads it. Calls are parsed like those of a job.
 Json message_of(const Json& message, const std::string& where) {
   Fields fields(message, where, true);
   std::string role, name, id;
@@ -203,7 +203,7 @@ Json message_of(const Json& message, const std::string& where) {
   if (tool && !fields.text("tool_call_id", id))
     throw wrong(where + ".tool_call_id", where + ".tool_call_id: expected the id of a call");
   fields.finish();
-  if (role == "developer") role = "system";  // its newer name
+  if (role == "developer") role = "system";  // OpenAI's newer name
   if (role.empty() || (!content && !assistant))
     throw wrong(where, where + ": expected a role and a content");
   Json made = {{"role", role}, {"content", nullptr}};
@@ -214,7 +214,7 @@ Json message_of(const Json& message, const std::string& where) {
   return made;
 }
 
-// "none" shows the model no tools; what an answer says is text in any case.
+// With "none" the model sees no tools; answers are text in any case.
 void translate_tools(Fields& fields, Json& request) {
   const Json* tools = fields.take_list("tools");
   const Json* choice = fields.take("tool_choice");
@@ -225,7 +225,7 @@ void translate_tools(Fields& fields, Json& request) {
   if (!choice || *choice == "auto") request["tools"] = std::move(known);
 }
 
-// vLLM's and SGLang's name for values of the chat template.
+// Name of vLLM and SGLang for values of the chat template.
 void translate_switches(Fields& fields, Translated& to) {
   const Json* values = fields.take("chat_template_kwargs");
   if (!values) return;
@@ -256,7 +256,7 @@ void read_prompt(Fields& fields, const ModelFacts& model, Translated& to) {
   }
 }
 
-// Fields of all image requests: number, size and form of the answer.
+// Fields of all image requests: number, size and format of the answer.
 void read_image_answer(const Json& body, Fields& fields, Translated& to) {
   std::string size, form = "url";
   int64_t n = 1;
@@ -279,7 +279,7 @@ void read_image_answer(const Json& body, Fields& fields, Translated& to) {
   fields.finish();
 }
 
-// Images in base64, under any of the names of OpenAI's forms.
+// Images in base64, under any name of OpenAI's APIs.
 void read_source(Fields& fields, Translated& to) {
   std::vector<std::string> images;
   for (const char* name : {"image", "image[]"}) {
@@ -291,7 +291,7 @@ void read_source(Fields& fields, Translated& to) {
   std::string mask;
   bool alpha = false;
   if (fields.text("mask", mask)) to.request["mask"] = mask;
-  // A transparent mask says where; one without transparency is white where the image changes.
+  // The transparent part of a mask changes; in an opaque mask the white part changes.
   const bool told = fields.flag("mask_alpha", alpha);
   if (told || !mask.empty())
     to.request["mask_alpha"] = told ? alpha : has_alpha(begin_of_base64(mask));
@@ -385,7 +385,7 @@ Translated translate_chat(const Json& body) {
   translate_tools(fields, to.request);
   to.names = {{"prompt", "messages"}};
   translate_switches(fields, to);
-  int64_t tokens = 0;  // that both names mean, the newer first
+  int64_t tokens = 0;  // value of both names, the newer first
   for (const char* name : {"max_tokens", "max_completion_tokens"})
     if (fields.whole(name, 1, INT64_MAX, tokens)) {
       to.request["max_tokens"] = tokens;

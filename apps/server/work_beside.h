@@ -5,8 +5,8 @@
 
 namespace tessera::server {
 
-/// Does the work on another thread, and calls `beat` on this one whenever so long has passed
-/// meanwhile. Throws what the work throws.
+/// Runs the work on another thread and calls `beat` on this thread at every interval. Throws the
+/// work's error.
 void work_beside(const std::function<void()>& work, std::chrono::milliseconds every,
                  const std::function<void()>& beat);
 

@@ -29,7 +29,7 @@ void WorkPool::add(const std::string& client, std::function<void()> work) {
   changed_.notify_one();
 }
 
-// Under the lock: the next client in the order of names that has work and a thread left.
+// Next client by name with work and a free thread. Requires the lock.
 std::map<std::string, WorkPool::Line>::iterator WorkPool::next() {
   auto at = lines_.upper_bound(last_);
   for (size_t i = 0; i < lines_.size(); ++i, ++at) {

@@ -11,14 +11,14 @@
 
 namespace tessera::server {
 
-/// Threads that do what takes longer than a listener may: reading bodies, tokenising, the store.
-/// Clients take turns, and one client never has all threads.
+/// Threads for work that is too slow for a listener: reading bodies, tokenising, the store. Clients
+/// take turns, and a client never occupies all threads.
 class WorkPool {
  public:
   explicit WorkPool(int threads);
-  /// Drops what has not begun, and waits for the rest.
+  /// Drops work that has not begun and waits for the rest.
   ~WorkPool();
-  /// `work` must not throw. Dropped once the pool closes.
+  /// `work` must not throw. Dropped after the pool has closed.
   void add(const std::string& client, std::function<void()> work);
   void close();
 
@@ -33,8 +33,8 @@ class WorkPool {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, Line> lines_;
-  std::string last_;  // whose turn it was
-  const int most_;    // threads of one client
+  std::string last_;  // client of the last turn
+  const int most_;    // maximum threads of a client
   bool closing_ = false;
   std::vector<std::jthread> threads_;
 };

@@ -15,7 +15,7 @@
 namespace tessera::server {
 namespace {
 
-// Images, or frames, by the job that they are of; videos are numbered over all jobs.
+// Distributes images or frames to their jobs; videos are numbered over all jobs.
 class Shares {
  public:
   explicit Shares(const std::vector<JobPtr>& jobs) {
@@ -41,8 +41,8 @@ Json ages_of(const RankProgress& rank) {
   return ages;
 }
 
-// Of plans with several ranks: who computed, who waited, what each sent and how old what it read
-// is.
+// Publishes statistics of ranks, for plans with several: compute, waits, traffic and the age of the
+// data read.
 void tell_ranks(const std::vector<JobPtr>& jobs, const Progress& p) {
   if (p.ranks.size() < 2) return;
   Json ranks = Json::array();
@@ -56,7 +56,7 @@ void tell_ranks(const std::vector<JobPtr>& jobs, const Progress& p) {
   for (const JobPtr& job : jobs) job->events.add("ranks", said);
 }
 
-// A preview that cannot be had is left out; the run goes on.
+// A failed preview is skipped; the run continues.
 void show_preview(const std::vector<JobPtr>& jobs, const Shares& shares, const Progress& p,
                   const std::stop_token& stop) {
   const int every = jobs[0]->record.previews;
@@ -74,7 +74,7 @@ void show_preview(const std::vector<JobPtr>& jobs, const Shares& shares, const P
   }
 }
 
-// What a file cannot be written for is not the request's fault.
+// A failed write is not the fault of the request.
 template <class Write>
 void stored(const Write& write) {
   try {
@@ -108,8 +108,8 @@ Outcome outcome_of(const Job& job, const Store& store, const GenerateResult& res
   return outcome;
 }
 
-// A stop that ranks in other processes see at the same step as this one: asked for where all agree
-// on going on, never in between.
+// A stop that all rank processes see at the same step: requested only at the point where all agree
+// to continue.
 class StepStop {
  public:
   StepStop(const std::stop_token& asked, bool together) : asked_(asked), together_(together) {}
@@ -171,7 +171,7 @@ Outcome answers_of(const CompleteResult& result, const Shares& shares, size_t jo
     texts.push_back(c.text);
     finishes.push_back(word_of(c.finish));
     if (&c == own.completions.data() ||
-        c.prompt != (&c - 1)->prompt)  // answers to one stand together
+        c.prompt != (&c - 1)->prompt)  // answers to a prompt are adjacent
       prompt += c.prompt_ids.size();
     generated += c.ids.size();
   }
@@ -185,7 +185,7 @@ Outcome answers_of(const CompleteResult& result, const Shares& shares, size_t jo
   return outcome;
 }
 
-// Jobs that come and go while a batch of texts is at work.
+// Jobs that join and leave a running batch of texts.
 class Flow {
  public:
   Flow(std::vector<JobPtr>& jobs, Shares& shares, const Look& look, const std::stop_token& stop)
@@ -212,7 +212,7 @@ class Flow {
     const Outcome outcome = answers_of(now, shares_, owner);
     if (at_work_ > 0)
       look_.ended(jobs_[owner], outcome);
-    else  // it ends with the run, which knows more, unless others join it now
+    else  // otherwise the job ends with the run and gets its full report
       last_ = {jobs_[owner], outcome};
   }
 
@@ -226,7 +226,7 @@ class Flow {
   Shares& shares_;
   const Look& look_;
   const std::stop_token stop_;
-  std::vector<int> left_;  // answers, by job
+  std::vector<int> left_;  // remaining answers of each job
   int at_work_ = 0;
   std::optional<std::pair<JobPtr, Outcome>> last_;
 };

@@ -7,7 +7,7 @@
 namespace tessera::server {
 namespace {
 
-constexpr double kFree = 10, kSeconds = 6;  // tries, and for one more
+constexpr double kFree = 10, kSeconds = 6;  // free tries, and seconds for each further try
 constexpr size_t kMostAddresses = 4096;
 
 std::string network_of(const std::string& address) {
@@ -24,7 +24,7 @@ bool WrongKeys::count(const std::string& address, double now) {
   };
   if (all_.size() >= kMostAddresses)
     std::erase_if(all_, [&](const auto& one) { return left_at(one.second) >= kFree; });
-  if (all_.size() >= kMostAddresses) {  // who waited longest for its next try
+  if (all_.size() >= kMostAddresses) {  // drop the oldest address
     const auto oldest = std::ranges::min_element(
         all_, [](const auto& a, const auto& b) { return a.second.at < b.second.at; });
     all_.erase(oldest);

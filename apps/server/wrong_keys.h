@@ -6,12 +6,12 @@
 
 namespace tessera::server {
 
-/// Who tries keys, by their addresses (of IPv6 by the network of 64 bits): ten wrong ones are
-/// answered at once, and one more every six seconds; the answers to the others wait. A right key
-/// never waits. Not locked.
+/// Rate limit for wrong keys, by address (IPv6: by /64 network): ten tries are answered at once,
+/// then one every six seconds; answers to others are delayed. A right key never waits. Not
+/// thread-safe.
 class WrongKeys {
  public:
-  /// Counts a wrong key at a time in seconds; whether its answer waits.
+  /// Counts a wrong key at a time in seconds. Returns true if the answer must wait.
   bool count(const std::string& address, double now);
   size_t addresses() const { return all_.size(); }
 

@@ -33,7 +33,7 @@ comm::Exchange start(Communicator& world, int64_t bytes) {
   return all_to_all(world, std::move(out), {"exchange", 0});
 }
 
-// One after another: the ranks leave a barrier at different times, but keep step in a run.
+// Runs several in a row: ranks leave a barrier at different times, but keep step in a run.
 constexpr int kRun = 4;
 
 template <class F>

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Measures rules of expert sharing on trained models; every figure of docs/results/des.md comes from here.
+"""Measures rules of expert sharing on trained models; source of all figures in docs/results/des.md.
 
     python3 bench/des/measure.py build/release -o des.json a-0=tasks-a b-0=tasks-b a-1=FOLDER ...
     python3 bench/des/tables.py des.json
 
-A model is named FORM-SEED. What the file holds already is not run again, so that seeds can be added later. One
-thread; a model of form a takes about eight minutes of a core, one of form b six, the first seeds half more.
+A model is named FORM-SEED. Results in the file are not measured again, so that seeds can be added later. One
+thread; a model of form a takes about eight minutes of a core, form b six, the first seeds half more.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-HELD_OUT = [(100, 5000, []), (200, 6000, ["hard"])]  # of each task: how many, the seed, which
+HELD_OUT = [(100, 5000, []), (200, 6000, ["hard"])]  # for each task: number, seed, selection
 
 
 def sweep(rule, values):
@@ -27,7 +27,7 @@ def every_expert_count(counts, experts=64):
     return [count / experts for count in counts]
 
 
-# Around the points where a rule keeps 99 %, and the points of the paper's Table 1.
+# Points near a retained accuracy of 99 %, and the points of the paper's Table 1.
 RULES = {
     "a": sweep("topk", range(2, 8)) + sweep("des-seq", range(1, 7))
     + sweep("des-vote", [0.25, 0.4, 0.5, 0.6, *every_expert_count((48, 52, 56, 58, 60, 62))])
@@ -42,7 +42,7 @@ RULES = {
     + sweep("des-norm4", every_expert_count((40, 48, 52, 56, 60)))
     + sweep("des-peak", [0.14, 0.12, 0.11, 0.1, 0.09, 0.08])
     + sweep("naee", [0.6, 0.3, 0.1, 0.05]) + sweep("mc", [0.6, 0.1, 0.05]),
-    # Canvases: a rule over all tokens, and over those that are open.
+    # Canvases: a rule over all tokens, and over the open tokens.
     "c": [rule + over for over in ("", ",over=open") for rule in sweep("topk", (4, 6))
           + sweep("des-seq", (1, 2, 4)) + sweep("des-vote", every_expert_count((16, 32, 48)))
           + sweep("des-max", every_expert_count((12, 16, 24, 32)))],
@@ -61,7 +61,7 @@ class Runs:
         self.data = {"all": self.items("all", HELD_OUT), "plain": self.items("plain", HELD_OUT[:1])}
 
     def items(self, name, sets):
-        """Items as the generator draws them, to a file."""
+        """Writes items drawn by the generator to a file."""
         text = ""
         for count, seed, which in sets:
             command = [sys.executable, str(ROOT / "training/tasks_data.py"), str(count), str(seed), *which]
@@ -71,7 +71,7 @@ class Runs:
         return str(path)
 
     def keep(self, key, program, *arguments):
-        """JSON lines of a command, unless the file holds them."""
+        """Runs a command for its JSON lines, unless the file has them."""
         if key in self.done:
             return
         print(key, flush=True)
@@ -95,7 +95,7 @@ def measure(runs, name, model):
     if name[2:] != "0" or form == "c":
         return
     if form == "a":
-        # As it was measured before: passes that fill the cache too decide without the rule.
+        # Earlier setting: passes that fill the cache also decide without the rule.
         runs.tasks(f"{name} refreshes off", model, ["des-vote:0.25", "des-max:0.1875"], "--select-refresh", "off",
                    data="plain")
     runs.keep(f"{name} experts", "tessera", "eval", "experts", model, "--data", runs.data["all"], "--limit", 45,

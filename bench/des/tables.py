@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The tables of docs/results/des.md from what measure.py wrote: python3 bench/des/tables.py des.json"""
+"""Prints the tables of docs/results/des.md from the output of measure.py: python3 bench/des/tables.py des.json"""
 
 import json
 import sys
@@ -35,7 +35,7 @@ def changed(line):
 
 
 def kept(line):
-    """Of vanilla's accuracy on the same items, in %."""
+    """Accuracy in % of vanilla's on the same items."""
     vanilla = line["accuracy"] - (line["gained"] - line["lost"]) / line["examples"]
     return f"{100 * line['accuracy'] / vanilla:.1f} % kept"
 
@@ -49,7 +49,7 @@ def lines_of(run):
 
 
 def models(runs, kind, form=""):
-    """[(FORM-SEED, run)] of a kind of run."""
+    """Returns [(FORM-SEED, run)] for a kind of run."""
     return sorted((key.split()[0], run) for key, run in runs.items()
                   if key.startswith(form) and key.split(maxsplit=1)[1] == kind)
 
@@ -61,7 +61,7 @@ def ruled(found):
 
 
 def table_1(runs):
-    """T, and accuracy in % of vanilla's, as the paper gives them."""
+    """T, and accuracy in % of vanilla's, as in the paper."""
     found = models(runs, "rules")
     if not found:
         return

@@ -1,4 +1,4 @@
-"""The rows of docs/results that bench/check_documented runs again."""
+"""Rows of docs/results for bench/check_documented."""
 
 import dataclasses
 import json
@@ -20,12 +20,12 @@ NUMBER = r"([0-9][0-9.,]*)"
 class Row:
     page: str
     name: str
-    pattern: str  # finds the row in its page; groups are its numbers
-    expected: Callable  # numbers -> the least and the most that a run may give
+    pattern: str  # finds the row in its page; the groups are the numbers
+    expected: Callable  # numbers -> (least, most) permitted for a run
     measure: Callable  # Run -> number
-    cpu: Optional[str] = None  # whose times these are; None: the number is every machine's
-    needs: Optional[Callable] = None  # whether this machine has what the row takes
-    without: str = ""  # says what it lacks
+    cpu: Optional[str] = None  # CPU of the times; None: the number holds on every machine
+    needs: Optional[Callable] = None  # True if this machine meets the row's requirements
+    without: str = ""  # names the missing requirement
 
 
 def around(mean, half):
@@ -54,7 +54,7 @@ def images(model, plan, count, batch, field="latent_error", scale=1):
 
 
 def accuracy(rule):
-    """% right of the items of docs/results/des.md."""
+    """Accuracy in % on the items of docs/results/des.md."""
     def measure(run):
         items = ""
         for count, seed, which in ((100, 5000, []), (200, 6000, ["hard"])):
@@ -71,21 +71,21 @@ def peak_of_three_images(run):
 
 
 def alike(run):
-    """Share of tokens of the first layer whose experts are those of the step before."""
+    """Share of first-layer tokens with the same experts as in the previous step."""
     run("tessera", "generate", "shapes", "--class", "1,7,12,30", "--count", 8, "--steps", 20, "--seed", 5, "--compare-steps", "-o",
         "alike/", "--report", "alike.json")
     return run.json("alike.json")["similarity"]["layers"][0]["same_experts"]
 
 
 def int8_error(run):
-    """% by which a forward pass of sd35 in int8 differs from the reference."""
+    """Difference in % between a forward pass of sd35 in int8 and the reference."""
     lines = run.lines("bench/pipeline/quantisation_errors.py", "forward", ROOT / "tests/data/diffusers/sd35", "--program",
                       run.build / "tessera")
     return 100 * next(line["error"] for line in lines if line["form"] == "int8")
 
 
 def predicted(run):
-    """s that PixArt-alpha is predicted to take for 4096 x 4096 pixels on one L40."""
+    """Predicted seconds of PixArt-alpha for 4096 x 4096 pixels on one L40."""
     row = {"id": "a", "paper": "xdit", "table": "xdit:text", "model": "PixArt-alpha", "hardware": "L40", "world": 1, "plan": {},
            "method": "1 GPU", "width": 4096, "height": 4096, "steps": 20, "metric": "latency", "value": 245, "unit": "s"}
     run.file("rows.json").write_text(json.dumps({"rows": [row]}))
@@ -103,17 +103,17 @@ def asked_of_a_layer(run):
 
 
 def selection(run):
-    """ms of a choice among 256 experts."""
+    """Milliseconds of a selection among 256 experts."""
     return run.lines("bench/selection_bench", 1, "32x256x8")[0]["ms"]
 
 
 def cost_of_pairs(run):
-    """% of a pass of PixArt in bf16 that pairs of rank 16 add."""
+    """Cost of LoRA pairs of rank 16 in % of a bf16 pass of PixArt."""
     return 100 * run.lines("bench/lora_step_bench", 1, "pixart:1024", 3, 16, "bf16")[-1]["cost"]
 
 
 def computed_blocks(run):
-    """Blocks that a run of `scenes` computes under the step cache drift."""
+    """Blocks computed by a run of `scenes` under the step cache drift."""
     run("tessera", "generate", "scenes", "--prompt", "a red circle left of a blue square", "--seed", 0, "--steps", 28, "--dtype", "f32",
         "--cache", "drift,max_skip=6,threshold=0.2", "--latents-only", "--save-latents", "cached.safetensors", "--report", "cached.json")
     return run.json("cached.json")["blocks_computed"]
@@ -127,19 +127,19 @@ def bulk_over_fused(run):
 
 
 def of_the_unit(run):
-    """% of its unit that the best product of bf16 reaches."""
+    """Best bf16 product in % of the unit's limit."""
     lines = run.lines("bench/matmul_bench", 1, "1024x4608x1152")
     return max(100 * line["share_of_peak"] for line in lines)
 
 
 def overhead(run):
-    """ms that a request of `shapes` waits beyond the library's run."""
+    """Milliseconds that a request of `shapes` waits beyond the library's run."""
     lines = run.lines("bench/server/measure.py", "--requests", 60, run.build, "overhead")
     return next(line["overhead_pairs_ms"] for line in lines if line["model"] == "shapes")
 
 
 def latents(path):
-    """The tensor `latents` of a safetensors file, f32."""
+    """Reads the tensor `latents` of a safetensors file, f32."""
     data = path.read_bytes()
     size = struct.unpack("<Q", data[:8])[0]
     begin, end = json.loads(data[8:8 + size])["latents"]["data_offsets"]
@@ -147,7 +147,7 @@ def latents(path):
 
 
 def far_from_the_cpu(run):
-    """|GPU - CPU| / |CPU| of an image's latents."""
+    """Returns |GPU - CPU| / |CPU| of an image's latents."""
     for device in ("cpu", "cuda"):
         run("tessera", "generate", "shapes", "--class", "1", "--steps", 20, "--dtype", "f32", "--device", device, "--latents-only",
             "--save-latents", f"{device}.safetensors")

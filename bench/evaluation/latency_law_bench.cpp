@@ -1,6 +1,6 @@
-// The time of a MoE layer's experts as a N K + b U (N tokens, K experts each, U distinct ones) at
-// the size of LLaDA-MoE (2048 x 1024, 64 experts, top 8), bf16 and int8: all points in turn, again
-// and again, each as fast as it ever was; then the fit.
+// Fits the time of a MoE layer's experts to a N K + b U (N tokens, K experts each, U distinct
+// experts) at the size of LLaDA-MoE (2048 x 1024, 64 experts, top 8), bf16 and int8. All points are
+// measured in turn, again and again, keeping the best time of each; then follows the fit.
 //   latency_law_bench [threads] [rounds]
 #include <cmath>
 #include <numeric>
@@ -29,7 +29,7 @@ std::vector<ops::Expert> bank_of(DType dtype) {
   return bank;
 }
 
-// Tokens that take 8 of the first `distinct` experts each, all of them at least once.
+// Tokens with 8 of the first `distinct` experts each; every such expert is used at least once.
 ops::Routing routing_of(int64_t tokens, int64_t distinct) {
   std::mt19937 random(1);
   ops::Routing routing{Tensor::empty({tokens, kSlots}, DType::i32),

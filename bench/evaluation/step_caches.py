@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Step caches beside fewer steps: latent error and PSNR over FLOPs, on the shipped models.
+"""Compares step caches with fewer steps: latent error and PSNR over FLOPs, on the shipped models.
 
     python3 bench/evaluation/step_caches.py build/release/tessera scenes rows.json
     python3 bench/evaluation/step_caches.py --draw rows.json > docs/images/step_caches.svg
 
 Every run starts from the noise of its seed and is compared with the run of all steps without a cache. A row
-is a setting: means over prompts and seeds. FLOPs are those of the steps, of all ranks.
+is a setting: means over prompts and seeds. FLOPs count the steps of all ranks.
 """
 import json
 import math
@@ -22,7 +22,7 @@ SUBJECTS = {
     "shapes": ("--class", ["3", "17"]),
 }
 FEWER = (6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26)
-# A list of ratios or coefficients belongs to one model: those of FLUX show mechanics alone.
+# A list of ratios or coefficients belongs to one model; FLUX's lists here only exercise the mechanism.
 RULES = {
     "fbcache": [f"fbcache,threshold={t}" for t in (0.02, 0.05, 0.1, 0.15, 0.2, 0.3)],
     "dbcache": [f"dbcache,Fn=1,Bn=0,warmup=4,max_continuous=3,threshold={t}" for t in (0.05, 0.1, 0.2, 0.4)],
@@ -38,7 +38,7 @@ COLOURS = ["#000000", "#1b9e77", "#d95f02", "#e6ab02", "#7570b3", "#66a61e", "#a
 
 
 def tensors(path):
-    """The float32 tensors of a safetensors file."""
+    """Reads the float32 tensors of a safetensors file."""
     data = path.read_bytes()
     size = int.from_bytes(data[:8], "little")
     found = {}
@@ -51,7 +51,7 @@ def tensors(path):
 
 
 def run(program, model, subject, seed, steps, cache=None):
-    """(latent, image, FLOPs of the steps, share of blocks that ran)."""
+    """Returns (latent, image, FLOPs of the steps, share of computed blocks)."""
     option, text = subject
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder)
@@ -90,7 +90,7 @@ def measured(program, model, settings):
 
 
 def steps_at(rows, flops):
-    """The error of fewer steps at these FLOPs, between the measured ones (in logarithms)."""
+    """Error of fewer steps at these FLOPs, interpolated in logarithms."""
     line = sorted((r["flops"], r["error"]) for r in rows if r["rule"] == "fewer steps")
     xs, ys = [x for x, _ in line], [math.log(y) for _, y in line]
     return math.exp(numpy.interp(flops, xs, ys))
@@ -106,7 +106,7 @@ def table(rows):
 
 
 def drawing(rows):
-    """Error over FLOPs, a panel for each model; both axes as they are, errors in logarithms."""
+    """Draws error over FLOPs, a panel for each model; errors on a logarithmic axis."""
     models = list(dict.fromkeys(r["model"] for r in rows))
     rules = list(dict.fromkeys(r["rule"] for r in rows))
     width, height, left, top = 380, 300, 60, 30

@@ -1,8 +1,9 @@
 // Attention at the shapes of diffusion transformers and of an autoencoder's middle block.
-// Arguments: threads (1), then one shape "TOKENSxHEADSxHEAD_DIM[xKEY_HEADS]" for that alone, then
-// f32, or bf16 and a mask: causal, or apart (the same, query by query). TESSERA_ISA forces a weaker
-// instruction set. Queries, keys and values are slices of one fused projection. With
-// --device cuda or --turns, see place.h, one shape only.
+// Arguments: threads (1), then a shape "TOKENSxHEADSxHEAD_DIM[xKEY_HEADS]" for only this shape,
+// then f32, or bf16 and a mask: causal, or apart (causal, query by query). TESSERA_ISA forces a
+// weaker instruction set. Queries, keys and values are slices of a fused projection. With --device
+// cuda or
+// --turns, see place.h, only a single shape.
 #include <algorithm>
 #include <sstream>
 #include <string>
@@ -20,7 +21,7 @@ namespace {
 
 struct Shape {
   int64_t tokens, heads, dim, key_heads = 0;  // 0: as many as heads
-  std::string mask = "";  // causal: a query sees itself and what stands before it
+  std::string mask = "";                      // causal: a query sees earlier keys and its own
 
   std::string name() const {
     std::string name = fmt::format("{}x{}x{}", tokens, heads, dim);
@@ -58,7 +59,7 @@ void measure(Shape s, DType dtype, const bench::Place& place) {
     for (int i = 0; i < calls; ++i) ops::attention(q, k, v, heads, key_heads, spans);
   };
   if (flops < 1e10) run();
-  // The units are probed again between the runs: somebody else may share the core.
+  // Probes the units again between the runs, because other processes may share the core.
   double seconds = 1e30, peak = 0;
   for (int i = 0; i < 3; ++i) {
     peak = std::max(peak, kernels::probe_units().product(dtype == DType::bf16));

@@ -1,7 +1,7 @@
-// One layer of experts: few tokens are bound by the memory that holds the weights, many by
-// products. Arguments: threads (1), a shape "TOKENSxHIDDENxINNERxEXPERTSxSLOTS" for that alone,
-// then `quantised` for weights in bf16, int8 and int4 in turn, medians of nine rounds. With
-// --device cuda or --turns, see place.h, the routing is given as everywhere here.
+// A layer of experts: few tokens are bound by reading the weights, many by products. Arguments:
+// threads (1), a shape "TOKENSxHIDDENxINNERxEXPERTSxSLOTS" for only this shape, then i8 to compare
+// weights in i8 and in bf16 in turn, by medians of nine rounds. With --device cuda or --turns, see
+// place.h; the routing is fixed in all cases.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -33,7 +33,7 @@ std::vector<ops::Expert> bank_of(const Layer& l, const bench::Place& place,
   return bank;
 }
 
-// Each token goes to `slots` different experts of equal weight.
+// Sends each token to `slots` different experts with equal weights.
 ops::Routing route_evenly(int64_t tokens, const Layer& l) {
   ops::Routing r{Tensor::empty({tokens, l.slots}, DType::i32),
                  Tensor::empty({tokens, l.slots}, DType::f32)};

@@ -18,7 +18,7 @@ constexpr Shape kShapes[] = {{384, 384}, {1536, 384}, {1152, 1152}, {4608, 1152}
 constexpr int64_t kBeyondCache = int64_t{320}
                                  << 20;  // bytes of weights: few rows read them from memory
 
-// Every call uses other weights where the rows are few, so that they come from memory.
+// With few rows, every call uses other weights, so that they come from memory.
 void measure(int64_t m, Shape s, DType dtype, ops::Activation act, const kernels::Limits& limits) {
   const int64_t bytes = s.n * s.k * size_of(dtype);
   const int64_t copies = m <= 64 ? std::max<int64_t>(1, kBeyondCache / bytes) : 1;
@@ -33,7 +33,7 @@ void measure(int64_t m, Shape s, DType dtype, ops::Activation act, const kernels
     for (const ops::Weight& one : weights) ops::matmul(x, one, options);
   };
   run();
-  // The units are probed again between the runs: somebody else may share the core.
+  // Probes the units again between the runs, because other processes may share the core.
   double seconds = 1e30, peak = 0;
   for (int i = 0; i < 5; ++i) {
     peak = std::max(peak, kernels::probe_units().product(dtype == DType::bf16));

@@ -1,7 +1,7 @@
-// One forward pass of a DiT-MoE with random weights: two rows (guidance) of 256 tokens, bf16.
+// A forward pass of a DiT-MoE with random weights: two rows (guidance) of 256 tokens, bf16.
 //   dit_moe_bench [threads] [size[:tokens[:blocks]], size: s, b, l, xl] [times] [--device cpu|cuda]
 //                 [--turns]
-// Prints a JSON line: milliseconds and the share of the units' own limit, probed between the runs.
+// Prints a JSON line: milliseconds and the share of the unit's limit, probed between the runs.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -41,7 +41,7 @@ nn::TokenView whole(const nn::TokenShape& shape) {
   return view;
 }
 
-// What a step does; the classes are read once a request.
+// Computes a step; the classes are read once for each request.
 Tensor forward(const models::DitMoe& model, const nn::ContextPtr& context,
                const nn::PlacementPtr& placement, const Tensor& latent, const Tensor& times) {
   nn::LocalAttention attention(model.geometry());

@@ -56,7 +56,7 @@ inline const Family& family_of(const std::string& name) {
   std::exit(2);
 }
 
-/// Values of the shapes that a spec gives as an example.
+/// Random values with the example shapes of a spec.
 inline nn::Conditioning filled(const nn::Conditioning& example, const Place& place) {
   nn::Conditioning c;
   for (const auto& [name, x] : example.tensors)

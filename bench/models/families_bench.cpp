@@ -1,9 +1,9 @@
-// One forward pass of a transformer of the dense families at full width with few blocks and random
-// weights: one row, bf16; what a request computes once (texts) is not in it.
+// A forward pass of a dense transformer family at full width with few blocks and random weights:
+// a single row, bf16, without work done once for each request (texts).
 //   families_bench [threads] [family:tokens] [times] [--device cpu|cuda] [--turns]
 // Families: pixart, sd3, flux, hunyuan, cogvideox, klein, z_image; tokens: of the latent, a square
-// number (of cogvideox 1024 a frame). Prints a JSON line: milliseconds and the share of the units'
-// own limit.
+// number (for cogvideox 1024 a frame). Prints a JSON line: milliseconds and the share of the unit's
+// limit.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>

@@ -1,7 +1,8 @@
-// One forward pass of LLaDA-MoE at full width (2048, 16 heads, 64 experts of 1024, 157184 ids) with
+// A forward pass of LLaDA-MoE at full width (2048, 16 heads, 64 experts of 1024, 157184 ids) with
 // random weights and few layers: logits of every position, bf16.
 //   llada_bench [threads] [tokens[xlayers[xids]]] [rule] [bf16|i8] [times]
-// With a rule both ways run in turn, and the pass is predicted from its layers.
+// With a rule, passes with and without the rule run in turn, and the pass is predicted from its
+// layers.
 #include <algorithm>
 #include <cstdio>
 #include <vector>
@@ -33,7 +34,7 @@ models::LladaConfig config_of(int64_t layers, int64_t ids) {
   return c;
 }
 
-/// Experts with a clock.
+/// Experts that measure their time.
 class Clocked : public nn::Experts {
  public:
   explicit Clocked(const nn::SelectionRule& rule) {
@@ -90,7 +91,7 @@ int main(int argc, char** argv) {
   std::vector<double> whole, layer, with_whole, with_layer;
   for (int i = 0; i <= times; ++i) {
     const Pass plain = forward("vanilla"), with = rule == "vanilla" ? plain : forward(rule);
-    if (i == 0) continue;  // warms up
+    if (i == 0) continue;  // warm-up
     whole.push_back(plain.whole);
     layer.push_back(plain.experts);
     with_whole.push_back(with.whole);

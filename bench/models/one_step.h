@@ -9,7 +9,7 @@
 
 namespace tessera::bench {
 
-/// One network at work on one latent.
+/// A network and the inputs for a step.
 class OneStep {
  public:
   OneStep(const Family& family, const std::string& name, int64_t tokens, const nn::Weights& weights,

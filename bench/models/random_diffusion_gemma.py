@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A folder of the published widths of DiffusionGemma 26B-A4B with random weights, of as many layers as asked (it has 30):
-bf16 (50.5 GB), or as `tessera quantise` writes it with experts in int4 (and what is dense in int8).
+"""Writes a DiffusionGemma 26B-A4B folder of the published widths with random weights and LAYERS layers (published: 30):
+bf16 (50.5 GB), or quantised like `tessera quantise` with experts in int4 (and dense weights in int8).
 
     python3 bench/models/random_diffusion_gemma.py FOLDER LAYERS [bf16 | int4 | int4+int8]
 """
@@ -37,7 +37,7 @@ def config(layers, form):
 
 
 def matrices(layers):
-    """{name: (rows, columns)} of what is routed; of what is dense."""
+    """Returns {name: (rows, columns)} of routed and of dense matrices."""
     routed, dense = {}, {}
     for layer, kind in enumerate(kinds(layers)):
         at = f"model.decoder.layers.{layer}."
@@ -55,7 +55,7 @@ def matrices(layers):
 
 
 def vectors(layers):
-    """{name: (elements, value)} of norms and scales."""
+    """Returns {name: (elements, value)} of norms and scales."""
     made = {"model.decoder.norm.weight": (HIDDEN, 1), "model.decoder.self_conditioning.pre_norm.weight": (HIDDEN, 1)}
     for layer, kind in enumerate(kinds(layers)):
         at = f"model.decoder.layers.{layer}."
@@ -102,7 +102,7 @@ def entries(layers, form):
 
 
 def pools():
-    """4 MB of bf16 numbers of magnitudes from 1/128 to 1/32, and as many of bytes."""
+    """Returns 4 MB of bf16 numbers of magnitudes from 1/128 to 1/32, and as many random bytes."""
     draw = random.Random(0)
     number = lambda: draw.getrandbits(1) << 15 | (120 + draw.getrandbits(1)) << 7 | draw.getrandbits(7)
     steps = b"".join(os.urandom(1024) + 64 * SCALE for _ in range(1 << 12))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A folder of LLaDA2.0-mini's widths with random weights, of as many layers as asked (it has 20); the first is dense.
+"""Writes a folder of LLaDA2.0-mini's widths with random weights and LAYERS layers (published: 20); the first is dense.
 
     python3 bench/models/random_llada2.py FOLDER LAYERS
 """
@@ -11,14 +11,14 @@ import random
 import struct
 import sys
 
-# Powers of two that a tensor is multiplied with: so a block of 24 words and 8 masks goes to 84 experts of a layer, as
-# many as Table 1 of "dynamic expert sharing" counts for the trained model. Without, tokens become alike: 40.
+# Tensors are multiplied by these powers of two, so that a block of 24 words and 8 masks uses 84 experts of a layer, as
+# in Table 1 of "dynamic expert sharing" for the trained model. Otherwise tokens become similar and use 40.
 SCALES = {"attention.dense.weight": -1}
 HIDDEN, HEADS, KV_HEADS, EXPERTS, WIDTH, VOCABULARY = 2048, 16, 4, 256, 512, 157184
 
 
 def shapes(layers):
-    """{name: shape} of all tensors."""
+    """Returns {name: shape} of all tensors."""
     all_of = {"model.word_embeddings.weight": [VOCABULARY, HIDDEN], "lm_head.weight": [VOCABULARY, HIDDEN],
               "model.norm.weight": [HIDDEN]}
     for layer in range(layers):
@@ -51,13 +51,13 @@ def config(layers):
 
 
 def scaled(pool, power):
-    """bf16 numbers times a power of two."""
+    """Multiplies bf16 numbers by a power of two."""
     words = array.array("H", pool)
     return array.array("H", (w + power * 128 for w in words)).tobytes() if power else pool
 
 
 def write(folder, config, shapes, scales=None):
-    """The configuration, and weights in bf16 that are the same every time; scales: {ending of names: power of two}."""
+    """Writes the configuration and reproducible bf16 weights; scales: {suffix of names: power of two}."""
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config, indent=1))
     header, at = {}, 0
@@ -69,7 +69,7 @@ def write(folder, config, shapes, scales=None):
         at += size
     text = json.dumps(header).encode()
     draw = random.Random(0)
-    # bf16 of magnitudes from 1/128 to 1/32, of either sign; tensors begin at other places of it.
+    # bf16 of magnitudes from 1/128 to 1/32, of either sign; tensors start at different offsets.
     pool = b"".join(struct.pack("<H", draw.getrandbits(1) << 15 | (120 + draw.getrandbits(1)) << 7 | draw.getrandbits(7))
                     for _ in range(1 << 21))
     powers = scales or {}
@@ -79,7 +79,7 @@ def write(folder, config, shapes, scales=None):
         for name, entry in header.items():
             begin, end = entry["data_offsets"]
             power = next((powers[ending] for ending in powers if name.endswith(ending)), 0)
-            if len(entry["shape"]) == 1:  # norms are 1 and no expert is favoured: tokens go to all of them
+            if len(entry["shape"]) == 1:  # norms are 1 and no expert is favoured, so tokens use all experts
                 one = struct.pack("<H", 0x3f80)
                 out.write((scaled(one, power) if "norm" in name else bytes(2)) * entry["shape"][0])
                 continue

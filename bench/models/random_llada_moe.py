@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A folder of LLaDA-MoE-7B-A1B's widths with random weights, of as many layers as asked (it has 16).
+"""Writes a folder of LLaDA-MoE-7B-A1B's widths with random weights and LAYERS layers (published: 16).
 
     python3 bench/models/random_llada_moe.py FOLDER LAYERS
 """
@@ -10,13 +10,13 @@ import sys
 from random_llada2 import VOCABULARY, write
 
 HIDDEN, HEADS, EXPERTS, SLOTS, WIDTH = 2048, 16, 64, 8, 1024
-# Powers of two that a tensor is multiplied with: embeddings outweigh what all tokens get from attention, which looks
-# at few of them, so that words, and masks, go to all experts.
+# Tensors are multiplied by these powers of two: embeddings outweigh the common part from attention, and attention
+# focuses on few tokens, so that words, and masks, use all experts.
 SCALES = {"embed_tokens.weight": 5, "q_norm.weight": 1, "k_norm.weight": 1}
 
 
 def shapes(layers):
-    """{name: shape} of all tensors."""
+    """Returns {name: shape} of all tensors."""
     all_of = {"model.embed_tokens.weight": [VOCABULARY, HIDDEN], "lm_head.weight": [VOCABULARY, HIDDEN],
               "model.norm.weight": [HIDDEN]}
     for layer in range(layers):

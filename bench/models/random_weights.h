@@ -12,10 +12,10 @@
 namespace tessera::bench {
 
 /// Weights of any name: uniform values with a prime period, scaled so that products keep the size
-/// of what they are fed.
+/// of their inputs.
 class RandomWeights : public nn::PackingWeights {
  public:
-  /// Made where they are packed: a device is sent one period only.
+  /// Created where they are packed: a device is sent a single period only.
   explicit RandomWeights(tensor::Device device = tensor::Device::cpu)
       : device_(device), block_(65521) {
     std::minstd_rand rng(1);

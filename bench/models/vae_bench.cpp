@@ -6,7 +6,7 @@
 #include "nn/local_spatial.h"
 #include "place.h"
 
-// Decodes one image with the sizes of Stable Diffusion's VAE and random weights:
+// Decodes an image with the sizes of Stable Diffusion's VAE and random weights:
 //   vae_bench [threads] [shape: 512x512-bf16, 512x512-f32, ...] [times] [--device cpu|cuda]
 //   [--turns]
 // Prints a JSON line.
@@ -38,7 +38,7 @@ int run(int argc, char** argv) {
     return place.measure(
                "vae_decode", shape, times, [&] { vae.decode(latents, spatial); }, 1),
            0;
-  vae.decode(latents, spatial);  // warms up
+  vae.decode(latents, spatial);  // warm-up
   const double best = kernels::best_seconds([&] { vae.decode(latents, spatial); }, times);
   const double mb = 1 << 20;
   std::puts(fmt::format("{{\"bench\":\"vae_decode\",\"shape\":\"{}\",\"threads\":{},\"ms\":{:.1f},"

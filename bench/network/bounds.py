@@ -1,4 +1,4 @@
-"""Sets what `run` measured beside the bound of each schedule, derived in docs/results/dice.md.
+"""Compares the measurements of `run` with the bound of each schedule, derived in docs/results/dice.md.
 
 python3 bench/network/bounds.py LINES.jsonl          prints JSON lines
 python3 bench/network/bounds.py LINES.jsonl --table  prints a table
@@ -17,9 +17,9 @@ def options_of(plan):
 
 
 def computing(lines, plans):
-    """Seconds of computing a step and layer, for each plan. One measurement for all of them: the
-    least that any run of the synchronous plan took outside its waits for messages. A plan that
-    leaves out rows of experts takes the share of it that its FLOPs are of the synchronous plan's."""
+    """Compute seconds of a step and layer, for each plan. A single measurement serves all plans: the
+    minimum over runs of the synchronous plan, without waits for messages. A plan that skips rows
+    of experts is scaled by its FLOPs relative to the synchronous plan."""
     sync = [l for l in lines if options_of(l["plan"]).get("schedule", "sync") == "sync"]
     if not sync:
         raise SystemExit("bounds: no run of a synchronous plan")
@@ -29,8 +29,8 @@ def computing(lines, plans):
 
 
 def bound(line, a, megabit):
-    """(seconds of a layer's messages, the fewest that a run can take). Whatever the order: no layer
-    ends before it is computed, nor before its messages have passed the link."""
+    """Returns (seconds of a layer's messages, lower bound of a run's seconds). In any order, no layer
+    ends before its computation and before its messages have passed the link."""
     steps, rate = line["steps"], megabit * 1e6 / 8
     carried = [sent / steps / rate for sent in line["layer_bytes"]]
     return sum(carried) / len(carried), steps * max(a * len(carried), sum(carried))

@@ -1,4 +1,4 @@
-"""Draws what `run` and `tessera eval --json` measured. Needs matplotlib.
+"""Draws the measurements of `run` and `tessera eval --json`. Needs matplotlib.
 
 python3 bench/network/figures.py bounds LINES.jsonl OUT.svg
 python3 bench/network/figures.py quality LINES.jsonl EVAL.jsonl OUT.svg
@@ -23,7 +23,7 @@ def save(panel, axes, out):
 
 
 def draw_bounds(lines, out):
-    """Seconds of each schedule over the link's bandwidth, its bound dotted."""
+    """Draws seconds of each schedule over the link's bandwidth, with a dotted bound."""
     rows = list(bounds.rows_of(lines))
     rates = list(dict.fromkeys(r["mbit"] for r in rows))
     panel, axes = pyplot.subplots(figsize=(7, 5))
@@ -41,12 +41,12 @@ def draw_bounds(lines, out):
 
 
 def schedule_of(plan):
-    """The plan without what does not change results or is common to all."""
+    """Returns the plan without parts that do not change results or are common to all."""
     return ",".join(p for p in plan.split(",") if p.split("=")[0] not in ("expert", "data", "warmup"))
 
 
 def draw_quality(lines, quality, out):
-    """Latent error over seconds of denoising, one line a bandwidth."""
+    """Draws latent error over seconds of denoising, a line for each bandwidth."""
     rows = list(bounds.rows_of(lines))
     error = {schedule_of(q["plan"]) or "schedule=sync": q["latent_error"] for q in quality}
     panel, axes = pyplot.subplots(figsize=(7, 5))

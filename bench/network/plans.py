@@ -1,10 +1,10 @@
-"""Sets what `run plans` measured beside what no run can go below: the time that the busiest core
-computes, or that the busiest direction of the link carries.
+"""Compares the measurements of `run plans` with a lower bound: the compute time of the busiest core,
+or the transfer time of the busiest direction of the link.
 
 python3 bench/network/plans.py LINES.jsonl          prints JSON lines
 python3 bench/network/plans.py LINES.jsonl --table  prints a table
 
-Computing is one measurement for all plans: seconds a FLOP of the runs on one rank with one core.
+Compute time is a single measurement for all plans: seconds per FLOP of the runs on one rank with one core.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""A DiT-MoE of a published size with random weights, for measurements of time.
+"""Writes a DiT-MoE of a published size with random weights, for timing.
 
 python3 bench/network/random_dit_moe.py s|b DIR
 """
@@ -46,7 +46,7 @@ def main():
     with open(folder / "transformer" / "model.safetensors", "wb") as out:
         out.write(len(text).to_bytes(8, "little") + text)
         for name, shape in shapes.items():
-            # Positions far apart: tokens choose different experts, as trained ones do.
+            # Positions are far apart, so that tokens choose different experts, as in a trained model.
             scale = np.float32(1.0 if name == "pos_embed" else 0.02)
             out.write(bf16(generator.standard_normal(shape, np.float32) * scale).tobytes())
     (folder / "transformer" / "config.json").write_text(json.dumps(config, indent=1))

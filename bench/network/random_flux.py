@@ -1,8 +1,8 @@
-"""A FLUX with random weights and the embeddings of a prompt, for measurements; needs nothing but Python.
+"""Writes a FLUX with random weights and the embeddings of a prompt, for timing; needs only Python.
 
 python3 bench/network/random_flux.py small|large DIR
 
-DIR/embeddings.safetensors are of a prompt of 64 tokens.
+DIR/embeddings.safetensors holds the embeddings of a prompt of 64 tokens.
 """
 
 import array
@@ -13,11 +13,11 @@ from pathlib import Path
 
 # Heads of 64 channels, double and single blocks. large: 1.2 GB, half of it in double blocks.
 SIZES = {"small": (6, 4, 8), "large": (16, 8, 19)}
-WIDE, POOLED, TOKENS = 1024, 256, 64  # channels of the text, of its summary; tokens
+WIDE, POOLED, TOKENS = 1024, 256, 64  # channels of the text and of the pooled text; tokens
 
 
 def shapes_of(hidden, doubles, singles):
-    """{name: shape}, in the order of the blocks."""
+    """Returns {name: shape}, in the order of the blocks."""
     shapes = {}
 
     def linear(name, out, inner):
@@ -53,7 +53,7 @@ def shapes_of(hidden, doubles, singles):
 
 
 def noise(scale):
-    """A period of bf16 values; a prime number of them, so that no two rows are alike."""
+    """Returns a period of bf16 values; the length is prime, so that all rows differ."""
     draw = random.Random(0)
     values = array.array("f", (draw.gauss(0, scale) for _ in range(65521)))
     return array.array("H", (v >> 16 for v in array.array("I", values.tobytes()))).tobytes()

@@ -1,5 +1,5 @@
-// One MoE layer of LLaDA-MoE size (2048 x 1024, 64 experts, top 8) with a selection rule and
-// without, in turn: medians, and what the choice costs.
+// A MoE layer of LLaDA-MoE size (2048 x 1024, 64 experts, top 8) with and without a selection rule,
+// in turn: medians, and the cost of the selection.
 //   language_layer_bench [threads] [tokens] [rule] [bf16|i8|i4] [rounds]
 #include <algorithm>
 #include <chrono>
@@ -65,7 +65,7 @@ int main(int argc, char** argv) {
           nn::select_experts(logits, router.options, rule, {group, {}});
         },
         1);
-    if (i == 0) continue;  // warms up
+    if (i == 0) continue;  // warm-up
     plain.push_back(a);
     shared.push_back(b);
     choice.push_back(c);

@@ -1,5 +1,5 @@
-// Choosing experts under des-vote for the tokens of a block: softmax, vanilla choice, votes,
-// coreset and the choice inside it.
+// Selection of experts under des-vote for the tokens of a block: softmax, vanilla choice, votes,
+// coreset and the choice inside the coreset.
 //   selection_bench [threads] [tokens x experts x top_k] [beta]
 #include <algorithm>
 #include <cstdio>

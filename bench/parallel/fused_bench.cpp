@@ -1,6 +1,8 @@
-// MoE layers over ranks that are threads: as one operator, by bulk exchanges, by the same padded to
-// a capacity (DeepSpeed) and in pieces that overlap (FasterMoE, Tutel), in turn in one process.
-// What gates, rows of experts and links take may be injected: that sleeps, so cores do not matter.
+// Compares MoE layers over ranks that are threads: as a fused operator, by bulk exchanges, by the
+// same padded to a capacity (DeepSpeed) and in overlapping pieces (FasterMoE, Tutel), in turn in a
+// single process. Delays of gates, expert rows and links may be injected as sleeps, so the number
+// of
+// cores does not matter.
 //   fused_bench [NAME=VALUE ...]      one cell, a JSON line a way; names: fused_setting.h
 #include <cstdio>
 #include <map>
@@ -14,7 +16,7 @@ namespace {
 using namespace tessera;
 using namespace tessera::bench;
 
-// What all ranks of a way measured.
+// Measurements of a way over all ranks.
 struct Measured {
   explicit Measured(const Setting& is)
       : traffic(is.ranks),
@@ -24,10 +26,10 @@ struct Measured {
         wrong(size_t(is.ranks)) {}
   Traffic traffic;
   std::vector<Clock::time_point> begin, end;  // by step and rank
-  std::vector<double> waits;                  // the same: seconds that workers had nothing to do
-  std::vector<int> wrong;                     // layers of a rank that are not those of one rank
-  std::vector<std::vector<Span>> spans;       // by rank, of the last step
-  // Of the operator, over all ranks.
+  std::vector<double> waits;                  // by step and rank: idle seconds of workers
+  std::vector<int> wrong;                     // layers of a rank with wrong results
+  std::vector<std::vector<Span>> spans;       // by rank, for the last step
+  // Counters of the operator, over all ranks.
   int64_t tasks = 0, idle_while_ready = 0, begun = 0, remote = 0, overlapped = 0, heap_bytes = 0;
   double busy = 0, first = 0, first_remote = 0;
 
@@ -40,7 +42,7 @@ struct Measured {
   }
 };
 
-// A cell: what all ways and ranks share.
+// A cell: data shared by all ways and ranks.
 struct Cell {
   explicit Cell(const Setting& setting);
   void run(comm::Communicator& world);
@@ -50,7 +52,7 @@ struct Cell {
 
   const Setting is;
   const Layers layers;
-  std::vector<std::vector<Loads>> loads[2];  // as they are, padded: by layer and rank
+  std::vector<std::vector<Loads>> loads[2];  // unpadded, padded: by layer and rank
   std::map<std::string, Measured> found;
   std::mutex mutex;
 };
@@ -75,7 +77,7 @@ std::unique_ptr<Way> Cell::make(const std::string& way, comm::Communicator& worl
                                        way == "padded");
 }
 
-// Step -1 comes first, and is not counted: memory is touched, and results are looked at.
+// Step -1 is a warm-up and not counted: touches memory and checks results.
 void Cell::measure(comm::Communicator& world, Way& way, const std::string& name, int step) {
   Measured& all = found.at(name);
   const auto r = size_t(world.rank());
@@ -132,7 +134,7 @@ void Cell::run(comm::Communicator& world) {
   std::vector<std::unique_ptr<Way>> ways;
   for (const std::string& name : is.ways) ways.push_back(make(name, world, found.at(name)));
   for (int step = -1; step < is.steps; ++step)
-    for (size_t i = 0; i < ways.size(); ++i) {  // another one first in each step
+    for (size_t i = 0; i < ways.size(); ++i) {  // a different way first in each step
       const size_t w = (i + size_t(step + 1)) % ways.size();
       measure(world, *ways[w], is.ways[w], step);
     }
@@ -141,7 +143,7 @@ void Cell::run(comm::Communicator& world) {
     all.spans[size_t(world.rank())] = std::move(ways[w]->spans());
     if (const auto* fused = dynamic_cast<const FusedWay*>(ways[w].get())) add(*fused, all);
   }
-  comm::barrier(world);  // what is late has come
+  comm::barrier(world);  // late messages have arrived
 }
 
 double mean(const std::vector<double>& values) {
@@ -153,8 +155,7 @@ double quantile(std::vector<double> values, double share) {
   return *at;
 }
 
-// How many times as long one took as the other, step by step: the mean, and the ends of its 95 %
-// interval.
+// Ratio of two times, step by step: the mean, and the ends of its 95 % interval.
 std::string ratio(const std::vector<double>& of, const std::vector<double>& to) {
   std::vector<double> logs;
   for (size_t i = 0; i < of.size(); ++i) logs.push_back(std::log(of[i] / to[i]));
@@ -167,7 +168,8 @@ std::string ratio(const std::vector<double>& of, const std::vector<double>& to) 
                      std::exp(middle + half));
 }
 
-// Of the time that no way can go below, and of what waiting for all at each phase costs.
+// Compares the time with the lower bound of all ways, and with the cost of waiting for all ranks at
+// each phase.
 std::string bounds(const Cell& cell, bool padded) {
   Bounds sum;
   for (int step = 0; step < cell.is.steps; ++step) {

@@ -23,13 +23,13 @@ inline void sleep(double seconds) {
   if (seconds > 0) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
-/// What leaves a rank, one after the other, and takes its time: a thread that sleeps plays it.
+/// Simulates a rank's outgoing link: a sleeping thread delays the messages, in order.
 class Link {
  public:
   Link() : thread_([this](const std::stop_token& stop) { work(stop); }) {}
   void send(double seconds, std::function<void()> arrives) {
     const std::lock_guard lock(mutex_);
-    // A link does not wait for the thread that plays it.
+    // A link does not wait for the simulating thread.
     free_ = std::max(free_, Clock::now()) +
             std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
     queue_.push_back({free_, std::move(arrives)});
@@ -57,12 +57,12 @@ class Link {
   std::jthread thread_;
 };
 
-/// Seconds for each byte of a rank's link, in the layer that it is in.
+/// Seconds for each byte on a rank's link, in the current layer.
 struct ByteCosts {
   double dispatch = 0, combine = 0;
 };
 
-/// Bytes of rows between ranks: all of them, and the most on their way to one rank at once.
+/// Bytes of rows between ranks: the total, and the most in flight to a rank at once.
 class Traffic {
  public:
   explicit Traffic(int64_t ranks) : now_(size_t(ranks)) {}
@@ -74,7 +74,7 @@ class Traffic {
     }
   }
   void arrives(int to, int64_t bytes) { now_[size_t(to)] -= bytes; }
-  /// Nothing is on its way.
+  /// Call only with nothing in flight.
   void count_anew() { payload_ = most_ = 0; }
   int64_t payload() const { return payload_; }
   int64_t most() const { return most_; }
@@ -84,7 +84,7 @@ class Traffic {
   std::atomic<int64_t> payload_{0}, most_{0};
 };
 
-/// A heap whose transfers of rows go through the rank's link, if it has one.
+/// A heap with row transfers through the rank's link, if any.
 class LinkedHeap final : public fused::SymmetricHeap {
  public:
   LinkedHeap(SymmetricHeap& below, const fused::Layout& layout, Traffic& traffic, bool linked)
@@ -117,7 +117,7 @@ class LinkedHeap final : public fused::SymmetricHeap {
   const std::unique_ptr<Link> link_;
 };
 
-/// A transport whose messages of rows do.
+/// A transport with row messages through the rank's link.
 class LinkedTransport final : public comm::Transport {
  public:
   LinkedTransport(std::shared_ptr<Transport> below, const ByteCosts& costs, Traffic& traffic,

@@ -24,13 +24,13 @@ using tensor::Tensor;
 /// A cell of the benchmark: words NAME=VALUE.
 struct Setting {
   int64_t ranks = 8, workers = 1, layers = 1, steps = 10;
-  int64_t tokens = 1024;  ///< of a rank
+  int64_t tokens = 1024;  ///< tokens of a rank
   int64_t experts = 64, hidden = 32, ffn = 16, top_k = 2;
   int64_t tile = 64, window = 0;   ///< rows; tiles of a run, 0: all
-  int64_t parts = 1;               ///< of a tile's products
-  double low_ms = 0, high_ms = 0;  ///< what each phase of a rank takes, drawn anew for each step
-  double mbytes = 0;               ///< that a rank's link carries in a second; 0: memory alone
-  double gate_ms = 0, row_us = 0;  ///< what a gate, a row of an expert takes beside its arithmetic
+  int64_t parts = 1;               ///< parts of a tile's products
+  double low_ms = 0, high_ms = 0;  ///< duration of each phase of a rank, drawn for each step
+  double mbytes = 0;               ///< MB/s of a rank's link; 0: memory only
+  double gate_ms = 0, row_us = 0;  ///< added time of a gate, and of a row of an expert
   std::string skew = "uniform";    ///< or zipf (1 / rank of the expert), or one
   std::string dtype = "f32", trace;
   std::vector<std::string> ways{"fused", "bulk", "padded", "2 pieces", "4 pieces"};
@@ -87,11 +87,11 @@ inline void read(const std::string& word, Setting& is) {
   }
 }
 
-/// Who goes where in a layer: drawn once, the same for all steps and ways.
+/// Routing of a layer: drawn once, the same for all steps and ways.
 struct Routes {
   std::vector<Tensor> ids;                   ///< by rank: [tokens, top_k]
   std::vector<std::vector<int64_t>> counts;  ///< by rank and expert
-  int64_t capacity = 0;                      ///< the most rows of one rank for one expert
+  int64_t capacity = 0;                      ///< largest number of rows from a rank for an expert
 
   Routes(const Setting& is, int layer) : counts(static_cast<size_t>(is.ranks)) {
     std::mt19937 random(static_cast<uint32_t>(layer) + 1);
@@ -131,12 +131,12 @@ inline std::vector<Loads> loads_of(const Setting& is, const Routes& routes, bool
   return loads;
 }
 
-/// What the phases of a rank take in a layer: seconds.
+/// Seconds of a rank's phases in a layer.
 struct Phases {
   double gate = 0, dispatch = 0, expert = 0, combine = 0;
   double sum() const { return gate + dispatch + expert + combine; }
 };
-/// By layer and rank, with what links and rows cost.
+/// Phases by layer and rank, with the costs of links and rows.
 inline std::vector<std::vector<Phases>> phases_of(const Setting& is,
                                                   const std::vector<std::vector<Loads>>& loads,
                                                   int step) {
@@ -157,7 +157,7 @@ inline std::vector<std::vector<Phases>> phases_of(const Setting& is,
   return all;
 }
 
-/// What no way can go below, and what waiting for all at each phase costs: seconds of a step.
+/// Lower bound of all ways, and the cost of waiting for all ranks at each phase: seconds of a step.
 struct Bounds {
   double max_of_sums = 0, sum_of_maxima = 0, busiest = 0;
 };

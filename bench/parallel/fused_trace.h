@@ -14,15 +14,14 @@ namespace tessera::bench {
 
 inline double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
-/// Something that took its time, on a rank's processor.
+/// A timed span of work on a rank's processor.
 struct Span {
   std::string name;
   int processor = 0;
   Clock::time_point begin, end;
 };
 
-/// What the actors of a rank do in a step, and how long a row of an expert takes beside its
-/// arithmetic.
+/// Work of a rank's actors in a step, with the added time of an expert's row.
 class RankTrace final : public fused::TaskWatch {
  public:
   RankTrace(int rank, int processors, int64_t parts)
@@ -60,15 +59,15 @@ class RankTrace final : public fused::TaskWatch {
     keeps = keep;
     first_ = first_remote_ = last_dispatch_ = {};
   }
-  /// Seconds from `begin` to the first tile; below 0: there was none.
+  /// Seconds from `begin` to the first tile; negative: none.
   double first(Clock::time_point begin) const {
     return first_ == Clock::time_point{} ? -1 : seconds(first_ - begin);
   }
-  /// Seconds from `begin` to the first tile of another rank's rows; below 0: there was none.
+  /// Seconds from `begin` to the first tile of another rank's rows; negative: none.
   double first_remote(Clock::time_point begin) const {
     return first_remote_ == Clock::time_point{} ? -1 : seconds(first_remote_ - begin);
   }
-  /// Whether it began before this rank's last rows had left.
+  /// True if that tile began before this rank's last rows had left.
   bool overlaps() const {
     return first_remote_ != Clock::time_point{} && first_remote_ < last_dispatch_;
   }
@@ -94,7 +93,7 @@ class RankTrace final : public fused::TaskWatch {
   Clock::time_point first_{}, first_remote_{}, last_dispatch_{};
 };
 
-/// A file that Chrome's tracing and Perfetto show: a process a rank of each way.
+/// Writes a file for Chrome's tracing and Perfetto: a process for each rank of each way.
 class ChromeTrace {
  public:
   explicit ChromeTrace(const std::string& path) : file_(std::fopen(path.c_str(), "w")) {

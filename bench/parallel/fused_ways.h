@@ -19,7 +19,7 @@
 
 namespace tessera::bench {
 
-/// The layers of a cell: their experts, and who goes where.
+/// Layers of a cell: experts and routing.
 struct Layers {
   explicit Layers(const Setting& is);
   nn::Router router;
@@ -31,8 +31,8 @@ inline Layers::Layers(const Setting& is) {
   const auto random = [&](int64_t n, int64_t k, uint32_t seed) {
     return random_tensor({n, k}, is.type(), seed, float(1 / std::sqrt(double(k))));
   };
-  // Each with weights of its own: from a few in the cache, who computes all first products before
-  // all second ones would gain what no model has.
+  // Each layer has separate weights: with a few cached weights, a way that computes all first
+  // products before all second products would gain an unrealistic advantage.
   auto routed = std::make_shared<std::vector<ops::Expert>>();
   for (int64_t e = 0; e < is.experts; ++e) {
     const auto seed = uint32_t(3 * e);
@@ -46,7 +46,7 @@ inline Layers::Layers(const Setting& is) {
   for (int l = 0; l < is.layers; ++l) routes.emplace_back(is, l);
 }
 
-/// A gate that has decided already, and takes its time.
+/// A gate with a fixed decision and a delay.
 class DrawnPolicy final : public nn::ExpertPolicy {
  public:
   DrawnPolicy(const Layers& layers, int rank) : layers_(layers), rank_(size_t(rank)) {}
@@ -65,7 +65,7 @@ class DrawnPolicy final : public nn::ExpertPolicy {
   const size_t rank_;
 };
 
-/// How a rank computes a layer.
+/// An implementation of a layer on a rank.
 class Way {
  public:
   Way(const Setting& setting, const Layers& layers) : is(setting), all(layers) {}
@@ -74,12 +74,12 @@ class Way {
   Way& operator=(const Way&) = delete;
   virtual Tensor run(int layer, const Tensor& x, const nn::Gate& gate, const Phases& phases,
                      const Loads& loads) = 0;
-  /// What was before does not count.
+  /// Resets the counters.
   virtual void count_anew() {}
-  /// From now on spans are kept, or not.
+  /// Turns the recording of spans on or off.
   virtual void keep(bool spans) = 0;
   virtual std::vector<Span>& spans() = 0;
-  /// Seconds that its workers had nothing to do, in all layers until now.
+  /// Idle seconds of the workers, in all layers so far.
   double waited = 0;
 
  protected:
@@ -88,7 +88,7 @@ class Way {
   const Layers& all;
 };
 
-/// One operator over all ranks.
+/// A single operator over all ranks.
 class FusedWay final : public Way {
  public:
   FusedWay(const Setting& setting, const Layers& layers, comm::Communicator& world,
@@ -137,8 +137,8 @@ class FusedWay final : public Way {
   int64_t heap_bytes() const { return layout_.bytes(); }
 
   double first = 0, first_remote = 0;  ///< seconds to the first tile, to the first of another rank
-  int64_t begun = 0, remote = 0;       ///< layers that had one
-  int64_t overlapped = 0;              ///< of the latter: those that began before all rows had left
+  int64_t begun = 0, remote = 0;       ///< number of layers with such a tile
+  int64_t overlapped = 0;              ///< layers with a remote tile before all rows had left
 
  private:
   static fused::Layout layout_of(const Setting& is) {
@@ -157,9 +157,9 @@ class FusedWay final : public Way {
   RankTrace trace;
 };
 
-/// An exchange there and one back: whole; in pieces, all of which leave at once and are computed as
-/// they arrive (FasterMoE, Tutel); or with as many rows for each expert as the fullest one gets
-/// (DeepSpeed), which all ranks know beforehand here.
+/// Two exchanges, there and back: whole; in pieces that all leave at once and are computed on
+/// arrival (FasterMoE, Tutel); or padded for each expert to the rows of the fullest expert
+/// (DeepSpeed), a number known to all ranks in advance here.
 class ExchangeWay final : public Way {
  public:
   ExchangeWay(const Setting& setting, const Layers& layers, comm::Communicator& world,
@@ -211,7 +211,7 @@ class ExchangeWay final : public Way {
     const nn::Range run = nn::split({0, x.size(0) / each}, pieces_, p);
     return x.slice(0, run.begin * each, run.end * each);
   }
-  // Tokens of nobody fill up what each expert gets.
+  // Adds padding tokens up to each expert's capacity.
   void pad(int layer, Tensor& tokens, Tensor& ids) const {
     const Routes& routes = all.routes[size_t(layer)];
     const auto& counts = routes.counts[size_t(world_.rank())];

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A drawing (SVG) of a trace that fused_bench wrote: what each rank of each way did when.
+"""Draws a trace of fused_bench as an SVG: the work of each rank of each way over time.
 
     build/release/bench/fused_bench ... trace=trace.json
     python3 bench/parallel/timeline.py trace.json "fused,bulk" > timeline.svg
@@ -15,7 +15,7 @@ LEFT, WIDTH, LINE, GAP = 110, 860, 15, 26
 
 
 def rows_of(spans, ways):
-    """(way, rank) in the order of the drawing, each with its spans."""
+    """Returns (way, rank) in the order of the drawing, each with its spans."""
     rows = {}
     for span in spans:
         way, _, rank = span["pid"].rpartition(" rank ")

@@ -1,7 +1,7 @@
-"""Runs a benchmark of Tessera and PyTorch functions in turn: both meet the same machine.
+"""Runs a benchmark of Tessera and PyTorch functions in turn, so that both see the same load.
 
-On a CPU every turn of Tessera is a process of its own; on a GPU (`--device cuda`) one process stays,
-and measures when it is asked to.
+On a CPU every turn of Tessera is a separate process; on a GPU (`--device cuda`) a single process stays
+and measures on request.
 """
 import contextlib
 import json
@@ -12,16 +12,16 @@ import sys
 import time
 
 
-failures = []  # shapes for which there is no number
+failures = []  # shapes without a result
 
 
 def finish():
-    """The end of a peer: status 1 if a shape failed."""
+    """Ends a peer: status 1 if a shape failed."""
     sys.exit(1 if failures else 0)
 
 
 def take_device(arguments):
-    """("cpu" or "cuda", the other arguments) of a command line with or without --device."""
+    """Returns ("cpu" or "cuda", the other arguments) of a command line with or without --device."""
     rest = list(arguments)
     if "--device" not in rest:
         return "cpu", rest
@@ -33,7 +33,7 @@ def take_device(arguments):
 
 
 def clock(threads):
-    """CPU time of this process where one thread works, whichever that is: other programs cannot disturb it."""
+    """Returns a clock: CPU time of this process for a single thread, unaffected by other programs; else wall time."""
     return time.process_time if threads == 1 else time.perf_counter
 
 
@@ -48,7 +48,7 @@ def cpu_seconds(f, threads, times=3):
 
 
 def cuda_seconds(f, times=5):
-    """Of one call: the median of `times` queues that last some 20 ms, by CUDA events."""
+    """Seconds of a call: the median of `times` queues of some 20 ms each, by CUDA events."""
     import torch
 
     def queue(calls):
@@ -67,7 +67,7 @@ def cuda_seconds(f, times=5):
 
 
 def graphed(f, calls=1):
-    """`calls` of f as one CUDA graph, which the first captures: no time of Python between its kernels."""
+    """Captures `calls` calls of f as a CUDA graph, without Python time between the kernels."""
     import torch
 
     graph = None
@@ -92,8 +92,8 @@ def graphed(f, calls=1):
 
 
 def by_openvino(module, inputs, threads):
-    """A call of a PyTorch module as OpenVINO runs it: converted in f32, computed in bf16, by so many threads;
-    in f32 where it says that the CPU has no bf16, which it would only imitate, many times slower."""
+    """Runs a PyTorch module in OpenVINO: converted in f32, computed in bf16 with `threads` threads; in f32
+    if OpenVINO reports no bf16 support, because emulated bf16 is many times slower."""
     import copy
 
     import openvino
@@ -110,7 +110,7 @@ def by_openvino(module, inputs, threads):
 
 
 class Resident:
-    """A benchmark of Tessera that measures once for each line it is sent."""
+    """A benchmark process of Tessera that measures once for each line on its standard input."""
 
     def __init__(self, program, threads, shape, device):
         self.process = subprocess.Popen([program, str(threads), shape, "--device", device, "--turns"],
@@ -128,7 +128,7 @@ class Resident:
         return self
 
     def __exit__(self, *_):
-        with contextlib.suppress(BrokenPipeError):  # it has ended by itself
+        with contextlib.suppress(BrokenPipeError):  # the process has already ended
             self.process.stdin.close()
         self.process.stdout.close()
         self.process.wait()
@@ -145,7 +145,7 @@ def print_json(line):
 
 
 def print_line(shape, ours, theirs, failed=None, **more):
-    """A JSON line: milliseconds of Tessera and of each variant, and their ratios."""
+    """Prints a JSON line: milliseconds of Tessera and of each variant, and their ratios."""
     line = {"shape": shape, **more, "tessera_ms": round(ours, 4)}
     for name, ms in theirs.items():
         line[name + "_ms"] = round(ms, 4)
@@ -156,19 +156,19 @@ def print_line(shape, ours, theirs, failed=None, **more):
 
 
 def runnable(variants):
-    """Variants after a first call, and why the others cannot serve."""
+    """Returns variants after a first call, and the errors of the others."""
     kept, failed = {}, {}
     for name, f in variants.items():
         try:
             f()
             kept[name] = f
-        except Exception as error:  # whatever a library throws at what it does not support
+        except Exception as error:  # libraries throw any type for unsupported calls
             failed[name] = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
     return kept, failed
 
 
 def compare_resident(program, threads, shape, variants, seconds, device, rounds=5, **more):
-    """In turn with a program that stays: medians over the rounds, the first one left out."""
+    """Measures in turn with a resident program: medians over the rounds, without the first."""
     kept, failed = runnable(variants)
     ours, theirs = [], {name: [] for name in kept}
     with Resident(program, threads, shape, device) as tessera:
@@ -186,15 +186,15 @@ def compare_resident(program, threads, shape, variants, seconds, device, rounds=
 
 
 def compare(program, threads, shape, variants, rounds=3, times=3, device="cpu", of=min):
-    """Prints a JSON line for one shape, see print_line(), and returns what it holds. `of` the rounds:
-    min, or statistics.median."""
+    """Prints a JSON line for a shape, see print_line(), and returns its contents. `of` combines the
+    rounds: min, or statistics.median."""
     import torch
 
     if device == "cuda":
         try:
             return compare_resident(program, threads, shape, variants, lambda f: cuda_seconds(f, times),
                                     device, torch=torch.__version__)
-        except RuntimeError as error:  # the other shapes are measured all the same
+        except RuntimeError as error:  # continue with the other shapes
             failures.append(shape)
             return print_json({"shape": shape, "error": str(error)[:300]})
     torch.set_num_threads(threads)
@@ -206,7 +206,7 @@ def compare(program, threads, shape, variants, rounds=3, times=3, device="cpu", 
         for name, f in variants.items():
             theirs[name].append(cpu_seconds(f, threads, times) * 1e3)
     share = {}
-    if "share_of_peak" in said[0]:  # of the units' probe, beside the runs; the largest is the best
+    if "share_of_peak" in said[0]:  # relative to the probed limit; the largest is the best
         share["share_of_peak"] = -of(-s["share_of_peak"] for s in said)
     return print_line(shape, of(s["ms"] for s in said), {name: of(ms) for name, ms in theirs.items()},
                       threads=threads, torch=torch.__version__, **share)

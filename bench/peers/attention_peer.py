@@ -1,10 +1,10 @@
-"""PyTorch's scaled_dot_product_attention beside Tessera's attention in bf16: on a CPU in bf16 and f32,
-on a GPU by default and with the backends of cuDNN and FlashAttention.
+"""Compares PyTorch's scaled_dot_product_attention with Tessera's attention in bf16: on a CPU in bf16 and f32,
+on a GPU with the default backend, cuDNN and FlashAttention.
 
     pip install -r bench/peers/requirements.txt
     TESSERA_BENCH=build/release/bench python bench/peers/attention_peer.py [threads] [shapes] [--device cuda]
 
-On a CPU in turn, medians of seven rounds. On a GPU both are ten calls in a CUDA graph: no time of the host counts. Both read queries, keys and values as slices of one fused projection, and write [tokens, heads * dim].
+On a CPU in turn, medians of seven rounds. On a GPU both run ten calls in a CUDA graph, without host time. Both read queries, keys and values as slices of a fused projection, and write [tokens, heads * dim].
 Shapes are words like 1024x24x128,4096x24x64 (tokens, heads, head_dim).
 """
 import statistics

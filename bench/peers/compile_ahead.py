@@ -1,5 +1,5 @@
-"""Compiles for a GPU what the peers compile there, side by side, so that they find it in torch.compile's
-cache: each takes half a minute, and their numbers come in turn.
+"""Compiles the peers' functions for a GPU in parallel, to fill torch.compile's cache: each takes half a
+minute, and the peers compile in turn.
 
     python bench/peers/compile_ahead.py
 
@@ -17,7 +17,7 @@ JOBS = [("families", f"{family}:{tokens}") for tokens in (4096, 1024) for family
 
 
 def compiled(peer, shape):
-    """The call of a peer that compiles at first."""
+    """Returns the peer's call whose first run compiles."""
     module = importlib.import_module(f"{peer}_peer")
     if peer == "families":
         family, tokens = shape.split(":")

@@ -1,10 +1,10 @@
-"""One forward pass of DiT-MoE-S/2, B/2 and XL/2 (8 experts, top 2, random weights, bf16, two rows of
-256 tokens) in PyTorch, beside Tessera's.
+"""Compares a forward pass of DiT-MoE-S/2, B/2 and XL/2 (8 experts, top 2, random weights, bf16, two rows
+of 256 tokens) in PyTorch with Tessera's.
 
-eager: as the published code runs it (experts one by one over sorted ids, each adding into the sum;
+eager: like the published code (experts one by one over sorted ids, each adding into the sum;
 fused scaled_dot_product_attention). best: gate and up in one product, rows grouped once, the weighted
 sum in one go; on a CPU with oneDNN's packed weights in every product, on a GPU with grouped_mm.
-compiled (on a GPU): best through torch.compile; compiled_graphed: that as a CUDA graph.
+compiled (on a GPU): best through torch.compile; compiled_graphed: compiled as a CUDA graph.
 
     TESSERA_BENCH=build/release/bench python bench/peers/dit_moe_peer.py [threads] [sizes] [--device cuda]
 
@@ -28,7 +28,7 @@ def weight(n, k):
 
 
 class Packed:
-    """A product over weights that oneDNN packed for `rows` rows."""
+    """A product with weights packed by oneDNN for `rows` rows."""
 
     def __init__(self, w, bias, rows, post="none"):
         self.w = torch.ops.mkldnn._reorder_linear_weight(w, rows)
@@ -59,7 +59,7 @@ class Block:
         self.shared = mlp(2 * d)
 
     def stack(self):
-        """One tensor of all experts, for grouped_mm."""
+        """Stacks all experts in a tensor, for grouped_mm."""
         self.ups = torch.stack([torch.cat([e[0].w, e[1].w]) for e in self.experts]).transpose(-2, -1)
         self.downs = torch.stack([e[2].w for e in self.experts]).transpose(-2, -1)
         self.shared_up = torch.cat([self.shared[0].w, self.shared[1].w])

@@ -1,9 +1,9 @@
-"""A Mixture-of-Experts layer in PyTorch, several ways, beside Tessera's experts.
+"""Compares Mixture-of-Experts layers in PyTorch with Tessera's experts.
 
-loop: as published code writes it (a mask per expert); sorted: rows grouped by expert, one product a
+loop: like published code (a mask per expert); sorted: rows grouped by expert, one product a
 segment; packed: sorted, with oneDNN's packed weights (CPU); grouped: gather, grouped_mm, SwiGLU,
-grouped_mm, combine, with nothing that waits for the GPU; compiled: that, through torch.compile;
-compiled_graphed: and as a CUDA graph, as Tessera's is.
+grouped_mm, combine, without waiting for the GPU; compiled: grouped through torch.compile;
+compiled_graphed: compiled as a CUDA graph, like Tessera's.
 
     TESSERA_BENCH=build/release/bench python bench/peers/experts_peer.py [threads] [shapes] [--device cuda]
 
@@ -109,7 +109,7 @@ class Layer:
 
 
 def geometric_means(lines):
-    """Of every ratio that all shapes have."""
+    """Geometric means of all ratios present for every shape."""
     lines = [line for line in lines if "error" not in line] or [{}]
     names = [n for n in lines[0] if n.endswith("_over_tessera") and all(n in line for line in lines)]
     return {n: round(math.exp(statistics.mean(math.log(line[n]) for line in lines)), 3) for n in names}

@@ -1,8 +1,8 @@
-"""One forward pass of the transformers of seven families at full width with few blocks (random weights,
-bf16, one row) in PyTorch, as diffusers runs them, beside Tessera's.
+"""Compares a forward pass of the transformers of seven families at full width with few blocks (random
+weights, bf16, one row) in PyTorch, like diffusers, with Tessera's.
 
-eager: modules as they stand, fused scaled_dot_product_attention. compiled: torch.compile, on a CPU with
-frozen weights, which oneDNN packs (a minute or two to compile each). compiled_graphed: that as a CUDA graph.
+eager: unmodified modules, fused scaled_dot_product_attention. compiled: torch.compile, on a CPU with
+frozen weights packed by oneDNN (a minute or two to compile each). compiled_graphed: compiled as a CUDA graph.
 openvino: the same modules in OpenVINO (CPU).
 
     TESSERA_BENCH=build/release/bench python bench/peers/families_peer.py [threads] [shapes] [compile]
@@ -48,7 +48,7 @@ class FeedForward(nn.Module):
 
 
 class Heads(nn.Module):
-    """Queries, keys and values, normalised by head where `kind` says so."""
+    """Queries, keys and values, normalised by head depending on `kind`."""
 
     def __init__(self, heads, dim, kind="", keys=0, bias=True):
         super().__init__()
@@ -94,7 +94,7 @@ class Pixart(nn.Module):
 
 
 class Joint(nn.Module):
-    """A block of SD3, or of FLUX's first kind."""
+    """A block of SD3, or a double block of FLUX."""
 
     def __init__(self, heads, dim, kind, last=False):
         super().__init__()
@@ -123,7 +123,7 @@ class Joint(nn.Module):
 
 
 class Single(nn.Module):
-    """A block of FLUX's second kind: attention and feed-forward beside each other."""
+    """A single block of FLUX: attention and feed-forward in parallel."""
 
     def __init__(self, heads, dim):
         super().__init__()
@@ -272,7 +272,7 @@ class CogVideoX(nn.Module):
 
 
 class Stack(nn.Module):
-    """Blocks between the first and the last product."""
+    """All blocks, without the first and the last product."""
 
     def __init__(self, family):
         super().__init__()
@@ -317,7 +317,7 @@ class Stack(nn.Module):
 
 
 class WithAngles(nn.Module):
-    """A stack whose rotary angles are constants, as they are over the steps of an image."""
+    """A stack with constant rotary angles, like the steps of an image."""
 
     def __init__(self, stack, angles):
         super().__init__()

@@ -1,9 +1,9 @@
-"""The loop over experts that PyTorch programs write, beside fused_bench: both in turn.
+"""Compares the usual PyTorch loop over experts with fused_bench, in turn.
 
     TESSERA_BENCH=build/release/bench python bench/peers/fused_peer.py [NAME=VALUE ...]
 
-Takes fused_bench's words. One process has all experts and the tokens of all ranks, and as many threads as the ranks
-have workers together: no row leaves a rank there. Without PyTorch its line says so.
+Takes fused_bench's words. A single process has all experts and the tokens of all ranks, and as many threads as the
+ranks have workers in total, so no row is sent. Without PyTorch, the line says so.
 """
 import json
 import os

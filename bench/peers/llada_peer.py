@@ -1,7 +1,7 @@
-"""One forward pass of LLaDA-MoE at full width (random weights, bf16, logits of every position) in
-PyTorch, two ways, beside Tessera's.
+"""Compares a forward pass of LLaDA-MoE at full width (random weights, bf16, logits of every position) in
+two PyTorch implementations with Tessera's.
 
-eager: as the published code runs it (q, k and v apart, a mask per expert, each adding into the sum;
+eager: like the published code (q, k and v apart, a mask per expert, each adding into the sum;
 fused scaled_dot_product_attention). best: fused q, k, v and gate, up, rows grouped once, oneDNN's packed
 weights in every product, the weighted sum in one go.
 

@@ -1,11 +1,11 @@
-"""Passes of LLaDA-MoE (random weights of the published widths) in llama.cpp, and whole answers of its diffusion
-program, beside Tessera's: the same weights, the same ids.
+"""Compares passes of LLaDA-MoE (random weights of the published widths) and whole answers in llama.cpp and its diffusion
+program with Tessera's: the same weights, the same ids.
 
-First the logits: a tiny model against those of the released code, then the folder's against Tessera's. Then passes over
-PROMPT + MASKS tokens in turn, in bf16 and in int8 beside Q8_0. Tessera computes the logits of the masks; llama.cpp has no
-way to compute fewer than all, so all of them by llada_bench (other weights, the same shapes) stand beside it where that
-program is there. A word `torch` adds PyTorch in bf16 as llada_peer.py has it, logits of all tokens. With LLAMA_DIFFUSION_CLI,
-llama.cpp's program: answers by the same blocks and steps. One thread: passes count CPU time, answers the wall's.
+First checks the logits: a tiny model against the released code, then the folder against Tessera. Then times passes over
+PROMPT + MASKS tokens in turn, in bf16 and in int8 against Q8_0. Tessera computes the logits of the masks; llama.cpp always
+computes all, so llada_bench (other weights, the same shapes) adds a row with all logits if the program exists. The word
+`torch` adds PyTorch in bf16 like llada_peer.py, logits of all tokens. LLAMA_DIFFUSION_CLI names llama.cpp's program and
+adds answers with the same blocks and steps. One thread: passes count CPU time, answers wall time.
 
     pip install numpy gguf llama-cpp-python    # LLAMA_CPP_LIB_PATH: the folder of another build of libllama
     python bench/models/random_llada_moe.py moe 4
@@ -33,7 +33,7 @@ try:
     import gguf
     import llama_cpp
     import numpy as np
-except (ImportError, RuntimeError, OSError) as error:  # the last two: libllama is not where it says
+except (ImportError, RuntimeError, OSError) as error:  # the last two: libllama is missing at the given path
     sys.exit(f"llama_cpp_peer: {error}; pip install numpy gguf llama-cpp-python, which builds libllama, or set "
              "LLAMA_CPP_LIB_PATH to the folder of a build of its version")
 try:
@@ -43,17 +43,17 @@ except ImportError as error:
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "tests/data/moe/llada_moe"
 KINDS = gguf.GGMLQuantizationType
-# Ours, and how llama.cpp has experts and the other matrices.
+# Tessera's options, and llama.cpp's types of experts and other matrices.
 FORMS = {"bf16": ([], KINDS.BF16, KINDS.BF16), "experts": (["--experts", "int8"], KINDS.Q8_0, KINDS.BF16),
          "all": (["--experts", "int8", "--dense", "int8"], KINDS.Q8_0, KINDS.Q8_0)}
-BENCH_WORDS = {"bf16": "bf16", "experts": "i8"}  # of llada_bench, which has no other form
+BENCH_WORDS = {"bf16": "bf16", "experts": "i8"}  # llada_bench supports only these forms
 NAMES = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "attn_q_norm": "self_attn.q_norm",
          "attn_k_norm": "self_attn.k_norm", "ffn_gate_inp": "mlp.gate", "attn_q": "self_attn.q_proj",
          "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj"}
 
 
 def safetensors(path):
-    """{name: array} where they lie in the file; bf16 as its bits."""
+    """Returns {name: array} as views of the file; bf16 as raw bits."""
     with open(path, "rb") as file:
         size = struct.unpack("<Q", file.read(8))[0]
         header = json.loads(file.read(size))
@@ -74,7 +74,7 @@ def in_kind(x, kind):
 
 
 def tensors_of(folder, config, experts, dense):
-    """Of each tensor of llama.cpp: name, type, shape, and what makes it."""
+    """Yields name, type, shape and source of each tensor of llama.cpp."""
     held = safetensors(folder / "model.safetensors")
     one = lambda name, of, kind: (name, kind, held[of].shape, lambda: held[of])
     yield one("token_embd.weight", "model.embed_tokens.weight", dense)
@@ -110,7 +110,7 @@ def describe(out, config):
 
 
 def add_bytes_as_tokens(out, config):
-    """A tokenizer for which a text is its bytes, and a template that adds nothing: the program takes no ids."""
+    """Adds a byte tokenizer and an empty template, because the program does not accept ids."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]  # GPT-2's names of bytes
     others = iter(range(256, 512))
     names = [chr(b if b in plain else next(others)) for b in range(256)]
@@ -119,7 +119,7 @@ def add_bytes_as_tokens(out, config):
     out.add_tokenizer_pre("default")
     out.add_token_list(names + ["ab"] + [f"[{i}]" for i in range(rest)])
     out.add_token_types([gguf.TokenType.NORMAL] * 257 + [gguf.TokenType.UNUSED] * rest)
-    out.add_token_merges(["a b"])  # a list that is empty is refused
+    out.add_token_merges(["a b"])  # an empty list is refused
     out.add_mask_token_id(config["mask_token_id"])
     out.add_eos_token_id(config["eos_token_id"])
     out.add_add_bos_token(False)
@@ -127,7 +127,7 @@ def add_bytes_as_tokens(out, config):
 
 
 def write_gguf(folder, path, experts, dense, tokenizer=True):
-    """The folder in llama.cpp's form: norms and routers in f32 as its own tools leave them."""
+    """Converts the folder to GGUF: norms and routers in f32, like llama.cpp's own tools."""
     config = json.loads((folder / "config.json").read_text())
     out = gguf.GGUFWriter(str(path), "llada-moe")
     describe(out, config)
@@ -148,7 +148,7 @@ def write_gguf(folder, path, experts, dense, tokenizer=True):
 
 
 class Llama:
-    """A model of llama.cpp, and passes over the ids it was given last."""
+    """A model of llama.cpp, with passes over the last given ids."""
 
     def __init__(self, path, threads, longest, exact=False):
         parameters = llama_cpp.llama_model_default_params()
@@ -159,7 +159,7 @@ class Llama:
         context = llama_cpp.llama_context_default_params()
         context.n_ctx = context.n_batch = context.n_ubatch = longest
         context.n_threads = context.n_threads_batch = threads
-        if exact:  # flash attention, the default, takes keys and values in f16
+        if exact:  # flash attention, the default, rounds keys and values to f16
             context.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
         self.context = llama_cpp.llama_init_from_model(self.model, context)
         llama_cpp.llama_set_causal_attn(self.context, False)
@@ -167,7 +167,7 @@ class Llama:
         self.vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self.model))
 
     def run(self, ids):
-        """A pass. Without a KV cache, as of all diffusion models, llama.cpp computes logits of all tokens."""
+        """Runs a pass. Without a KV cache, as for all diffusion models, llama.cpp computes logits of all tokens."""
         self.batch.n_tokens = len(ids)
         for i, token in enumerate(ids):
             self.batch.token[i], self.batch.pos[i], self.batch.logits[i] = token, i, 1
@@ -193,7 +193,7 @@ class Llama:
 
 
 class Torch:
-    """llada_peer.py's passes: weights of their own, the same shapes, logits of all tokens."""
+    """Passes of llada_peer.py: other weights, the same shapes, logits of all tokens."""
 
     def __init__(self, threads, config, tokens):
         import llada_peer
@@ -234,7 +234,7 @@ def ids_of(prompt, masks, config):
 
 
 def print_turns(shape, threads, form, turns):
-    """Medians in ms, and the ratios of the turns: median, least and most."""
+    """Prints medians in ms, and the ratios of the turns: median, least and most."""
     seconds = {name: [own for _, own in taken] for name, taken in turns.items()}
     line = {"shape": shape, "form": form, "threads": threads, "rounds": len(turns["tessera"])}
     line |= {f"{name}_ms": round(statistics.median(all_of) * 1e3, 1) for name, all_of in seconds.items()}
@@ -247,13 +247,13 @@ def print_turns(shape, threads, form, turns):
 
 
 def busy_seconds():
-    """Of all CPUs since the start, by anyone, other virtual machines included; and of this process and its children."""
+    """Busy seconds of all CPUs since the start, including other virtual machines; and of this process and its children."""
     ticks = list(map(int, open("/proc/stat").readline().split()[1:9]))
     return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK"), sum(os.times()[:4])
 
 
 def watched(way):
-    """What a turn took, behind the share of the CPUs that others had meanwhile."""
+    """Returns (other processes' share of the CPUs, seconds) of a turn."""
     start, (all_before, own_before) = time.perf_counter(), busy_seconds()
     taken = way()
     (all_after, own_after), wall = busy_seconds(), time.perf_counter() - start
@@ -261,16 +261,16 @@ def watched(way):
 
 
 def undisturbed(way, tries):
-    """The turn of so many that others disturbed least; the first in which they had less than a twentieth serves."""
+    """Returns the least disturbed of `tries` turns; stops at a turn with a share of others below a twentieth."""
     said = []
     while len(said) < tries and (not said or min(said)[0] > 0.05):
-        time.sleep(0.2)  # threads of the turn before come to rest
+        time.sleep(0.2)  # threads of the previous turn come to rest
         said.append(watched(way))
     return min(said)
 
 
 def in_turn(ways, tries, rounds):
-    """{way: (share of others, seconds) of each round}."""
+    """Returns {way: (share of others, seconds) for each round}."""
     turns = {name: [] for name in ways}
     for _ in range(rounds):
         for name, way in ways.items():
@@ -279,7 +279,7 @@ def in_turn(ways, tries, rounds):
 
 
 def bench_seconds(threads, shape, form):
-    """Of a pass of Tessera with logits of all tokens, by a process of its own: other weights, the same shapes."""
+    """Seconds of a Tessera pass with logits of all tokens in a separate process: other weights, the same shapes."""
     said = subprocess.run([program("llada_bench"), str(threads), shape, "vanilla", form, "2"], check=True,
                           capture_output=True, text=True)
     return json.loads(said.stdout.splitlines()[-1])["ms"] / 1e3
@@ -289,7 +289,7 @@ def compare_passes(form, config, ours, theirs, threads, shapes, rounds, torch):
     now = clock(threads)
 
     def timed(run):
-        run()  # behind another program's turn all caches are cold
+        run()  # after another program's turn all caches are cold
         taken = []
         for _ in range(2):
             start = now()
@@ -312,7 +312,7 @@ def compare_passes(form, config, ours, theirs, threads, shapes, rounds, torch):
 
 
 def run_program(path, threads, text, length, block, steps):
-    """What llama.cpp's diffusion program says that all passes and their sampling took, and its CPU time."""
+    """Returns the time of all passes with sampling reported by llama.cpp's diffusion program, and its CPU time."""
     before = sum(os.times()[2:4])
     out = subprocess.run([os.environ["LLAMA_DIFFUSION_CLI"], "-m", path, "-p", text, "-t", str(threads),
                           "-tb", str(threads), "-ub", str(length), "-b", str(length), "-c", str(length), "-ngl", "0",
@@ -325,8 +325,8 @@ def run_program(path, threads, text, length, block, steps):
 
 
 def compare_answers(form, ours, path, threads, rounds, prompt=16, masks=112, block=32, steps=8):
-    """Blocks in so many steps each, the surest first. The prompt is shorter than a block: else the program makes a
-    pass for each block that it puts behind the end."""
+    """Compares answers in blocks of `steps` steps each, by confidence. The prompt must be shorter than a block;
+    otherwise the program makes a pass for each block after the end."""
     text, blocks, now = "the quick brown fox"[:prompt], (prompt + masks) // block, clock(threads)
     ids = list(text.encode()) + [0] * masks
 
@@ -339,7 +339,7 @@ def compare_answers(form, ours, path, threads, rounds, prompt=16, masks=112, blo
         whole = run_program(path, threads, text, prompt + masks, block, steps * blocks)
         if threads > 1:
             return whole[0]
-        few = run_program(path, threads, text, prompt + masks, block, blocks)  # starts as well, and makes fewer passes
+        few = run_program(path, threads, text, prompt + masks, block, blocks)  # same start-up with fewer passes
         return (whole[1] - few[1]) * steps / (steps - 1)
 
     turns = in_turn({"tessera": lambda: answer("none"), "tessera_dual_cache": lambda: answer("dual"),
@@ -356,7 +356,7 @@ def main():
     shapes = [tuple(map(int, w.split("+"))) for w in (words[2] if len(words) > 2 else "64+64,256+256").split(",")]
     rounds = int(words[3]) if len(words) > 3 else 5
     config = json.loads((folder / "config.json").read_text())
-    quiet = llama_cpp.llama_log_callback(lambda *_: None)  # has to outlive all calls
+    quiet = llama_cpp.llama_log_callback(lambda *_: None)  # must outlive all calls
     llama_cpp.llama_log_set(quiet, None)
     llama_cpp.llama_backend_init()
     print_json({"tessera": tessera.__version__, "llama_cpp_python": llama_cpp.__version__, "layers": config["num_hidden_layers"],

@@ -1,4 +1,4 @@
-"""PyTorch's bf16 Linear, eager and with packed weights, beside Tessera's products.
+"""Compares PyTorch's bf16 Linear, eager and with packed weights, with Tessera's products.
 
     pip install -r bench/peers/requirements.txt
     TESSERA_BENCH=build/release/bench python bench/peers/matmul_peer.py [threads]

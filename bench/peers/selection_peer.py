@@ -1,4 +1,4 @@
-"""Choosing experts under des-vote (weights D) in PyTorch as separate ops, beside Tessera's one call.
+"""Compares des-vote selection of experts (weights D) in PyTorch as separate ops with Tessera's single call.
 
     TESSERA_BENCH=build/release/bench python bench/peers/selection_peer.py [threads]
 """

@@ -1,5 +1,5 @@
-"""One text through text encoders of published width with few layers (random weights, bf16) in PyTorch,
-as transformers runs them (weights stay in memory), beside Tessera's, whose packed weights stay as well: medians of
+"""Compares text encoders of published width with few layers (random weights, bf16, one text) in PyTorch,
+like transformers (weights stay in memory), with Tessera's with packed weights kept in memory: medians of
 seven turns. openvino: the same modules in OpenVINO.
 
     TESSERA_BENCH=build/release/bench python bench/peers/text_encoders_peer.py [threads] [encoders] [openvino]
@@ -45,7 +45,7 @@ class T5Layer(nn.Module):
 
 
 class Layer(nn.Module):
-    """Of CLIP (norms before) or BERT (norms behind)."""
+    """A layer of CLIP (pre-norm) or BERT (post-norm)."""
 
     def __init__(self, d, heads, wide, kind):
         super().__init__()

@@ -1,6 +1,6 @@
-"""Decoding an image with the sizes of Stable Diffusion's VAE and random weights in PyTorch: default
-(f32, channels first) and best (bf16, channels last), beside Tessera's decoder; compiled: best through
-torch.compile; compiled_graphed: that as a CUDA graph; openvino: the same decoder in OpenVINO (CPU).
+"""Compares decoding an image with the sizes of Stable Diffusion's VAE and random weights in PyTorch with
+Tessera's decoder: default (f32, channels first) and best (bf16, channels last); compiled: best through
+torch.compile; compiled_graphed: compiled as a CUDA graph; openvino: the same decoder in OpenVINO (CPU).
 
     TESSERA_BENCH=build/release/bench python bench/peers/vae_peer.py [threads] [shape] [compile] [openvino] [--device cuda]
 """

@@ -1,7 +1,8 @@
-// A forward pass of a dense family in bf16, int8 and int4, and one product of its width, in turn in
-// one run: of a busy machine only ratios within a round mean something.
+// A forward pass of a dense family in bf16, int8 and int4, and a product of the family's width, in
+// turn in a single run: on a busy machine only ratios within a round are meaningful.
 //   int8_step_bench [threads] [family:tokens] [rounds]
-// JSON lines: a line a round, then the medians. "unit" is the rate of the probed instructions.
+// JSON lines: a line for each round, then the medians. "unit" is the rate of the probed
+// instructions.
 #include <map>
 #include <numeric>
 
@@ -18,7 +19,7 @@ using Bits = load::QuantiseRules::Bits;
 
 namespace {
 
-/// Packs as a folder's weights would be under rules.
+/// Packs weights like a folder's weights under quantisation rules.
 class RuledWeights final : public bench::RandomWeights {
  public:
   explicit RuledWeights(Bits bits) : rules_(load::QuantiseRules::all_in(bits)) {}

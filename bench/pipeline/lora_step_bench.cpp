@@ -1,7 +1,9 @@
-// A forward pass of a dense family without and with a LoRA on every matrix, in turn in one run: of
-// a busy machine only ratios within a round mean something.
+// A forward pass of a dense family without and with a LoRA on every matrix, in turn in a single
+// run:
+// on a busy machine only ratios within a round are meaningful.
 //   lora_step_bench [threads] [family:tokens] [rounds] [rank] [bf16|int8|int4]
-// JSON lines: a line a round, then the medians. "cost": the share of a step that the LoRA adds.
+// JSON lines: a line for each round, then the medians. "cost": the share of a step added by the
+// LoRA.
 #include <map>
 
 #include "bench.h"
@@ -17,7 +19,7 @@ using Bits = load::QuantiseRules::Bits;
 
 namespace {
 
-/// Weights in a form, with a pair of a rank beside each; rank 0: none.
+/// Weights in a form, each with a LoRA pair of a rank; rank 0: none.
 class LoraWeights final : public bench::RandomWeights {
  public:
   LoraWeights(Bits bits, int64_t rank) : rules_(load::QuantiseRules::all_in(bits)), rank_(rank) {}

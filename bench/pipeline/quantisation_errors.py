@@ -36,7 +36,7 @@ TYPES = {"F32": np.float32, "F16": np.float16, "I32": np.int32, "I64": np.int64}
 
 
 def read(path: pathlib.Path) -> dict[str, np.ndarray]:
-    """The tensors of a safetensors file, bf16 as f32."""
+    """Reads the tensors of a safetensors file, bf16 as f32."""
     data = path.read_bytes()
     (length,) = struct.unpack_from("<Q", data)
     header = json.loads(data[8:8 + length])
@@ -55,7 +55,7 @@ def read(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def write(path: pathlib.Path, tensors: dict[str, np.ndarray]) -> None:
-    """Writes f32 and whole numbers."""
+    """Writes f32 and integer tensors."""
     names = {np.dtype(kind): word for word, kind in TYPES.items()}
     header, blobs, at = {}, [], 0
     for name, values in tensors.items():

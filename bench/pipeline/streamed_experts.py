@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What language models read of their folder a pass where not all experts stay in memory, by budget and rule.
+"""Measures the bytes that language models read for each pass if not all experts fit in memory, by budget and rule.
 
     python3 bench/pipeline/streamed_experts.py TESSERA MODEL EXAMPLES RULE...
 
-The examples are the first of the model's tasks.jsonl, each asked alone by a process of its own. Ids, confidences and passes are
-compared with those of all experts in memory.
+The examples are the first of the model's tasks.jsonl, each in a separate process. Ids, confidences and passes are compared with
+a run with all experts in memory.
 """
 
 import json
@@ -12,7 +12,7 @@ import pathlib
 import subprocess
 import sys
 
-SHARES = (0.9, 0.75, 0.5)  # of the experts, that are to fit
+SHARES = (0.9, 0.75, 0.5)  # of the experts in memory
 
 
 def complete(program, model, prompt, rule, budget=None):

@@ -1,9 +1,9 @@
-// One text through a text encoder of published width with few layers and random weights, bf16,
-// packed before, as in a process that keeps them; or when their turn comes, as in its first run.
+// A text through a text encoder of published width with few layers and random weights, bf16, either
+// packed in advance, as in a process that keeps weights, or packed on demand, as in a first run.
 //   text_encoders_bench [threads] [encoder: t5, clip_l, clip_g, bert, qwen3] [times] [kept |
 //   packed]
-// Behind a colon its tokens, as qwen3:77.
-// Prints a JSON line: milliseconds and the share of the units' own limit.
+// The number of tokens may follow an encoder: qwen3:77.
+// Prints a JSON line: milliseconds and the share of the unit's limit.
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -25,7 +25,7 @@ struct Encoder {
   const char *name, *type, *config;
   int64_t tokens;
 };
-// Widths as published; depths as in peers/text_encoders_peer.py.
+// Published widths; depths as in peers/text_encoders_peer.py.
 constexpr Encoder kEncoders[] = {
     {"t5", "T5EncoderModel",
      R"({"d_model": 4096, "d_kv": 64, "d_ff": 10240, "num_heads": 64, "num_layers": 2,
@@ -51,7 +51,7 @@ constexpr Encoder kEncoders[] = {
      512},
 };
 
-/// Random weights as a file of bf16 would hand them out.
+/// Random weights in the form of a bf16 file.
 class Kept : public nn::PackingWeights {
  public:
   bool has(const std::string& name) const override { return random_.has(name); }

@@ -1,11 +1,13 @@
-// One image decoded by ranks of one thread each that share its lines (vae=K), beside one rank:
-// the sizes of Stable Diffusion's VAE, random weights, ranks that are threads, so links are free.
+// Compares an image decoded by ranks with a thread each that share the lines (vae=K) to a single
+// rank: the sizes of Stable Diffusion's VAE, random weights, ranks that are threads, so links are
+// free.
 //   vae_ranks_bench [rounds] [shape: 512x512-bf16, 1024x1024-bf16, ...] [ranks: 2,4,8]
-// In each round one rank decodes, then every number of ranks. Prints a JSON line for each number:
-// medians over the rounds of the wall time, and of the CPU time and the FLOPs of the busiest rank,
-// each over the same round's of one rank. K times such a share is 1 where nothing is lost; that of
-// the wall time means something only on K cores, that of the CPU time is what K cores would take
-// at least.
+// In each round a single rank decodes, then every number of ranks. Prints a JSON line for each
+// number: medians over the rounds of the wall time, and of the CPU time and the FLOPs of the
+// busiest
+// rank, each relative to the single rank of the same round. K times such a share is 1 without
+// losses; the share of the wall time is meaningful only on K cores, the share of the CPU time is a
+// lower bound for K cores.
 #include <ctime>
 #include <sstream>
 #include <string>
@@ -24,7 +26,7 @@ using tensor::DType;
 using tensor::Tensor;
 
 struct Cost {
-  double wall = 0, cpu = 0, flops = 0;  // seconds of all ranks; of the busiest
+  double wall = 0, cpu = 0, flops = 0;  // seconds of all ranks; of the busiest rank
 };
 
 double now(clockid_t clock) {
@@ -33,7 +35,7 @@ double now(clockid_t clock) {
   return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
 }
 
-/// Decodes on this thread, which stands for a core.
+/// Decodes on this thread, standing for a core.
 Cost decode(const models::VaeDecoder& vae, const Tensor& latents, nn::Spatial& spatial) {
   base::ThreadPool alone(1);
   tensor::Scope scope;
@@ -111,7 +113,7 @@ int run(int argc, char** argv) {
   const DType dtype = shape.ends_with("f32") ? DType::f32 : DType::bf16;
   const models::AutoencoderKL vae(config, bench::RandomWeights(), dtype);
   const Tensor latents = bench::RandomWeights().get("", {1, 4, height / 8, width / 8});
-  timed(1, vae, latents);  // what kernels derive from filters stays with them
+  timed(1, vae, latents);  // caches filters derived by the kernels
   std::vector<Cost> one;
   std::vector<std::vector<Cost>> many(counts.size());
   for (int round = 0; round < rounds; ++round) {

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Measures `tessera serve`; every figure of docs/results/server.md comes from here, a JSON line each.
+"""Measures `tessera serve`; source of all figures in docs/results/server.md, a JSON line each.
 
     python3 bench/server/measure.py build/release overhead batching beside
     python3 bench/server/measure.py build/release --seconds 600 clients
 
-Needs Python's standard library alone. The client is on the same machine and takes part of its cores.
+Needs only Python's standard library. The client runs on the same machine and uses part of the cores.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def quantile(values, share):
 
 
 def cpu_seconds(server):
-    """Of the server's process up to now: on a busy machine they say more than the clock."""
+    """CPU seconds of the server's process: more reliable than the clock on a busy machine."""
     fields = pathlib.Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -53,7 +53,7 @@ def timed(work):
 
 
 class Client:
-    """One connection that is kept."""
+    """A persistent connection."""
 
     def __init__(self, server, key=None):
         self.key = {"Authorization": f"Bearer {key}"} if key else {}
@@ -69,7 +69,7 @@ class Client:
         return answer.status, json.loads(text)
 
     def submit(self, request, model="shapes", **fields):
-        """A job's id; waits while the queue is full."""
+        """Submits a job and returns its id; waits while the queue is full."""
         while True:
             status, said = self.ask("POST", "/jobs", {"model": model, "request": request, **fields})
             if status == 202:
@@ -77,7 +77,7 @@ class Client:
             time.sleep(0.05)
 
     def follow(self, job):
-        """Name and data of the event that ends a job."""
+        """Returns name and data of the event that ends a job."""
         self.connection.request("GET", f"/jobs/{job}/events", headers=self.key)
         name = data = None
         for line in self.connection.getresponse():
@@ -90,7 +90,7 @@ class Client:
 
 
 def overhead(args, serving):
-    """A short request: what the client waits for beyond the library's own time for the same, the file written."""
+    """Measures a short request: the client's wait beyond the library's time for the same request with the file written."""
     asked = {"shapes": ("/v1/images/generations", {"model": "shapes", "prompt": "red circle", "n": 1, "steps": 4, "seed": 1}),
              "tasks-a": ("/v1/completions", {"model": "tasks-a", "prompt": "sort hello="})}
     server = serving.Server("--threads", args.threads, models=tuple(asked))
@@ -125,7 +125,7 @@ def overhead(args, serving):
 
 
 def batching(args, serving):
-    """Jobs a second of compatible requests, up to 8 of which run as one (and two such at once, as is the default), against each alone; the servers take turns."""
+    """Measures jobs a second of compatible requests, merged up to 8 (two runs at once, the default), against separate runs; the servers take turns."""
     kinds = [("shapes", f"{side} x {side}, {args.steps} steps",
               lambda i, side=side: {"classes": [CLASSES[i % 4]], "steps": args.steps, "seed": i, "width": side, "height": side})
              for side in args.sides]
@@ -152,7 +152,7 @@ def batching(args, serving):
                     shown = [client.show(job) for job in jobs]
                     assert {job["state"] for job in shown} == {"done"}, shown
                     rates[way].append(args.jobs / (max(job["ended"] for job in shown) - min(job["started"] for job in shown)))
-            rates = {way: of_all[1:] for way, of_all in rates.items()}  # the first one warms up
+            rates = {way: of_all[1:] for way, of_all in rates.items()}  # the first round is a warm-up
             for way, other in itertools.product(("batched", "two batches at once"), ("alone", "two at once")):
                 ratios = [a / b for a, b in zip(rates[way], rates[other])]
                 say("batching", model=model, what=what, way=way, against=other, jobs=args.jobs, rounds=args.rounds,
@@ -165,7 +165,7 @@ def batching(args, serving):
 
 
 def beside(args, serving):
-    """The 99th percentile of short jobs, one after the other, while one long job runs, against their own time and its step."""
+    """Measures the 99th percentile of consecutive short jobs during a long job, against their time alone and a step of the long job."""
     server = serving.Server("--threads", args.threads)
     try:
         client = Client(server)
@@ -201,7 +201,7 @@ def beside(args, serving):
 
 
 def flooded(args, serving):
-    """The 99th percentile of a client's short jobs while another one keeps its share of the queue full, of long or of short jobs."""
+    """Measures the 99th percentile of a client's short jobs while another client keeps its share of the queue full of long or of short jobs."""
     floods = {"long": {"classes": ["red star"], "steps": 1000, "count": args.count}, "short": {**SHORT, "steps": 5}}
     keys = {name: f"{name}-0123456789abcdef" for name in ("anna", "bert")}
     with tempfile.TemporaryDirectory() as folder:
@@ -224,7 +224,7 @@ def flood_beside(args, server, name, request, keys):
 
     shorts(5)
     alone = shorts(args.requests)
-    batch = request["classes"] * (8 if name == "short" else 1)  # short ones run as one
+    batch = request["classes"] * (8 if name == "short" else 1)  # short jobs are merged
     other.follow(job := other.submit({**request, "classes": batch, "steps": min(request["steps"], 20)}))
     step = statistics.median(other.show(job)["report"]["step_seconds"])
     over = threading.Event()
@@ -248,13 +248,13 @@ def flood_beside(args, server, name, request, keys):
 
 
 def slope(samples):
-    """Of (seconds, kB): kB a minute, by least squares."""
+    """Slope of (seconds, kB) in kB a minute, by least squares."""
     mean_t, mean_y = (statistics.fmean(column) for column in zip(*samples))
     return 60 * sum((t - mean_t) * (y - mean_y) for t, y in samples) / sum((t - mean_t) ** 2 for t, _ in samples)
 
 
 def clients(args, serving):
-    """Many clients, each of which waits for its job and asks again: what became of every job, and the memory."""
+    """Runs many clients that wait for a job and ask again; reports the outcome of all jobs, and the memory."""
     server = serving.Server("--threads", args.threads, "--queue", 1000)
     until = time.monotonic() + args.seconds
     lock, acknowledged, times, ends, failures = threading.Lock(), [], [], {}, []
@@ -271,7 +271,7 @@ def clients(args, serving):
                 with lock:
                     times.append(time.monotonic() - begun)
                     ends[end] = ends.get(end, 0) + 1
-            except Exception as error:  # of a thread
+            except Exception as error:  # raised in a thread
                 with lock:
                     failures.append(repr(error))
                 return
@@ -301,7 +301,7 @@ def clients(args, serving):
 
 
 def idle(args, serving):
-    """Connections that say nothing, or half a request: what they take, and a request beside them."""
+    """Measures the cost of connections without a request, or with half a request, and the time of another request."""
     server = serving.Server("--threads", args.threads)
     held, refused = [], 0
     try:
@@ -313,7 +313,7 @@ def idle(args, serving):
         for i, one in enumerate(held):
             if i % 2:
                 one.sendall(b"POST /jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n")
-        while serving.facts(server)[2] < before[2] + len(held) * 0.99 and seconds < 60:  # they are accepted after they are there
+        while serving.facts(server)[2] < before[2] + len(held) * 0.99 and seconds < 60:  # the server accepts them later
             time.sleep(0.1)
             seconds += 0.1
         there = serving.facts(server)
@@ -338,7 +338,7 @@ def idle(args, serving):
 
 
 def killed(args, serving):
-    """kill -9 while clients ask, and again: whether each job that was acknowledged is there, and ends."""
+    """Repeats kill -9 while clients ask; checks that each acknowledged job exists afterwards, and ends."""
     server = serving.Server("--threads", args.threads, "--queue", 1000)
     acknowledged, lock, stop = [], threading.Lock(), threading.Event()
     chance = random.Random(1)
@@ -350,7 +350,7 @@ def killed(args, serving):
                 with lock:
                     acknowledged.append(job)
             except (OSError, http.client.HTTPException):
-                time.sleep(0.05)  # it is being killed
+                time.sleep(0.05)  # the server is being killed
 
     try:
         with concurrent.futures.ThreadPoolExecutor(16) as pool:

@@ -1,5 +1,5 @@
-// The library's own time for the short requests of measure.py, which asks a server for the same in
-// turn: a line on standard input is one of them, in turn.
+// The library's time for the short requests of measure.py. The script measures a server with the
+// same requests in turn: each line on standard input starts a request.
 //
 //   build/release/bench/request_bench 2
 #include <fmt/format.h>

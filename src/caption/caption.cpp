@@ -44,7 +44,7 @@ std::string narrow(const Wide& text) {
   return out;
 }
 
-// Patterns are written with names for what Python means: {w} \w, {s} \s, {d} \d, {b} \b, {end} $.
+// Expands placeholders to Python's character classes: {w} \w, {s} \s, {d} \d, {b} \b, {end} $.
 std::string spelled(std::string pattern) {
   static const std::pair<const char*, const char*> names[] = {
       {"{b}", "(?:(?<={w})(?!{w})|(?<!{w})(?={w}))"},
@@ -116,7 +116,7 @@ Wide applied(const Rules& rules, Wide text, TextAllowance& allowance) {
 #define TESSERA_ENDINGS "(?:com|co|ru|net|org|edu|gov|it)"
 #define TESSERA_FILES "(?:png|jpg|jpeg|bmp|webp|eps|pdf|apk|mp4)"
 
-// Addresses.
+// Rules for web addresses.
 const Rules& before_html() {
   static const Rules rules = [] {
     Rules r;
@@ -132,7 +132,7 @@ const Rules& before_html() {
   return rules;
 }
 
-// Names, scripts, signs, numbers and files.
+// Rules for names, scripts, signs, numbers and files.
 const Rules& after_html() {
   static const Rules rules = [] {
     Rules r;
@@ -165,7 +165,7 @@ const Rules& after_html() {
   return rules;
 }
 
-// What is left of shops, codes and sizes, then blanks and signs at the ends.
+// Rules for remains of shops, codes and sizes, then blanks and signs at the ends.
 const Rules& after_mending() {
   static const Rules rules = [] {
     Rules r;
@@ -191,7 +191,7 @@ const Rules& after_mending() {
   return rules;
 }
 
-// "%41+b" -> "A b"; a run of ASCII by itself, as urllib does.
+// Decodes "%41+b" to "A b"; each run of ASCII separately, as urllib does.
 std::string unquoted(std::string_view text) {
   const auto hex = [](char c) {
     if (c >= '0' && c <= '9') return c - '0';
@@ -219,7 +219,7 @@ std::string unquoted(std::string_view text) {
   return out;
 }
 
-/// The letters from 0x80 to 0xff of an encoding of single bytes.
+/// Letters from 0x80 to 0xff of a single-byte encoding.
 std::map<char32_t, unsigned char> letters_of(const char* encoding) {
   UErrorCode status = U_ZERO_ERROR;
   UConverter* const converter = ucnv_open(encoding, &status);
@@ -236,7 +236,7 @@ std::map<char32_t, unsigned char> letters_of(const char* encoding) {
   return letters;
 }
 
-// Whether characters in a row are, as bytes of some encoding, one character of UTF-8.
+// True if consecutive characters, encoded in a single-byte encoding, form a UTF-8 character.
 bool looks_misread(const std::string& text) {
   static const auto encodings = [] {
     std::vector<std::map<char32_t, unsigned char>> all;
@@ -261,7 +261,7 @@ bool looks_misread(const std::string& text) {
   return false;
 }
 
-// "&lt;" with its ';', as ftfy takes it.
+// Replaces "&lt;" with its ';', as ftfy does.
 std::string closed_references(const std::string& text, TextAllowance& allowance) {
   static const Rule any("&#?[0-9A-Za-z]{1,24};", "");
   if (any.count(wide(text), allowance) == 0) return text;
@@ -286,7 +286,7 @@ std::string closed_references(const std::string& text, TextAllowance& allowance)
   return out;
 }
 
-// Characters by themselves: control characters of Windows, ligatures, widths, quotes, line ends.
+// Fixes single characters: Windows control characters, ligatures, widths, quotes, line ends.
 std::string mended_characters(const std::string& text) {
   static const std::map<char32_t, const char*> ligatures = {
       {0x132, "IJ"},         {0x133, "ij"},  {0x149, "\xca\xbcn"}, {0x1f1, "DZ"},
@@ -339,7 +339,7 @@ std::string without_controls(const std::string& text, TextAllowance& allowance) 
   return out;
 }
 
-// What ftfy.fix_text does without fix_encoding: line by line, until nothing changes.
+// Implements ftfy.fix_text without fix_encoding: line by line, until nothing changes.
 std::string mended(const std::string& text, TextAllowance& allowance) {
   std::string out;
   bool references = true;

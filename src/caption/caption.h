@@ -5,20 +5,20 @@
 
 namespace tessera::caption {
 
-/// A prompt in small letters without blanks at its ends, as str.lower().strip() of Python.
+/// Lower-cases and strips a prompt, as str.lower().strip() of Python does.
 std::string plain_caption(std::string_view prompt);
 
-/// A prompt as the cleaner of diffusers leaves it (clean_caption of PixArt's pipelines).
+/// A prompt cleaned like diffusers' clean_caption in PixArt's pipelines.
 struct CleanCaption {
   std::string text;
-  /// A part of it looks like UTF-8 that was read in another encoding ("â€¦"), which ftfy may mend;
-  /// here it stays as it is.
+  /// A part looks like UTF-8 decoded with another encoding ("â€¦"). ftfy may repair this; here the
+  /// text stays unchanged.
   bool misread = false;
 };
-/// Twice what `_clean_caption` does: escapes, addresses, HTML, CJK, dashes, quotes, numbers, names
-/// of files and the words of shops go or become plain, then what ftfy does but for its repair of
+/// Applies `_clean_caption` twice: removes or simplifies escapes, addresses, HTML, CJK, dashes,
+/// quotes, numbers, file names and shop words, then applies ftfy's fixes except the repair of
 /// encodings (named references, ligatures, widths, quotes, line ends, control characters, NFC).
-/// Throws Error(usage) for a prompt that is too long to be one.
+/// Throws Error(usage) for a prompt that is too long.
 CleanCaption clean_caption(std::string_view prompt);
 
 }  // namespace tessera::caption

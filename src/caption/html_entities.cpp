@@ -10,8 +10,8 @@ using tokenizer::append;
 
 namespace {
 
-// Of the HTML standard's named character references those in small letters: name, then ':' or, for
-// one that may stand without ';', '!', then its code points in hexadecimal.
+// Lower-case named character references of the HTML standard: name, then ':', or '!' if the ';' is
+// optional, then the code points in hexadecimal.
 constexpr std::string_view kEntities =
     "aacute!e1 abreve:103 ac:223e acd:223f acirc!e2 acute!b4 acy:430 aelig!e6 af:2061 afr:1d51e "
     "agrave!e0 alefsym:2135 aleph:2135 alpha:3b1 amacr:101 amalg:2a3f amp!26 and:2227 "

@@ -5,12 +5,12 @@
 
 namespace tessera::caption {
 
-/// What a named character reference of HTML stands for.
+/// Value of a named HTML character reference.
 struct HtmlEntity {
   std::string text;   ///< UTF-8
-  bool bare = false;  ///< it may stand without ';'
+  bool bare = false;  ///< the ';' is optional
 };
-/// By its name in small letters, without '&' and ';'; null: there is none.
+/// Looks up a lower-case name without '&' and ';'; null: unknown.
 const HtmlEntity* html_entity(std::string_view name);
 
 }  // namespace tessera::caption

@@ -32,7 +32,7 @@ bool one_of(const std::array<std::string_view, N>& names, std::string_view name)
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Elements whose strings are no text; that keep blanks; that hold nothing.
+// Elements with strings that are not text; elements that keep blanks; void elements.
 constexpr std::array<std::string_view, 5> kSilent = {"script", "style", "template", "rt", "rp"};
 constexpr std::array<std::string_view, 2> kBlanksKept = {"pre", "textarea"};
 constexpr std::array<std::string_view, 24> kEmpty = {
@@ -40,13 +40,13 @@ constexpr std::array<std::string_view, 24> kEmpty = {
     "link",     "keygen",  "meta",    "menuitem", "param", "source",  "track",  "wbr",
     "basefont", "bgsound", "command", "frame",    "image", "isindex", "nextid", "spacer"};
 
-// Code points of Windows-1252 from 0x80 on; 0: not assigned.
+// Code points of Windows-1252 from 0x80 on; 0: unassigned.
 constexpr std::array<char16_t, 32> kWindows = {
     0x20ac, 0,      0x201a, 0x192,  0x201e, 0x2026, 0x2020, 0x2021, 0x2c6,  0x2030, 0x160,
     0x2039, 0x152,  0,      0x17d,  0,      0,      0x2018, 0x2019, 0x201c, 0x201d, 0x2022,
     0x2013, 0x2014, 0x2dc,  0x2122, 0x161,  0x203a, 0x153,  0,      0x17e,  0x178};
 
-// Digits -> a number, at most one above every code point.
+// Parses digits, saturating above the code points.
 uint32_t number_of(std::string_view digits, int base) {
   uint64_t value = 0;
   for (const char c : digits) {
@@ -79,7 +79,7 @@ class Document {
     if (found == ended_.end()) return end_element(name);
     ended_.erase(found);
   }
-  /// What is no text of an element: `shown` of a CDATA section alone.
+  /// Handles non-text parts of an element: only a CDATA section is `shown`.
   void aside(std::string_view text, bool shown) {
     flush(false);
     data(text);
@@ -101,7 +101,7 @@ class Document {
     return std::any_of(open_.begin(), open_.end(),
                        [&](const std::string& name) { return one_of(names, name); });
   }
-  // A string of blanks alone is one blank.
+  // A string of blanks becomes a single blank.
   void flush(bool special, bool shown = true) {
     if (!text_) return;
     std::string text = *std::exchange(text_, std::nullopt);
@@ -114,7 +114,7 @@ class Document {
   std::vector<std::string> open_, ended_;
 };
 
-/// Walks through a text as html.parser does: once as if more were to come, then to its end.
+/// Parses a text as html.parser does: once as if more input followed, then to the end.
 class Walk {
  public:
   explicit Walk(std::string_view text) : text_(text) {}
@@ -144,11 +144,11 @@ class Walk {
 
   std::string_view text_;
   size_t at_ = 0;
-  std::string raw_;  // "script" or "style", whose contents are no markup
+  std::string raw_;  // "script" or "style", whose contents are not markup
   Document out_;
 };
 
-// Behind blanks and, with `slashes`, slashes that close no tag.
+// Skips blanks and, with `slashes`, slashes that close no tag.
 size_t Walk::blanks(size_t at, bool slashes) const {
   while (at < text_.size()) {
     size_t next = at;
@@ -165,7 +165,7 @@ size_t Walk::tag_name(size_t at) const {
   return std::min(end, text_.size());
 }
 
-// Behind an attribute that begins at `at`; `at` itself: there is none.
+// End of an attribute that begins at `at`; `at` itself: none.
 size_t Walk::attribute(size_t at) const {
   if (at == 0 || at >= text_.size()) return at;
   size_t before = at - 1;
@@ -198,7 +198,7 @@ size_t Walk::attribute(size_t at) const {
       else if (value > equals)
         end = equals;
       else if (equals > first + 1)
-        end = skip(equals - 1, ">");  // the last '=' is the value's
+        end = skip(equals - 1, ">");  // the last '=' belongs to the value
     } else {
       end = skip(value, ">");
     }
@@ -206,7 +206,7 @@ size_t Walk::attribute(size_t at) const {
   return blanks(end, true);
 }
 
-// Behind the tag that begins here; kNone: it may not be whole.
+// End of the tag that begins here; kNone: possibly incomplete.
 size_t Walk::whole_tag() const {
   size_t at = tag_name(at_ + 1);
   size_t next = at;
@@ -285,7 +285,7 @@ size_t Walk::end_tag() {
   return close + 1;
 }
 
-// "<![cdata[ ... ]]>" and its like.
+// Parses "<![cdata[ ... ]]>" and similar sections.
 size_t Walk::section() {
   const size_t from = at_ + 3;
   size_t to = from;
@@ -296,7 +296,7 @@ size_t Walk::section() {
   const bool conditional = name == "if" || name == "else" || name == "endif";
   if (!conditional && name != "temp" && name != "cdata" && name != "ignore" && name != "include" &&
       name != "rcdata") {
-    out_.data("<![");  // the reference gives up here
+    out_.data("<![");  // the reference stops here
     return from;
   }
   for (size_t close = text_.find(']', from); close != kNone; close = text_.find(']', close + 1)) {
@@ -314,7 +314,7 @@ size_t Walk::section() {
   return kNone;
 }
 
-// What stands at '<'; kNone: it has no end.
+// Parses markup at '<'; kNone: no end.
 size_t Walk::markup() {
   if (letter_at(at_ + 1)) return start_tag();
   if (here("</")) return end_tag();
@@ -337,13 +337,13 @@ size_t Walk::markup() {
   return close + 1;
 }
 
-// "&#...": whether the walk goes on.
+// Parses "&#..."; returns true if the walk continues.
 bool Walk::number() {
   const bool hex = (peek(at_ + 2) | 0x20) == 'x';
   const size_t from = at_ + (hex ? 3 : 2);
   size_t to = from;
   while (to < text_.size() && (hex ? hexadecimal(text_[to]) : digit(text_[to]))) ++to;
-  size_t end = to;  // the reference ends at what is no hexadecimal digit, or a decimal one less
+  size_t end = to;  // ends at a character that is not a hexadecimal digit, decimal one before
   if (!hex && end < text_.size() && hexadecimal(text_[end])) end = text_.size();
   if (to == from || end >= text_.size()) {
     if (text_.find(';', at_) == kNone) return false;
@@ -359,13 +359,13 @@ bool Walk::number() {
   return true;
 }
 
-// What stands at '&': whether the walk goes on.
+// Parses a reference at '&'; returns true if the walk continues.
 bool Walk::reference(bool last) {
   if (peek(at_ + 1) == '#') return number();
   if (letter_at(at_ + 1)) {
     size_t to = at_ + 1;
     while (to < text_.size() && name_part(text_[to])) ++to;
-    // A character that is no letter stands behind the name, '-' or '.' if need be.
+    // A character other than a letter must follow the name, if need be '-' or '.'.
     while (to > at_ + 1 && (to >= text_.size() || letter(text_[to]) || digit(text_[to]))) --to;
     if (to > at_ + 1) {
       const std::string_view name = text_.substr(at_ + 1, to - at_ - 1);
@@ -405,7 +405,7 @@ void Walk::go(bool last) {
       continue;
     }
     size_t end = markup();
-    if (end == at_) {  // a '<' that begins nothing
+    if (end == at_) {  // a '<' without markup
       if (at_ + 1 >= text_.size()) return;
       out_.data("<");
       end = at_ + 1;
@@ -434,7 +434,7 @@ std::string html_text(std::string_view text) { return Walk(text).run(); }
 
 namespace {
 
-// The longest name at the front of `text` that may stand so: its length, 0 for none.
+// Length of the longest name at the front of `text` that is valid here, 0 for none.
 size_t named(std::string_view text, std::string& out) {
   size_t end = 0;
   for (size_t count = 0; end < text.size() && count < 32; ++count) {

@@ -20,7 +20,7 @@ using Kind = Value::Kind;
 
 constexpr const char* kExpected = R"([{"role": "user", "content": "..."}, ...])";
 
-// Builds values from JSON that is known to be well formed and no deeper than its limit.
+// Builds values from JSON already checked for syntax and depth.
 class Builder : public nlohmann::json_sax<Json> {
  public:
   explicit Builder(std::string of) : name(std::move(of)) {}
@@ -99,7 +99,7 @@ void check_message(const Value& message, size_t i) {
 
 Value value_of_json(std::string_view text, const std::string& name) {
   base::parse_json(text, name);
-  std::string plain;  // lives as long as `text` points to it
+  std::string plain;  // must outlive `text`
   if (base::has_python_numbers(text)) text = plain = base::without_python_numbers(text);
   Builder builder(name);
   Json::sax_parse(text.begin(), text.end(), &builder);

@@ -7,16 +7,16 @@
 
 namespace tessera::jinja {
 
-/// A prompt as the user's turn of a chat, before the assistant's answer: what a language model
-/// reads as a text encoder. Const and thread-safe.
+/// Formats a prompt as a user turn before the assistant's answer, for language models used as text
+/// encoders. Const and thread-safe.
 class ChatPrompt {
  public:
-  /// Reads the template of a tokenizer's folder (chat_template.jinja, else that of
-  /// tokenizer_config.json). `thinks` is its value `enable_thinking`. Throws Error(model) for a
-  /// folder without template, and for one that is malformed.
+  /// Reads the template of a tokenizer's folder (chat_template.jinja, else the template in
+  /// tokenizer_config.json). `thinks` sets the variable `enable_thinking`. Throws Error(model) for
+  /// a folder without template, or a malformed template.
   ChatPrompt(const std::string& folder, bool thinks);
 
-  /// Throws Error(usage) for what the template refuses.
+  /// Throws Error(usage) if the template refuses the prompt.
   std::string text(const std::string& prompt) const;
 
  private:

@@ -14,7 +14,7 @@ using tokenizer::repaired;
 namespace {
 
 constexpr size_t kLongestTemplate = size_t{1} << 20;
-// Steps: up to a microsecond each ten.
+// Maximum steps: ten take up to a microsecond.
 constexpr size_t kSteps = 5'000'000, kStepsAByte = 10, kMostSteps = 200'000'000;
 
 using Wanted = std::function<bool(const Expression&)>;

@@ -7,22 +7,21 @@
 
 namespace tessera::jinja {
 
-/// A chat template in the language that models bring them in: Jinja as transformers sets it up
-/// (trim_blocks, lstrip_blocks, break and continue, tojson that keeps order and characters,
-/// raise_exception, strftime_now). What of it is not supported is refused by name.
+/// A chat template in the Jinja dialect of transformers (trim_blocks, lstrip_blocks, break and
+/// continue, tojson with order and characters preserved, raise_exception, strftime_now).
+/// Unsupported features are refused by name.
 class ChatTemplate {
  public:
-  /// Throws Error(model) naming `where`, the line and what is not supported.
+  /// Throws Error(model) naming `where`, the line and the unsupported feature.
   ChatTemplate(const std::string& text, const std::string& where);
 
-  /// The text for `values` (messages, add_generation_prompt, bos_token, ...). `now` is what
-  /// strftime_now shows. Throws Error(usage) for what the template itself refuses
-  /// (raise_exception), for values that do not fit, and for more work than template and values
-  /// explain.
+  /// Renders the template for `values` (messages, add_generation_prompt, bos_token, ...). `now`:
+  /// time for strftime_now. Throws Error(usage) for errors raised by the template
+  /// (raise_exception), for unsuitable values, and for excessive work.
   std::string render(const ValueDict& values, std::time_t now = std::time(nullptr)) const;
-  /// Whether the template names this value anywhere.
+  /// True if the template names this value anywhere.
   bool reads(const std::string& name) const;
-  /// Whether it names this part of a value anywhere: message.x or message['x'].
+  /// True if the template names this part of a value anywhere: message.x or message['x'].
   bool reads_part(const std::string& name) const;
 
  private:

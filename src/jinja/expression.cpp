@@ -15,7 +15,7 @@ using Kind = TemplateToken::Kind;
 using Op = Expression::Op;
 
 constexpr int kDeepest = 200;
-constexpr size_t kMostArguments = 100;  // "map" may hand them on one by one
+constexpr size_t kMostArguments = 100;  // "map" may pass them on singly
 
 }  // namespace
 
@@ -67,7 +67,7 @@ void TokenStream::refuse_token() const {
   }
 }
 
-// Counts how deep calls of the reader stand in each other.
+// Counts the nesting depth of the reader's calls.
 struct ExpressionReader::Level {
   explicit Level(ExpressionReader& of) : reader(of) {
     if (++reader.depth_ > kDeepest) reader.tokens_.refuse("an expression that nests 200 deep");

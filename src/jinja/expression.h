@@ -9,7 +9,7 @@
 
 namespace tessera::jinja {
 
-/// Walks over the tokens of a template.
+/// Iterates over the tokens of a template.
 class TokenStream {
  public:
   /// `tokens` ends with Kind::end. `where` must outlive the stream.
@@ -26,11 +26,11 @@ class TokenStream {
   bool take_name(const char* text);
   void expect_sign(const char* text);
   void expect_name(const char* text);
-  /// A name that is no word of the language.
+  /// A name other than a keyword.
   std::string name();
-  /// Throws Error(model) that the thing is not supported.
+  /// Throws Error(model): `what` is not supported.
   [[noreturn]] void refuse(const std::string& what) const;
-  /// The same for the token that stands here.
+  /// Same for the current token.
   [[noreturn]] void refuse_token() const;
   const std::string& where() const { return where_; }
 
@@ -40,15 +40,15 @@ class TokenStream {
   size_t at_ = 0;
 };
 
-/// Reads expressions as Jinja binds them. Throws Error(model) for what is not supported, and for
-/// expressions that nest or chain too deep to be walked safely.
+/// Parses expressions with Jinja's precedence. Throws Error(model) for unsupported syntax, and for
+/// expressions nested or chained too deeply.
 class ExpressionReader {
  public:
   explicit ExpressionReader(TokenStream& tokens) : tokens_(tokens) {}
-  /// An expression; several with commas are a tuple. Without `choice`, "if" ends it.
+  /// An expression; several with commas form a tuple. Without `choice`, "if" ends the expression.
   ExpressionPtr tuple(bool choice = true);
   ExpressionPtr expression(bool choice = true);
-  /// The filters "a | b" that follow the word "filter" or the name of a set block.
+  /// Parses the filters "a | b" after the word "filter" or the name of a set block.
   ExpressionPtr filters();
 
  private:

@@ -21,13 +21,13 @@ namespace {
 
 using Kind = Value::Kind;
 
-// Text as most filters take any value.
+// Text of a value of any kind, as most filters accept.
 std::string soft(const Value& v, Work& work) {
   work.spend(v.weight());
   return shown(v);
 }
 
-// a.b.c or 0, as map, selectattr, sort and others name what they look at; null: the item itself.
+// A path a.b.c or 0 to an item's part, for map, selectattr, sort and others; null: the item itself.
 class Path {
  public:
   Path(const Value* attributes, Work& work) : work_(work) {
@@ -56,7 +56,7 @@ Value folded(const Value& v, bool case_sensitive) {
   return v.is(Kind::text) && !case_sensitive ? Value(in_lower_case(v.text())) : v;
 }
 
-// The arguments behind the first ones.
+// Arguments from position `from` on.
 Arguments rest(const Arguments& arguments, size_t from) {
   Arguments rest;
   for (size_t i = from; i < arguments.places.size(); ++i)
@@ -89,7 +89,7 @@ Value map_filter(const Value& of, const Arguments& arguments, Work& work) {
   return Value::list(std::move(out));
 }
 
-// select, reject, selectattr, rejectattr.
+// Implements select, reject, selectattr, rejectattr.
 Value select_filter(const std::string& name, const Value& of, const Arguments& arguments,
                     Work& work) {
   const bool by_attribute = name.ends_with("attr"), wanted = name.starts_with("select");
@@ -167,7 +167,7 @@ Value unique_filter(const Value& of, const Arguments& arguments, Work& work) {
   return Value::list(std::move(out));
 }
 
-// min, max, sum.
+// Implements min, max, sum.
 Value fold_filter(const std::string& name, const Value& of, const Arguments& arguments,
                   Work& work) {
   const auto given = name == "sum" ? arguments.bind(name, {"attribute", "start"})
@@ -181,7 +181,7 @@ Value fold_filter(const std::string& name, const Value& of, const Arguments& arg
     Value of_best;
     for (const Value& item : items) {
       const Value whole = path(item);
-      work.spend(2 * whole.weight());  // to fold it, and to compare it
+      work.spend(2 * whole.weight());  // cost of case folding and of comparing
       Value key = folded(whole, exact);
       if (best && !(name == "min" ? less(key, of_best) : less(of_best, key))) continue;
       best = &item;
@@ -288,7 +288,7 @@ Value number_filter(const std::string& name, const Value& of, const Arguments& a
     const std::string digits = fmt::format("{:.{}f}", x, std::max(places, 0));
     return places > 0 ? std::stod(digits) : std::nearbyint(x * scale) / scale;
   }
-  // int, float: text that is no number gives the default
+  // int, float: invalid text gives the default
   const auto given =
       name == "int" ? arguments.bind(name, {"default", "base"}) : arguments.bind(name, {"default"});
   Value missing = given[0] ? *given[0] : name == "int" ? Value(0) : Value(0.0);

@@ -7,12 +7,12 @@
 
 namespace tessera::jinja {
 
-/// Whether there is a filter, or a test, of this name.
+/// True if there is a filter, or a test, with this name.
 bool is_filter(const std::string& name);
 bool is_test(const std::string& name);
-/// of|name(arguments). Throws Error(usage) for values that do not fit.
+/// Applies of|name(arguments). Throws Error(usage) for unsuitable values.
 Value filtered(const std::string& name, const Value& of, const Arguments& arguments, Work& work);
-/// of is name(arguments). Throws Error(usage) alike.
+/// Evaluates of is name(arguments). Throws Error(usage) alike.
 bool tested(const std::string& name, const Value& of, const Arguments& arguments, Work& work);
 
 }  // namespace tessera::jinja

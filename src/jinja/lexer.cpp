@@ -18,9 +18,9 @@ namespace {
 
 using Kind = TemplateToken::Kind;
 
-constexpr size_t kLongestName = 100;  // names stand in error messages
+constexpr size_t kLongestName = 100;  // names appear in error messages
 
-// Every kind of line end becomes one newline, and the last of the source goes.
+// Converts every kind of line end to a newline, and drops the last newline of the source.
 std::string with_newlines(const std::string& source) {
   std::string text;
   for (size_t i = 0; i < source.size(); ++i) {
@@ -71,7 +71,7 @@ class Lexer {
     skip(source_.size() - at_ - trimmed(std::string_view(source_).substr(at_), true, false).size());
   }
 
-  // Text up to the next tag, cut as the tag's sign or lstrip_blocks says; then the tag.
+  // Reads text up to the next tag, trimmed by the tag's sign or lstrip_blocks; then the tag.
   void data() {
     size_t open = source_.find('{', at_);
     while (open != std::string::npos && open + 1 < source_.size() &&
@@ -105,7 +105,7 @@ class Lexer {
     if (!text.empty()) give(Kind::data, std::string(text));
     skip(whole.size());
   }
-  // Behind what is inside a tag: its end, and the white space that goes with it.
+  // Reads the end of a tag, and the white space removed after the tag.
   void close(bool block) {
     const char sign = now();
     skip(2 + (sign == '-' || sign == '+'));
@@ -122,7 +122,7 @@ class Lexer {
     close(true);
   }
 
-  // {% raw %} ... {% endraw %}: text as it is.
+  // Reads {% raw %} ... {% endraw %}: text unchanged.
   bool raw() {
     const size_t word = at_ + blanks(at_);
     if (source_.compare(word, 3, "raw") != 0) return false;
@@ -155,7 +155,7 @@ class Lexer {
   }
 
   void tag(std::string_view mark) {
-    std::string open;  // brackets that must be closed first
+    std::string open;  // brackets still open
     for (;;) {
       skip(blanks(at_));
       if (at_ >= source_.size()) refuse(fmt::format("'{}' is missing", mark));
@@ -229,7 +229,7 @@ class Lexer {
     give(Kind::text, unescaped(source_.substr(at_ + 1, end - at_ - 1)));
     skip(end + 1 - at_);
   }
-  // Python's escapes.
+  // Decodes Python's escapes.
   std::string unescaped(const std::string& text) const {
     std::string out;
     for (size_t i = 0; i < text.size(); ++i) {

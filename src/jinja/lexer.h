@@ -5,7 +5,7 @@
 
 namespace tessera::jinja {
 
-/// A piece of a chat template: text between the tags, or a word inside one.
+/// A token of a chat template: text between tags, or a word inside a tag.
 struct TemplateToken {
   enum class Kind {
     data,
@@ -21,13 +21,13 @@ struct TemplateToken {
     end
   };
   Kind kind = Kind::end;
-  std::string text;  ///< of a text: what it stands for, escapes read
+  std::string text;  ///< for texts: the value after decoding escapes
   int line = 1;
 };
 
-/// Cuts a chat template as Jinja does in transformers' set-up: trim_blocks, lstrip_blocks, the
-/// source's last newline left out. Comments are gone. The last token is `end`. Throws Error(model)
-/// naming `where`, the line and what is malformed.
+/// Splits a chat template as Jinja does with transformers' settings: trim_blocks, lstrip_blocks,
+/// last newline of the source dropped. Comments are dropped. The last token is `end`. Throws
+/// Error(model) naming `where`, the line and the malformed part.
 std::vector<TemplateToken> template_tokens(const std::string& source, const std::string& where);
 
 }  // namespace tessera::jinja

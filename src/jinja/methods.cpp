@@ -33,7 +33,7 @@ const Names kRefused = {"casefold",   "center",      "encode",   "expandtabs", "
                         "rindex",     "rjust",       "swapcase", "translate"};
 const Names kDict = {"copy", "get", "items", "keys", "values"};
 const Names kList = {"count", "index"};
-// A sandbox that leaves values as they are has none of these.
+// Methods that change values; transformers' immutable sandbox refuses them.
 const Names kChanging = {"append", "clear",   "extend", "insert",     "pop",   "popitem",
                          "remove", "reverse", "sort",   "setdefault", "update"};
 
@@ -53,7 +53,7 @@ std::vector<Value> values_of(const std::vector<std::string>& texts) {
   return {texts.begin(), texts.end()};
 }
 
-// The character at a place, which moves behind it: those of ASCII are made once.
+// The character at a position; advances the position. ASCII characters are cached.
 Value character_at(const std::string& text, size_t& at) {
   static const std::array<Value, 128> kAscii = [] {
     std::array<Value, 128> all;
@@ -67,7 +67,7 @@ Value character_at(const std::string& text, size_t& at) {
   return text.substr(begin, length);
 }
 
-// Whether a text begins or ends with a text, or one of several.
+// True if a text begins or ends with a text, or with any of several.
 Value edge(const std::string& text, const std::string& name, const Arguments& arguments,
            Work& work) {
   const auto given = arguments.bind(name, {"what", "start", "end"}, 1);
@@ -358,7 +358,7 @@ Value call_method(const Value::Callable& method, const Arguments& arguments, Wor
   if (self.is(Kind::text)) return text_method(self.text(), method.name, arguments, work);
   if (self.is(Kind::dict)) return dict_method(self, method.name, arguments, work);
   if (self.is(Kind::list)) return list_method(self, method.name, arguments, work);
-  // loop.cycle: `self` is the turn
+  // loop.cycle: `self` is the index of the iteration
   require(!arguments.places.empty(), ErrorCode::usage, "'cycle' needs an argument");
   return arguments.places[static_cast<size_t>(self.whole()) % arguments.places.size()];
 }

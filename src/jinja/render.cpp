@@ -20,10 +20,10 @@ namespace {
 using Kind = Value::Kind;
 using Op = Expression::Op;
 
-constexpr int kDeepest = 800;  // calls of a macro count what they stand in
+constexpr int kDeepest = 800;  // a macro call also counts the depth of its surroundings
 constexpr int64_t kLongestRange = 100000;
 
-// Names that hold in a block, over those around it.
+// Names of a block, shadowing the names of enclosing blocks.
 struct Scope {
   std::unordered_map<std::string, Value, base::SeededHash, std::equal_to<>> names;
   const Scope* around = nullptr;
@@ -42,7 +42,7 @@ Value whole_arithmetic(const std::string& op, int64_t x, int64_t y) {
   if (op == "//" || op == "%") {
     require(y != 0, ErrorCode::usage, "a division by zero");
     fits(y == -1 && x == std::numeric_limits<int64_t>::min());
-    const int64_t rest = ((x % y) + y) % y;  // of the divisor's sign
+    const int64_t rest = ((x % y) + y) % y;  // with the divisor's sign
     out = op == "%" ? rest : (x - rest) / y;
   }
   if (op == "**") {
@@ -116,7 +116,7 @@ class Renderer {
  private:
   enum class Flow { on, next, stop };
 
-  // One more call in calls.
+  // Increments the call depth for the duration of a call.
   struct Level {
     explicit Level(Renderer& of) : renderer(of) {
       require(++renderer.depth_ <= kDeepest, ErrorCode::usage,
@@ -127,7 +127,7 @@ class Renderer {
     Level& operator=(const Level&) = delete;
     Renderer& renderer;
   };
-  // A scope that holds as long as this stands.
+  // Opens a scope for the duration of a block.
   struct Inside {
     Inside(Renderer& of, const Scope* around) : renderer(of), before(of.scope_) {
       scope.around = around;
@@ -261,7 +261,7 @@ class Renderer {
     names.set("first", i == 0);
     names.set("last", i + 1 == count);
     names.set("length", count);
-    names.set("depth", 1);  // of recursive loops, which there are none of
+    names.set("depth", 1);  // recursive loops are unsupported
     names.set("depth0", 0);
     names.set("cycle", Value::callable({"cycle", Value(i), nullptr}));
     names.set("previtem", i > 0 ? items[i - 1] : Value::undefined("there is no previous item"));
@@ -345,7 +345,7 @@ class Renderer {
     require(of.is_number(), ErrorCode::usage, "a sign before a value of kind {}", kind_name(of));
     return of;
   }
-  // a < b < c: each between its neighbours, up to the first that does not hold.
+  // a < b < c: compares neighbours up to the first false result.
   Value chained(const Expression& e) {
     Value left = value(*e.parts[0]);
     for (size_t i = 0; i < e.keys.size(); ++i) {

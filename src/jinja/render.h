@@ -7,10 +7,9 @@
 
 namespace tessera::jinja {
 
-/// What a template's statements write for `values` (a dict) at the time `now`, by no more `work`
-/// than that. Throws Error(usage) for what the template refuses and for values that do not fit,
-/// Error(model) for functions and methods that are not supported. `line` is the line that was
-/// reached.
+/// Renders statements for `values` (a dict) at the time `now`, limited by `work`. Throws
+/// Error(usage) for errors raised by the template and for unsuitable values, Error(model) for
+/// unsupported functions and methods. `line` is the last line reached.
 std::string rendered(const Statements& statements, const ValueDict& values, std::time_t now,
                      Work work, int& line);
 

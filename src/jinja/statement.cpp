@@ -26,7 +26,8 @@ class StatementReader {
   }
 
  private:
-  // Statements up to one of the words, which stands next; at the end of the template without words.
+  // Parses statements up to one of the words, or without words to the end of the template; does not
+  // consume the word.
   Statements block(std::initializer_list<const char*> until) {
     if (++depth_ > kDeepest) tokens_.refuse("a block that stands 64 deep in others");
     Statements statements;
@@ -55,7 +56,7 @@ class StatementReader {
     --depth_;
     return statements;
   }
-  // What stands between the end of this tag and the word.
+  // Parses the body between the end of this tag and the word.
   Statements body(std::initializer_list<const char*> until) {
     if (!tokens_.is(Kind::statement_end)) tokens_.refuse_token();
     tokens_.take();
@@ -88,7 +89,7 @@ class StatementReader {
       made->bodies.push_back(scoped("endfilter"));
       return made;
     }
-    if (tokens_.take_name("generation")) {  // marks what a trainer learns from
+    if (tokens_.take_name("generation")) {  // marks text for training
       StatementPtr made = make(Statement::Kind::scope);
       made->bodies.push_back(scoped("endgeneration"));
       return made;

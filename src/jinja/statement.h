@@ -6,8 +6,8 @@
 
 namespace tessera::jinja {
 
-/// The statements of a chat template. Throws Error(model) naming `where`, the line and what is
-/// malformed or not supported.
+/// Parses the statements of a chat template. Throws Error(model) naming `where`, the line and the
+/// malformed or unsupported part.
 Statements template_statements(const std::string& source, const std::string& where);
 
 }  // namespace tessera::jinja

@@ -20,7 +20,7 @@ using tokenizer::next_code_point;
 
 namespace {
 
-// The characters that are taken off at the ends of a text.
+// Characters stripped from the ends of a text.
 class CharacterSet {
  public:
   explicit CharacterSet(std::string_view set) {
@@ -165,7 +165,7 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
   for (int64_t done = 0; done != most; ++done) {
     base::check_stop();
     check_length(out.size());
-    if (from.empty()) {  // before every character, and behind the last
+    if (from.empty()) {  // before every character, and at the end
       out += to;
       if (at >= text.size()) return out;
       const size_t length = length_of(text[at]);

@@ -23,9 +23,9 @@ struct Expression {
     tuple,
     dict,    ///< key, value, key, value, ...
     call,    ///< parts[0](parts[1], ...)
-    filter,  ///< parts[0]|text(parts[1], ...); parts[0] null: what a block wrote
+    filter,  ///< parts[0]|text(parts[1], ...); parts[0] null: output of a block
     test,    ///< parts[0] is text(parts[1], ...)
-    choice,  ///< parts[1] if parts[0] else parts[2], which may be missing
+    choice,  ///< parts[1] if parts[0] else parts[2], optional
     both,
     either,
     negation,
@@ -39,7 +39,7 @@ struct Expression {
   std::string text;
   Value value;
   std::vector<ExpressionPtr> parts;
-  std::vector<std::string> keys;  ///< names of the arguments parts[1..], "" for those by place
+  std::vector<std::string> keys;  ///< argument names of parts[1..], "" for positional arguments
   int depth = 1;
 };
 
@@ -51,13 +51,13 @@ struct Statement {
   enum class Kind {
     data,     ///< text
     print,    ///< expressions[0]
-    loop,     ///< names; expressions: what is walked over, condition (may be null); body, otherwise
-    choice,   ///< expressions; a body each, and the last for else
+    loop,     ///< names; expressions: iterable, condition (may be null); body, otherwise
+    choice,   ///< expressions; a body for each, and a last body for else
     set,      ///< names, or names[0].text; expressions[0]
     capture,  ///< set with a body; names, text alike; expressions[0]: filters (may be null)
-    macro,    ///< text: its name; names: its parameters; expressions: defaults of the last ones
-    filter,   ///< expressions[0] of what the body writes
-    scope,    ///< names and expressions that hold in the body
+    macro,    ///< text: name; names: parameters; expressions: defaults of the last parameters
+    filter,   ///< expressions[0] applied to the body's output
+    scope,    ///< names and expressions, valid in the body
     next,     ///< continue
     stop      ///< break
   };

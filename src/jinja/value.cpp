@@ -26,7 +26,7 @@ size_t sum(size_t a, size_t b) {
   return __builtin_add_overflow(a, b, &out) ? std::numeric_limits<size_t>::max() : out;
 }
 
-// The shortest digits that give the number back, written as Python does.
+// The shortest digits that reproduce a number, in Python's format.
 std::string shortest(double x) {
   char buffer[40];
   const auto end = std::to_chars(buffer, buffer + sizeof buffer, x, std::chars_format::scientific);
@@ -92,7 +92,7 @@ void represent(const Value& v, std::string& out) {
     show(v, out);
 }
 
-// Python's str(), behind what stands in `out`.
+// Appends Python's str() to `out`.
 void show(const Value& v, std::string& out) {
   const auto next = [&](bool first) {
     check_length(out.size());
@@ -359,7 +359,8 @@ void require_order(const Value& a, const Value& b) {
   fail(ErrorCode::usage, "'{}' and '{}' have no order", kind_name(a), kind_name(b));
 }
 
-// Below, equal to or above 0 as a is to b, in one walk; of lists the first items that differ count.
+// Negative, zero or positive as a compares to b, in a single pass; for lists by the first different
+// items.
 int order(const Value& a, const Value& b) {
   require_order(a, b);
   if (a.is_whole() && b.is_whole()) return a.whole() < b.whole() ? -1 : a.whole() > b.whole();

@@ -19,20 +19,20 @@ struct Statement;
 class Value;
 class ValueDict;
 
-/// Values in order; `tuple` only says how Python writes it.
+/// Values in order; `tuple` only affects Python's spelling.
 struct ValueList {
   std::vector<Value> items;
   bool tuple = false;
 };
 
-/// A value of a chat template, as Python has it. Lists and dicts are never changed once they are
-/// made, so that copies share them; namespace() alone is, and is in no other value.
+/// A value of a chat template with Python's semantics. Lists and dicts are immutable, so copies
+/// share them. Only namespace() is mutable, and cannot be inside another value.
 class Value {
  public:
   enum class Kind { undefined, none, boolean, integer, real, text, list, dict, space, callable };
   struct Callable;
 
-  /// What is not there; `why` says so to who uses it.
+  /// An undefined value; `why` is the error on use.
   Value() = default;
   static Value undefined(std::string why);
   Value(std::nullptr_t) : value_(nullptr) {}
@@ -42,7 +42,7 @@ class Value {
   Value(double value) : value_(value) {}
   Value(std::string text) : value_(std::make_shared<const std::string>(std::move(text))) {}
   Value(const char* text) : Value(std::string(text)) {}
-  /// Throw Error(usage) for what nests too deep, or holds a namespace.
+  /// Throw Error(usage) for too deep nesting, or a nested namespace.
   Value(ValueList list);
   Value(ValueDict dict);
   static Value list(std::vector<Value> items) { return Value(ValueList{std::move(items)}); }
@@ -52,11 +52,11 @@ class Value {
 
   Kind kind() const { return static_cast<Kind>(value_.index()); }
   bool is(Kind kind) const { return this->kind() == kind; }
-  /// A whole number, a truth value counting as one.
+  /// True for integers and booleans.
   bool is_whole() const { return is(Kind::integer) || is(Kind::boolean); }
   bool is_number() const { return is_whole() || is(Kind::real); }
 
-  /// What it is. Each asks for its own kind.
+  /// Accessors; each requires the matching kind.
   const std::string& why() const;
   bool boolean() const { return std::get<bool>(value_); }
   int64_t whole() const;
@@ -68,7 +68,7 @@ class Value {
   ValueDict& names() const { return *std::get<std::shared_ptr<ValueDict>>(value_); }
   const Callable& callable() const { return *std::get<std::shared_ptr<const Callable>>(value_); }
 
-  /// How much there is to walk through: values, and sixteen bytes of text each.
+  /// Size for a full pass: number of values, and a unit for each sixteen bytes of text.
   size_t weight() const;
 
  private:
@@ -90,12 +90,12 @@ class Value {
       value_;
 };
 
-/// Values by name, in the order in which they came.
+/// Values by name, in order of insertion.
 class ValueDict {
  public:
-  /// A name that is there keeps its place and gets the value.
+  /// An existing name keeps its position and gets the value.
   void set(const std::string& key, Value value);
-  /// Null: it is not there.
+  /// Null if missing.
   const Value* find(std::string_view key) const;
   const std::vector<std::pair<std::string, Value>>& items() const { return items_; }
   size_t size() const { return items_.size(); }
@@ -105,19 +105,19 @@ class ValueDict {
   std::unordered_map<std::string, size_t, base::SeededHash, std::equal_to<>> at_;
 };
 
-/// A method of a value, a macro of the template, or a function by its name.
+/// A method of a value, a macro of the template, or a named function.
 struct Value::Callable {
   std::string name;
   Value self;
   const Statement* macro = nullptr;
 };
 
-/// What a template may still do: all work is bounded by the size of template and values.
+/// Remaining work of a template: bounded by the size of template and values.
 struct Work {
   size_t left = 0;
   /// Throws Error(usage) if nothing is left.
   void spend(size_t units);
-  /// The same for text that will be made.
+  /// Same for new text.
   void text(size_t bytes);
 };
 
@@ -125,20 +125,20 @@ struct Work {
 bool truth(const Value& value);
 /// Python's ==.
 bool equal(const Value& a, const Value& b);
-/// Python's <. Throws Error(usage) for kinds that have no order.
+/// Python's <. Throws Error(usage) for kinds without order.
 bool less(const Value& a, const Value& b);
-/// As {{ }} prints it: Python's str().
+/// Output of {{ }}: Python's str().
 std::string shown(const Value& value);
-/// What Python calls the kind of a value.
+/// Python's name for the kind of a value.
 std::string kind_name(const Value& value);
 
-/// How json.dumps writes.
+/// Format of json.dumps.
 struct JsonStyle {
-  int indent = -1;  ///< below 0: one line
+  int indent = -1;  ///< negative: a single line
   std::string item = ", ", colon = ": ";
   bool ascii = false, sorted = false;
 };
-/// Python's json.dumps. Throws Error(usage) for what is no JSON.
+/// Python's json.dumps. Throws Error(usage) for values without a JSON form.
 std::string to_json(const Value& value, const JsonStyle& style);
 
 }  // namespace tessera::jinja

@@ -15,36 +15,35 @@ struct AttentionRange {
 struct AttentionArgs {
   const void *q = nullptr, *k = nullptr, *v = nullptr;
   int64_t q_stride = 0, k_stride = 0, v_stride = 0;
-  int64_t q_tokens = 0, k_tokens = 0;  ///< rows that there are; spans may leave some out
+  int64_t q_tokens = 0, k_tokens = 0;  ///< number of rows; spans may skip some
   void* out = nullptr;
   int64_t out_stride = 0;
-  tensor::DType dtype = tensor::DType::f32;  ///< of q, k, v and, unless wide, out: f32 or bf16
+  tensor::DType dtype = tensor::DType::f32;  ///< dtype of q, k, v and, unless wide, out
   bool wide = false;                         ///< out is f32
   int heads = 0, kv_heads = 0, head_dim = 0;
-  float scale = 1;  ///< above 0
+  float scale = 1;  ///< positive
   const AttentionRange* spans = nullptr;
   int64_t span_count = 0;
   float* lse = nullptr;  ///< [tokens_q, heads] or null
 };
 
 namespace reference {
-/// Plain loops, sums in f64: defines correct.
+/// Plain loops with f64 sums: the definition of correct results.
 void attention(const AttentionArgs& args);
 }  // namespace reference
 namespace avx2 {
-/// As avx512::attention by fused multiply-adds.
+/// Like avx512::attention, with fused multiply-adds.
 void attention(const AttentionArgs& args);
 }  // namespace avx2
 namespace avx512 {
-/// Tiled with online softmax. f32 by fused multiply-adds; bf16 by these too, widened, or by dot
-/// products, for which probabilities are rounded to bf16.
+/// Tiled with online softmax. f32 uses fused multiply-adds; bf16 the same after widening, or dot
+/// products with probabilities rounded to bf16.
 void attention(const AttentionArgs& args);
 void attention(Unit unit, const AttentionArgs& args);
 }  // namespace avx512
 namespace cuda {
-/// bf16 heads of up to 512 channels in tiles on tensor cores with online softmax, those of up to
-/// 256 on compute capability 9 by warpgroups; f32 and other heads of up to 512 in f32
-/// by fused multiply-adds.
+/// Tensor cores with online softmax for bf16 heads of up to 512 channels; on compute capability 9,
+/// warpgroups for up to 256. f32 fused multiply-adds for f32 and other heads of up to 512 channels.
 void attention(const AttentionArgs& args);
 }  // namespace cuda
 

@@ -86,7 +86,7 @@ PackedConv pack_conv(const Tensor& weight, const Tensor& bias, DType dtype, Isa 
   const avx512::ConvPanels panels(packed.out, packed.in, taps, dtype);
   packed.data = Tensor::empty({panelled ? panels.elements() : packed.out * taps * packed.in}, dtype,
                               weight.device(), tensor::MemoryClass::weights);
-  // Rows for products over patches.
+  // Packs rows for products over patches.
   const auto pack_rows = [&] {
     packed.data =
         pack_weight(packed.data.reshape({packed.out, taps * packed.in}), {}, dtype, isa).data;

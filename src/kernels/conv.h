@@ -9,16 +9,15 @@
 
 namespace tessera::kernels {
 
-/// What a kernel family derives from a filter once and keeps with it: the filter folded for
-/// up-sampled inputs. Guarded by its mutex.
+/// Data that a kernel family derives from a filter once and caches: the folded filter for
+/// up-sampled inputs. Guarded by the mutex.
 struct ConvDerived {
   std::mutex mutex;
   tensor::Tensor folded;  ///< avx512: the filter of the four phases of a doubled input
 };
 
-/// A filter of a 2-D convolution packed for one instruction set.
-/// `reference`: [out, kh, kw, in]. `avx2`: these rows as pack_weight() packs them. `avx512` and
-/// `amx`: see kernels/avx512/conv.h.
+/// A filter of a 2-D convolution packed for an instruction set. `reference`: [out, kh, kw, in].
+/// `avx2`: these rows packed by pack_weight(). `avx512` and `amx`: see kernels/avx512/conv.h.
 struct PackedConv {
   int64_t out = 0, in = 0, kh = 0, kw = 0;
   tensor::DType dtype = tensor::DType::f32;  ///< f32 or bf16
@@ -40,24 +39,24 @@ struct ConvArgs {
   int64_t x_stride = 0;  ///< elements from row to row
   int64_t rows = 0, height = 0, width = 0;
   const PackedConv* weight = nullptr;
-  const float* scale_shift = nullptr;  ///< [rows, 2, in] or null: no scale, no shift
+  const float* scale_shift = nullptr;  ///< [rows, 2, in]; null: no scale and shift
   bool silu = false;
-  bool upsample = false;  ///< each input pixel counts as 2 x 2 pixels
+  bool upsample = false;  ///< each input pixel is repeated as 2 x 2 pixels
   int stride = 1;
   int pad_top = 0, pad_left = 0;
-  const void* residual = nullptr;  ///< of y's shape and dtype, may be y itself
+  const void* residual = nullptr;  ///< shape and dtype of y; may alias y
   void* y = nullptr;               ///< [rows, out_height, out_width, out], dense
   tensor::DType y_dtype = tensor::DType::f32;
   int64_t out_height = 0, out_width = 0;
 };
 
 namespace reference {
-/// Plain loops, sums in f64: defines correct.
+/// Plain loops with f64 sums: the definition of correct results.
 void conv(const ConvArgs& args);
 }  // namespace reference
 namespace avx512 {
-/// Implicit matrix product over tiles of pixels; scale, shift, SiLU, padding and up-sampling happen
-/// while a tile is copied.
+/// Implicit matrix product over tiles of pixels; scale, shift, SiLU, padding and up-sampling are
+/// applied while a tile is copied.
 void conv(const ConvArgs& args);
 }  // namespace avx512
 namespace avx2 {
@@ -65,8 +64,8 @@ namespace avx2 {
 void conv(const ConvArgs& args);
 }  // namespace avx2
 namespace cuda {
-/// Implicit matrix product over 128 pixels at a time; scale, shift and SiLU go before it, padding
-/// and up-sampling happen while a tile is copied. Filters as for `reference`.
+/// Implicit matrix product over 128 pixels at a time; scale, shift and SiLU run before, padding and
+/// up-sampling while a tile is copied. Filters as for `reference`.
 void conv(const ConvArgs& args);
 }  // namespace cuda
 

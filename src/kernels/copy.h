@@ -8,8 +8,8 @@
 
 namespace tessera::kernels {
 
-/// y[i...] = x[i...] over up to eight axes with any strides (0 repeats x): what permutes, widens or
-/// repeats. Elements are bytes without meaning; strides are in elements.
+/// y[i...] = x[i...] over up to eight axes with any strides (0 repeats x): permutes, widens or
+/// repeats. Elements are opaque bytes; strides are in elements.
 struct CopyArgs {
   static constexpr size_t kMostAxes = 8;
   const void* x = nullptr;
@@ -19,7 +19,7 @@ struct CopyArgs {
   std::array<int64_t, kMostAxes> size{}, x_stride{}, y_stride{};  ///< outermost first
 };
 
-/// y[to[i], :] = x[from[i], :], cast; zeros where from[i] < 0. No row of y is named twice.
+/// y[to[i], :] = x[from[i], :], cast; zeros where from[i] < 0. The rows in `to` are distinct.
 struct MoveRowsArgs {
   const void* x = nullptr;
   tensor::DType x_dtype = tensor::DType::f32;  ///< f32, bf16 or f16
@@ -33,18 +33,18 @@ struct MoveRowsArgs {
 };
 
 namespace reference {
-/// Plain loops: defines correct.
+/// Plain loops: the definition of correct results.
 void copy(const CopyArgs& args);
 void move_rows(const MoveRowsArgs& args);
 }  // namespace reference
 namespace simd {
-/// Axes that lie alike merged; then whole runs, or squares that are turned in the cache.
+/// Merges axes with the same layout; then copies whole runs, or transposes squares in the cache.
 void copy(const CopyArgs& args);
-/// Rows of one dtype as bytes, others by the cast of the CPU.
+/// Copies rows of the same dtype as bytes; casts others with the CPU's conversion.
 void move_rows(const MoveRowsArgs& args);
 }  // namespace simd
 namespace cuda {
-/// An element a thread.
+/// Each thread copies an element.
 void copy(const CopyArgs& args);
 void move_rows(const MoveRowsArgs& args);
 }  // namespace cuda

@@ -36,19 +36,20 @@ struct ElementwiseArgs {
 };
 
 namespace reference {
-/// Plain loops: defines correct.
+/// Plain loops: the definition of correct results.
 void elementwise(const ElementwiseArgs& args);
 }  // namespace reference
 namespace avx2 {
-/// Sixteen elements at a time.
+/// Processes sixteen elements at a time.
 void elementwise(const ElementwiseArgs& args);
 }  // namespace avx2
 namespace avx512 {
-/// The same in wider vectors.
+/// Same in wider vectors.
 void elementwise(const ElementwiseArgs& args);
 }  // namespace avx512
 namespace cuda {
-/// Eight elements a thread where strides and addresses allow 16-byte accesses, else one.
+/// Each thread processes eight elements if strides and addresses allow 16-byte accesses, else a
+/// single element.
 void elementwise(const ElementwiseArgs& args);
 }  // namespace cuda
 

@@ -11,7 +11,7 @@ namespace {
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Some rows of an expert, and where their inner activations stand.
+// Some rows of an expert, and the location of their inner activations.
 struct Part {
   int64_t expert, first, rows, inner;
 };
@@ -34,13 +34,13 @@ struct Work {
         inner_bytes += tiles.inner_bytes(a.bank[e], last - first);
       }
     }
-    // The long parts first: the short ones fill the gaps at the end.
+    // Long parts first: short parts fill the gaps at the end.
     std::stable_sort(parts.begin(), parts.end(),
                      [](const Part& p, const Part& q) { return p.rows > q.rows; });
   }
 
-  // All parts, each in as many runs of panels as keep all threads at work while what a run prepares
-  // stays small beside its products.
+  // Runs all parts, each split into runs of panels: enough to keep all threads busy, but with
+  // little preparation for each run.
   void run(void (*tile)(const ExpertTile&), int64_t panels, std::byte* inner) const {
     const auto count = static_cast<int64_t>(parts.size());
     const int64_t wanted = ceil_div(8 * tensor::thread_count(), count);

@@ -6,7 +6,7 @@
 
 namespace tessera::kernels {
 
-/// finite[0] = whether every element of a float array is a number: no NaN, no infinity.
+/// finite[0] = 1 if every element of a float array is finite: no NaN, no infinity.
 struct FiniteArgs {
   const void* x = nullptr;
   tensor::DType dtype = tensor::DType::f32;  ///< f32, bf16 or f16
@@ -15,11 +15,11 @@ struct FiniteArgs {
 };
 
 namespace reference {
-/// Exponents that are all ones, without a branch in the loop.
+/// Tests for exponents with all bits set, without a branch in the loop.
 void all_finite(const FiniteArgs& args);
 }  // namespace reference
 namespace cuda {
-/// Eight elements a thread where they can be read so.
+/// Eight elements for each thread if alignment allows.
 void all_finite(const FiniteArgs& args);
 }  // namespace cuda
 

@@ -4,15 +4,16 @@
 
 namespace tessera::kernels::glibc_exp {
 
-// expf as glibc computes it, in doubles: 2^k 2^(i / 32) by a table, the rest by a polynomial.
-// tests/kernels/plane_affine_test.cpp compares it with the C library's.
+// expf of glibc, in doubles: 2^k 2^(i / 32) from a table, the rest by a polynomial.
+// tests/kernels/plane_affine_test.cpp compares with the C library's.
 inline constexpr double kToRoots = 0x1.71547652b82fep+0 * 32;  ///< from x to 32nds of log2
-inline constexpr double kShift = 0x1.8p52;  ///< what is added leaves a whole number in the low bits
+inline constexpr double kShift = 0x1.8p52;  ///< after the addition, the low bits hold an integer
 inline constexpr double kFarthest = 150;    ///< beyond, the result is zero or infinite
 inline constexpr double kCubic = 0x1.c6af84b912394p-5 / 32 / 32 / 32;
 inline constexpr double kSquare = 0x1.ebfce50fac4f3p-3 / 32 / 32;
 inline constexpr double kLinear = 0x1.62e42ff0c52d6p-1 / 32;
-/// Bits of 2^(i / 32), with i taken off the exponent, so that the whole number times 2^47 is added.
+/// Bits of 2^(i / 32), with i subtracted from the exponent, so that the integer times 2^47 can be
+/// added.
 alignas(64) inline constexpr uint64_t kRoots[32] = {
     0x3ff0000000000000, 0x3fefd9b0d3158574, 0x3fefb5586cf9890f, 0x3fef9301d0125b51,
     0x3fef72b83c7d517b, 0x3fef54873168b9aa, 0x3fef387a6e756238, 0x3fef1e9df51fdee1,

@@ -9,9 +9,9 @@ namespace tessera::kernels {
 /// Pixels of a run.
 constexpr int64_t kMomentRun = 64;
 
-/// Mean and biased variance of each channel over the pixels of a row: the half of a group norm that
-/// reads the image. Sums are taken in f32 over runs of kMomentRun pixels, then in order in f64,
-/// so that threads do not matter.
+/// Mean and biased variance of each channel over the pixels of a row: the part of a group norm that
+/// reads the image. Sums are f32 over runs of kMomentRun pixels, then f64 in order, so that the
+/// number of threads does not matter.
 struct ChannelMomentsArgs {
   const void* x = nullptr;  ///< [rows, pixels, channels]; a row is dense
   tensor::DType dtype = tensor::DType::f32;
@@ -20,12 +20,11 @@ struct ChannelMomentsArgs {
   float* moments = nullptr;  ///< [rows, 2, channels]: means, variances
   constexpr int64_t runs() const { return (pixels + kMomentRun - 1) / kMomentRun; }
 };
-/// sums [rows, runs, 2, channels], of values and of squares around the first pixel of the row ->
-/// args.moments.
+/// Merges sums [rows, runs, 2, channels], of values and of squares relative to the first pixel of
+/// the row, into args.moments.
 void merge_moment_runs(const ChannelMomentsArgs& args, const float* sums);
 
-/// scale and shift that normalise by groups of channels and apply weight and bias; arithmetic in
-/// f64.
+/// Scale and shift that normalise groups of channels and apply weight and bias; arithmetic in f64.
 struct GroupScaleShiftArgs {
   const float* moments = nullptr;  ///< [rows, 2, channels], see ChannelMomentsArgs
   int64_t rows = 0, channels = 0, groups = 1;
@@ -46,18 +45,18 @@ struct ChannelAffineArgs {
 };
 
 namespace reference {
-/// Plain loops, two passes in f64: defines correct.
+/// Plain loops with two passes in f64: the definition of correct results.
 void channel_moments(const ChannelMomentsArgs& args);
 void channel_affine(const ChannelAffineArgs& args);
 void group_scale_shift(const GroupScaleShiftArgs& args);
 }  // namespace reference
 namespace avx2 {
-/// Sixteen channels at a time.
+/// Processes sixteen channels at a time.
 void channel_moments(const ChannelMomentsArgs& args);
 void channel_affine(const ChannelAffineArgs& args);
 }  // namespace avx2
 namespace avx512 {
-/// The same in wider vectors.
+/// Same in wider vectors.
 void channel_moments(const ChannelMomentsArgs& args);
 void channel_affine(const ChannelAffineArgs& args);
 }  // namespace avx512

@@ -16,7 +16,8 @@ namespace {
 constexpr Isa kAll[] = {Isa::reference, Isa::avx2, Isa::avx512, Isa::amx};
 
 #if defined(__x86_64__)
-// Linux hands out tile registers on request, once a process; old kernels and some sandboxes refuse.
+// Linux grants tile registers on request, once for each process; old kernels and some sandboxes
+// refuse.
 bool tiles_granted() {
   constexpr int kRequestPermission = 0x1023, kTileData = 18;
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;

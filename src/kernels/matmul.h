@@ -9,7 +9,7 @@
 
 namespace tessera::kernels {
 
-/// What follows the sums of a product. quick_gelu: x * sigmoid(1.702 x) (Hendrycks and Gimpel 2016,
+/// Epilogue activation of a product. quick_gelu: x * sigmoid(1.702 x) (Hendrycks and Gimpel 2016,
 /// section 2). `swiglu` and `geglu` (Shazeer 2020) take paired weights: silu(gate) * up and
 /// gelu_tanh(gate) * up.
 enum class Activation : uint8_t {
@@ -23,17 +23,17 @@ enum class Activation : uint8_t {
   geglu
 };
 
-/// Whether a product with this activation takes paired weights.
+/// True if a product with this activation takes paired weights.
 constexpr bool is_paired(Activation kind) {
   return kind == Activation::swiglu || kind == Activation::geglu;
 }
-/// The function of one value: of the gate for a paired activation.
+/// Activation of a single value; for a paired activation, of the gate.
 constexpr Activation gate_function(Activation kind) {
   if (kind == Activation::swiglu) return Activation::silu;
   return kind == Activation::geglu ? Activation::gelu_tanh : kind;
 }
 
-/// f(std::integral_constant) of an activation, so that code is compiled for each.
+/// Calls f(std::integral_constant) for an activation, so that code is compiled for each.
 template <class F>
 constexpr auto with_activation(Activation kind, const F& f) {
   switch (kind) {
@@ -51,8 +51,7 @@ constexpr auto with_activation(Activation kind, const F& f) {
   return f(std::integral_constant<Activation, Activation::none>());
 }
 
-/// What happens to f32 sums before they are stored, in this order: + bias, activation, * gate,
-/// + residual.
+/// Operations on f32 sums before the store, in this order: + bias, activation, * gate, + residual.
 struct Epilogue {
   const float* bias = nullptr;  ///< [n]; not with paired weights
   Activation activation = Activation::none;
@@ -80,7 +79,7 @@ struct MatmulArgs {
 };
 
 namespace reference {
-/// Plain loops, sums in f64: defines correct.
+/// Plain loops with f64 sums: the definition of correct results.
 void matmul(const MatmulArgs& args);
 }  // namespace reference
 namespace avx2 {
@@ -96,11 +95,10 @@ namespace amx {
 void matmul(const MatmulArgs& args);
 }  // namespace amx
 namespace cuda {
-/// cuBLASLt; what its epilogues lack is done by a kernel behind it, on compute capability 9 by
-/// products of our own. Outside the row rule, as the library is.
+/// cuBLASLt; missing epilogues run in a separate kernel, or on compute capability 9 in Tessera's
+/// own products. Outside the row rule, like the library.
 void matmul(const MatmulArgs& args);
-/// The same for several that read no result of each other; on compute capability 9 by one kernel
-/// where that is faster.
+/// Same for several independent products; on compute capability 9 in a single kernel if faster.
 void matmul_group(std::span<const MatmulArgs> all);
 }  // namespace cuda
 

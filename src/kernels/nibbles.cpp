@@ -17,20 +17,20 @@ using tensor::BFloat16;
 using tensor::DType;
 using tensor::Tensor;
 
-constexpr size_t kLanes = 16;                     // of sums that a compiler puts into vectors
-constexpr float kSmallest = 0x1p-100f;            // of a magnitude; below it a group is zeros
-constexpr int kScales = 17;                       // that are tried
-constexpr float kFirst = 22.0f / 32.0f;           // of an eighth of the largest element
-constexpr int64_t kStepColumns = 2 * kStepWords;  // bytes of a row of nibbles in a step
+constexpr size_t kLanes = 16;                     // number of sums that a compiler vectorises
+constexpr float kSmallest = 0x1p-100f;            // smallest magnitude; smaller groups become zeros
+constexpr int kScales = 17;                       // candidate scales
+constexpr float kFirst = 22.0f / 32.0f;           // first candidate, in eighths of the maximum
+constexpr int64_t kStepColumns = 2 * kStepWords;  // bytes of a row of int4 in a step
 
-// A group of a row, zeros behind its end.
+// A group of a row, zero-padded.
 using Group = std::array<float, kGroupElements>;
 
 float whole_of(float value, float inverse) {
   return std::min(7.0f, std::max(-8.0f, nearest_whole(value * inverse)));
 }
 
-// Of all elements in nibbles of a scale.
+// Squared error of a group in int4 with a scale.
 float squared_error(const Group& x, float scale) {
   std::array<float, kLanes> sums{};
   const float inverse = 1 / scale;
@@ -46,7 +46,7 @@ BFloat16 scale_of(const Group& x) {
   float largest = 0, none = 0;
   for (const float value : x) {
     if (std::fabs(value) > std::fabs(largest)) largest = value;
-    none += value * 0;  // no number stays none
+    none += value * 0;  // NaN stays NaN
   }
   if (none != 0) return tensor::to_bfloat16(none);
   if (std::fabs(largest) < kSmallest) return {};
@@ -95,13 +95,13 @@ void check_nibbles(const StoredMatrix& w, DType dtype) {
           values.shape().str(), tensor::name_of(dtype), groups);
 }
 
-// Four nibbles in the low halves of four bytes.
+// Spreads four nibbles to the low halves of four bytes.
 uint32_t spread(uint16_t nibbles) {
   const uint32_t two = (nibbles | uint32_t{nibbles} << 8) & 0x00ff00ffu;
   return (two | two << 4) & 0x0f0f0f0fu;
 }
 
-// The part of a row that a step holds, zeros where there is none.
+// The part of a row in a step, zero-padded.
 std::array<uint16_t, kStepWords> words_of(const Tensor& values, int64_t row, int64_t step) {
   std::array<uint16_t, kStepWords> words{};
   const int64_t first = step * kStepColumns;
@@ -144,7 +144,7 @@ void pack_panels(const StoredMatrix& w, const StoredMatrix& up, PackedWeight& pa
   });
 }
 
-// Both below one another.
+// Stacks both tensors.
 void join(const Tensor& first, const Tensor& second, const Tensor& into) {
   tensor::copy_into(into.slice(0, 0, first.size(0)), first);
   if (second.defined()) tensor::copy_into(into.slice(0, first.size(0), into.size(0)), second);

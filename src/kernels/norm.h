@@ -7,13 +7,13 @@
 namespace tessera::kernels {
 
 /// y[t, g, :] = normalise(x[t, g, :]) * weight + bias, then * (1 + scale[row_of[t], :]) +
-/// shift[...], runs of `width` channels on their own. Strides in elements.
+/// shift[...], with separate runs of `width` channels. Strides in elements.
 struct NormArgs {
   const void* x = nullptr;
   int64_t x_stride = 0;
   void* y = nullptr;
   int64_t y_stride = 0;
-  tensor::DType dtype = tensor::DType::f32;  ///< of x and y: f32 or bf16
+  tensor::DType dtype = tensor::DType::f32;  ///< dtype of x and y: f32 or bf16
   int64_t tokens = 0, groups = 1, width = 0;
   bool centred = true;  ///< layer norm; false: RMS norm
   float eps = 1e-6f;
@@ -21,13 +21,13 @@ struct NormArgs {
   const float *shift = nullptr, *scale = nullptr;  ///< [rows, groups * width]
   int64_t shift_stride = 0, scale_stride = 0;
   const int32_t* row_of = nullptr;  ///< null: row 0
-  /// [tokens, width / 2]: then rounded, and neighbouring channels turned by the angles of the
-  /// token. On GPUs alone, in rows and runs of whole 16-byte words.
+  /// [tokens, width / 2]: if given, the result is rounded and neighbouring channels are rotated by
+  /// the token's angles. GPU only, for rows and runs of whole 16-byte words.
   const float *cos = nullptr, *sin = nullptr;
 };
 
 namespace reference {
-/// Plain loops, sums in f64: defines correct.
+/// Plain loops with f64 sums: the definition of correct results.
 void norm(const NormArgs& args);
 }  // namespace reference
 namespace avx2 {
@@ -35,7 +35,7 @@ namespace avx2 {
 void norm(const NormArgs& args);
 }  // namespace avx2
 namespace avx512 {
-/// The same in wider vectors.
+/// Same in wider vectors.
 void norm(const NormArgs& args);
 }  // namespace avx512
 namespace cuda {

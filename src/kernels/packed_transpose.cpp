@@ -14,7 +14,7 @@ using tensor::Device;
 using tensor::DType;
 using tensor::Tensor;
 
-// A tile of one step of the transpose: words of elements that lie below one another in the table.
+// A tile of a step of the transpose: words of vertically adjacent elements of the table.
 template <class To, class From>
 void pack_turned(const Tensor& table, int64_t step, int64_t column, To* out) {
   constexpr int64_t kWord = 4 / sizeof(To), kStep = kStepWords * kWord;

@@ -20,7 +20,7 @@ using tensor::Device;
 using tensor::DType;
 using tensor::Tensor;
 
-constexpr int64_t kMostInt8 = 65536;  // 255 * 128 times as many fit into 32 bits
+constexpr int64_t kMostInt8 = 65536;  // 255 * 128 times this number fits into 32 bits
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -30,7 +30,7 @@ float scale_of(const From* row, int64_t count) {
   const auto see = [&](size_t lane, From element) {
     const float value = tensor::to_float(element);
     most[lane] = std::max(most[lane], std::fabs(value));
-    none[lane] += value * 0;  // no number stays none
+    none[lane] += value * 0;  // NaN stays NaN
   };
   int64_t i = 0;
   for (; i + 16 <= count; i += 16)
@@ -39,10 +39,10 @@ float scale_of(const From* row, int64_t count) {
   return (*std::ranges::max_element(most) + std::accumulate(none.begin(), none.end(), 0.0f)) / 127;
 }
 
-// What an element of a row becomes.
+// Converts an element of a row.
 template <class To>
 struct Converter {
-  float inverse = 1;  // of the row's scale
+  float inverse = 1;  // inverse of the row's scale
   template <class From>
   Converter(const From* row, int64_t count) {
     if constexpr (std::is_same_v<To, int8_t> && !std::is_same_v<From, int8_t>) {
@@ -53,7 +53,7 @@ struct Converter {
   To operator()(float value) const {
     if constexpr (std::is_same_v<To, int8_t>) {
       const float whole = nearest_whole(value * inverse);
-      return static_cast<int8_t>(std::min(127.0f, std::max(-127.0f, whole)));  // never none
+      return static_cast<int8_t>(std::min(127.0f, std::max(-127.0f, whole)));  // never NaN
     } else {
       return tensor::from_float<To>(value);
     }
@@ -69,7 +69,7 @@ void convert_row(const Converter<To>& convert, const From* from, int64_t count, 
 }
 
 // Columns [tile * 16, ...) of the panel layout come from one matrix row each: a step of 16 rows is
-// converted where it stays in the nearest cache, then transposed word by word.
+// converted inside L1, then transposed word by word.
 template <class To, class From>
 void pack_tile(const Tensor& w, int64_t first_row, int64_t steps, std::byte* out) {
   constexpr int64_t kStep = kStepWords * 4 / sizeof(To);
@@ -86,7 +86,7 @@ void pack_tile(const Tensor& w, int64_t first_row, int64_t steps, std::byte* out
     std::byte* to = out + s * kStepBytes;
     for (size_t word = 0; word < kStepWords; ++word)
       for (size_t c = 0; c < kTileColumns; ++c, to += 4)
-        std::memcpy(to, staged[c].data() + 4 * word, 4);  // whatever type it holds
+        std::memcpy(to, staged[c].data() + 4 * word, 4);  // copies words of any type
   }
 }
 
@@ -95,7 +95,7 @@ void pack_row(const From* from, int64_t count, To* to) {
   convert_row(Converter<To>(from, count), from, count, to);
 }
 
-// Calls f with a value of the element type of packed weights and one of stored ones.
+// Calls f with values of the packed and the stored element type.
 template <class F>
 void with_types(DType packed, DType stored, F f) {
   if (stored == DType::i8) return f(int8_t{}, int8_t{});
@@ -107,7 +107,7 @@ void with_types(DType packed, DType stored, F f) {
   });
 }
 
-// The scales of `rows` rows of `w` from `first_row` on, as far as there are any.
+// Packs the scales of `rows` rows of `w` from `first_row` on, zeros beyond the last.
 void pack_scales(const StoredMatrix& w, int64_t rows, int64_t first_row, float* scales) {
   rows = std::min(rows, w.values.size(0) - first_row);
   if (w.scales.defined()) {
@@ -150,7 +150,7 @@ void pack_panels(const StoredMatrix& w, const StoredMatrix& up, PackedWeight& pa
   });
 }
 
-// Floats, or whole numbers with their scales that stay what they are.
+// Accepts floats, or integers with scales, kept unchanged.
 void check_stored(const StoredMatrix& w, DType dtype) {
   const Tensor& values = w.values;
   const bool i8 = values.defined() && values.dtype() == DType::i8;
@@ -224,7 +224,7 @@ std::array<StoredMatrix, 2> rows_of(const StoredPanels& p) {
   const PackedWeight like{p.n, p.k, DType::i8, Isa::avx2, p.paired, p.values};
   const PanelShape shape = panel_shape(like);
   std::array<StoredMatrix, 2> rows;
-  const tensor::Uncounted aside(tensor::Counts::work);  // they pass, as what is read of a file
+  const tensor::Uncounted aside(tensor::Counts::work);  // temporary, like data read from a file
   for (size_t i = 0; i < (p.paired ? 2 : 1); ++i)
     rows[i] = {Tensor::empty({p.n, p.k}, DType::i8), p.scales[i]};
   tensor::parallel_tasks(shape.panels * 2, [&](int64_t task) {

@@ -30,14 +30,14 @@ double best(const std::function<void()>& f, int times, clockid_t clock) {
   return best;
 }
 
-// Units by the wall alone, in moments so short that few are interrupted: the time that a virtual
-// machine gives a thread is now and then some microseconds too short, and the best would be that.
+// Measured by wall time only, in intervals so short that few are interrupted: a virtual machine's
+// thread time is sometimes some microseconds too short, and the best time would then be wrong.
 constexpr clockid_t kWall = CLOCK_MONOTONIC;
 constexpr int kRounds = 20000, kTimes = 24;
-// Of a brief probe: some 7 us each, often enough that some meet neither a pause nor a cold unit.
+// A brief probe takes some 7 us, repeated so that some runs meet neither a pause nor a cold unit.
 constexpr int kBriefRounds = 2000, kBriefTimes = 8;
 
-// A rate of all threads: each does `work` in a call.
+// Rate of all threads: each does `work` in a call.
 double rate(double work, const std::function<void()>& f) {
   const int threads = tensor::thread_count();
   const double s =
@@ -99,7 +99,7 @@ TESSERA_AVX512_END
 TESSERA_AVX2_BEGIN
 namespace {
 
-// Twelve chains: two a cycle, of four to five cycles each.
+// Twelve chains: two each cycle, with a latency of four to five cycles.
 void narrow_multiply_adds(int rounds) {
   __m256 sum[12];
   for (__m256& s : sum) s = _mm256_setzero_ps();
@@ -128,7 +128,7 @@ TESSERA_AVX2_END
 TESSERA_AVX512_BEGIN
 namespace {
 
-// Data that is not zero: on zeros the tiles draw less power and clock a third higher.
+// Nonzero data: with zeros the tiles draw less power and clock a third higher.
 void tile_products() {
   alignas(64) std::byte data[4][1024];
   for (int i = 0; i < 4; ++i)

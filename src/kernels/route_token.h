@@ -8,32 +8,32 @@
 
 namespace tessera::kernels {
 
-/// What route_token() computes on the way, by expert.
+/// Intermediate results of route_token(), by expert.
 struct TokenScores {
   explicit TokenScores(int64_t experts)
       : exact(static_cast<size_t>(experts)), score(exact.size()), rank(exact.size()) {}
   std::vector<double> exact;  ///< softmax or sigmoid
   std::vector<float> score;   ///< the same, rounded
-  std::vector<float> rank;    ///< of routers that do not rank by logits alone
+  std::vector<float> rank;    ///< unused for routers that rank by logits
 };
 
-/// The steps of route() that an instruction set has of its own.
+/// Steps of route() specific to an instruction set.
 struct RoutingSteps {
   void (*router_scores)(const RouterScoresArgs&) = nullptr;
   void (*top_k)(const TopKArgs&) = nullptr;
 };
 
-/// One token of route(): its ids and weights.
+/// Computes route() for a token: ids and weights.
 void route_token(const RouteArgs& args, int64_t token, const RoutingSteps& steps,
                  TokenScores& scores);
-/// All tokens of route(), token by token.
+/// Computes route() token by token.
 void route_tokens(const RouteArgs& args, const RoutingSteps& steps);
 
-/// rank = what experts are ranked by: logits; sigmoid routers: scores + bias.
+/// rank = values by which experts are ranked: logits; for sigmoid routers scores + bias.
 void router_ranks(const RouteArgs& args, const float* logits, const float* score,
                   std::span<float> rank);
-/// Ranks outside the best `top_groups` of `groups` become -inf. A group is worth the sum of its up
-/// to two best members; one without members (all -inf) stays closed. Ties: the lowest index.
+/// Sets ranks outside the best `top_groups` of `groups` to -inf. A group's value is the sum of its
+/// two best members; a group without members (all -inf) stays closed. Ties: the lowest index.
 void limit_groups(std::span<float> rank, int groups, int top_groups, const RoutingSteps& steps);
 
 }  // namespace tessera::kernels

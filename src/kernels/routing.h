@@ -4,7 +4,7 @@
 
 namespace tessera::kernels {
 
-/// Scores of one token: softmax(logits), or a sigmoid of each, computed in f64.
+/// Scores of a token: softmax(logits), or a sigmoid of each, computed in f64.
 struct RouterScoresArgs {
   const float* logits = nullptr;  ///< [experts]
   int64_t experts = 0;
@@ -13,18 +13,18 @@ struct RouterScoresArgs {
   float* score = nullptr;   ///< [experts], rounded
 };
 
-/// ids[0 .. k) = the indices of the k largest rank[i] + closed[i], falling; equals: the lowest
-/// index first; -inf and NaN are never taken, -1 stands where nothing is left.
+/// ids[0 .. k) = indices of the k largest rank[i] + closed[i], decreasing; ties: the lowest index
+/// first; -inf and NaN are never taken; -1 if none is left.
 struct TopKArgs {
   const float* rank = nullptr;    ///< [n]
-  const float* closed = nullptr;  ///< [n], 0 or -inf; null: nothing is closed
+  const float* closed = nullptr;  ///< [n], 0 or -inf; null: all open
   int64_t n = 0;
   int k = 0;
   int32_t* ids = nullptr;
 };
 
-/// Routing of all tokens at once: scores, ranks (logits;
-/// sigmoid: scores + bias), the best groups, the k best, their weights.
+/// Routes all tokens: scores, ranks (logits; sigmoid: scores + bias), the best groups, the k best
+/// experts, their weights.
 struct RouteArgs {
   const float* logits = nullptr;  ///< [tokens, experts], dense
   int64_t tokens = 0, experts = 0;
@@ -37,30 +37,30 @@ struct RouteArgs {
   const float* expert_scale = nullptr;  ///< [experts] or null; multiplies a weight last
   int32_t* ids = nullptr;               ///< [tokens, top_k]; -1: no expert
   float* weights = nullptr;             ///< [tokens, top_k]
-  float* scores = nullptr;              ///< [tokens, experts] or null: not wanted
+  float* scores = nullptr;              ///< [tokens, experts]; null: not needed
 };
 
-/// The factor of one expert's weight.
+/// Factor of an expert's weight.
 constexpr float expert_scale(const RouteArgs& args, int32_t expert) {
   return args.expert_scale ? args.expert_scale[expert] : 1.0f;
 }
 
 namespace reference {
-/// Token by token (route_token.h) over the two below.
+/// Token by token (route_token.h) over the next two functions.
 void route(const RouteArgs& args);
 void router_scores(const RouterScoresArgs& args);
 void top_k(const TopKArgs& args);
 }  // namespace reference
 namespace avx512 {
-/// Token by token over the two below.
+/// Token by token over the next two functions.
 void route(const RouteArgs& args);
-/// Exponentials of eight experts at a time; within a few units in the last place of f64.
+/// Exponentials of eight experts at a time, within a few units in the last place of f64.
 void router_scores(const RouterScoresArgs& args);
-/// All ranks in registers, up to 256 of them; a search for each of the k.
+/// Keeps all ranks in registers, up to 256; searches k times.
 void top_k(const TopKArgs& args);
 }  // namespace avx512
 namespace cuda {
-/// A token a warp; scores in f64.
+/// A warp handles a token; scores in f64.
 void route(const RouteArgs& args);
 }  // namespace cuda
 

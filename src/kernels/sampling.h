@@ -6,16 +6,16 @@
 
 namespace tessera::kernels {
 
-/// Rows of f32 that a step reads; the stride is in elements.
+/// Input rows of f32 for a step; the stride is in elements.
 struct FloatRows {
   const float* data = nullptr;
   int64_t stride = 0;
 };
 
-/// What a solver that is linear in what it reads multiplies with: estimate = from_x * x + from_out
-/// * prediction, clipped to [-clip, clip]; next = x * x + out * prediction + estimates[0] *
-/// estimate + estimates[1] * the one before + ... + noise * noise. What is multiplied by zero is
-/// not read, except for x and the prediction.
+/// Coefficients of a linear solver step: estimate = from_x * x + from_out * prediction, clipped to
+/// [-clip, clip]; next = x * x + out * prediction + estimates[0] * estimate + estimates[1] *
+/// previous estimate + ... + noise * noise. Inputs with a zero coefficient are not read, except for
+/// x and the prediction.
 struct LinearStepCoefficients {
   double from_x = 0, from_out = 0;
   double clip = std::numeric_limits<double>::infinity();
@@ -24,17 +24,17 @@ struct LinearStepCoefficients {
   double noise = 0;
 };
 
-/// One such step over [rows, columns], in f64; `next` and `estimate` are dense.
+/// Linear step over [rows, columns], in f64; `next` and `estimate` are dense.
 struct LinearStepArgs {
   LinearStepCoefficients by;
   FloatRows x, prediction, noise;
-  std::array<FloatRows, 3> earlier;  ///< estimates of the step before, of that before it, ...
+  std::array<FloatRows, 3> earlier;  ///< estimates of the previous step, of the step before, ...
   float* next = nullptr;
-  float* estimate = nullptr;  ///< null: not wanted
+  float* estimate = nullptr;  ///< null: not needed
   int64_t rows = 0, columns = 0;
 };
 
-/// What a step of DDPM with learned-range variance multiplies with: x0 = recip * x - recipm1 * eps.
+/// Coefficients of a DDPM step with learned-range variance: x0 = recip * x - recipm1 * eps.
 struct LearnedRangeCoefficients {
   float recip = 0, recipm1 = 0;
   float mean_x0 = 0, mean_x = 0;
@@ -46,7 +46,7 @@ struct LearnedRangeCoefficients {
 struct LearnedRangeStepArgs {
   LearnedRangeCoefficients by;
   FloatRows x, prediction;
-  FloatRows noise;  ///< null: none is added
+  FloatRows noise;  ///< null: no noise
   float* next = nullptr;
   int64_t rows = 0, columns = 0;
 };
@@ -67,17 +67,16 @@ struct GuideArgs {
   int64_t rows = 0, columns = 0, guided = 0;
 };
 
-/// The largest of some logits and the sum of exp(x - largest) over the same: the softmax of a logit
-/// x is exp(x - largest) / sum.
+/// The largest of some logits and the sum of exp(x - largest): the softmax of a logit x is exp(x -
+/// largest) / sum.
 struct Peak {
-  int64_t index = 0;  ///< equals: the first
+  int64_t index = 0;  ///< ties: the first
   double sum = 0;
   float largest = 0;
 };
 
-/// Of each row's `count` logits but for the one at `except` (below 0: none), in f64. No number is
-/// not the largest, and makes the sum none; without a number `index` is 0 and `largest` minus
-/// infinity.
+/// Peaks of each row's `count` logits except column `except` (negative: none), in f64. NaN is never
+/// the largest, and makes the sum NaN; if all are NaN, `index` is 0 and `largest` minus infinity.
 struct PeaksArgs {
   FloatRows logits;
   int64_t rows = 0, count = 0, except = -1;
@@ -85,15 +84,15 @@ struct PeaksArgs {
 };
 
 namespace reference {
-/// Plain loops: defines correct, on every instruction set.
+/// Plain loops: the definition of correct results, on every instruction set.
 void linear_step(const LinearStepArgs& args);
 void learned_range_step(const LearnedRangeStepArgs& args);
 void flow_step(const FlowStepArgs& args);
 void guide(const GuideArgs& args);
 void peaks(const PeaksArgs& args);
 }  // namespace reference
-/// In one pass over the logits, whose sum is scaled whenever a larger one is met (Milakov &
-/// Gimelshein 2018).
+/// A single pass over the logits; the sum is rescaled for each new maximum (Milakov & Gimelshein
+/// 2018).
 namespace avx2 {
 void peaks(const PeaksArgs& args);
 }  // namespace avx2
@@ -101,12 +100,12 @@ namespace avx512 {
 void peaks(const PeaksArgs& args);
 }  // namespace avx512
 namespace cuda {
-/// An element a thread.
+/// Each thread computes an element.
 void linear_step(const LinearStepArgs& args);
 void learned_range_step(const LearnedRangeStepArgs& args);
 void flow_step(const FlowStepArgs& args);
 void guide(const GuideArgs& args);
-/// Parts of a row a block, then a row a warp.
+/// A block reduces part of a row, then a warp reduces a row.
 void peaks(const PeaksArgs& args);
 }  // namespace cuda
 

@@ -6,7 +6,7 @@ namespace tessera::kernels {
 
 std::byte* Scratch::at_least(int64_t bytes) {
   if (bytes > size_) {
-    const int64_t rounded = (bytes + 8191) / 4096 * 4096;  // loads may run one step ahead
+    const int64_t rounded = (bytes + 8191) / 4096 * 4096;  // loads may run a step ahead
     data_.reset(static_cast<std::byte*>(std::aligned_alloc(4096, static_cast<size_t>(rounded))));
     size_ = data_ ? rounded - 4096 : 0;
     require(data_ != nullptr, ErrorCode::memory,
@@ -16,7 +16,7 @@ std::byte* Scratch::at_least(int64_t bytes) {
 }
 
 Scratch& thread_scratch(int index) {
-  static thread_local Scratch scratch[5];  // no result depends on what it holds
+  static thread_local Scratch scratch[5];  // results never depend on the old contents
   return scratch[index];
 }
 

@@ -7,10 +7,10 @@
 
 namespace tessera::kernels {
 
-/// 64-byte aligned memory of the calling thread that stays for the next product.
+/// 64-byte aligned scratch memory of the calling thread, kept for later products.
 class Scratch {
  public:
-  /// Throws Error(memory) where there is not so much.
+  /// Throws Error(memory) on failure.
   std::byte* at_least(int64_t bytes);
 
  private:
@@ -20,8 +20,8 @@ class Scratch {
   std::unique_ptr<std::byte, Free> data_;
   int64_t size_ = 0;
 };
-/// Index 0: packed rows; index 1: what a whole call shares; index 2: what a sweep keeps;
-/// 3 and 4: prepared pixels and patches of a convolution, which calls products.
+/// Index 0: packed rows; index 1: data shared by a whole call; index 2: data kept by a sweep; 3 and
+/// 4: prepared pixels and patches of a convolution, which calls products.
 Scratch& thread_scratch(int index);
 
 }  // namespace tessera::kernels

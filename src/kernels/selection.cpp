@@ -10,7 +10,7 @@ namespace tessera::kernels {
 namespace {
 
 constexpr int64_t kGrain = 64;
-constexpr double kHalf = 0.5;  // rounds what is not negative, without a call
+constexpr double kHalf = 0.5;  // rounds nonnegative values without a call
 constexpr float kClosed = -std::numeric_limits<float>::infinity();
 
 class Votes {
@@ -18,7 +18,7 @@ class Votes {
   explicit Votes(const VotesArgs& args)
       : args_(args), votes_(static_cast<size_t>(args.groups * args.router.experts)) {}
 
-  // In doubles, so that equal logits give equal votes wherever they stand.
+  // In doubles, so that equal logits give equal votes at any position.
   void add(const TokenScores& scores, const int32_t* ids, int32_t group) {
     const RouteArgs& o = args_.router;
     double chosen = 1;
@@ -55,7 +55,7 @@ class Votes {
   std::vector<int64_t> votes_;
 };
 
-/// The choice of one token inside one coreset.
+/// Chooses experts for a token inside a coreset.
 class Chooser {
  public:
   Chooser(const InsideArgs& args, const RoutingSteps& steps)
@@ -92,7 +92,7 @@ class Chooser {
   }
 
  private:
-  // Whether the coreset of a group is all experts; closed_: 0 inside it, -inf outside.
+  // True if the coreset of a group is all experts; closed_: 0 inside the coreset, -inf outside.
   bool open(int32_t group) {
     if (group == group_) return full_;
     group_ = group;
@@ -130,7 +130,7 @@ class Chooser {
     if (o.renormalise) return o.scale / (weights == Weights::vanilla ? mass : chosen);
     if (weights == Weights::vanilla || chosen <= 0) return o.scale;
     if (weights == Weights::mass) return o.scale * (mass / chosen);
-    if (o.sigmoid) return o.scale;  // scores of a sigmoid do not know of each other
+    if (o.sigmoid) return o.scale;  // sigmoid scores are independent
     float inside = 0;
     for (size_t e = 0; e < closed_.size(); ++e)
       if (closed_[e] == 0) inside += score[e];

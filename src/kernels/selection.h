@@ -8,32 +8,32 @@
 
 namespace tessera::kernels {
 
-/// What a token's vote for one of its experts counts: 1, the weight that the router gives it before
-/// its scale, or the fourth power of that. rank: for every expert what the router ranks it by, as a
-/// number that compares alike; of these a maximum has a meaning, a sum none.
+/// Value of a token's vote for an expert: 1, the router weight before scaling, or the fourth power
+/// of this weight. rank: for every expert, the router's rank as an integer with the same order;
+/// only maxima of ranks are meaningful.
 enum class VoteOf : uint8_t { presence, weight, fourth_power, rank };
-/// One vote of weight 1. Votes are whole numbers, so that no order changes their sum; four million
+/// A vote of weight 1. Votes are integers, so that sums do not depend on the order; four million
 /// tokens fit.
 constexpr double kVoteUnit = 0x1p40;
 
-/// A rank as a vote: not negative, and larger for a larger rank.
+/// A rank as a vote: nonnegative and order-preserving.
 constexpr int64_t vote_of_rank(float rank) {
   const auto bits = std::bit_cast<uint32_t>(rank + 0.0f);  // -0 becomes 0
   return int64_t{(bits >> 31) != 0 ? ~bits : bits | 0x80000000u};
 }
 
-/// votes[g, e] = the sum, or the maximum, of what the tokens of group g give expert e.
+/// votes[g, e] = sum, or maximum, of the votes of group g's tokens for expert e.
 struct VotesArgs {
-  RouteArgs router;  ///< logits, how they weigh, and the ids that were chosen by them
-  const int32_t* group_of = nullptr;  ///< [tokens], below 0: no vote
+  RouteArgs router;                   ///< logits, weighting, and the chosen ids
+  const int32_t* group_of = nullptr;  ///< [tokens], negative: no vote
   int64_t groups = 0;
   VoteOf of = VoteOf::weight;
   bool maximum = false;
   int64_t* votes = nullptr;  ///< [groups, experts]
 };
 
-/// cores[g, e] = 1 for an expert that fewer than `count` others beat (by votes; equals: the lower
-/// index), or that has at least `bar` votes; else 0.
+/// cores[g, e] = 1 for an expert with fewer than `count` better experts (by votes; ties: the lower
+/// index), or with at least `bar` votes; else 0.
 struct CoresetsArgs {
   const int64_t* votes = nullptr;  ///< [groups, experts]
   int64_t groups = 0, experts = 0;
@@ -41,21 +41,21 @@ struct CoresetsArgs {
   uint8_t* cores = nullptr;  ///< [groups, experts]
 };
 
-/// How experts are chosen inside a coreset.
+/// Rule for choosing experts inside a coreset.
 struct InsideRule {
-  /// What a chosen expert weighs: as if the router had no other experts than the coreset's, as in
-  /// the vanilla layer, or scaled to the mass of the vanilla choice.
+  /// Weight of a chosen expert: as if the router had only the coreset's experts, as in the vanilla
+  /// layer, or scaled to the mass of the vanilla choice.
   enum class Weights : uint8_t { alone, vanilla, mass } weights = Weights::mass;
-  /// The group limit of the router: over groups of the coreset, of all experts, or none.
+  /// Group limit of the router: over groups of the coreset, of all experts, or none.
   enum class Groups : uint8_t { masked, vanilla, none } groups = Groups::masked;
-  int take = 0;               ///< experts of a token
-  bool full_is_free = false;  ///< a full coreset chooses as the router
+  int take = 0;               ///< experts for each token
+  bool full_is_free = false;  ///< a full coreset uses the router's choice
 };
 
 /// ids, weights [tokens, slots]: the choice of each token inside the coreset of its group; tokens
-/// of no group (below 0) keep the router's. Slots that are left over are -1 with weight 0.
+/// without a group (negative) keep the router's choice. Unused slots are -1 with weight 0.
 struct InsideArgs {
-  RouteArgs router;                   ///< logits, scores, ids and weights as route() left them
+  RouteArgs router;                   ///< logits, scores, ids and weights from route()
   const int32_t* group_of = nullptr;  ///< [tokens]
   const uint8_t* cores = nullptr;     ///< [groups, experts]; null: all experts
   InsideRule rule;
@@ -72,8 +72,8 @@ struct MagnitudesArgs {
   float* sums = nullptr;
 };
 
-/// fates[t] = 1 for the floor(high * n) tokens of largest importance among the n of a group, else
-/// -1 for the floor(low * n) of smallest, else 0. Equals: the first token.
+/// fates[t] = 1 for the floor(high * n) tokens of largest importance among the n of a group, -1 for
+/// the floor(low * n) of smallest, else 0. Ties: the first token.
 struct FatesArgs {
   const float* importance = nullptr;  ///< [tokens]
   const int32_t* group_of = nullptr;  ///< [tokens]
@@ -82,22 +82,22 @@ struct FatesArgs {
   int8_t* fates = nullptr;
 };
 
-/// In place: each token's choices fall by weight (equals: the lower expert) and lose the tail of
-/// less than beta of their sum; with fate 1 they keep it, with fate -1 they lose all. Tokens of no
-/// group stay as they are.
+/// In place: sorts each token's choices by decreasing weight (ties: the lower expert) and drops a
+/// tail with less than beta of their sum; with fate 1 keeps all, with fate -1 drops all. Tokens
+/// without a group are unchanged.
 struct TailArgs {
   const int32_t* group_of = nullptr;  ///< [tokens]
   const int8_t* fates = nullptr;      ///< [tokens] or null: all 0
   int64_t tokens = 0;
   int slots = 0;
   double beta = 0;
-  bool renormalise = false;  ///< what is left is scaled to `full`
+  bool renormalise = false;  ///< remaining weights are scaled to `full`
   float full = 1;
   int32_t* ids = nullptr;    ///< [tokens, slots]
   float* weights = nullptr;  ///< [tokens, slots]
 };
 
-/// Token by token, over the steps of an instruction set.
+/// Token by token, with the steps of an instruction set.
 void expert_votes(const VotesArgs& args, const RoutingSteps& steps);
 void choose_inside(const InsideArgs& args, const RoutingSteps& steps);
 
@@ -116,7 +116,7 @@ void choose_inside(const InsideArgs& args);
 namespace cuda {
 void expert_votes(const VotesArgs& args);
 void coresets(const CoresetsArgs& args);
-/// A token a warp.
+/// A warp handles a token.
 void choose_inside(const InsideArgs& args);
 void magnitudes(const MagnitudesArgs& args);
 void token_fates(const FatesArgs& args);

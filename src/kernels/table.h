@@ -40,14 +40,14 @@ struct GuideArgs;
 struct PeaksArgs;
 struct FiniteArgs;
 
-/// The kernels of one device and instruction set. Each takes plain pointers and sizes and
-/// everything it needs as arguments; it may cut its work over tensor::parallel_tasks.
+/// Kernels of a device and instruction set. Each takes plain pointers and sizes as arguments and
+/// may split its work over tensor::parallel_tasks.
 struct KernelTable {
   void (*matmul)(const MatmulArgs&) = nullptr;
-  /// Several that read no result of each other; null: one by one.
+  /// Several independent products; null: use matmul for each.
   void (*matmul_group)(std::span<const MatmulArgs>) = nullptr;
   void (*experts)(const ExpertsArgs&) = nullptr;
-  const ExpertTiles* expert_tiles = nullptr;  ///< the same tile by tile; null: there are none
+  const ExpertTiles* expert_tiles = nullptr;  ///< same, tile by tile; null: unsupported
   void (*combine)(const CombineArgs&) = nullptr;
   void (*attention)(const AttentionArgs&) = nullptr;
   void (*norm)(const NormArgs&) = nullptr;
@@ -75,21 +75,20 @@ struct KernelTable {
   void (*learned_range_step)(const LearnedRangeStepArgs&) = nullptr;
   void (*flow_step)(const FlowStepArgs&) = nullptr;
   void (*guide)(const GuideArgs&) = nullptr;
-  void (*peaks)(const PeaksArgs&) = nullptr;  ///< on a CPU row after row
+  void (*peaks)(const PeaksArgs&) = nullptr;  ///< on a CPU row by row
   void (*all_finite)(const FiniteArgs&) = nullptr;
 };
 
-/// The kernels for an instruction set of the CPU: the strongest version of each that it can run.
+/// Kernels for a CPU instruction set: for each operation the strongest supported version.
 const KernelTable& cpu_table(Isa isa);
 /// cpu_table(active_isa()).
 const KernelTable& cpu_table();
-/// The kernels of a GPU: every data pointer that they are given is one of the device, and so are
-/// the small arrays (rows, spans, ids); structs behind pointers stay on the host. Throws
-/// Error(usage) in a program without CUDA.
+/// Kernels of a GPU: all data pointers are device pointers, including small arrays (rows, spans,
+/// ids); structs behind pointers are in host memory. Throws Error(usage) in a program without CUDA.
 const KernelTable& cuda_table();
-/// Kernels that stand in for cuda_table(), for tests; null: none do.
+/// Replaces cuda_table() in tests; null: no replacement.
 void replace_cuda_table(const KernelTable* table);
-/// The kernels for tensors on a device; `isa` says which of the CPU's.
+/// Kernels for tensors on a device; `isa` selects the CPU's.
 const KernelTable& table_of(tensor::Device device, Isa isa = active_isa());
 
 }  // namespace tessera::kernels

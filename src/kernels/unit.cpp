@@ -14,9 +14,9 @@
 namespace tessera::kernels {
 namespace {
 
-constexpr double kClear = 1.25;  // what a busy moment does not make of equal rates
+constexpr double kClear = 1.25;  // factor beyond the noise of equal rates
 
-constexpr int kTimes = 6;  // so often that a machine which is elsewhere for a moment misses not all
+constexpr int kTimes = 6;  // repetitions, so that an interruption does not affect all
 constexpr auto kBetween = std::chrono::microseconds(300);
 
 std::atomic<int> taken{-1};

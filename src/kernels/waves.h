@@ -17,11 +17,11 @@ struct WavesArgs {
 };
 
 namespace reference {
-/// Plain loops: defines correct.
+/// Plain loops: the definition of correct results.
 void waves(const WavesArgs& args);
 }  // namespace reference
 namespace cuda {
-/// An angle a thread.
+/// Each thread computes an angle.
 void waves(const WavesArgs& args);
 }  // namespace cuda
 

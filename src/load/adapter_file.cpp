@@ -22,7 +22,7 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-/// The role of a tensor in its layer, by the end of its name.
+/// Role of a tensor in its layer, from the end of the tensor's name.
 struct Role {
   const char* end;
   const char* role;
@@ -55,10 +55,10 @@ constexpr Role kRoles[] = {{".lora_A.weight", "down"},
                            {".lokr_w2_a", "lokr_w2_a"},
                            {".lokr_w2_b", "lokr_w2_b"}};
 
-/// The tensors of a layer, by their role.
+/// Tensors of a layer, by role.
 using Module = std::map<std::string, std::string>;
 
-// The family whose adapters have such names, for messages; "": none known.
+// Family of adapters with such names, for messages; "": unknown.
 std::string family_of(const std::map<std::string, TensorEntry>& entries) {
   const auto any = [&](std::initializer_list<const char*> words) {
     return std::ranges::any_of(entries, [&](const auto& entry) {
@@ -75,7 +75,7 @@ std::string family_of(const std::map<std::string, TensorEntry>& entries) {
   return "";
 }
 
-/// An adapter file while it is read.
+/// State while an adapter file is read.
 class Reader {
  public:
   Reader(const std::string& path, double strength, const AdapterNames& names)
@@ -97,7 +97,7 @@ class Reader {
   }
   Tensor matrix(const std::string& name) const;
   Tensor take(const Module& module, const char* role) const;
-  // The factor of a module's product: a dora_scale takes the strength itself.
+  // Factor of a module's product; with a dora_scale the strength applies to the DoRA instead.
   double strength_of(const Module& module) const {
     return module.contains("dora_scale") ? 1 : strength_;
   }
@@ -115,12 +115,12 @@ class Reader {
   const double strength_;
   const AdapterNames& names_;
   std::map<std::string, Module> modules_;
-  mutable std::set<std::string> used_;          // tensors
-  base::Json settings_ = base::Json::object();  // of the file, or of adapter_config.json
-  bool by_part_ = false;                        // their keys begin with the part
+  mutable std::set<std::string> used_;          // tensors already used
+  base::Json settings_ = base::Json::object();  // from the file, or adapter_config.json
+  bool by_part_ = false;                        // keys begin with the part's name
 };
 
-// Every tensor is a known role of a known layer.
+// Assigns every tensor a known role in a known layer.
 void Reader::sort() {
   std::vector<std::string> unknown;
   for (const auto& [name, entry] : file_.entries()) {
@@ -185,7 +185,7 @@ Tensor Reader::matrix(const std::string& name) const {
   return x;
 }
 
-// A matrix of a layer; a filter is the matrix of its elements.
+// A matrix of a layer; a convolution filter is flattened to a matrix.
 Tensor Reader::take(const Module& module, const char* role) const {
   const auto found = module.find(role);
   if (found == module.end())
@@ -197,7 +197,8 @@ Tensor Reader::take(const Module& module, const char* role) const {
   return x;
 }
 
-// A number of the settings for a layer: of a pattern that ends as its name does, or common.
+// A number of the settings for a layer: of a pattern matching the end of the layer's name, or the
+// common value.
 std::optional<double> setting(const base::Json& settings, const std::string& part,
                               const std::string& layer, const char* pattern, const char* common) {
   const auto patterns = settings.find(part + pattern);
@@ -231,8 +232,8 @@ double Reader::alpha_of(const Module& module, const AdapterRows& rows, int64_t r
   return alpha / (root ? std::sqrt(double(rank)) : double(rank));
 }
 
-// Elements times a factor, in f64. Throws Error(model) that names the tensor for a result that is
-// not finite.
+// Elements times a factor, in f64. Throws Error(model) naming the tensor for a result that is not
+// finite.
 Tensor scaled(const std::vector<double>& values, double by, const tensor::Shape& shape,
               const std::string& where) {
   std::vector<float> floats;
@@ -244,7 +245,7 @@ Tensor scaled(const std::vector<double>& values, double by, const tensor::Shape&
   return x;
 }
 
-// Before a matrix of that size is made: that it is the layer's.
+// Checks the size against the layer before such a matrix is allocated.
 void Reader::check_size(const Module& module, const AdapterLayer& layer, int64_t n, int64_t height,
                         int64_t width) const {
   const auto named = [&](const char* role) {
@@ -273,7 +274,7 @@ nn::WeightChange Reader::low_rank(const Module& module, const AdapterRows& rows,
   return change;
 }
 
-// a b of f32 matrices, in f64.
+// Product a b of f32 matrices, in f64.
 std::vector<double> product(const Tensor& a, const Tensor& b) {
   const int64_t n = a.size(0), rank = a.size(1), k = b.size(1);
   std::vector<double> made(static_cast<size_t>(n * k));
@@ -339,7 +340,7 @@ nn::WeightChange Reader::kronecker(const Module& module, const AdapterRows& rows
   };
   const Factor w1 = factor("lokr_w1"), w2 = factor("lokr_w2");
   const int64_t k = rows.layer.k;
-  const auto times = [](int64_t a, int64_t b, int64_t most) {  // or more than `most`
+  const auto times = [](int64_t a, int64_t b, int64_t most) {  // saturates above `most`
     return std::min(a, most + 1) * std::min(b, most + 1);
   };
   check_size(module, rows.layer, n, times(w1.height(), w2.height(), n),
@@ -354,7 +355,7 @@ nn::WeightChange Reader::kronecker(const Module& module, const AdapterRows& rows
   return change;
 }
 
-// The norms of a DoRA. The shape of kohya's says whether they are norms of columns (older files).
+// DoRA norms. The shape of kohya's tensor says whether the norms are of columns (older files).
 void Reader::add_magnitude(const Module& module, int64_t n, int64_t k,
                            nn::WeightChange& change) const {
   const bool peft = module.contains("magnitude");
@@ -368,7 +369,7 @@ void Reader::add_magnitude(const Module& module, int64_t n, int64_t k,
   change.blend = peft ? 1 : static_cast<float>(strength_);
 }
 
-// The change of all rows of a module, checked against its layers.
+// The change of all rows of a module, checked against the module's layers.
 nn::WeightChange Reader::change_of(const Module& module, const std::vector<AdapterRows>& rows,
                                    int64_t n) const {
   const bool loha = module.contains("hada_w1_a") || module.contains("hada_w1_b");
@@ -390,7 +391,7 @@ nn::WeightChange Reader::change_of(const Module& module, const std::vector<Adapt
   return change;
 }
 
-// Rows of a matrix or a vector, their halves in the model's order.
+// Rows of a matrix or a vector, with the halves in the model's order.
 Tensor rows_of(const Tensor& x, const AdapterRows& rows) {
   if (!x.defined()) return x;
   const int64_t n = rows.layer.n, half = n / 2;

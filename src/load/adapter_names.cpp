@@ -21,7 +21,7 @@ bool is_number(const std::string& word) {
   return !word.empty() && std::ranges::all_of(word, [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// The variables of a pattern of name_rules.h that a layer's name, without ".weight", fits.
+// Values of a pattern's variables (name_rules.h) that match a layer's name without ".weight".
 std::optional<std::map<char, std::string>> matched(const Words& pattern, const Words& name) {
   if (pattern.size() != name.size() + 1 || pattern.back() != "*") return std::nullopt;
   std::map<char, std::string> values;
@@ -44,7 +44,7 @@ std::string filled(const Words& pattern, const std::map<char, std::string>& valu
   return name;
 }
 
-// The largest number behind a beginning of the model's names.
+// The largest block number after a prefix of the model's names.
 int64_t last_block(const AdapterPart& part, const std::string& beginning) {
   int64_t last = -1;
   for (const AdapterLayer& layer : part.layers) {
@@ -55,7 +55,7 @@ int64_t last_block(const AdapterPart& part, const std::string& beginning) {
   return last;
 }
 
-// Whether a pattern's L is the last block of the model.
+// True if a pattern's L is the last block of the model.
 bool is_last(const AdapterPart& part, const Words& pattern,
              const std::map<char, std::string>& values) {
   const auto value = values.find('L');
@@ -86,7 +86,7 @@ const std::vector<AdapterRows>* AdapterNames::find(const std::string& module) co
   return found == known_.end() || found->second.empty() ? nullptr : &found->second;
 }
 
-// A name that would stand for two layers stands for none.
+// An ambiguous name stands for no layer.
 void AdapterNames::add(const std::string& name, const std::vector<AdapterRows>& rows) {
   const auto [at, added] = known_.try_emplace(name, rows);
   if (!added && (at->second.empty() || at->second.front().layer.name != rows.front().layer.name))
@@ -102,7 +102,7 @@ void AdapterNames::add_transformer(const std::string& layer, const std::vector<A
     add(before + underscored(layer), rows);
 }
 
-// Layers of the original files, some of which are several of the model's.
+// Adds names of the original files; some of these layers are several layers of the model.
 void AdapterNames::add_originals(const AdapterPart& part) {
   const NameTable* const table = name_table_of(part.type);
   if (!table) return;
@@ -123,7 +123,7 @@ void AdapterNames::add_originals(const AdapterPart& part) {
       }
       if (rows.size() != rule.model.size()) continue;
       const std::string original = filled(words_of(rule.file), *values);
-      if (known_.contains("diffusion_model." + original)) continue;  // an earlier rule is for it
+      if (known_.contains("diffusion_model." + original)) continue;  // an earlier rule wins
       add_transformer(original, rows);
       for (const auto& [inside, outside] : {std::pair{".img_attn.qkv", ".processor.qkv_lora1"},
                                             {".img_attn.proj", ".processor.proj_lora1"},
@@ -136,8 +136,8 @@ void AdapterNames::add_originals(const AdapterPart& part) {
   }
 }
 
-// A text encoder by its place in the pipeline; of FLUX the T5 is the second, which scripts call the
-// third as well.
+// Adds a text encoder by its position in the pipeline. FLUX has T5 as the second encoder, but some
+// scripts call T5 the third.
 void AdapterNames::add_encoder(const AdapterPart& part, const std::vector<AdapterPart>& parts) {
   const bool t5 = part.type.find("T5") != std::string::npos;
   const auto encoders = std::ranges::count_if(

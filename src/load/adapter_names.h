@@ -7,7 +7,7 @@
 
 namespace tessera::load {
 
-/// A matrix [n, k] of a model that adapters may change: a linear layer by its diffusers name.
+/// A matrix [n, k] of a model that adapters may change: a linear layer with its diffusers name.
 struct AdapterLayer {
   std::string name;
   int64_t n = 0, k = 0;
@@ -18,8 +18,8 @@ struct AdapterPart {
   std::vector<AdapterLayer> layers;
 };
 
-/// A layer of a model as rows of what a file names: of a projection that is fused with others, its
-/// own; `swapped`: the file has the two halves of these rows the other way round.
+/// A layer of a model as rows of a tensor in the file: for a layer fused with others, the layer's
+/// own rows. `swapped`: the file has the two halves of these rows in reverse order.
 struct AdapterRows {
   std::string part;
   AdapterLayer layer;
@@ -27,15 +27,13 @@ struct AdapterRows {
   bool swapped = false;
 };
 
-/// How adapter files name the layers of a model: by diffusers and peft, ai-toolkit, ComfyUI,
-/// kohya's scripts, OneTrainer, LyCORIS and XLabs, in diffusers' names or those of the original
-/// files. The table is made of the model's own layers, since underscored names cannot be taken
-/// apart.
+/// Names of a model's layers in adapter files of diffusers and peft, ai-toolkit, ComfyUI, kohya's
+/// scripts, OneTrainer, LyCORIS and XLabs, with names of diffusers or of the original files. The
+/// table is built from the model's own layers, because underscored names cannot be split reliably.
 class AdapterNames {
  public:
   explicit AdapterNames(const std::vector<AdapterPart>& parts);
-  /// The layers that a name stands for, in the order of its rows; null: none, or two different
-  /// ones.
+  /// Layers for a name, in the order of their rows; null for unknown or ambiguous names.
   const std::vector<AdapterRows>* find(const std::string& module) const;
 
  private:

@@ -31,7 +31,7 @@ class Shapes {
     return tensors_.entry(name).sizes[axis];
   }
 
-  // The numbers behind a beginning, of names that go on so.
+  // Numbers between a prefix and a suffix in the names.
   std::set<int64_t> numbers(std::string_view before, std::string_view behind) const {
     std::set<int64_t> found;
     for (const std::string& name : tensors_.names()) {

@@ -41,7 +41,7 @@ std::string text_of(const Json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// What was given is no folder: say what it is and what to give instead.
+// The path is not a folder: the error describes the file and suggests an alternative.
 [[noreturn]] void refuse_file(const fs::path& path) {
   const std::string extension = path.extension().string();
   const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
@@ -75,7 +75,7 @@ std::string text_of(const Json& object, const char* key) {
        path.string());
 }
 
-// What a folder without any description may hold instead.
+// Looks for weights in a folder without a description.
 std::string lone_weights(const fs::path& root) {
   std::error_code ignored;
   for (const auto& item : fs::directory_iterator(root, ignored)) {
@@ -96,7 +96,7 @@ Component read_component(const fs::path& folder, std::string name, std::string l
     part.config = read_object(config);
     part.quantised = take_quantisation(part.config, config);
   } else {
-    // Keys that a config leaves out have defaults; without one, all of them would be others.
+    // Missing keys of a config have defaults; without a config, all defaults would be wrong.
     const bool described = part.name == "scheduler" || part.name == "transformer" ||
                            part.name == "vae" || part.name.starts_with("text_encoder");
     require(!described || part.library == "tessera", ErrorCode::model,
@@ -108,7 +108,7 @@ Component read_component(const fs::path& folder, std::string name, std::string l
   return part;
 }
 
-// A component's name becomes a folder's name: it must not lead elsewhere.
+// A component's name becomes a folder name, so names must not leave the model folder.
 void check_name(const std::string& index, const std::string& name) {
   const bool plain = !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -118,14 +118,14 @@ void check_name(const std::string& index, const std::string& name) {
           base::printable(name));
 }
 
-// Whether a file may be for the part.
+// True if a file may be for the part.
 bool has_file(const WeightFiles& files, const std::string& name) {
   return (name == "transformer" && !files.transformer.empty()) ||
          (name == "vae" && !files.vae.empty()) ||
          (name.starts_with("text_encoder") && !files.text_encoders.empty());
 }
 
-// Adds [library, class]; [null, null] means that the pipeline goes without this component.
+// Adds [library, class]; [null, null] means that the pipeline has no such component.
 void add_component(const fs::path& root, const std::string& index, const std::string& name,
                    const Json& value, const WeightFiles& files, ModelFolder& model) {
   const bool pair = value.size() == 2;

@@ -30,10 +30,10 @@ std::optional<BlockFormat> eight_bits(const std::string& dtype) {
   return std::nullopt;
 }
 
-// A layer's quantisation format as the file states it.
+// A layer's quantisation format according to the file.
 struct Mark {
-  std::string format;  // "" if nothing is said
-  std::string by;      // the tensor or key that says it
+  std::string format;  // "" if not stated
+  std::string by;      // tensor or key with the statement
 };
 
 class Scales {
@@ -65,7 +65,7 @@ class Scales {
            file_.has(name.substr(0, name.size() - kWeight.size()) + ".comfy_quant");
   }
 
-  // Float8 without a scale holds the numbers themselves.
+  // Float8 without a scale holds the values directly.
   void alone(const std::string& name, const TensorEntry& entry) {
     if (entry.dtype == "I8") return;
     TensorEntry& out = tensors_[name];
@@ -154,7 +154,7 @@ class Scales {
             base::printable(mark.by), base::printable(name), mark.format, entry.dtype, kInstead);
   }
 
-  // The tensor that holds the scale of a layer; "": there is none.
+  // The tensor with the scale of a layer; "": none.
   std::string scale_of(const std::string& layer) const {
     const std::string older = layer + ".scale_weight", newer = layer + ".weight_scale";
     require(!file_.has(older) || !file_.has(newer), ErrorCode::model,
@@ -184,7 +184,7 @@ class Scales {
     return std::make_shared<const std::vector<float>>(values);
   }
 
-  // A scale that is left over would change its weight: refuse it.
+  // An unused scale would change a weight, so refuse the file.
   void refuse_stray(const std::string& name) const {
     for (const std::string_view tail : {".scale_weight", ".weight_scale", ".scale_input",
                                         ".input_scale", ".comfy_quant", ".weight_scale_2"}) {

@@ -14,17 +14,18 @@
 namespace tessera::load {
 namespace {
 
-constexpr int64_t kMostExperts = 65536;  // of a layer; a header may say what it likes
+constexpr int64_t kMostExperts = 65536;  // for each layer, because headers are untrusted
 constexpr size_t kMostTensors = size_t{1} << 18;
 
-// Matrices of each expert that stand below one another in the tensor; none: it is no such tensor.
+// Names of the matrices of each expert stacked in the tensor; empty: not such a tensor.
 std::vector<std::string> matrices_in(const std::string& name) {
   if (name.ends_with("experts.gate_up_proj")) return {"gate_proj", "up_proj"};
   if (name.ends_with("experts.down_proj")) return {"down_proj"};
   return {};
 }
 
-// Puts what a tensor holds in its place; false: it is something else, and stays.
+// Adds the matrices of a fused tensor under their own names; false: another kind of tensor, left
+// unchanged.
 bool split(const std::string& name, const TensorEntry& all,
            std::map<std::string, TensorEntry>& tensors) {
   const std::vector<std::string> matrices = matrices_in(name);

@@ -25,11 +25,11 @@ constexpr uint64_t kLongestName = 1024, kLongestKey = 65535, kMostAxes = 4;
 constexpr int64_t kLeastAlignment = 8, kMostAlignment = 1 << 16;
 constexpr int64_t kMostBytes = int64_t{1} << 60;
 
-// The numbers that ggml gives to types. Those without a width are not read.
+// Type numbers of ggml. Types without a width are not supported.
 struct Type {
   uint32_t number;
   const char* name;
-  const char* dtype;  // of plain elements
+  const char* dtype;  // name as a plain element
   int64_t width;      // bytes of a plain element
   std::optional<BlockFormat> format;
 };
@@ -79,7 +79,7 @@ const auto& types() {
   return all;
 }
 
-// The numbers that GGUF gives to types of values: their bytes, 0 for texts and lists.
+// Type numbers of GGUF values: their bytes, 0 for texts and lists.
 enum : uint32_t { kBool = 7, kText = 8, kList = 9, kValueTypes = 13 };
 constexpr std::array<int64_t, kValueTypes> kValueBytes = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
@@ -87,7 +87,7 @@ int64_t padded(int64_t at, int64_t alignment) {
   return (at + alignment - 1) / alignment * alignment;
 }
 
-/// Takes what stands before the data, byte after byte.
+/// Reads the header sequentially.
 class Reader {
  public:
   Reader(const ReadAt& read, int64_t file_bytes, const std::string& file)
@@ -126,7 +126,7 @@ class Reader {
     at_ += static_cast<int64_t>(bytes);
   }
   void skip_text(const char* what) { skip(number<uint64_t>(what), what); }
-  // Before a loop over `count` things of at least so many bytes each.
+  // Checks the remaining bytes before a loop over `count` items with a minimum size.
   void need_each(uint64_t count, uint64_t least, const char* what) const {
     require(count <= static_cast<uint64_t>(bytes_ - at_) / least, ErrorCode::model,
             "{}: {} says {}, and {} bytes are left; {}", file_, what, count, bytes_ - at_, kRemedy);
@@ -292,7 +292,7 @@ class Parser {
             base::printable(name), kRemedy);
   }
 
-  // Outermost first; the file has the fastest first.
+  // Sizes, outermost first; the file stores the fastest axis first.
   std::vector<int64_t> sizes(const std::string& name) {
     const auto axes = in_.number<uint32_t>("the axes of a tensor");
     require(axes >= 1 && axes <= kMostAxes, ErrorCode::model,
@@ -361,7 +361,7 @@ class Parser {
   int64_t alignment_ = 32;
   FileHeader header_;
   std::set<std::string> seen_;
-  std::map<std::string, std::vector<int64_t>> shapes_;  // before they were reshaped
+  std::map<std::string, std::vector<int64_t>> shapes_;  // shapes before a reshape
 };
 
 }  // namespace

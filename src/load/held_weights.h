@@ -10,8 +10,9 @@
 
 namespace tessera::load {
 
-/// Weights that stay in memory, packed, for as long as this or its values do: what was handed out
-/// whole once is handed out again, and others who ask its store for it find it there. Thread-safe.
+/// Keeps packed weights in memory for the lifetime of this object or of values(): a complete weight
+/// is returned again on the next request, and other users of the same store find the weight there.
+/// Thread-safe.
 class HeldWeights final : public nn::Weights {
  public:
   explicit HeldWeights(std::shared_ptr<const nn::Weights> from) : from_(std::move(from)) {}
@@ -27,7 +28,8 @@ class HeldWeights final : public nn::Weights {
                        const tensor::Shape& shape, ops::DType compute) const override;
   tensor::Tensor vector(const std::string& name, int64_t n, const nn::Cut& cut = {}) const override;
 
-  /// All that is held, for as long as this lives; without what it came from, which has files open.
+  /// Keeps all weights alive as long as the returned pointer, but not the source with its open
+  /// files.
   std::shared_ptr<const void> values() const { return held_; }
 
  private:

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kLongestRevision = 128;
 
-// Letters, digits and "._-"; nothing that leaves a folder.
+// Allows letters, digits and "._-"; no path separators.
 bool is_plain(const std::string& name) {
   return !name.empty() && name.size() <= 96 && name.front() != '.' && name.front() != '-' &&
          name.find("..") == std::string::npos && std::all_of(name.begin(), name.end(), [](char c) {

@@ -41,16 +41,16 @@ bool is_beside(const std::string& owner, const std::map<std::string, Shape>& ask
   return asked.contains(owner) || (inside != asked.end() && inside->first.starts_with(owner + "."));
 }
 
-// Whether a tensor that nothing reads says how to read weights that are read, by the names that
-// programs give to what they quantise with: X.weight_scale, X.scale_weight, X.comfy_quant,
-// X.weight.absmax, X.weight_zero_point, X.SCB, X.g_idx, experts.down_proj_scales, ...
+// True if an unused tensor holds quantisation data of used weights, under names of common programs:
+// X.weight_scale, X.scale_weight, X.comfy_quant, X.weight.absmax, X.weight_zero_point, X.SCB,
+// X.g_idx, experts.down_proj_scales, ...
 bool quantises(const std::string& name, const std::map<std::string, Shape>& asked) {
   constexpr std::string_view kWords[] = {"scale",  "quant", "zero_point", "qzeros",
                                          "absmax", "scb",   "g_idx"};
-  if (name == "scaled_fp8" || name.ends_with(".scaled_fp8")) return true;  // a mark of ComfyUI's
+  if (name == "scaled_fp8" || name.ends_with(".scaled_fp8")) return true;  // ComfyUI's mark
   std::string lower = name;
   std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
-  size_t word = 0;  // begins behind the dots that count; 0: there is none
+  size_t word = 0;  // begins after the relevant dots; 0: none
   for (const std::string_view each : kWords)
     if (const size_t at = lower.rfind(each); at != std::string::npos) word = std::max(word, at);
   for (size_t end = name.size(); end > 0 && word > 0;) {
@@ -82,7 +82,7 @@ void MetaWeights::record(const std::string& name, const Shape& shape) const {
           shape.str());
 }
 
-// What a real run reads, packs and frees: recorded, not counted as memory.
+// Temporary memory of a real run (read, packed, freed): recorded, not counted as memory.
 Tensor MetaWeights::passing(const std::string& name, const Shape& shape, const nn::Cut& cut) const {
   record(name, shape);
   return uncounted(cut.of(shape), DType::f32);
@@ -102,7 +102,7 @@ ops::StoredMatrix MetaWeights::passing_matrix(const std::string& name, const Sha
   const StoredShapes stored = stored_shapes(*known_, name, shape[0], shape[1]);
   record(name, stored.values);
   record(scales_of(name), stored.scales);
-  if (form.dtype != DType::i8) return uncounted(cut.of(shape), DType::f32);  // a store refuses it
+  if (form.dtype != DType::i8) return uncounted(cut.of(shape), DType::f32);  // refused by a store
   const bool rows = order_of(*known_, name) == Order::rows;
   const Shape values = form.int4 ? Shape{shape[0], shape[1] / 2} : shape;
   return taken({uncounted(rows ? stored.values : values, stored.values_dtype),
@@ -209,7 +209,7 @@ std::string check_names(const MetaWeights& weights, const TensorSet& tensors,
                         const std::string& folder, std::span<const std::string> unused) {
   std::vector<NamedItem> missing, extra, misshaped, unread;
   const std::map<std::string, Shape> asked = weights.asked();
-  std::set<std::string> told;  // several of the model may be in one of the file
+  std::set<std::string> told;  // several model tensors may be in a file tensor
   const auto tell = [&](const std::string& name, const std::string& note,
                         std::vector<NamedItem>& list) {
     const std::string theirs = tensors.file_name(name);
@@ -233,7 +233,7 @@ std::string check_names(const MetaWeights& weights, const TensorSet& tensors,
     base::check_stop();
     if (!asked.contains(name) && !matches(name, unused)) extra.push_back({name, ""});
   }
-  std::map<std::string, Shape> asked_and_there = asked;  // a weight that is missing is told as such
+  std::map<std::string, Shape> asked_and_there = asked;  // missing weights are reported as missing
   std::erase_if(asked_and_there, [&](const auto& one) { return !tensors.has(one.first); });
   std::vector<NamedItem> scales;
   for (const NamedItem& item : extra)

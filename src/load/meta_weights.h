@@ -14,14 +14,14 @@
 
 namespace tessera::load {
 
-/// Weights that hold nothing: they record what a model asks for and hand out meta tensors, so that
-/// a model is built in full, its names checked and its memory estimated, before a byte is read. As
-/// in a WeightStore, what is asked for twice is there once, while anybody holds it.
+/// Weights without data: records all requests of a model and returns meta tensors. A model is thus
+/// built in full, with names checked and memory estimated, before any weight is read. As in a
+/// WeightStore, a weight requested twice exists once while in use.
 class MetaWeights : public nn::Weights {
  public:
-  /// Without files: get() gives tensors of dtype `stored`, has() says no.
+  /// Without files: get() returns tensors of dtype `stored`, has() is false.
   explicit MetaWeights(tensor::DType stored = tensor::DType::bf16) : stored_(stored) {}
-  /// Over files: has() and dtypes are theirs; names that they lack are recorded all the same.
+  /// With files: has() and dtypes come from the files; missing names are recorded too.
   explicit MetaWeights(TensorSet known) : known_(std::move(known)) {}
 
   bool has(const std::string& name) const override;
@@ -36,13 +36,13 @@ class MetaWeights : public nn::Weights {
 
   /// Names and shapes asked for so far.
   std::map<std::string, tensor::Shape> asked() const;
-  /// In what matrices were to be packed that were asked for in nothing else.
+  /// Packed forms of matrices that were requested in packed form only.
   std::map<std::string, ops::WeightForm> forms() const;
-  /// Names of those that were to be packed for products in `compute`.
+  /// Names of weights packed for products in `compute`.
   std::vector<std::string> packed_in(tensor::DType compute) const;
-  /// Matrices that were to be packed as pairs: of each gate its up.
+  /// Matrices packed as pairs: gate -> up.
   std::map<std::string, std::string> pairs() const;
-  /// Elements of all tensors asked for, each once.
+  /// Number of elements of all requested tensors, each counted once.
   int64_t parameters() const;
 
  private:
@@ -62,14 +62,14 @@ class MetaWeights : public nn::Weights {
   mutable std::map<std::string, tensor::Shape> asked_;
   mutable std::map<std::string, ops::WeightForm> packed_;  // matrices
   mutable std::map<std::string, std::string> pairs_;
-  mutable std::set<std::string> as_stored_;  // what get() was asked for
+  mutable std::set<std::string> as_stored_;  // requested by get()
   mutable std::map<std::string, std::weak_ptr<const void>> shared_;
 };
 
-/// Compares what a model asked for with what `folder` holds. Throws one Error(model) naming all
-/// tensors that are missing, of another shape, or of a type that is not read (F8). Returns a
-/// sentence naming all that nobody asked for, "" if there are none; those that match an entry of
-/// `unused` (a name, or a beginning followed by '*') belong there and are not named.
+/// Compares a model's requests with the contents of `folder`. Throws a single Error(model) naming
+/// all tensors that are missing, have another shape, or an unsupported type (F8). Returns a
+/// sentence naming all unused tensors, "" if there are none; names matching an entry of `unused` (a
+/// name, or a prefix followed by '*') are expected and left out.
 [[nodiscard]] std::string check_names(const MetaWeights& weights, const TensorSet& tensors,
                                       const std::string& folder,
                                       std::span<const std::string> unused = {});

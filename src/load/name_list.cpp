@@ -12,13 +12,13 @@
 namespace tessera::load {
 namespace {
 
-constexpr size_t kShown = 200;   // entries of a message
-constexpr size_t kMostAxes = 8;  // numbers of a name; those behind them count as text
+constexpr size_t kShown = 200;   // maximum entries of a message
+constexpr size_t kMostAxes = 8;  // numbers of a name; further numbers count as text
 constexpr size_t kLongestList = 200;
 
 using Numbers = std::vector<int64_t>;
 
-// "blocks.3.w" -> {"blocks.", ".w"} around {3}.
+// Pattern of "blocks.3.w": {"blocks.", ".w"} around {3}.
 struct Pattern {
   std::vector<std::string> pieces{""};
   Numbers numbers;
@@ -53,7 +53,7 @@ std::string shown(const std::set<int64_t>& values) {
     return fmt::format("{{{}-{}}}", low, high);
   std::string list;
   for (const int64_t value : values) {
-    if (list.size() > kLongestList) break;  // a shown name has no room for more
+    if (list.size() > kLongestList) break;  // longer lists are cut anyway
     list += (list.empty() ? "" : ",") + std::to_string(value);
   }
   return "{" + list + "}";
@@ -68,10 +68,11 @@ struct Group {
 class Entries {
  public:
   std::vector<std::string> all;
-  size_t items = 0;  // that they stand for
+  size_t items = 0;  // number of combined items
   bool full() const { return all.size() >= kShown; }
 
-  // One entry when every combination of the numbers is there; else one for each value of an axis.
+  // Appends a single entry if every combination of the numbers exists; else an entry for each value
+  // of an axis.
   void append(const Group& group, size_t axis = 0) {
     if (full()) return;
     std::vector<std::set<int64_t>> values(group.pieces.size() - 1);

@@ -13,10 +13,10 @@
 namespace tessera::load {
 namespace {
 
-constexpr int64_t kMostExperts = 65536;  // of a tensor; a header may say what it likes
+constexpr int64_t kMostExperts = 65536;  // for each tensor, because headers are untrusted
 constexpr size_t kMostTensors = size_t{1} << 18;
 
-// The variable that a word of a pattern is, or 0.
+// Variable in a word of a pattern, or 0.
 char variable(const std::string& word) {
   return word.size() == 1 && std::string_view("NMTLRE*").find(word[0]) != std::string_view::npos
              ? word[0]
@@ -36,7 +36,7 @@ std::string before(const std::vector<std::string>& words, size_t place) {
   return text;
 }
 
-// Whether a name has the form of the model's in a rule, and what its variables are.
+// Matches a name against the model side of a rule and extracts the variables.
 bool match_model(const std::vector<std::string>& pattern, const std::vector<std::string>& name,
                  std::map<char, std::string>& values) {
   if (pattern.size() != name.size()) return false;
@@ -66,7 +66,7 @@ bool matches(const std::string& name, const std::vector<const char*>& patterns) 
   });
 }
 
-// The part of the rows that begins after so many shares.
+// Rows of a part that begins after `first` shares.
 TensorEntry part_of(const TensorEntry& whole, int64_t first, int64_t shares, int64_t all,
                     Layout layout) {
   if (layout == Layout::pixel) {
@@ -134,7 +134,7 @@ std::string NameMap::last_at(const Words& words, size_t place) const {
   return found == last_.end() ? "" : std::to_string(found->second);
 }
 
-// A number, counted from the largest one at its place.
+// A number, counted down from the largest at the same position.
 std::string NameMap::from_the_end(const Words& words, size_t place) const {
   const auto last = number_of(last_at(words, place));
   return last ? std::to_string(std::max<int64_t>(*last - *number_of(words[place]), 0))
@@ -228,7 +228,7 @@ std::string NameMap::file_name(const std::string& model_name) const {
         name[i] = values.at(v);
         if (v == 'R') name[i] = from_the_end(name, i);
       }
-      Values again;  // of rules for the last number only, the one that is
+      Values again;  // rules for the last number apply only to the last number
       const std::string text = fmt::format("{}", fmt::join(name, "."));
       if (match_file(rule.file, name, again)) return text;
     }

@@ -11,24 +11,24 @@
 
 namespace tessera::load {
 
-/// The parts of a tensor's name between its dots.
+/// Splits a tensor's name at the dots.
 std::vector<std::string> words_of(std::string_view name);
 
-/// A table, applied to the names of one file.
+/// A table applied to the names of a file.
 class NameMap {
  public:
   NameMap(const NameTable& table, const std::vector<std::string>& file_names);
 
-  /// Whether more of the file's names are the table's than the model's.
+  /// True if the file has more names of the table than of the model.
   bool applies() const { return applies_; }
-  /// The tensor of the file as those of the model, by name. Empty: no rule is for it. Throws
-  /// Error(model) naming `file` and the tensor, if its rows cannot be cut as the rule says.
+  /// Maps a tensor of the file to tensors of the model, by name. Empty: no rule applies. Throws
+  /// Error(model) naming `file` and the tensor if the rows cannot be cut by the rule.
   std::map<std::string, TensorEntry> model_tensors(const std::string& name,
                                                    const TensorEntry& entry,
                                                    const std::string& file) const;
   /// The file's name for the tensor that holds a tensor of the model; "" if there is no rule.
   std::string file_name(const std::string& model_name) const;
-  /// Whether one of the marks is among names.
+  /// True if one of the marks is among the names.
   static bool marked(const NameTable& table, const std::vector<std::string>& names);
   const NameTable& table() const { return *table_; }
 
@@ -50,12 +50,12 @@ class NameMap {
   const NameTable* table_;
   std::vector<Rule> rules_;
   bool applies_ = false;
-  std::map<std::string, int64_t> last_;  // the largest number behind the words before it
+  std::map<std::string, int64_t> last_;  // largest number after the preceding words
 };
 
-/// The file with the names of the model, if the table applies. Tensors that the table calls unread
-/// are left out. Throws Error(model) naming the tensor whose rows do not fit, or a name that stands
-/// for two.
+/// Renames the tensors of a file to the model's names, if the table applies. Unread tensors of the
+/// table are dropped. Throws Error(model) naming a tensor with unsuitable rows, or an ambiguous
+/// name.
 TensorFile with_model_names(const TensorFile& file, const NameMap& map);
 
 }  // namespace tessera::load

@@ -17,10 +17,10 @@ using tensor::BlockFormat;
 using tensor::DType;
 using tensor::Tensor;
 
-constexpr int64_t kBytes = 18;  // of a block: a scale in f16, then nibbles of 0 to 15
+constexpr int64_t kBytes = 18;  // bytes of a block: a scale in f16, then nibbles of 0 to 15
 constexpr int64_t kHalf = 8;    // bytes of neighbours of a group's first or last 16 elements
 
-// Low nibbles hold the first 16 elements, high ones the last: into pairs of neighbours, less 8.
+// Low nibbles hold the first 16 elements, high nibbles the last: repacks neighbours, minus 8.
 void turn(const uint8_t* q, uint8_t* to) {
   for (int64_t i = 0; i < kHalf; ++i) {
     const unsigned first = q[2 * i], second = q[2 * i + 1];

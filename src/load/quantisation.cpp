@@ -10,14 +10,14 @@ namespace {
 constexpr const char* kBehind = "_scale";
 constexpr const char* kBlocks = "blocks";  // a rule's key
 
-// Whether there is a tensor of this dtype with scales of that one beside it.
+// True if a tensor has this dtype and a scales tensor with the other dtype.
 bool are(const TensorSet& tensors, const std::string& name, const char* dtype, const char* scales) {
   return tensors.has(name) && tensors.entry(name).dtype == dtype && tensors.has(scales_of(name)) &&
          (!scales || tensors.entry(scales_of(name)).dtype == scales);
 }
 
-// In how many bits products have what a file holds in a block format of ggml: as few as add less
-// than a percent to its error. None: a format of floats.
+// Bits of products for a block format of ggml: the fewest that add less than a percent to the
+// error of the format. None: a float format.
 QuantiseRules::Bits bits_of(tensor::BlockFormat format) {
   using tensor::BlockFormat;
   using Bits = QuantiseRules::Bits;
@@ -30,7 +30,7 @@ QuantiseRules::Bits bits_of(tensor::BlockFormat format) {
   }
 }
 
-// The same for a matrix, where the rules keep blocks in few bits.
+// Same for a matrix, if the rules keep the file's blocks in few bits.
 QuantiseRules::Bits block_bits(const TensorSet& tensors, const std::string& name) {
   const auto keeps = [&] {
     QuantiseRules::Bits said = QuantiseRules::Bits::none;
@@ -42,7 +42,7 @@ QuantiseRules::Bits block_bits(const TensorSet& tensors, const std::string& name
   return blocks ? bits_of(*tensors.entry(name).format) : QuantiseRules::Bits::none;
 }
 
-// Of a cut along k, in units of so many elements.
+// Converts a cut along k to units of several elements.
 nn::Cut in_units(nn::Cut cut, int64_t elements) {
   if (cut.axis == 1)
     for (nn::Range& r : cut.ranges) r = {r.begin / elements, (r.end + elements - 1) / elements};
@@ -132,7 +132,7 @@ ops::WeightForm pair_packed_as(const TensorSet& tensors, const std::string& gate
   using tensor::DType;
   const ops::WeightForm form = packed_as(tensors, gate, compute, k);
   const ops::WeightForm other = packed_as(tensors, up, compute, k);
-  // In a quantised folder a half that was left as it is follows the other one.
+  // In a quantised folder, an unquantised half of a pair follows the other half.
   const bool quantised = is_quantised(tensors, gate);
   if (quantised != is_quantised(tensors, up)) return quantised ? form : other;
   // Halves in two block formats take the form of more bits.

@@ -9,35 +9,35 @@
 
 namespace tessera::load {
 
-/// The tensor that holds the scales of a matrix of whole numbers: of int8 f32 [n], it stands for a
-/// row times its scale; of int4 bf16 [n, groups], a row is groups (kernels/nibbles.h).
+/// The tensor with the scales of an integer matrix. int8: f32 [n], a scale for each row. int4: bf16
+/// [n, groups], a scale for each group of a row (kernels/nibbles.h).
 std::string scales_of(const std::string& matrix);
-/// Whether the files hold a tensor as whole numbers with scales beside it: I8 with F32, or U8 [n, k
-/// / 2] of nibbles with BF16.
+/// True if the files hold a tensor as integers with scales: I8 with F32, or U8 [n, k / 2] of
+/// nibbles with BF16.
 bool is_quantised(const TensorSet& tensors, const std::string& name);
-/// Whether that is nibbles.
+/// True if the tensor is int4.
 bool is_int4(const TensorSet& tensors, const std::string& name);
-/// In which order the files hold the bytes of a quantised matrix [n, k]: row after row; as panels
-/// (kernels/packed_weight.h), I8 [panels, steps, 2048] or U8 [panels, steps, 1152]; or as a half of
-/// the panels of a pair, half as wide, of which the other half is up's, or gate's.
+/// Byte order of a quantised matrix [n, k] in the files: rows; panels (kernels/packed_weight.h), I8
+/// [panels, steps, 2048]; or a half of the panels of a pair, I8 [panels, steps, 1024], with the
+/// other half in the partner (gate or up).
 enum class Order : uint8_t { rows, panels, half };
 Order order_of(const TensorSet& tensors, const std::string& name);
-/// What the files must hold of a quantised matrix [n, k].
+/// Required shapes of a quantised matrix [n, k] in the files.
 struct StoredShapes {
   tensor::Shape values, scales;
   tensor::DType values_dtype, scales_dtype;
 };
-/// Throws Error(model) for nibbles of an odd k.
+/// Throws Error(model) for int4 with an odd k.
 StoredShapes stored_shapes(const TensorSet& tensors, const std::string& name, int64_t n, int64_t k);
-/// What a cut of [n, k] takes of a stored matrix. Throws Error(plan) for one that goes through a
-/// group of nibbles.
+/// The part of a stored matrix [n, k] for a cut. Throws Error(plan) for a cut inside a group of
+/// nibbles.
 ops::StoredMatrix taken(const ops::StoredMatrix& whole, const nn::Cut& cut,
                         const std::string& name);
-/// The form in which a matrix [., k] is packed that a model asks for in `compute`: quantised
-/// weights of a folder stay as they are; floats follow TensorSet::rules().
+/// The packed form of a matrix [., k] requested in `compute`: quantised weights of a folder keep
+/// their form; floats follow TensorSet::rules().
 ops::WeightForm packed_as(const TensorSet& tensors, const std::string& name, tensor::DType compute,
                           int64_t k);
-/// The same for a pair. Throws Error(usage) if the rules give two forms.
+/// Same for a pair. Throws Error(usage) if the rules give two forms.
 ops::WeightForm pair_packed_as(const TensorSet& tensors, const std::string& gate,
                                const std::string& up, tensor::DType compute, int64_t k);
 /// Elements of a tensor, whole numbers counted one by one.

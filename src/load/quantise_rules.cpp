@@ -16,7 +16,7 @@ constexpr std::string_view kBlocks = "blocks";  // matrices that a file holds in
 constexpr std::array<std::string_view, 7> kKeys = {"attn",      "mlp",      "experts", "text",
                                                    "text.attn", "text.mlp", kBlocks};
 
-// A block's weight has its number behind one of these, at the beginning or behind a dot.
+// A block number follows one of these prefixes, at the beginning of a name or after a dot.
 constexpr std::array<std::string_view, 7> kBeforeNumbers = {
     "transformer_blocks.", "blocks.",         "layers.", "layer.", "block.",
     "noise_refiner.",      "context_refiner."};
@@ -31,7 +31,7 @@ bool holds(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// Behind the number of its first block; "": it is of no block.
+// The name after the first block number; "": not in a block.
 std::string_view in_block(std::string_view name) {
   for (size_t at = 0; at < name.size(); ++at) {
     if (at > 0 && name[at - 1] != '.' && name[at - 1] != '_') continue;

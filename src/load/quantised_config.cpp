@@ -55,7 +55,7 @@ Quantised take_quantisation(base::Json& config, const std::string& file) {
 std::string quantised_config(const std::string& path, const QuantisedForm& form) {
   using Ordered = nlohmann::ordered_json;
   std::string text = base::read_file(path, base::kLargestText);
-  base::parse_json(text, path);  // what it refuses nobody else has to
+  base::parse_json(text, path);  // parse errors are reported here first
   if (base::has_python_numbers(text)) text = base::without_python_numbers(text);
   Ordered config = Ordered::parse(text);
   config[kKey] = {{kMethod, kOurs}};

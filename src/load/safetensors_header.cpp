@@ -25,7 +25,7 @@ struct Width {
   const char* name;
   int64_t bits;
 };
-// Every dtype of the format, the ones that this build cannot compute with too.
+// All dtypes of the format, including unsupported dtypes.
 constexpr Width kWidths[] = {
     {"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6},     {"F6_E3M2", 6},    {"U8", 8},   {"I8", 8},
     {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8},     {"I16", 16},       {"U16", 16}, {"F16", 16},
@@ -38,7 +38,7 @@ int64_t bits_of(const std::string& dtype) {
   return 0;
 }
 
-// Takes the JSON header token by token: no tree is built, and every surprise is an error at once.
+// Parses the JSON header token by token: no tree is built, and unexpected tokens fail at once.
 class HeaderReader : public nlohmann::json_sax<Json> {
  public:
   explicit HeaderReader(const std::string& file) : file_(file) {}
@@ -46,7 +46,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
 
   bool null() override {
     if (depth_ != 1 || name_ != "__metadata__") unexpected("null");
-    return true;  // the same as none: optional in the reference reader
+    return true;  // same as missing: optional in the reference reader
   }
   bool boolean(bool) override { unexpected("a boolean"); }
   bool number_integer(number_integer_t value) override { unexpected(fmt::format("{}", value)); }
@@ -173,7 +173,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   bool in_array_ = false, in_metadata_ = false, metadata_seen_ = false;
 };
 
-// Refuses bytes that are no header: by the format that they are of, where that can be told.
+// Refuses bytes that are no header, naming the actual format if recognised.
 [[noreturn]] void refuse_start(std::string_view begin, const std::string& file,
                                const std::string& problem) {
   base::refuse_foreign(begin, file);
@@ -187,7 +187,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   fail(ErrorCode::model, "{}: {}: this is no safetensors file, or {}", file, problem, kRemedy);
 }
 
-// Bytes of a dense tensor; throws when they do not fit 62 bits.
+// Bytes of a dense tensor; throws above 62 bits.
 int64_t expected_bytes(const std::string& file, const std::string& name, const TensorEntry& entry) {
   constexpr int64_t kMost = int64_t{1} << 62;
   const int64_t bits = bits_of(entry.dtype);

@@ -13,18 +13,18 @@ namespace tessera::load {
 /// Longest JSON header, as in the reference implementation.
 inline constexpr int64_t kLongestHeader = 100'000'000;
 
-/// Bytes of a file of `file_bytes` before its data, as its first 8 bytes say (fewer, if it has no
-/// more); bytes behind them help to say what a wrong `file` is. Throws Error(model).
+/// Offset of the data in a file of `file_bytes`, from the first 8 bytes (fewer in a shorter file);
+/// more bytes help to identify the format of a wrong `file`. Throws Error(model).
 int64_t safetensors_data_offset(std::string_view begin, int64_t file_bytes,
                                 const std::string& file);
-/// Reads and checks the header of a file of `file_bytes`, whose first bytes, up to the data or
-/// further, are `begin`: its entries cover the data without overlap or hole. Throws Error(model).
+/// Parses and checks the header of a file of `file_bytes`; `begin` holds the first bytes, at least
+/// up to the data. The entries must cover the data without overlap or hole. Throws Error(model).
 FileHeader parse_safetensors_header(std::string_view begin, int64_t file_bytes,
                                     const std::string& file);
 
-/// The element type of a dtype as the file spells it; nothing if this build cannot compute with it.
+/// Element type of a dtype in the file's spelling; nothing if unsupported.
 std::optional<tensor::DType> dtype_of(const std::string& spelled);
-/// "F32", "BF16", ... for writing.
+/// Spells a dtype for writing: "F32", "BF16", ...
 const char* spelled(tensor::DType dtype);
 
 }  // namespace tessera::load

@@ -24,7 +24,7 @@ std::string header_text(const std::vector<PlannedTensor>& tensors,
     at += x.bytes;
   }
   std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
-  text.resize((text.size() + 8 + 63) / 64 * 64 - 8, ' ');  // behind its length; for map()
+  text.resize((text.size() + 8 + 63) / 64 * 64 - 8, ' ');  // 8 bytes for the length
   return text;
 }
 

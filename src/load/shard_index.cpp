@@ -7,7 +7,7 @@
 namespace tessera::load {
 namespace {
 
-// Only a plain name may follow from an index: nothing that leaves its folder.
+// An index may list plain names only, nothing outside the folder.
 void check_shard_name(const std::string& index, const std::string& name) {
   const bool plain = !name.empty() && name != "." && name != ".." &&
                      name.find_first_of(std::string("/\\\0", 3)) == std::string::npos;

@@ -22,11 +22,11 @@ using tensor::DType;
 using tensor::Shape;
 using tensor::Tensor;
 
-constexpr int64_t kPiece = int64_t{4} << 20;     // of a large tensor, for one thread
-constexpr int64_t kExpanded = int64_t{1} << 16;  // elements that a thread expands at a time
+constexpr int64_t kPiece = int64_t{4} << 20;     // bytes of a large tensor for each thread
+constexpr int64_t kExpanded = int64_t{1} << 16;  // elements expanded by a thread at a time
 
-/// Headers of files that were opened last: a run opens those of a model several times, and one of
-/// thousands of experts takes a while to check.
+/// Cache of recently read headers: a run opens the files of a model several times, and checking a
+/// header with thousands of experts takes a while.
 class LastHeaders {
  public:
   template <class Parse>
@@ -55,7 +55,7 @@ LastHeaders& last_headers() {
   return *last;
 }
 
-// Runs of bytes of the file, in the order of the tensor's rows.
+// Runs of bytes in the file, in the order of the tensor's rows.
 struct Run {
   int64_t begin, end;
 };
@@ -64,7 +64,7 @@ std::array<Run, 2> runs_of(const TensorEntry& e) {
   return {Run{middle, e.end}, Run{e.begin, middle}};
 }
 
-// Elements [first, first + values) of a tensor, times their scales.
+// Multiplies elements [first, first + values) of a tensor by their scales.
 void scale(const TensorEntry& e, int64_t first, std::vector<float>& values) {
   const std::vector<float>& scales = *e.scales;
   const int64_t row = e.row_elements();
@@ -132,7 +132,7 @@ Tensor TensorFile::get(const std::string& name) const {
           "{}: tensor {} has {} axes; expected at most {}", path_, base::printable(name),
           e.sizes.size(), Shape::kMaxRank);
   const Shape shape(e.sizes);
-  // Pages of their own, as weights: most go back to the system as soon as they are packed.
+  // Uses separate pages, as for weights: most return to the system after packing.
   const tensor::Uncounted aside(tensor::Counts::work);
   Tensor read = Tensor::empty(shape, dtype, tensor::Device::cpu, tensor::MemoryClass::weights);
   this->read(name, static_cast<std::byte*>(read.raw()));
@@ -177,7 +177,7 @@ void TensorFile::expand(const std::string& name, const TensorEntry& e, std::byte
   const tensor::BlockSize size = tensor::block_size(*e.format);
   const DType dtype = this->dtype(name);
   const int64_t most = std::max<int64_t>(kExpanded / size.elements, 1);
-  int64_t before = 0;  // blocks of the run before
+  int64_t before = 0;  // blocks of the previous runs
   for (const Run& run : runs_of(e)) {
     const int64_t blocks = (run.end - run.begin) / size.bytes;
     tensor::parallel_for(blocks, most, [&](int64_t from, int64_t until) {

@@ -46,13 +46,13 @@ std::vector<std::string> missing_shards(const std::string& index) {
   return missing;
 }
 
-// The ways in which a folder may hold one set of weights.
+// Layouts in which a folder may hold a set of weights.
 struct Candidate {
   fs::path path;
   bool index = false;
 };
 
-// Those of a variant, in the order in which a library takes them.
+// Candidates of a variant, in the order of preference of a library.
 std::vector<Candidate> candidates(const fs::path& folder, const std::string& variant,
                                   Library library) {
   const std::string dotted = variant.empty() ? "" : "." + variant;
@@ -68,7 +68,7 @@ std::vector<Candidate> candidates(const fs::path& folder, const std::string& var
   return all;
 }
 
-// Whether an index that is not read has all its shards.
+// True if an index has all shards; the index is not opened.
 bool is_whole(const Candidate& one) {
   try {
     return missing_shards(one.path.string()).empty();
@@ -82,8 +82,7 @@ std::string name_of(const Candidate& one) {
   return (one.index ? "the shards of " : "") + one.path.filename().string();
 }
 
-// The first whole set of a variant, if there is one; `lacking` gets the indices before it that lack
-// shards.
+// The first complete set of a variant, if any; `lacking` gets earlier indices with missing shards.
 std::optional<TensorSet> open_variant(const fs::path& folder, const std::string& variant,
                                       Library library, std::vector<std::string>& lacking) {
   std::vector<Candidate> whole;
@@ -110,7 +109,7 @@ std::optional<TensorSet> open_variant(const fs::path& folder, const std::string&
   return set;
 }
 
-// What else lies in the folder, as advice.
+// Lists the other weights of the folder as advice.
 std::string advice(const fs::path& folder) {
   std::vector<std::string> seen;
   bool pickle = false, gguf = false;
@@ -233,7 +232,7 @@ TensorSet open_component(const std::string& folder, const std::string& variant, 
   if (variant.empty()) variants = {"", "bf16", "fp16", "fp32"};
   for (const std::string& v : variants)
     if (auto set = open_variant(folder, v, library, lacking)) return *std::move(set);
-  if (!lacking.empty())  // none is whole: say what the one lacks that lacks the least
+  if (!lacking.empty())  // no set is complete: report the set that lacks least
     return open_index(*std::ranges::min_element(
         lacking, {}, [](const std::string& index) { return missing_shards(index).size(); }));
   fail(ErrorCode::model,

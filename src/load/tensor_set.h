@@ -14,29 +14,28 @@ namespace tessera::load {
 
 class NameMap;
 
-/// The named tensors of a component: one safetensors file, or the shards of an index. Cheap to
-/// copy.
+/// Named tensors of a component: a safetensors file, or the shards of an index. Cheap to copy.
 class TensorSet {
  public:
   TensorSet() = default;
-  /// Every tensor of the files. Throws Error(model) if two files hold the same name.
+  /// Combines all tensors of the files. Throws Error(model) if two files hold the same name.
   explicit TensorSet(const std::vector<TensorFile>& files);
 
   bool has(const std::string& name) const { return file_of_.contains(name); }
   /// Names in alphabetic order.
   std::vector<std::string> names() const;
   size_t size() const { return file_of_.size(); }
-  /// The file that holds a tensor. Throws Error(model) if none does.
+  /// The file with a tensor. Throws Error(model) if missing.
   const TensorFile& file(const std::string& name) const;
   const TensorEntry& entry(const std::string& name) const { return file(name).entry(name); }
   tensor::Tensor get(const std::string& name) const { return file(name).get(name); }
   const std::vector<TensorFile>& files() const { return files_; }
-  /// Bytes of all tensors, as the files hold them.
+  /// Stored bytes of all tensors.
   int64_t bytes() const;
   /// The name of `name` in a file with other names; "": the same.
   std::string file_name(const std::string& name) const;
   void use_names(std::shared_ptr<const NameMap> names) { names_ = std::move(names); }
-  /// Whether matrices that are no experts' may be whole numbers with scales: the folder says so.
+  /// True if matrices other than experts may be integers with scales, as declared by the folder.
   bool dense_in_int8() const { return dense_in_int8_; }
   /// `int8_rows`: for products with int8 activations.
   void hold_dense_in_int8(bool int8_rows) {
@@ -51,11 +50,10 @@ class TensorSet {
   }
   const QuantiseRules& rules() const { return rules_; }
   bool encoder() const { return encoder_; }
-  /// Whether what lies in the files as kernels read it is used where it lies
-  /// (RunOptions::map_weights).
+  /// True if data in kernel layout is used from the mapped file (RunOptions::map_weights).
   bool maps() const { return maps_; }
   void use_mapped(bool maps) { maps_ = maps; }
-  /// Which of several whole sets in a folder was opened, for a note; "": there was one.
+  /// The opened set, for a note, if a folder has several complete sets; "": only one.
   const std::string& choice() const { return choice_; }
   void say_choice(std::string text) { choice_ = std::move(text); }
 
@@ -68,30 +66,30 @@ class TensorSet {
   std::shared_ptr<const NameMap> names_;
 };
 
-/// The library that a component is of, where both name weights otherwise.
+/// Library of a component; the libraries name weights differently.
 enum class Library : uint8_t { diffusers, transformers };
-/// By model_index.json; of a bare folder by its config.json.
+/// From model_index.json; for a bare folder from config.json.
 Library library_of(const Component& part);
 
-/// Opens the weights in a component's folder: diffusion_pytorch_model.safetensors or
+/// Opens the weights of a component's folder: diffusion_pytorch_model.safetensors or
 /// model.safetensors, or the shards of their index, or a variant of these (*.fp16.*, *.bf16.*,
-/// ...). `variant` asks for a variant by name; "" takes the plain files, else bf16, fp16, fp32. Of
-/// several whole sets it takes that of the library's own name, and an index before a single file as
-/// diffusers, after it as transformers; TensorSet::choice() says so. Every shard is opened and
-/// checked against the index. Throws Error(model).
+/// ...). `variant` selects a variant by name; "" prefers the plain files, then bf16, fp16, fp32.
+/// Among several complete sets, the library's own file name wins; diffusers prefers an index to a
+/// single file, transformers the reverse; TensorSet::choice() reports the choice. Every shard is
+/// opened and checked against the index. Throws Error(model).
 TensorSet open_component(const std::string& folder, const std::string& variant = "",
                          Library library = Library::diffusers);
 
-/// Whether a component's folder holds weights of any kind, complete or not; else it is a
-/// description that came alone.
+/// True if a component's folder holds any weights, complete or not; else the folder has a
+/// description only.
 bool has_weights(const std::string& folder);
-/// The same, or a file stands in their place.
+/// Same, or a file replaces the weights.
 bool has_weights(const Component& part);
-/// Bytes that the index of a folder announces for its shards; 0: there is none that says.
+/// Total bytes announced by a folder's index; 0: not stated.
 int64_t announced_bytes(const std::string& folder);
 
-/// The shards that an index names, checked: plain file names beside it, each present, holding
-/// exactly the tensors that the index places there. Throws Error(model).
+/// Opens the shards of an index and checks them: plain file names in the same folder, all present,
+/// each with exactly the tensors listed in the index. Throws Error(model).
 TensorSet open_index(const std::string& index_path);
 
 }  // namespace tessera::load

@@ -36,10 +36,10 @@ struct WeightStore::Shelf {
   using Value = std::shared_ptr<const void>;
 
   struct Slot {
-    std::mutex packing;  // held while packing, so that it happens once
+    std::mutex packing;  // held while packing, so that each weight is packed once
     std::weak_ptr<const void> value;
     int64_t bytes = 0;
-    // The same value as each tracker's user holds it.
+    // The same value with a separate owner for each tracker.
     std::map<const tensor::MemoryTracker*, std::weak_ptr<const void>> shares;
 
     std::pair<Value, bool> counted(const Tracker& memory, const Value& held, bool rank);
@@ -48,7 +48,7 @@ struct WeightStore::Shelf {
   std::shared_ptr<Slot> slot(const std::string& key) {
     const std::lock_guard lock(mutex);
     if (slots.size() >= next_sweep) {
-      // The lock orders what others wrote before this; nobody gets a slot meanwhile.
+      // The lock makes earlier writes visible; no other thread gets a slot meanwhile.
       std::erase_if(slots, [](const auto& item) {
         const std::unique_lock idle(item.second->packing, std::try_to_lock);
         return idle && item.second.use_count() == 1 && item.second->value.expired();
@@ -75,7 +75,8 @@ struct WeightStore::Shelf {
     std::shared_ptr<T> made = make();
     tensor::count_work();
     const int64_t bytes = counting.memory->current(tensor::MemoryClass::weights);
-    // It counts with each who holds it, and not with who packed it for as long as anybody does.
+    // Each holder is charged for the value, so the packing rank's own charge is removed while the
+    // value lives.
     if (rank) rank->add(tensor::MemoryClass::weights, -bytes);
     T* const packed = made.get();
     const Value value(packed, [made = std::move(made), rank, bytes](const void*) mutable {
@@ -89,7 +90,7 @@ struct WeightStore::Shelf {
         std::const_pointer_cast<void>(slot->counted(rank, value, true).first));
   }
 
-  // What somebody holds under a key; null: nobody does.
+  // The value in use under a key; null: none.
   template <class T>
   std::shared_ptr<T> held(const std::string& key) {
     std::shared_ptr<Slot> slot;
@@ -108,8 +109,8 @@ struct WeightStore::Shelf {
   size_t next_sweep = 256;
 };
 
-// The value as one more rank holds it: counted by the rank, and by the wholes that it is a part of
-// unless others of theirs hold it already. Second: whether `memory` lacked it.
+// Counts the value for another rank, and for the parent trackers unless another rank of theirs
+// already holds the value. Second: true if `memory` did not hold the value.
 std::pair<WeightStore::Shelf::Value, bool> WeightStore::Shelf::Slot::counted(const Tracker& memory,
                                                                              const Value& held,
                                                                              bool rank) {
@@ -121,7 +122,7 @@ std::pair<WeightStore::Shelf::Value, bool> WeightStore::Shelf::Slot::counted(con
   memory->add_shared(tensor::MemoryClass::weights, bytes);
   Value mine(above.get(), [above = above, memory, bytes = bytes](const void*) mutable {
     memory->add_shared(tensor::MemoryClass::weights, -bytes);
-    above.reset();  // what only remembers this share must not keep the value
+    above.reset();  // a cached share must not keep the value alive
   });
   shares[memory.get()] = mine;
   return {mine, lacked};
@@ -129,8 +130,8 @@ std::pair<WeightStore::Shelf::Value, bool> WeightStore::Shelf::Slot::counted(con
 
 namespace {
 
-/// Memory that tensors are read into until they are packed, used again and again: the system need
-/// not fill new pages with zeros for each. Keeps two, which a pair of weights needs at once.
+/// Reusable buffers for tensors before packing, so that the system need not fill new pages with
+/// zeros. Keeps two buffers, the number for a pair of weights.
 class ReadBuffers : public std::enable_shared_from_this<ReadBuffers> {
  public:
   std::shared_ptr<Storage> lend(int64_t bytes) {
@@ -143,7 +144,7 @@ class ReadBuffers : public std::enable_shared_from_this<ReadBuffers> {
       std::swap(buffer, fits == spare_.end() ? spare_.front() : *fits);
     }
     if (!buffer || buffer->bytes() < bytes) {
-      buffer.reset();  // before there is another
+      buffer.reset();  // free first, before another is allocated
       const tensor::Uncounted aside(tensor::Counts::work);
       buffer = Storage::allocate(bytes, Device::cpu, tensor::MemoryClass::weights);
     }
@@ -161,7 +162,7 @@ class ReadBuffers : public std::enable_shared_from_this<ReadBuffers> {
     if (size(spare_.back()) < size(spare_.front())) std::swap(spare_.front(), spare_.back());
   }
   std::mutex mutex_;
-  std::array<std::shared_ptr<Storage>, 2> spare_;  // ascending
+  std::array<std::shared_ptr<Storage>, 2> spare_;  // ascending by size
 };
 
 class StoredWeights : public nn::Weights {
@@ -185,7 +186,7 @@ class StoredWeights : public nn::Weights {
     return Tensor::over(storage, 0, shape, dtype);
   }
 
-  // The file that holds a tensor of this shape.
+  // The file with a tensor, checked for this shape.
   const TensorFile& checked(const std::string& name, const Shape& shape) const {
     const TensorFile& file = tensors_.file(name);
     const TensorEntry& entry = file.entry(name);
@@ -243,7 +244,7 @@ class StoredWeights : public nn::Weights {
   }
 
  private:
-  // A tensor that was checked; the one of get(), where somebody holds that.
+  // Reads a checked tensor, or shares the result of get() while in use.
   Tensor read(const TensorFile& file, const std::string& name) const {
     const TensorEntry& entry = file.entry(name);
     std::shared_ptr<Storage> buffer;
@@ -257,7 +258,7 @@ class StoredWeights : public nn::Weights {
     return Tensor::over(std::move(buffer), 0, Shape(entry.sizes), file.dtype(name));
   }
 
-  // Floats, or for products in i8 whole numbers with the scales of their rows.
+  // Accepts floats, or for products in i8 integers with row scales.
   void check_matrix(const std::string& name, const Shape& shape, DType compute) const {
     if (!is_quantised(tensors_, name)) return (void)floats(name, shape);
     const StoredShapes stored = stored_shapes(tensors_, name, shape[0], shape[1]);
@@ -288,7 +289,8 @@ class StoredWeights : public nn::Weights {
     return taken(whole, cut, name);
   }
 
-  // Whether a matrix that was checked, or each of a pair, lies in rows; else together in panels.
+  // True if a checked matrix, or each matrix of a pair, is stored in rows; otherwise all are in
+  // panels.
   bool in_rows(const std::string& name, const std::string& up) const {
     const bool paired = !up.empty();
     const Order order = is_quantised(tensors_, name) ? order_of(tensors_, name) : Order::rows;
@@ -303,7 +305,7 @@ class StoredWeights : public nn::Weights {
     return order == Order::rows;
   }
 
-  // What lies in panels, of which a CPU's kernels read the whole as it is.
+  // A weight stored in panels. CPU kernels use a whole weight directly.
   ops::Weight packed(const std::string& name, const std::string& up, int64_t n, int64_t k,
                      const ops::WeightForm& form, const Cut& cut) const {
     const bool paired = !up.empty();
@@ -335,7 +337,7 @@ class StoredWeights : public nn::Weights {
                   : ops::pack_weight(w, form, device_);
   }
 
-  // Where it lies in its file, a pair one behind the other; null where it does not lie so, or
+  // Maps a weight from its file, a pair as adjacent tensors; null if the layout does not fit, or
   // files are not mapped.
   std::shared_ptr<Storage> mapped(const std::string& name, const std::string& up,
                                   int64_t bytes) const {
@@ -361,14 +363,14 @@ class StoredWeights : public nn::Weights {
     return file;
   }
 
-  // What makes two packed weights of a process the same one.
+  // Identity of a packed weight within the process.
   std::string key(std::string_view form, const std::string& name, const std::string& second,
                   const ops::WeightForm& packed, const Cut& cut = {}) const {
     return fmt::format("{} {} {} {} {}", nn::weight_key(form, name + " " + second, packed, cut),
                        name_of(device_), ops::packing_of(device_), place_of(name),
                        second.empty() ? "" : place_of(second));
   }
-  // A file with several parts may hold one name at several places.
+  // A file with several parts may hold a name at several places.
   std::string place_of(const std::string& name) const {
     const TensorFile& file = tensors_.file(name);
     return fmt::format("{} {}", file.identity(), file.entry(name).begin);

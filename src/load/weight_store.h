@@ -7,18 +7,18 @@
 
 namespace tessera::load {
 
-/// Packed weights of a process, shared by its ranks and models: each is packed once per (file,
-/// name, slice, element type, instruction set, device) while anybody uses it, and freed with its
-/// last user. Thread-safe; who asks for what another thread is packing waits for it.
+/// Packed weights of a process, shared by ranks and models: each is packed once per (file, name,
+/// slice, element type, instruction set, device) while in use, and freed with the last user.
+/// Thread-safe; concurrent requests for a weight wait for the packing thread.
 class WeightStore {
  public:
   WeightStore();
-  /// Weights of a model over `tensors`. What they hand out may outlive them and the store. A tensor
-  /// is read when it is packed, and what was read is freed then.
-  /// On a GPU each weight is uploaded once. What get() gives is shared in the same way.
+  /// Weights of a model over `tensors`. Returned weights may outlive this object and the store. A
+  /// tensor is read for packing and then freed. On a GPU each weight is uploaded once. Results of
+  /// get() are shared in the same way.
   std::shared_ptr<const nn::Weights> open(TensorSet tensors,
                                           tensor::Device device = tensor::Device::cpu) const;
-  /// Packed weights that somebody uses now.
+  /// Number of packed weights in use.
   int64_t live() const;
 
   struct Shelf;

@@ -21,13 +21,14 @@
 namespace tessera::load {
 namespace {
 
-// Before the names of a part in a whole checkpoint.
+// Prefixes of a part's names in a complete checkpoint.
 constexpr std::string_view kTransformer[] = {"model.diffusion_model.", "diffusion_model."};
 constexpr std::string_view kVae[] = {"first_stage_model.", "vae."};
 constexpr std::string_view kTexts = "text_encoders.";
-constexpr std::string_view kFp8Mark = "scaled_fp8";  // of the whole file, wherever it stands
+constexpr std::string_view kFp8Mark = "scaled_fp8";  // a mark for the whole file, at any prefix
 
-/// A tensor that tells a text encoder, and one as wide as its stream, with the key of its config.
+/// A tensor that identifies a text encoder, a tensor with the width of the hidden states, and the
+/// config's key of the width.
 struct EncoderMark {
   const char* type;
   const char* layer;
@@ -77,7 +78,7 @@ std::string prefix_in(const TensorFile& file, std::span<const std::string_view> 
   return "";
 }
 
-// Where text encoders may stand in a file: "text_encoders.t5xxl.transformer.", or all of it.
+// Possible prefixes of text encoders in a file: "text_encoders.t5xxl.transformer.", or none.
 std::set<std::string> text_prefixes(const TensorFile& file) {
   std::set<std::string> found;
   for (const auto& [name, entry] : file.entries()) {
@@ -94,7 +95,7 @@ std::set<std::string> text_prefixes(const TensorFile& file) {
   return found;
 }
 
-// Float8 as floats; whole numbers stay, which this program may have written.
+// Converts float8 to floats. Integers stay, because tessera may have written them.
 TensorSet with_floats(const TensorSet& stored) {
   std::vector<TensorFile> files;
   bool any = false;
@@ -135,8 +136,8 @@ const EncoderMark* encoder_mark(const std::string& type) {
   return found == std::end(kEncoders) ? nullptr : found;
 }
 
-// Whether what stands under a prefix is a text encoder of the part's class; of its width too, if
-// `wide` asks for it.
+// True if the tensors under a prefix are a text encoder of the part's class, with `wide` also of
+// the same width.
 bool holds_encoder(const TensorFile& file, const std::string& prefix, const Component& part,
                    bool wide) {
   const EncoderMark* const mark = encoder_mark(part.class_name);
@@ -218,7 +219,7 @@ void take_text_encoder(const std::string& given, ModelFolder& folder) {
   }
 }
 
-// The part that a file is for; where the folder does not describe it, the file does.
+// Assigns a file to a part. If the folder does not describe the part, the file does.
 void take_part(const std::string& path, const std::string& name,
                std::span<const std::string_view> prefixes, const char* option,
                ModelFolder& folder) {

@@ -24,7 +24,7 @@ struct Entry {
   size_t count, value;
 };
 
-// Entries in the order of their tags, and no directory behind it.
+// Appends entries sorted by tag, without a next directory.
 void append_directory(std::string& out, const std::vector<Entry>& entries) {
   append(out, entries.size(), 2);
   for (const Entry& entry : entries) {
@@ -51,7 +51,7 @@ std::string exif_data(const std::map<std::string, std::string>& text) {
   const auto software = text.find("Software"), parameters = text.find("parameters");
   std::string name, comment;
   if (software != text.end()) name = software->second.substr(0, kMostSoftware - 1) + '\0';
-  if (!name.empty() && name.size() < 5) name.resize(5);  // shorter values stand in the entry itself
+  if (!name.empty() && name.size() < 5) name.resize(5);  // shorter values are stored inline
   if (parameters != text.end()) {
     comment = std::string("UNICODE\0", 8);
     for (const char16_t unit : base::utf16(parameters->second).substr(0, kMostUnits))

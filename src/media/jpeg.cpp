@@ -11,7 +11,7 @@
 namespace tessera::media {
 namespace {
 
-constexpr int kLongestSide = 65500;  // of the library
+constexpr int kLongestSide = 65500;  // libjpeg's limit
 constexpr int kQuality = 95;
 
 struct Destroy {
@@ -21,7 +21,7 @@ struct Free {
   void operator()(unsigned char* bytes) const { tjFree(bytes); }
 };
 
-// A segment for applications, which stands behind the JFIF segment.
+// An application segment, placed after the JFIF segment.
 std::string segment(const std::string& body) {
   const size_t length = body.size() + 2;
   return std::string("\xff\xe1") + static_cast<char>(length >> 8) +

@@ -10,9 +10,9 @@
 namespace tessera::media {
 namespace {
 
-constexpr int kBits = 22;  // of a weight
+constexpr int kBits = 22;  // bits of a weight
 
-/// The input samples of one output sample, with their weights.
+/// The input samples of an output sample, with their weights.
 struct Taps {
   int64_t first = 0;
   std::vector<int32_t> weights;
@@ -51,7 +51,7 @@ std::vector<Taps> taps_of(int from, int to) {
   return all;
 }
 
-// One side scaled: of `lines` sets of samples that are `step` bytes apart, `width` bytes each.
+// Resamples along a single side.
 Pixels pass(const Pixels& from, int to, bool across) {
   const int side = across ? from.width : from.height;
   if (side == to) return from;
@@ -80,7 +80,7 @@ Pixels pass(const Pixels& from, int to, bool across) {
   return made;
 }
 
-// A part of an image at (x, y) of another one; what lies outside is left out.
+// Pastes an image at (left, top) into another image; the part outside is clipped.
 void paste(const Pixels& from, int left, int top, Pixels& to) {
   for (int y = std::max(top, 0); y < std::min(top + from.height, to.height); ++y)
     for (int x = std::max(left, 0); x < std::min(left + from.width, to.width); ++x)
@@ -90,7 +90,7 @@ void paste(const Pixels& from, int left, int top, Pixels& to) {
                   &to.bytes[(size_t(y) * size_t(to.width) + size_t(x)) * size_t(to.channels)]);
 }
 
-// Pixels without an image get those of the nearest border.
+// Fills pixels outside the image with the nearest border pixel.
 void stretch_borders(int left, int top, int width, int height, Pixels& to) {
   for (int y = 0; y < to.height; ++y)
     for (int x = 0; x < to.width; ++x) {
@@ -103,7 +103,8 @@ void stretch_borders(int left, int top, int width, int height, Pixels& to) {
     }
 }
 
-// A line of samples `step` apart, of which each becomes the mean of those within the radius.
+// Box filter over a line of samples `step` apart: each becomes the mean of the samples within the
+// radius.
 void box_line(const std::vector<uint8_t>& from, size_t begin, size_t step, int count, float radius,
               std::vector<uint8_t>& to) {
   const int whole = static_cast<int>(radius);
@@ -123,7 +124,8 @@ void box_line(const std::vector<uint8_t>& from, size_t begin, size_t step, int c
   }
 }
 
-// The radius of a box whose three passes spread as a Gaussian does; in f32, as Pillow has it.
+// Radius of a box with the standard deviation of a Gaussian after three passes; in f32, as in
+// Pillow.
 float box_radius(float sigma) {
   const float squares = sigma * sigma / 3.0f;
   const auto length = static_cast<float>(std::sqrt(12.0 * double(squares) + 1.0));

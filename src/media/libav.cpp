@@ -8,7 +8,7 @@ namespace tessera::media {
 namespace {
 
 void* opened(const char* library) {
-  void* const found = dlopen(library, RTLD_NOW | RTLD_LOCAL);  // stays to the end of the process
+  void* const found = dlopen(library, RTLD_NOW | RTLD_LOCAL);  // never unloaded
   require(
       found != nullptr, ErrorCode::usage,
       "videos need {}, which cannot be loaded: install Debian's "

@@ -9,7 +9,7 @@ extern "C" {
 
 namespace tessera::media {
 
-// What videos need of libavutil, libavcodec, libavformat and libswscale.
+// Functions used from libavutil, libavcodec, libavformat and libswscale.
 #define TESSERA_LIBAV(X)                    \
   X(util, av_d2q)                           \
   X(util, av_dict_set)                      \
@@ -51,8 +51,8 @@ struct Libav {
 #undef TESSERA_LIBAV_FIELD
 };
 
-/// Loaded when the first video is written, for they bring 130 libraries along, which would cost
-/// each start of the program. Throws Error(usage) where they are missing.
+/// Loads libav on the first video, because libav brings 130 libraries along and would slow every
+/// start of the program. Throws Error(usage) if missing.
 const Libav& libav();
 
 }  // namespace tessera::media

@@ -11,8 +11,8 @@ namespace tessera::media {
 namespace {
 
 constexpr std::string_view kName = "Tessera ";
-constexpr int kMostParts = 64;                       // that are looked at
-constexpr int64_t kLargestPart = int64_t{64} << 20;  // that is read
+constexpr int kMostParts = 64;                       // maximum number of parts to inspect
+constexpr int64_t kLargestPart = int64_t{64} << 20;  // maximum bytes of a part to read
 
 std::string piece(const base::InputFile& file, int64_t at, int64_t most) {
   const int64_t size = std::max<int64_t>(std::min(file.size() - at, most), 0);
@@ -31,7 +31,7 @@ int64_t little_endian(std::string bytes) {
   return big_endian(bytes);
 }
 
-// Chunks stand before the pixels; the text that names the program is one of the first.
+// Text chunks precede the pixels; the program's name is in an early chunk.
 bool png_names_us(const base::InputFile& file) {
   int64_t at = 8;
   for (int i = 0; i < kMostParts && at + 8 <= file.size(); ++i) {
@@ -49,7 +49,7 @@ bool jpeg_names_us(const base::InputFile& file) {
   for (int i = 0; i < kMostParts && at + 4 <= file.size(); ++i) {
     const std::string head = piece(file, at, 10);
     const int64_t size = big_endian(head.substr(2, 2));
-    if (head[0] != '\xff' || head[1] == '\xda' || size < 2) break;  // the pixels
+    if (head[0] != '\xff' || head[1] == '\xda' || size < 2) break;  // start of the pixels
     if (head[1] == '\xe1' && head.substr(4) == std::string("Exif\0\0", 6))
       return exif_software(piece(file, at + 10, size - 8)).starts_with(kName);
     at += 2 + size;

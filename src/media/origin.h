@@ -4,9 +4,9 @@
 
 namespace tessera::media {
 
-/// Whether a file is an image (PNG, JPEG, WebP) that says in its metadata that Tessera made it.
+/// True if an image file (PNG, JPEG, WebP) has metadata of Tessera.
 bool is_own_image(const base::InputFile& file);
-/// The same of an MP4 video, by its comment.
+/// Same for an MP4 video, from the comment.
 bool is_own_video(const base::InputFile& file);
 
 }  // namespace tessera::media

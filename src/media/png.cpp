@@ -40,7 +40,7 @@ bool is_ascii(const std::string& text) {
                      [](char c) { return c == '\n' || (c >= 0x20 && c < 0x7f); });
 }
 
-// PNG forbids NUL in texts; keys are 1 to 79 printable characters.
+// PNG forbids NUL in texts; keys have 1 to 79 printable characters.
 std::string text_chunk(const std::string& key, const std::string& value) {
   const bool good = !key.empty() && key.size() <= 79 && is_ascii(key) && key.front() != ' ' &&
                     key.back() != ' ' && key.find('\n') == std::string::npos;
@@ -55,7 +55,7 @@ std::string text_chunk(const std::string& key, const std::string& value) {
                key + std::string(5, '\0') + body);  // no compression, language or translation
 }
 
-// libpng's record of one image; frees what it holds.
+// Owns libpng's structures of an image.
 struct PngImage {
   png_image image{};
   PngImage() { image.version = PNG_IMAGE_VERSION; }
@@ -64,7 +64,7 @@ struct PngImage {
   PngImage& operator=(const PngImage&) = delete;
 };
 
-// What libpng writes, until the thread's work is stopped: then the writing fails.
+// Output of libpng; writing fails after the thread was asked to stop.
 struct PngBytes {
   std::string bytes;
   std::FILE* file = nullptr;
@@ -85,7 +85,7 @@ struct PngBytes {
     if (base::current_stop().stop_requested()) return 0;
     try {
       static_cast<PngBytes*>(self)->bytes.append(data, size);
-    } catch (...) {  // no exception may pass through C
+    } catch (...) {  // exceptions must not pass through C
       return 0;
     }
     return static_cast<ssize_t>(size);

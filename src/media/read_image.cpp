@@ -30,7 +30,7 @@ void check_size(int64_t width, int64_t height, const std::string& name) {
           "'{}' has {} x {} pixels; expected at most 2^26, as 8192 x 8192", name, width, height);
 }
 
-// RGBA as its two parts; all opaque without `has_alpha`.
+// Splits RGBA into colour and alpha; no alpha without `has_alpha`.
 ReadImage parted(int width, int height, const std::vector<uint8_t>& rgba, bool has_alpha) {
   ReadImage read{{width, height, {}}, {}};
   const size_t pixels = size_t(width) * size_t(height);
@@ -43,7 +43,7 @@ ReadImage parted(int width, int height, const std::vector<uint8_t>& rgba, bool h
   return read;
 }
 
-// A PNG file without texts, profiles and gammas, which its pixels do not need; and its Exif data.
+// A PNG file without text, profile and gamma chunks, which do not affect pixels; and the Exif data.
 struct PngParts {
   std::string needed;
   std::string_view exif;
@@ -66,7 +66,7 @@ PngParts parts_of_png(std::string_view bytes, const std::string& name) {
   fail(ErrorCode::usage, "'{}' is a PNG image that ends too early", name);
 }
 
-// libpng's record of one image; frees what it holds.
+// Owns libpng's structures of an image.
 struct PngRecord {
   png_image image{};
   PngRecord() { image.version = PNG_IMAGE_VERSION; }
@@ -94,12 +94,12 @@ ReadImage read_png(std::string_view bytes, const std::string& name, int& orienta
   return parted(width, height, rgba, has_alpha);
 }
 
-// The Exif data of a JPEG file, which stands before its pixels.
+// Exif data of a JPEG file, stored before the pixels.
 std::string_view exif_of_jpeg(std::string_view bytes) {
   constexpr std::string_view kHeader("Exif\0\0", 6);
   for (size_t at = 2; at + 4 <= bytes.size() && bytes[at] == '\xff';) {
     const size_t marker = number(bytes, at + 1, 1), length = number(bytes, at + 2, 2);
-    if (marker == 0xff) {  // a filling byte
+    if (marker == 0xff) {  // fill byte
       ++at;
       continue;
     }
@@ -115,7 +115,7 @@ struct DestroyJpeg {
   void operator()(void* decoder) const { tjDestroy(decoder); }
 };
 
-// Inks, which Adobe's programs store inverted, to colours.
+// Converts CMYK inks, stored inverted by Adobe's programs, to RGB.
 std::vector<uint8_t> colours_of(const std::vector<uint8_t>& inks) {
   std::vector<uint8_t> rgb(inks.size() / 4 * 3);
   for (size_t i = 0; i < inks.size() / 4; ++i)
@@ -141,14 +141,14 @@ ReadImage read_jpeg(std::string_view bytes, const std::string& name, int& orient
       tjDecompress2(decoder.get(), from, bytes.size(), pixels.data(), width, 0, height,
                     inks ? TJPF_CMYK : TJPF_RGB, TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS);
   const std::string said = status == 0 ? "" : tjGetErrorStr2(decoder.get());
-  // Bytes between two parts of a file are harmless; missing ones are not.
+  // Extra bytes between two parts of a file are harmless; missing bytes are not.
   const bool harmless = status == 0 || (tjGetErrorCode(decoder.get()) == TJERR_WARNING &&
                                         said.find("xtraneous") != std::string::npos);
   require(harmless, ErrorCode::usage, "'{}' is a damaged JPEG image: {}", name, said);
   return {{width, height, inks ? colours_of(pixels) : std::move(pixels)}, {}};
 }
 
-// The Exif data of a WebP file, a chunk of it.
+// Exif data of a WebP file, from a chunk.
 std::string_view exif_of_webp(std::string_view bytes) {
   for (size_t at = 12; at + 8 <= bytes.size();) {
     const size_t length = number(bytes, at + 4, 4, true);
@@ -178,7 +178,7 @@ ReadImage read_webp(std::string_view bytes, const std::string& name, int& orient
   return parted(features.width, features.height, rgba, features.has_alpha != 0);
 }
 
-// Pixels of so many bytes each, turned upright.
+// Rotates or mirrors pixels of `bytes` bytes to be upright.
 std::vector<uint8_t> turned(const std::vector<uint8_t>& from, size_t width, size_t height,
                             size_t bytes, int orientation) {
   const bool swaps = orientation >= 5;

@@ -11,13 +11,13 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-// Between which two lines a line of the result lies, and how far along.
+// Source lines of a result line, and the interpolation weight.
 struct Place {
   int64_t below, above;
   float part;
 };
 
-// Places of [begin, begin + count) of a side of `from` that becomes `to`.
+// Positions for [begin, begin + count) of a side scaled from `from` to `to`.
 std::vector<Place> places(int64_t from, int64_t to, int64_t begin, int64_t count) {
   const float scale = static_cast<float>(from) / static_cast<float>(to);
   std::vector<Place> all;
@@ -38,7 +38,7 @@ Tensor resize_and_crop(const Tensor& x, int64_t height, int64_t width) {
   if (x.size(1) == height && x.size(2) == width) return x;
   const double ratio =
       std::max(double(height) / double(x.size(1)), double(width) / double(x.size(2)));
-  // Rounding may lose the last pixel of a side that fits exactly.
+  // Rounding might lose the last pixel of a side with an exact fit.
   const int64_t tall = std::max(static_cast<int64_t>(double(x.size(1)) * ratio), height);
   const int64_t wide = std::max(static_cast<int64_t>(double(x.size(2)) * ratio), width);
   const auto lines = places(x.size(1), tall, (tall - height) / 2, height);

@@ -11,7 +11,7 @@
 namespace tessera::media {
 namespace {
 
-// Frees what libav made.
+// Deleters for objects of libav.
 struct Free {
   void operator()(AVFrame* p) const { libav().av_frame_free(&p); }
   void operator()(AVPacket* p) const { libav().av_packet_free(&p); }
@@ -37,11 +37,11 @@ const AVCodec* encoder() {
   return codec;
 }
 
-/// An MP4 file that grows in memory.
+/// Writes an MP4 file in memory.
 class Mp4 {
  public:
   Mp4(int width, int height, double rate, const std::map<std::string, std::string>& text) {
-    libav().av_log_set_level(AV_LOG_QUIET);  // a library prints nothing
+    libav().av_log_set_level(AV_LOG_QUIET);  // the library must not print
     checked(libav().avformat_alloc_output_context2(&format_, nullptr, "mp4", nullptr), "mp4");
     open_encoder(width, height, libav().av_d2q(rate, 60000));
     stream_ = libav().avformat_new_stream(format_, nullptr);
@@ -50,7 +50,7 @@ class Mp4 {
     stream_->avg_frame_rate = codec_->framerate;
     checked(libav().avcodec_parameters_from_context(stream_->codecpar, codec_.get()),
             "its parameters");
-    auto comment = text.find("parameters");  // which end with the program's name
+    auto comment = text.find("parameters");  // the parameters end with the program's name
     if (comment == text.end()) comment = text.find("Software");
     if (comment != text.end())
       libav().av_dict_set(&format_->metadata, "comment", base::valid_utf8(comment->second).c_str(),
@@ -102,7 +102,7 @@ class Mp4 {
     codec_->time_base = av_inv_q(rate);
     codec_->color_range = AVCOL_RANGE_MPEG;
     codec_->colorspace = AVCOL_SPC_SMPTE170M;
-    codec_->thread_count = 1;  // the bytes do not depend on the machine
+    codec_->thread_count = 1;  // the bytes must not depend on the machine
     codec_->flags |= AV_CODEC_FLAG_BITEXACT;
     if (format_->oformat->flags & AVFMT_GLOBALHEADER) codec_->flags |= AV_CODEC_FLAG_GLOBAL_HEADER;
     if (codec->id == AV_CODEC_ID_H264) {

@@ -20,7 +20,7 @@ struct MuxDelete {
   void operator()(WebPMux* mux) const { WebPMuxDelete(mux); }
 };
 
-// What WebPEncodeLosslessRGB does, and ends when the thread's work is stopped.
+// Like WebPEncodeLosslessRGB, but stops with the thread's work.
 class Encoder {
  public:
   Encoder() { WebPMemoryWriterInit(&writer_); }
@@ -31,7 +31,7 @@ class Encoder {
   Encoder(const Encoder&) = delete;
   Encoder& operator=(const Encoder&) = delete;
 
-  /// Empty when it failed or was stopped.
+  /// Returns an empty text after a failure or a stop.
   std::string encode(const Image& image) {
     WebPConfig config;
     if (!WebPConfigPreset(&config, WEBP_PRESET_DEFAULT, kEffort) || !WebPPictureInit(&picture_))
@@ -52,7 +52,7 @@ class Encoder {
   }
 
  private:
-  static constexpr float kEffort = 70;  // as WebPEncodeLosslessRGB
+  static constexpr float kEffort = 70;  // same as WebPEncodeLosslessRGB
   WebPPicture picture_{};
   WebPMemoryWriter writer_{};
 };

@@ -7,11 +7,11 @@
 
 namespace tessera::media {
 
-/// The bytes of a lossless WebP file; `text` stands in its XMP part, a description of "key: value"
-/// lines, and "parameters" of it in the Exif user comment. Throws Error(usage) for sizes that WebP
-/// does not take (1 to 16383) or pixels that do not fill them.
+/// Encodes a lossless WebP file; `text` becomes an XMP description of "key: value" lines, and
+/// "parameters" also the Exif user comment. Throws Error(usage) for sizes outside WebP's limits (1
+/// to 16383) or a mismatched number of pixels.
 std::string encode_webp(const Image& image, const std::map<std::string, std::string>& text = {});
-/// Writes it beside `path` and renames. Throws Error(usage) if it cannot be written.
+/// Writes a temporary file beside `path` and renames the file. Throws Error(usage) on failure.
 void write_webp(const std::string& path, const Image& image,
                 const std::map<std::string, std::string>& text = {});
 

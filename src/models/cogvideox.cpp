@@ -11,7 +11,7 @@ namespace {
 struct CogContext : nn::Context {
   Tensor text;              // [batch * length, hidden]
   Tensor positions;         // f32 [tokens of a sequence, hidden], or undefined
-  ops::RotaryTable angles;  // of one sequence's tokens, or undefined
+  ops::RotaryTable angles;  // tokens of each sequence, or undefined
   int64_t length = 0;
 };
 
@@ -41,8 +41,7 @@ CogVideoX::CogVideoX(const CogVideoXConfig& config, const nn::Weights& weights,
                              ? weights.get("patch_embed.proj.weight", {d, in * volume})
                              : weights.get("patch_embed.proj.weight", {d, in, p, p});
     patch_ = ops::pack_weight(patch.reshape({d, in * volume}), dtype);
-    // The flag is of 1.0's filter alone: 1.5, whose patches span frames, has a bias whatever it
-    // says.
+    // The flag only concerns CogVideoX 1.0. In 1.5, patches span frames and always have a bias.
     if (config.patch_bias || config.patch_size_t)
       patch_bias_ = weights.vector("patch_embed.proj.bias", d);
     text_ = nn::Linear(weights, "patch_embed.text_proj", d, config.text_embed_dim, dtype);
@@ -86,7 +85,7 @@ CogVideoX::Block CogVideoX::load_block(const nn::Weights& weights, int64_t index
   return block;
 }
 
-// A quarter of the channels from the frame, the rest from column and line.
+// A quarter of the channels encodes the frame, the rest column and line.
 Tensor CogVideoX::sincos_positions(const nn::TokenShape& shape) const {
   const int64_t d = config_.hidden();
   const double space = 1 / config_.spatial_interpolation_scale;

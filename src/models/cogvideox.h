@@ -8,7 +8,7 @@
 
 namespace tessera::models {
 
-/// A CogVideoX transformer's sizes, by the names of its config.json.
+/// Sizes of a CogVideoX transformer, named as in config.json.
 struct CogVideoXConfig {
   int64_t num_attention_heads = 30, attention_head_dim = 64, num_layers = 30;
   int64_t in_channels = 16, out_channels = 16, patch_size = 2, patch_size_t = 0;  ///< t 0: none
@@ -22,8 +22,8 @@ struct CogVideoXConfig {
   int64_t hidden() const { return num_attention_heads * attention_head_dim; }
 };
 
-/// CogVideoX (Yang et al. 2024): text and video in one attention over all frames, with modulations
-/// of their own but shared weights.
+/// CogVideoX (Yang et al. 2024): joint attention of text and video over all frames, with separate
+/// modulations and shared weights.
 class CogVideoX : public nn::Denoiser {
  public:
   CogVideoX(const CogVideoXConfig& config, const nn::Weights& weights, const nn::Portion& portion,

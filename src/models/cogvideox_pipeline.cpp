@@ -49,7 +49,8 @@ PipelineSpec cogvideox_pipeline(const Source& source) {
   const CogVideoXConfig c = parse_cogvideox_config(source.config, source.where);
   const int64_t frames = (c.sample_frames - 1) / c.temporal_compression_ratio + 1;
   const int64_t depth = std::max<int64_t>(c.patch_size_t, 1);
-  // 1.5 names how far its positions go; its makers' program computes 1360 x 768, 16 a second.
+  // CogVideoX 1.5 has a maximum position; the authors' program generates 1360 x 768 at 16 frames a
+  // second.
   const bool wide = c.patch_size_t > 0 && c.sample_height == 300 && c.sample_width == 300;
   PipelineSpec spec;
   spec.pipelines = {"CogVideoXPipeline"};

@@ -77,7 +77,7 @@ DiffusionGemma::DiffusionGemma(const DiffusionGemmaConfig& config, const nn::Wei
     text_embedding_ = config.tied ? embedding_ : weights.get(text + table, shape);
     const std::string name = canvas + "self_conditioning.";
     conditioning_norm_ = weights.vector(name + "pre_norm.weight", config.hidden);
-    // Every shard of tensor parallelism has the whole MLP: embed_canvas sums over no ranks.
+    // Every tensor-parallel shard has the whole MLP, because embed_canvas has no all-reduce.
     conditioning_ = {
         weights.paired(name + "gate_proj.weight", name + "up_proj.weight", config.dense_width,
                        config.hidden, dtype),
@@ -192,7 +192,7 @@ nn::Hidden DiffusionGemma::embed(std::span<const int32_t> ids, const nn::TokenVi
 nn::Hidden DiffusionGemma::embed_canvas(std::span<const int32_t> ids, const nn::TokenView& view,
                                         const nn::EarlierLogits& earlier) const {
   Tensor x = embedded(embedding_, ids, view);
-  nn::Segments conditioned;  // tokens of the view that an earlier pass saw
+  nn::Segments conditioned;  // tokens of the view seen in an earlier pass
   for (const nn::Segment& s : view.body)
     for (const nn::Segment& e : earlier.tokens)
       if (e.sequence == s.sequence && e.ids.begin < s.ids.end && s.ids.begin < e.ids.end)

@@ -15,12 +15,12 @@ using nn::Tensor;
 
 /// Sizes of a DiffusionGemma text model.
 struct DiffusionGemmaConfig {
-  /// Attention of one layer. Sliding layers have a window and a value projection; global layers
-  /// take their values from the key projection.
+  /// Attention of a layer. Sliding layers have a window and a value projection; global layers take
+  /// their values from the key projection.
   struct Layer {
     int64_t kv_heads = 0, head_dim = 0;
-    int64_t window = 0;        ///< tokens that a token sees, itself included; 0: global
-    int64_t turned_pairs = 0;  ///< of head_dim / 2 rotary pairs; the others keep angle 0
+    int64_t window = 0;        ///< number of visible tokens, the token itself included; 0: global
+    int64_t turned_pairs = 0;  ///< rotated pairs out of head_dim / 2; the others have angle 0
     double theta = 10000;
   };
   int64_t vocabulary = 0, hidden = 0, heads = 0;
@@ -29,17 +29,17 @@ struct DiffusionGemmaConfig {
   double eps = 1e-6;
   double logit_cap = 30;  ///< cap * tanh(logits / cap)
   bool tied = true;       ///< encoder, decoder and head share their weights
-  bool bias = false;      ///< of q, k, v and the output projection
+  bool bias = false;      ///< biases of q, k, v and the output projection
   int64_t canvas = 256;   ///< tokens that are denoised together
-  int64_t context = 0;    ///< positions
+  int64_t context = 0;    ///< maximum positions
 };
 
-/// DiffusionGemma (Google 2026): Gemma 4 with experts in two modes. Text is encoded causally and
-/// leaves keys and values; a canvas of tokens that see each other and all text is denoised over
-/// them, each pass conditioned on the logits of the one before.
+/// DiffusionGemma (Google 2026): Gemma 4 with experts, in two modes. Text is encoded causally into
+/// the KV cache. A canvas of tokens is then denoised with full attention over canvas and text; each
+/// pass is conditioned on the previous logits.
 class DiffusionGemma : public nn::TokenModel {
  public:
-  /// Routed experts that the portion does not hold have no weights.
+  /// Routed experts outside the portion have no weights.
   DiffusionGemma(const DiffusionGemmaConfig& config, const nn::Weights& weights,
                  const nn::Portion& portion, DType dtype);
 
@@ -61,13 +61,13 @@ class DiffusionGemma : public nn::TokenModel {
   struct Block {
     std::array<Tensor, 7> norms;  // by Norm
     Tensor q_norm, k_norm;
-    nn::Linear q, k, v, out;  // a global layer has no v
+    nn::Linear q, k, v, out;  // v is empty in a global layer
     ops::Expert dense;
     Tensor router_norm;  // f32 [hidden]: the router's scale / sqrt(hidden)
     nn::Router router;
     nn::ExpertWeights experts;
     int expert_site = 0;
-    float scale = 1;  // of the whole stream behind the block
+    float scale = 1;  // factor of the whole stream after the block
   };
   Block load_block(const nn::Weights& weights, const std::string& stack, int64_t index,
                    const nn::Portion& portion) const;
@@ -85,18 +85,18 @@ class DiffusionGemma : public nn::TokenModel {
   DType dtype_;
   nn::Geometry geometry_;
   nn::Range blocks_;
-  Tensor embedding_, text_embedding_;  // of the canvas; of text
+  Tensor embedding_, text_embedding_;  // embeddings of the canvas; of text
   Tensor conditioning_norm_;
   ops::Expert conditioning_;    // MLP of self-conditioning
   ops::Weight mean_embedding_;  // the canvas's embedding, [hidden, vocabulary]
   Tensor final_norm_;
   ops::Weight head_;
   std::vector<Block> canvas_blocks_;
-  std::vector<Block> text_blocks_;  // as the others, but for `scale`, where weights are tied
+  std::vector<Block> text_blocks_;  // same as blocks if weights are tied, except for `scale`
 };
 
-/// One routed expert, in `dtype`. `block`: the canvas's layers, then, where weights are not tied,
-/// the layers of the text encoder.
+/// Loads a routed expert in `dtype`. `block` counts the canvas layers and then, if weights are not
+/// tied, the layers of the text encoder.
 ops::Expert load_routed_expert(const DiffusionGemmaConfig& config, const nn::Weights& weights,
                                int64_t block, int64_t expert, DType dtype);
 

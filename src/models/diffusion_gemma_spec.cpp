@@ -16,9 +16,9 @@ using base::Json;
 using Layer = DiffusionGemmaConfig::Layer;
 
 constexpr int64_t kMost = int64_t{1} << 24;
-constexpr int64_t kGlobalEvery = 6;  // layers, where layer_types is left out
+constexpr int64_t kGlobalEvery = 6;  // period of global layers without layer_types
 
-// Vision is not read: an image token in a prompt is refused.
+// Vision is unsupported: an image token in a prompt is refused.
 constexpr const char* kInertAbove[] = {"vision_config",  "vision_soft_tokens_per_image",
                                        "boi_token_id",   "eoi_token_id",
                                        "image_token_id", "eos_token_id",
@@ -27,8 +27,8 @@ constexpr const char* kInertAbove[] = {"vision_config",  "vision_soft_tokens_per
 const GuardedKey kGuardedAbove[] = {{"quantization_config", {}, "quantised weights"},
                                     {"audio_config", {}, "audio"}};
 
-// The reference reads tie_word_embeddings of the top level alone, and no end of text of
-// config.json.
+// The reference reads tie_word_embeddings from the top level only, and ignores the end-of-text ids
+// of config.json.
 constexpr const char* kInert[] = {"tie_word_embeddings", "eos_token_id", "intermediate_size"};
 const GuardedKey kGuarded[] = {
     {"enable_moe_block", {"true"}, "a model without experts"},
@@ -59,7 +59,7 @@ std::vector<bool> global_layers(const TokenConfig& read, int64_t count) {
   return global;
 }
 
-// Rotary angles of one kind of layers: {"rope_type", "rope_theta", "partial_rotary_factor"}.
+// Rotary parameters for a kind of layers: {"rope_type", "rope_theta", "partial_rotary_factor"}.
 struct Rotary {
   double theta = 10000, part = 1;
 };
@@ -88,7 +88,8 @@ Rotary read_rotary(const TokenConfig& read, bool global) {
   return made;
 }
 
-// Sizes of single layers, as newer versions of transformers write them: {"5": {"head_dim": 512}}.
+// Sizes of individual layers in the format of newer transformers versions: {"5": {"head_dim":
+// 512}}.
 std::map<int64_t, std::pair<int64_t, int64_t>> read_sizes(const TokenConfig& read, int64_t layers,
                                                           const Layer& usual) {
   std::map<int64_t, std::pair<int64_t, int64_t>> sizes;
@@ -121,7 +122,7 @@ void read_layers(const TokenConfig& read, DiffusionGemmaConfig& c) {
   sliding.window = read.integer("sliding_window", 1024, 1, int64_t{1} << 31);
   const auto sizes = read_sizes(read, count, sliding);
   Layer global;
-  // Where sizes stand layer by layer, layers that are not named have the common ones.
+  // If sizes are given for each layer, missing layers have the common sizes.
   const bool by_layer = read.has("per_layer_config");
   global.head_dim = read.integer("global_head_dim", by_layer ? sliding.head_dim : 512, 2, 512);
   global.kv_heads = read.integer("num_global_key_value_heads", sliding.kv_heads, 1, c.heads);
@@ -192,7 +193,7 @@ TokenSpec diffusion_gemma_spec(const Source& source) {
   spec.context = c.context;
   spec.experts = static_cast<int>(c.experts);
   spec.top_k = static_cast<int>(c.top_k);
-  spec.block_causal = true;  // text is read token by token
+  spec.block_causal = true;  // text is encoded token by token
   spec.canvas = true;
   spec.block = static_cast<int>(c.canvas);
   spec.decode = "canvas";

@@ -9,8 +9,8 @@
 
 namespace tessera::models {
 
-/// Reads the config.json of a DiffusionGemma folder. Throws Error(model) naming a key whose value
-/// asks for something else than DiffusionGemma computes.
+/// Parses the config.json of a DiffusionGemma folder. Throws Error(model) naming a key with an
+/// unsupported value.
 DiffusionGemmaConfig parse_diffusion_gemma_config(const base::Json& config,
                                                   const std::string& where);
 

@@ -120,8 +120,8 @@ nn::ContextPtr DitMoe::prepare(const nn::Conditioning& conditioning,
       return Tensor::empty({shape.tokens(), config_.hidden_size / 2}, DType::f32,
                            tensor::Device::meta);
     };
-    context->positions = ops::concat_columns({half(), half()});  // as the table is made
-  } else {  // another image size than the trained one
+    context->positions = ops::concat_columns({half(), half()});  // order of the published table
+  } else {                                                       // image size differs from training
     context->positions = nn::sincos_grid(nn::even_places(shape.grid[1]),
                                          nn::even_places(shape.grid[2]), config_.hidden_size)
                              .to(positions_.device());

@@ -6,7 +6,7 @@
 
 namespace tessera::models {
 
-/// A DiT-MoE's sizes, by the names of its config.json.
+/// Sizes of a DiT-MoE, named as in config.json.
 struct DitMoeConfig {
   int64_t hidden_size = 0, depth = 0, num_heads = 0;
   int64_t patch_size = 2, in_channels = 4, input_size = 32;
@@ -24,7 +24,7 @@ struct DitMoeConfig {
 };
 
 /// DiT-MoE (Fei et al. 2024, "Scaling Diffusion Transformers to 16 Billion Parameters"): a DiT
-/// (Peebles & Xie 2023) whose MLPs are top-k experts beside a shared one.
+/// (Peebles & Xie 2023) with MLPs of top-k routed experts and a shared expert.
 class DitMoe : public nn::Denoiser {
  public:
   DitMoe(const DitMoeConfig& config, const nn::Weights& weights, const nn::Portion& portion,

@@ -10,7 +10,7 @@ namespace {
 
 using base::Json;
 
-constexpr int64_t kMost = int64_t{1} << 20;  // no size in a configuration is larger
+constexpr int64_t kMost = int64_t{1} << 20;  // upper bound of sizes in a configuration
 
 }  // namespace
 

@@ -7,11 +7,11 @@
 
 namespace tessera::models {
 
-/// Reads a DiT-MoE's config.json. Throws Error(model) naming `where`, the key, its value and what
-/// fits.
+/// Parses a DiT-MoE's config.json. Throws Error(model) naming `where`, the key, its value and the
+/// allowed values.
 DitMoeConfig parse_dit_moe_config(const base::Json& config, const std::string& where);
 
-/// The family's entry in the registry.
+/// Registry entry of the family.
 PipelineSpec dit_moe_pipeline(const Source& source);
 
 }  // namespace tessera::models

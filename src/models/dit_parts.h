@@ -17,26 +17,25 @@ namespace tessera::models {
 using nn::DType;
 using nn::Tensor;
 
-/// Two linear layers with an activation between them, by the names that diffusers gives them.
+/// Two linear layers with an activation in between, with diffusers names.
 class Mlp {
  public:
   Mlp() = default;
   /// `<name>.linear_1` [inner, in], `<name>.linear_2` [out, inner].
   Mlp(const nn::Weights& weights, const std::string& name, int64_t in, int64_t inner, int64_t out,
       ops::Activation activation, DType dtype);
-  /// A block's MLP: `<name>.net.0.proj`, `<name>.net.2`, GELU by tanh; its width is
-  /// split.
+  /// MLP of a block: `<name>.net.0.proj`, `<name>.net.2`, GELU by tanh; the inner width is sharded.
   static Mlp of_block(const nn::Weights& weights, const std::string& name, int64_t dim,
                       int64_t inner, DType dtype);
-  /// FLUX.2's MLP of a block: `<name>.linear_in` [2 * inner, dim], SwiGLU, `<name>.linear_out`,
-  /// without biases; its width is split.
+  /// MLP of a FLUX.2 block: `<name>.linear_in` [2 * inner, dim], SwiGLU, `<name>.linear_out`,
+  /// without biases; the inner width is sharded.
   static Mlp gated_block(const nn::Weights& weights, const std::string& name, int64_t dim,
                          int64_t inner, DType dtype);
-  /// x [tokens, in] -> [tokens, out]; `last` is what follows the second layer.
+  /// x [tokens, in] -> [tokens, out]; `last` is the epilogue of the second layer.
   Tensor operator()(const Tensor& x, const ops::MatmulOptions& last = {},
                     nn::Reduce* reduce = nullptr) const;
-  /// The same of two streams, each by its own layers, side by side; with SwiGLU in turn, since
-  /// their inner tensors are large.
+  /// Applies separate MLPs to two streams in grouped products; with SwiGLU one after the other,
+  /// because the inner tensors are large.
   static nn::Joint both(const Mlp& of_prefix, const Mlp& of_body, const nn::Joint& x,
                         const ops::MatmulOptions& prefix, const ops::MatmulOptions& body,
                         nn::Reduce* reduce);
@@ -46,70 +45,71 @@ class Mlp {
   ops::Activation activation_ = ops::Activation::silu;
 };
 
-/// A norm of each head's channels; without a weight, nothing.
+/// Norm over each head's channels; identity without a weight.
 struct HeadNorm {
-  Tensor weight, bias;  ///< f32 [head_dim]; a bias makes it a layer norm, else it is an RMS norm
+  Tensor weight, bias;  ///< f32 [head_dim]; layer norm with a bias, else RMS norm
   float eps = 1e-6f;
 
   static HeadNorm rms(const nn::Weights& weights, const std::string& name, int64_t dim);
   static HeadNorm layer(const nn::Weights& weights, const std::string& name, int64_t dim);
-  /// Then turned by the angles of its token, neighbouring channels, where they are given.
+  /// Normalises, then rotates neighbouring channels by the token's angles, if given.
   Tensor operator()(const Tensor& x, const Tensor& into = {},
                     const ops::RotaryTable& angles = {}) const;
 };
 
-/// Queries or keys: a product, a norm of each head, and a turn by the token's angles (neighbouring
-/// channels; undefined: none). Written to `into` where that is given.
+/// Queries or keys: a product, a norm of each head, and a rotation by the token's angles
+/// (neighbouring channels; undefined: none). Writes to `into` if given.
 struct NormedHeads {
   nn::Linear linear;
   HeadNorm norm;
 
   Tensor operator()(const Tensor& x, const ops::RotaryTable& angles = {},
                     const Tensor& into = {}) const;
-  /// The product alone, and what follows it once `group` has run.
+  /// Queues the product only; finish() does the rest after `group` has run.
   Tensor product(const Tensor& x, const Tensor& into, ops::MatmulGroup& group) const;
   Tensor finish(const Tensor& product, const ops::RotaryTable& angles, const Tensor& into) const;
 };
 
-/// Queries, keys and values of one stream.
+/// Projections to queries, keys and values of a stream.
 struct Projections {
   NormedHeads q, k;
   nn::Linear v;
 
   nn::Qkv operator()(const Tensor& x, const ops::RotaryTable& angles = {},
                      const nn::Qkv& into = {}) const;
-  /// The products alone, and what follows them once `group` has run. Without queries where there
-  /// are no weights of theirs.
+  /// Queues the products only; finish() does the rest after `group` has run. Without query weights,
+  /// no queries are computed.
   nn::Qkv products(const Tensor& x, const nn::Qkv& into, ops::MatmulGroup& group) const;
   nn::Qkv finish(const nn::Qkv& products, const ops::RotaryTable& angles,
                  const nn::Qkv& into) const;
-  /// Those of two streams, each by its own layers, to `heads`: the prefix first, which nothing
-  /// turns unless it has angles.
+  /// Projects two streams with separate weights into `heads`, the prefix first. The prefix is not
+  /// rotated unless the prefix has angles.
   static void both(const Projections& of_prefix, const Projections& of_body, const nn::Joint& x,
                    const ops::RotaryTable& angles, const nn::Qkv& heads,
                    const ops::RotaryTable& prefix_angles = {});
-  /// Room for heads of so many tokens like those of x; without queries of the first `silent` ones.
+  /// Allocates heads for `tokens` tokens with the format of x; the first `silent` tokens have no
+  /// queries.
   nn::Qkv room(const Tensor& x, int64_t tokens, int64_t silent = 0) const;
 };
 
-/// Heads, side by side as in a projection, are split one by one.
+/// Splits a projection's width by whole heads.
 inline nn::Split split_heads(int64_t width, int64_t head_dim) {
   return nn::Split::outputs({{width, head_dim}});
 }
-/// The heads of some of its tokens.
+/// Heads of a range of tokens.
 nn::Qkv part_of(const nn::Qkv& heads, int64_t begin, int64_t end);
-/// Text and latent of a tensor of both; and the tensor of both, put together if they are apart.
+/// Splits a joint tensor into text and latent; and joins both, if separate.
 nn::Joint apart(const Tensor& both, int64_t prefix_tokens);
 Tensor together(const nn::Joint& streams);
 
-/// A layer norm of a block: with or without weights.
+/// Layer norm of a block, with or without weights.
 struct TokenNorm {
   Tensor weight, bias;
   float eps = 1e-6f;
 
   static TokenNorm load(const nn::Weights& weights, const std::string& name, int64_t dim,
                         float eps);
-  /// Then x * (1 + scale[sequence]) + shift[sequence]; either may be undefined.
+  /// Returns norm(x) * (1 + scale[sequence]) + shift[sequence]; either may be undefined.
   Tensor operator()(const Tensor& x, const Tensor& shift = {}, const Tensor& scale = {},
                     const ops::RowMap& row_of = {}) const;
 };
@@ -118,8 +118,7 @@ struct TokenNorm {
 inline Tensor part(const Tensor& x, int64_t i, int64_t width) {
   return x.slice(1, i * width, (i + 1) * width);
 }
-/// What follows a branch of a block: the i-th part of a modulation gates it, and the stream is
-/// added.
+/// Epilogue of a block's branch: gates by part i of the modulation and adds the residual stream.
 inline ops::MatmulOptions gated(const Tensor& modulation, int64_t i, const ops::RowMap& batch,
                                 const Tensor& stream, ops::MatmulGroup* group = nullptr) {
   return {.gate = part(modulation, i, stream.size(1)),
@@ -127,40 +126,39 @@ inline ops::MatmulOptions gated(const Tensor& modulation, int64_t i, const ops::
           .residual = stream,
           .group = group};
 }
-/// A stored tensor, widened to f32 and seen as [rows, columns].
+/// Reads a tensor as f32 with shape [rows, columns].
 Tensor stored_f32(const nn::Weights& weights, const std::string& name, const tensor::Shape& shape,
                   int64_t rows, int64_t columns);
 
-/// A stored table, seen as [rows, columns], of which a request reads some rows.
+/// A stored table [rows, columns]; each request reads only some rows.
 class RowTable {
  public:
   RowTable() = default;
   RowTable(const nn::Weights& weights, const std::string& name, const tensor::Shape& shape,
            int64_t rows, int64_t columns);
-  /// -> f32 [rows asked for, columns].
+  /// -> f32 [requested rows, columns].
   Tensor operator()(std::span<const int32_t> rows) const;
   bool defined() const { return table_.defined(); }
 
  private:
-  Tensor table_;                   // as it is stored; on meta where it is brought
-  std::function<Tensor()> bring_;  // when it is used; null: it is here
+  Tensor table_;                   // as stored; on meta if loaded on demand
+  std::function<Tensor()> bring_;  // loads the table on use; null: already loaded
 };
 
-/// The text that each sequence of a batch attends to: tokens packed without padding.
+/// Text tokens for cross attention of a batch, packed without padding.
 struct PackedText {
   Tensor tokens;                 ///< [sum of lengths, channels]
-  std::vector<nn::Range> spans;  ///< of each sequence
+  std::vector<nn::Range> spans;  ///< range of each sequence
 };
-/// Whether each element of a mask of whole numbers or floats is not 0.
+/// True for nonzero elements of an integer or float mask.
 std::vector<bool> ones_of(const Tensor& mask);
-/// Leaves out what `mask` (of any numbers [batch, length], undefined: all ones) says is padding.
+/// Drops padding by `mask` (numbers of any type, [batch, length]; undefined: all ones).
 PackedText pack_text(const Tensor& tokens, const Tensor& mask);
-/// What latent tokens see of the text of their sequences, all on this rank.
+/// Attention spans of latent tokens over the text of their sequences, with all text on this rank.
 std::vector<ops::AttentionSpan> text_spans(const nn::Segments& body,
                                            const std::vector<nn::Range>& text);
 
-/// What blocks need of a view's tokens, where kernels read it; what a model has no use for is
-/// empty.
+/// Row maps and tables of a view's tokens on the device; unused members are empty.
 struct DitPlacement : nn::Placement {
   DitPlacement(const nn::Context& in, const nn::TokenView& of, tensor::Device device)
       : Placement(of),
@@ -172,30 +170,30 @@ struct DitPlacement : nn::Placement {
     return dynamic_cast<const C&>(context);
   }
   const nn::Context& context;
-  ops::RowMap sequences, text_sequences;  ///< of the body's tokens, the prefix's
-  ops::RotaryTable angles;                ///< of the body's tokens
-  ops::RotaryTable text_angles{};         ///< of the prefix's tokens; undefined: nothing turns them
-  std::vector<ops::AttentionSpan> sees{};  ///< of the text: cross attention
+  ops::RowMap sequences, text_sequences;   ///< for body tokens; for prefix tokens
+  ops::RotaryTable angles;                 ///< angles of the body's tokens
+  ops::RotaryTable text_angles{};          ///< angles of the prefix; undefined: no rotation
+  std::vector<ops::AttentionSpan> sees{};  ///< spans of text for cross attention
 };
 inline const DitPlacement& dit(const nn::Placement& placement) {
   return dynamic_cast<const DitPlacement&>(placement);
 }
 
-/// A step of blocks that are all modulated by one vector a sequence.
+/// Step context of blocks modulated by a single vector for each sequence.
 struct DitStep : nn::StepContext {
   Tensor condition;                              ///< f32 [batch, channels]
-  Tensor final_modulation;                       ///< f32 [batch, 2 * hidden], of the head
+  Tensor final_modulation;                       ///< f32 [batch, 2 * hidden], for the head
   nn::PerBlock<std::vector<Tensor>> modulation;  ///< f32 [batch, n * hidden] each
 
-  /// What the layers of a block make of the condition.
+  /// Modulation computed by the layers of a block from the condition.
   const std::vector<Tensor>& of(int block, std::initializer_list<const nn::Linear*> layers) const;
 };
 inline const DitStep& dit(const nn::StepContext& step) {
   return dynamic_cast<const DitStep&>(step);
 }
 
-/// FLUX's double block (MM-DiT, Esser et al. 2024, section 4): text and image attend to each other,
-/// each stream by its own layers and modulation.
+/// Double block of FLUX (MM-DiT, Esser et al. 2024, section 4): joint attention of text and image
+/// with separate layers and modulations.
 struct DoubleBlock {
   struct Stream {
     Projections heads;
@@ -205,34 +203,37 @@ struct DoubleBlock {
   Stream image, text;
   TokenNorm norm;
 
-  /// `modulation` of each stream, f32 [batch, 6 * hidden]: shift, scale and gate of the attention,
+  /// `modulation`: for each stream f32 [batch, 6 * hidden], shift, scale and gate of the attention,
   /// then of the MLP.
   nn::Joint operator()(int site, const nn::Joint& modulation, const DitPlacement& placement,
                        const nn::Joint& streams, const nn::Seams& seams) const;
 };
 
-/// The norm before the head; `shift` and `scale` number parts of the step's final modulation.
+/// The norm before the head; `shift` and `scale` are part indices of the step's final modulation.
 Tensor head_norm(const nn::StepContext& step, const nn::Placement& placement, const Tensor& body,
                  int shift, int scale);
 
-/// Blocks with one attention each over the body, or with the text if it is joint; no long skips.
+/// Geometry of blocks with a single attention each, over the body or, if `joint`, over body and
+/// text; no long skips.
 nn::Geometry dit_geometry(int64_t blocks, int64_t heads, int64_t head_dim, bool joint);
 
-/// A conditioning tensor as f32 or bf16 [batch * length, channels], checked: [batch, length,
-/// channels]. Throws Error(usage) naming it and what fits. `length` receives what was found.
+/// Returns a conditioning tensor [batch, length, channels] as f32 or bf16 [batch * length,
+/// channels]. Throws Error(usage) naming the tensor and the expected shape. `length` receives the
+/// length.
 Tensor text_input(const nn::Conditioning& conditioning, const char* name, int64_t batch,
                   int64_t channels, int64_t* length);
-/// A conditioning tensor f32 [batch, channels]. Throws Error(usage) unless it is there and fits.
+/// Returns a conditioning tensor f32 [batch, channels]. Throws Error(usage) if missing or of
+/// another shape.
 Tensor batch_input(const nn::Conditioning& conditioning, const char* name, int64_t batch,
                    int64_t channels);
-/// A conditioning tensor, or none.
+/// Returns a conditioning tensor, or an undefined tensor.
 Tensor optional_input(const nn::Conditioning& conditioning, const char* name);
 
-/// The last layer of a model that emits (p, q, C) for each token, turned to (C, p, q).
+/// Last layer of a model: emits (p, q, C) for each token, reordered to (C, p, q).
 class PatchHead {
  public:
   PatchHead() = default;
-  /// `proj_out` [patch * channels, dim]; `turn` false: it emits (C, p, q) already.
+  /// `proj_out` [patch * channels, dim]; `turn` false: the output is (C, p, q) already.
   PatchHead(const nn::Weights& weights, int64_t patch, int64_t channels, int64_t dim, bool turn,
             DType dtype);
   /// -> f32 [tokens, channels * patch].
@@ -243,7 +244,8 @@ class PatchHead {
   Tensor bias_;
 };
 
-/// The first layer: `<name>.weight` [dim, channels, p, q] on patches of a latent in token layout.
+/// First layer: `<name>.weight` [dim, channels, p, q] applied to patches of a latent in token
+/// layout.
 class PatchEmbed {
  public:
   PatchEmbed() = default;

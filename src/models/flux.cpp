@@ -22,7 +22,7 @@ struct FluxContext : nn::Context {
 
 struct FluxPlacement : DitPlacement {
   using DitPlacement::DitPlacement;
-  ops::RowMap both_rows;  // of the text's tokens, then the image's
+  ops::RowMap both_rows;  // text tokens, then image tokens
   ops::RotaryTable both_angles;
   ReferenceRows references;
 };
@@ -179,7 +179,7 @@ nn::ContextPtr Flux::prepare(const nn::Conditioning& conditioning,
 nn::PlacementPtr Flux::place(const nn::Context& context, const nn::TokenView& view) const {
   const auto& of = dynamic_cast<const FluxContext&>(context);
   auto placement = std::make_shared<FluxPlacement>(of, view, of.fixed.device());
-  nn::Segments both;  // ids in the table of a sequence
+  nn::Segments both;  // indices into a sequence's table
   const auto add = [&](const nn::Segment& s, int64_t first) {
     both.push_back({s.sequence, {first + s.ids.begin, first + s.ids.end}});
   };
@@ -196,7 +196,7 @@ nn::PlacementPtr Flux::place(const nn::Context& context, const nn::TokenView& vi
 
 nn::StepContextPtr Flux::at(const nn::Context& context, const Tensor& timestep) const {
   auto step = std::make_shared<DitStep>();
-  // The pipeline divides by 1000 and the model multiplies again, in floats.
+  // The pipeline divides by 1000 and the model multiplies again, both in f32.
   step->condition =
       ops::silu(time_(ops::timestep_embedding(ops::scale(timestep, 1000, 1000), kWaves),
                       {.residual = dynamic_cast<const FluxContext&>(context).fixed}));
@@ -232,7 +232,8 @@ nn::Joint Flux::double_block(int site, const DitStep& step, const nn::Placement&
                 dit(placement), streams, seams);
 }
 
-// Text and image share weights: they are one tensor, from the first of these blocks to the last.
+// Text and image share weights in these blocks, so both stay joined in a tensor from the first of
+// these blocks to the last.
 nn::Joint Flux::single_block(int site, const DitStep& step, const nn::Placement& placement,
                              const nn::Joint& streams, const nn::Seams& seams) const {
   const Block& w = layers_.at(static_cast<size_t>(site - blocks_.begin));

@@ -8,7 +8,7 @@
 
 namespace tessera::models {
 
-/// A FLUX transformer's sizes, by the names of its config.json.
+/// Sizes of a FLUX transformer, named as in config.json.
 struct FluxConfig {
   int64_t num_attention_heads = 24, attention_head_dim = 128;
   int64_t num_layers = 19, num_single_layers = 38, in_channels = 64, out_channels = 64;
@@ -22,10 +22,8 @@ struct FluxConfig {
   int64_t blocks() const { return num_layers + num_single_layers; }
 };
 
-/// FLUX.1 (Black Forest Labs 2024): blocks with a stream each for text and image, then blocks in
-/// which both share weights and attention stands beside the MLP. In FLUX.1-Kontext a reference
-/// image stands behind the noise as tokens that are not denoised; FLUX.1-Fill reads a masked image
-/// and its mask beside each token of the noise.
+/// FLUX.1 (Black Forest Labs 2024): double blocks with separate weights for text and image, then
+/// single blocks with shared weights and attention parallel to the MLP.
 class Flux : public nn::Denoiser {
  public:
   Flux(const FluxConfig& config, const nn::Weights& weights, const nn::Portion& portion,
@@ -36,10 +34,8 @@ class Flux : public nn::Denoiser {
   std::string block_name(int index) const override;
 
   /// Conditioning: "encoder_hidden_states" [batch, tokens, joint_attention_dim],
-  /// "pooled_projections" [batch, pooled_projection_dim], and "guidance" [batch] where the model
-  /// embeds it; of references "reference_tokens" f32 [batch, their tokens, out_channels] and
-  /// "reference_sizes" i32 [batch, 2 * references]; with fill_channels "fill_tokens" f32 [batch,
-  /// tokens, fill_channels].
+  /// "pooled_projections" [batch, pooled_projection_dim], and "guidance" [batch] for
+  /// guidance-distilled models.
   nn::ContextPtr prepare(const nn::Conditioning& conditioning,
                          const nn::TokenShape& shape) const override;
   nn::PlacementPtr place(const nn::Context& context, const nn::TokenView& view) const override;
@@ -55,8 +51,8 @@ class Flux : public nn::Denoiser {
  private:
   struct Block {
     DoubleBlock both;
-    nn::Linear image_modulation, text_modulation;  ///< of a double block
-    Projections heads;                             ///< of a single block
+    nn::Linear image_modulation, text_modulation;  ///< modulations of a double block
+    Projections heads;                             ///< projections of a single block
     nn::Linear modulation, widen, out;
   };
   Block load_double(const nn::Weights& weights, int64_t index) const;

@@ -10,17 +10,17 @@ namespace {
 
 struct Flux2Context : nn::Context {
   Tensor text;              // [batch * length, hidden]
-  Tensor references;        // f32 [batch * their tokens, in_channels]
-  ops::RotaryTable angles;  // of one sequence's text, then its noise, then its references
+  Tensor references;        // f32 [batch * reference tokens, in_channels]
+  ops::RotaryTable angles;  // angles of text, noise and references, for each sequence
   nn::TokenShape shape;
   tensor::Device device = tensor::Device::cpu;
 };
 
 struct Flux2Placement : DitPlacement {
   using DitPlacement::DitPlacement;
-  ops::RowMap both_rows;  // of the text's tokens, then the image's
+  ops::RowMap both_rows;  // text tokens, then image tokens
   ops::RotaryTable both_angles;
-  ReferenceRows references;
+  ReferenceRows references;  // positions of references in the body, and their rows
 };
 
 // Modulation that all blocks share: f32 [batch, n * hidden] each.
@@ -167,7 +167,7 @@ nn::ContextPtr Flux2::prepare(const nn::Conditioning& conditioning,
 nn::PlacementPtr Flux2::place(const nn::Context& context, const nn::TokenView& view) const {
   const auto& of = dynamic_cast<const Flux2Context&>(context);
   auto placement = std::make_shared<Flux2Placement>(of, view, of.device);
-  nn::Segments both;  // ids in the table of a sequence
+  nn::Segments both;  // indices into a sequence's table
   const int64_t length = of.shape.prefix;
   for (const auto* segments : {&view.prefix, &view.body})
     for (const nn::Segment& s : *segments)
@@ -185,7 +185,7 @@ nn::PlacementPtr Flux2::place(const nn::Context& context, const nn::TokenView& v
 
 nn::StepContextPtr Flux2::at(const nn::Context&, const Tensor& timestep) const {
   auto step = std::make_shared<Flux2Step>();
-  // The pipeline divides by 1000 and the model multiplies again, in floats.
+  // The pipeline divides by 1000 and the model multiplies again, both in f32.
   const Tensor waves =
       ops::timestep_embedding(ops::scale(timestep, 1000, 1000), config_.timestep_guidance_channels);
   step->condition = ops::silu(time_out_(time_in_(waves, {.activation = ops::Activation::silu})));
@@ -220,7 +220,8 @@ nn::Joint Flux2::double_block(int site, const nn::StepContext& step, const nn::P
             seams);
 }
 
-// Text and image share weights: they are one tensor, from the first of these blocks to the last.
+// Text and image share weights in these blocks, so both stay joined in a tensor from the first of
+// these blocks to the last.
 nn::Joint Flux2::single_block(int site, const nn::StepContext& step, const nn::Placement& placement,
                               const nn::Joint& streams, const nn::Seams& seams) const {
   const Block& w = layers_.at(static_cast<size_t>(site - blocks_.begin));

@@ -7,7 +7,7 @@
 
 namespace tessera::models {
 
-/// A FLUX.2 transformer's sizes, by the names of its config.json.
+/// Sizes of a FLUX.2 transformer, named as in config.json.
 struct Flux2Config {
   int64_t num_attention_heads = 48, attention_head_dim = 128;
   int64_t num_layers = 8, num_single_layers = 48, in_channels = 128;
@@ -20,9 +20,9 @@ struct Flux2Config {
   int64_t blocks() const { return num_layers + num_single_layers; }
 };
 
-/// FLUX.2 (Black Forest Labs 2025): FLUX's blocks without biases, with one modulation that all
-/// share, SwiGLU MLPs, and positions on four axes. Reference images may stand behind the noise as
-/// tokens that are not denoised.
+/// FLUX.2 (Black Forest Labs 2025): FLUX's blocks without biases, with a modulation shared by all
+/// blocks, SwiGLU MLPs, and positions on four axes. Reference images may follow the noise as tokens
+/// that are not denoised.
 class Flux2 : public nn::Denoiser {
  public:
   Flux2(const Flux2Config& config, const nn::Weights& weights, const nn::Portion& portion,
@@ -32,9 +32,9 @@ class Flux2 : public nn::Denoiser {
   DType dtype() const override { return dtype_; }
   std::string block_name(int index) const override;
 
-  /// Conditioning: "encoder_hidden_states" [batch, tokens, joint_attention_dim]; of references
-  /// "reference_tokens" f32 [batch, their tokens, in_channels] and "reference_sizes" i32
-  /// [batch, 2 * references], lines and columns of tokens of each.
+  /// Conditioning: "encoder_hidden_states" [batch, tokens, joint_attention_dim]; for references
+  /// also "reference_tokens" f32 [batch, reference tokens, in_channels] and "reference_sizes" i32
+  /// [batch, 2 * references], height and width in tokens.
   nn::ContextPtr prepare(const nn::Conditioning& conditioning,
                          const nn::TokenShape& shape) const override;
   nn::PlacementPtr place(const nn::Context& context, const nn::TokenView& view) const override;
@@ -50,8 +50,8 @@ class Flux2 : public nn::Denoiser {
  private:
   struct Block {
     DoubleBlock both;
-    nn::Linear widen, out;    ///< of a single block: queries, keys, values and MLP in one
-    HeadNorm q_norm, k_norm;  ///< of a single block
+    nn::Linear widen, out;    ///< widen: queries, keys, values and MLP of a single block
+    HeadNorm q_norm, k_norm;  ///< norms of a single block
   };
   HeadNorm head_norm_of(const nn::Weights& weights, const std::string& name) const;
   Block load_double(const nn::Weights& weights, int64_t index) const;

@@ -43,9 +43,9 @@ Flux2Config parse_flux2_config(const base::Json& config, const std::string& wher
 
 double flux2_shift(int64_t tokens, int steps) {
   const auto line = [&](double slope, double at) { return slope * double(tokens) + at; };
-  const double many = line(0.00016927, 0.45666666);  // of 200 steps
+  const double many = line(0.00016927, 0.45666666);  // at 200 steps
   if (tokens > 4300) return many;
-  const double few = line(8.73809524e-05, 1.89833333);  // of 10
+  const double few = line(8.73809524e-05, 1.89833333);  // at 10 steps
   const double slope = (many - few) / 190;
   return slope * steps + many - 200 * slope;
 }

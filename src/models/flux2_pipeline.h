@@ -9,15 +9,14 @@
 
 namespace tessera::models {
 
-/// Reads the config.json of a FLUX.2 transformer; what is missing has the value of the diffusers
-/// class. Throws Error(model) naming `where`, the key, its value and what fits.
+/// Parses the config.json of a FLUX.2 transformer; missing keys have the defaults of the diffusers
+/// class. Throws Error(model) naming `where`, the key, its value and the allowed values.
 Flux2Config parse_flux2_config(const base::Json& config, const std::string& where);
 
-/// The logarithm of the shift that FLUX.2's pipelines give their scheduler, for so many tokens of
-/// an image and so many steps.
+/// Logarithm of the timestep shift in FLUX.2's pipelines, for a number of image tokens and steps.
 double flux2_shift(int64_t tokens, int steps);
 
-/// The family's entry in the registry.
+/// Registry entry of the family.
 PipelineSpec flux2_pipeline(const Source& source);
 
 /// Published sizes by name.

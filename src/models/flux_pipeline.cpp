@@ -67,7 +67,7 @@ FluxConfig parse_flux_config(const base::Json& config, const std::string& where)
 
 PipelineSpec flux_pipeline(const Source& source) {
   const FluxConfig c = parse_flux_config(source.config, source.where);
-  // Without guidance as an input it is the model distilled to few steps: FLUX.1-schnell.
+  // A model without a guidance input is distilled to few steps: FLUX.1-schnell.
   const int64_t text_tokens = c.guidance_embeds ? 512 : 256;
   PipelineSpec spec;
   spec.pipelines = {"FluxPipeline"};

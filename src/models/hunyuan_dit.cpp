@@ -9,16 +9,16 @@ namespace tessera::models {
 namespace {
 
 constexpr int64_t kWaves = 256;      // channels of a sinusoidal embedding
-constexpr int kPoolHeads = 8;        // of the attention that pools the T5 text
-constexpr int64_t kSizeNumbers = 6;  // of image_meta_size
-constexpr int64_t kBaseGrid = 32;  // tokens a side that positions are laid on: 512 pixels, patch 2
+constexpr int kPoolHeads = 8;        // heads of the attention that pools the T5 text
+constexpr int64_t kSizeNumbers = 6;  // values of image_meta_size
+constexpr int64_t kBaseGrid = 32;    // side in tokens of the position grid: 512 pixels, patch 2
 
 struct HunyuanContext : nn::Context {
   Tensor text;                   // all sequences' tokens: [batch * length, channels]
-  std::vector<nn::Range> spans;  // of each sequence
+  std::vector<nn::Range> spans;  // range of each sequence
   nn::PerBlock<nn::Qkv> heads;   // keys and values: the text does not change
   Tensor extra;                  // f32 [batch, hidden]
-  ops::RotaryTable angles;       // of one sequence's tokens
+  ops::RotaryTable angles;       // angles of a sequence's tokens
 };
 
 nn::Geometry geometry_of(const HunyuanDitConfig& c) {
@@ -31,7 +31,7 @@ nn::Geometry geometry_of(const HunyuanDitConfig& c) {
   return g;
 }
 
-// Mean of each sequence's tokens before the tokens: [batch * (length + 1), channels].
+// Prepends the mean of each sequence's tokens: [batch * (length + 1), channels].
 Tensor with_mean(const Tensor& tokens, int64_t batch, const Tensor& stored) {
   const int64_t length = tokens.size(0) / std::max<int64_t>(batch, 1), channels = tokens.size(1);
   const tensor::Shape shape{batch * (length + 1), channels};
@@ -126,7 +126,7 @@ HunyuanDit::Block HunyuanDit::load_block(const nn::Weights& weights, int64_t ind
   return block;
 }
 
-// The mean of a sequence asks its tokens and itself (CLIP's attention pooling).
+// Attention pooling of CLIP: the mean attends to all tokens and to the mean itself.
 Tensor HunyuanDit::pooled_text(const Tensor& text, int64_t batch) const {
   const Tensor all = with_mean(text, batch, pool_positions_);
   const int64_t each = all.size(0) / std::max<int64_t>(batch, 1);
@@ -150,13 +150,13 @@ Tensor HunyuanDit::extra_embedding(const nn::Conditioning& conditioning, const T
   const Tensor style = optional_input(conditioning, "style");
   require(style.defined() && style.elements() == batch, ErrorCode::usage,
           "the transformer needs one 'style' for each of its {} sequences", batch);
-  const std::vector<int32_t> ids(static_cast<size_t>(batch), 0);  // one style was trained
+  const std::vector<int32_t> ids(static_cast<size_t>(batch), 0);  // only a single style was trained
   return extra_(ops::concat_columns(
       {pooled, ops::timestep_embedding(sizes, kWaves).reshape({batch, kSizeNumbers * kWaves}),
        ops::gather_rows(styles_, ids, DType::f32)}));
 }
 
-// Both texts side by side; padding has learned values and is attended to.
+// Concatenates both texts; padding has learned embeddings and is attended to.
 Tensor HunyuanDit::all_text(const nn::Conditioning& conditioning, const Tensor& t5,
                             int64_t batch) const {
   const int64_t first = config_.text_len, second = config_.text_len_t5, all = first + second;

@@ -8,7 +8,7 @@
 
 namespace tessera::models {
 
-/// A HunyuanDiT's sizes, by the names of its config.json.
+/// Sizes of a HunyuanDiT, named as in config.json.
 struct HunyuanDitConfig {
   int64_t num_attention_heads = 16, attention_head_dim = 88, num_layers = 28;
   int64_t in_channels = 4, patch_size = 2, sample_size = 32;
@@ -21,8 +21,8 @@ struct HunyuanDitConfig {
   int64_t out_channels() const { return learn_sigma ? 2 * in_channels : in_channels; }
 };
 
-/// HunyuanDiT (Li et al. 2024): a DiT with long skips, rotary positions and cross attention to the
-/// text of two encoders.
+/// HunyuanDiT (Li et al. 2024): a DiT with long skips, rotary positions and cross attention to text
+/// from two encoders.
 class HunyuanDit : public nn::Denoiser {
  public:
   HunyuanDit(const HunyuanDitConfig& config, const nn::Weights& weights, const nn::Portion& portion,
@@ -32,8 +32,8 @@ class HunyuanDit : public nn::Denoiser {
   DType dtype() const override { return dtype_; }
 
   /// Conditioning: "encoder_hidden_states" [batch, text_len, cross_attention_dim],
-  /// "encoder_hidden_states_t5" [batch, text_len_t5, cross_attention_dim_t5], their masks
-  /// "text_embedding_mask" and "text_embedding_mask_t5" if there is padding; models that use them:
+  /// "encoder_hidden_states_t5" [batch, text_len_t5, cross_attention_dim_t5], with masks
+  /// "text_embedding_mask" and "text_embedding_mask_t5" for padded text; some models also use
   /// "image_meta_size" [batch, 6] and "style" i32 [batch].
   nn::ContextPtr prepare(const nn::Conditioning& conditioning,
                          const nn::TokenShape& shape) const override;

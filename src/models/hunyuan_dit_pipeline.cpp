@@ -74,7 +74,7 @@ PipelineSpec hunyuan_dit_pipeline(const Source& source) {
   spec.forward_names.conditioning.insert(spec.forward_names.conditioning.end(),
                                          {"image_meta_size", "style"});
   spec.add_conditions = [](const TextRun& run, nn::Conditioning& conditioning) {
-    // Original size, target size, corner of the crop: what the pipeline gives without a request.
+    // Original size, target size and crop corner: defaults of the diffusers pipeline.
     const float numbers[] = {
         1024, 1024, static_cast<float>(run.height), static_cast<float>(run.width), 0, 0};
     Tensor sizes = Tensor::empty({run.batch, 6}, DType::f32);

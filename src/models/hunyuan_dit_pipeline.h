@@ -7,11 +7,11 @@
 
 namespace tessera::models {
 
-/// Reads the config.json of a HunyuanDiT transformer; what is missing has the value of the
-/// diffusers class. Throws Error(model) naming `where`, the key, its value and what fits.
+/// Parses the config.json of a HunyuanDiT transformer; missing keys have the defaults of the
+/// diffusers class. Throws Error(model) naming `where`, the key, its value and the allowed values.
 HunyuanDitConfig parse_hunyuan_dit_config(const base::Json& config, const std::string& where);
 
-/// The family's entry in the registry.
+/// Registry entry of the family.
 PipelineSpec hunyuan_dit_pipeline(const Source& source);
 
 }  // namespace tessera::models

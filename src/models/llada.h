@@ -14,12 +14,12 @@ namespace tessera::models {
 using nn::DType;
 using nn::Tensor;
 
-/// Sizes and forms of a LLaDA decoder with experts, and how its checkpoint names things.
+/// Sizes and options of a LLaDA decoder with experts, and the tensor names of its checkpoints.
 struct LladaConfig {
   int64_t vocabulary = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
-  int64_t rotary_pairs = 0;  ///< of head_dim / 2; fewer: partial rotary
+  int64_t rotary_pairs = 0;  ///< rotated pairs out of head_dim / 2; fewer: partial rotary
   double rope_theta = 10000, eps = 1e-6;
-  std::vector<bool> sparse;  ///< by layer: experts, or one dense SwiGLU
+  std::vector<bool> sparse;  ///< by layer: experts, or a dense SwiGLU
   int64_t dense_width = 0, expert_width = 0, shared_width = 0;
   int64_t experts = 0, top_k = 0;
   bool renormalise = false, sigmoid = false, ranking_bias = false;
@@ -27,22 +27,22 @@ struct LladaConfig {
   int64_t groups = 1, top_groups = 1;
   bool qk_norm = true, qkv_bias = false, out_bias = false, tied = false;
   int causal_block = 0;         ///< 0: bidirectional
-  nn::SelectionRule routing{};  ///< which experts the tokens of a block may use
+  nn::SelectionRule routing{};  ///< rule for the experts of a block's tokens
   bool ling_names = false;  ///< LLaDA2's names: word_embeddings, attention.query_key_value, dense
 
-  int64_t context = 0;              ///< positions
-  std::optional<int32_t> mask;      ///< nothing: the tokenizer has to say
+  int64_t context = 0;              ///< maximum positions
+  std::optional<int32_t> mask;      ///< empty: defined by the tokenizer
   std::vector<int32_t> ends;        ///< end-of-text ids
-  int32_t remove = -1, split = -1;  ///< ids that edit the length of a block; -1: there are none
+  int32_t remove = -1, split = -1;  ///< ids that edit the length of a block; -1: unsupported
 
   int64_t layers() const { return static_cast<int64_t>(sparse.size()); }
 };
 
 /// LLaDA-MoE (Zhu et al. 2025) and LLaDA2 (Ant 2025): masked diffusion language models,
-/// transformers without a causal mask whose MLPs are experts.
+/// bidirectional transformers with MLPs of experts.
 class Llada : public nn::TokenModel {
  public:
-  /// Routed experts that the portion does not hold have no weights.
+  /// Routed experts outside the portion have no weights.
   Llada(const LladaConfig& config, const nn::Weights& weights, const nn::Portion& portion,
         DType dtype);
 
@@ -60,7 +60,7 @@ class Llada : public nn::TokenModel {
  private:
   struct Block {
     Tensor attention_norm, feed_norm, q_norm, k_norm;
-    nn::Linear q, k, v, qkv, out;  // q, k and v apart, or qkv
+    nn::Linear q, k, v, qkv, out;  // q, k and v separate, or fused in qkv
     int expert_site = -1;
     nn::Router router;
     nn::ExpertWeights experts;
@@ -82,7 +82,7 @@ class Llada : public nn::TokenModel {
   std::vector<Block> layers_;
 };
 
-/// One routed expert of a block with experts, in `dtype`.
+/// Loads a routed expert of a block with experts, in `dtype`.
 ops::Expert load_routed_expert(const LladaConfig& config, const nn::Weights& weights, int64_t block,
                                int64_t expert, DType dtype);
 

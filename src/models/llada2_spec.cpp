@@ -7,12 +7,12 @@ namespace tessera::models {
 
 namespace {
 
-// What the released code does not compute with, or only where a layer is dense; how a trainer
-// multiplied experts (DMax).
+// Keys that the released code ignores, or uses in dense layers only; and the trainer's
+// implementation of experts (DMax).
 constexpr const char* kInert[] = {"sliding_window", "max_window_layers", "mtp_loss_scaling_factor",
                                   "router_dtype",   "intermediate_size", "_moe_implementation"};
 
-// Its gate has one form; the keys of its forerunners say others.
+// The gate has a single form; keys of earlier models may state others.
 const GuardedKey kGuarded[] = {
     {"score_function", {"\"sigmoid\""}, "another router than a sigmoid's"},
     {"norm_topk_prob", {"true"}, "a router that does not normalise"},
@@ -29,13 +29,13 @@ const GuardedKey kGuarded[] = {
     {"image_token_offset", {}, "a vocabulary with pieces of images (LLaDA2.0-Uni)"},
     {"quantization_config", {}, "quantised weights"}};
 
-// Of LLaDA2.2: tokens of a block share experts, and its gate knows no groups then.
+// LLaDA2.2: tokens of a block share experts, and the gate has no groups.
 void read_block_routing(const TokenConfig& read, LladaConfig& c) {
   if (!read.has("expert_capacity")) return;
   c.routing = {.method = nn::SelectionRule::Method::block,
                .k = static_cast<int>(read.integer("expert_capacity", 1, c.experts)),
                .block = static_cast<int>(read.integer("block_size", 1, 1 << 16))};
-  if (!c.renormalise) c.routing.weights = nn::SelectionRule::Weights::a;  // a score weighs itself
+  if (!c.renormalise) c.routing.weights = nn::SelectionRule::Weights::a;  // scores are weights
   require(
       c.causal_block % c.routing.block == 0, ErrorCode::model,
       "{}: 'block_size' is {}, of which the {} tokens of a block ('block_length') are no multiple",
@@ -43,7 +43,7 @@ void read_block_routing(const TokenConfig& read, LladaConfig& c) {
   c.groups = c.top_groups = 1;
 }
 
-// Of LLaDA2.2: tokens by which the model edits the length of a block.
+// LLaDA2.2: tokens with which the model edits the length of a block.
 void read_length_edits(const TokenConfig& read, LladaConfig& c) {
   const auto one = [&](const char* key) {
     const auto ids = read.ids(key, c.vocabulary);
@@ -78,7 +78,7 @@ LladaConfig parse_llada2_config(const base::Json& config, const std::string& whe
   c.shared_width = read.integer("num_shared_experts", 0, 0, 64) *
                    read.integer("moe_shared_expert_intermediate_size", c.expert_width, 1, 1 << 20);
   c.sigmoid = c.ranking_bias = true;
-  c.renormalise = c.top_k > 1;  // the released gate leaves a single weight as it is
+  c.renormalise = c.top_k > 1;  // the released gate does not normalise a single weight
   c.scale = read.number("routed_scaling_factor", 2.5, 0, 1e6);
   c.groups = read.integer("n_group", 8, 1, c.experts);
   c.top_groups = read.integer("topk_group", 4, 1, c.groups);
@@ -99,7 +99,7 @@ LladaConfig parse_llada2_config(const base::Json& config, const std::string& whe
 
 TokenSpec llada2_spec(const Source& source) {
   TokenSpec spec = spec_of(parse_llada2_config(source.config, source.where));
-  if (spec.remove >= 0) spec.decode = "edit:0.5,0";  // what its generate() does by itself
+  if (spec.remove >= 0) spec.decode = "edit:0.5,0";  // default of the model's generate()
   return spec;
 }
 

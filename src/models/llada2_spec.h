@@ -13,7 +13,7 @@ namespace tessera::models {
 /// `where`, the key and its value.
 LladaConfig parse_llada2_config(const base::Json& config, const std::string& where);
 
-/// The family's entry in the registry.
+/// Registry entry of the family.
 TokenSpec llada2_spec(const Source& source);
 
 }  // namespace tessera::models

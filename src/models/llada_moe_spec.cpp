@@ -9,8 +9,8 @@ namespace tessera::models {
 
 namespace {
 
-// The released code reads neither of the first two: its router is a softmax whose weights stay as
-// they are. The last is of dense layers, where there is one.
+// The released code ignores the first two keys: the router is a softmax without renormalisation.
+// The last key is for dense layers only.
 constexpr const char* kInert[] = {"norm_topk_prob", "routed_scaling_factor",
                                   "dense_intermediate_size"};
 

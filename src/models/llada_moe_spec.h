@@ -12,7 +12,7 @@ namespace tessera::models {
 /// naming `where`, the key and its value.
 LladaConfig parse_llada_moe_config(const base::Json& config, const std::string& where);
 
-/// The family's entry in the registry.
+/// Registry entry of the family.
 TokenSpec llada_moe_spec(const Source& source);
 
 }  // namespace tessera::models

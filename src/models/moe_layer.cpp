@@ -20,7 +20,7 @@ ops::Activation activation_of(ExpertActivation activation) {
   return ops::Activation::none;
 }
 
-// The tensors of all experts, one of each.
+// Stacked tensors of all experts.
 struct Bank {
   Tensor gate, up, down, up_bias, down_bias;  // undefined: none
 
@@ -44,7 +44,7 @@ struct Bank {
     if (weights.has("mlp.down.bias")) down_bias = floats("mlp.down.bias", {c.experts, c.hidden});
   }
 
-  // Without the axis of experts.
+  // Drops the axis of experts.
   static Tensor of(const Tensor& all, int64_t e) {
     if (!all.defined()) return {};
     const Tensor one = all.slice(0, e, e + 1).contiguous();

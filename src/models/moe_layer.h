@@ -7,21 +7,21 @@
 
 namespace tessera::models {
 
-/// One MoE layer in a folder of its own, whose configuration has this type. It may hold several
-/// routers, `gate.<name>.weight`, and experts of two forms: `swiglu.gate_proj`, `.up_proj` and
-/// `.down_proj`, or `mlp.up.weight` and `mlp.down.weight`, which may have a `.bias`; a layer's
-/// experts are one tensor each.
+/// Type of a folder with a single MoE layer. The layer may hold several routers,
+/// `gate.<name>.weight`, and two forms of experts: `swiglu.gate_proj`, `.up_proj` and `.down_proj`,
+/// or `mlp.up.weight` and `mlp.down.weight` with an optional `.bias`. The experts of a layer are
+/// stacked in a tensor.
 inline constexpr const char* kMoeLayerType = "moe_layer";
 
 struct MoeLayerConfig {
   int64_t hidden = 0, inner = 0, experts = 0;
 };
-/// Reads hidden_size, intermediate_size and num_experts. Throws Error(model).
+/// Parses hidden_size, intermediate_size and num_experts. Throws Error(model).
 MoeLayerConfig moe_layer_of(const Source& source);
 
-/// A router and experts of one form, of those of a folder.
+/// A router and experts of a chosen form.
 struct MoeLayer {
-  /// With the experts of a portion. Throws Error(model) for tensors that are missing or do not fit.
+  /// Loads the experts of a portion. Throws Error(model) for missing or mismatched tensors.
   MoeLayer(const MoeLayerConfig& config, const MoeLayerForm& form, const nn::Weights& weights,
            const nn::Portion& portion, nn::DType dtype);
 
@@ -29,9 +29,9 @@ struct MoeLayer {
   nn::ExpertWeights experts;
 };
 
-/// The tensor that a form's router is.
+/// Tensor name of a form's router.
 std::string gate_of(const MoeLayerForm& form, const nn::Weights& weights);
-/// The layer as plans see it. Throws Error(usage) for more experts a token than the layer has.
+/// Geometry of the layer for plans. Throws Error(usage) for a top-k above the number of experts.
 nn::Geometry geometry_of(const MoeLayerConfig& config, const MoeLayerForm& form);
 
 }  // namespace tessera::models

@@ -9,8 +9,8 @@ namespace {
 constexpr int64_t kWaves = 256;  // channels of a sinusoidal embedding
 
 struct PixartContext : nn::Context {
-  Tensor text;                   // all sequences' tokens, packed: [sum of lengths, hidden]
-  std::vector<nn::Range> spans;  // of each sequence
+  Tensor text;                   // tokens of all sequences, packed: [sum of lengths, hidden]
+  std::vector<nn::Range> spans;  // range of each sequence
   nn::PerBlock<nn::Qkv> heads;   // keys and values: the text does not change
   Tensor size;                   // f32 [batch, hidden] or undefined
   Tensor positions;              // f32 [tokens of a sequence, hidden]
@@ -84,7 +84,7 @@ Pixart::Block Pixart::load_block(const nn::Weights& weights, int64_t index) cons
   return block;
 }
 
-// Embedding of the image's size: two numbers of resolution, then the aspect ratio.
+// Embedding of the image size: two values of resolution, then the aspect ratio.
 Tensor Pixart::size_embedding(const nn::Conditioning& conditioning, int64_t batch) const {
   const Tensor pixels = batch_input(conditioning, "resolution", batch, 2).reshape({batch * 2});
   const Tensor ratio = batch_input(conditioning, "aspect_ratio", batch, 1).reshape({batch});
@@ -133,7 +133,7 @@ nn::StepContextPtr Pixart::at(const nn::Context& context, const Tensor& timestep
   auto step = std::make_shared<DitStep>();
   const Tensor time = time_(ops::timestep_embedding(timestep, kWaves),
                             {.residual = dynamic_cast<const PixartContext&>(context).size});
-  step->condition = modulation_(ops::silu(time));  // of all blocks, which add their own
+  step->condition = modulation_(ops::silu(time));  // shared; each block adds a table
   if (final_modulation_.defined())
     step->final_modulation = ops::add_row(ops::concat_columns({time, time}), final_modulation_);
   return step;

@@ -7,7 +7,7 @@
 
 namespace tessera::models {
 
-/// A PixArt transformer's sizes, by the names of its config.json.
+/// Sizes of a PixArt transformer, named as in config.json.
 struct PixartConfig {
   int64_t num_attention_heads = 16, attention_head_dim = 72, num_layers = 28;
   int64_t in_channels = 4, out_channels = 8, patch_size = 2, sample_size = 128;
@@ -18,8 +18,8 @@ struct PixartConfig {
   int64_t hidden() const { return num_attention_heads * attention_head_dim; }
 };
 
-/// PixArt-alpha and -sigma (Chen et al. 2023, 2024): a DiT with one modulation for all blocks and
-/// cross attention to the text.
+/// PixArt-alpha and -sigma (Chen et al. 2023, 2024): a DiT with a modulation shared by all blocks
+/// and cross attention to the text.
 class Pixart : public nn::Denoiser {
  public:
   Pixart(const PixartConfig& config, const nn::Weights& weights, const nn::Portion& portion,

@@ -11,7 +11,7 @@ namespace {
 
 using base::Json;
 
-// Components that several models share, by name.
+// Components shared by several models, by name.
 constexpr const char* kShared = R"json({
   "t5_xxl":
     {"class": "T5EncoderModel", "config": {"model_type": "t5", "d_model": 4096, "d_ff": 10240,
@@ -127,7 +127,7 @@ constexpr const char* kShared = R"json({
     "clip_sample": false}}
 })json";
 
-// A component is its class and configuration, or the name of a shared one.
+// Describes each component by class and configuration, or by the name of a shared component.
 struct Entry {
   const char* name;
   std::vector<std::string> aliases;
@@ -395,7 +395,7 @@ const Entry kModels[] = {
      )json"},
 };
 
-// Sizes that a family describes by its transformer alone.
+// A published model described by its transformer only.
 PublishedModel transformer_of(const std::string& name, const Json& config) {
   const Json type = config.at(config.contains("model_type") ? "model_type" : "_class_name");
   PublishedModel model{name, {}, {{"class", type}}};

@@ -24,7 +24,7 @@
 namespace tessera::models {
 namespace {
 
-// `kind`: what the list holds, for the message.
+// `kind`: description of the list for the message.
 template <class Families>
 const auto& of_type(const Families& families, const std::string& type, const Source& source,
                     const char* kind) {

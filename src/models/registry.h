@@ -10,14 +10,14 @@
 
 namespace tessera::models {
 
-/// A family by the `model_type` or `_class_name` of its configuration. Every list is read from top
-/// to bottom.
+/// A family, selected by the `model_type` or `_class_name` of a configuration. Lists are searched
+/// from top to bottom.
 template <class Make>
 struct Family {
   const char* type;
   Make make;
 };
-/// Transformers of pipelines, and how they are run.
+/// Transformers of pipelines.
 using PipelineFamily = Family<PipelineSpec (*)(const Source&)>;
 const std::vector<PipelineFamily>& pipelines();
 using VaeFamily = Family<VaeSpec (*)(const Source&)>;
@@ -25,11 +25,11 @@ const std::vector<VaeFamily>& vaes();
 using TextEncoderFamily = Family<std::unique_ptr<TextEncoder> (*)(
     const Source&, const std::shared_ptr<const nn::Weights>&, tensor::DType)>;
 const std::vector<TextEncoderFamily>& text_encoders();
-/// Language models, by the first of their `architectures`.
+/// Language models, selected by the first of their `architectures`.
 using LanguageFamily = Family<TokenSpec (*)(const Source&)>;
 const std::vector<LanguageFamily>& language_models();
 
-/// "DiTMoE, FluxTransformer2DModel, ...".
+/// Joins the type names: "DiTMoE, FluxTransformer2DModel, ...".
 template <class Families>
 std::string known_types(const Families& families) {
   std::string known;
@@ -38,14 +38,14 @@ std::string known_types(const Families& families) {
   return known;
 }
 
-/// What a configuration of a type describes. Each throws Error(model) for a type that is not known,
-/// listing those that are, and for values that do not fit.
+/// Parse the configuration of a type. Each throws Error(model) for an unknown type, listing the
+/// known types, and for invalid values.
 PipelineSpec pipeline_of(const std::string& type, const Source& source);
 VaeSpec vae_of(const std::string& type, const Source& source);
 std::unique_ptr<TextEncoder> text_encoder_of(const std::string& type, const Source& source,
                                              const std::shared_ptr<const nn::Weights>& weights,
                                              tensor::DType dtype);
-/// By `architectures` or `model_type` in the configuration itself.
+/// Selected by `architectures` or `model_type` of the configuration.
 TokenSpec language_model_of(const Source& source);
 
 }  // namespace tessera::models

@@ -14,18 +14,19 @@ struct Side {
   int64_t height, width;
 };
 
-// For 256 x 256 pixels; the tables for 512, 1024 and 2048 are these times 2, 4 and 8.
+// Bins for 256 x 256 pixels; the tables for 512, 1024 and 2048 are these times 2, 4 and 8.
 constexpr Side kPixart[] = {{128, 512}, {128, 464}, {144, 448}, {144, 432}, {144, 416}, {160, 400},
                             {160, 384}, {176, 368}, {176, 352}, {176, 336}, {192, 336}, {192, 320},
                             {208, 304}, {208, 288}, {224, 288}, {224, 272}, {240, 272}, {240, 256},
                             {256, 256}, {256, 240}, {272, 240}, {272, 224}, {288, 224}, {288, 208},
                             {304, 208}, {320, 192}, {336, 192}, {352, 176}, {368, 176}, {384, 160},
                             {400, 160}, {432, 144}, {512, 128}};
-// Of the table for 2048 alone.
+// Additional bins for 2048.
 constexpr Side kPixart2048[] = {{1024, 3968}, {1024, 3840}, {3328, 1152}, {3584, 1152},
                                 {3712, 1024}, {3840, 1024}, {3968, 1024}};
 
-// A table's key: the ratio to two digits. Where two keys are as near, the first in the table wins.
+// Key of a table: the ratio rounded to two digits. If two keys are equally near, the first in the
+// table wins.
 double key_of(const Side& side) {
   return std::round(100.0 * double(side.height) / double(side.width)) / 100.0;
 }
@@ -66,7 +67,7 @@ PipelineSpec::Bin hunyuan_dit_bin(int64_t height, int64_t width) {
                 {3.0 / 4, {{1024, 768}, {1152, 864}, {1280, 960}}},
                 {16.0 / 9, {{768, 1280}}},
                 {9.0 / 16, {{1280, 768}}}};
-  // A size of the list stays, whatever ratio it is nearest to.
+  // A listed size stays unchanged, even if another ratio is nearer.
   for (const auto& group : groups)
     for (const Side& side : group.sizes)
       if (side.height == height && side.width == width) return {height, width, false};

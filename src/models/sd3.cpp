@@ -77,7 +77,7 @@ Projections Sd3::load_heads(const nn::Weights& weights, const std::string& name,
     heads.q = {linear("q"), norm("q")};
     return heads;
   }
-  // The last block's text asks nothing; published files hold its queries' weights all the same.
+  // Text of the last block has no queries, but published files hold their weights.
   weights.get(name + "add_q_proj.weight", {d, d});
   weights.get(name + "add_q_proj.bias", {d});
   if (config_.qk_norm) weights.get(name + "norm_added_q.weight", {dim});
@@ -133,7 +133,7 @@ nn::ContextPtr Sd3::prepare(const nn::Conditioning& conditioning,
       batch_input(conditioning, "pooled_projections", shape.batch, config_.pooled_projection_dim));
   if (!positions_.defined()) return context;
   context->text = text_(ops::cast(text, dtype_));
-  std::vector<int32_t> middle;  // of the square of positions
+  std::vector<int32_t> middle;  // centre of the square of positions
   for (int64_t y = 0; y < height; ++y)
     for (int64_t x = 0; x < width; ++x)
       middle.push_back(
@@ -177,7 +177,7 @@ void Sd3::block(int index, const nn::StepContext& step, const nn::Placement& pla
   nn::Qkv heads;
   if (seams.attention.needs_heads(w.site)) {
     heads = w.image.heads.room(x, all, w.last ? text : 0);
-    // The last block's text has no shift first: its norm is continuous, scale before shift.
+    // Text of the last block has a continuous norm, with scale before shift.
     const Tensor told =
         norm(c, part(n, w.last ? 1 : 0, d), part(n, w.last ? 0 : 1, d), p.text_sequences);
     Projections::both(w.text.heads, w.image.heads,

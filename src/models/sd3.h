@@ -8,7 +8,7 @@
 
 namespace tessera::models {
 
-/// A Stable Diffusion 3 transformer's sizes, by the names of its config.json.
+/// Sizes of a Stable Diffusion 3 transformer, named as in config.json.
 struct Sd3Config {
   int64_t num_attention_heads = 18, attention_head_dim = 64, num_layers = 18;
   int64_t in_channels = 16, out_channels = 16, patch_size = 2, sample_size = 128;
@@ -19,8 +19,8 @@ struct Sd3Config {
   int64_t hidden() const { return num_attention_heads * attention_head_dim; }
 };
 
-/// Stable Diffusion 3 and 3.5 (Esser et al. 2024): an MM-DiT, text and image in one attention
-/// with weights of their own.
+/// Stable Diffusion 3 and 3.5 (Esser et al. 2024): an MM-DiT, with joint attention of text and
+/// image and separate weights.
 class Sd3 : public nn::Denoiser {
  public:
   Sd3(const Sd3Config& config, const nn::Weights& weights, const nn::Portion& portion, DType dtype);
@@ -50,9 +50,9 @@ class Sd3 : public nn::Denoiser {
   };
   struct Block {
     Stream image, text;
-    Projections second;  ///< a second attention over the image alone, where there is one
+    Projections second;  ///< optional second attention, over the image only
     nn::Linear second_out;
-    int site = 0;  ///< of the joint attention; the second one's is the next
+    int site = 0;  ///< site of the joint attention; the second attention has the next site
     bool dual = false, last = false;
   };
   Block load_block(const nn::Weights& weights, int64_t index) const;

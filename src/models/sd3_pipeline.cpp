@@ -8,7 +8,7 @@
 namespace tessera::models {
 namespace {
 
-// Both CLIPs side by side, zeros up to the width of T5, and T5's tokens (or zeros) behind them.
+// Concatenates both CLIPs, padded with zeros to T5's width, and then T5's tokens (or zeros).
 std::map<std::string, Tensor> joined_texts(const std::vector<EncodedText>& texts, int64_t batch,
                                            int64_t width) {
   const int64_t head = texts[0].tokens, length = head + texts[2].tokens;

@@ -13,10 +13,10 @@ namespace {
 
 using base::Json;
 
-constexpr int64_t kMost = int64_t{1} << 24;  // no size in a configuration is larger
+constexpr int64_t kMost = int64_t{1} << 24;  // upper bound of sizes in a configuration
 
-// Of every model that transformers saves: names, dtypes, training, caches, and how its own
-// generate() is called. None changes what a forward pass computes.
+// Keys in every model saved by transformers: names, dtypes, training, caches, and options of
+// generate(). None changes a forward pass.
 constexpr const char* kInert[] = {"architectures",
                                   "auto_map",
                                   "model_type",
@@ -177,8 +177,8 @@ void TokenConfig::check_rest(std::span<const char* const> inert,
 
 namespace {
 
-// Rotary angles as the keys beside (rope_theta, partial_rotary_factor) or an object of transformers
-// 5 (rope_parameters; rope_scaling in older files) say, which may not contradict each other.
+// Reads rotary parameters from plain keys (rope_theta, partial_rotary_factor) or from an object
+// (rope_parameters in transformers 5; rope_scaling in older files). Both must agree.
 void read_rotary(const TokenConfig& read, double part, LladaConfig& c) {
   std::optional<double> theta;
   std::optional<double> share;

@@ -16,8 +16,8 @@ namespace {
 constexpr int64_t kWaves = 256, kTimeWidth = 1024;  // channels of the time embedding
 
 struct ZImageContext : nn::Context {
-  Tensor text;                   // [sum of lengths, dim]: of each sequence
-  std::vector<int64_t> lengths;  // of each sequence, filled up
+  Tensor text;                   // [sum of lengths, dim], packed
+  std::vector<int64_t> lengths;  // padded length of each sequence
   nn::TokenShape shape;
   tensor::Device device = tensor::Device::cpu;
 
@@ -28,9 +28,9 @@ struct ZImageContext : nn::Context {
 
 struct ZImagePlacement : DitPlacement {
   using DitPlacement::DitPlacement;
-  ops::RowMap both_rows;  // of the caption's tokens, then the image's
+  ops::RowMap both_rows;  // caption tokens, then image tokens
   ops::RotaryTable both_angles;
-  std::vector<int32_t> extra;  // places in the body of what fills it up
+  std::vector<int32_t> extra;  // positions of padding in the body
 };
 
 nn::Geometry geometry_of(const ZImageConfig& c) {
@@ -43,8 +43,8 @@ nn::Geometry geometry_of(const ZImageConfig& c) {
   return g;
 }
 
-// Places of tokens on the three axes: a caption counts along the first one, an image stands behind
-// it, what fills an image up stands at 0.
+// Positions on the three axes: caption tokens count along the first axis, image tokens follow,
+// padding of the image is at 0.
 ops::RotaryTable angles_of(const ZImageConfig& config, const ZImageContext& context,
                            const nn::TokenView& view) {
   std::vector<nn::RotaryAxis> axes(3);
@@ -73,7 +73,7 @@ int64_t filled_up(int64_t tokens) {
   return (tokens + kZImageMultiple - 1) / kZImageMultiple * kZImageMultiple;
 }
 
-// The rows of y at `places` become that one row.
+// Overwrites the rows of y at `places` with the given row.
 void put_row(const Tensor& row, const Tensor& y, const std::vector<int32_t>& places) {
   if (!places.empty()) ops::move_rows(row, std::vector<int32_t>(places.size(), 0), y, places);
 }
@@ -176,7 +176,7 @@ Tensor ZImage::normed(const Tensor& x, const Tensor& weight, const Tensor& scale
                            .eps = static_cast<float>(config_.norm_eps)});
 }
 
-// The caption's own blocks, which know nothing of time: once a request.
+// Runs the caption's refiner blocks, once a request because they do not depend on time.
 Tensor ZImage::refined(const Tensor& caption, const std::vector<ops::AttentionSpan>& spans,
                        const ops::RotaryTable& angles) const {
   Tensor x = caption;
@@ -191,7 +191,7 @@ Tensor ZImage::refined(const Tensor& caption, const std::vector<ops::AttentionSp
   return x;
 }
 
-// Text [rows that are no padding, cap_feat_dim] of these lengths -> the caption's tokens.
+// Text [rows without padding, cap_feat_dim] with these lengths -> caption tokens.
 Tensor ZImage::caption_tokens(const Tensor& text, const std::vector<int64_t>& lengths,
                               int64_t filled) const {
   const Tensor rows = caption_in_(ops::cast(
@@ -267,7 +267,7 @@ nn::StepContextPtr ZImage::at(const nn::Context&, const Tensor& timestep) const 
   auto step = std::make_shared<DitStep>();
   Tensor whole = Tensor::empty(timestep.shape(), DType::f32);
   std::fill_n(whole.data<float>(), whole.elements(), 1000.0f);
-  // The network's time runs the other way. The pipeline divides, the model multiplies, in floats.
+  // The network's time runs backwards. The pipeline divides and the model multiplies, both in f32.
   const Tensor left = ops::blend(timestep, -1, whole.to(timestep.device()), 1);
   const Tensor waves =
       ops::timestep_embedding(ops::scale(left, static_cast<float>(config_.t_scale), 1000), kWaves);
@@ -341,7 +341,7 @@ Tensor ZImage::head(const nn::StepContext& step, const nn::Placement& placement,
   const Tensor x = TokenNorm()(hidden.tokens.body, {}, dit(step).final_modulation, p.sequences);
   const Tensor out =
       ops::matmul(x, head_, {.bias = head_bias_, .out = DType::f32, .out_as_input = false});
-  if (!p.extra.empty())  // which are not denoised
+  if (!p.extra.empty())  // padding is not denoised
     ops::move_rows(out, std::vector<int32_t>(p.extra.size(), -1), out, p.extra);
   return out;
 }

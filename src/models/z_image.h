@@ -8,10 +8,10 @@
 
 namespace tessera::models {
 
-/// The tokens of an image, and those of a caption, are filled up to a multiple of it.
+/// Image and caption tokens are each padded to a multiple of this number.
 inline constexpr int64_t kZImageMultiple = 32;
 
-/// A Z-Image transformer's sizes, by the names of its config.json.
+/// Sizes of a Z-Image transformer, named as in config.json.
 struct ZImageConfig {
   int64_t dim = 3840, n_heads = 30, n_layers = 30, n_refiner_layers = 2;
   int64_t in_channels = 16, cap_feat_dim = 2560, patch_size = 2;
@@ -24,9 +24,9 @@ struct ZImageConfig {
   int64_t blocks() const { return n_refiner_layers + n_layers; }
 };
 
-/// Z-Image (Alibaba 2025): one stream of image and caption, whose blocks norm a branch before and
-/// behind it. Refiners come first: of the image alone with the time, of the caption alone without.
-/// Both are filled up to a multiple of 32 tokens, which take part like all others.
+/// Z-Image (Alibaba 2025): a single stream of image and caption; blocks have norms before and after
+/// each branch. Refiners come first: for the image with time, for the caption without. Both streams
+/// are padded to a multiple of 32 tokens, and the padding takes part in attention.
 class ZImage : public nn::Denoiser {
  public:
   ZImage(const ZImageConfig& config, const nn::Weights& weights, const nn::Portion& portion,
@@ -37,7 +37,7 @@ class ZImage : public nn::Denoiser {
   std::string block_name(int index) const override;
 
   /// Conditioning: "cap_feats" [batch, tokens, cap_feat_dim], and "cap_feats_mask" [batch, tokens]
-  /// where texts are of different lengths.
+  /// for texts of different lengths.
   nn::ContextPtr prepare(const nn::Conditioning& conditioning,
                          const nn::TokenShape& shape) const override;
   nn::PlacementPtr place(const nn::Context& context, const nn::TokenView& view) const override;
@@ -57,9 +57,9 @@ class ZImage : public nn::Denoiser {
   struct Block {
     Projections heads;
     nn::Linear out, modulation;
-    Tensor norms[4];            ///< before and behind the attention, before and behind the MLP
-    ops::Expert mlp;            ///< of a block
-    nn::Linear gate, up, down;  ///< of a block that refines the caption
+    Tensor norms[4];            ///< before and after the attention, before and after the MLP
+    ops::Expert mlp;            ///< MLP of a block
+    nn::Linear gate, up, down;  ///< MLP of a caption refiner
   };
   Block load(const nn::Weights& weights, const std::string& name, bool of_caption) const;
   /// Modulation of a block at a step: [scale, gate] of the attention, then of the MLP.
@@ -79,7 +79,7 @@ class ZImage : public nn::Denoiser {
   Tensor caption_norm_, caption_pad_, image_pad_;
   ops::Weight image_in_, head_;
   Tensor image_bias_, head_bias_;
-  std::vector<Block> layers_, refiners_;  // refiners of the caption
+  std::vector<Block> layers_, refiners_;  // refiners_: for the caption
 };
 
 }  // namespace tessera::models

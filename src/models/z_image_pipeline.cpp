@@ -64,7 +64,7 @@ PipelineSpec z_image_pipeline(const Source& source) {
   spec.trained = square_layout(c.in_channels, c.patch_size, 128);
   spec.token_multiple = kZImageMultiple;
   spec.guided_channels = c.in_channels;
-  spec.defaults = {8, 0};  // of Turbo, which is distilled
+  spec.defaults = {8, 0};  // defaults of Turbo, a distilled model
   spec.no_guidance = 0;
   spec.negated = spec.predicts_flow = spec.joint_text = true;
   spec.even_sigmas = spec.float_sigmas = spec.sized_by_image = true;

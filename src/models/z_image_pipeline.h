@@ -9,11 +9,11 @@
 
 namespace tessera::models {
 
-/// Reads the config.json of a Z-Image transformer; what is missing has the value of the diffusers
-/// class. Throws Error(model) naming `where`, the key, its value and what fits.
+/// Parses the config.json of a Z-Image transformer; missing keys have the defaults of the diffusers
+/// class. Throws Error(model) naming `where`, the key, its value and the allowed values.
 ZImageConfig parse_z_image_config(const base::Json& config, const std::string& where);
 
-/// The family's entry in the registry.
+/// Registry entry of the family.
 PipelineSpec z_image_pipeline(const Source& source);
 
 /// Published sizes by name.

@@ -45,7 +45,7 @@ void check(const Tensor& q, const Tensor& k, const Tensor& v, int heads, int kv_
             s.q_end, s.k_begin, s.k_end, q.size(0), k.size(0));
 }
 
-// Each head's channels moved to the front of a wider head; zeros behind them add nothing.
+// Copies each head's channels to the front of a wider head; the added zeros do not change results.
 Tensor resized_heads(const Tensor& x, int64_t dim, int64_t to) {
   const int64_t heads = x.size(1) / dim, keep = std::min(dim, to),
                 width = tensor::size_of(x.dtype());
@@ -62,7 +62,7 @@ Tensor resized_heads(const Tensor& x, int64_t dim, int64_t to) {
   return y;
 }
 
-// Queries that no key answers: zeros, and a sum of nothing.
+// Fills queries without keys: zeros, and a log-sum-exp of -inf.
 void fill_unanswered(const Tensor& out, const Tensor* lse, std::span<const AttentionSpan> spans) {
   std::vector<bool> answered(static_cast<size_t>(out.size(0)));
   for (const AttentionSpan& s : spans)
@@ -80,7 +80,7 @@ void fill_unanswered(const Tensor& out, const Tensor* lse, std::span<const Atten
   move_rows(row.to(out.device()), std::vector<int32_t>(rows.size(), 0), *lse, rows);
 }
 
-// Keys that any query sees.
+// Number of keys seen by any query.
 int64_t keys_of(std::span<const AttentionSpan> spans) {
   std::vector<std::pair<int64_t, int64_t>> seen;
   for (const AttentionSpan& s : spans) seen.emplace_back(s.k_begin, s.k_end);
@@ -99,7 +99,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int heads, i
                  std::span<const AttentionSpan> spans, const AttentionOptions& options) {
   check(q, k, v, heads, kv_heads, spans);
   const int64_t dim = q.size(1) / heads, wide = (dim + 7) / 8 * 8;
-  if (wide != dim) {  // the kernels take heads of whole vectors
+  if (wide != dim) {  // kernels need heads of whole vectors
     AttentionOptions same = options;
     if (!(same.scale > 0)) same.scale = 1 / std::sqrt(static_cast<float>(dim));
     const Tensor out = attention(resized_heads(q, dim, wide), resized_heads(k, dim, wide),

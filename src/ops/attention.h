@@ -17,17 +17,17 @@ struct AttentionSpan {
 };
 
 struct AttentionOptions {
-  float scale = 0;  ///< 0: 1 / sqrt(head_dim)
-  Tensor* lse =
-      nullptr;        ///< if set, receives f32 [tokens_q, heads]: log of the sum of exponentials
-  bool wide = false;  ///< the result is f32, as it was summed
+  float scale = 0;        ///< 0: 1 / sqrt(head_dim)
+  Tensor* lse = nullptr;  ///< receives f32 [tokens_q, heads] if set: log of the sum of exponentials
+  bool wide = false;      ///< the result is f32, the dtype of the sums
 };
 
-/// Scaled dot-product attention over packed rows of uneven lengths (no padding, no mask).
-/// q [tokens_q, heads * head_dim], k and v [tokens_k, kv_heads * head_dim], views allowed; heads is
-/// a multiple of kv_heads; head_dim up to 512 (fastest: a multiple of 8). f32 or bf16 in, the same
-/// dtype out unless it is asked wide; softmax and sums in f32, never the whole score matrix (online
-/// softmax; FlashAttention, Dao 2022). A query's result depends on its row of q and its keys only.
+/// Scaled dot-product attention over packed rows of uneven lengths (no padding, no mask). q
+/// [tokens_q, heads * head_dim], k and v [tokens_k, kv_heads * head_dim], views allowed; heads is a
+/// multiple of kv_heads; head_dim up to 512 (fastest: a multiple of 8). Inputs are f32 or bf16; the
+/// result has the same dtype, or f32 with `wide`. Softmax and sums are f32, and the score matrix is
+/// never materialised (online softmax; FlashAttention, Dao 2022). A query's result depends only on
+/// the query's row and keys.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int heads, int kv_heads,
                  std::span<const AttentionSpan> spans, const AttentionOptions& options = {});
 

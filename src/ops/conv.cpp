@@ -22,7 +22,7 @@ void count(const char* op, double flops, int64_t bytes, const Tensor& y, int64_t
   tensor::count_op(op, flops, static_cast<double>(bytes), size);
 }
 
-// A row of an image is one run of memory; rows may be apart (a view of lines).
+// A row of an image is contiguous; rows may be apart (a view of lines).
 bool rows_dense(const Tensor& x) {
   return x.stride(2) == x.size(3) && (x.size(1) <= 1 || x.stride(1) == x.size(2) * x.size(3));
 }

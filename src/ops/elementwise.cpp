@@ -21,7 +21,7 @@ void count(const char* op, double flops, const Tensor& x, const Tensor& y) {
                    tensor::op_size(y));
 }
 
-// A matrix of rows with one stride: [rows, columns] as it is, other dense shapes as one row.
+// A matrix of rows with a single stride: [rows, columns], or other dense shapes as a single row.
 struct Rows {
   int64_t rows, columns, stride;
 };
@@ -237,7 +237,7 @@ Tensor timestep_embedding(const Tensor& t, int64_t dim, const TimestepOptions& o
   if (t.is_meta() || t.size(0) == 0) return y;
   const int64_t half = dim / 2;
   std::vector<float> frequency(static_cast<size_t>(half));
-  for (int64_t i = 0; i < half; ++i)  // the published models round it and the angle to float
+  for (int64_t i = 0; i < half; ++i)  // published models round this and the angle to f32
     frequency[static_cast<size_t>(i)] = static_cast<float>(std::exp(
         -std::log(double(o.max_period)) * double(i) / (double(half) - double(o.downscale))));
   const Uploaded<float> waves(frequency, t.device());

@@ -16,7 +16,7 @@
 namespace tessera::ops {
 namespace {
 
-// The shape of all experts; a rank may hold only some of them.
+// The shape shared by all experts; a rank may hold only some of them.
 const Expert& first_of(const std::vector<Expert>& bank) {
   for (const Expert& w : bank)
     if (w.up || w.down) return w;
@@ -31,7 +31,7 @@ void check_bias(const Tensor& x, const char* name, const Tensor& bias, int64_t n
   require_beside("experts", name, bias, x.device());
 }
 
-// What follows the products of an expert.
+// Checks an expert's products and epilogue.
 void check_finish(const Tensor& x, const Expert& w, const Expert& first, size_t e) {
   require(w.activation == first.activation && w.up_bias.defined() == first.up_bias.defined() &&
               w.down_bias.defined() == first.down_bias.defined(),
@@ -58,7 +58,7 @@ void check_experts(const Tensor& x, const Routing& routing, const std::vector<Ex
   const Expert& first = first_of(bank);
   for (size_t e = 0; e < bank.size(); ++e) {
     const Expert& w = bank[e];
-    if (!w.up && !w.down) continue;  // of another rank
+    if (!w.up && !w.down) continue;  // held by another rank
     require(w.up && w.down, ErrorCode::usage, "experts: expert {} has half of its weights", e);
     const bool paired = is_paired(first.activation);
     require(w.up->paired == paired && !w.down->paired && w.up->k == x.size(1) &&
@@ -94,7 +94,8 @@ void check_ids(const Tensor& ids, const std::vector<Expert>& bank) {
   }
 }
 
-// Experts with at least one row; the share that the scope assumes where the host cannot see them.
+// Experts with at least one row; if the host cannot see the ids, an estimate from the scope's
+// assumptions.
 double touched_experts(const Tensor& ids, size_t experts) {
   if (ids.device() != tensor::Device::cpu) {
     const double share = tensor::current_scope().assumptions.touched_experts;
@@ -144,7 +145,7 @@ Tensor expert_rows(const Tensor& x, const Routing& routing, const std::vector<Ex
   const auto values = [](const Tensor& bias) {
     return bias.defined() ? bias.data<float>() : nullptr;
   };
-  for (const Expert& w : bank) {  // kernels read shapes off any expert, rows of those asked for
+  for (const Expert& w : bank) {  // kernels read shapes from any expert
     const Expert& there = w.down ? w : first;
     views.push_back(
         {there.up.get(), there.down.get(), values(there.up_bias), values(there.down_bias)});

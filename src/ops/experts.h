@@ -7,29 +7,29 @@
 
 namespace tessera::ops {
 
-/// One expert: down(act(up x + up_bias)) + down_bias. Null weights: another rank holds it.
+/// An expert: down(act(up x + up_bias)) + down_bias. Null weights: held by another rank.
 struct Expert {
-  Weight up;    ///< [inner, hidden]; of swiglu and geglu: gate and up, packed in pairs
+  Weight up;    ///< [inner, hidden]; for swiglu and geglu: gate and up, packed in pairs
   Weight down;  ///< [hidden, inner]
-  Activation activation = Activation::swiglu;  ///< the same in all experts of a layer
+  Activation activation = Activation::swiglu;  ///< equal for all experts of a layer
   Tensor up_bias{},
-      down_bias{};  ///< f32 [inner], [hidden]; undefined: none. paired weights have no up_bias
+      down_bias{};  ///< f32 [inner], [hidden]; undefined: none. Paired weights have no up_bias
 };
 
-/// sum over slots, in slot order, in f32: weight * round(Expert(x)), rounding to the dtype of x;
-/// then + shared [tokens, hidden] if defined; the result in the dtype of x. Experts without tokens
+/// Sums over slots, in slot order, in f32: weight * round(Expert(x)), rounding to the dtype of x;
+/// then + shared [tokens, hidden] if defined; the result has the dtype of x. Experts without tokens
 /// are not read. Work is grouped by expert: gather -> up -> down -> weighted combine.
 Tensor experts(const Tensor& x, const Routing& routing, const std::vector<Expert>& bank,
                const Tensor& shared = {});
 
-/// The rows before combination: [tokens * k, hidden] in the dtype of x, row t * k + j is the expert
-/// in slot j of token t (rows of id -1 are zero). For strategies that move or keep rows.
+/// Expert outputs before combination: [tokens * k, hidden] in the dtype of x, row t * k + j for
+/// slot j of token t (rows of id -1 are zero). For strategies that move or keep rows.
 Tensor expert_rows(const Tensor& x, const Routing& routing, const std::vector<Expert>& bank);
 /// The combination step of experts().
 Tensor combine_rows(const Tensor& rows, const Tensor& weights, const Tensor& shared = {});
 
-/// What expert_rows() and combine_rows() count in the scope's meter, for who computes in tiles: so
-/// many rows out of those of x, by experts of which `touched` are read.
+/// Counts expert_rows() and combine_rows() in the scope's meter, for callers that compute in tiles:
+/// `rows` rows from x, with weights of `touched` experts read.
 void count_expert_rows(const std::vector<Expert>& bank, const Tensor& x, int64_t rows,
                        double touched);
 void count_combine(const Tensor& rows, const Tensor& y, bool shared);

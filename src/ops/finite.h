@@ -6,13 +6,14 @@
 
 namespace tessera::ops {
 
-/// Whether every element of a float tensor is a number: no NaN, no infinity. True on meta. It
-/// waits for a GPU.
+/// True if every element of a float tensor is finite: no NaN, no infinity. True on meta. Waits for
+/// a GPU.
 bool all_finite(const tensor::Tensor& x);
 
-/// Throws Error(model) if not all of `x`, which `part` of a model made ("block 3"), is finite.
+/// Throws Error(model) if an element of `x`, computed by `part` of a model ("block 3"), is not
+/// finite.
 void require_finite(const tensor::Tensor& x, std::string_view part);
-/// The same where it is known that not all is.
+/// Same for a tensor known not to be finite.
 [[noreturn]] void fail_not_finite(std::string_view part);
 
 }  // namespace tessera::ops

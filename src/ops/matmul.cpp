@@ -99,7 +99,7 @@ kernels::Epilogue epilogue_of(const MatmulOptions& options) {
   return e;
 }
 
-// x down^T of what a weight adds; undefined: nothing.
+// x down^T for a low-rank weight; undefined: none.
 Tensor low_of(const Tensor& x, const Weight& w) {
   if (!w->low) return {};
   return matmul(x, Weight(w->low, &w->low->down), {.out = DType::f32, .out_as_input = false});
@@ -119,7 +119,7 @@ kernels::MatmulArgs arguments(const Tensor& x, const Weight& w, const MatmulOpti
           .y_stride = y.stride(0)};
 }
 
-// What lies on a GPU and stays there: rows as they are, in another dtype.
+// A weight kept on a GPU: row major, converted to another dtype.
 PackedWeight packed_there(const Tensor& w, const Tensor& up, DType dtype) {
   PackedWeight packed{w.size(0), w.size(1), dtype, kernels::Isa::reference, up.defined(), {}};
   packed.data = Tensor::empty({packed.n * (packed.paired ? 2 : 1), packed.k}, dtype, w.device(),

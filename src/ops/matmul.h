@@ -16,22 +16,21 @@ using tensor::Device;
 using tensor::DType;
 using tensor::Tensor;
 
-/// A weight matrix W[n, k] in the order in which the kernels read it. Cheap to copy (shared).
+/// A weight matrix W[n, k] packed for the kernels. Cheap to copy (shared).
 using kernels::LowRank;
 using kernels::PackedWeight;
 using Weight = std::shared_ptr<const PackedWeight>;
-/// As it is stored: floats, or i8 with scales, or nibbles with scales of groups, which are for
-/// CPUs.
+/// Stored weights: floats, i8 with scales, or int4 with group scales, which only CPUs support.
 using kernels::groups_of;
 using kernels::holds_nibbles;
 using kernels::kGroupElements;
 using kernels::StoredMatrix;
 
-/// The form of a packed weight.
+/// Format of a packed weight.
 struct WeightForm {
   DType dtype = DType::f32;  ///< f32, bf16 or i8
-  bool int4 = false;         ///< of i8: floats become nibbles with scales of groups
-  bool int8_rows = false;    ///< of i8: x is quantised to int8 (kernels/packed_weight.h)
+  bool int4 = false;         ///< for i8: floats become int4 with group scales
+  bool int8_rows = false;    ///< for i8: x is quantised to int8 (kernels/packed_weight.h)
 
   WeightForm() = default;
   WeightForm(DType of) : dtype(of) {}
@@ -39,24 +38,24 @@ struct WeightForm {
   static WeightForm of_rows(bool int4);
   bool operator==(const WeightForm&) const = default;
 };
-/// "bf16", "i8", ..., with "x i8" where rows are int8.
+/// Name of a form: "bf16", "i8", ..., with "x i8" for int8 rows.
 std::string name_of(const WeightForm& form);
 
-/// Packs `w` [n, k] (any float dtype) for products in `form` (i8: with a scale a column,
-/// activations stay as they are unless the form says more; what is i8 or nibbles already stays as
-/// it is) with the active instruction set. On meta only the shape is kept; bytes are counted as
-/// weights. It lies where `w` is, or on `device`: for a GPU row major, whatever the instruction
-/// set. Throws Error(usage) for rows of int8 on a GPU.
+/// Packs `w` [n, k] (any float dtype) for products in `form` with the active instruction set. i8
+/// has a scale for each column; activations are not quantised unless the form says so; stored i8 or
+/// int4 is kept. On meta only the shape is kept; bytes are counted as weights. The result is on the
+/// device of `w`, or on `device`: for a GPU always row major. Throws Error(usage) for int8 rows on
+/// a GPU.
 Weight pack_weight(const StoredMatrix& w, const WeightForm& form);
 Weight pack_weight(const StoredMatrix& w, const WeightForm& form, Device device);
 /// Packs the transpose of a table [k, n]: products with it are weighted sums of the table's rows.
 Weight pack_transposed_weight(const Tensor& table, DType dtype);
 /// Packs gate [n, k] and up [n, k] together for gated activations: matmul with swiglu or geglu
-/// gives n columns.
+/// returns n columns.
 Weight pack_paired_weight(const StoredMatrix& gate, const StoredMatrix& up, const WeightForm& form);
 Weight pack_paired_weight(const StoredMatrix& gate, const StoredMatrix& up, const WeightForm& form,
                           Device device);
-/// What a file holds in the order of the kernels, over the same values where these lie on a CPU.
+/// Stored panels, sharing the values of a file on a CPU.
 using kernels::fills_panels;
 using kernels::kPanelColumns;
 using kernels::kStepBytes;
@@ -66,14 +65,14 @@ using kernels::panels_of;
 using kernels::rows_of;
 using kernels::StoredPanels;
 Weight pack_panels(const StoredPanels& panels, Device device, bool int8_rows = false);
-/// What i8 makes of a float matrix [n, k], as it is stored: whole numbers and a scale for each row.
+/// Quantises a float matrix [n, k] to stored i8: integers and a scale for each row.
 using kernels::quantise_rows;
-/// The same in nibbles, with a scale for each group of a row (kernels/nibbles.h), and what either
-/// is off.
+/// Quantises to int4 with a scale for each group of a row (kernels/nibbles.h), and the errors of
+/// both.
 using kernels::quantise_groups;
 using kernels::relative_error;
-/// Floats [n, k] in int8 or int4 by one of these, not counted as memory. Quantised matrices stay as
-/// they are; on meta only shapes are made.
+/// Quantises floats [n, k] to int8 or int4, not counted as memory. Quantised matrices are returned
+/// unchanged; on meta only shapes are made.
 StoredMatrix quantised(const StoredMatrix& w, bool int4);
 
 using kernels::Activation;
@@ -81,9 +80,8 @@ using kernels::is_paired;
 
 class MatmulGroup;
 
-/// What happens to the sums before they are stored, in this order:
-/// + bias [n] (f32; not with paired weights), activation, * gate[row_of[t], :] (f32 [rows, n]), +
-/// residual [tokens, n].
+/// Operations on the sums before the store, in this order: + bias [n] (f32; not with paired
+/// weights), activation, * gate[row_of[t], :] (f32 [rows, n]), + residual [tokens, n].
 struct MatmulOptions {
   Tensor bias{};
   Activation activation = Activation::none;
@@ -92,21 +90,22 @@ struct MatmulOptions {
   Tensor residual{};
   DType out = DType::f32;        ///< f32, bf16 or f16
   bool out_as_input = true;      ///< the result takes the dtype of x; `out` is ignored
-  Tensor into{};                 ///< where the result is written, a view too; undefined: new memory
-  MatmulGroup* group = nullptr;  ///< the result may be there only once this has run
+  Tensor into{};                 ///< destination, may be a view; undefined: new memory
+  MatmulGroup* group = nullptr;  ///< the result is valid only after the group has run
 };
 
-/// x [tokens, k] W^T -> [tokens, n]. Weights bf16: x is rounded to bf16, sums in f32. Weights f32:
-/// x is widened. Weights i8, not on a GPU: x is widened, or as experts have it (kernels/experts.h).
-/// PackedWeight::low is added to the sums. A row of the result depends on its row of x only
-/// (bitwise, own kernels). Tokens may be 0. Throws Error(usage) on sizes that do not fit.
+/// x [tokens, k] W^T -> [tokens, n]. bf16 weights: x is rounded to bf16, sums in f32. f32 weights:
+/// x is widened. i8 weights, CPU only: x is widened, or quantised as for experts
+/// (kernels/experts.h). PackedWeight::low is added to the sums. A row of the result depends only on
+/// the same row of x (bitwise, own kernels). Tokens may be 0. Throws Error(usage) for mismatched
+/// sizes.
 Tensor matmul(const Tensor& x, const Weight& w, const MatmulOptions& options = {});
 
-/// Products of one device that read no result of each other, which a GPU computes together: each
-/// alone would leave some of its multiprocessors idle. On a CPU they are computed at once.
+/// Independent products on a device, which a GPU computes together, because each alone would leave
+/// some multiprocessors idle. On a CPU each product is computed immediately.
 class MatmulGroup {
  public:
-  /// Computes what was added since the last time.
+  /// Computes all products added since the last run.
   void run();
 
  private:
@@ -115,7 +114,7 @@ class MatmulGroup {
     Tensor x;
     Weight w;
     MatmulOptions options;
-    Tensor low;  // of what the weight adds
+    Tensor low;  // x down^T of a low-rank weight
     Tensor y;
   };
   std::vector<Product> products_;

@@ -40,7 +40,7 @@ bool in_words(const Tensor& x) {
                           x.stride(0) * tensor::size_of(x.dtype()) % (x.rank() > 1 ? 16 : 1) == 0);
 }
 
-// Whether one kernel normalises and turns.
+// True if a single kernel normalises and rotates.
 bool turns_too(const Tensor& x, const NormOptions& o, int64_t width) {
   constexpr int64_t kWidest = 4096;
   const RotaryTable& t = o.turn;

@@ -10,12 +10,12 @@ namespace tessera::ops {
 using tensor::DType;
 using tensor::Tensor;
 
-/// x [tokens, groups * width] -> the same shape and dtype, each run of `width` channels normalised
-/// on its own in f32 (width 0: all channels; per-head q/k norms use head_dim), then * weight + bias
-/// (f32 [width], either may be undefined), then * (1 + scale[row]) + shift[row] (f32 [rows,
-/// channels], adaptive layer norm; DiT, Peebles & Xie 2023, section 3.2), row = row_of[token].
-/// Then, where `turn` is given, as rope() turns neighbours of heads of `width` channels.
-/// Written to `into` where that is given, which is not x.
+/// x [tokens, groups * width] -> the same shape and dtype. Each run of `width` channels is
+/// normalised separately in f32 (width 0: all channels; per-head q/k norms use head_dim), then *
+/// weight + bias (f32 [width], either may be undefined), then * (1 + scale[row]) + shift[row] (f32
+/// [rows, channels], adaptive layer norm; DiT, Peebles & Xie 2023, section 3.2), row =
+/// row_of[token]. With `turn`, then rotates neighbouring channels in heads of `width` channels as
+/// rope() does. Writes to `into` if given; `into` must not be x.
 struct NormOptions {
   Tensor weight, bias;
   Tensor shift, scale;

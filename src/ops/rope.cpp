@@ -22,7 +22,7 @@ RotaryTable rotary_table(std::span<const int64_t> positions, int64_t pairs, doub
   RotaryTable table{Tensor::empty({tokens, pairs}, DType::f32),
                     Tensor::empty({tokens, pairs}, DType::f32)};
   for (int64_t i = 0; i < pairs; ++i) {
-    // The published models round the frequency and the angle to float.
+    // Published models round the frequency and the angle to f32.
     const bool still = turned >= 0 && i >= turned;
     const auto frequency =
         still ? 0.0f : static_cast<float>(std::pow(theta, -double(i) / double(pairs)));

@@ -22,10 +22,10 @@ RotaryTable rotary_table(std::span<const int64_t> positions, int64_t pairs, doub
 /// How the channels of a head form pairs: (i, i + pairs), or neighbours (2i, 2i + 1).
 enum class RotaryPairs : uint8_t { halves, neighbours };
 
-/// x [tokens, heads * head_dim] with the first 2 * pairs channels of every head turned by the
-/// angles of its token, in f32; the others stay (partial rotary). The dtype of x. A row depends on
-/// itself and its angles only. Written to `into` where that is given, which is not x. Throws
-/// Error(usage) on sizes that do not fit.
+/// x [tokens, heads * head_dim] with the first 2 * pairs channels of every head rotated by the
+/// token's angles, in f32; other channels are copied (partial rotary). The result has the dtype of
+/// x. A row depends only on the same row and angles. Writes to `into` if given; `into` must not be
+/// x. Throws Error(usage) for mismatched sizes.
 Tensor rope(const Tensor& x, const RotaryTable& table, int64_t head_dim,
             RotaryPairs pairs = RotaryPairs::halves, const Tensor& into = {});
 

@@ -28,7 +28,7 @@ kernels::RouteArgs route_args(const Tensor& logits, const RoutingOptions& o) {
 
 namespace {
 
-// Where a share of all tokens ends, expert by expert.
+// Cumulative share of tokens, expert by expert.
 std::vector<double> assumed_ends(int64_t experts) {
   const tensor::Assumptions& assumed = tensor::current_scope().assumptions;
   std::vector<double> ends = assumed.expert_load;
@@ -44,7 +44,7 @@ std::vector<double> assumed_ends(int64_t experts) {
   return ends;
 }
 
-// From this expert on the first one with a load that is not among those a token has; else this one.
+// The first loaded expert from `from` on that the token does not have yet; else `from`.
 int32_t not_yet(std::span<const int32_t> taken, int64_t from, const std::vector<double>& ends) {
   const auto count = static_cast<int64_t>(ends.size());
   for (int64_t i = 0; i < count; ++i) {
@@ -69,7 +69,7 @@ Routing host_routing(Routing routing, int64_t experts) {
   const std::vector<double> ends = assumed_ends(experts);
   for (int64_t t = 0; t < tokens; ++t)
     for (int64_t j = 0; j < slots; ++j) {
-      // Every slot spreads over all experts, a token's slots far from each other.
+      // Every slot covers all experts, with a token's slots far apart.
       const double place = double((t + j * tokens / slots) % tokens) + 0.5;
       const auto expert = std::upper_bound(ends.begin(), ends.end() - 1, place / double(tokens));
       int32_t* const ids = routing.ids.row<int32_t>(t);

@@ -15,7 +15,7 @@ namespace {
 using kernels::FloatRows;
 using tensor::DType;
 
-// What a step reads: f32 rows as many as x has, of so many columns, where x is.
+// Input of a step: f32 rows matching x, with `columns` columns, on the device of x.
 FloatRows read(const char* op, const char* name, const Tensor& operand, const Tensor& x,
                int64_t columns, bool or_more = false) {
   require(operand.defined(), ErrorCode::usage, "{}: {} is missing", op, name);
@@ -29,7 +29,7 @@ FloatRows read(const char* op, const char* name, const Tensor& operand, const Te
   return {operand.data<float>(), operand.stride(0)};
 }
 
-// So many arrays like y are read and written.
+// Counts reads and writes of `arrays` arrays like y.
 void count(const char* op, double flops, int arrays, const Tensor& y) {
   tensor::count_op(op, flops * double(y.elements()), arrays * double(y.bytes()),
                    tensor::op_size(y));

@@ -11,27 +11,26 @@ using kernels::InsideRule;
 using kernels::kVoteUnit;
 using kernels::VoteOf;
 
-/// Steps of a choice between the scores of a router and its routing, where the scores are: on a
-/// device nothing waits for the host. On meta: shapes only.
+/// Steps of an expert selection between router scores and routing, on the device of the scores,
+/// without waiting for the host. On meta: shapes only.
 
-/// Tokens by what they share: of[t] counts from 0, below 0 stands for nothing.
+/// Groups of tokens: of[t] is the group of token t from 0; negative: none.
 struct TokenGroups {
   std::span<const int32_t> of;
   int64_t count = 0;
 };
 
-/// logits f32 [tokens, experts], ids i32 [tokens, k] that were chosen by them -> i64 [groups,
-/// experts]: the sum of what tokens give to experts, or the maximum, in units of
-/// kVoteUnit.
+/// logits f32 [tokens, experts], chosen ids i32 [tokens, k] -> i64 [groups, experts]: sum or
+/// maximum of the tokens' votes for experts, in units of kVoteUnit.
 Tensor expert_votes(const Tensor& logits, const RoutingOptions& router, const Tensor& ids,
                     const TokenGroups& groups, VoteOf of, bool maximum);
 
-/// votes i64 [groups, experts] -> u8 [groups, experts]: 1 for the `count` most voted experts
-/// (equals: the lower index) and those of at least `bar` votes.
+/// votes i64 [groups, experts] -> u8 [groups, experts]: 1 for the `count` experts with most votes
+/// (ties: the lower index) and for experts with at least `bar` votes.
 Tensor coresets(const Tensor& votes, int64_t count, int64_t bar);
 
-/// The choice of each token inside the coreset of its group, with `slots` slots; `vanilla` and its
-/// f32 `scores` as route() gives them, cores u8 [groups, experts] or undefined: all experts.
+/// Choice of each token inside the coreset of its group, with `slots` slots; `vanilla` and its f32
+/// `scores` from route(), cores u8 [groups, experts]; undefined: all experts.
 struct InsideChoice {
   Routing vanilla;
   Tensor scores, cores;
@@ -43,12 +42,12 @@ Routing choose_inside(const Tensor& logits, const RoutingOptions& router, const 
 
 /// x [tokens, channels] of floats -> f32 [tokens]: sums of magnitudes, channel by channel.
 Tensor magnitudes(const Tensor& x);
-/// importance f32 [tokens] -> i8 [tokens]: 1 for the share `high` of largest of each group, else -1
-/// for the share `low` of smallest, else 0.
+/// importance f32 [tokens] -> i8 [tokens]: 1 for the largest share `high` of each group, -1 for the
+/// smallest share `low`, else 0.
 Tensor token_fates(const Tensor& importance, const TokenGroups& groups, double low, double high);
 
-/// Drops the tail of less than `beta` of a token's weight, in place; fates [tokens] or undefined.
-/// Renormalised, what is left weighs `full`.
+/// Drops a tail with less than `beta` of a token's weight, in place; fates [tokens] or undefined.
+/// With renormalisation, the remaining weights sum to `full`.
 struct TailRule {
   double beta = 0;
   bool renormalise = false;

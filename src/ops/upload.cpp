@@ -26,8 +26,8 @@ Tensor sent(const void* data, int64_t bytes, Device device) {
   return host.to(device, tensor::MemoryClass::buffers);
 }
 
-/// The same rows and spans come again in every block and step: what was sent stays, by content.
-/// Nobody writes to it. It is speed alone, so it may be of the process.
+/// The same rows and spans recur in every block and step, so uploads are cached by content. The
+/// cached data is immutable. A pure optimisation, so the cache may be global.
 class Sent {
  public:
   Tensor get(const void* data, int64_t bytes, Device device) {
@@ -50,13 +50,13 @@ class Sent {
     kept_ = 0;
   }
   std::mutex mutex_;
-  std::map<std::string, Tensor> tensors_;  // they keep the pool's address from another's use
+  std::map<std::string, Tensor> tensors_;  // keeps the pool from reusing the addresses
   const tensor::DevicePool* pool_ = nullptr;
   int64_t kept_ = 0;
 };
 
 Sent& all_sent() {
-  static Sent* const one = new Sent;  // a device may be gone before static storage is
+  static Sent* const one = new Sent;  // leaked: a device may be destroyed before static storage
   return *one;
 }
 

@@ -8,12 +8,12 @@
 
 namespace tessera::ops {
 
-/// Bytes of the host in memory of a GPU; they have been read when this returns. Not to be written
-/// to: the same bytes are sent once and kept for a while.
+/// Copies host bytes to GPU memory; the bytes are read before the function returns. Read-only:
+/// equal bytes are uploaded once and cached for a while.
 tensor::Tensor uploaded(const void* data, int64_t bytes, tensor::Device device);
 
-/// A small array of the host (rows, spans, ids) where the kernels of a device can read it: on cpu
-/// the array itself, which must outlive this. It lives as long as the call that it is for.
+/// A small host array (rows, spans, ids) readable by the kernels of a device: on cpu the array
+/// itself, which must outlive this object. Valid for a single call.
 template <class T>
 class Uploaded {
  public:
@@ -30,16 +30,16 @@ class Uploaded {
   const T* data_;
 };
 
-/// The row of each token, for gates, shifts and scales: looked at once, and kept where the kernels
-/// of a device read it. Without tokens: row 0 for all.
+/// Row index of each token, for gates, shifts and scales: checked once, and stored on the device.
+/// Empty: row 0 for all tokens.
 class RowMap {
  public:
   RowMap() = default;
   RowMap(const std::vector<int32_t>& rows, tensor::Device device = tensor::Device::cpu);
-  /// Throws Error(usage) unless it has a row for each of `tokens`, all of them in `table`.
+  /// Throws Error(usage) unless there is a row for each of `tokens`, all inside `table`.
   void check(const char* op, int64_t tokens, const char* name, const tensor::Tensor& table) const;
   const int32_t* data() const;
-  /// Of the tokens [begin, end) alone.
+  /// The map of tokens [begin, end).
   RowMap part(int64_t begin, int64_t end) const;
 
  private:
@@ -47,13 +47,12 @@ class RowMap {
   int32_t lowest_ = 0, highest_ = 0;
 };
 
-/// Where `op` writes a result of so many rows and columns: `into` where that is given, which has to
-/// fit, else new memory.
+/// Destination for a result of `op`: `into` if given and matching, else new memory.
 tensor::Tensor result_of(const char* op, const tensor::Tensor& into, const tensor::Shape& shape,
                          tensor::DType dtype, tensor::Device device);
 
-/// Throws Error(usage) if an operand of `op` has elements on another device than `device`, where x
-/// is. Undefined and meta operands pass.
+/// Throws Error(usage) if an operand of `op` is not on `device`, the device of x. Undefined and
+/// meta operands pass.
 void require_beside(const char* op, const char* name, const tensor::Tensor& operand,
                     tensor::Device device);
 

@@ -20,7 +20,7 @@ uint64_t key_of(int32_t left, int32_t right) {
 
 std::array<std::string, 256> byte_characters() {
   std::array<std::string, 256> texts;
-  char32_t next = 256;  // bytes that do not print stand behind Latin-1
+  char32_t next = 256;  // nonprinting bytes follow Latin-1
   for (char32_t b = 0; b < 256; ++b) {
     const bool prints = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
     append(texts[b], prints ? b : next++);
@@ -28,9 +28,8 @@ std::array<std::string, 256> byte_characters() {
   return texts;
 }
 
-// Pairs that wait to be merged: by the rank of their merge, then by their place. A merge of a rank
-// mostly offers pairs from left to right, so each rank has a queue in order and a heap for the
-// rest.
+// Pairs waiting to be merged, by rank of their merge, then by position. A merge mostly creates
+// pairs from left to right, so each rank has a sorted queue, and a heap for the rest.
 class WaitingPairs {
  public:
   void add(int32_t rank, int32_t place) {
@@ -43,7 +42,7 @@ class WaitingPairs {
       places.rest.push(place);
   }
   bool empty() const { return ranks_.empty(); }
-  /// The rank and the place of the next pair, which waits no longer.
+  /// Removes the next pair and returns rank and position.
   std::pair<int32_t, int32_t> take() {
     const int32_t rank = ranks_.top();
     const auto found = of_rank_.find(rank);
@@ -65,7 +64,7 @@ class WaitingPairs {
   using Heap = std::priority_queue<T, std::vector<T>, std::greater<>>;
   struct Places {
     std::vector<int32_t> in_order;
-    size_t next = 0;  // of in_order
+    size_t next = 0;  // index into in_order
     Heap<int32_t> rest;
   };
   std::unordered_map<int32_t, Places> of_rank_;
@@ -181,7 +180,7 @@ void Bpe::encode(std::string_view piece, std::vector<int32_t>& ids) const {
     const int32_t right = after[size_t(at)];
     if (tokens[size_t(at)] < 0 || right >= count) continue;
     const Merge* now = merge_of(tokens[size_t(at)], tokens[size_t(right)]);
-    if (!now || now->rank != rank) continue;  // another merge took a part of the pair
+    if (!now || now->rank != rank) continue;  // another merge used a part of the pair
     tokens[size_t(at)] = now->id;
     tokens[size_t(right)] = -1;
     const int32_t next = after[size_t(right)];

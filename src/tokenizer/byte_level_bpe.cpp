@@ -17,8 +17,8 @@ namespace {
 
 using base::Json;
 
-// A token as the file spells it, one character a byte -> its bytes; what is spelled otherwise
-// stands for itself.
+// Converts a token from byte-level spelling, a character for each byte, to bytes; other spellings
+// are returned unchanged.
 std::string bytes_of_spelling(const std::string& spelled) {
   static const std::unordered_map<std::string, char> kBytes = [] {
     std::unordered_map<std::string, char> bytes;
@@ -48,7 +48,8 @@ bool has_byte_level(const Json& pre_tokenizer) {
   return false;
 }
 
-// Whether tokens spell characters, U+2581 for a space, and bytes that are none as "<0xNN>" (Gemma).
+// True if tokens are spelled in characters, with U+2581 for a space and "<0xNN>" for single bytes
+// (Gemma).
 bool has_byte_fallback(const Json& json) {
   const Json& model = base::member(json, "model");
   const Json& decoder = base::member(json, "decoder");
@@ -58,7 +59,7 @@ bool has_byte_fallback(const Json& json) {
                          {"decoders", {space, {{"type", "ByteFallback"}}, {{"type", "Fuse"}}}}};
 }
 
-// A token of such a vocabulary as bytes.
+// Bytes of a token in a byte-fallback vocabulary.
 std::string bytes_of_fallback(const std::string& spelled) {
   if (spelled.size() == 6 && spelled.starts_with("<0x") && spelled.back() == '>') {
     char* end = nullptr;
@@ -92,7 +93,7 @@ TokenizerParts parts_of(const Json& json, const std::string& where) {
 ByteLevelBpe::ByteLevelBpe(const Json& json, const std::string& where)
     : ByteLevelBpe(json, parts_of(json, where), where) {}
 
-// A chat template writes the tokens around a text itself; encode_alone() adds them.
+// A chat template writes the surrounding tokens itself; encode_alone() adds them.
 ByteLevelBpe::ByteLevelBpe(const Json& json, TokenizerParts parts, const std::string& where)
     : before_(std::exchange(parts.before, {})),
       after_(std::exchange(parts.after, {})),
@@ -162,7 +163,7 @@ size_t append_readable(std::string_view bytes, bool ended, std::string& out) {
       out.append(bytes.substr(static_cast<size_t>(begin), static_cast<size_t>(at - begin)));
     } else if (!ended && at == length &&
                length - begin < 1 + U8_COUNT_TRAIL_BYTES(uint8_t(bytes[size_t(begin)]))) {
-      return static_cast<size_t>(begin);  // the rest of the character may still come
+      return static_cast<size_t>(begin);  // the rest of the character may follow
     } else {
       out += "\xef\xbf\xbd";
     }

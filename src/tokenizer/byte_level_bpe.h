@@ -11,26 +11,25 @@
 
 namespace tessera::tokenizer {
 
-/// A byte-pair encoding from a tokenizer.json in which every text has ids, and every sequence of
-/// ids has bytes: byte-level (GPT-2, Radford et al. 2019), or of characters with a token for each
-/// byte (Gemma).
+/// A byte-pair encoding from a tokenizer.json that encodes every text and decodes every sequence of
+/// ids to bytes: byte-level (GPT-2, Radford et al. 2019), or characters with byte fallback (Gemma).
 class ByteLevelBpe {
  public:
-  /// Throws Error(model) naming `where` and what is malformed or not supported, also for a file of
-  /// another form.
+  /// Throws Error(model) naming `where` and the malformed or unsupported part, also for a file of
+  /// another kind.
   ByteLevelBpe(const base::Json& json, const std::string& where);
 
-  /// UTF-8 -> ids; added tokens are found in the text as they are. Throws Error(usage) for text
-  /// that is not UTF-8 or holds a byte that the vocabulary lacks.
+  /// Encodes UTF-8 to ids; added tokens are matched literally. Throws Error(usage) for text that is
+  /// not UTF-8 or holds a byte missing in the vocabulary.
   std::vector<int32_t> encode(std::string_view text) const;
-  /// The same for a text outside a chat, between the tokens that the file puts around it (<bos>).
+  /// Same for a text outside a chat, with the file's surrounding tokens (<bos>).
   std::vector<int32_t> encode_alone(std::string_view text) const;
-  /// The bytes of one token; special tokens give none when `skip_special`. An id outside the
-  /// vocabulary gives none. Sequences of tokens may end inside a UTF-8 character.
+  /// Bytes of a token; empty for special tokens if `skip_special`, and for unknown ids. Sequences
+  /// of tokens may end inside a UTF-8 character.
   std::string bytes_of(int32_t id, bool skip_special = true) const;
-  /// The id of a token as the file spells it, added ones included; -1: there is none.
+  /// Id of a token in the file's spelling, including added tokens; -1: none.
   int32_t id_of(const std::string& token) const;
-  /// One more than the largest id.
+  /// Largest id plus one.
   int64_t size() const { return tokenizer_.vocabulary(); }
 
  private:
@@ -40,17 +39,17 @@ class ByteLevelBpe {
   };
   ByteLevelBpe(const base::Json& json, TokenizerParts parts, const std::string& where);
 
-  std::unordered_map<int32_t, Token> tokens_;  // by id; a file may leave any of them out
+  std::unordered_map<int32_t, Token> tokens_;  // by id; a file may have gaps
   std::vector<int32_t> before_, after_;
   Tokenizer tokenizer_;
 };
 
-/// How many leading bytes of `text` are whole UTF-8 characters: what may be shown of a stream.
+/// Number of leading bytes of `text` that are whole UTF-8 characters, for streaming.
 size_t whole_characters(std::string_view text);
-/// Bytes as UTF-8: what is no character becomes U+FFFD; a character whose rest may still come is
-/// left out unless the text has `ended`.
+/// Decodes bytes as UTF-8: invalid bytes become U+FFFD; an incomplete last character is left out
+/// unless the text has `ended`.
 std::string readable(std::string_view bytes, bool ended);
-/// Appends the same to `out`, and returns how many bytes were read.
+/// Appends the same to `out`, and returns the number of bytes read.
 size_t append_readable(std::string_view bytes, bool ended, std::string& out);
 
 }  // namespace tessera::tokenizer

@@ -16,14 +16,14 @@ uint32_t word_at(std::string_view bytes, size_t at) {
   return word;
 }
 
-// The fields of a unit of Darts-clone.
+// Fields of a Darts-clone unit.
 bool has_leaf(uint32_t unit) { return unit >> 8 & 1; }
 uint32_t value_of(uint32_t unit) { return unit & 0x7fffffffu; }
 uint32_t label_of(uint32_t unit) { return unit & 0x800000ffu; }
 uint32_t offset_of(uint32_t unit) { return unit >> 10 << ((unit & 0x200u) >> 6); }
 
-constexpr size_t kGraphemeBytes = 6;  // longer ones are mapped by code point
-constexpr size_t kLongestKey = 128;   // a damaged trie may lead in a circle
+constexpr size_t kGraphemeBytes = 6;  // longer graphemes are mapped by code point
+constexpr size_t kLongestKey = 128;   // limit, because a damaged trie may have cycles
 
 }  // namespace
 

@@ -8,26 +8,26 @@
 
 namespace tessera::tokenizer {
 
-/// The precompiled character map of a SentencePiece model: a double-array trie (Darts-clone) whose
-/// values point at replacements. NFKC and more, as the model was trained with.
+/// Precompiled character map of a SentencePiece model: a double-array trie (Darts-clone) with
+/// replacements. Implements the normalisation used in training (NFKC and more).
 class Charsmap {
  public:
-  /// `blob` empty: a map that changes nothing. Throws Error(model) naming `where` for one that is
-  /// cut short or points outside itself.
+  /// Empty `blob`: an identity map. Throws Error(model) naming `where` for a truncated map or an
+  /// offset out of range.
   Charsmap(std::string_view blob, const std::string& where);
   bool empty() const { return units_.empty(); }
 
-  /// What a beginning of text becomes, and how long it is.
+  /// Replacement of a prefix, and the length of the prefix.
   struct Match {
     size_t length;
     std::string_view text;
   };
-  /// The longest beginning that the map knows.
+  /// The longest known prefix.
   std::optional<Match> longest(std::string_view text) const;
-  /// The shortest one: what the tokenizers library takes for a whole character.
+  /// The shortest known prefix: the tokenizers library treats this match as a whole character.
   std::optional<Match> shortest(std::string_view text) const;
 
-  /// The text as the tokenizers library maps it: grapheme by grapheme.
+  /// Maps a text like the tokenizers library: grapheme by grapheme.
   std::string apply(std::string_view text) const;
 
  private:

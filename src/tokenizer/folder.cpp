@@ -26,7 +26,7 @@ std::string text_of(const Json& token) {
   return token.is_string() ? token.get<std::string>() : "";
 }
 
-// Tokens that configuration files name by their roles.
+// Adds tokens that configuration files declare by role.
 void add_roles(TokenizerParts& parts, const Json& config) {
   for (const char* role : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token",
                            "cls_token", "mask_token"}) {
@@ -43,7 +43,7 @@ void add_listed(TokenizerParts& parts, const Json& json, const Json& config,
   if (!config.contains("added_tokens_decoder")) return;
   require(config["added_tokens_decoder"].is_object(), ErrorCode::model,
           "{}: 'added_tokens_decoder' is no object", from);
-  std::map<int32_t, const Json*> tokens;  // by number, as their ids follow from their order
+  std::map<int32_t, const Json*> tokens;  // by number, because ids follow from the order
   for (const auto& [key, token] : config["added_tokens_decoder"].items()) {
     const bool digits =
         !key.empty() && key.size() <= 8 && key.find_first_not_of("0123456789") == std::string::npos;
@@ -83,7 +83,7 @@ bool is_t5(const Json& config) {
   return name.starts_with("T5Tokenizer") || name.starts_with("MT5Tokenizer");
 }
 
-// T5 has a hundred tokens behind those of its file, the last one first.
+// T5 has a hundred tokens after those of the file, the last first.
 void add_extra_ids(TokenizerParts& parts) {
   for (int32_t number = parts.extra_ids - 1; number >= 0; --number) {
     const std::string text = fmt::format("<extra_id_{}>", number);

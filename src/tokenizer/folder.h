@@ -7,9 +7,9 @@
 
 namespace tessera::tokenizer {
 
-/// The tokenizer of a folder as published: tokenizer.json, else spiece.model (T5), vocab.json and
-/// merges.txt (CLIP) or vocab.txt (BERT); with tokenizer_config.json and special_tokens_map.json
-/// where they are. Throws Error(model) naming what is missing or malformed.
+/// Opens the published tokenizer of a folder: tokenizer.json, else spiece.model (T5), vocab.json
+/// and merges.txt (CLIP) or vocab.txt (BERT), with optional tokenizer_config.json and
+/// special_tokens_map.json. Throws Error(model) naming the missing or malformed part.
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& folder);
 
 }  // namespace tessera::tokenizer

@@ -112,7 +112,7 @@ std::shared_ptr<const Model> model_of(const Json& json, const std::string& where
       where);
 }
 
-// [text, id] as BertProcessing and RobertaProcessing write it.
+// Parses [text, id] of BertProcessing and RobertaProcessing.
 int32_t pair_id(const Json& json, const char* key, const std::string& where) {
   const Json pair = json.value(key, Json());
   const bool fits = pair.is_array() && pair.size() == 2 && pair[1].is_number_integer() &&
@@ -164,13 +164,13 @@ int32_t special(const Model& model, const char* token, const std::string& where)
   return *id;
 }
 
-// How the tokenizers library cuts text for T5.
+// Pre-tokenizer of the tokenizers library for T5.
 Json t5_words() {
   return {{"type", "Sequence"},
           {"pretokenizers", {{{"type", "WhitespaceSplit"}}, {{"type", "Metaspace"}}}}};
 }
 
-// The character map among the steps of a normalizer; null: there is none.
+// The character map among the steps of a normalizer; null: none.
 Json charsmap_in(const Json& normalizer) {
   if (member(normalizer, "type") == "Precompiled") return normalizer;
   for (const Json& step : member(normalizer, "normalizers"))
@@ -178,7 +178,7 @@ Json charsmap_in(const Json& normalizer) {
   return Json();
 }
 
-// The whole text as the SentencePiece library normalises it.
+// Normalises a whole text like the SentencePiece library.
 std::string sentencepiece_normal(const SpieceModel& m, const Charsmap& map, std::string_view text) {
   std::string result;
   const std::string space = m.escape_whitespaces ? "\xe2\x96\x81" : " ";

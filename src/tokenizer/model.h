@@ -8,17 +8,17 @@
 
 namespace tessera::tokenizer {
 
-/// How a piece of text becomes tokens.
+/// Splits a piece of text into tokens.
 class Model {
  public:
   virtual ~Model() = default;
   /// Appends the ids of a piece of valid UTF-8.
   virtual void encode(std::string_view piece, std::vector<int32_t>& ids) const = 0;
-  /// The id of a token, if there is one of this text.
+  /// Id of a token with this text, if any.
   virtual std::optional<int32_t> id_of(std::string_view token) const = 0;
-  /// The token of an id as the vocabulary spells it; "": there is none.
+  /// Token of an id in the vocabulary's spelling; "": none.
   virtual std::string text_of(int32_t id) const = 0;
-  /// One more than the largest id.
+  /// Largest id plus one.
   virtual int64_t size() const = 0;
 };
 

@@ -24,7 +24,7 @@ const icu::Normalizer2& properties_of(Form form) {
   return *found;
 }
 
-// Takes decomposed code points, and writes them in canonical order, composed or not.
+// Receives decomposed code points and writes them in canonical order, composed or not.
 class Writer {
  public:
   Writer(const icu::Normalizer2& properties, bool composes, std::string& to)
@@ -59,7 +59,7 @@ class Writer {
     uint8_t order;  // the canonical combining class
   };
 
-  // A counting sort: stable, and linear in runs of any length.
+  // A counting sort: stable, and linear for runs of any length.
   void sort_marks() {
     const auto later = [](const Mark& a, const Mark& b) { return a.order < b.order; };
     if (std::is_sorted(marks_.begin(), marks_.end(), later)) return;
@@ -73,7 +73,7 @@ class Writer {
     }
     marks_.swap(sorted);
   }
-  // A mark composes with the starter unless an equal or higher class stands between them.
+  // A mark composes with the starter unless an equal or higher class is in between.
   void finish_marks() {
     sort_marks();
     uint8_t last = 0;
@@ -101,9 +101,9 @@ class Writer {
   const icu::Normalizer2& properties_;
   const bool composes_;
   std::string& to_;
-  UChar32 starter_ = -1;       // what marks compose with
-  std::vector<UChar32> rest_;  // marks behind it that did not
-  std::vector<Mark> marks_;    // since the last starter, as they came
+  UChar32 starter_ = -1;       // base for composing marks
+  std::vector<UChar32> rest_;  // later marks that did not compose
+  std::vector<Mark> marks_;    // since the last starter, in input order
 };
 
 }  // namespace

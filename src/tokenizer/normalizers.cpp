@@ -25,7 +25,7 @@ bool is_chinese(char32_t c) {
          (c >= 0xf900 && c <= 0xfaff) || (c >= 0x2f800 && c <= 0x2fa1f);
 }
 
-// Calls f(code point, bytes) for each character and joins what it appends.
+// Calls f(code point, bytes) for each character and concatenates the results.
 template <class F>
 std::string mapped(std::string_view text, F&& f) {
   std::string result;
@@ -141,7 +141,7 @@ Normalizer counted(Normalizer step) {
   };
 }
 
-// The steps of sequences in sequences, and the bytes of their regular expressions.
+// Counts steps, including nested sequences, and bytes of regular expressions.
 void count(const Json& json, size_t& steps, size_t& bytes) {
   ++steps;
   const Json& pattern = base::member(base::member(json, "pattern"), "Regex");

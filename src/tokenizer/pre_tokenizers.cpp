@@ -17,7 +17,7 @@ using Pieces = std::vector<std::string>;
 const char* const kGpt2 =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
-// Cuts at every character for which f says so: 0 part of a word, 1 left out, 2 a piece by itself.
+// Cuts at characters by the value of f: 0 part of a word, 1 dropped, 2 a separate piece.
 template <class F>
 void cut(std::string_view text, Pieces& pieces, F&& f) {
   std::string word;
@@ -42,7 +42,7 @@ bool is_bert_punctuation(char32_t c) {
   return ascii || is_punctuation(c);
 }
 
-// The whole text as spans that match and spans that do not.
+// A span of the text that matches or does not match.
 struct Span {
   size_t begin, end;
   bool match;
@@ -112,7 +112,7 @@ PreTokenizer byte_level(const Json& json, const std::string& where) {
     std::string whole(text);
     if (prefix && whole.compare(0, 1, " ") != 0) whole = " " + whole;
     Pieces cuts;
-    // The pattern matches every single character whole.
+    // The pattern matches every single character entirely.
     if (regex && !whole.empty() && whole.size() > length_of(whole[0]))
       split(whole, cuts, spans_of(*regex, whole, false, allowance), "Isolated");
     else

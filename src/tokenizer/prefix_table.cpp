@@ -9,16 +9,16 @@
 namespace tessera::tokenizer {
 namespace {
 
-constexpr size_t kLongestToken = 512;           // bounds what a character of text can cost
-constexpr size_t kMostNodes = size_t{1} << 24;  // of published vocabularies: up to 2 million
+constexpr size_t kLongestToken = 512;           // limits the cost of a character of text
+constexpr size_t kMostNodes = size_t{1} << 24;  // published vocabularies have up to 2 million
 
-// The end of the sorted texts from `from` on that have the same byte at `depth`.
+// End of the sorted texts from `from` on with the same byte at `depth`.
 size_t end_of(const PrefixTable::Texts& texts, size_t from, size_t to, size_t depth) {
   const auto same = [&, byte = texts[from].first[depth]](const auto& entry) {
     return entry.first[depth] == byte;
   };
   if (same(texts[to - 1])) return to;
-  size_t reach = 1;  // small groups lie beside `from`
+  size_t reach = 1;  // small groups lie near `from`
   while (from + reach < to && same(texts[from + reach])) reach *= 2;
   const auto begin = texts.begin();
   return static_cast<size_t>(
@@ -49,7 +49,7 @@ PrefixTable::PrefixTable(Texts texts, const std::string& where) {
   grow(texts, where);
 }
 
-// Level by level, each node with the range of texts that begin with it.
+// Builds nodes level by level, each with the range of texts that share the prefix.
 void PrefixTable::grow(const Texts& texts, const std::string& where) {
   struct Range {
     Place node;
@@ -79,7 +79,7 @@ void PrefixTable::grow(const Texts& texts, const std::string& where) {
         const auto node = static_cast<Place>(byte_.size());
         add(byte, depth == 0 ? 0 : next(link_[static_cast<size_t>(range.node)], byte), depth + 1);
         if (depth == 0) first_[byte] = node;
-        if (texts[range.from].first.size() == depth + 1) {  // the shortest stands first
+        if (texts[range.from].first.size() == depth + 1) {  // the shortest comes first
           longest_.back() = node;
           value_.back() = texts[range.from++].second;
         }
@@ -92,7 +92,7 @@ void PrefixTable::grow(const Texts& texts, const std::string& where) {
   begins_.push_back(static_cast<Place>(byte_.size()));
 }
 
-// 0: there is none. The links of a level lead to levels above, whose children are all there.
+// 0: none. Links lead to earlier levels, whose children are complete.
 PrefixTable::Place PrefixTable::child(Place of, unsigned char byte) const {
   if (of == 0) return first_[byte];
   const auto begin = byte_.begin() + begins_[static_cast<size_t>(of)];

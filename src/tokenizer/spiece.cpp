@@ -17,12 +17,12 @@ namespace {
 
 constexpr size_t kMostPieces = size_t{1} << 22, kLongestPiece = 4096;
 
-// Walks the fields of one message of a protocol buffer.
+// Iterates over the fields of a protocol buffer message.
 class Message {
  public:
   Message(std::string_view bytes, const std::string& where) : rest_(bytes), where_(where) {}
 
-  /// Moves to the next field; false behind the last.
+  /// Moves to the next field; false after the last.
   bool next() {
     if (rest_.empty()) return false;
     const uint64_t key = varint();

@@ -6,7 +6,7 @@
 
 namespace tessera::tokenizer {
 
-/// What a SentencePiece model file (spiece.model, a protocol buffer) says.
+/// Contents of a SentencePiece model file (spiece.model, a protocol buffer).
 struct SpieceModel {
   enum class Type { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
   struct Piece {
@@ -21,9 +21,8 @@ struct SpieceModel {
   bool add_dummy_prefix = true, remove_extra_whitespaces = true, escape_whitespaces = true;
 };
 
-/// Reads hostile bytes. Throws Error(model) naming `where` and what does not fit: lengths beyond
-/// the file, pieces that are empty, double or no UTF-8, scores that are no numbers, no piece at
-/// all.
+/// Parses untrusted bytes. Throws Error(model) naming `where` and the problem: lengths beyond the
+/// file, pieces that are empty, repeated or not UTF-8, invalid scores, or no pieces.
 SpieceModel parse_spiece(std::string_view bytes, const std::string& where);
 
 }  // namespace tessera::tokenizer

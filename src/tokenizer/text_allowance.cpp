@@ -10,10 +10,11 @@
 namespace tessera::tokenizer {
 namespace {
 
-// Published tokenizers make up to 20 bytes of a byte, and their patterns take some 200 ns for it.
+// Published tokenizers make up to 20 bytes from a byte, and their patterns need some 200 ns for a
+// byte.
 constexpr size_t kBytes = size_t{1} << 20, kBytesAByte = 48, kBytesAStep = 4;
 constexpr int64_t kNanoseconds = 250'000'000, kNanosecondsAByte = 600;
-constexpr int64_t kElapsed = 10'000'000;  // counted without a look at the processor time
+constexpr int64_t kElapsed = 10'000'000;  // counted without checking the processor time
 
 int64_t processor_time() {
   std::timespec now{};
@@ -41,8 +42,8 @@ void TextAllowance::made(size_t bytes) {
   bytes_left_ -= bytes + kBytesAStep;
 }
 
-// Elapsed time counts other threads too, processor time other steps: the smaller one is a match's
-// own.
+// Elapsed time includes other threads, and processor time includes other steps: the smaller value
+// belongs to the match.
 int64_t TextAllowance::spent(int64_t elapsed) const {
   return std::min(elapsed, processor_time() - processor_time_);
 }

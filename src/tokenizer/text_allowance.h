@@ -7,28 +7,29 @@
 
 namespace tessera::tokenizer {
 
-/// The work that the steps of a tokenizer may still do for one text. All pieces of the text share
-/// it. Regular expressions spend processor time, since ICU counts no steps of a match on a short
-/// piece; other steps spend the bytes that they make. Used by one thread.
+/// Remaining work of a tokenizer's steps for a text, shared by all pieces of the text. Regular
+/// expressions are charged processor time, because ICU does not count the steps of a match on a
+/// short piece; other steps are charged the bytes they produce. Used by a single thread.
 class TextAllowance {
  public:
-  /// For a text of `bytes`.
+  /// `bytes`: length of the text.
   explicit TextAllowance(size_t bytes);
-  /// Counts a step that made `bytes` of text. Throws Error(model) when nothing is left.
+  /// Charges a step for `bytes` of output. Throws Error(model) if nothing is left.
   void made(size_t bytes);
-  /// A place for an object that `step` makes once a text, such as a matcher; empty at first.
+  /// Storage for an object that `step` creates once for each text, such as a matcher; empty at
+  /// first.
   std::shared_ptr<void>& kept(const void* step) { return kept_[step]; }
 
-  /// Counts the processor time of this thread during its life.
+  /// Charges the processor time of this thread during the object's lifetime.
   class Timed {
    public:
     explicit Timed(TextAllowance& allowance);
     ~Timed();
     Timed(const Timed&) = delete;
     Timed& operator=(const Timed&) = delete;
-    /// False after a stop request on the thread's token, or when no time is left.
+    /// False after a stop request on the thread's token, or if no time is left.
     bool goes_on() const;
-    /// The same as ICU calls it during a match, with a Timed as its context.
+    /// Callback for ICU during a match, with a Timed as context.
     static int8_t match_goes_on(const void* timed, int32_t) {
       return static_cast<const Timed*>(timed)->goes_on();
     }
@@ -43,8 +44,8 @@ class TextAllowance {
 
   size_t bytes_left_;
   int64_t nanoseconds_left_;
-  // Reading the processor time is a system call, too slow for each piece: elapsed time is added up,
-  // and compared with the processor time now and then.
+  // Reading the processor time is a system call, too slow for each piece. Elapsed time is
+  // accumulated, and occasionally compared with the processor time.
   int64_t elapsed_ = 0, processor_time_;
   std::unordered_map<const void*, std::shared_ptr<void>> kept_;
 };

@@ -40,7 +40,7 @@ Tokenizer::Tokenizer(TokenizerParts parts, const std::string& where)
   normalized_ = PrefixTable(std::move(normalized), where);
 }
 
-// Calls between(text) for what stands between the tokens found.
+// Calls between(text) for the text between added tokens.
 template <class F>
 void Tokenizer::around(std::string_view text, const PrefixTable& tokens, F&& between,
                        std::vector<int32_t>& ids) const {

@@ -23,7 +23,7 @@ void check(UErrorCode status, const char* what) {
           u_errorName(status));
 }
 
-// Valid UTF-8 as ICU reads text in place.
+// Wraps valid UTF-8 for ICU without a copy.
 class Text {
  public:
   explicit Text(std::string_view text) {
@@ -46,7 +46,7 @@ icu::UnicodeString wide(std::string_view text) {
 
 using ChangeCase = void (*)(const char*, uint32_t, icu::StringPiece, icu::ByteSink&, icu::Edits*,
                             UErrorCode&);
-// The text in another case; ASCII letters from first to last change by one bit.
+// Changes the case of a text; ASCII letters from first to last change by a single bit.
 std::string in_case(std::string_view text, ChangeCase change, char first, char last) {
   std::string result;
   if (is_ascii(text)) {
@@ -116,7 +116,7 @@ std::string lowered(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     base::check_stop();
     const char32_t c = next_code_point(text, at);
-    if (c == 0x130)  // the one letter that becomes two
+    if (c == 0x130)  // the only letter that becomes two
       result += "i\xcc\x87";
     else
       append(result, static_cast<char32_t>(u_tolower(static_cast<UChar32>(c))));
@@ -223,7 +223,7 @@ std::vector<std::pair<size_t, size_t>> Regex::matches(std::string_view text,
   Text in(text);
   matcher->reset(in.get());
   const TextAllowance::Timed timed(allowance);
-  // Patterns such as \s+(?!\S) keep a place to go back to for each blank of a run.
+  // Patterns such as \s+(?!\S) keep a backtracking position for each blank of a run.
   constexpr size_t kStack = 8'000'000, kMostStack = 512'000'000, kAByte = 64;
   if (text.size() > kStack / kAByte)
     matcher->setStackLimit(static_cast<int32_t>(std::min(kAByte * text.size(), kMostStack)),

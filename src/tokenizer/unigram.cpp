@@ -11,8 +11,8 @@
 namespace tessera::tokenizer {
 namespace {
 
-constexpr double kUnknownPenalty = 10;  // of SentencePiece
-constexpr size_t kLongestPiece = 160;   // bytes; as many pieces may begin at a place of a text
+constexpr double kUnknownPenalty = 10;  // SentencePiece's value
+constexpr size_t kLongestPiece = 160;   // bytes; as many pieces may begin at a position
 
 }  // namespace
 
@@ -75,7 +75,7 @@ std::string Unigram::text_of(int32_t id) const {
   return id < 0 || id >= size() ? "" : pieces_.pieces[static_cast<size_t>(id)].first;
 }
 
-// All pieces that start at a place.
+// Relaxes all pieces that start at a position.
 void Unigram::relax(std::string_view text, size_t at, PrefixTable::Place place,
                     std::vector<Node>& nodes) const {
   const auto& list = pieces_.pieces;

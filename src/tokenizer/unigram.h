@@ -10,20 +10,21 @@
 
 namespace tessera::tokenizer {
 
-/// The pieces of a unigram language model (Kudo 2018, "Subword Regularization").
+/// Pieces of a unigram language model (Kudo 2018, "Subword Regularization").
 struct UnigramPieces {
   std::vector<std::pair<std::string, double>> pieces;  ///< text and log probability, by id
-  std::vector<bool> hidden;        ///< pieces that text never becomes; empty: none
-  std::vector<bool> user_defined;  ///< pieces that win over any others; empty: none
+  std::vector<bool> hidden;        ///< pieces that never occur in encoded text; empty: none
+  std::vector<bool> user_defined;  ///< pieces that win over all others; empty: none
   int32_t unknown = 0;
   bool byte_fallback = false;     ///< unknown text becomes the pieces <0x00> .. <0xFF>
-  bool single_precision = false;  ///< sums in float, as SentencePiece; else in double
+  bool single_precision = false;  ///< sums in f32 as in SentencePiece; else in f64
 };
 
-/// The most probable segmentation into pieces; neighbouring unknown characters are one token.
+/// Finds the most probable segmentation into pieces; neighbouring unknown characters become a
+/// single token.
 class Unigram : public Model {
  public:
-  /// Throws Error(model) naming `where`: ids that do not fit, byte pieces that are missing.
+  /// Throws Error(model) naming `where` for invalid ids or missing byte pieces.
   Unigram(UnigramPieces pieces, const std::string& where);
   void encode(std::string_view piece, std::vector<int32_t>& ids) const override;
   std::optional<int32_t> id_of(std::string_view token) const override;
@@ -36,7 +37,7 @@ class Unigram : public Model {
              std::vector<Node>& nodes) const;
 
   UnigramPieces pieces_;
-  std::vector<int32_t> all_;  // ids by the text of their pieces
+  std::vector<int32_t> all_;  // ids by text of the piece
   PrefixTable visible_;
   std::array<int32_t, 256> bytes_{};
   double unknown_score_ = 0, largest_score_ = 0;

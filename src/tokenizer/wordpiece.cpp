@@ -50,7 +50,7 @@ void WordPiece::encode(std::string_view piece, std::vector<int32_t>& ids) const 
     ids.push_back(id);
     at += bytes;
   }
-  if (at == piece.size()) return;  // else the whole word is unknown
+  if (at == piece.size()) return;  // otherwise the whole word is unknown
   ids.resize(before);
   ids.push_back(unknown_);
 }

@@ -7,15 +7,15 @@
 
 namespace tessera::tokenizer {
 
-/// What a WordPiece model knows.
+/// Data of a WordPiece model.
 struct WordPieceTables {
   Vocabulary vocabulary;
   std::string unknown = "[UNK]", continuation = "##";
   int64_t longest_word = 100;  ///< characters; longer words are unknown
 };
 
-/// The longest token first, from left to right; a word that does not come out is one unknown token
-/// (Wu et al. 2016; as in BERT).
+/// Matches the longest token first, from left to right; a word without a complete match becomes a
+/// single unknown token (Wu et al. 2016; as in BERT).
 class WordPiece : public Model {
  public:
   /// Throws Error(model) naming `where` if the unknown token is missing.
@@ -28,7 +28,7 @@ class WordPiece : public Model {
  private:
   WordPieceTables tables_;
   TokensById by_id_;
-  PrefixTable first_, later_;  // tokens that begin a word, and those that continue one
+  PrefixTable first_, later_;  // tokens that begin a word; tokens that continue a word
   int32_t unknown_ = 0;
   int64_t size_ = 0;
 };

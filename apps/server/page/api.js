@@ -1,12 +1,12 @@
-// All that goes to the server: with the key, with limits of time, and with its errors in its words.
+// Requests to the server: with the key, with time limits, and with the server's error messages.
 
 import { EventParser } from "./sse.js";
 
 const kAnswerWithin = 30000; // ms
-const kSilence = 45000; // of a stream, which says something every 15 s
+const kSilence = 45000; // ms; streams send something every 15 s
 const kKey = "tessera.key";
 
-/** What the server refused, in its words. */
+/** A refusal with the server's message. */
 export class ServerError extends Error {
   constructor(status, body) {
     super(body?.error?.message ?? `the server answered with status ${status}`);
@@ -16,11 +16,11 @@ export class ServerError extends Error {
   }
 }
 
-/** What went wrong, for people; fetch throws the two where nobody answers, or not in time. */
+/** Readable text of an error; fetch throws both kinds without an answer, or after a timeout. */
 export const reason = (error) =>
   error instanceof TypeError || error instanceof DOMException ? "The server does not answer." : error.message;
 
-/** Whether the server is heard: "change" is sent when that changes, and when a new try is due. */
+/** State of the connection: sends "change" on a change, and when a new try is due. */
 class Connection extends EventTarget {
   lost = false;
   nextTry = 0; // ms since 1970
@@ -32,7 +32,7 @@ class Connection extends EventTarget {
     if (!lost) this.hurry();
     this.dispatchEvent(new Event("change"));
   }
-  /** Waits, or less when somebody is in a hurry. */
+  /** Waits, at most until a retry is requested. */
   pause(ms) {
     this.nextTry = Date.now() + ms;
     if (this.lost) this.dispatchEvent(new Event("change"));
@@ -76,8 +76,8 @@ async function send(path, options) {
 }
 
 /**
- * The answer to a request; throws ServerError for a refusal, TypeError where nobody answers. Each try has a
- * signal of its own, as a question for the key may take longer than an answer.
+ * Sends a request; throws ServerError for a refusal, TypeError without an answer. Each try has a separate
+ * signal, because asking for the key may take longer than an answer.
  */
 async function request(path, options = {}, limit = () => AbortSignal.timeout(kAnswerWithin)) {
   for (;;) {
@@ -111,7 +111,7 @@ async function copy(path) {
   }
 }
 
-/** What an image or video may be shown from: its address, or with a key a copy of it, one until `release`. */
+/** Address for showing an image or video: the server's, or with a key of a shared copy, kept until `release`. */
 export async function sourceOf(path) {
   const address = new URL(path, location.href);
   if (address.origin !== location.origin) throw new Error(`'${path}' is not on this server`);
@@ -120,9 +120,9 @@ export async function sourceOf(path) {
   return copies.get(path);
 }
 
-/** Gives the memory of a copy back. */
+/** Frees a copy. */
 export function release(path) {
-  copies.get(path)?.then(URL.revokeObjectURL, () => {}); // who asked for it hears of an error
+  copies.get(path)?.then(URL.revokeObjectURL, () => {}); // the caller sees the error
   copies.delete(path);
 }
 
@@ -143,7 +143,7 @@ async function* pieces(response, signal) {
   }
 }
 
-/** The answer that begins a stream, within the limit; the stream itself may last. */
+/** Returns the first answer of a stream within the time limit; the stream has no limit. */
 async function open(path, lastId, signal) {
   let timer;
   const limit = () => {
@@ -160,8 +160,8 @@ async function open(path, lastId, signal) {
 }
 
 /**
- * Follows a stream of events until `onEvent(name, data)` returns true. A stream that breaks is taken
- * up behind the last event; throws ServerError where the server refuses it.
+ * Follows a stream of events until `onEvent(name, data)` returns true. A broken stream is resumed
+ * after the last event; throws ServerError if the server refuses.
  */
 export async function follow(path, onEvent, signal) {
   let lastId = "";

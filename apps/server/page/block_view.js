@@ -1,4 +1,4 @@
-// The block that a language model is filling in: a tile a token, and the experts of each pass.
+// The current block of a language model: a tile for each token, and the experts of each pass.
 
 import { h, svg } from "./dom.js";
 import { counted } from "./format.js";
@@ -36,7 +36,7 @@ function fill(tile, text) {
   if (tile.className !== name) tile.className = name;
 }
 
-/** `element` shows the passes of an answer as they come, and once it has ended any of them. */
+/** `element` shows the passes of an answer live, and after the end any chosen pass. */
 export class BlockView {
   #passes = []; // {block, number, begin, texts, experts}
   #count = 0;
@@ -55,7 +55,7 @@ export class BlockView {
     this.#draw(this.#passes.at(-1));
   }
 
-  /** The answer is there: the numbers of its way, and a slider over its passes. */
+  /** Shows a complete answer: statistics, and a slider over the passes. */
   finish(text) {
     if (this.#passes.length === 0) return this.element.replaceChildren(h("p", { class: "hint" }, text));
     const last = this.#passes.length - 1;

@@ -1,4 +1,4 @@
-// A conversation with a language model: the answer, and beside it the block whose masks are being filled.
+// A conversation with a language model: the answer, and beside the answer the current block with masks.
 
 import { reason, ServerError } from "./api.js";
 import { announce, at, h } from "./dom.js";
@@ -24,7 +24,7 @@ function settings() {
 
 const nearEnd = (box) => box.scrollHeight - box.scrollTop - box.clientHeight < 80;
 
-/** Adds to the conversation, and keeps its end in view for who was there. */
+/** Adds to the conversation, and keeps the end in view if visible before. */
 function changed(change) {
   const box = at("turns");
   const follow = nearEnd(box);
@@ -53,7 +53,7 @@ function complain(message) {
   at("chat-error").textContent = message;
 }
 
-/** Follows an answer to its end; its text. */
+/** Follows an answer to the end and returns the text. */
 async function answer(id) {
   const { box, text } = turn("assistant", "");
   const view = new BlockView();
@@ -78,11 +78,11 @@ async function answer(id) {
   return end === "failed" && whole === "" ? null : whole;
 }
 
-/** Cancels what runs, or is about to. */
+/** Cancels the current or pending job. */
 async function stop() {
   if (!running) return;
   running.stopped = true;
-  if (running.id === undefined) return; // send() comes back to it once the job has an id
+  if (running.id === undefined) return; // send() cancels later, when the job has an id
   try {
     await jobs.cancel(running.id);
   } catch (error) {
@@ -127,7 +127,7 @@ function welcome() {
   complain("");
 }
 
-/** The chat over the language models. */
+/** Starts the chat with the language models. */
 export function startChat(served) {
   models = served;
   if (models.length === 0) return;

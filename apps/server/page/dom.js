@@ -1,4 +1,4 @@
-// Elements without markup: what comes from the server is text, never HTML.
+// Elements without markup: server data becomes text, never HTML.
 
 const kSvg = "http://www.w3.org/2000/svg";
 
@@ -13,23 +13,23 @@ function build(element, properties, children) {
   return element;
 }
 
-/** An element with attributes (`on`: listeners) and children, which are nodes or texts. */
+/** Creates an element with attributes (`on`: listeners) and children (nodes or texts). */
 export const h = (tag, properties = {}, ...children) =>
   build(document.createElement(tag), properties, children);
 
-/** The same of SVG. */
+/** Creates an SVG element. */
 export const svg = (tag, properties = {}, ...children) =>
   build(document.createElementNS(kSvg, tag), properties, children);
 
-/** The element of that id, which index.html has. */
+/** Returns the element of index.html with this id. */
 export const at = (id) => document.getElementById(id);
 
-/** Says something to screen readers, politely. */
+/** Announces a text to screen readers, politely. */
 export function announce(text) {
   at("announcer").textContent = text;
 }
 
-/** Sets a text only where it changed: live regions then speak once. */
+/** Sets a text only on a change, so that live regions speak once. */
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
@@ -37,9 +37,9 @@ export function say(element, text) {
 export const narrow = () => matchMedia("(max-width: 719px)").matches;
 export const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-const kFrame = 40; // ms; a hidden page has no frames of its own
+const kFrame = 40; // ms; a hidden page has no animation frames
 
-/** A function that makes `draw` happen soon, once for all calls until then. */
+/** Returns a function that schedules `draw` soon, once for all calls until then. */
 export function soon(draw) {
   let due = false;
   return () => {

@@ -1,5 +1,5 @@
-// An image that is dropped on the page, or chosen, fills the form with its parameters; dropped on its
-// place in the form it is what runs start from.
+// A dropped or chosen image fills the form with its parameters; an image dropped on the form's image
+// field becomes the source image of runs.
 
 import { announce, at } from "./dom.js";
 import { requestOf } from "./parameters.js";

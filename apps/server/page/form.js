@@ -1,4 +1,4 @@
-// The request for images: fields, what the chosen model has of them, and what the server says of them.
+// The form for images: fields, the fields of the chosen model, and errors from the server.
 
 import { ServerError } from "./api.js";
 import { announce, at, h, narrow } from "./dom.js";
@@ -23,7 +23,7 @@ function number(name) {
   return text === "" || row(name).hidden ? undefined : Number(text);
 }
 
-/** What a plan says, for people: "cfg=2, on 2 ranks". */
+/** Readable text of a plan: "cfg=2, on 2 ranks". */
 export function planOf(model) {
   const ranks = model?.ranks ?? 1;
   return model?.plan ? `Plan: ${model.plan}, on ${counted(ranks, "rank")}` : "Plan: one rank";
@@ -83,7 +83,7 @@ function forget() {
   }
 }
 
-/** Shows what is wrong in the words given, at the field that it is about. */
+/** Shows an error message at the field concerned. */
 function complain(message, param) {
   at("form-error").textContent = message;
   const name = String(param ?? "").replace(/^request\./, "").replace(/\[.*/, "");
@@ -129,8 +129,8 @@ function setSubject(model, subject) {
 }
 
 /**
- * Fills the form with what is given by the names of a request (`subject`: the prompt or the class);
- * the names that it has no place for.
+ * Fills the form from fields of a request (`subject`: the prompt or the class); returns the names
+ * without a place in the form.
  */
 function fill(given) {
   forget();
@@ -154,7 +154,7 @@ function fill(given) {
   return left;
 }
 
-/** The form over the models of images and videos; {fill}. */
+/** Starts the form with the models of images and videos; returns {fill}. */
 export function startForm(served, stage) {
   models = served;
   at("model").replaceChildren(...models.map((model) => h("option", {}, model.name)));

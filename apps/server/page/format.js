@@ -1,4 +1,4 @@
-// Numbers as people read them; a number and its unit stay on one line.
+// Readable numbers; a number and the unit stay on the same line.
 
 const kGap = "\u00a0";
 
@@ -29,13 +29,13 @@ export const percent = (share) => `${Math.round(share * 100)}${kGap}%`;
 /** counted(1, "image") -> "1 image", counted(4, "pass") -> "4 passes". */
 export const counted = (n, what) => `${n} ${what}${n === 1 ? "" : what.endsWith("s") ? "es" : "s"}`;
 
-/** What a queued job waits for: its turn, by its place from 0, or more. */
+/** Reason why a queued job waits: the position from 0, or another reason. */
 export function line(job) {
   if (job.waits_for) return `waits for room in ${job.waits_for.type}`;
   return job.position === undefined ? "waiting" : job.position === 0 ? "next" : `${job.position} before it`;
 }
 
-/** What a job makes, in a line: its prompt, or its classes. */
+/** Summary of a job in a line: prompt or classes. */
 export function subject(job) {
   const r = job.request ?? {};
   const last = r.messages?.at?.(-1)?.content;

@@ -1,4 +1,4 @@
-// What was made, with the parameters that made it.
+// Results with their parameters.
 
 import { reason, sourceOf } from "./api.js";
 import { announce, at, h } from "./dom.js";
@@ -10,7 +10,7 @@ const cards = new Map(); // url -> element
 
 const isVideo = (result) => String(result.type).startsWith("video/");
 
-/** [name, text] of what a result was made with. */
+/** Returns [name, text] of a result's parameters. */
 function parametersOf(job, result) {
   const r = job.request ?? {};
   const took = job.ended && job.started ? seconds(job.ended - job.started) : undefined;

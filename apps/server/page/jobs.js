@@ -1,22 +1,22 @@
-// The jobs that the server knows, as the page last heard of them.
+// The jobs of the server, in the last state seen by the page.
 
 import { connection, follow, getJson, post, release, remove, ServerError } from "./api.js";
 import { soon } from "./dom.js";
 
 const kShown = 40;
-const kBusy = 2000; // ms between two looks while something runs
+const kBusy = 2000; // ms between two updates while a job runs
 const kIdle = 10000;
 const kStates = { done: "done", failed: "failed", cancelled: "cancelled" };
 
 export const active = (job) => job.state === "queued" || job.state === "running";
 
-/** "change" is sent whenever a job is new, gone or not what it was. */
+/** Sends "change" for each new, removed or changed job. */
 class Jobs extends EventTarget {
   #jobs = new Map();
   #timer;
   #looking = null;
-  #more = false; // whether the server may have older ones
-  #version = 0; // raised by what a list that was asked for before does not know of
+  #more = false; // true if the server may have older jobs
+  #version = 0; // incremented by changes that a pending list does not contain
 
   get all() {
     return [...this.#jobs.values()].sort((a, b) => b.created - a.created);
@@ -28,7 +28,7 @@ class Jobs extends EventTarget {
     return this.#jobs.get(id);
   }
 
-  /** Asks the server for the newest jobs, now and then again. */
+  /** Asks the server for the newest jobs, repeatedly. */
   look() {
     clearTimeout(this.#timer);
     this.#looking ??= this.#read().finally(() => {
@@ -44,7 +44,7 @@ class Jobs extends EventTarget {
     try {
       newest = await this.#list(() => "");
     } catch {
-      return; // the connection or the key says what is wrong
+      return; // the connection or the key reports the error
     }
     const oldest = Math.min(...newest.map((job) => job.created));
     const whole = newest.length < kShown;
@@ -64,7 +64,7 @@ class Jobs extends EventTarget {
     this.#changed();
   }
 
-  /** What the server lists; asks again where the page learnt more while the answer was on its way. */
+  /** Returns the server's list; asks again if the page changed during the request. */
   async #list(query) {
     for (;;) {
       const version = this.#version;
@@ -73,11 +73,11 @@ class Jobs extends EventTarget {
     }
   }
 
-  /** Sends a request, {model, request, previews}; the job, or ServerError. */
+  /** Sends a request, {model, request, previews}; returns the job, or throws ServerError. */
   async submit(order) {
     const { id, state, position } = await post("/jobs", order);
     const created = Date.now() / 1000;
-    const known = this.#jobs.get(id); // of a look that was faster, which knows more
+    const known = this.#jobs.get(id); // an update may already have newer data
     this.#merge(known ?? { id, state, position, model: order.model, request: order.request, created, results: [] });
     ++this.#version;
     this.#changed();
@@ -85,12 +85,12 @@ class Jobs extends EventTarget {
     return this.get(id);
   }
 
-  /** Cancels a job; one that has ended meanwhile stays as it is. */
+  /** Cancels a job; an ended job does not change. */
   cancel(id) {
     return this.#delete(id, "?cancel=1");
   }
 
-  /** Takes a job that has ended away, with its files. */
+  /** Removes an ended job, with its files. */
   drop(id) {
     return this.#delete(id, "");
   }
@@ -100,7 +100,7 @@ class Jobs extends EventTarget {
     try {
       const answer = await remove(`/jobs/${encodeURIComponent(id)}${query}`);
       if (answer.removed) this.#forget(id);
-      else if (version === this.#version) this.#merge(answer); // else its end may have been learnt meanwhile
+      else if (version === this.#version) this.#merge(answer); // otherwise the answer may be outdated
     } catch (error) {
       if (!(error instanceof ServerError) || error.status !== 404) throw error;
       this.#forget(id);
@@ -110,7 +110,7 @@ class Jobs extends EventTarget {
     this.look();
   }
 
-  /** Follows a job to its end; `onEvent(name, data)` sees its events. */
+  /** Follows a job to the end; calls `onEvent(name, data)` for each event. */
   async watch(id, onEvent, signal = new AbortController().signal) {
     const seen = (name, data) => {
       this.#learn(id, name, data);
@@ -130,7 +130,7 @@ class Jobs extends EventTarget {
   #learn(id, name, data) {
     if (name in kStates) ++this.#version;
     const job = this.#jobs.get(id);
-    if (!job || !(active(job) || name in kStates)) return; // a look told of the end before the stream came to it
+    if (!job || !(active(job) || name in kStates)) return; // an update reported the end before the stream
     if (name === "state") this.#merge({ id, ...data });
     else if (name === "progress") this.#merge({ id, state: "running", progress: data });
     else if (name in kStates) this.#merge({ id, state: name, ...data });
@@ -138,7 +138,7 @@ class Jobs extends EventTarget {
     this.#changed();
   }
 
-  /** Adds what is heard of a job. A list shows the begin of long texts: those that are known stay. */
+  /** Merges data of a job. Lists only have the beginning of long texts, so known texts stay. */
   #merge(job) {
     const known = this.#jobs.get(job.id) ?? {};
     const merged = { ...known, ...job };
@@ -150,7 +150,7 @@ class Jobs extends EventTarget {
     }
     this.#jobs.set(job.id, { ...merged, shortened: [...cut] });
   }
-  /** The job with its texts, whole. */
+  /** Returns the job with complete texts. */
   async whole(id) {
     if (this.#jobs.get(id)?.shortened.length) this.#merge(await getJson(`/jobs/${encodeURIComponent(id)}`));
     return this.#jobs.get(id);

@@ -3,7 +3,7 @@
 import { connection, key, onKeyNeeded } from "./api.js";
 import { at } from "./dom.js";
 
-/** Whether a key was given. */
+/** Asks for a key; returns true if given. */
 function ask(reason) {
   const dialog = at("key-dialog");
   at("key-reason").textContent = reason;

@@ -1,4 +1,4 @@
-// Starts the page: the models, the views, and the line to the server.
+// Starts the page: models, views, and the connection to the server.
 
 import { connection, getJson, ServerError } from "./api.js";
 import { startChat } from "./chat.js";
@@ -50,7 +50,7 @@ async function lookAtStatus() {
   }
 }
 
-/** The models; asks until there is an answer. */
+/** Returns the models; asks until there is an answer. */
 async function models() {
   for (let wait = 1000; ; wait = Math.min(2 * wait, 8000)) {
     try {

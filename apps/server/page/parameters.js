@@ -1,10 +1,10 @@
 // The text "parameters" of an image: the prompt, "Negative prompt: ...", and a last line "Name: value, ...".
 
-const kMost = 65536; // characters that are looked at: a file may have any number of them
+const kMost = 65536; // maximum characters to parse, because files are untrusted
 
 const unquoted = (value) => (/^".*"$/.test(value) ? value.slice(1, -1).replace(/\\(.)/g, "$1") : value);
 
-/** Where a quoted value that begins at `at` ends, behind its last quote; -1: it does not. */
+/** Returns the end of a quoted value at `at`, after the last quote; -1: unterminated. */
 function quotedEnd(line, at) {
   for (let i = at + 1; i < line.length; i++) {
     if (line[i] === "\\") i++;
@@ -13,7 +13,7 @@ function quotedEnd(line, at) {
   return -1;
 }
 
-/** Map of name to value of "Name: value, Name: value", read from left to right once. */
+/** Returns a Map of name to value for "Name: value, Name: value", in a single pass. */
 function fieldsOf(line) {
   const fields = new Map();
   for (let at = 0; at < line.length; ) {
@@ -32,7 +32,7 @@ function fieldsOf(line) {
   return fields;
 }
 
-/** {prompt, negative (or undefined), fields: Map of name to text}. */
+/** Returns {prompt, negative (or undefined), fields: Map of name to text}. */
 export function parseParameters(given) {
   const lines = given.slice(0, kMost).split("\n");
   const last = /(^|, )Steps: \d/.test(lines.at(-1)) ? lines.pop() : "";
@@ -44,7 +44,7 @@ export function parseParameters(given) {
 
 const number = (text) => (text !== undefined && text !== "" && Number.isFinite(Number(text)) ? Number(text) : undefined);
 
-/** The same by the names of a request; `subject` is the prompt or the class. */
+/** Returns the same with names of a request; `subject` is the prompt or the class. */
 export function requestOf(text) {
   const { prompt, negative, fields } = parseParameters(text);
   const size = /^(\d+)x(\d+)$/.exec(fields.get("Size") ?? "");

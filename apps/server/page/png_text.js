@@ -1,4 +1,4 @@
-// What stands in a PNG file beside its pixels: the tEXt and iTXt chunks of the PNG specification, 11.3.4.
+// Texts of a PNG file: the tEXt and iTXt chunks of the PNG specification, 11.3.4.
 
 const kSignature = [137, 80, 78, 71, 13, 10, 26, 10];
 
@@ -7,15 +7,15 @@ const utf8 = (b) => new TextDecoder().decode(b);
 
 function international(body, key) {
   const at = key + 1;
-  if (body[at] !== 0) return null; // compressed, which Tessera never writes
+  if (body[at] !== 0) return null; // compressed texts are never written by Tessera
   const language = body.indexOf(0, at + 2);
   const translated = language < 0 ? -1 : body.indexOf(0, language + 1);
   return translated < 0 ? null : utf8(body.subarray(translated + 1));
 }
 
 /**
- * The texts of a PNG, Map of key to text; of a key that stands twice the first.
- * Throws Error for bytes that are no PNG, or one that is cut off.
+ * Returns the texts of a PNG as a Map of key to text; for a repeated key the first text counts.
+ * Throws Error for bytes of another format, or a truncated file.
  */
 export function pngTexts(bytes) {
   const data = new Uint8Array(bytes);

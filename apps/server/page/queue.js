@@ -1,4 +1,4 @@
-// What waits and runs, of all clients, and what failed.
+// Waiting, running and failed jobs of all clients.
 
 import { reason } from "./api.js";
 import { announce, at, h } from "./dom.js";

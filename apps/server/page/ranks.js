@@ -1,24 +1,24 @@
-// What the ranks of a run do: who computes, who waits, what each has sent, how old what it reads is.
+// Activity of a run's ranks: compute, waits, traffic, and the age of the data read.
 
 import { at, h, soon, svg } from "./dom.js";
 import { bytes, counted, percent } from "./format.js";
 
-const kColumns = 60; // steps that the timeline shows
+const kColumns = 60; // steps of the timeline
 const kWide = 320;
 const kHigh = 20;
 
-let before = new Map(); // rank -> the sums of the step before
+let before = new Map(); // rank -> the sums of the previous step
 let latest = null; // the event
 let history = []; // of steps: {step, ranks: Map of rank -> {compute, wait}}
 
-/** What happened in this step: the events carry sums. */
+/** Returns the numbers of this step: events carry sums. */
 function difference(rank) {
   const old = before.get(rank.rank) ?? { compute_seconds: 0, wait_seconds: 0 };
   const since = (name) => Math.max(0, (rank[name] ?? 0) - (old[name] ?? 0));
   return { compute: since("compute_seconds"), wait: since("wait_seconds") };
 }
 
-// A column a step: computing from the bottom, waiting above it, as shares of the slowest step.
+// A column for each step: computing at the bottom, waiting above, as shares of the slowest step.
 function timeline(rank) {
   const most = Math.max(1e-9, ...history.flatMap((h) => [...h.ranks.values()].map((r) => r.compute + r.wait)));
   const width = kWide / Math.max(12, history.length);
@@ -35,7 +35,7 @@ function timeline(rank) {
   return svg("svg", { viewBox: `0 0 ${kWide} ${kHigh}`, preserveAspectRatio: "none", "aria-hidden": "true", class: "timeline" }, bars);
 }
 
-/** "experts: 29 % stale, up to 1 step old": how old what was read is, of counts by age. */
+/** "experts: 29 % stale, up to 1 step old": the age of the data read, from counts by age. */
 export function ages(all) {
   const shares = Object.entries(all ?? {}).map(([what, counts]) => {
     const read = counts.reduce((sum, n) => sum + n, 0);
@@ -67,7 +67,7 @@ const draw = soon(() => {
     h("p", { class: "legend hint" }, h("span", { class: "key compute" }), "computes", h("span", { class: "key wait" }), `waits; a column a step, the last is ${latest.step}`));
 });
 
-/** What an event `ranks` says: sums since the run began, of each rank. */
+/** Handles an event `ranks`: sums of each rank since the run began. */
 export function showRanks(data) {
   history.push({ step: data.step, ranks: new Map(data.ranks.map((r) => [r.rank, difference(r)])) });
   history = history.slice(-kColumns);

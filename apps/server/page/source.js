@@ -1,13 +1,13 @@
-// The image that a run starts from, its strength, and the mask that is painted over it.
+// The source image of a run, the strength, and the mask painted over the image.
 
 import { announce, at } from "./dom.js";
 
-const kLargest = 12 * 1000 * 1000 - 1000; // bytes, of which base64 makes 16 MB
+const kLargest = 12 * 1000 * 1000 - 1000; // bytes; 16 MB in base64
 const kWidest = 1024; // pixels of the canvas
 
 let image = ""; // base64
 let mask = null; // a canvas: black, white where it was painted
-let painting = null; // where the brush was
+let painting = null; // last position of the brush
 
 const context = () => at("source-canvas").getContext("2d");
 
@@ -36,7 +36,7 @@ function remove() {
   at("source-shown").hidden = true;
 }
 
-/** Makes a file the image that the next runs start from; says so, or why not. */
+/** Makes a file the source image of the next runs; reports success or the error. */
 export async function setSource(file) {
   try {
     if (file.size > kLargest) throw new Error("it is larger than 12 MB");
@@ -59,7 +59,7 @@ export async function setSource(file) {
   }
 }
 
-// A line of the brush, in the mask and over the image.
+// Draws a brush line in the mask and over the image.
 function paint(from, to) {
   const overlay = at("mask-canvas");
   if (!mask) {
@@ -89,7 +89,7 @@ function place(event) {
     ((event.clientY - box.top) / box.height) * overlay.height];
 }
 
-/** The fields of a request: nothing without an image, or where the model has no place for one. */
+/** Returns the fields of a request; empty without an image, or for a model without source images. */
 export function sourceFields() {
   if (!image || at("source").hidden) return {};
   const fields = { image };

@@ -1,16 +1,16 @@
-// Server-sent events out of a stream of texts (WHATWG HTML, 9.2.6): what EventSource does, for fetch.
+// Parser of server-sent events from a stream of texts (WHATWG HTML, 9.2.6): EventSource for fetch.
 
-/** Takes pieces of the stream as they come, and gives the events that are whole. */
+/** Receives pieces of the stream and returns complete events. */
 export class EventParser {
   #rest = "";
   #first = true;
-  #skipFeed = false; // the piece before ended in a carriage return
+  #skipFeed = false; // the previous piece ended in a carriage return
   #data = [];
   #name = "";
-  /** The id of the last event; survives a new stream. */
+  /** Id of the last event; kept for a new stream. */
   lastId = "";
 
-  /** [{name, data, id}] of the events that this piece finishes. */
+  /** Returns [{name, data, id}] of the events completed by this piece. */
   push(piece) {
     if (this.#first && piece !== "") {
       this.#first = false;
@@ -31,7 +31,7 @@ export class EventParser {
     if (field === "data") this.#data.push(value);
     if (field === "event") this.#name = value;
     if (field === "id" && !value.includes("\0")) this.lastId = value;
-    return null; // a comment begins with a colon: its field is ""
+    return null; // a comment begins with a colon: the field is ""
   }
 
   #finish() {

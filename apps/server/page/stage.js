@@ -1,4 +1,4 @@
-// The image that is being made, forming from step to step, and then the results.
+// The current image, refined from step to step, and then the results.
 
 import { reason, sourceOf } from "./api.js";
 import { announce, at, h, soon } from "./dom.js";
@@ -9,7 +9,7 @@ import { clearRanks, showRanks } from "./ranks.js";
 let shownId = null;
 let stop = new AbortController();
 let previews = []; // {step, image}
-let drawn = null; // the result that is drawn, by address
+let drawn = null; // address of the shown result
 let parts = null;
 let spoken = "";
 
@@ -68,7 +68,7 @@ async function drawResult(result) {
   const id = shownId;
   const source = await sourceOf(result.url).catch(() => null);
   if (!source || id !== shownId || drawn !== result.url) return;
-  const job = jobs.get(id) ?? {}; // removed meanwhile
+  const job = jobs.get(id) ?? {}; // may be removed by now
   draw(source, `${subject(job)}${result.seed === undefined ? "" : `, seed ${result.seed}`}`, isVideo(result));
   for (const button of parts.results.children)
     button.setAttribute("aria-pressed", button.dataset.url === result.url ? "true" : "false");
@@ -115,7 +115,7 @@ function stateText(job) {
   }
 }
 
-// Milestones alone are spoken: each step would be noise.
+// Announces milestones only: each step would be noise.
 function speak(job) {
   const now = job.state === "running" ? "The image is being made." : stateText(job);
   if (now !== spoken && job.state !== "queued") announce(now);
@@ -168,7 +168,7 @@ async function cancel() {
   }
 }
 
-/** Shows a job: its way if it is not over, else what came of it. */
+/** Shows a job: live progress, or the results after the end. */
 function show(id) {
   stop.abort();
   stop = new AbortController();

@@ -16,19 +16,19 @@ using avx512::RowLayout;
 using avx512::Stream;
 using wide::stream_pages;
 
-constexpr int64_t kRows = 32;           ///< of a block: two tiles
+constexpr int64_t kRows = 32;           ///< rows of a block: two tiles
 constexpr int64_t kChunkSteps = 18;     ///< most steps in a block: 36 KB of W
-constexpr int64_t kResidentSteps = 14;  ///< of which this many stay in L1 for the next rows
+constexpr int64_t kResidentSteps = 14;  ///< steps that stay in L1 for the next rows
 constexpr int64_t kSumFloats = kRows * kPanelColumns;
 
-/// One step of a block: 2 KB of x and 2 KB of W.
+/// A step of a block: 2 KB of x and 2 KB of W.
 struct Operands {
   const std::byte *x, *w;
   Operands next() const { return {x + kRows * 64, w + kStepBytes}; }
 };
 
-/// Vector work that rides along the products of the next block: adds the sums of a block to its
-/// earlier chunks and, after the last one, hands rows to the writer. Two rows a step.
+/// Vector work interleaved with the products of the next block: adds the sums of a block to the
+/// block's earlier chunks and, after the last chunk, hands rows to the writer. Two rows a step.
 struct Riding {
   BlockWriter& writer;
   float* sums;
@@ -59,8 +59,8 @@ struct Riding {
   }
 };
 
-/// Multiplies what stands in tiles 4 to 7 and loads `next` behind it: operands come one step ahead,
-/// across the end of a block too, because storing a tile must not be followed by a cold start.
+/// Multiplies tiles 4 to 7 and then loads `next` into them. Operands are loaded one step ahead,
+/// also across the end of a block, because storing a tile must not be followed by a cold start.
 template <class Tiles, bool keep_w, bool store>
 inline void multiply_and_load(Operands next, float* sums) {
   constexpr int64_t kTile = kStepBytes / 2, kStride = kPanelColumns * 4;
@@ -86,9 +86,9 @@ inline void multiply_and_load(Operands next, float* sums) {
   }
 }
 
-/// sums[32][32] = x[32, steps] w[steps, 32], in the order of k. Its first step stands in tiles 4 to
-/// 7 already; that of `next` does afterwards. Sums start from zero: reading them into tiles would
-/// stall.
+/// sums[32][32] = x[32, steps] w[steps, 32], in the order of k. The first step is already in tiles
+/// 4 to 7; afterwards these hold the step `next`. Sums start from zero, because loading them into
+/// tiles would stall.
 template <class Tiles>
 inline void block(Operands at, int64_t steps, float* sums, Operands next, Riding& riding) {
   Tiles::template zero<0>();
@@ -110,8 +110,8 @@ inline void block(Operands at, int64_t steps, float* sums, Operands next, Riding
   multiply_and_load<Tiles, true, true>(next, sums);
 }
 
-/// Rows that stay in L2, weights that pass them once. The cut into chunks is a function of the
-/// number of steps alone, so the bits of a row depend neither on other rows nor on the panels.
+/// Rows stay in L2 and weights pass once. The cut into chunks depends only on the number of steps,
+/// so the bits of a row depend neither on other rows nor on the panels.
 template <class Tiles>
 void sweep(const std::byte* x, const RowLayout& layout, const PackedWeight& w, Range panels,
            BlockWriter& writer) {
@@ -120,7 +120,8 @@ void sweep(const std::byte* x, const RowLayout& layout, const PackedWeight& w, R
   const int64_t pages = stream_pages(layout.rows, groups, w.data.bytes());
   const int64_t chunks = avx512::ceil_div(steps, kChunkSteps),
                 chunk = avx512::ceil_div(steps, chunks);
-  // Half a page off x and W: a load 4 KB behind a pending store waits for it.
+  // Offset by half a page from x and W: a load 4 KB behind a pending store would wait for the
+  // store.
   float* const sums =
       reinterpret_cast<float*>(thread_scratch(2).at_least((groups + 1) * kSumFloats * 4 + 2048)) +
       512;

@@ -6,11 +6,12 @@
 
 namespace tessera::kernels::amx {
 
-/// The tile instructions, one function each; tests put a model of them in their place. Tiles 0 to 3
-/// hold sums of 16 x 16 words, 4 and 5 rows of x, 6 and 7 columns of W: 16 rows of 64 bytes each.
-/// A tile of int8 has the same size and place; only `multiply` would differ.
+/// The tile instructions, a function each; tests replace them by a model. Tiles 0 to 3 hold sums of
+/// 16 x 16 words, 4 and 5 rows of x, 6 and 7 columns of W: 16 rows of 64 bytes each. An int8 tile
+/// has the same size and place; only `multiply` would differ.
 struct Tiles {
-  /// Tiles belong to a thread, and live ones cost 8 KB at a context switch: released at the end.
+  /// Tiles belong to a thread, and live tiles cost 8 KB at a context switch, so they are released
+  /// at the end.
   class Scope {
    public:
     Scope() {
@@ -33,12 +34,12 @@ struct Tiles {
   static void zero() {
     asm volatile("tilezero %%tmm%c0" ::"i"(tile));
   }
-  /// No memory clobber: what tiles read was written before the sweep began, behind its fence().
+  /// No memory clobber: the operands were written before the sweep, ahead of the fence().
   template <int tile>
   static void load(const std::byte* from) {
     asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(int64_t{64}), "i"(tile));
   }
-  /// The same with the hint that it will not be read again soon, so that it passes through L1.
+  /// Same with a non-temporal hint: the data passes through L1.
   template <int tile>
   static void load_once(const std::byte* from) {
     asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(int64_t{64}), "i"(tile));

@@ -67,7 +67,7 @@ TESSERA_INLINE void transpose(__m256 (&a)[8]) {
   for (int i = 0; i < 8; ++i) a[i] = b[i];
 }
 
-// Sixteen rows of sixteen columns, in place: quarters of eight.
+// Transposes sixteen rows of sixteen columns in place, by quarters of eight.
 void transpose(Floats (&a)[16]) {
   __m256 quarter[8];
   Floats to[16];

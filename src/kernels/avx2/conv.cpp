@@ -14,12 +14,13 @@ TESSERA_AVX2_BEGIN
 namespace tessera::kernels::avx2 {
 namespace {
 
-// Pixels of a product: their patches stay near, and few lines of the input are prepared twice.
+// Pixels of a product: large enough that few input lines are prepared twice, small enough that the
+// patches stay in the cache.
 constexpr int64_t kFewest = 1024, kMost = 16384, kPatchBytes = int64_t{4} << 20;
 
-/// Scale and shift of the channels of one input, which repeat every `period` elements.
+/// Scale and shift of an input's channels, which repeat every `period` elements.
 struct Affine {
-  std::array<float, 32> repeated;  // of channels that are few
+  std::array<float, 32> repeated;  // repeated values for few channels
   const float *scale = nullptr, *shift = nullptr;
   int64_t period = 0;
 
@@ -28,8 +29,8 @@ struct Affine {
     scale = a.scale_shift + row * 2 * period;
     shift = scale + period;
     if (period >= 16 || 16 % period != 0) return;
-    // Two reads: of (i < 16 ? scale : shift)[i % period] gcc 12 -O1 with sanitizers made a wrong
-    // one.
+    // Two separate reads: gcc 12 -O1 with sanitizers miscompiles (i < 16 ? scale : shift)[i %
+    // period].
     for (size_t i = 0; i < 16; ++i) {
       repeated[i] = scale[static_cast<int64_t>(i) % period];
       repeated[16 + i] = shift[static_cast<int64_t>(i) % period];
@@ -42,7 +43,7 @@ struct Affine {
   Affine& operator=(const Affine&) = delete;
 };
 
-// Elements of the input from a pixel's first on, as the products read them.
+// Prepares input elements from offset `at` on in the format of the products.
 void prepare(const ConvArgs& a, const Affine& by, int64_t at, int64_t count, std::byte* out) {
   const DType dtype = a.weight->dtype;
   for (int64_t i = 0; i < count;) {
@@ -58,8 +59,8 @@ void prepare(const ConvArgs& a, const Affine& by, int64_t at, int64_t count, std
   }
 }
 
-// What lies under the filter at output pixel p: [kh * kw, in], zeros beyond the image. `lines`: the
-// prepared input from line `first` on.
+// Copies the input under the filter at output pixel p: [kh * kw, in], zeros outside the image.
+// `lines`: the prepared input from line `first` on.
 void copy_patch(const ConvArgs& a, const std::byte* lines, int64_t first, int64_t p,
                 std::byte* out) {
   const PackedConv& w = *a.weight;
@@ -88,7 +89,7 @@ void copy_patch(const ConvArgs& a, const std::byte* lines, int64_t first, int64_
   }
 }
 
-/// The products of one image, so many pixels at a time.
+/// Products of an image, in runs of pixels.
 class Image {
  public:
   Image(const ConvArgs& args, int64_t row)
@@ -101,12 +102,12 @@ class Image {
                        a_.pad_left == 0 && a_.width == a_.out_width;
     MatmulArgs product{.x_dtype = w_.dtype, .x_stride = w_.kh * w_.kw * w_.in, .rows = count};
     const int64_t doubled = a_.upsample ? 1 : 0, last = (first + count - 1) / a_.out_width;
-    // Lines of the input under these pixels, or the pixels themselves.
+    // Prepares the input lines under these pixels, or the pixels themselves.
     int64_t begin = std::max<int64_t>(first / a_.out_width * a_.stride - a_.pad_top, 0) >> doubled;
     const int64_t bottom = std::min(last * a_.stride - a_.pad_top + w_.kh, a_.height << doubled);
     int64_t from = begin * a_.width, until = ((bottom - 1) >> doubled) * a_.width + a_.width;
     if (plain) from = first, until = first + count;
-    until = std::max(from, until);  // all may lie in the padding
+    until = std::max(from, until);  // all lines may be padding
     const std::byte* lines = at(from);
     if (as_it_is) {
       if (!plain) lines = at(0), begin = 0;

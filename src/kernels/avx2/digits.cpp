@@ -11,9 +11,9 @@
 #include "kernels/nibbles.h"
 #include "kernels/wide/stream.h"
 
-// Products of int8 weights, and of nibbles. A row becomes whole numbers of 16 bits; weights are
-// widened to these in registers, and sums of pairs of products stay whole in 32 bits over 512
-// elements, or over a group of nibbles.
+// Products of int8 and int4 weights. A row is converted to 16-bit integers; weights are widened to
+// 16 bits in registers. Sums of pairs of products are exact in 32 bits over 512 elements, or over a
+// group of int4.
 TESSERA_AVX2_BEGIN
 namespace tessera::kernels::avx2 {
 
@@ -23,12 +23,12 @@ namespace {
 
 constexpr int kMostRows = 6;        // times two vectors of columns
 constexpr int64_t kExactSteps = 8;  // 512 elements: 512 * 128 * 32,639 < 2^31
-constexpr int64_t kWordBytes = 8;   // of a row: elements 0, 2, 1, 3 of a word in 16 bits each
+constexpr int64_t kWordBytes = 8;   // elements 0, 2, 1, 3 of a word in 16 bits each
 constexpr int64_t kLineBytes = kStepWords * kWordBytes;
 
-/// What stands behind the lines for each row.
+/// Scale of each row, stored behind the row's lines.
 struct RowNumbers {
-  float scale;  // of the largest magnitude: kLargest
+  float scale;  // kLargest stands for the largest magnitude
   float unused[3];
 };
 static_assert(sizeof(RowNumbers) == kRowTail);
@@ -81,7 +81,7 @@ TESSERA_INLINE void block_of_tile(const std::byte* x, const std::byte* w, int64_
   }
 }
 
-// All of a panel.
+// Same for a whole panel.
 template <bool vnni, int R>
 void block(const std::byte* x, const std::byte* w, int64_t steps, float* sums, bool first,
            Stream& stream) {
@@ -98,7 +98,7 @@ template <bool vnni>
 constexpr std::array<Block, kMostRows> kBlocks =
     blocks<vnni>(std::make_index_sequence<kMostRows>());
 
-// Sums of whole numbers times both scales.
+// Multiplies integer sums by both scales.
 void finish(float* sums, float row, const float* scales) {
   for (int64_t c = 0; c < kPanelColumns; c += 16)
     put(sums + c, mul(mul(load(sums + c), load(scales + c)), all(row)));
@@ -129,7 +129,7 @@ void sweep(const std::byte* x, const RowLayout& layout, const PackedWeight& w, R
   }
 }
 
-// Whole numbers up to `most`.
+// Rounds a row to integers up to `most`.
 template <int most>
 void pack_digits(const RowSource& source, int64_t from, int64_t row, const RowLayout& layout,
                  std::byte* out) {
@@ -150,11 +150,11 @@ void pack_digits(const RowSource& source, int64_t from, int64_t row, const RowLa
   reinterpret_cast<RowNumbers*>(out + layout.tail_at())[row] = {largest / most, {}};
 }
 
-// The nibbles of a tile in words of 16 bits, of which each holds two elements of it.
+// Extracts a tile's int4 values to 16-bit words, two elements each.
 template <int tile, int half>
 TESSERA_INLINE __m256i nibbles_of(__m256i both) {
   constexpr int kUp =
-      12 - 8 * half - 4 * tile;  // it is brought to the top, then down with its sign
+      12 - 8 * half - 4 * tile;  // shifted to the top, then down with sign extension
   if constexpr (kUp > 0) both = _mm256_slli_epi16(both, kUp);
   return _mm256_srai_epi16(both, 12);
 }
@@ -203,7 +203,7 @@ TESSERA_INLINE void nibble_block_of_tile(const std::byte* x, const std::byte* w,
   }
 }
 
-// All of a panel.
+// Same for a whole panel.
 template <bool vnni, int R>
 void nibble_block(const std::byte* x, const std::byte* w, int64_t steps, float* sums,
                   Stream& stream) {

@@ -4,16 +4,16 @@
 #include "kernels/glibc_exp.h"
 
 #if defined(__x86_64__)
-// For kernels whose every bit is that of the reference.
+// For kernels with results bit-identical to the reference.
 TESSERA_AVX2_BEGIN
 namespace tessera::kernels::avx2 {
 
-/// Stores the elements in `keep`; those too small to be normal stay.
+/// Stores the elements in `keep`, including subnormals.
 TESSERA_INLINE void store_exact(void* data, DType dtype, int64_t at, Keep keep, Floats v) {
   store(data, dtype, at, keep, v);
 }
 
-/// Pairs of bf16 in words: even(), odd() of it are these, rounded.
+/// Rounds floats to bf16 and interleaves them: even() and odd() invert this.
 TESSERA_INLINE __m256 words_of(__m256 even, __m256 odd) {
   const __m256i upper = _mm256_and_si256(rounded_words(odd), _mm256_set1_epi32(-65536));
   return _mm256_castsi256_ps(_mm256_or_si256(_mm256_srli_epi32(rounded_words(even), 16), upper));
@@ -21,7 +21,7 @@ TESSERA_INLINE __m256 words_of(__m256 even, __m256 odd) {
 TESSERA_INLINE Floats words_of(Floats even, Floats odd) {
   return {words_of(even.low, odd.low), words_of(even.high, odd.high)};
 }
-/// Of sixteen floats those of places 0, 2, ... (from: 0x88) or 1, 3, ... (0xdd).
+/// Elements 0, 2, ... (from: 0x88) or 1, 3, ... (0xdd) of sixteen floats.
 template <int from>
 TESSERA_INLINE __m256 every_second(Floats v) {
   const __m256 mixed = _mm256_shuffle_ps(v.low, v.high, from);
@@ -31,7 +31,7 @@ TESSERA_INLINE Floats in_turn(__m256 a, __m256 b) {
   const __m256 low = _mm256_unpacklo_ps(a, b), high = _mm256_unpackhi_ps(a, b);
   return {_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31)};
 }
-/// Of 32 floats those of even places into a, those of odd ones into b; and back.
+/// Splits 32 floats into even elements in a and odd elements in b; and the inverse.
 TESSERA_INLINE void unzip(Floats& a, Floats& b) {
   const Floats first{every_second<0x88>(a), every_second<0x88>(b)};
   b = {every_second<0xdd>(a), every_second<0xdd>(b)};
@@ -43,14 +43,14 @@ TESSERA_INLINE void zip(Floats& a, Floats& b) {
   a = first;
 }
 
-/// Where x >= least.
+/// Mask of x >= least.
 TESSERA_INLINE Mask not_below(Floats x, float least) {
   const __m256 y = _mm256_set1_ps(least);
   return {_mm256_castps_si256(_mm256_cmp_ps(x.low, y, _CMP_GE_OQ)),
           _mm256_castps_si256(_mm256_cmp_ps(x.high, y, _CMP_GE_OQ))};
 }
-/// Stores numbers that are known to less than eight last places as bf16. Where a lane is not
-/// `known`, or so near to the middle of two bf16 that these decide, it says no and stores nothing.
+/// Stores approximate values with an error below eight units in the last place as bf16. If a lane
+/// is not `known`, or too near a rounding boundary of bf16, returns false and stores nothing.
 TESSERA_INLINE bool store_if_sure(tensor::BFloat16* to, Keep keep, Floats v, Mask known) {
   const __m256i up = _mm256_set1_epi32(0x8008), bits = _mm256_set1_epi32(0xfff0);
   const __m256i low = _mm256_add_epi32(_mm256_castps_si256(v.low), up),
@@ -64,10 +64,10 @@ TESSERA_INLINE bool store_if_sure(tensor::BFloat16* to, Keep keep, Floats v, Mas
 }
 
 TESSERA_INLINE __m256d all_of(double v) { return _mm256_set1_pd(v); }
-/// exp(x) as glibc computes it.
+/// Computes exp(x) bit-identically to glibc.
 inline __m128 exp_as_glibc(__m128 x) {
   using namespace glibc_exp;
-  // The second operand is the result where one is no number.
+  // The second operand is returned if either is NaN.
   const __m256d cut =
       _mm256_max_pd(all_of(-kFarthest), _mm256_min_pd(all_of(kFarthest), _mm256_cvtps_pd(x)));
   const __m256d shifted = _mm256_fmadd_pd(all_of(kToRoots), cut, all_of(kShift));

@@ -10,7 +10,7 @@
 TESSERA_AVX2_BEGIN
 namespace tessera::kernels::avx2 {
 
-/// Eight doubles and what kernels/wide/peak.inc does with them.
+/// Eight doubles with the operations of kernels/wide/peak.inc.
 struct Doubles {
   __m256d low, high;
 };
@@ -32,7 +32,7 @@ TESSERA_INLINE Doubles mul(Doubles a, Doubles b) {
 TESSERA_INLINE Doubles fmadd(Doubles a, Doubles b, Doubles c) {
   return {_mm256_fmadd_pd(a.low, b.low, c.low), _mm256_fmadd_pd(a.high, b.high, c.high)};
 }
-/// b where one is no number.
+/// Returns b if either is NaN.
 TESSERA_INLINE Doubles max(Doubles a, Doubles b) {
   return {_mm256_max_pd(a.low, b.low), _mm256_max_pd(a.high, b.high)};
 }
@@ -40,7 +40,7 @@ TESSERA_INLINE Doubles nearest(Doubles x) {
   constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
   return {_mm256_round_pd(x.low, kNearest), _mm256_round_pd(x.high, kNearest)};
 }
-/// 2^n of whole numbers from -1022 to 1023.
+/// 2^n for integers from -1022 to 1023.
 TESSERA_INLINE __m256d power(__m256d n) {
   const __m256i whole = _mm256_castpd_si256(_mm256_add_pd(n, _mm256_set1_pd(0x1.8p52 + 1023)));
   return _mm256_castsi256_pd(_mm256_slli_epi64(whole, 52));

@@ -10,8 +10,8 @@
 #include "kernels/wide/inline.h"
 #include "tensor/dtype.h"
 
-// Functions between these two may use AVX2 with FMA and F16C. Include every header before them:
-// what they surround must run behind a check of the instruction set.
+// Code between these two macros may use AVX2 with FMA and F16C. Include every header before them:
+// the enclosed code must run only after a check of the instruction set.
 #if defined(__clang__)
 #define TESSERA_AVX2_BEGIN \
   _Pragma("clang attribute push(__attribute__((target(\"avx2,fma,f16c\"))), apply_to = function)")
@@ -26,16 +26,16 @@ namespace tessera::kernels::avx2 {
 
 using tensor::DType;
 
-/// Sixteen floats, and which of them: the operations that texts of kernels/wide are written in.
+/// Sixteen floats, and a mask: the vector operations of kernels/wide.
 struct Floats {
   __m256 low, high;
 };
 struct Keep {
-  int64_t count;  ///< the first ones
+  int64_t count;  ///< number of leading lanes
   explicit operator bool() const { return count > 0; }
 };
 constexpr Keep kWhole{16};
-/// The first `count` of sixteen lanes.
+/// Mask of the first `count` of sixteen lanes.
 TESSERA_INLINE Keep lanes(int64_t count) { return {count >= 16 ? 16 : count <= 0 ? 0 : count}; }
 
 TESSERA_INLINE Floats zeros() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
@@ -49,7 +49,7 @@ TESSERA_INLINE Floats sub(Floats a, Floats b) {
 TESSERA_INLINE Floats mul(Floats a, Floats b) {
   return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)};
 }
-/// a * b, rounded: the compiler, which would fuse it with an addition, does not see what it is.
+/// a * b, rounded: hidden from the compiler, to prevent fusing with an addition.
 TESSERA_INLINE Floats times(Floats a, Floats b) {
   Floats product;
   asm("vmulps %2, %1, %0" : "=x"(product.low) : "x"(a.low), "x"(b.low));
@@ -67,7 +67,7 @@ TESSERA_INLINE Floats fmadd(Floats a, Floats b, Floats c) {
 TESSERA_INLINE Floats fmsub(Floats a, Floats b, Floats c) {
   return {_mm256_fmsub_ps(a.low, b.low, c.low), _mm256_fmsub_ps(a.high, b.high, c.high)};
 }
-/// b where one is no number.
+/// Returns b if either is NaN.
 TESSERA_INLINE Floats max(Floats a, Floats b) {
   return {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};
 }
@@ -78,7 +78,7 @@ TESSERA_INLINE Floats magnitude(Floats x) {
   const __m256 sign = _mm256_set1_ps(-0.0f);
   return {_mm256_andnot_ps(sign, x.low), _mm256_andnot_ps(sign, x.high)};
 }
-/// yes where x < 0, else no
+/// Selects `yes` where x < 0, else `no`.
 TESSERA_INLINE Floats if_negative(Floats x, Floats yes, Floats no) {
   const __m256 zero = _mm256_setzero_ps();
   return {_mm256_blendv_ps(no.low, yes.low, _mm256_cmp_ps(x.low, zero, _CMP_LT_OQ)),
@@ -101,7 +101,7 @@ TESSERA_INLINE float largest_of(Floats x) {
   return _mm_cvtss_f32(_mm_max_ss(v, _mm_movehdup_ps(v)));
 }
 
-/// All bits of the lanes that are kept.
+/// Full bit masks of the kept lanes.
 struct Mask {
   __m256i low, high;
 };
@@ -112,7 +112,7 @@ TESSERA_INLINE Mask mask_of(Keep keep) {
   return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)),
           _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 8))};
 }
-/// Zeros in the lanes that are not kept.
+/// Clears the lanes outside the mask.
 TESSERA_INLINE Floats kept(Floats x, Keep keep) {
   if (keep.count == 16) return x;
   const Mask mask = mask_of(keep);
@@ -123,7 +123,7 @@ TESSERA_INLINE Floats kept(Floats x, Keep keep) {
 TESSERA_INLINE Floats load(const float* from) {
   return {_mm256_loadu_ps(from), _mm256_loadu_ps(from + 8)};
 }
-/// Lanes that are not kept: zeros, and nothing is read.
+/// Loads only kept lanes; the others are zero and not accessed.
 TESSERA_INLINE Floats load(const float* from, Keep keep) {
   if (keep.count == 16) return load(from);
   const Mask mask = mask_of(keep);
@@ -147,11 +147,11 @@ TESSERA_INLINE void put(float* to, Keep keep, Floats v) {
   _mm256_maskstore_ps(to + 8, mask.high, v.high);
 }
 
-/// Eight words of sixteen bits in the upper halves of floats.
+/// Widens eight bf16 to floats.
 TESSERA_INLINE __m256 widen(__m128i half) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
 }
-/// Sixteen elements of sixteen bits, zeros behind those that are kept.
+/// Loads sixteen 16-bit elements, zeros outside `keep`.
 TESSERA_INLINE __m256i load_halves(const void* from, Keep keep) {
   if (keep.count == 16) return _mm256_loadu_si256(static_cast<const __m256i*>(from));
   alignas(32) uint16_t part[16] = {};
@@ -180,23 +180,23 @@ TESSERA_INLINE Floats load(const void* data, DType dtype, int64_t at, Keep keep)
           _mm256_cvtph_ps(_mm256_extracti128_si256(half, 1))};
 }
 
-/// Numbers rounded to bf16, to nearest even, in the upper halves of words.
+/// Rounds numbers (not NaN) to bf16, nearest even, in the upper halves of words.
 TESSERA_INLINE __m256i rounded_numbers(__m256 v) {
   const __m256i u = _mm256_castps_si256(v);
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
   return _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), odd);
 }
-/// The same of any floats; no number stays none.
+/// Same for any floats; NaN stays NaN.
 TESSERA_INLINE __m256i rounded_words(__m256 v) {
   const __m256i none = _mm256_or_si256(_mm256_castps_si256(v), _mm256_set1_epi32(0x400000));
   const __m256 is_none = _mm256_cmp_ps(v, v, _CMP_UNORD_Q);
   return _mm256_blendv_epi8(rounded_numbers(v), none, _mm256_castps_si256(is_none));
 }
-/// Sixteen words of 32 bits, less than 2^16, as halves.
+/// Packs sixteen 32-bit words below 2^16 into halves.
 TESSERA_INLINE __m256i packed(__m256i low, __m256i high) {
   return _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xd8);
 }
-/// Sixteen bf16, to nearest even.
+/// Rounds sixteen floats to bf16, nearest even.
 TESSERA_INLINE __m256i to_bf16(Floats v) {
   if (_mm256_movemask_ps(_mm256_cmp_ps(v.low, v.high, _CMP_UNORD_Q)) == 0) [[likely]]
     return packed(_mm256_srli_epi32(rounded_numbers(v.low), 16),
@@ -207,7 +207,7 @@ TESSERA_INLINE __m256i to_bf16(Floats v) {
 TESSERA_INLINE void put_bf16(void* to, Floats v) {
   _mm256_storeu_si256(static_cast<__m256i*>(to), to_bf16(v));
 }
-/// As f32 what rounding to bf16 leaves.
+/// Rounds to bf16 and widens to f32.
 TESSERA_INLINE Floats rounded_to_bf16(Floats v) {
   const __m256i keep = _mm256_set1_epi32(-65536);
   return {_mm256_castsi256_ps(_mm256_and_si256(rounded_words(v.low), keep)),
@@ -223,7 +223,7 @@ TESSERA_INLINE void store(void* data, DType dtype, int64_t at, Keep keep, Floats
   put_halves(static_cast<uint16_t*>(data) + at, keep, half);
 }
 
-/// Of pairs of bf16 the first or second ones as f32.
+/// Even or odd elements of bf16 pairs as f32.
 TESSERA_INLINE Floats even(Floats pairs) {
   return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(pairs.low), 16)),
           _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(pairs.high), 16))};
@@ -237,15 +237,16 @@ TESSERA_INLINE Floats odd(Floats pairs) {
 template <bool dot>
 TESSERA_INLINE Floats add_products(Floats a, Floats b, Floats sum) {
   static_assert(!dot, "AVX2 has no dot products of bf16");
-  // As it stands here, or the compiler begins more than its registers hold.
+  // Written in assembly, because the compiler would reorder sums beyond the available registers.
   asm("vfmadd231ps %2, %1, %0" : "+x"(sum.low) : "x"(a.low), "x"(b.low));
   asm("vfmadd231ps %2, %1, %0" : "+x"(sum.high) : "x"(a.high), "x"(b.high));
   return sum;
 }
 
-/// What the last two take: where 2^x is a number, or zero, or infinite; no number stays none.
+/// Clamps to arguments with 2^x finite, zero or infinite, for the next two functions; NaN stays
+/// NaN.
 TESSERA_INLINE Floats exponent(Floats x) { return min(all(128), max(all(-127), x)); }
-/// The same of what is not above 128.
+/// Same for x up to 128.
 TESSERA_INLINE Floats exponent_below(Floats x) { return max(all(-127), x); }
 /// x - floor(x)
 TESSERA_INLINE Floats fraction(Floats x) {

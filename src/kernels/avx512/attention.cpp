@@ -22,7 +22,8 @@ template <int columns>
 constexpr int kRows = columns == 1 ? 12 : 24 / columns;
 constexpr int64_t kHalfWords = 2;
 
-// Two words of keys share a vector: channel c of the first in lane 2 c, of the second behind it.
+// Packs two key words into a vector: channel c of the first in lane 2 c, of the second in the next
+// lane.
 TESSERA_INLINE Floats half_row(Floats word, Floats next) {
   const __m512i in_turn = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
   return _mm512_permutex2var_ps(word, in_turn, next);
@@ -53,7 +54,7 @@ void add_half(int64_t rows, const float* x, const float* w, int64_t stride, int6
   }
 }
 
-// Sixteen rows of sixteen columns, in place.
+// Transposes sixteen rows of sixteen columns in place.
 TESSERA_INLINE void transpose(Floats (&a)[16]) {
   Floats b[16];
 #pragma GCC unroll 8
@@ -90,8 +91,8 @@ TESSERA_INLINE void transpose(Floats (&a)[16]) {
 
 namespace {
 
-// Dot products of pairs of bf16: neighbouring channels of queries and keys, then neighbouring keys
-// of probabilities and values.
+// Dot products of bf16 pairs: neighbouring channels of queries and keys, then neighbouring keys of
+// probabilities and values.
 struct Dot {
   using Element = tensor::BFloat16;
   static constexpr int64_t kPart = 2;

@@ -17,29 +17,29 @@ using tensor::MemoryClass;
 using tensor::Tensor;
 
 constexpr int64_t kTileWidth = 64, kTilePixels = 512;
-constexpr int64_t kTileBytes = 768 << 10;  // input of a tile: stays in the second cache
-constexpr int64_t kChunkWords = 128;       // a piece of a panel stays in the first; half, widened
+constexpr int64_t kTileBytes = 768 << 10;  // input of a tile; fits L2
+constexpr int64_t kChunkWords = 128;       // words of a panel chunk; fits L1, widened to half
 
-// One product over a tile: its filter taps, and the output pixels that it gives.
+// A product over a tile: filter taps and output pixels.
 struct Pass {
   const std::byte* panels = nullptr;
   std::vector<std::array<int64_t, 2>> taps;  // line and column in the copied tile
   int64_t first_line = 0, first_column = 0;  // output pixel of tile pixel (0, 0)
 };
 
-// A convolution cut into tiles. A tile is `lines` x `columns` of the pixels that each pass gives.
+// A convolution cut into tiles of `lines` x `columns` output pixels for each pass.
 struct Job {
   const ConvArgs& args;
   ConvPanels panels;
   std::vector<Pass> passes;
-  int64_t out_step = 1;              // output pixels from tile pixel to tile pixel
-  int64_t in_step = 1;               // the same in the copied tile
-  int64_t height = 0, width = 0;     // tile pixels of an image
-  int64_t reach_y = 0, reach_x = 0;  // lines and columns of the copied tile beyond its steps
+  int64_t out_step = 1;              // step in output pixels between tile pixels
+  int64_t in_step = 1;               // step in the copied tile
+  int64_t height = 0, width = 0;     // size in tile pixels
+  int64_t reach_y = 0, reach_x = 0;  // extra lines and columns of the copied tile
   int64_t pad_top = 0, pad_left = 0;
-  bool halved = false;             // the copied tile is of the doubled image
-  DType tile = DType::f32;         // its elements, rounded to the filter's dtype
-  int64_t lines = 0, columns = 0;  // of a tile
+  bool halved = false;             // the copied tile belongs to the doubled image
+  DType tile = DType::f32;         // element type: the filter's dtype
+  int64_t lines = 0, columns = 0;  // size of a tile
 
   bool widens() const { return tile != args.weight->dtype; }
   int64_t pixel_bytes() const { return panels.in_padded() * size_of(tile); }
@@ -47,18 +47,18 @@ struct Job {
   int64_t in_columns() const { return (columns - 1) * in_step + reach_x; }
 };
 
-// The element (output channel, tap, input channel) of a packed filter.
+// Element (output channel, tap, input channel) of a packed filter.
 template <class T>
 float element(const PackedConv& w, const ConvPanels& p, int64_t o, int64_t tap, int64_t i) {
   return tensor::to_float(w.data.data<T>()[p.at(o / kConvColumns, tap, i / p.per_word,
                                                 o % kConvColumns, i % p.per_word)]);
 }
 
-// Taps of a 3-tap filter that fall on one pixel of the image before doubling: phase 0 sees
-// (before: tap 0), (here: 1 + 2), phase 1 (here: 0 + 1), (after: 2).
+// Taps of a 3-tap filter that share a pixel of the image before doubling: phase 0 uses (before: tap
+// 0), (here: 1 + 2), phase 1 (here: 0 + 1), (after: 2).
 constexpr int kFoldBegin[2][2] = {{0, 1}, {0, 2}}, kFoldEnd[2][2] = {{1, 3}, {2, 3}};
 
-// The sums of taps that a doubled image lets share a pixel: four filters of 2 x 2.
+// Sums taps that share a pixel in a doubled image: four filters of 2 x 2.
 template <class T>
 void fold(const PackedConv& w, const ConvPanels& from, const ConvPanels& to, T* out) {
   std::memset(static_cast<void*>(out), 0, static_cast<size_t>(4 * to.elements()) * sizeof(T));
@@ -92,7 +92,8 @@ const Tensor& folded_filter(const PackedConv& w, const ConvPanels& from, const C
   return derived.folded;
 }
 
-// 4/9 of the work: each phase of the doubled image is a 2 x 2 filter over the image itself.
+// Reduces the work to 4/9: each phase of the doubled image is a 2 x 2 filter over the original
+// image.
 Job folded_job(const ConvArgs& args) {
   const PackedConv& w = *args.weight;
   const ConvPanels whole(w.out, w.in, 9, w.dtype);
@@ -147,7 +148,7 @@ Job job_of(const ConvArgs& args) {
 
 TESSERA_AVX512_BEGIN
 
-// One pixel into the tile: scale, shift, SiLU, rounding.
+// Copies a pixel into the tile: scale, shift, SiLU, rounding.
 void copy_pixel(const Job& job, const float* scale_shift, int64_t at, void* to) {
   const ConvArgs& args = job.args;
   const int64_t in = args.weight->in, padded = job.panels.in_padded();
@@ -163,7 +164,7 @@ void copy_pixel(const Job& job, const float* scale_shift, int64_t at, void* to) 
   }
 }
 
-// The input of a tile whose first pixel is (line, column), zeros beyond the image.
+// Copies the input of a tile with first pixel (line, column), zeros outside the image.
 void copy_tile(const Job& job, int64_t row, int64_t line, int64_t column, std::byte* tile) {
   const ConvArgs& a = job.args;
   const int64_t in = a.weight->in, padded = job.panels.in_padded(), shift = job.halved ? 1 : 0;
@@ -195,7 +196,7 @@ void copy_tile(const Job& job, int64_t row, int64_t line, int64_t column, std::b
   }
 }
 
-// Words of two bf16 as lines of f32, first the even channel, then the odd one.
+// Widens words of two bf16 to lines of f32: even channel, then odd channel.
 void widen_words(const std::byte* from, int64_t words, int64_t width, std::byte* to) {
   for (int64_t word = 0; word < words; ++word, to += 8 * width)
     for (int64_t c = 0; c < width; c += 16, from += 64) {
@@ -205,7 +206,7 @@ void widen_words(const std::byte* from, int64_t words, int64_t width, std::byte*
     }
 }
 
-// sums [line][column][columns of the block] of a pass over a tile.
+// Computes sums [line][column][columns of the block] of a pass over a tile.
 void multiply_tile(const Job& job, const Pass& pass, int64_t block, int64_t lines, int64_t columns,
                    const std::byte* tile, float* sums) {
   const ConvPanels& p = job.panels;
@@ -236,7 +237,7 @@ void multiply_tile(const Job& job, const Pass& pass, int64_t block, int64_t line
     }
 }
 
-// + bias + residual, rounded, to the image.
+// Adds bias and residual, rounds, and stores to the image.
 void store_tile(const Job& job, const Pass& pass, int64_t block, int64_t row, int64_t line,
                 int64_t column, int64_t lines, int64_t columns, const float* sums) {
   const ConvArgs& a = job.args;
@@ -266,7 +267,7 @@ void conv(const ConvArgs& args) {
   const Job job = job_of(args);
   const int64_t across = ceil_div(job.width, job.columns), down = ceil_div(job.height, job.lines);
   const int64_t tiles = args.rows * down * across, blocks = job.panels.blocks();
-  // Cut output channels too where there are few tiles for the threads.
+  // With few tiles, also splits output channels over threads.
   const int64_t wanted = int64_t{8} * tensor::thread_count();
   const int64_t cuts = std::clamp<int64_t>(ceil_div(wanted, tiles), 1, blocks);
   const int64_t tile_bytes =

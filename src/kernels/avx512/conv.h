@@ -6,12 +6,12 @@
 
 namespace tessera::kernels::avx512 {
 
-/// The layout of a filter: [block of 64 output channels][tap][word of k][columns], a word being one
-/// f32 or two bf16 along the input channels (odd counts padded with zeros). The last block has its
-/// columns rounded up to 16.
+/// Layout of a packed filter: [block of 64 output channels][tap][word of k][columns]. A word is one
+/// f32 or two bf16 along the input channels (padded with zeros). The last block's columns are
+/// rounded up to 16.
 constexpr int64_t kConvColumns = 64;
 
-/// Sizes of that layout.
+/// Sizes of the filter layout.
 struct ConvPanels {
   int64_t out, taps, per_word, words;
 
@@ -39,8 +39,7 @@ struct ConvPanels {
   }
 };
 
-/// On meta: memory of the 2 x 2 filters that the kernel derives from one of 3 x 3 for doubled
-/// inputs.
+/// Allocates on meta the 2 x 2 filters derived from a 3 x 3 filter for doubled inputs.
 void derive_on_meta(const PackedConv& weight);
 
 }  // namespace tessera::kernels::avx512

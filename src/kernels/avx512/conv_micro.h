@@ -6,8 +6,8 @@
 TESSERA_AVX512_BEGIN
 namespace tessera::kernels::avx512 {
 
-/// acc[m][0 .. 16 * vectors) += sum over words of a[m][word] * w[word][...]: the product of some
-/// pixels, `a_step` bytes apart, with a piece of a filter panel.
+/// acc[m][0 .. 16 * vectors) += sum over words of a[m][word] * w[word][...]: multiplies some
+/// pixels, `a_step` bytes apart, with a chunk of a filter panel.
 using ConvMicro = void (*)(const std::byte* a, int64_t a_step, const std::byte* w, int64_t words,
                            float* acc);
 
@@ -43,7 +43,7 @@ void conv_micro(const std::byte* a, int64_t a_step, const std::byte* w, int64_t 
     for (int v = 0; v < V; ++v) _mm512_store_ps(acc + (m * V + v) * 16, sum[m][v]);
 }
 
-/// Pixels that one call takes at most: as many as the registers hold.
+/// Maximum pixels of a call, limited by registers.
 constexpr int conv_pixels(int vectors) { return vectors <= 2 ? 12 : 6; }
 
 template <DType dtype, int V>
@@ -60,7 +60,7 @@ ConvMicro conv_micro_for(int64_t pixels) {
   return few[pixels - 1];
 }
 
-/// The function for 1 .. conv_pixels(vectors) pixels and 1 .. 4 vectors of output channels.
+/// Kernel for 1 .. conv_pixels(vectors) pixels and 1 .. 4 vectors of output channels.
 inline ConvMicro conv_micro_for(DType dtype, int vectors, int64_t pixels) {
   const bool half = dtype == DType::bf16;
   switch (vectors) {

@@ -10,9 +10,9 @@
 #include "kernels/nibbles.h"
 #include "kernels/wide/stream.h"
 
-// Products of int8 weights, and of nibbles, by VNNI. A row becomes whole numbers of 16 bits, in two
-// digits of 8: the sums are exact (of nibbles those of a group), and take as many instructions as
-// dot products of bf16 without widening a weight.
+// Products of int8 and int4 weights by VNNI. A row is converted to 16-bit integers, split into two
+// 8-bit digits. The sums are exact (for int4 within a group). The instruction count equals bf16 dot
+// products, without widening weights.
 TESSERA_AVX512_BEGIN
 namespace tessera::kernels::avx512 {
 
@@ -21,12 +21,12 @@ namespace tessera::kernels::avx512 {
 namespace {
 
 constexpr int kMostRows = 7;         // times two digits, times two vectors of columns
-constexpr int64_t kDigitBytes = 64;  // of a step of a row; a line has high ones, then low ones
+constexpr int64_t kDigitBytes = 64;  // bytes of a step of a row: high digits, then low digits
 constexpr int kUnsigned = 128;       // the instruction takes w + 128
 
-/// What stands behind the lines for each row.
+/// Scale and correction of each row, stored behind the row's lines.
 struct RowNumbers {
-  float scale;        // of the largest magnitude: kLargest
+  float scale;        // kLargest stands for the largest magnitude
   int32_t high, low;  // 128 times the sums of the digits
   int32_t unused;
 };
@@ -35,7 +35,7 @@ static_assert(sizeof(RowNumbers) == kRowTail);
 struct Digits {
   __m512i high, low;
 
-  // Of whole numbers: 256 high + low.
+  // Splits integers: 256 high + low.
   explicit Digits(__m512i whole)
       : high(_mm512_srai_epi32(_mm512_add_epi32(whole, _mm512_set1_epi32(128)), 8)),
         low(_mm512_sub_epi32(whole, _mm512_slli_epi32(high, 8))) {}
@@ -85,7 +85,8 @@ constexpr std::array<Block, kMostRows> blocks(std::index_sequence<R...>) {
 }
 constexpr std::array<Block, kMostRows> kBlocks = blocks(std::make_index_sequence<kMostRows>());
 
-// Both digits of a row, less what 128 too much in each weight added, times both scales.
+// Combines both digits of a row, subtracts the offset of 128 in each weight, and multiplies by both
+// scales.
 void finish(const int32_t* digits, const RowNumbers& row, const float* scales, float* sums) {
   for (int64_t c = 0; c < kPanelColumns; c += 16) {
     const __m512 high = _mm512_cvtepi32_ps(
@@ -139,7 +140,7 @@ void pack_digits(const RowSource& source, int64_t from, int64_t row, const RowLa
                       _mm512_cvtepi32_epi8(digits.low));
     }
   }
-  const auto lifted = [](__m512i digits) {  // wraps in a row that is no numbers
+  const auto lifted = [](__m512i digits) {  // overflow only in rows with NaN
     return static_cast<int32_t>(static_cast<uint32_t>(kUnsigned) *
                                 static_cast<uint32_t>(_mm512_reduce_add_epi32(digits)));
   };
@@ -148,16 +149,16 @@ void pack_digits(const RowSource& source, int64_t from, int64_t row, const RowLa
 }
 
 constexpr int kMostNibbleRows = 4;  // times two digits, and a sum of groups, times two vectors
-constexpr int kGroups = 2;          // of a step
+constexpr int kGroups = 2;          // groups of a step
 constexpr int kUnsignedNibble = 8;  // the instruction takes w + 8
 
-// sum + w x, where it is: the compiler moves sums about otherwise.
+// sum + w x in assembly, because the compiler would move the sums.
 TESSERA_INLINE void add_dots(__m512i& sum, __m512i w, __m512i x) {
   asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
 }
 
-// sums[R][32] = x[R, steps] w[steps, 32]; lifts[R][groups] is what 8 too much in each weight adds,
-// less than none.
+// sums[R][32] = x[R, steps] w[steps, 32]; lifts[R][groups] is the negated effect of the offset 8 in
+// each weight.
 template <int R>
 void nibble_block(const std::byte* x, const std::byte* w, int64_t steps, const int32_t* lifts,
                   float* sums, Stream& stream) {

@@ -4,12 +4,12 @@
 #include "kernels/glibc_exp.h"
 
 #if defined(__x86_64__)
-// For kernels whose every bit is that of the reference.
+// For kernels with results bit-identical to the reference.
 TESSERA_AVX512_BEGIN
 namespace tessera::kernels::avx512 {
 
-/// The bits of bf16 in the upper halves, and any in the lower ones. Numbers too small to be normal
-/// stay, of which the instruction makes zeros.
+/// Rounds to bf16 in the upper halves, with arbitrary lower halves. Keeps subnormals, unlike the
+/// instruction.
 TESSERA_INLINE __m512i rounded_words(Floats v) {
   const __m512i bits = _mm512_castps_si512(v);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
@@ -18,19 +18,19 @@ TESSERA_INLINE __m512i rounded_words(Floats v) {
   return _mm512_mask_or_epi32(up, nan, bits, _mm512_set1_epi32(0x400000));
 }
 
-/// Stores the elements in `keep`; those too small to be normal stay.
+/// Stores the elements in `keep`, including subnormals.
 TESSERA_INLINE void store_exact(void* data, DType dtype, int64_t at, Keep keep, Floats v) {
   if (dtype != DType::bf16) return store(data, dtype, at, keep, v);
   const __m256i half = _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded_words(v), 16));
   _mm256_mask_storeu_epi16(static_cast<uint16_t*>(data) + at, keep, half);
 }
 
-/// Pairs of bf16 in words: even(), odd() of it are these, rounded.
+/// Rounds floats to bf16 and interleaves them: even() and odd() invert this.
 TESSERA_INLINE Floats words_of(Floats even, Floats odd) {
   const __m512i upper = _mm512_and_si512(rounded_words(odd), _mm512_set1_epi32(-65536));
   return _mm512_castsi512_ps(_mm512_or_si512(_mm512_srli_epi32(rounded_words(even), 16), upper));
 }
-/// Of 32 floats those of even places into a, those of odd ones into b; and back.
+/// Splits 32 floats into even elements in a and odd elements in b; and the inverse.
 TESSERA_INLINE void unzip(Floats& a, Floats& b) {
   const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
   const Floats first = _mm512_permutex2var_ps(a, even, b);
@@ -44,12 +44,12 @@ TESSERA_INLINE void zip(Floats& a, Floats& b) {
   a = first;
 }
 
-/// Where x >= least.
+/// Mask of x >= least.
 TESSERA_INLINE __mmask16 not_below(Floats x, float least) {
   return _mm512_cmp_ps_mask(x, all(least), _CMP_GE_OQ);
 }
-/// Stores numbers that are known to less than eight last places as bf16. Where a lane is not
-/// `known`, or so near to the middle of two bf16 that these decide, it says no and stores nothing.
+/// Stores approximate values with an error below eight units in the last place as bf16. If a lane
+/// is not `known`, or too near a rounding boundary of bf16, returns false and stores nothing.
 TESSERA_INLINE bool store_if_sure(tensor::BFloat16* to, Keep keep, Floats v, __mmask16 known) {
   const __m512i raised = _mm512_add_epi32(_mm512_castps_si512(v), _mm512_set1_epi32(0x8008));
   const __mmask16 sure = _mm512_mask_test_epi32_mask(known, raised, _mm512_set1_epi32(0xfff0));
@@ -58,7 +58,7 @@ TESSERA_INLINE bool store_if_sure(tensor::BFloat16* to, Keep keep, Floats v, __m
   return true;
 }
 
-/// 2^(i / 32) of the low bits, and all bits as its exponent.
+/// 2^(i / 32) from the low bits, with all bits added to the exponent.
 TESSERA_INLINE __m512d root_of(__m512i whole) {
   const auto* const roots = reinterpret_cast<const __m512i*>(glibc_exp::kRoots);
   const __m512i low = _mm512_permutex2var_epi64(roots[0], whole, roots[1]),
@@ -69,10 +69,10 @@ TESSERA_INLINE __m512d root_of(__m512i whole) {
 }
 
 TESSERA_INLINE __m512d all_of(double v) { return _mm512_set1_pd(v); }
-/// exp(x) as glibc computes it.
+/// Computes exp(x) bit-identically to glibc.
 inline __m256 exp_as_glibc(__m256 x) {
   using namespace glibc_exp;
-  // The second operand is the result where one is no number.
+  // The second operand is returned if either is NaN.
   const __m512d cut =
       _mm512_max_pd(all_of(-kFarthest), _mm512_min_pd(all_of(kFarthest), _mm512_cvtps_pd(x)));
   const __m512d shifted = _mm512_fmadd_pd(all_of(kToRoots), cut, all_of(kShift));

@@ -20,22 +20,22 @@ namespace tessera::kernels::avx512 {
 namespace {
 
 constexpr int kMostRows = 14;      // times two vectors of columns: 28 of 32 registers hold sums
-constexpr int kMostGroupRows = 6;  // times a sum of a group and one of all, times two vectors
+constexpr int kMostGroupRows = 6;  // times the sums of a group and of all groups, times two vectors
 constexpr int64_t kLine = 64;      // bytes of a step of a row
-constexpr int kUnsigned = 128, kUnsignedNibble = 8;  // what the instruction takes more of a weight
-constexpr int kGroups = 2;                           // of nibbles in a step
-constexpr int64_t kChunkBytes = 24 << 10;            // of a panel, in L1 for all groups of rows
-constexpr int64_t kGroupsToShare = 4;                // so many groups are worth it
+constexpr int kUnsigned = 128, kUnsignedNibble = 8;  // the instruction's offset of a weight
+constexpr int kGroups = 2;                           // int4 groups in each step
+constexpr int64_t kChunkBytes = 24 << 10;            // panel chunk, in L1 for all groups of rows
+constexpr int64_t kGroupsToShare = 4;                // minimum number of groups for chunking
 
 /// Each row's scale and correction, stored behind its digits.
 struct RowNumbers {
-  float scale;   // of the largest magnitude: kInt8Largest
-  int32_t lift;  // what kUnsigned too much in each weight adds, less than none
+  float scale;   // kInt8Largest stands for the largest magnitude
+  int32_t lift;  // negated effect of kUnsigned in each weight
   int32_t unused[2];
 };
 static_assert(sizeof(RowNumbers) == kRowTail);
 
-// sum + w x, where it is: the compiler moves sums about otherwise.
+// sum + w x in assembly, because the compiler would move the sums.
 TESSERA_INLINE void add_dots(__m512i& sum, __m512i w, __m512i x) {
   asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
 }
@@ -46,7 +46,7 @@ TESSERA_INLINE __m512i four_of(const std::byte* x) {
   return _mm512_set1_epi32(four);
 }
 
-// sums[R][32] = begin[r], or what they are, + x[R, steps] times (w + 128)[steps, 32].
+// sums[R][32] = begin[r], or the current sums, + x[R, steps] times (w + 128)[steps, 32].
 template <int R>
 void block(const std::byte* x, const std::byte* w, int64_t steps, int32_t* sums,
            const RowNumbers* begin, Stream& stream) {
@@ -88,7 +88,7 @@ constexpr std::array<Block, kMostRows> blocks(std::index_sequence<R...>) {
 }
 constexpr std::array<Block, kMostRows> kBlocks = blocks(std::make_index_sequence<kMostRows>());
 
-// The sums of rows times both scales.
+// Multiplies the sums of rows by both scales.
 void finish(const int32_t* whole, int64_t rows, const RowNumbers* numbers, const float* scales,
             float* sums) {
   for (int64_t r = 0; r < rows; ++r)
@@ -134,7 +134,7 @@ int32_t sum_of_digits(const std::byte* digits, __mmask64 which) {
       _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8(1), line));
 }
 
-// The line of each step; returns what the digits add up to.
+// Packs the line of each step; returns the sum of the digits.
 int64_t pack_lines(const RowSource& source, int64_t from, int64_t row, const RowLayout& layout,
                    float largest, std::byte* out) {
   const __m512 inverse = _mm512_set1_ps(largest > kInt8Least ? kInt8Largest / largest : 0);
@@ -160,8 +160,8 @@ void pack_int8(const RowSource& source, int64_t from, int64_t row, const RowLayo
       largest / kInt8Largest, static_cast<int32_t>(-kUnsigned * sum), {}};
 }
 
-// sums[R][32] = x[R, steps] w[steps, 32] of nibbles; lifts[R][groups] is what 8 too much in each
-// weight adds, less than none.
+// sums[R][32] = x[R, steps] w[steps, 32] for int4; lifts[R][groups] is the negated effect of the
+// offset 8 in each weight.
 template <int R>
 void group_block(const std::byte* x, const std::byte* w, int64_t steps, const int32_t* lifts,
                  float* sums, Stream& stream) {

@@ -10,7 +10,7 @@
 TESSERA_AVX512_BEGIN
 namespace tessera::kernels::avx512 {
 
-/// Eight doubles and what kernels/wide/peak.inc does with them.
+/// Eight doubles with the operations of kernels/wide/peak.inc.
 using Doubles = __m512d;
 TESSERA_INLINE Doubles all_doubles(double x) { return _mm512_set1_pd(x); }
 TESSERA_INLINE Doubles lower(Floats x) { return _mm512_cvtps_pd(_mm512_castps512_ps256(x)); }
@@ -19,7 +19,7 @@ TESSERA_INLINE Doubles add(Doubles a, Doubles b) { return _mm512_add_pd(a, b); }
 TESSERA_INLINE Doubles sub(Doubles a, Doubles b) { return _mm512_sub_pd(a, b); }
 TESSERA_INLINE Doubles mul(Doubles a, Doubles b) { return _mm512_mul_pd(a, b); }
 TESSERA_INLINE Doubles fmadd(Doubles a, Doubles b, Doubles c) { return _mm512_fmadd_pd(a, b, c); }
-/// b where one is no number.
+/// Returns b if either is NaN.
 TESSERA_INLINE Doubles max(Doubles a, Doubles b) { return _mm512_max_pd(a, b); }
 TESSERA_INLINE Doubles nearest(Doubles x) { return _mm512_roundscale_pd(x, 0x08); }
 /// p 2^n

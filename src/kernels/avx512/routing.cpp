@@ -15,7 +15,7 @@ namespace {
 
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
-// exp(x); 0 below -708, and no more than exp(708).
+// exp(x); 0 below -708, clamped to exp(708) above.
 __m512d exponential(__m512d x) {
   // 1 / i!, i = 13 .. 0
   static constexpr double kTerms[] = {1.0 / 6227020800,
@@ -43,7 +43,7 @@ __m512d exponential(__m512d x) {
   return _mm512_maskz_scalef_pd(alive, sum, n);
 }
 
-// by_sixteens() of doubles.
+// by_sixteens() for doubles.
 template <class F>
 TESSERA_INLINE void by_eights(int64_t count, const F& f) {
   int64_t i = 0;
@@ -51,7 +51,7 @@ TESSERA_INLINE void by_eights(int64_t count, const F& f) {
   if (i < count) f(i, static_cast<__mmask8>(lanes(count - i)));
 }
 
-// The largest of the lanes, in each of them.
+// Broadcasts the largest lane.
 __m512 in_all_lanes(__m512 v) {
   v = _mm512_max_ps(v, _mm512_shuffle_f32x4(v, v, 0x4e));
   v = _mm512_max_ps(v, _mm512_shuffle_f32x4(v, v, 0xb1));
@@ -59,7 +59,7 @@ __m512 in_all_lanes(__m512 v) {
   return _mm512_max_ps(v, _mm512_permute_ps(v, 0xb1));
 }
 
-// Place of each lane among all: how many are larger, or equal and before it.
+// Rank of each lane: the number of larger lanes, plus equal lanes before.
 __m512i places(__m512 v) {
   __m512i place = _mm512_setzero_si512();
   const auto beside = [&]<int R>(std::integral_constant<int, R>) __attribute__((always_inline)) {
@@ -78,8 +78,8 @@ __m512i places(__m512 v) {
   return place;
 }
 
-// The k largest are no smaller than the k-th largest of 16 maxima, and seldom more than 16 values
-// are that large: false where they are.
+// The k largest are at least the k-th largest of 16 maxima. Usually at most 16 values reach this
+// bound; returns false otherwise.
 template <int V>
 TESSERA_INLINE bool pick(const __m512 (&v)[V], const TopKArgs& args) {
   if (args.k > 16) return false;
@@ -112,7 +112,7 @@ TESSERA_INLINE bool pick(const __m512 (&v)[V], const TopKArgs& args) {
   return true;
 }
 
-// V vectors of ranks stay in registers for all k searches.
+// Keeps V vectors of ranks in registers for all k searches.
 template <int V>
 void search(const TopKArgs& args) {
   const __m512 none = _mm512_set1_ps(kNone);
@@ -152,7 +152,7 @@ void search(const TopKArgs& args) {
     args.ids[j] = at;
 #pragma GCC unroll 16
     for (int i = 0; i < V; ++i) {
-      if (count > 1)  // a tie: the lowest alone
+      if (count > 1)  // a tie: take the lowest lane only
         equal[i] = static_cast<__mmask16>(at / 16 == i ? 1 << (at % 16) : 0);
       v[i] = _mm512_mask_mov_ps(v[i], equal[i], none);
     }

@@ -11,10 +11,10 @@
 #include "kernels/wide/inline.h"
 #include "tensor/dtype.h"
 
-// Functions between these two may use AVX-512 with BF16. Include every header before them: what
-// they surround must run behind a check of the instruction set.
+// Code between these two macros may use AVX-512 with BF16. Include every header before them: the
+// enclosed code must run only after a check of the instruction set.
 #if defined(__clang__)
-// clang takes one literal in a _Pragma.
+// clang requires a single literal in _Pragma.
 // clang-format off
 #define TESSERA_AVX512_BEGIN \
   _Pragma("clang attribute push(__attribute__((target(\"avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vnni,fma,f16c\"))), apply_to = function)")
@@ -31,7 +31,8 @@
 #endif
 
 namespace tessera::kernels::avx512 {
-/// Whether an instruction rounds to bf16 here. Asked before main(), outside of what needs AVX-512.
+/// True if the CPU has an instruction for rounding to bf16. Evaluated before main(), outside of
+/// AVX-512 code.
 inline const bool kRoundsAtOnce = has_dot_products();
 }  // namespace tessera::kernels::avx512
 
@@ -48,8 +49,8 @@ TESSERA_INLINE __m512 load(const void* data, DType dtype, int64_t at, __mmask16 
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
-/// What the instruction of AVX512_BF16 makes of sixteen f32, by others: to nearest even, subnormal
-/// numbers to zero, and no number stays none.
+/// Emulates the AVX512_BF16 instruction on sixteen f32: nearest even, subnormals to zero, NaN stays
+/// NaN.
 TESSERA_INLINE __m256i to_bf16_in_steps(__m512 v) {
   const __m512i u = _mm512_castps_si512(v);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
@@ -63,9 +64,9 @@ TESSERA_INLINE __m256i to_bf16_in_steps(__m512 v) {
 
 /// Rounds sixteen f32 to bf16, to nearest even.
 inline __m256i to_bf16(__m512 v) {
-  if (!kRoundsAtOnce) [[unlikely]]  // and the steps lie apart from the rest
+  if (!kRoundsAtOnce) [[unlikely]]  // keeps the fallback out of line
     return to_bf16_in_steps(v);
-  __m256i bits;  // volatile: a compiler moves the intrinsic before the question
+  __m256i bits;  // volatile: the compiler would hoist the intrinsic above the check
   asm volatile("vcvtneps2bf16 %1, %0" : "=v"(bits) : "v"(v));
   return bits;
 }
@@ -86,12 +87,12 @@ TESSERA_INLINE void store(void* data, DType dtype, int64_t at, __mmask16 keep, _
   _mm256_mask_storeu_epi16(static_cast<uint16_t*>(data) + at, keep, half);
 }
 
-/// The first `count` of sixteen lanes.
+/// Mask of the first `count` of sixteen lanes.
 inline __mmask16 lanes(int64_t count) {
   return count >= 16 ? 0xffff : count <= 0 ? 0 : static_cast<__mmask16>((1u << count) - 1);
 }
 
-/// Sixteen floats and the operations that texts of kernels/wide are written in.
+/// Sixteen floats with the vector operations of kernels/wide.
 using Floats = __m512;
 using Keep = __mmask16;
 constexpr Keep kWhole = 0xffff;
@@ -100,7 +101,7 @@ TESSERA_INLINE Floats all(float x) { return _mm512_set1_ps(x); }
 TESSERA_INLINE Floats add(Floats a, Floats b) { return _mm512_add_ps(a, b); }
 TESSERA_INLINE Floats sub(Floats a, Floats b) { return _mm512_sub_ps(a, b); }
 TESSERA_INLINE Floats mul(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
-/// a * b, rounded: the compiler fuses no product that names its rounding.
+/// a * b, rounded: the compiler does not fuse products with explicit rounding.
 TESSERA_INLINE Floats times(Floats a, Floats b) {
   return _mm512_mul_round_ps(a, b, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
@@ -108,13 +109,13 @@ TESSERA_INLINE Floats div(Floats a, Floats b) { return _mm512_div_ps(a, b); }
 /// a b + c, a b - c
 TESSERA_INLINE Floats fmadd(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
 TESSERA_INLINE Floats fmsub(Floats a, Floats b, Floats c) { return _mm512_fmsub_ps(a, b, c); }
-/// b where one is no number.
+/// Returns b if either is NaN.
 TESSERA_INLINE Floats max(Floats a, Floats b) { return _mm512_max_ps(a, b); }
 TESSERA_INLINE Floats min(Floats a, Floats b) { return _mm512_min_ps(a, b); }
 TESSERA_INLINE Floats magnitude(Floats x) { return _mm512_abs_ps(x); }
-/// Zeros in the lanes that are not kept.
+/// Clears the lanes outside the mask.
 TESSERA_INLINE Floats kept(Floats x, Keep keep) { return _mm512_maskz_mov_ps(keep, x); }
-/// yes where x < 0, else no
+/// Selects `yes` where x < 0, else `no`.
 TESSERA_INLINE Floats if_negative(Floats x, Floats yes, Floats no) {
   return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ), no, yes);
 }
@@ -139,9 +140,9 @@ TESSERA_INLINE void put(float* to, Keep keep, Floats v) { _mm512_mask_storeu_ps(
 TESSERA_INLINE void put_bf16(void* to, Floats v) {
   _mm256_storeu_si256(static_cast<__m256i*>(to), to_bf16(v));
 }
-/// As f32 what rounding to bf16 leaves.
+/// Rounds to bf16 and widens to f32.
 TESSERA_INLINE Floats rounded_to_bf16(Floats v) { return widen(to_bf16(v)); }
-/// Of pairs of bf16 the first or second ones as f32.
+/// Even or odd elements of bf16 pairs as f32.
 TESSERA_INLINE Floats even(Floats pairs) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(pairs), 16));
 }
@@ -149,13 +150,13 @@ TESSERA_INLINE Floats odd(Floats pairs) {
   return _mm512_castsi512_ps(
       _mm512_and_si512(_mm512_castps_si512(pairs), _mm512_set1_epi32(-65536)));
 }
-/// sum + a b; dot: of pairs of bf16.
+/// sum + a b; dot: a and b hold bf16 pairs.
 template <bool dot>
 TESSERA_INLINE Floats add_products(Floats a, Floats b, Floats sum) {
   if constexpr (dot) return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
   return _mm512_fmadd_ps(a, b, sum);
 }
-/// What the last two take, the second of what is not above 128; x - floor(x); p 2^floor(x).
+/// Arguments of the next two functions, the second for x up to 128; x - floor(x); p 2^floor(x).
 TESSERA_INLINE Floats exponent(Floats x) { return x; }
 TESSERA_INLINE Floats exponent_below(Floats x) { return x; }
 TESSERA_INLINE Floats fraction(Floats x) { return _mm512_reduce_ps(x, 0x09); }

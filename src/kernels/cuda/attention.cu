@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(kPlainBlock, plain_blocks(Pieces, Access))
     attend_f32<Pieces, Access>(a, item, {});
 }
 
-// Heads of fused rows of any other width are left to the kernel that copies them itself.
+// Heads of fused rows with another width are left to the kernel with its own copies.
 bool all_in_boxes(const AttentionArgs& a) {
   return fits_row_map(a.q, a.q_stride, a.heads, a.head_dim) &&
          fits_row_map(a.k, a.k_stride, a.kv_heads, a.head_dim) &&
@@ -55,7 +55,8 @@ void attention(const AttentionArgs& args) {
   }
   if (plan.width == 0) return attention_f32(args);
   if (all_in_boxes(args) && has_warpgroups()) return attention_sm90(args);
-  // While others are to have multiprocessors, none holds two blocks: they would lie on all.
+  // If multiprocessors are reserved for other kernels, no multiprocessor holds two blocks, because
+  // two would use all multiprocessors.
   const bool alone = !nothing_spared();
   launch("attention",
          plan.width == 64    ? attention_kernel<64, 64>

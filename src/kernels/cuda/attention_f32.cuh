@@ -5,19 +5,19 @@
 #include "kernels/cuda/attention_items.cuh"
 #include "kernels/cuda/attention_plan.h"
 
-// Attention in f32 by fused multiply-adds with online softmax, for all that tensor cores do not
-// take: 256 threads share 64 queries, sixteen threads four of them, so that a warp keeps its
-// softmax in registers. Keys come in blocks of 64 from the first on, channels in pieces of 64: a
-// query does not depend on others.
+// Attention in f32 by fused multiply-adds with online softmax, for inputs that tensor cores do not
+// support. 256 threads share 64 queries and sixteen threads share four queries, so that a warp
+// keeps its softmax in registers. Keys come in blocks of 64 from the first on, channels in pieces
+// of 64: a query does not depend on others.
 namespace tessera::kernels::cuda {
 
-/// What is added to the scores of one head, by distance; nothing by default.
+/// Bias added to the scores of a head, by distance; none by default.
 struct ScoreBias {
-  const float* data = nullptr;  ///< at a query of 0 and a key of 0; null: nothing
+  const float* data = nullptr;  ///< bias of query 0 and key 0; null: none
   bool rounds = false;          ///< probabilities are rounded to bf16
 };
 
-/// What a block of threads has in shared memory: pieces [64, 64] in rows of kPlainPitch.
+/// Shared memory of a thread block: pieces [64, 64] in rows of kPlainPitch.
 struct PlainShared {
   float *q, *k, *v, *p;
 
@@ -29,15 +29,15 @@ struct PlainShared {
   }
 };
 
-/// How rows of heads come: f32 by copies beside the computation, bf16 by words of 16 bytes,
-/// anything element by element.
+/// Access to rows of heads: f32 by asynchronous copies, bf16 by 16-byte words, anything else by
+/// elements.
 enum class PlainAccess : uint8_t { copies, words, elements };
 
-/// The rows of one head.
+/// Rows of a head.
 struct PlainRows {
   const void* data;
   DType dtype;
-  int64_t stride, at, last;  ///< at: where the head begins; rows from `last` on are zeros
+  int64_t stride, at, last;  ///< at: offset of the head; rows from `last` on are zeros
   int head_dim;
 };
 
@@ -46,8 +46,8 @@ __device__ inline void load_four(const float* from, float (&v)[4]) {
   v[0] = word.x, v[1] = word.y, v[2] = word.z, v[3] = word.w;
 }
 
-/// Brings, or queues the copy of, rows [first, first + 64), channels [channel, channel + 64); zeros
-/// behind the head.
+/// Fetches, or queues the copy of, rows [first, first + 64), channels [channel, channel + 64);
+/// zeros beyond the head.
 template <PlainAccess Access>
 __device__ inline void fetch_piece(float* to, const PlainRows& rows, int64_t first, int channel) {
   const int thread = static_cast<int>(threadIdx.x);
@@ -85,7 +85,7 @@ __device__ inline void fetch_piece(float* to, const PlainRows& rows, int64_t fir
   }
 }
 
-/// What a thread holds of queries 4 y .. 4 y + 3: channels 4 x .. of each piece, the softmax, and
+/// State of a thread for queries 4 y .. 4 y + 3: channels 4 x .. of each piece, the softmax, and
 /// scores of keys x, x + 16, ... of a block, with x = thread % 16 and y = thread / 16.
 template <int Pieces>
 struct PlainState {
@@ -115,9 +115,9 @@ struct PlainState {
     }
   }
 
-  /// Scores -> probabilities under the running maximum; keys from `open` on are closed, queries
-  /// from `asked` on have no bias; both count from the block's first, whose bias `bias` begins
-  /// with.
+  /// Converts scores to probabilities under the running maximum. Keys from `open` on are masked,
+  /// queries from `asked` on have no bias; both are relative to the start of the block, where
+  /// `bias` begins.
   __device__ void soften(const PlainShared& shared, float scale, const ScoreBias& bias, int open,
                          int asked) {
     TESSERA_UNROLL
@@ -204,7 +204,7 @@ __device__ inline void write_plain(const AttentionArgs& a, const AttentionItem& 
   }
 }
 
-/// One tile: all that is between an item and its rows of the result.
+/// Processes a tile, from the item to the result rows.
 template <int Pieces, PlainAccess Access>
 __device__ inline void attend_f32(const AttentionArgs& a, const AttentionItem& item,
                                   const ScoreBias& bias) {
@@ -227,7 +227,7 @@ __device__ inline void attend_f32(const AttentionArgs& a, const AttentionItem& i
     cp_async_wait<0>();
     __syncthreads();
   };
-  // A warp of no queries only fetches.
+  // A warp without queries only fetches.
   const int asked =
       item.last - item.first < kPlainTile ? static_cast<int>(item.last - item.first) : kPlainTile;
   const bool computes = static_cast<int>(threadIdx.x) / kWarp * 8 < asked;
@@ -241,7 +241,7 @@ __device__ inline void attend_f32(const AttentionArgs& a, const AttentionItem& i
     TESSERA_KEEP_ROLLED
     for (int piece = 0; piece < Pieces; ++piece) {
       if (piece > 0) {
-        __syncthreads();  // the piece before has been read
+        __syncthreads();  // the previous piece has been read
         fetch_both(first, piece, true);
       }
       arrive();
@@ -253,7 +253,7 @@ __device__ inline void attend_f32(const AttentionArgs& a, const AttentionItem& i
     TESSERA_UNROLL
     for (int piece = 0; piece < Pieces; ++piece) {
       if (piece > 0) {
-        __syncthreads();  // the piece before has been read
+        __syncthreads();  // the previous piece has been read
         fetch_values(first, piece);
       }
       arrive();
@@ -265,12 +265,12 @@ __device__ inline void attend_f32(const AttentionArgs& a, const AttentionItem& i
   write_plain<Pieces, Access != PlainAccess::elements>(a, item, state);
 }
 
-/// Blocks of a kernel on a multiprocessor, by the registers that it needs.
+/// Resident blocks of a kernel on a multiprocessor, limited by registers.
 constexpr int plain_blocks(int pieces, PlainAccess access) {
   return pieces == 1 || (pieces == 2 && access == PlainAccess::copies) ? 2 : 1;
 }
 
-/// Calls run(kernel's number of pieces, its access) for heads of up to kMostPlainHeadDim.
+/// Calls run(kernel's number of pieces, access) for heads of up to kMostPlainHeadDim.
 template <class Run>
 void with_plain_kernel(const AttentionArgs& a, const Run& run) {
   const auto with_access = [&](auto pieces) {

@@ -5,22 +5,22 @@
 
 namespace tessera::kernels::cuda {
 
-/// Whether every row of a head can be read and written 16 bytes at a time.
+/// True if every row of a head can be read and written 16 bytes at a time.
 inline bool reads_words(const AttentionArgs& a) {
   return a.head_dim % 8 == 0 && in_words(a.q, a.dtype, a.q_stride) &&
          in_words(a.k, a.dtype, a.k_stride) && in_words(a.v, a.dtype, a.v_stride) &&
          in_words(a.out, a.wide ? DType::f32 : a.dtype, a.out_stride);
 }
 
-/// One piece of attention: queries [first, last) of a head over keys [k_begin, k_end).
+/// A work item of attention: queries [first, last) of a head over keys [k_begin, k_end).
 struct AttentionItem {
   int64_t first, last, k_begin, k_end;
   int head;
 };
 
 /// Item `index` of all spans, cut into tiles of `queries`: heads outside, tiles inside, so that
-/// neighbours share keys. False behind the last. The spans are in device memory, so the host cannot
-/// count; blocks walk over the items in steps of the grid.
+/// neighbours share keys. False after the last item. The spans are in device memory, so the host
+/// cannot count; blocks walk over the items in steps of the grid.
 __device__ inline bool find_item(const AttentionArgs& a, int64_t queries, int64_t index,
                                  AttentionItem& item) {
   for (int64_t s = 0; s < a.span_count; ++s) {

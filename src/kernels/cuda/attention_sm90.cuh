@@ -12,7 +12,7 @@ struct Sm90Maps {
   RowMap q, k, v;
 };
 
-/// What a block of threads has in shared memory.
+/// Shared memory of a thread block.
 template <int Width, int Groups>
 struct Sm90Shared {
   using Tile = Sm90Tile<Width, Groups>;
@@ -51,7 +51,7 @@ __device__ inline void fetch_tile(unsigned char* to, const RowMap& map, uint64_t
   for (int c = 0; c < kChunks; ++c) load_box(to + c * rows * 128, map, full, c * 64, head, first);
 }
 
-// One thread: asks for the tiles of all items, as their places become free.
+// Runs in a single thread: fetches the tiles of all items as their buffers become free.
 template <int Width, int Groups>
 __device__ inline void fetch_all(const AttentionArgs& a, const Sm90Maps& maps,
                                  const Sm90Shared<Width, Groups>& shared) {
@@ -76,7 +76,7 @@ __device__ inline void fetch_all(const AttentionArgs& a, const Sm90Maps& maps,
   }
 }
 
-// Asks for scores = Q K^T of a warpgroup's 64 queries.
+// Starts scores = Q K^T for a warpgroup's 64 queries.
 template <int Width, int Groups>
 __device__ inline void ask_scores(float (&scores)[Sm90Tile<Width, Groups>::kKeys / 8][4],
                                   const unsigned char* q, const unsigned char* k) {
@@ -91,7 +91,7 @@ __device__ inline void ask_scores(float (&scores)[Sm90Tile<Width, Groups>::kKeys
   products_commit();
 }
 
-// Asks for out += P V.
+// Starts out += P V.
 template <int Width, int Groups>
 __device__ inline void ask_mix(float (&out)[Sm90Tile<Width, Groups>::kOut / 8][4],
                                const uint32_t (&p)[Sm90Tile<Width, Groups>::kKeys / 16][4],
@@ -109,8 +109,7 @@ __device__ inline void ask_mix(float (&out)[Sm90Tile<Width, Groups>::kOut / 8][4
   products_commit();
 }
 
-// Values behind the last key become zeros: what lies there may not be a number, and 0 times it
-// neither.
+// Clears values after the last key: uninitialised values may be NaN, and 0 times NaN is NaN.
 template <int Width, int Groups>
 __device__ inline void clear_behind(unsigned char* v, int valid) {
   using Tile = Sm90Tile<Width, Groups>;
@@ -133,8 +132,8 @@ __device__ inline void pack_probabilities(const float (&scores)[Keys / 8][4],
   }
 }
 
-// The warpgroups ask for products in turns (ping-pong scheduling, FlashAttention-3, section 3.1):
-// the exponentials of one run beside the products of another.
+// The warpgroups start products in turns (ping-pong scheduling, FlashAttention-3, section 3.1): the
+// exponentials of one run beside the products of another.
 template <int Width, int Groups>
 __device__ inline void compute_all(const AttentionArgs& a,
                                    const Sm90Shared<Width, Groups>& shared) {
@@ -155,7 +154,7 @@ __device__ inline void compute_all(const AttentionArgs& a,
     float scores[kKeys / 8][4], shrink[2];
     uint32_t p[kKeys / 16][4];
     barrier_wait(shared.q_full, items % 2);
-    // Waits for the scores of a block, and makes them probabilities.
+    // Waits for the scores of a block and converts them to probabilities.
     const auto soften_block = [&](int block) {
       leave(shared.k_empty + (used + block) % kSm90Stages);
       if (block + 1 == blocks) leave(shared.q_empty);
@@ -199,7 +198,7 @@ __device__ inline void compute_all(const AttentionArgs& a,
     used += blocks;
     finish<Tile::kOut>(a, item, state);
   }
-  if (group == 0) take_turn(group);  // the one that is left over
+  if (group == 0) take_turn(group);  // the remaining turn
 }
 
 }  // namespace tessera::kernels::cuda

@@ -2,15 +2,15 @@
 
 #include "kernels/cuda/attention_items.cuh"
 
-// The online softmax of a tile of sixteen queries a warp, in the registers that products leave
-// their sums in; for every kernel of attention on tensor cores.
+// Online softmax of a tile of sixteen queries for each warp, in the register layout of the
+// products' sums; shared by all attention kernels on tensor cores.
 namespace tessera::kernels::cuda {
 
-/// What a warp holds of its sixteen queries: rows g and g + 8 of a lane with g = lane / 4.
+/// State of a warp's sixteen queries: a lane holds rows g and g + 8 with g = lane / 4.
 template <int Width>
 struct WarpState {
   float out[Width / 8][4];
-  float top[2], sum[2];  ///< in units of log2; the sum is this lane's part
+  float top[2], sum[2];  ///< in units of log2; the sum is partial for each lane
 };
 
 template <int Width>
@@ -25,7 +25,7 @@ __device__ inline void begin(WarpState<Width>& state) {
   }
 }
 
-/// Keys from `valid` on are closed; every block but an item's last is open as a whole.
+/// Masks keys from `valid` on; only an item's last block has masked keys.
 template <int Keys>
 __device__ inline void close_keys(float (&scores)[Keys / 8][4], int64_t valid) {
   if (valid >= Keys) return;
@@ -36,10 +36,10 @@ __device__ inline void close_keys(float (&scores)[Keys / 8][4], int64_t valid) {
     if (j * 8 + lane % 4 * 2 + i % 2 >= open) scores[j][i] = -INFINITY;
 }
 
-/// 2^x within 7.5e-5, for x up to 0: a polynomial of what is left of the nearest whole number,
-/// which is added to its exponent. What is below -125 counts as that; no number stays none.
+/// 2^x within 7.5e-5, for x up to 0: a polynomial of the distance to the nearest integer, with the
+/// integer added to the exponent. Values below -125 are clamped; NaN stays NaN.
 __device__ inline float exp2_by_polynomial(float x) {
-  constexpr float kWhole = 0x1.8p23f;  // numbers this large are whole
+  constexpr float kWhole = 0x1.8p23f;  // numbers this large are integers
   const float least = fmaxf(x, -125);
   const float moved = least + kWhole, rest = least - (moved - kWhole);
   const float power =
@@ -47,9 +47,9 @@ __device__ inline float exp2_by_polynomial(float x) {
   return x == x ? __uint_as_float(__float_as_uint(power) + (__float_as_uint(moved) << 23)) : x;
 }
 
-/// scores -> probabilities under the running maximum; `scale`, above 0, brings scores to units of
-/// log2; `shrink`: what sums of earlier blocks are to be multiplied with, to be under it too. Of so
-/// many pairs of exponentials one is a polynomial; 0: none.
+/// Converts scores to probabilities under the running maximum. `scale`, above 0, converts scores to
+/// units of log2; `shrink`: factor for the sums of earlier blocks under the new maximum. One in
+/// every `Polynomials` pairs of exponentials is a polynomial; 0: none.
 template <int Keys, int Polynomials = 0>
 __device__ inline void soften(float (&scores)[Keys / 8][4], float scale, float (&tops)[2],
                               float (&sums)[2], float (&shrink)[2]) {

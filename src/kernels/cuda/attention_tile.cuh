@@ -8,8 +8,8 @@
 // on: a query does not depend on others.
 namespace tessera::kernels::cuda {
 
-/// Queues the copy of rows [first, first + Count) of a head, zeros from `last` on and behind
-/// head_dim, to rows of Width + 8.
+/// Queues the copy of rows [first, first + Count) of a head to rows of Width + 8; zeros from `last`
+/// on and beyond head_dim.
 template <int Width, int Count>
 __device__ inline void fetch_rows(BFloat16* to, const void* data, int64_t stride, int64_t at,
                                   int64_t first, int64_t last, int head_dim) {
@@ -25,7 +25,7 @@ __device__ inline void fetch_rows(BFloat16* to, const void* data, int64_t stride
   }
 }
 
-/// scores = Q K^T of a block of keys, from `valid` on closed.
+/// scores = Q K^T of a block of keys; keys from `valid` on are masked.
 template <int Width, int Keys>
 __device__ inline void score_block(float (&scores)[Keys / 8][4], const BFloat16* q,
                                    const BFloat16* k, int64_t valid) {
@@ -49,7 +49,7 @@ __device__ inline void score_block(float (&scores)[Keys / 8][4], const BFloat16*
   close_keys<Keys>(scores, valid);
 }
 
-/// out += P V: the sums of two products are the left operand of the next, rounded to bf16.
+/// out += P V: the sums of two products are rounded to bf16 as the left operand of the next.
 template <int Width, int Keys>
 __device__ inline void mix_block(const float (&p)[Keys / 8][4], const BFloat16* v,
                                  WarpState<Width>& state) {
@@ -90,8 +90,8 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_kernel(AttentionA
       }
       cp_async_commit();
     };
-    __syncthreads();   // the item before has been read
-    if (blocks > 0) {  // else nothing would wait for the copies
+    __syncthreads();   // the previous item has been read
+    if (blocks > 0) {  // otherwise nothing waits for the copies
       fetch_rows<Width, kAttentionQueries>(q, a.q, a.q_stride, int64_t{item.head} * a.head_dim,
                                            item.first, item.last, a.head_dim);
       fetch(0);

@@ -3,18 +3,18 @@
 #include "kernels/cuda/attention_items.cuh"
 #include "kernels/cuda/attention_plan.h"
 
-// Attention of bf16 heads that are too wide for a warp to keep sixteen queries of: eight warps
-// share 64 queries, each with a quarter of the channels of 32 of them; scores and probabilities
-// pass through shared memory. Keys come in blocks of fixed size from the first on: a query does not
-// depend on others.
+// Attention of bf16 heads too wide for a warp to keep sixteen queries: eight warps share 64
+// queries, each with a quarter of the channels of 32 queries; scores and probabilities pass through
+// shared memory. Keys come in blocks of fixed size from the first on: a query does not depend on
+// others.
 namespace tessera::kernels::cuda {
 
-/// What a block of threads has in shared memory.
+/// Shared memory of a thread block.
 template <int Keys>
 struct WideShared {
   using Tile = WideTile<Keys>;
   BFloat16 *q, *k, *v, *p;
-  float *scores, *factors;  ///< factors: what rows of sums are to be multiplied with
+  float *scores, *factors;  ///< factors: multipliers for rows of sums
 
   __device__ explicit WideShared(unsigned char* memory) {
     q = reinterpret_cast<BFloat16*>(memory);
@@ -26,12 +26,12 @@ struct WideShared {
   }
 };
 
-/// The softmax of a row, in each of the four threads that share it.
+/// Softmax of a row, replicated in each of the four threads sharing the row.
 struct WideRow {
-  float top = -INFINITY, sum = 0;  ///< in units of log2; the sum is this thread's part
+  float top = -INFINITY, sum = 0;  ///< in units of log2; the sum is partial for each thread
 };
 
-/// Queues the copy of rows [first, first + Count) of a head, zeros from `last` on and behind
+/// Queues the copy of rows [first, first + Count) of a head; zeros from `last` on and beyond
 /// head_dim up to `channels`.
 template <int Count>
 __device__ inline void fetch_wide(BFloat16* to, const void* data, int64_t stride, int64_t at,
@@ -83,8 +83,8 @@ __device__ inline void score_wide(const WideShared<Keys>& shared, int channels) 
   }
 }
 
-/// Scores -> probabilities under the running maximum, and what earlier sums are to be multiplied
-/// with to be under it too; keys from `valid` on are closed. Four threads share a row.
+/// Converts scores to probabilities under the running maximum and computes factors for earlier
+/// sums; keys from `valid` on are masked. Four threads share a row.
 template <int Keys>
 __device__ inline void soften_wide(const WideShared<Keys>& shared, float scale, int64_t valid,
                                    WideRow& state) {
@@ -121,14 +121,14 @@ __device__ inline void soften_wide(const WideShared<Keys>& shared, float scale, 
   }
 }
 
-/// What a warp holds of the result: 32 queries, and of each group of 64 channels sixteen.
+/// A warp's part of the result: 32 queries, and sixteen channels of each group of 64.
 struct WideSums {
-  float out[kMostWideHeadDim / kWideGroup][2][2][4];  ///< group, eight channels, queries
+  float out[kMostWideHeadDim / kWideGroup][2][2][4];  ///< [group][eight channels][queries]
 
   __device__ static int rows() { return static_cast<int>(threadIdx.x) / kWarp / 4 * 32; }
   __device__ static int channel() { return static_cast<int>(threadIdx.x) / kWarp % 4 * 16; }
 
-  /// Multiplies each row with its factor.
+  /// Multiplies each row by its factor.
   __device__ void scale(const float* factors) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     TESSERA_UNROLL
@@ -170,7 +170,7 @@ __device__ inline void mix_wide(const WideShared<Keys>& shared, int channels, Wi
   }
 }
 
-/// Ends the softmax of each row: factors become what makes sums a result.
+/// Ends the softmax of each row: factors become the final multipliers.
 __device__ inline void close_rows(const AttentionArgs& a, const AttentionItem& item,
                                   const WideRow& state, float* factors) {
   float sum = state.sum;
@@ -224,7 +224,7 @@ __global__ void __launch_bounds__(kWideThreads, 1) attention_wide_kernel(Attenti
         fetch_wide<Keys>(to, data, stride, kv_at, first, item.k_end, a.head_dim, channels);
       cp_async_commit();
     };
-    if (item.k_begin < item.k_end)  // else nothing would wait for the copy
+    if (item.k_begin < item.k_end)  // otherwise nothing waits for the copy
       fetch_wide<kWideQueries>(shared.q, a.q, a.q_stride, int64_t{item.head} * a.head_dim,
                                item.first, item.last, a.head_dim, channels);
     fetch(shared.k, a.k, a.k_stride, item.k_begin);
@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(kWideThreads, 1) attention_wide_kernel(Attenti
     WideSums sums = {};
     for (int64_t first = item.k_begin; first < item.k_end; first += Keys) {
       cp_async_wait<0>();
-      __syncthreads();  // the keys are there; values and probabilities before have been read
+      __syncthreads();  // the keys are there; earlier values and probabilities have been read
       fetch(shared.v, a.v, a.v_stride, first);
       score_wide<Keys>(shared, channels);
       __syncthreads();  // the scores are there; the keys have been read

@@ -6,7 +6,7 @@
 namespace tessera::kernels::cuda {
 namespace {
 
-// A block: 64 queries of one head; `bias` begins at distance 0 of head 0.
+// A thread block handles 64 queries of a head; `bias` begins at distance 0 of head 0.
 template <int Pieces, PlainAccess Access>
 __global__ void __launch_bounds__(kPlainBlock, plain_blocks(Pieces, Access))
     biased_attention_kernel(AttentionArgs a, const float* bias, int64_t bias_stride,

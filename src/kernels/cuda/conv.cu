@@ -22,7 +22,7 @@ struct Prepare {
   Form form;
 };
 
-// An image to each row of the grid's blocks; V channels of a pixel a thread.
+// Each row of the grid's blocks handles an image; each thread V channels of a pixel.
 template <int V>
 __global__ void __launch_bounds__(kSpreadThreads)
     prepare_kernel(Prepare p, Divisor chunks, int64_t first_pixel, uint32_t pieces) {
@@ -49,16 +49,16 @@ void prepare(const Prepare& p) {
   const int64_t chunks = p.channels / V;
   each_run_of_rows(p.pixels, chunks, [&](int64_t first, int64_t count) {
     Launch shape = spread(count * chunks);
-    shape.rows = static_cast<int>(p.rows < 65535 ? p.rows : 65535);  // what a grid can have
+    shape.rows = static_cast<int>(p.rows < 65535 ? p.rows : 65535);  // maximum of a grid
     launch("conv", prepare_kernel<V>, shape, p, Divisor(chunks), first,
            static_cast<uint32_t>(count * chunks));
   });
 }
 
-// The image as a matrix: a row for each pixel of the result, its columns (ky, kx, channel).
+// The image as a matrix: a row for each pixel of the result, with columns (ky, kx, channel).
 struct Patches {
   int height, width, channels, kw, stride, pad_top, pad_left, scale;
-  int64_t x_stride, pixels, out_width, count;  // pixels of a result; of all
+  int64_t x_stride, pixels, out_width, count;  // pixels of a result; pixels of all results
 };
 template <class T>
 struct PatchSource {
@@ -73,7 +73,7 @@ struct PatchSource {
 
   __device__ Row row(int64_t m) const {
     if (m >= p.count) return {nullptr, 0, 0};
-    // In 32 bits: a division of 64 is a call, whose registers would go to the stack.
+    // In 32 bits: a 64-bit division is a call, with registers spilled to the stack.
     const unsigned at = static_cast<unsigned>(m), pixels = static_cast<unsigned>(p.pixels);
     const int pixel = static_cast<int>(at % pixels), across = static_cast<int>(p.out_width);
     return {x + int64_t{at / pixels} * p.x_stride, pixel / across * p.stride - p.pad_top,
@@ -116,8 +116,9 @@ struct PixelSink {
 
 }  // namespace
 
-// The same of bf16 images of an even number of channels, in half of the code: what a sink does
-// stands in a kernel for every pair of a thread. (Named: code for other GPUs does not call it.)
+// Same for bf16 images of an even number of channels, with half the code, because a kernel
+// instantiates a sink for every pair of a thread. (A named function object: code for other GPUs
+// does not call this.)
 struct PixelPairSink {
   static constexpr bool kPaired = false;
   uint32_t* y;
@@ -206,7 +207,7 @@ Patches patches_of(const ConvArgs& a, int64_t x_stride) {
           a.rows * pixels};
 }
 
-// Whether the kernel of boxes serves, which then has run.
+// Runs the box kernel if applicable; returns true if so.
 bool conv_in_boxes(const ConvArgs& a, const void* x, int64_t x_stride) {
   const PackedConv& w = *a.weight;
   const ImageProduct product{x,

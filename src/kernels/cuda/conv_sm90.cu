@@ -3,21 +3,21 @@
 
 namespace tessera::kernels::cuda {
 
-// What kernels call is named: code for other GPUs does not call it.
+// Function objects called by kernels are named, because code for other GPUs does not call them.
 // Tiles of box_width x box_height pixels of y: neighbours, or with doubled images every other pixel
-// of every other line, so that the pixels of x below them are neighbours. Of one of `phases`^2
-// kinds, of an image, of a line of tiles.
+// of every other line, so that the pixels of x below them are neighbours. Ordered by the `phases`^2
+// kinds, image, and line of tiles.
 struct ImageGrid {
-  int64_t tiles, columns;    ///< of pixels; of rows of w
-  int phases, across, down;  ///< tiles of a kind
+  int64_t tiles, columns;    ///< tiles of pixels; tiles of rows of w
+  int phases, across, down;  ///< tiles of each kind
   int box_width, box_height;
   int kh, kw, pad_top, pad_left, channels;
   int out_height, out_width;
 };
 
-// Where a tile lies in y, and rows of w.
+// Position of a tile in y and in the rows of w.
 struct ImagePlace {
-  int image, x, y;  ///< its first pixel in lines and columns of one kind
+  int image, x, y;  ///< first pixel in lines and columns of its kind
   int phase_x, phase_y;
   int64_t column;
 
@@ -38,7 +38,7 @@ struct ImagePlace {
   }
 };
 
-// What a tap of a pixel of a kind reads, in pixels of x from the pixel's own.
+// Offset in pixels of x that a tap reads for a pixel of a kind.
 __device__ inline int read_at(int phase, int tap, int pad, int phases) {
   const int moved = phase + tap - pad;
   return phases == 2 ? moved >> 1 : moved;
@@ -65,7 +65,7 @@ struct ImageWork {
       for (int channel = 0; channel < g.channels; channel += kProductDepth)
         step([&](const ProductStage& to) {
           load_image_box(to.left, maps.x, to.full, channel, x, y, at.image);
-          // Behind the channels of a tap w has the next one's, x zeros.
+          // Beyond the channels of a tap, w has the next tap's and x has zeros.
           fetch_weights<N>(to, maps.w, tap * g.channels + channel, at.column, at.column + N / 2);
         });
     }
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kSm90Threads, 1)
 
 namespace {
 
-// Of those that have 128 pixels, the box that covers the image in the fewest, if alike the
+// Chooses the box with 128 pixels that covers the image in the fewest boxes; among equals the
 // squarest.
 void choose_box(ImageGrid& g, int64_t height, int64_t width) {
   int64_t least = INT64_MAX;

@@ -5,8 +5,8 @@
 
 namespace tessera::kernels::cuda {
 
-/// How operands of products are held: `split` is f32 as two bf16 planes, the value rounded and what
-/// the rounding left.
+/// Format of a product's operands: `split` is f32 as two bf16 planes, the rounded value and the
+/// rounding error.
 enum class Form : uint8_t { f32, bf16, split };
 
 /// Bytes of `count` elements.
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kSpreadThreads)
   }
 }
 
-/// Queues x [rows, columns] -> y in a form, dense.
+/// Queues the conversion of x [rows, columns] to y in a form, dense.
 inline void convert(const char* kernel, const void* x, DType dtype, int64_t stride, int64_t rows,
                     int64_t columns, Form form, void* y) {
   const bool words = columns % 8 == 0 && in_words(x, dtype, stride) && in_words(y, DType::f32, 0);
@@ -70,7 +70,7 @@ inline void convert(const char* kernel, const void* x, DType dtype, int64_t stri
   });
 }
 
-/// Stores two neighbouring values, the second only where `both`.
+/// Stores two neighbouring values, the second only if `both`.
 __device__ inline void store_two(void* data, DType dtype, int64_t at, float first, float second,
                                  bool both) {
   if (dtype == DType::bf16 && both && at % 2 == 0) {

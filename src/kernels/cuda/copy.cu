@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kSpreadThreads)
   }
 }
 
-// The same copy of elements of 16 bytes, where what lies together allows it.
+// Converts to a copy of 16-byte elements, if contiguity allows.
 bool widen_elements(CopyArgs& a) {
   if (a.axes == 0 || reinterpret_cast<uintptr_t>(a.x) % 16 || reinterpret_cast<uintptr_t>(a.y) % 16)
     return false;
@@ -62,7 +62,7 @@ void run(const CopyArgs& a, uint32_t count) {
          static_cast<T*>(a.y), boxes, count);
 }
 
-// Halves of the longest axis, until 32 bits count the elements.
+// Splits the longest axis in halves until 32 bits count the elements.
 void copy_elements(const CopyArgs& a) {
   int64_t count = 1;
   size_t longest = 0;

@@ -1,7 +1,7 @@
 #pragma once
 
-// What kernels are written in. nvcc brings the language itself; a test that runs a kernel on the
-// CPU includes its emulation first, and then the kernel's source.
+// Definitions for kernels. nvcc provides the language itself; a test that runs a kernel on the CPU
+// includes an emulation before the kernel's source.
 #if defined(__CUDACC__)
 #include "kernels/cuda/instructions.cuh"
 #elif !defined(TESSERA_EMULATED_DEVICE)
@@ -113,7 +113,7 @@ __device__ inline void store(void* data, DType dtype, int64_t at, const float (&
   }
 }
 
-/// Whether rows of `stride` elements from `data` on can be read 16 bytes at a time.
+/// True if rows of `stride` elements from `data` on can be read 16 bytes at a time.
 inline bool in_words(const void* data, DType dtype, int64_t stride) {
   return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride * size_of(dtype) % 16 == 0;
 }
@@ -123,7 +123,7 @@ __device__ inline float gelu_tanh(float x) {
   return 0.5f * x * (1 + tanhf(0.7978845608028654f * (x + 0.044715f * x * x * x)));
 }
 
-/// The sum over `lanes` neighbouring lanes (a power of two), in all of them; lanes pair up in a
+/// Sum over `lanes` neighbouring lanes (a power of two), in all of them; lanes are paired in a
 /// fixed order.
 __device__ inline float sum_over_lanes(float x, int lanes) {
   for (int step = lanes / 2; step > 0; step /= 2) x += __shfl_xor_sync(kAllLanes, x, step);

@@ -7,11 +7,11 @@
 
 namespace tessera::kernels {
 
-/// Memory of the device for one call, out of its pool: whoever gets it next works later on the same
-/// stream, and what is taken while work is recorded stays with the recording.
+/// Device memory from the pool for a call. The next user of the memory works later on the same
+/// stream; memory taken while recording stays with the recording.
 class DeviceScratch {
  public:
-  /// Nothing for 0 bytes. Throws Error(memory).
+  /// Empty for 0 bytes. Throws Error(memory).
   explicit DeviceScratch(int64_t bytes) {
     if (bytes > 0)
       memory_ =

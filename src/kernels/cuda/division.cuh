@@ -4,13 +4,14 @@
 
 namespace tessera::kernels::cuda {
 
-/// Division of numbers below 2^31 by one that the host knows, in a multiplication and a shift
-/// (Granlund and Montgomery 1994, section 4): a division of 64 bits is some hundred instructions.
+/// Division of numbers below 2^31 by a constant known to the host, with a multiplication and a
+/// shift (Granlund and Montgomery 1994, section 4): a 64-bit division takes some hundred
+/// instructions.
 struct Divisor {
   uint32_t value = 1, magic = 1, shift = 0;
 
   Divisor() = default;
-  /// 1 to 2^31 - 1.
+  /// The divisor is 1 to 2^31 - 1.
   explicit Divisor(int64_t divisor) : value(static_cast<uint32_t>(divisor)) {
     while (uint64_t{1} << shift < value) ++shift;
     magic =
@@ -37,7 +38,7 @@ void each_run_of_rows(int64_t rows, int64_t pieces_of_row, const F& f) {
     f(first, rows - first < at_once ? rows - first : at_once);
 }
 
-/// The same in 32 bits: pieces of a run.
+/// Same in 32 bits, for pieces of a run.
 __device__ inline uint32_t first_small_piece() { return blockIdx.x * blockDim.x + threadIdx.x; }
 __device__ inline uint32_t small_piece_step() { return gridDim.x * blockDim.x; }
 

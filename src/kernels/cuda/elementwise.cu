@@ -20,7 +20,7 @@ __device__ inline float apply(const ElementwiseArgs& args, float a, float b, flo
   return a;
 }
 
-// One thread: V elements of a row at a time, over the whole matrix in steps of the grid.
+// Each thread processes V elements of a row at a time, over the whole matrix in steps of the grid.
 template <int V>
 __global__ void __launch_bounds__(kSpreadThreads) elementwise_kernel(ElementwiseArgs args) {
   after_those_before();

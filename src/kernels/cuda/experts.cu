@@ -17,9 +17,9 @@ struct PointerChunk {
   ExpertPointers at[kPointersAtOnce];
 };
 
-// What both products of a layer need.
+// Data of both products of a layer.
 struct Problem {
-  const void* x;  // of form `form`
+  const void* x;  // in form `form`
   int64_t x_stride, x_plane;
   Form form, inner_form;
   int64_t slots, pairs, hidden, inner, experts;
@@ -31,7 +31,7 @@ struct Problem {
   bool words, inner_words, gate_up_words, down_words;
 };
 
-// The pointers travel as arguments, which a graph keeps; host memory would be gone.
+// The pointers are passed as arguments, because a graph keeps arguments but not host memory.
 __global__ void store_pointers_kernel(const __grid_constant__ PointerChunk chunk, int count,
                                       ExpertPointers* to) {
   if (static_cast<int>(threadIdx.x) < count) to[threadIdx.x] = chunk.at[threadIdx.x];
@@ -105,7 +105,7 @@ struct ScatterSink {
 
 struct Tile {
   int expert;
-  int64_t first, count, row;  // of the expert's rows in sorted order; of the tile among them
+  int64_t first, count, row;  // range of the expert's rows in sorted order; first row of the tile
 };
 __device__ inline Tile tile_of(const Problem& p, int rows) {
   const int tile = static_cast<int>(blockIdx.x);
@@ -230,7 +230,7 @@ void store_pointers(const ExpertsArgs& args, ExpertPointers* to) {
   }
 }
 
-// V columns of a token a thread; slots are added in order.
+// Each thread computes V columns of a token; slots are added in order.
 template <int V>
 __global__ void __launch_bounds__(kSpreadThreads) combine_kernel(CombineArgs a) {
   const int64_t chunks = a.hidden / V;
@@ -303,7 +303,7 @@ void experts(const ExpertsArgs& args) {
                                             : 64;
   group_on_device(args.ids, pairs, args.experts, rows, p.groups);
   const int64_t tiles = most_tiles(pairs, args.experts, rows);
-  // The result has room for rows in the order of experts: the last product alone writes it.
+  // The result has room for rows sorted by expert, because only the last product writes the result.
   const bool there = args.dtype == DType::bf16;
   const Scratch apart(boxes && !there ? bytes_of(p.form, pairs * args.hidden) : 0);
   if (boxes)

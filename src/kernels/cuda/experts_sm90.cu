@@ -5,28 +5,28 @@
 
 namespace tessera::kernels::cuda {
 
-// What kernels call is named: code for other GPUs does not call it.
+// Function objects called by kernels are named, because code for other GPUs does not call them.
 template <int Most>
 struct ExpertMaps {
-  RowMap x;        ///< rows in the order of their experts
-  RowMap w[Most];  ///< of each expert, in boxes of half a tile's rows
+  RowMap x;        ///< rows sorted by expert
+  RowMap w[Most];  ///< maps of each expert, in boxes of half a tile's rows
 };
 struct ExpertGrid {
-  int first, last;     ///< experts whose maps are there
+  int first, last;     ///< experts with maps
   int columns, depth;  ///< tiles of rows of w; blocks of kProductDepth
-  int planes;          ///< of x
+  int planes;          ///< planes of x
   int64_t second;      ///< from a tile's first rows of w to its second half
   int64_t pairs;
   DeviceGroups groups;
   const ExpertPointers* bank;
-  bool down;  ///< rows of y are pairs, else in the order of their experts
+  bool down;  ///< rows of y are pairs; otherwise sorted by expert
 };
 
-// An expert's tiles come one after the other, those of the same rows of w side by side: what it
-// reads stays in the cache.
+// An expert's tiles are consecutive, with tiles of the same rows of w side by side, so that
+// operands stay in the cache.
 struct ExpertPlace {
   int expert;
-  int64_t first, row, count;  ///< of its rows; of the tile among them; how many it has
+  int64_t first, row, count;  ///< the expert's first row; the tile's row; the number of rows
   int64_t column;
 
   __device__ ExpertPlace(const ExpertGrid& g, int64_t index, int64_t width) {
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kSm90Threads, 1)
 
 namespace {
 
-// Rows of x in the order of their experts.
+// Sorts rows of x by expert.
 __global__ void __launch_bounds__(kSpreadThreads)
     sort_rows_kernel(const uint4* x, int64_t x_stride, DeviceGroups groups, int64_t experts,
                      int64_t slots, Divisor words, uint32_t first, uint32_t pieces, uint4* y) {
@@ -127,7 +127,7 @@ struct Product {
   bool down;
 };
 
-// Of the experts from `first` on whose maps are parameters of one kernel.
+// Multiplies for the experts from `first` on whose maps fit the parameters of a kernel.
 template <int N, Activation Kind, bool Bytes, int Most>
 void multiply(const ExpertProducts& p, const Product& product, const Finish& finish,
               int64_t first) {

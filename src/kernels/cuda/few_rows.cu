@@ -12,7 +12,7 @@ struct FewRows {
   int rows;
 };
 
-// A warp multiplies up to Rows rows of x with Columns rows of w.
+// A warp multiplies up to Rows rows of x by Columns rows of w.
 template <class W, int Rows, int Columns>
 __global__ void __launch_bounds__(kFewWarps* kWarp) few_rows_kernel(FewRows p, Finish f) {
   static_assert(Rows * Columns <= kWarp);
@@ -59,8 +59,8 @@ __global__ void __launch_bounds__(kFewWarps* kWarp) few_rows_kernel(FewRows p, F
 
 template <class W, int Rows>
 void run(const FewRows& p, const Finish& f) {
-  constexpr int kColumns = 4;  // they share what is read of x
-  // Where these would be too few warps, a row of w each.
+  constexpr int kColumns = 4;  // these columns share the reads of x
+  // If these are too few warps, uses a row of w for each.
   const bool many = f.n >= int64_t{2} * kColumns * kFewWarps * multiprocessors();
   const int columns = many ? kColumns : 1;
   launch("matmul", many ? few_rows_kernel<W, Rows, kColumns> : few_rows_kernel<W, Rows, 1>,

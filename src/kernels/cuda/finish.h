@@ -9,16 +9,15 @@ namespace tessera::kernels::cuda {
 
 using tensor::DType;
 
-/// What follows the sums of a product, where the library cannot do it: f32 [rows, n], paired
-/// [rows, 2n].
+/// Epilogue of a product, if cuBLASLt has no such epilogue: f32 [rows, n], paired [rows, 2n].
 struct Finish {
-  const float* sums;  ///< null where a kernel has them in registers
+  const float* sums;  ///< null if a kernel has them in registers
   int64_t sums_stride, rows, n;
   Epilogue epilogue;
   void* y;
   DType y_dtype;
   int64_t y_stride;
-  void* rest = nullptr;  ///< if there: bf16 as y, what rounding to it left; with swiglu alone
+  void* rest = nullptr;  ///< optional, swiglu only: bf16 in y's layout, error of rounding to bf16
 };
 
 }  // namespace tessera::kernels::cuda

@@ -8,7 +8,7 @@ __global__ void assume_finite_kernel(int32_t* finite) {
   if (threadIdx.x == 0) *finite = 1;
 }
 
-// Of the first `words` 16-byte words, then of the elements behind them.
+// Checks the first `words` 16-byte words, then the remaining elements.
 template <class Bits>
 __global__ void __launch_bounds__(kSpreadThreads)
     all_finite_kernel(FiniteArgs a, uint32_t exponent, int64_t words) {

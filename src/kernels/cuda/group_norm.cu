@@ -6,8 +6,8 @@ namespace {
 
 constexpr int kMergeChannels = 32, kMergeLanes = 32, kMergeAtOnce = 8;
 
-// Sums of values and squares around the first pixel of the row, V channels of a run of pixels a
-// thread: sums [rows, runs, 2, channels].
+// Sums of values and squares relative to the first pixel of the row; each thread takes V channels
+// of a run of pixels: sums [rows, runs, 2, channels].
 template <int V>
 __global__ void __launch_bounds__(kSpreadThreads)
     moment_runs_kernel(ChannelMomentsArgs a, float* sums) {
@@ -34,7 +34,8 @@ __global__ void __launch_bounds__(kSpreadThreads)
   }
 }
 
-// Runs -> moments in f64: lanes take every so many-th run, then their sums are added in order.
+// Merges runs to moments in f64: each lane sums a strided subset, then lane sums are added in
+// order.
 __global__ void __launch_bounds__(kMergeChannels* kMergeLanes)
     merge_runs_kernel(ChannelMomentsArgs a, const float* sums) {
   __shared__ double partial[2][kMergeLanes][kMergeChannels];
@@ -45,7 +46,7 @@ __global__ void __launch_bounds__(kMergeChannels* kMergeLanes)
   double sum = 0, squares = 0;
   if (c < a.channels)
     for (int64_t first = lane; first < runs; first += kMergeLanes * kMergeAtOnce) {
-      float sums_of[kMergeAtOnce] = {}, squares_of[kMergeAtOnce] = {};  // on their way together
+      float sums_of[kMergeAtOnce] = {}, squares_of[kMergeAtOnce] = {};  // loads in flight together
       TESSERA_UNROLL
       for (int n = 0; n < kMergeAtOnce; ++n)
         if (const int64_t r = first + n * kMergeLanes; r < runs) {
@@ -75,7 +76,7 @@ __global__ void __launch_bounds__(kMergeChannels* kMergeLanes)
   a.moments[(row * 2 + 1) * a.channels + c] = static_cast<float>(variance > 0 ? variance : 0);
 }
 
-// A group of a row a thread.
+// Each thread handles a group of a row.
 __global__ void __launch_bounds__(kSpreadThreads) group_scale_shift_kernel(GroupScaleShiftArgs a) {
   const int64_t width = a.channels / a.groups;
   for (int64_t i = first_piece(); i < a.rows * a.groups; i += piece_step()) {

@@ -6,8 +6,8 @@ namespace {
 
 constexpr int kSortWarps = 4, kScanThreads = 1024, kMostParts = 64;
 
-// Calls place(i, id, rank) for the pairs of a chunk in order: rank counts those of the same expert
-// before i in the chunk. `count` [experts] of the warp ends as how many there are.
+// Calls place(i, id, rank) for the pairs of a chunk in order: rank counts earlier pairs of the same
+// expert in the chunk. `count` [experts] of the warp ends as the totals.
 template <class Place>
 __device__ inline void walk_chunk(const int32_t* ids, int64_t pairs, int experts, int64_t chunk,
                                   int* count, Place place) {
@@ -39,8 +39,8 @@ __global__ void __launch_bounds__(kSortWarps* kWarp)
     counts[chunk * experts + e] = count[e];
 }
 
-// offsets: of each chunk what the chunks before it have of each expert; total: of all. Parts of the
-// chunks are added by threads of their own, and then once more from where they begin.
+// offsets: for each chunk and expert, the number of pairs in earlier chunks; total: over all
+// chunks. Threads sum parts of the chunks separately, then add the part offsets.
 __device__ inline void scan_chunks(const int32_t* __restrict__ counts,
                                    int32_t* __restrict__ offsets, int64_t chunks, int experts,
                                    int* total, int* part_sums) {
@@ -72,14 +72,15 @@ __device__ inline void scan_chunks(const int32_t* __restrict__ counts,
   }
 }
 
-// One block: where the pairs of each expert begin, those of each chunk inside, and the tiles.
+// A single block computes the start of each expert's pairs, the offsets of each chunk, and the
+// tiles.
 __global__ void __launch_bounds__(kScanThreads)
     scan_kernel(const int32_t* counts, int32_t* offsets, int64_t chunks, int experts, int tile_rows,
                 DeviceGroups groups) {
   int* total = reinterpret_cast<int*>(dynamic_shared());
   scan_chunks(counts, offsets, chunks, experts, total, total + experts);
   if (threadIdx.x >= kWarp) return;
-  // Each lane adds a run of experts, and learns what comes before it.
+  // Each lane adds a run of experts and gets the sum of the preceding runs.
   const int lane = static_cast<int>(threadIdx.x), per = (experts + kWarp - 1) / kWarp;
   const int first = lane * per < experts ? lane * per : experts;
   const int last = first + per < experts ? first + per : experts;

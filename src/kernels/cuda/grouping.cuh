@@ -5,7 +5,7 @@
 
 namespace tessera::kernels::cuda {
 
-/// Which of the experts [first, last) has a tile of rows; it is none behind their last.
+/// The expert in [first, last) with this tile of rows; `last` beyond the last tile.
 __device__ inline int expert_of(const DeviceGroups& groups, int first, int last, int tile) {
   while (last - first > 1) {
     const int middle = (first + last) / 2;

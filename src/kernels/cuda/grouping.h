@@ -5,31 +5,31 @@
 
 namespace tessera::kernels::cuda {
 
-/// The (token, slot) pairs by expert, as kernels::ExpertGroups, in device memory: pair[begin[e] ..
-/// begin[e + 1]) are the numbers t * slots + j that go to expert e, rising; its tiles of rows are
-/// tile_begin[e] .. tile_begin[e + 1).
+/// The (token, slot) pairs by expert, like kernels::ExpertGroups, in device memory: pair[begin[e]
+/// .. begin[e + 1]) are the increasing numbers t * slots + j of expert e; the expert's tiles of
+/// rows are tile_begin[e] .. tile_begin[e + 1).
 struct DeviceGroups {
   int32_t *begin = nullptr, *tile_begin = nullptr;  ///< [experts + 1]
   int32_t* pair = nullptr;                          ///< [pairs]
-  int32_t* counts = nullptr;                        ///< of the sort: [chunks, experts], twice
+  int32_t* counts = nullptr;                        ///< [chunks, experts], twice; used by the sort
 };
 
-constexpr int64_t kSortChunk = 256;  ///< pairs that a warp sorts
+constexpr int64_t kSortChunk = 256;  ///< pairs sorted by a warp
 
-/// Bytes that the arrays of `groups` take from `memory` on, which are set if it is not null.
+/// Bytes of the arrays of `groups`; sets their pointers from `memory` on, if not null.
 int64_t lay_out(DeviceGroups& groups, std::byte* memory, int64_t pairs, int64_t experts);
 
-/// Queues a stable counting sort of ids [pairs]; -1 is left out. Tiles have `tile_rows` rows.
+/// Queues a stable counting sort of ids [pairs]; -1 is skipped. Tiles have `tile_rows` rows.
 void group_on_device(const int32_t* ids, int64_t pairs, int64_t experts, int tile_rows,
                      const DeviceGroups& groups);
 
-/// Most tiles that `pairs` over `experts` can make, whatever the ids.
+/// Maximum tiles of `pairs` over `experts`, for any ids.
 constexpr int64_t most_tiles(int64_t pairs, int64_t experts, int64_t tile_rows) {
   const int64_t touched = pairs < experts ? pairs : experts;
   return pairs == 0 ? 0 : (pairs - touched) / tile_rows + touched;
 }
 
-/// Rows of a tile for so many pairs an expert: large tiles where experts are busy.
+/// Rows of a tile by pairs for each expert: large tiles for busy experts.
 constexpr int expert_tile_rows(int64_t pairs, int64_t experts) {
   return experts > 0 && pairs / experts >= 96 ? 128 : 64;
 }

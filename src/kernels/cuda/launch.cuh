@@ -8,29 +8,30 @@
 
 namespace tessera::kernels::cuda {
 
-/// The shape of a launch.
+/// Shape of a launch.
 struct Launch {
-  int64_t blocks = 1;  ///< along x; nothing is launched for 0
+  int64_t blocks = 1;  ///< blocks along x; 0 launches nothing
   int rows = 1;        ///< blocks along y
-  int threads = 128;   ///< of a block, a multiple of 32
-  int64_t shared = 0;  ///< bytes of dynamic shared memory of a block
-  bool early = false;  ///< before those before it have ended: for kernels of after_those_before()
+  int threads = 128;   ///< threads of a block, a multiple of 32
+  int64_t shared = 0;  ///< bytes of dynamic shared memory for each block
+  bool early = false;  ///< starts before earlier kernels have ended; requires after_those_before()
 };
 
-/// The shape for kernels that take one of `pieces` a thread and go on in steps of the grid.
+/// Launch shape for kernels in which each thread takes one of `pieces` at a time, in steps of the
+/// grid.
 constexpr int kSpreadThreads = 256;
 constexpr Launch spread(int64_t pieces) {
   const int64_t blocks = ceil_div<int64_t>(pieces, kSpreadThreads), most = 0x7fffffff;
   return {.blocks = blocks < most ? blocks : most, .threads = kSpreadThreads};
 }
 
-/// The same, early.
+/// Same shape, launched early.
 constexpr Launch early(Launch shape) {
   shape.early = true;
   return shape;
 }
 
-/// The first piece of a thread, and the step to its next.
+/// First piece of a thread, and the step to the next.
 __device__ inline int64_t first_piece() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 __device__ inline int64_t piece_step() { return int64_t{gridDim.x} * blockDim.x; }
 
@@ -49,15 +50,15 @@ inline cudaStream_t current_stream() {
   return static_cast<cudaStream_t>(tensor::current_scope().stream);
 }
 
-/// Throws tessera::Error for what the runtime refused; `kernel` names what was asked for.
+/// Throws tessera::Error for a failed status; `kernel` names the operation.
 inline void check(const char* kernel, cudaError_t status) {
   if (status == cudaSuccess) return;
-  cudaGetLastError();  // so that the next call does not report it again
+  cudaGetLastError();  // prevents the next call from reporting the error again
   device_failed(kernel, cudaGetErrorString(status), status == cudaErrorMemoryAllocation);
 }
 
-/// Whether the current device multiplies by warpgroups (wgmma), and this program was compiled so
-/// for it: compute capability 9 alone, and sm_90a among the architectures.
+/// True if the current device has warpgroup products (wgmma) and this program was compiled for
+/// them: compute capability 9, with sm_90a among the architectures.
 bool has_warpgroups();
 
 /// Queues kernel(args...) on the stream of the current scope.
@@ -82,7 +83,7 @@ void launch(const char* name, void (*kernel)(Params...), const Launch& shape, Ar
         config.attrs = &early;
         early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
         early.val.programmaticStreamSerializationAllowed = 1;
-        // One that comes early would sit on the multiprocessors that are left to others.
+        // An early kernel would occupy multiprocessors reserved for others.
         const bool comes_early = shape.early && has_warpgroups() && nothing_spared();
         config.numAttrs = comes_early ? 1 : 0;
         check(name, cudaLaunchKernelExC(&config, function, pointers));
@@ -100,7 +101,7 @@ inline int multiprocessors() {
   return count;
 }
 
-/// Bytes of shared memory that a block on the current device may have.
+/// Maximum bytes of shared memory of a block on the current device.
 inline int most_shared() {
   int device = 0, bytes = 0;
   check("device", cudaGetDevice(&device));

@@ -9,7 +9,8 @@
 namespace tessera::kernels::cuda {
 namespace {
 
-// The library of the toolkit's major version: the loader's path first, then the toolkit's folder.
+// Opens the library of the toolkit's major version: from the loader's path first, then from the
+// toolkit's folder.
 void* open_library(const std::string& name) {
   for (const std::string& path : {name, std::string(TESSERA_CUDA_LIBRARIES "/") + name})
     if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;

@@ -4,8 +4,8 @@
 
 namespace tessera::kernels::cuda {
 
-/// The functions of cuBLASLt that kernels call. The library is opened at its first use, so that a
-/// program that computes on the CPU never pays for it, and one without it still starts.
+/// Functions of cuBLASLt used by kernels. The library is opened on first use, so that CPU programs
+/// never pay for loading, and programs without the library still start.
 struct CublasLt {
   decltype(&cublasLtCreate) create;
   decltype(&cublasLtGetStatusString) status_string;
@@ -20,7 +20,7 @@ struct CublasLt {
   decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
   decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic;
 };
-/// Throws Error(usage) where the library is missing or too old.
+/// Throws Error(usage) if the library is missing or too old.
 const CublasLt& cublas_lt();
 
 }  // namespace tessera::kernels::cuda

@@ -17,7 +17,7 @@ namespace {
 
 using tensor::DType;
 
-constexpr size_t kWorkspace = size_t{32} << 20;  // what NVIDIA advises for Hopper
+constexpr size_t kWorkspace = size_t{32} << 20;  // NVIDIA's recommendation for Hopper
 constexpr const char* kName = "matmul";
 
 void check(cublasStatus_t status) {
@@ -53,7 +53,7 @@ void set(const Desc& desc, cublasLtMatmulDescAttributes_t attribute, const T& va
 
 void describe(const LibraryProduct& p, Desc& desc) {
   check(cublas_lt().desc_create(&desc.value, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-  // Its matrices are column major: y^T [n, rows] = (w^T)^T x^T.
+  // cuBLASLt is column major: y^T [n, rows] = (w^T)^T x^T.
   set(desc, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
   set(desc, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N);
   if (p.epilogue == LibraryEpilogue::none) return;
@@ -80,7 +80,7 @@ cublasLtHandle_t handle_of(int device) {
   return handle;
 }
 
-// The library's first choice for a shape, asked for once: asking takes longer than small products.
+// Cached heuristic choice of the library for a shape: the query takes longer than a small product.
 struct Choices {
   using Key = std::array<int64_t, 11>;
   std::mutex mutex;

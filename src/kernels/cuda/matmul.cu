@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kSpreadThreads) finish_kernel(Finish f) {
   }
 }
 
-// A product with what follows it, as the kernel of Hopper takes it.
+// A product with its epilogue, for the Hopper kernel.
 FinishedProduct finished(const MatmulArgs& args) {
   const PackedWeight& w = *args.weight;
   return {{.x = args.x,
@@ -55,7 +55,7 @@ bool by_warpgroups(const FinishedProduct& p) {
          has_warpgroups();
 }
 
-// Whether one kernel takes all of them.
+// True if a single kernel supports all products.
 bool fit_together(std::span<const MatmulArgs> all) {
   if (all.size() < 2 || all.size() > kMostGrouped) return false;
   return std::all_of(all.begin(), all.end(), [&](const MatmulArgs& args) {
@@ -66,7 +66,7 @@ bool fit_together(std::span<const MatmulArgs> all) {
   });
 }
 
-// Writes the low-rank product into the sums; the main product is added to them.
+// Writes the low-rank product into the sums; the main product is added later.
 void start_with_low(const MatmulArgs& args, LibraryProduct sums) {
   const PackedWeight& up = args.weight->low->up;
   sums.x = args.low;

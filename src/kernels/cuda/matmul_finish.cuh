@@ -6,7 +6,8 @@
 
 namespace tessera::kernels::cuda {
 
-/// x / (1 + 2^-exponent) in a few instructions: an epilogue is unrolled for every sum of a tile.
+/// x / (1 + 2^-exponent) in few instructions, because an epilogue is unrolled for every sum of a
+/// tile.
 __device__ inline float gated_by_itself(float x, float exponent) {
   return x * reciprocal_of(1 + exp2_of(-exponent));
 }
@@ -60,13 +61,13 @@ __device__ inline void finish_chunk(const Finish& f, int64_t t, int64_t c, float
   store<V>(f.y, f.y_dtype, t * f.y_stride + c, v);
 }
 
-/// Whether f16 is read or written.
+/// True if f16 is read or written.
 inline bool has_half(const Finish& f) {
   return f.y_dtype == DType::f16 ||
          (f.epilogue.residual && f.epilogue.residual_dtype == DType::f16);
 }
 
-/// Whether eight columns at a time can be read and written in 16-byte words.
+/// True if eight columns at a time can be read and written in 16-byte words.
 inline bool all_in_words(const Finish& f) {
   const Epilogue& e = f.epilogue;
   return f.n % 8 == 0 && in_words(f.y, f.y_dtype, f.y_stride) &&

@@ -5,17 +5,16 @@
 
 namespace tessera::kernels::cuda {
 
-/// How a product with its epilogue is cut: what the library does, and whether a kernel of our own
-/// finishes what it left in f32.
+/// Split of a product with its epilogue between the library and a kernel that finishes f32 sums.
 struct MatmulPlan {
-  bool converts = false;   ///< x is brought to the dtype of the weights first
+  bool converts = false;   ///< x is first converted to the dtype of the weights
   bool complete = false;   ///< the library writes y itself
-  bool adds_to_y = false;  ///< the residual is y itself, which the library adds to
+  bool adds_to_y = false;  ///< the residual is y, added by the library
   LibraryEpilogue inside = LibraryEpilogue::none;
 };
 
-/// The library adds f32 biases and computes the tanh form of GELU only where it writes f32; it
-/// writes bf16 only from bf16, and rows whose sizes are multiples of eight.
+/// The library adds f32 biases and computes tanh GELU only for f32 output; bf16 output requires
+/// bf16 input and row sizes that are multiples of eight.
 inline MatmulPlan matmul_plan(const MatmulArgs& args) {
   using tensor::DType;
   const PackedWeight& w = *args.weight;

@@ -2,13 +2,13 @@
 
 namespace tessera::kernels::cuda {
 
-// What kernels call is named: code for other GPUs does not call it.
+// Function objects called by kernels are named, because code for other GPUs does not call them.
 struct ProductMember {
   ProductMaps maps;
   Finish finish;
-  int64_t rows;    ///< tiles
-  int64_t end;     ///< behind its last tile, of those of all
-  int64_t second;  ///< from a tile's first rows of w to its second half
+  int64_t rows;    ///< tiles of rows
+  int64_t end;     ///< end of the member's tiles in the common numbering
+  int64_t second;  ///< offset from a tile's first rows of w to the second half
 };
 struct ProductGroup {
   ProductMember of[kMostGrouped];
@@ -17,10 +17,10 @@ struct ProductGroup {
 };
 struct ProductPlace {
   int member;
-  int64_t row, column;  ///< of x; of the first half of the rows of w
+  int64_t row, column;  ///< row of x; first row of w
 };
 
-// Neighbours in time share rows of w.
+// Consecutive tiles share rows of w.
 template <int N, Activation Kind>
 struct ProductWork {
   static constexpr int kFetchRegisters = 40;
@@ -55,7 +55,7 @@ struct ProductWork {
 
 namespace {
 
-// A kernel for each activation: a choice within would be unrolled 128 times.
+// A separate kernel for each activation: a switch inside would be unrolled 128 times.
 template <int N, Activation Kind, Sharing Share>
 __global__ void __launch_bounds__(kSm90Threads, 1)
     matmul_sm90_kernel(const __grid_constant__ ProductGroup group) {

@@ -5,21 +5,21 @@
 #include "kernels/cuda/matmul_sm90.h"
 #include "kernels/cuda/sm90.cuh"
 
-// Products on the tensor cores of Hopper whose epilogue stays in registers: tiles of 128 rows of x
-// and up to 256 rows of w, fetched four stages ahead.
+// Products on the tensor cores of Hopper with an epilogue in registers: tiles of 128 rows of x and
+// up to 256 rows of w, fetched four stages ahead.
 namespace tessera::kernels::cuda {
 
 struct ProductMaps {
   RowMap x, w;  ///< boxes of kProductRows, and of half a tile's rows of w
 };
 
-/// Where the boxes of a stage go, and the barriers that count them; of bf16 these are one.
+/// Destinations of a stage's boxes and their barriers; for bf16 both barriers are the same.
 struct ProductStage {
   unsigned char *left, *right;
   uint64_t *full, *right_full;
 };
 
-/// `Bytes`: rows of w come to `bytes` and are widened to `right`, which `full` counts too.
+/// `Bytes`: rows of w arrive in `bytes` and are widened to `right`; `full` counts both.
 template <int N, bool Bytes>
 struct ProductShared {
   using Tile = ProductTile<N, Bytes>;
@@ -34,7 +34,7 @@ struct ProductShared {
     empty = full + Tile::kStages;
     bytes_full = empty + Tile::kStages;
   }
-  /// `readers`: warps that read a stage.
+  /// `readers`: warps reading a stage.
   __device__ void open(int readers) const {
     for (int s = 0; s < Tile::kStages; ++s) {
       barrier_init(full + s, Bytes ? 1 + kBeside / kWarp : 1);
@@ -64,7 +64,7 @@ __device__ inline void fetch_weights(const ProductStage& to, const RowMap& w, in
   load_box(to.right + kHalf, w, to.right_full, channel, 0, second);
 }
 
-/// Sixteen whole numbers as bf16, which holds them exactly.
+/// Widens sixteen integers to bf16, exactly.
 __device__ inline void widen_bytes(uint4 from, uint4 (&to)[2]) {
   const uint32_t words[4] = {from.x, from.y, from.z, from.w};
   uint32_t pairs[8];
@@ -72,7 +72,7 @@ __device__ inline void widen_bytes(uint4 from, uint4 (&to)[2]) {
   for (int i = 0; i < 8; ++i) {
     float v[2];
     TESSERA_UNROLL
-    for (int j = 0; j < 2; ++j) {  // 2^23 + 128 + the number, in the lowest bits of an f32
+    for (int j = 0; j < 2; ++j) {  // 2^23 + 128 + number, in the lowest bits of an f32
       const uint32_t byte = (words[i / 2] ^ 0x80808080u) >> (i % 2 * 16 + j * 8) & 0xff;
       v[j] = __uint_as_float(0x4b000000u | byte) - 8388736.0f;
     }
@@ -82,7 +82,7 @@ __device__ inline void widen_bytes(uint4 from, uint4 (&to)[2]) {
   to[1] = {pairs[4], pairs[5], pairs[6], pairs[7]};
 }
 
-/// Widens what comes of w, stage by stage, for those who multiply.
+/// Widens w stage by stage for the computing warpgroups.
 template <int N, class Work>
 __device__ inline void widen_tiles(const Work& work, const ProductShared<N, true>& shared,
                                    int thread) {
@@ -109,12 +109,12 @@ __device__ inline void widen_tiles(const Work& work, const ProductShared<N, true
   });
 }
 
-/// Four neighbouring lanes hold two columns each of four eights (x[eight]); afterwards lane t has
-/// the eight columns of eight t.
+/// Four neighbouring lanes hold two columns each of four groups of eight (x[group]); afterwards
+/// lane t has all eight columns of group t.
 __device__ inline void turn_quad(const float (&x)[4][2], float (&v)[8]) {
   const int t = static_cast<int>(threadIdx.x) % 4;
   const bool odd = t & 1, high = t & 2;
-  float pairs[4][2];  // after one exchange: of eights t & 1, (t & 1) + 2 the columns of two lanes
+  float pairs[4][2];  // after one exchange: columns of two lanes for groups t & 1 and (t & 1) + 2
   TESSERA_UNROLL
   for (int i = 0; i < 2; ++i) TESSERA_UNROLL
   for (int e = 0; e < 4; e += 2) {
@@ -134,16 +134,15 @@ __device__ inline void turn_quad(const float (&x)[4][2], float (&v)[8]) {
   }
 }
 
-/// Of the columns of y; paired: of gate and of up.
+/// Scales of y's columns; paired: of gate and up.
 struct ColumnScales {
   const float *own, *up;
 };
 
-/// The epilogue of a tile by one thread: eight columns of two rows, eight apart, of each 32. The
-/// residual is read so many parts ahead, from before the products on: nothing is read above a store
-/// that follows.
-/// Without `Words` y and the residual are not read and written 16 bytes at a time. `Bytes`: the
-/// sums are of whole numbers, whose columns have scales.
+/// Epilogue of a tile in a thread: eight columns of two rows, eight apart, of each 32. The residual
+/// is prefetched `Ahead` parts, starting before the products, so that no read follows a store.
+/// Without `Words`, y and the residual are not accessed 16 bytes at a time. `Bytes`: integer sums
+/// with column scales.
 template <int N, Activation Kind, bool Words, int Ahead, bool Bytes>
 struct TileFinish {
   static constexpr bool kPaired = is_paired(Kind);
@@ -152,12 +151,12 @@ struct TileFinish {
 
   const Finish& f;
   int64_t row[2], column;
-  const float* gate[2] = {};  // of the row
+  const float* gate[2] = {};  // gate of the row
   ColumnScales scales{};
   bool early;
   uint4 residual[kAhead][2];
 
-  /// `row_of(i)`: where row i of the tile is in y; not below f.rows: nowhere. The thread's rows are
+  /// `row_of(i)`: row of y for row i of the tile; invalid from f.rows on. The thread's rows are
   /// among the 16 from `first_row` of the tile on.
   template <class RowOf>
   __device__ TileFinish(const Finish& finish, int first_row, int64_t first_column,
@@ -274,8 +273,8 @@ struct TileFinish {
   }
 };
 
-/// sums = the products of `depth` blocks that come next, `used` behind the first; of 64 rows each,
-/// from `first` of the tile on.
+/// sums = products of the next `depth` blocks, `used` blocks after the first; of 64 rows each, from
+/// `first` of the tile on.
 template <int N, bool Bytes, int Halves>
 __device__ inline void multiply_blocks(float (&sums)[Halves][N / 8][4],
                                        const ProductShared<N, Bytes>& shared, int first, int depth,
@@ -301,16 +300,15 @@ __device__ inline void multiply_blocks(float (&sums)[Halves][N / 8][4],
   leave(shared.empty + (used - 1) % Tile::kStages);
 }
 
-// What follows is the same for products, convolutions and experts. `Work` says which tiles there
-// are:
-//   each(f)            f(place) for those of this block; place.column is their first column of y
-//   fetch(place, step) calls step(boxes) for each block of kProductDepth in turn; boxes(stage) asks
-//                      for its boxes of x and of w
-//   steps()            how many these are
-//   row(place, i)      where row i of a tile is in y; below 0: nowhere
-//   finish(place)      what follows its sums
-//   kFetchRegisters    of the threads that fetch and widen
-//   kBytes             whether w is of i8; then scales(place) are those of its columns
+// The code below is shared by products, convolutions and experts. `Work` describes the tiles:
+//   each(f)            f(place) for the tiles of this block; place.column is the first column of y
+//   fetch(place, step) calls step(boxes) for each block of kProductDepth in turn; boxes(stage)
+//                      requests the boxes of x and of w
+//   steps()            number of blocks
+//   row(place, i)      row of y for row i of a tile; negative: none
+//   finish(place)      epilogue data
+//   kFetchRegisters    registers of the threads that fetch and widen
+//   kBytes             true if w is i8; scales(place) then gives the scales of the columns
 
 template <int N, bool Bytes, class Work>
 __device__ inline void fetch_tiles(const Work& work, const ProductShared<N, Bytes>& shared) {
@@ -328,8 +326,8 @@ __device__ inline void fetch_tiles(const Work& work, const ProductShared<N, Byte
   });
 }
 
-/// How the computing warpgroups share tiles. `together`: half of each tile's rows each. `in_turn`:
-/// a tile each, so that what follows the sums of one runs beside the products of the next
+/// Division of tiles among the computing warpgroups. `together`: each takes half of every tile's
+/// rows. `in_turn`: each takes whole tiles, so that an epilogue overlaps with the next products
 /// (ping-pong schedule of CUTLASS).
 enum class Sharing : uint8_t { together, in_turn };
 
@@ -339,7 +337,7 @@ __device__ inline void compute_tiles(const Work& work, const ProductShared<N, By
   using Tile = TileFinish<N, Kind, Words, kInTurn || Bytes ? 1 : 4, Bytes>;
   constexpr int kHalves = kInTurn ? 2 : 1;
   const int thread = static_cast<int>(threadIdx.x), group = own_group();
-  const int first = kInTurn ? 0 : group * 64;  // row of the tile
+  const int first = kInTurn ? 0 : group * 64;  // first row in the tile
   int used = 0, turn = 0;
   if (kInTurn && group == 1) pass_turn<2>(group);
   work.each([&](const auto& place) {
@@ -358,7 +356,7 @@ __device__ inline void compute_tiles(const Work& work, const ProductShared<N, By
     };
     Tile finish = finish_of(0);
     float sums[kHalves][N / 8][4];
-    // A barrier tells two phases apart: nobody waits for the next before the other has seen this.
+    // Barriers distinguish only two phases, so no warpgroup may run ahead of the other by more.
     if constexpr (kInTurn) take_turn(group);
     multiply_blocks<N>(sums, shared, first, work.steps(), used);
     if constexpr (kInTurn) pass_turn<2>(group);
@@ -373,7 +371,7 @@ __device__ inline void compute_tiles(const Work& work, const ProductShared<N, By
   if (kInTurn && turn % 2 == group) take_turn(group);
 }
 
-/// The tiles of a kernel of kSm90Threads threads, launched as launch_of_tiles() says.
+/// Processes the tiles of a kernel with kSm90Threads threads, launched by launch_of_tiles().
 template <int N, Activation Kind, bool Words = true, Sharing Share = Sharing::together, class Work>
 __device__ inline void make_tiles(const Work& work) {
   const ProductShared<N, Work::kBytes> shared(dynamic_shared());

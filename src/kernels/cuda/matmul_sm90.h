@@ -9,35 +9,36 @@
 
 namespace tessera::kernels::cuda {
 
-constexpr int kProductRows = 128;           // of x in a tile: 64 a warpgroup
-constexpr int kProductDepth = 64;           // columns of x and w that come at a time
-constexpr int64_t kFewestProductRows = 64;  // below, the library's sums cost little to finish
+constexpr int kProductRows = 128;           // rows of x in a tile: 64 for each warpgroup
+constexpr int kProductDepth = 64;           // columns of x and w in a stage
+constexpr int64_t kFewestProductRows = 64;  // below, finishing the library's sums is cheap
 
-/// Sizes of a tile of `N` rows of w; paired weights give half as many columns of y. `Bytes`: w
-/// comes as whole numbers of a byte, which are widened in shared memory.
+/// Sizes of a tile of `N` rows of w; paired weights give half as many columns of y. `Bytes`: w is
+/// int8 and widened in shared memory.
 template <int N, bool Bytes = false>
 struct ProductTile {
   static constexpr int kLeftBytes = kProductRows * 128, kRightBytes = N * 128;
   static constexpr int kByteBytes = Bytes ? N * kProductDepth : 0;
   static constexpr int kStages = N == 256 ? (Bytes ? 3 : 4) : N == 192 ? 5 : 6;
-  /// Stages, barriers, and room to begin at a multiple of 1,024.
+  /// Stages, barriers, and padding for alignment to 1,024.
   static constexpr int64_t kShared = 1024 + kStages * (kLeftBytes + kRightBytes + kByteBytes) + 256;
 };
 
-/// Whether matmul_sm90() takes these matrices: bf16 rows of whole 16-byte words, and not few.
+/// True if matmul_sm90() supports these matrices: bf16 rows of whole 16-byte words, and enough of
+/// them.
 inline bool serves_sm90(const LibraryProduct& p) {
   return p.dtype == tensor::DType::bf16 && p.rows >= kFewestProductRows && p.k > 0 &&
          p.k % 8 == 0 && fits_row_map(p.x, p.x_stride, 1, static_cast<int>(p.k)) &&
          fits_row_map(p.w, p.k, 1, static_cast<int>(p.k));
 }
 
-/// What the time of a product hangs on; `complete`: the library finishes it alone.
+/// Inputs of the time model of a product; `complete`: the library finishes the product alone.
 struct ProductSize {
   int64_t rows, columns, k;
   bool paired = false, complete = false;
 };
-/// Rows of w of a tile, and how warpgroups share tiles (see Sharing); `library`: its sums, and a
-/// kernel that finishes them.
+/// Rows of w in a tile, and the division among warpgroups (see Sharing); `library`: cuBLASLt with a
+/// finishing kernel.
 enum class Tiles : uint8_t { library, of_128, in_turn_128, of_192, of_256 };
 
 struct ProductChoice {
@@ -45,14 +46,15 @@ struct ProductChoice {
   double time;  ///< microseconds
 };
 
-/// Of products in one kernel. By a model of what an H200 took, docs/results/gpu.md.
+/// Chooses tiles for products in a single kernel, by a model fitted on an H200,
+/// docs/results/gpu.md.
 constexpr ProductChoice best_tiles(std::span<const ProductSize> all, int64_t multiprocessors) {
   struct Way {
     Tiles tiles;
     int width;
-    double step, tile, start;  // microseconds: of kProductDepth, of the rest of a tile, once
+    double step, tile, start;  // microseconds: for kProductDepth, for the rest of a tile, and once
   };
-  // Tiles in turn hide half of a pair's rest; theirs are of four kernels by the profiler.
+  // In-turn tiles hide half of the rest of a pair; fitted on four kernels in the profiler.
   constexpr Way kWays[] = {{Tiles::of_128, 128, 0.424, 3.00, -1.8},
                            {Tiles::in_turn_128, 128, 0.38, 10.5, 6.0},
                            {Tiles::of_192, 192, 0.600, 4.95, -2.9},
@@ -82,7 +84,7 @@ constexpr ProductChoice best_way(const ProductSize& p, int64_t multiprocessors) 
       products + (p.complete ? kCompleteStart : sums / kLibrarySums + kLibraryStart);
   return p.complete || library <= own.time ? ProductChoice{Tiles::library, library} : own;
 }
-/// For products of one k together; `library`: one after the other takes no longer.
+/// Chooses tiles for products with a common k; `library`: separate products take no longer.
 constexpr Tiles group_tiles(std::span<const ProductSize> all, int64_t multiprocessors) {
   double alone = 0;
   for (const ProductSize& p : all) alone += best_way(p, multiprocessors).time;
@@ -90,16 +92,15 @@ constexpr Tiles group_tiles(std::span<const ProductSize> all, int64_t multiproce
   return together.time < alone ? together.tiles : Tiles::library;
 }
 
-/// A product, and what follows its sums: read eight columns at a time, without f16.
+/// A product with an epilogue: eight columns at a time, without f16.
 struct FinishedProduct {
-  LibraryProduct product;  ///< `n` counts the rows of w, which are paired with swiglu alone
+  LibraryProduct product;  ///< `n` counts the rows of w; paired with swiglu only
   Finish finish;
 };
 constexpr int kMostGrouped = 8;
 
-/// x w^T of a GPU of compute capability 9, finished in registers; keeps the row rule. Up to
-/// kMostGrouped products of one k and activation, which read no result of each other, by one
-/// kernel.
+/// x w^T for compute capability 9, finished in registers; keeps the row rule. Runs up to
+/// kMostGrouped independent products with the same k and activation in a single kernel.
 void matmul_sm90(std::span<const FinishedProduct> all, Tiles tiles);
 
 }  // namespace tessera::kernels::cuda

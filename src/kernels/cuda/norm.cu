@@ -6,13 +6,13 @@
 namespace tessera::kernels::cuda {
 namespace {
 
-// The sum over the threads of a row, in all of them. Rows of up to 32 lanes lie inside a warp;
-// longer ones add the sums of their warps in order.
+// Sum over the threads of a row, in all of them. Rows of up to 32 lanes lie inside a warp; longer
+// rows add the sums of their warps in order.
 __device__ inline float sum_over_row(float x, int lanes) {
   if (lanes <= kWarp) return sum_over_lanes(x, lanes);
   __shared__ float partial[kWarp];
   x = sum_over_lanes(x, kWarp);
-  __syncthreads();  // the sum before this one has been read
+  __syncthreads();  // the previous sum has been read
   if (threadIdx.x % kWarp == 0) partial[threadIdx.x / kWarp] = x;
   __syncthreads();
   float sum = 0;
@@ -46,7 +46,7 @@ __device__ inline void finish(const NormArgs& a, int64_t row, int64_t from, int6
   }
 }
 
-// As a rounded result is turned by rope.
+// Rotates a rounded result as rope does.
 __device__ inline void turn(const NormArgs& a, int64_t token, int64_t i, float (&v)[8]) {
   const int64_t at = token * (a.width / 2) + i / 2;
   const float4 cosines = *reinterpret_cast<const float4*>(a.cos + at);
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kMostNormThreads) norm_kernel(NormArgs a, Norm
   }
 }
 
-// Rows too long for registers, a block each: read once for each sum, and once more.
+// Rows too long for registers use a block each: read once for each sum, and once more.
 __global__ void __launch_bounds__(kMostNormThreads) norm_long_kernel(NormArgs a, NormPlan plan) {
   after_those_before();
   const int64_t run = blockIdx.x, token = run / a.groups, from = run % a.groups * a.width;

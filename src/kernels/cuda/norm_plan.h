@@ -4,8 +4,8 @@
 
 namespace tessera::kernels::cuda {
 
-/// How a norm over rows of `width` channels runs: each row is held in registers by `lanes` threads
-/// as `chunks` vectors each. Up to 32 lanes share a warp with other rows; more are a block.
+/// Launch plan of a norm over rows of `width` channels: `lanes` threads hold a row in registers as
+/// `chunks` vectors each. Up to 32 lanes share a warp with other rows; more form a block.
 struct NormPlan {
   int vector = 1;  ///< elements of an access: 8 or 1
   int chunks = 1;  ///< vectors of a thread
@@ -14,7 +14,7 @@ struct NormPlan {
   constexpr int rows_per_block() const { return lanes <= 32 ? threads / lanes : 1; }
 };
 constexpr int64_t kMostNormWidth = 32768;
-constexpr int kMostNormThreads = 1024;  // of a block: each may have 64 registers then
+constexpr int kMostNormThreads = 1024;  // threads of a block: each may have 64 registers
 
 /// `words`: rows can be read 16 bytes at a time.
 constexpr NormPlan norm_plan(int64_t width, bool words) {
@@ -25,7 +25,7 @@ constexpr NormPlan norm_plan(int64_t width, bool words) {
     while (plan.lanes < vectors) plan.lanes *= 2;
     return plan;
   }
-  // One vector a thread while a block can hold the row, then four; then the row is read again.
+  // A vector for each thread while a block can hold the row, then four; longer rows are read again.
   plan.chunks = vectors <= 512 ? 1 : vectors <= 4096 ? 4 : 32;
   const int64_t threads = (vectors + plan.chunks - 1) / plan.chunks;
   plan.lanes = static_cast<int>((threads + 31) / 32 * 32);

@@ -4,14 +4,14 @@
 
 #include "kernels/cuda/device.cuh"
 
-// Tiles of a product x W^T on tensor cores. A Source says where the rows of x are, a Weights where
-// those of W are, a Sink what becomes of the sums; so experts and convolutions share one loop. The
-// order over k is fixed: a row of the result does not depend on the others.
+// Tiles of a product x W^T on tensor cores. A Source gives the rows of x, a Weights gives the rows
+// of W, a Sink takes the sums; experts and convolutions share this loop. The order over k is fixed:
+// a row of the result does not depend on the others.
 namespace tessera::kernels::cuda {
 
 constexpr int kProductThreads = 256, kProductWarps = kProductThreads / kWarp;
 constexpr int kProductColumns = 128;  // rows of W in a tile
-constexpr int kProductStep = 32;      // k of a stage
+constexpr int kProductStep = 32;      // elements of k in a stage
 constexpr int kProductStages = 4;
 // Rows of a tile are 80 bytes apart, so that eight of them lie in different banks.
 constexpr int kProductPitch = kProductStep + 8;
@@ -22,12 +22,12 @@ constexpr int64_t product_shared(int rows) {
 }
 
 /// Rows of W in the tile of columns from `first` on, row major [n, k]; paired: eight rows of gate,
-/// the same eight of up, and so on, so that a thread holds both sums of a column. `Wide`: rows of W
-/// in a tile.
+/// the matching eight of up, and so on, so that a thread holds both sums of a column. `Wide`: rows
+/// of W in a tile.
 template <class Weight, bool Paired, int Wide = kProductColumns>
 struct TileWeights {
   const Weight* data;
-  int64_t n, k;  ///< columns of the result (paired: of one of the two), their length
+  int64_t n, k;  ///< columns of the result (paired: of gate or up), and their length
   int64_t first;
   bool words;  ///< eight elements can be read at once
 
@@ -41,7 +41,7 @@ struct TileWeights {
   }
 };
 
-/// Puts eight elements into shared memory: element(i) for i < valid, zeros behind.
+/// Stores eight elements in shared memory: element(i) for i < valid, zeros after.
 template <class Element>
 __device__ inline void stage_elements(BFloat16* to, int64_t valid, Element element) {
   uint32_t packed[4];
@@ -91,18 +91,18 @@ __device__ inline void stage_right(BFloat16* to, const Weights& w, const T* row,
   }
 }
 
-/// One tile: `Rows` rows of the source from `first_row` on times kProductColumns rows of W.
-/// Source: x; Row row(m); const BFloat16* at(Row, repeat, k), null for zeros; `repeats` times k is
-/// its length; words: eight elements of a row are 16 aligned bytes. Sink: pair(m, column, sums)
-/// gets two neighbouring columns; with paired weights pair(m, column, gates, ups).
+/// Multiplies `Rows` rows of the source from `first_row` on by kProductColumns rows of W. Source:
+/// x; Row row(m); const BFloat16* at(Row, repeat, k), null for zeros; `repeats` times k is the
+/// length; words: eight elements of a row are 16 aligned bytes. Sink: pair(m, column, sums) gets
+/// two neighbouring columns; with paired weights pair(m, column, gates, ups).
 template <int Rows, class Source, class Weights, class Sink>
 __device__ inline void product_tile(const Source& source, int64_t first_row, const Weights& w,
                                     const Sink& sink) {
   constexpr int kWarpsM = Rows / 32, kWarpsN = kProductWarps / kWarpsM;
-  constexpr int kTiles = kProductColumns / kWarpsN / 8;  // of eight columns, of a warp
+  constexpr int kTiles = kProductColumns / kWarpsN / 8;  // tiles of eight columns for each warp
   constexpr int kChunks = kProductStep / 8;
-  constexpr int kMine = Rows * kChunks / kProductThreads;               // chunks of x of a thread
-  constexpr int kTheirs = kProductColumns * kChunks / kProductThreads;  // of W
+  constexpr int kMine = Rows * kChunks / kProductThreads;               // chunks of x in a thread
+  constexpr int kTheirs = kProductColumns * kChunks / kProductThreads;  // chunks of W in a thread
   constexpr int kStage = (Rows + kProductColumns) * kProductPitch;
   auto* shared = reinterpret_cast<BFloat16*>(dynamic_shared());
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp, warp = thread / kWarp;
@@ -139,7 +139,7 @@ __device__ inline void product_tile(const Source& source, int64_t first_row, con
   for (int step = 0; step < kProductStages - 1; ++step) fetch(step);
   for (int step = 0; step < total; ++step) {
     cp_async_wait<kProductStages - 2>();
-    __syncthreads();  // this stage is there, and the one before is free
+    __syncthreads();  // this stage has arrived, and the previous stage is free
     fetch(step + kProductStages - 1);
     const BFloat16* a = shared + step % kProductStages * kStage;
     const BFloat16* b = a + Rows * kProductPitch;

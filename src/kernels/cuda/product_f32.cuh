@@ -2,8 +2,8 @@
 
 #include "kernels/cuda/device.cuh"
 
-// The same product for f32, with fused multiply-adds: see product.cuh for what a Source and a Sink
-// are; here a Source gives single floats. The order over k is fixed.
+// Same product for f32 with fused multiply-adds: see product.cuh for Source and Sink; a Source here
+// gives single floats. The order over k is fixed.
 namespace tessera::kernels::cuda {
 
 constexpr int kPlainThreads = 256, kPlainRows = 64, kPlainColumns = 64, kPlainStep = 16;
@@ -23,7 +23,7 @@ struct PlainWeights {
   }
 };
 
-/// One tile of kPlainRows by kPlainColumns; a thread holds 4 by 4 sums.
+/// Computes a tile of kPlainRows by kPlainColumns; a thread holds 4 by 4 sums.
 template <class Source, class Weights, class Sink>
 __device__ inline void product_tile_f32(const Source& source, int64_t first_row, const Weights& w,
                                         const Sink& sink) {

@@ -3,8 +3,8 @@
 #include "kernels/cuda/product.cuh"
 #include "kernels/cuda/sm90.cuh"
 
-// The tiles of product.cuh by warpgroups, for bf16: the same sources, weights and sinks. All
-// threads fetch, as rows may lie anywhere, two stages ahead.
+// Tiles of product.cuh by warpgroups, for bf16, with the same sources, weights and sinks. All
+// threads fetch, because rows may lie anywhere, two stages ahead.
 namespace tessera::kernels::cuda {
 
 constexpr int kGroupRows = 128, kGroupDepth = 64, kGroupStages = 4;
@@ -14,7 +14,7 @@ constexpr int64_t group_shared(int n) {
   return 1024 + int64_t{kGroupStages} * (kGroupRows + n) * 128;
 }
 
-/// One tile: kGroupRows rows of the source from `first_row` on times N rows of W, by kComputing
+/// Multiplies kGroupRows rows of the source from `first_row` on by N rows of W, with kComputing
 /// threads.
 template <int N, class Source, class Weights, class Sink>
 __device__ inline void product_tile_sm90(const Source& source, int64_t first_row, const Weights& w,
@@ -35,7 +35,7 @@ __device__ inline void product_tile_sm90(const Source& source, int64_t first_row
 
   const int steps = static_cast<int>(ceil_div<int64_t>(w.k, kGroupDepth));
   const int total = steps * source.repeats;
-  // Lines are kLines apart, a multiple of eight: the swizzle of a thread's words is the same.
+  // Lines are kLines apart, a multiple of eight, so a thread's words have the same swizzle.
   const int at = line * 128 + (chunk ^ line % 8) * 16;
   const auto fetch = [&](int step) {
     if (step < total) {
@@ -53,7 +53,7 @@ __device__ inline void product_tile_sm90(const Source& source, int64_t first_row
         for (int i = 0; i < kMine; ++i) left(i, rows[i]);
         TESSERA_UNROLL
         for (int i = 0; i < kTheirs; ++i) right(i, columns[i]);
-      } else {  // element by element: once in the code, not for each row
+      } else {  // element by element, outside the row loop to limit code size
         TESSERA_KEEP_ROLLED
         for (int i = 0; i < kMine; ++i) left(i, source.row(first_row + line + i * kLines));
         TESSERA_KEEP_ROLLED
@@ -70,7 +70,7 @@ __device__ inline void product_tile_sm90(const Source& source, int64_t first_row
     cp_async_wait<kGroupStages - 3>();
     fence_shared();
     products_leave<1>();
-    __syncthreads();  // this stage is there, and the one before the last is free
+    __syncthreads();  // this stage has arrived, and the stage before the last is free
     fetch(step + kGroupStages - 2);
     const unsigned char* left = shared + step % kGroupStages * kStage;
     products_begin();

@@ -5,7 +5,7 @@
 namespace tessera::kernels::cuda {
 namespace {
 
-// How a head is cut: `turned` places of pairs, then places that are copied.
+// Split of a head: `turned` positions of pairs, then positions of copied channels.
 struct RopePlan {
   Divisor places, heads;
   int turned;
@@ -17,7 +17,7 @@ __device__ inline void turn(float& first, float& second, float cosine, float sin
   first = low;
 }
 
-// V neighbouring pairs of a head from pair i on, x and y being those of the head.
+// Rotates V neighbouring pairs of a head from pair i on; x and y are offsets of the head.
 template <int V>
 __device__ inline void turn_pairs(const RopeArgs& a, int64_t x, int64_t y, int64_t table, int i) {
   float first[V], second[V], cosine[V], sine[V];
@@ -26,7 +26,7 @@ __device__ inline void turn_pairs(const RopeArgs& a, int64_t x, int64_t y, int64
   if (a.interleaved && V == 1) {
     load<V>(a.x, a.dtype, x + 2 * i, first);
     load<V>(a.x, a.dtype, x + 2 * i + 1, second);
-  } else {  // in words too: two words, whose elements take turns if they are interleaved
+  } else {  // two words, with interleaved elements exchanged if needed
     load<V>(a.x, a.dtype, x + (a.interleaved ? 2 * i : i), first);
     load<V>(a.x, a.dtype, x + (a.interleaved ? 2 * i + V : i + a.pairs), second);
   }
@@ -44,7 +44,7 @@ __device__ inline void turn_pairs(const RopeArgs& a, int64_t x, int64_t y, int64
   store<V>(a.y, a.dtype, y + (a.interleaved ? 2 * i + V : i + a.pairs), second);
 }
 
-// A thread turns V pairs, or copies V channels behind the pairs.
+// Each thread rotates V pairs, or copies V channels after the pairs.
 template <int V>
 __global__ void __launch_bounds__(kSpreadThreads)
     rope_kernel(RopeArgs a, RopePlan plan, int64_t begin, uint32_t pieces) {

@@ -4,7 +4,7 @@
 namespace tessera::kernels::cuda {
 namespace {
 
-// Shared memory of a warp: exact scores, scores, ranks, worths and marks of groups.
+// Shared memory of a warp: exact scores, scores, ranks, group values and marks.
 constexpr int64_t warp_bytes(int64_t experts, int64_t groups) {
   return ceil_div<int64_t>(experts * 16 + groups * 8, 16) * 16;
 }

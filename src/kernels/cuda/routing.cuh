@@ -25,7 +25,7 @@ __device__ inline double sum_of_warp(double sum) {
   return sum;
 }
 
-// The largest of n ranks and the lowest index that has it; -inf and NaN are never taken.
+// The largest of n ranks and its lowest index; -inf and NaN are never taken.
 __device__ inline Best best_of(const float* rank, int n, int lane) {
   Best best{-INFINITY, n};
   for (int i = lane; i < n; i += kWarp)
@@ -65,8 +65,8 @@ __device__ inline void close_groups(const RouteArgs& a, float* rank, float* wort
   __syncwarp();
 }
 
-// Sigmoids or exponentials of a token's logits, by a warp; returns what softmax divides by
-// (sigmoid: 1).
+// Sigmoids or exponentials of a token's logits, computed by a warp; returns the denominator of
+// softmax (sigmoid: 1).
 __device__ inline double exact_scores(const RouteArgs& a, const float* logits, double* exact,
                                       int lane) {
   float top = -INFINITY;
@@ -84,7 +84,8 @@ __device__ inline double exact_scores(const RouteArgs& a, const float* logits, d
   return a.sigmoid ? 1 : sum_of_warp(sum);
 }
 
-// The `count` largest of n ranks, one a call of put(j, best): best.index is n where none is left.
+// Takes the `count` largest of n ranks with a call of put(j, best) each: best.index is n if none is
+// left.
 template <class Put>
 __device__ inline void take_best(float* rank, int n, int count, int lane, const Put& put) {
   for (int j = 0; j < count; ++j) {

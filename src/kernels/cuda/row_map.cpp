@@ -11,7 +11,7 @@
 namespace tessera::kernels::cuda {
 namespace {
 
-// The driver's function, so that the program starts where there is no driver.
+// Loads the driver's function at run time, so that the program starts without a driver.
 PFN_cuTensorMapEncodeTiled_v12000 encoder(const char* kernel) {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found{};

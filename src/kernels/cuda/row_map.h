@@ -6,25 +6,25 @@
 
 namespace tessera::kernels::cuda {
 
-/// Rows of heads in device memory, as the copy engine of sm_90 reads them: a tensor map of [rows,
-/// heads, head_dim], in boxes of `box` rows and 64 channels of one head.
+/// Rows of heads in device memory for the TMA copy engine of sm_90: a tensor map of [rows, heads,
+/// head_dim], in boxes of `box` rows and 64 channels of a head.
 struct alignas(64) RowMap {
   unsigned char bytes[128];
 };
 
-/// What cuTensorMapEncodeTiled is given, innermost first; strides in bytes. The first `rank` count.
-/// Elements are bf16, and lie swizzled by 128 bytes in shared memory; or bytes, and lie there in
-/// turn.
+/// Arguments of cuTensorMapEncodeTiled, innermost first; strides in bytes. Only the first `rank`
+/// are used. Elements are bf16 with a 128-byte swizzle in shared memory, or bytes without swizzle.
 struct MapShape {
   int rank;
   std::array<uint64_t, 4> sizes;
   std::array<uint64_t, 3> strides;
   std::array<uint32_t, 4> box;
-  int element = 2;  ///< bytes
+  int element = 2;  ///< bytes of an element
 };
 constexpr MapShape row_map_shape(int64_t stride, int64_t rows, int heads, int head_dim, int box) {
   const auto row = static_cast<uint64_t>(stride) * 2;
-  // One head has no next, so any stride is right: that which the next dimension's is a multiple of.
+  // A single head has no next head, so any stride is valid; uses a divisor of the next dimension's
+  // stride.
   return {3,
           {static_cast<uint64_t>(head_dim), static_cast<uint64_t>(heads),
            static_cast<uint64_t>(rows > 1 ? rows : 1)},
@@ -37,8 +37,8 @@ constexpr MapShape byte_map_shape(int64_t rows, int k, int box) {
   return {
       3, {row, 1, static_cast<uint64_t>(rows)}, {row, row}, {64, 1, static_cast<uint32_t>(box)}, 1};
 }
-/// Images [images, height, width, channels], `stride` elements apart and else dense, in boxes of 64
-/// channels of neighbouring pixels.
+/// Images [images, height, width, channels], `stride` elements apart and otherwise dense, in boxes
+/// of 64 channels of neighbouring pixels.
 struct Images {
   int64_t stride, images, height, width, channels;
 };
@@ -51,7 +51,7 @@ constexpr MapShape image_map_shape(const Images& x, int box_width, int box_heigh
           {64, static_cast<uint32_t>(box_width), static_cast<uint32_t>(box_height), 1}};
 }
 
-/// What is wrong with a map by the driver's documentation (no interleave); null: nothing.
+/// Problem of a map according to the driver's documentation (no interleave); null: valid.
 constexpr const char* wrong_with(const MapShape& map, uintptr_t address) {
   if (address % 16 != 0) return "its address is no multiple of 16 bytes";
   const auto rank = static_cast<size_t>(map.rank);
@@ -75,24 +75,24 @@ constexpr const char* wrong_with(const MapShape& map, uintptr_t address) {
   return map.box[0] * element <= 128 ? nullptr : "its boxes are wider than the swizzle";
 }
 
-/// Whether heads of these rows can be boxes.
+/// True if heads of these rows can be fetched as boxes.
 inline bool fits_row_map(const void* data, int64_t stride, int heads, int head_dim) {
   return wrong_with(row_map_shape(stride, 1, heads, head_dim, 1),
                     reinterpret_cast<uintptr_t>(data)) == nullptr;
 }
 
-/// The same of dense rows of k bytes.
+/// Same for dense rows of k bytes.
 inline bool fits_byte_map(const void* data, int k) {
   return wrong_with(byte_map_shape(1, k, 1), reinterpret_cast<uintptr_t>(data)) == nullptr;
 }
 
-/// `stride` in elements from row to row; see wrong_with() for what it can be.
-/// Throws Error(usage) where that, or the driver, refuses it, or where the driver has no such maps.
+/// `stride` in elements from row to row; see wrong_with() for valid values. Throws Error(usage) for
+/// invalid strides, driver errors, or a driver without tensor maps.
 RowMap row_map(const char* kernel, const void* data, int64_t stride, int64_t rows, int heads,
                int head_dim, int box);
-/// A map of rows of bytes, see byte_map_shape(); throws as row_map() does.
+/// Map of rows of bytes, see byte_map_shape(); throws as row_map() does.
 RowMap byte_map(const char* kernel, const void* data, int64_t rows, int k, int box);
-/// A map of images, see image_map_shape(); throws as row_map() does.
+/// Map of images, see image_map_shape(); throws as row_map() does.
 RowMap image_map(const char* kernel, const void* data, const Images& x, int box_width,
                  int box_height);
 

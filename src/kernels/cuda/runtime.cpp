@@ -15,12 +15,12 @@ namespace {
 using tensor::CopyBox;
 using tensor::CopyWay;
 
-constexpr int kOldest = 8;  // compute capability
+constexpr int kOldest = 8;  // oldest compute capability
 constexpr int64_t kMostPitch = (int64_t{1} << 31) - 1;
 
 void check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
-  cudaGetLastError();  // else the next call would report it, too
+  cudaGetLastError();  // prevents the next call from reporting the error too
   fail(status == cudaErrorMemoryAllocation ? ErrorCode::memory : ErrorCode::rank,
        "the GPU failed in {}: {}; see nvidia-smi for what it does, or use `device` cpu", what,
        cudaGetErrorString(status));
@@ -85,7 +85,7 @@ class CudaRuntime : public tensor::DeviceRuntime {
   void synchronise(void* stream) override {
     check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "its work");
   }
-  // Relaxed: memory may be allocated while this thread records.
+  // Relaxed mode: memory may be allocated while this thread records.
   void* begin_recording() override {
     cudaStream_t stream = nullptr;
     check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
@@ -102,7 +102,7 @@ class CudaRuntime : public tensor::DeviceRuntime {
     return std::make_unique<CudaGraph>(recorded);
   }
   std::shared_ptr<void> make_stream() override {
-    cudaStream_t stream = nullptr;  // not one that waits for the device's own
+    cudaStream_t stream = nullptr;  // independent of the default stream
     check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
     return {stream, [](void* made) { cudaStreamDestroy(static_cast<cudaStream_t>(made)); }};
   }
@@ -172,7 +172,7 @@ class CudaRuntime : public tensor::DeviceRuntime {
 
   int index_, multiprocessors_;
   std::string name_;
-  std::unique_ptr<tensor::Staging> staging_;  // where it reads the host's memory by itself
+  std::unique_ptr<tensor::Staging> staging_;  // null if the GPU reads host memory directly
 };
 
 }  // namespace

@@ -54,15 +54,15 @@ __global__ void __launch_bounds__(kSpreadThreads) guide_kernel(GuideArgs a) {
   }
 }
 
-// Logits of a block, so many of a thread.
+// Logits of a block, a fixed number for each thread.
 constexpr int kPeakEach = 32, kPeakPart = kPeakEach * kSpreadThreads;
 
-// What exponents are taken from: where nothing but minus infinity was met, all are zero.
+// Base of the exponents; if all logits are minus infinity, the exponentials are all zero.
 __device__ inline double base_of(float largest) {
   return largest == -INFINITY ? -3.4028234663852886e38 : double{largest};
 }
 
-// The peaks of parts [rows, parts].
+// Computes the peaks of parts [rows, parts].
 __global__ void __launch_bounds__(kSpreadThreads)
     peak_parts_kernel(PeaksArgs a, int64_t parts, Peak* found) {
   constexpr int kWarps = kSpreadThreads / kWarp;
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(kSpreadThreads)
   found[blockIdx.x] = {best.index, sum, best.value};
 }
 
-// Of its parts, a row a warp.
+// Merges the parts of a row, a row for each warp.
 __global__ void __launch_bounds__(kSpreadThreads)
     merge_peaks_kernel(PeaksArgs a, int64_t parts, const Peak* found) {
   const int64_t row = first_piece() / kWarp;

@@ -10,7 +10,7 @@ using Count = unsigned long long;  // votes are not negative
 
 constexpr int64_t kSharedBytes = 48 * 1024;
 
-// Token of a warp; -1 behind the last.
+// Token of a warp; -1 after the last.
 __device__ inline int64_t warp_token(int64_t tokens) {
   const int64_t t = int64_t{blockIdx.x} * (blockDim.x / kWarp) + threadIdx.x / kWarp;
   return t < tokens ? t : -1;
@@ -82,7 +82,7 @@ __global__ void coresets_kernel(CoresetsArgs a) {
   }
 }
 
-// What the chosen scores are multiplied with.
+// Multiplier of the chosen scores.
 __device__ inline float factor_of(const InsideArgs& a, const float* score, const uint8_t* core,
                                   const int32_t* vanilla, float chosen, int lane) {
   using Weights = InsideRule::Weights;
@@ -156,7 +156,7 @@ __global__ void inside_kernel(InsideArgs a) {
   }
 }
 
-// A row a thread: in the order of columns.
+// Each thread sums a row in the order of columns.
 __global__ void magnitudes_kernel(MagnitudesArgs a) {
   for (int64_t t = first_piece(); t < a.rows; t += piece_step()) {
     float sum = 0;
@@ -173,7 +173,7 @@ __global__ void fates_kernel(FatesArgs a) {
   for (int64_t t = first_piece(); t < a.tokens; t += piece_step()) {
     const int group = a.group_of[t];
     const float mine = a.importance[t];
-    int64_t count = 0, smaller = 0, larger = 0;  // of the group; equals: those before
+    int64_t count = 0, smaller = 0, larger = 0;  // counts in the group; of equals, earlier ones
     for (int64_t u = 0; group >= 0 && u < a.tokens; ++u) {
       if (a.group_of[u] != group) continue;
       const float other = a.importance[u];
@@ -189,7 +189,7 @@ __global__ void fates_kernel(FatesArgs a) {
   }
 }
 
-// A token a thread: its few choices are sorted by insertion.
+// Each thread handles a token and sorts its few choices by insertion.
 __global__ void tail_kernel(TailArgs a) {
   for (int64_t t = first_piece(); t < a.tokens; t += piece_step()) {
     if (a.group_of[t] < 0) continue;

@@ -7,40 +7,40 @@
 #include "kernels/cuda/warpgroup.cuh"
 #endif
 
-// Whether what is being compiled now can have the instructions of warpgroups. A kernel of theirs
-// ends in a trap where it cannot: none may leave what it was to write as it was.
+// True if the current compilation supports warpgroup instructions. Otherwise such a kernel ends in
+// a trap, so that no output is silently left unwritten.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(TESSERA_EMULATED_DEVICE)
 #define TESSERA_WARPGROUPS 1
 #else
 #define TESSERA_WARPGROUPS 0
 #endif
 
-// How kernels for Hopper divide their work: two warpgroups compute, a third fetches.
+// Division of work in Hopper kernels: two warpgroups compute, a third fetches.
 namespace tessera::kernels::cuda {
 
 constexpr int kComputing = 2 * kGroup, kComputingWarps = kComputing / kWarp;
 constexpr int kSm90Threads = 3 * kGroup;
-constexpr int kMostShared = 227 * 1024;  // bytes of a block of threads
+constexpr int kMostShared = 227 * 1024;  // bytes of a thread block
 
-/// The first multiple of 1,024 from `memory` on: swizzled tiles lie at such addresses.
+/// First multiple of 1,024 from `memory` on, the alignment of swizzled tiles.
 __device__ inline unsigned char* tiles_from(unsigned char* memory) {
   return memory + (1024 - shared_address(memory) % 1024) % 1024;
 }
 
-/// A warp has read what a barrier guards.
+/// Reports that a warp has read the guarded data.
 __device__ inline void leave(uint64_t* empty) {
   __syncwarp();
   if (threadIdx.x % kWarp == 0) barrier_arrive(empty);
 }
 
-/// The warpgroup of a computing thread: of the first lane, so that the compiler knows that a warp
-/// stays together.
+/// Warpgroup of a computing thread, read from the first lane so that the compiler sees a uniform
+/// value.
 __device__ inline int own_group() {
   return __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kGroup, 0);
 }
 
-/// Computing warpgroups take turns in a ring; each turn is passed once it was taken, and the last
-/// one that is left over is taken as well.
+/// Computing warpgroups take turns in a ring: each turn taken must be passed on, and the remaining
+/// turn at the end must be taken too.
 __device__ inline void take_turn(int group) { wait_for_threads(2 + group, 2 * kGroup); }
 template <int Groups>
 __device__ inline void pass_turn(int group) {
@@ -49,8 +49,9 @@ __device__ inline void pass_turn(int group) {
 
 constexpr int kBeside = kGroup - kWarp;
 
-/// Runs fetch() in one thread of the last warpgroup, which has so many registers, beside(thread) in
-/// the kBeside threads of its other warps, compute() in the `Groups` before it.
+/// Runs fetch() in a single thread of the last warpgroup, limited to `FetchRegisters` registers,
+/// beside(thread) in the kBeside threads of its other warps, and compute() in the `Groups`
+/// warpgroups before.
 template <int FetchRegisters = 24, int Groups = 2, class Fetch, class Compute, class Beside>
 __device__ inline void divide(const Fetch& fetch, const Compute& compute, const Beside& beside) {
   constexpr int kFetching = Groups * kGroup;

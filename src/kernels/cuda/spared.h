@@ -5,13 +5,13 @@
 
 namespace tessera::kernels::cuda {
 
-/// How many multiprocessors kernels that fill the device leave to those of others; see
-/// tensor::DeviceRuntime::spare(). A program has one device.
+/// Number of multiprocessors left by device-filling kernels to others; see
+/// tensor::DeviceRuntime::spare(). A program has a single device.
 inline std::atomic<int> spared_multiprocessors{0};
 
 inline bool nothing_spared() { return spared_multiprocessors.load(std::memory_order_relaxed) == 0; }
 
-/// Those that are left of all.
+/// Number of remaining multiprocessors.
 inline int unspared(int multiprocessors) {
   return std::max(1, multiprocessors - spared_multiprocessors.load(std::memory_order_relaxed));
 }

@@ -3,19 +3,19 @@
 #include "kernels/cuda/instructions.cuh"
 #include "kernels/cuda/row_map.h"
 
-// Instructions of sm_90a alone: barriers that count bytes, boxes that a copy engine brings, and
-// products of a warpgroup (128 threads), which run beside the threads that asked for them. Tests
-// that run kernels on the CPU bring the same functions (tests/kernels/cuda/emulated_warpgroup.h).
+// Instructions of sm_90a only: barriers that count bytes, boxes fetched by the copy engine, and
+// asynchronous products of a warpgroup (128 threads). Tests that run kernels on the CPU define the
+// same functions (tests/kernels/cuda/emulated_warpgroup.h).
 namespace tessera::kernels::cuda {
 
-/// A barrier in shared memory: a phase ends when so many have arrived and all bytes that were
-/// expected have come.
+/// Initialises a barrier in shared memory: a phase ends after `arrivals` arrivals and all expected
+/// bytes.
 __device__ inline void barrier_init(uint64_t* barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
                "r"(arrivals)
                : "memory");
 }
-/// Makes barriers known to the copy engine; a barrier of the block comes after it.
+/// Makes barriers visible to the copy engine; must be followed by a block barrier.
 __device__ inline void barriers_ready() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -24,14 +24,14 @@ __device__ inline void barrier_arrive(uint64_t* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
                : "memory");
 }
-/// Arrives, and lets the phase wait for so many bytes.
+/// Arrives, and adds `bytes` to the expected bytes of the phase.
 __device__ inline void barrier_expect(uint64_t* barrier, int bytes) {
   asm volatile(
       "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
       "r"(bytes)
       : "memory");
 }
-/// Waits for the end of the phase of this parity; of a new barrier, parity 1 has ended.
+/// Waits for the end of the phase with this parity; for a new barrier, parity 1 has ended.
 __device__ inline void barrier_wait(uint64_t* barrier, int parity) {
   uint32_t ended = 0;
   while (!ended)
@@ -43,9 +43,9 @@ __device__ inline void barrier_wait(uint64_t* barrier, int parity) {
         : "memory");
 }
 
-/// Lets the copy engine bring 64 channels of a head of the map's rows to rows of 128 bytes, their
-/// 16-byte words exchanged by row (128B swizzle), or of a byte_map() to rows of 64 as they are;
-/// zeros for what the map does not have.
+/// Fetches 64 channels of a head from the map's rows to rows of 128 bytes, with 16-byte words
+/// exchanged by row (128B swizzle), or from a byte_map() to plain rows of 64; zeros outside the
+/// map.
 __device__ inline void load_box(void* to, const RowMap& map, uint64_t* barrier, int channel,
                                 int head, int64_t row) {
   asm volatile(
@@ -55,8 +55,8 @@ __device__ inline void load_box(void* to, const RowMap& map, uint64_t* barrier, 
       : "memory");
 }
 
-/// The same of an image_map(): 64 channels of a box of pixels, (x, y) the first of them; zeros for
-/// pixels outside of the image.
+/// Same for an image_map(): 64 channels of a box of pixels with first pixel (x, y); zeros outside
+/// the image.
 __device__ inline void load_image_box(void* to, const RowMap& map, uint64_t* barrier, int channel,
                                       int x, int y, int image) {
   asm volatile(
@@ -66,19 +66,19 @@ __device__ inline void load_image_box(void* to, const RowMap& map, uint64_t* bar
       : "memory");
 }
 
-/// What threads wrote to shared memory is seen by products and copies that come later.
+/// Makes the threads' writes to shared memory visible to later products and copies.
 __device__ inline void fence_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-/// Waits for `threads` threads, a multiple of 32, that name the same barrier of the block.
+/// Waits for `threads` threads, a multiple of 32, at the same named barrier of the block.
 __device__ inline void wait_for_threads(int name, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
 }
-/// Counts this warp there, and does not wait.
+/// Arrives at a named barrier without waiting.
 __device__ inline void arrive_for_threads(int name, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory");
 }
-/// Changes how many registers each thread of this warpgroup may use.
+/// Changes the number of registers for each thread of this warpgroup.
 template <int Count>
 __device__ inline void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Count));
@@ -88,21 +88,21 @@ __device__ inline void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Count));
 }
 
-/// A tile of rows of 128 swizzled bytes at `tile`; `leading`: bytes from 64 columns to the next, of
-/// a turned tile; eight rows are 1,024 bytes.
+/// Descriptor of a tile of rows of 128 swizzled bytes at `tile`; `leading`: bytes from 64 columns
+/// to the next, for a transposed tile; eight rows are 1,024 bytes.
 __device__ inline uint64_t tile_descriptor(const void* tile, int leading) {
   constexpr uint64_t kSwizzle128 = uint64_t{1} << 62, kEightRows = uint64_t{1024 >> 4} << 32;
   return kSwizzle128 | kEightRows | uint64_t(static_cast<uint32_t>(leading) >> 4) << 16 |
          (shared_address(tile) & 0x3ffff) >> 4;
 }
 
-/// Before the first product that reads registers written since.
+/// Required before the first product that reads newly written registers.
 __device__ inline void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void products_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-/// Waits until at most `Left` committed groups of products are under way, and only then lets `d` be
-/// read.
+/// Waits until at most `Left` committed groups of products are in flight; `d` may be read only
+/// afterwards.
 template <int Left, int M>
 __device__ inline void products_wait(float (&d)[M][4]) {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Left) : "memory");
@@ -111,8 +111,8 @@ __device__ inline void products_wait(float (&d)[M][4]) {
   for (int i = 0; i < 4; ++i) asm volatile("" : "+f"(d[j][i])::"memory");
 }
 
-/// products_wait<0>(d), not before `sum`, which is never below 0, is known: ptxas moves a wait
-/// above all arithmetic that it may, and what was to run beside the products would come after them.
+/// products_wait<0>(d), but not before `sum`, a nonnegative value, is known: ptxas hoists a wait
+/// above all arithmetic, and work meant to overlap with the products would run after them.
 template <int M>
 __device__ inline void products_wait_behind(float (&d)[M][4], float sum) {
   asm volatile(
@@ -121,14 +121,14 @@ __device__ inline void products_wait_behind(float (&d)[M][4], float sum) {
   products_wait<0>(d);
 }
 
-/// The same, of products whose sums are not read yet.
+/// Same for products whose sums are not read yet.
 template <int Left>
 __device__ inline void products_leave() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Left) : "memory");
 }
 
-/// d = a b^T (+ d) of a warpgroup: a [64, 16] and b [N, 16] in tiles, d [64, N] in registers: of
-/// warp w the rows 16 w ..., as multiply_bf16() holds them, eight columns a d[j].
+/// d = a b^T (+ d) for a warpgroup: a [64, 16] and b [N, 16] in tiles, d [64, N] in registers: rows
+/// 16 w ... of warp w, in the layout of multiply_bf16(), eight columns in each d[j].
 template <int N>
 __device__ void multiply_shared(float (&d)[N / 8][4], uint64_t a, uint64_t b, bool add);
 template <>
@@ -243,8 +243,8 @@ __device__ inline void multiply_shared<256>(float (&d)[32][4], uint64_t a, uint6
         "+f"(d[31][3])
       : "l"(a), "l"(b), "r"(int{add}));
 }
-/// d[Offset ...] += a b, with a [64, 16] in registers as multiply_bf16() holds it, warp by warp,
-/// and b [16, N], whose rows are the tile's: turned.
+/// d[Offset ...] += a b, with a [64, 16] in registers in the layout of multiply_bf16(), warp by
+/// warp, and b [16, N] read transposed from the tile.
 template <int N, int Offset, int M>
 __device__ inline void multiply_registers(float (&d)[M][4], const uint32_t (&a)[4], uint64_t b) {
   static_assert(N == 64 || N == 128);  // whole tiles, see Sm90Tile

@@ -7,7 +7,8 @@
 namespace tessera::kernels::cuda {
 namespace {
 
-// Never launched. Its shared memory tells for which architecture it was compiled, with all others.
+// Never launched. Compiled with all other kernels, so its shared memory tells the compiled
+// architecture.
 __global__ void compiled_form_kernel() {
 #if TESSERA_WARPGROUPS
   __shared__ volatile int mark;
@@ -29,7 +30,7 @@ bool ask(int device) {
 
 bool has_warpgroups() {
   static std::mutex mutex;
-  static std::vector<signed char> known;  // by device: 2 yes, 1 no, 0 not asked
+  static std::vector<signed char> known;  // by device: 2 yes, 1 no, 0 unknown
   int device = 0;
   check("device", cudaGetDevice(&device));
   const std::lock_guard lock(mutex);

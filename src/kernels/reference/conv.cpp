@@ -16,7 +16,7 @@ double load(const void* data, DType dtype, int64_t at) {
   });
 }
 
-// The input of a row after scale, shift and SiLU, rounded to the filter's dtype.
+// Input of a row after scale, shift and SiLU, rounded to the filter's dtype.
 std::vector<float> input_of(const ConvArgs& args, int64_t row) {
   const int64_t in = args.weight->in, count = args.height * args.width * in;
   const float* scale = args.scale_shift ? args.scale_shift + row * 2 * in : nullptr;
@@ -32,7 +32,7 @@ std::vector<float> input_of(const ConvArgs& args, int64_t row) {
   return values;
 }
 
-// The sums of all output channels at one pixel.
+// Sums of all output channels at a pixel.
 template <class T>
 void sums_at(const ConvArgs& args, const float* x, int64_t oy, int64_t ox, double* sums) {
   const PackedConv& w = *args.weight;

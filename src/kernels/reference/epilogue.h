@@ -6,7 +6,7 @@
 
 namespace tessera::kernels::reference {
 
-/// The activation of one sum; paired activations multiply by `up`.
+/// Activation of a sum; paired activations multiply by `up`.
 inline double activate(Activation activation, double x, double up = 0) {
   switch (activation) {
     case Activation::none: return x;

@@ -7,7 +7,7 @@ namespace tessera::kernels::reference {
 
 namespace {
 
-constexpr int64_t kRows = 8;  // of a tile
+constexpr int64_t kRows = 8;  // rows of a tile
 
 ExpertCuts cuts(const ExpertView&) { return {kRows, 1, 1}; }
 
@@ -34,7 +34,7 @@ void up_tile(const ExpertTile& tile) {
   }
 }
 
-// The product rounds its input, the inner activation, to the dtype of its weights.
+// The product rounds its input, the inner activation, to the dtype of the weights.
 void down_tile(const ExpertTile& tile) {
   const int64_t bytes = tile.expert->down->n * size_of(tile.dtype);
   for (int64_t r = 0; tile.begin < tile.end && r < tile.rows; ++r)

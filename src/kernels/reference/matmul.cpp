@@ -45,7 +45,7 @@ void with_weight_type(DType dtype, F f) {
     tensor::with_float_type(dtype, f);
 }
 
-// The sums of one row with rows [begin, end) of W, in the order of k.
+// Sums of a row with rows [begin, end) of W, in the order of k.
 template <class T>
 void sums(const std::vector<float>& x, const PackedWeight& w, int64_t begin, int64_t end,
           double* out) {
@@ -57,7 +57,7 @@ void sums(const std::vector<float>& x, const PackedWeight& w, int64_t begin, int
   }
 }
 
-// The same of nibbles, group by group.
+// Same for int4, group by group.
 void sums_of_nibbles(const std::vector<float>& x, const PackedWeight& w, int64_t begin, int64_t end,
                      double* out) {
   for (int64_t j = begin; j < end; ++j) {
@@ -80,12 +80,12 @@ void sums_of(const std::vector<float>& x, const PackedWeight& w, int64_t begin, 
   with_weight_type(w.dtype, [&](auto type) { sums<decltype(type)>(x, w, begin, end, out); });
 }
 
-// Makes whole numbers of a row, and returns their scale.
+// Quantises a row in place and returns the scale.
 double quantise_row(std::vector<float>& x) {
   float largest = 0, none = 0;
   for (const float value : x) {
     largest = std::max(largest, std::fabs(value));
-    none += value * 0;  // no number stays none
+    none += value * 0;  // NaN stays NaN
   }
   largest += none;
   const float inverse = largest > kInt8Least ? kInt8Largest / largest : 0;
@@ -103,7 +103,7 @@ std::vector<float> row_of(const MatmulArgs& args, int64_t r) {
   return x;
 }
 
-// The low-rank part of the element [r, j] of the product.
+// Low-rank part of element [r, j] of the product.
 double low_rank_sum(const MatmulArgs& args, int64_t r, int64_t j) {
   if (!args.low) return 0;
   const PackedWeight& up = args.weight->low->up;

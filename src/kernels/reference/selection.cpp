@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kGrain = 64;
 
-// Tokens by importance, equals in their order.
+// Tokens by importance; ties keep their order.
 template <class Before>
 void mark(std::vector<int64_t>& tokens, double share, int8_t fate, const Before& before,
           int8_t* fates) {

@@ -10,10 +10,10 @@
 namespace tessera::kernels::simd {
 namespace {
 
-constexpr int64_t kSide = 16;            // of a square that is turned
-constexpr int64_t kTaskBytes = 1 << 16;  // what is worth a thread's while
+constexpr int64_t kSide = 16;            // side of a transposed square
+constexpr int64_t kTaskBytes = 1 << 16;  // minimum work of a thread
 
-// The same copy over as few axes as its strides allow.
+// Merges axes as far as the strides allow.
 CopyArgs merged(const CopyArgs& args) {
   CopyArgs m = args;
   m.axes = 0;
@@ -35,7 +35,7 @@ CopyArgs merged(const CopyArgs& args) {
   return m;
 }
 
-// Takes an axis out of a copy.
+// Removes an axis from a copy.
 struct Axis {
   int64_t size = 1, x_stride = 1, y_stride = 1;
 };
@@ -49,8 +49,8 @@ Axis take(CopyArgs& args, size_t axis) {
   return taken;
 }
 
-// Calls inner(x, y, index on the last axis) for each point of the axes that are left, on as many
-// threads as it is worth.
+// Calls inner(x, y, index on the last axis) for each point of the remaining axes, on as many
+// threads as worthwhile.
 template <class T, class F>
 void each_point(const CopyArgs& args, int64_t inner_elements, const F& inner) {
   int64_t count = 1;
@@ -77,11 +77,12 @@ void each_point(const CopyArgs& args, int64_t inner_elements, const F& inner) {
                        });
 }
 
-// x runs along `across`, y along `along`: squares, so that lines of both stay in the cache.
+// x is contiguous along `across`, y along `along`: copies squares, so that lines of both stay in
+// the cache.
 template <class T>
 void turn(CopyArgs args, size_t across_at) {
   const Axis along = take(args, args.axes - 1), across = take(args, across_at);
-  const size_t strips = args.axes++;  // the axis of rows of squares
+  const size_t strips = args.axes++;  // axis of rows of squares
   args.size[strips] = (across.size + kSide - 1) / kSide;
   args.x_stride[strips] = kSide * across.x_stride, args.y_stride[strips] = kSide * across.y_stride;
   each_point<T>(args, kSide * along.size, [&](const T* x, T* y, int64_t strip) {

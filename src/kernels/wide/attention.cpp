@@ -12,7 +12,7 @@
 namespace tessera::kernels::wide {
 namespace {
 
-constexpr int64_t kSharedBytes = int64_t{64} << 20;  // packed keys and values alive at once
+constexpr int64_t kSharedBytes = int64_t{64} << 20;  // total packed keys and values at a time
 constexpr int64_t kTasksPerThread = 4;
 constexpr int64_t kBlocksPerTask = 8;
 
@@ -21,7 +21,7 @@ int64_t packed_bytes(const AttentionEngine& engine, const PackedHead& head) {
   return ceil_div(engine.packed_bytes(head.args->head_dim, keys), 64) * 64;
 }
 
-// A thread packs a head and lets all its queries past it: nothing is shared, nobody waits.
+// Each thread packs a head and processes all its queries: nothing is shared, so nobody waits.
 void run_head(const AttentionEngine& engine, PackedHead head) {
   const int64_t group = head.args->heads / head.args->kv_heads, most = engine.tile * engine.tiles;
   head.packed = thread_scratch(0).at_least(packed_bytes(engine, head));
@@ -39,7 +39,7 @@ struct Task {
   Range range;
 };
 
-// All threads pack, then all attend.
+// All threads pack, then all threads attend.
 void run_together(const AttentionEngine& engine, std::span<PackedHead> heads) {
   int64_t bytes = 0, tiles = 0;
   const int64_t group = heads[0].args->heads / heads[0].args->kv_heads;
@@ -71,11 +71,11 @@ void run_together(const AttentionEngine& engine, std::span<PackedHead> heads) {
   });
 }
 
-// Neighbours among the spans whose keys begin at one place, and of which none sees less than those
-// before it: those of a causal mask. Their keys are packed once, and their queries share tiles.
+// Adjacent spans with keys from the same start and never fewer keys than the spans before: a causal
+// mask. Their keys are packed once, and their queries share tiles.
 struct Steps {
   std::vector<AttentionRange> runs;
-  std::vector<int64_t> seen;  // by each query of all runs
+  std::vector<int64_t> seen;  // keys seen by each query of all runs
 
   explicit Steps(const AttentionArgs& args) {
     for (int64_t s = 0; s < args.span_count; ++s) {

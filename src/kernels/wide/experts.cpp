@@ -7,7 +7,7 @@
 namespace tessera::kernels::wide {
 namespace {
 
-// Digits are made of whole rows, when all are there: until then these are dense f32.
+// Digits are computed from complete rows; until then rows are dense f32.
 RowLayout inner_layout(const Engine& e, const ExpertView& expert, int64_t rows) {
   if (e.pack_digits) return {rows, ceil_div(expert.down->k, 16), 1, false, 64};
   return e.layout(rows, panel_shape(*expert.down).steps, expert.down->dtype);

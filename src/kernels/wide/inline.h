@@ -1,4 +1,4 @@
 #pragma once
 
-/// Of operations on vectors, which mean nothing when they are called.
+/// Forces inlining of vector operations, because calls are slow.
 #define TESSERA_INLINE [[gnu::always_inline]] inline

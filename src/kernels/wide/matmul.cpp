@@ -10,8 +10,8 @@
 namespace tessera::kernels::wide {
 namespace {
 
-// Fewer rows than the first wait for their weights; then more of them come from L3, which costs
-// less.
+// Below kFewRows, products wait for weights; above, more of the weights come from L3, at lower
+// cost.
 constexpr int64_t kFewRows = 96, kWorthAPass = 336, kMostBytes = int64_t{4} << 20;
 
 int64_t l2_bytes() {
@@ -19,7 +19,7 @@ int64_t l2_bytes() {
   return bytes > 0 ? bytes : int64_t{1} << 20;
 }
 
-// Few rows: they are packed once, and each task takes some panels for all of them.
+// Few rows: packed once, and each task takes some panels for all rows.
 void multiply_by_panels(const Engine& e, const MatmulArgs& args, const PanelShape& shape) {
   const PackedWeight& w = *args.weight;
   const RowLayout layout = e.layout(args.rows, shape.steps, w.dtype);
@@ -33,7 +33,7 @@ void multiply_by_panels(const Engine& e, const MatmulArgs& args, const PanelShap
   });
 }
 
-// Many rows: each task packs as many as stay in its L2 and passes all panels by them.
+// Many rows: each task packs as many as fit into L2 and passes all panels over them.
 void multiply_by_rows(const Engine& e, const MatmulArgs& args, const PanelShape& shape,
                       int64_t parts) {
   const PackedWeight& w = *args.weight;
@@ -55,7 +55,7 @@ void multiply_by_rows(const Engine& e, const MatmulArgs& args, const PanelShape&
 
 int64_t resident_rows(const Engine& e, int64_t steps, DType weight) {
   static const int64_t half = std::clamp(l2_bytes() / 2, int64_t{1} << 18, int64_t{1} << 20);
-  // Of a whole group: a padded one of a single row takes as much.
+  // Bytes of a whole group: a padded group with a single row takes as much.
   const int64_t row = e.layout(e.most, std::max<int64_t>(steps, 1), weight).bytes() / e.most;
   int64_t rows = half / row;
   if (rows < kFewRows) rows = std::max(rows, std::min(kWorthAPass, kMostBytes / row));

@@ -18,9 +18,9 @@ constexpr int64_t kFewRows = 8, kFewBytes = int64_t{1} << 20;
 
 #if defined(__x86_64__)
 constexpr int64_t kBytes = int64_t{1} << 21, kPanel = 64 << 10, kStep = 2048;
-constexpr int kTimes = 4;  // a machine that is elsewhere for a moment misses not all
+constexpr int kTimes = 4;  // repetitions, so that an interruption does not affect all
 
-// Seconds to pass by panels that lie in no cache.
+// Seconds for a pass over uncached panels.
 double seconds_of(const std::byte* data, int64_t pages, uint64_t& sum) {
   for (int64_t at = 0; at < kBytes; at += 64) _mm_clflush(data + at);
   _mm_mfence();
@@ -49,7 +49,7 @@ int64_t measure() {
       static_cast<std::byte*>(std::aligned_alloc(4096, kBytes)),
       [](std::byte* p) { std::free(p); });
   if (!data) return best;
-  std::fill_n(data.get(), kBytes, std::byte{1});  // its pages are there
+  std::fill_n(data.get(), kBytes, std::byte{1});  // touches the pages
   constexpr std::array<int64_t, 3> kPages{1, 3, 9};
   std::array<double, 3> seconds;
   seconds.fill(std::numeric_limits<double>::infinity());
@@ -59,7 +59,7 @@ int64_t measure() {
       seconds[p] = std::min(seconds[p], seconds_of(data.get(), kPages[p], sum));
   best = kPages[static_cast<size_t>(std::min_element(seconds.begin(), seconds.end()) -
                                     seconds.begin())];
-  if (sum == 0) return 3;  // never: so that the reading is not taken out
+  if (sum == 0) return 3;  // never true; keeps the reads from being optimised out
 #endif
   return best;
 }

@@ -5,9 +5,9 @@
 
 namespace tessera::kernels::wide {
 
-/// Asks for the weights of the next panel, into L2, spread over the steps of this one: a line from
-/// each of some pages at a time, because the prefetcher of L2 works inside a page and memory
-/// answers several streams faster than one.
+/// Prefetches the weights of the next panel into L2 during the steps of this panel: a line from
+/// each of some pages at a time, because the prefetcher of L2 works inside a page and memory serves
+/// several streams faster than one.
 class Stream {
  public:
   Stream() = default;
@@ -33,11 +33,11 @@ class Stream {
   int64_t group_ = 0, line_ = 0, credit_ = 0, beats_ = 0, steps_ = 1;
 };
 
-/// How many pages side by side read memory fastest on this CPU: 1, 3 or 9; measured once a process,
-/// in two milliseconds. No result depends on it.
+/// Number of parallel pages with the fastest memory reads on this CPU: 1, 3 or 9; measured once for
+/// each process, in two milliseconds. Results do not depend on the number.
 int64_t measured_stream_pages();
-/// The pages of a Stream beside products of so many rows, in so many groups, with so many bytes of
-/// weights: the measured ones where memory sets the time.
+/// Pages of a Stream for products with these rows, groups and bytes of weights: the measured number
+/// if memory is the bottleneck.
 int64_t stream_pages(int64_t rows, int64_t groups, int64_t bytes);
 
 }  // namespace tessera::kernels::wide

@@ -4,8 +4,9 @@
 
 namespace tessera::load::names {
 
-/// The image VAE of latent diffusion, as CompVis, Stability AI and Black Forest Labs name it, of
-/// FLUX.2 too; T: encoder, decoder. The decoder counts its levels from the largest image on.
+/// The image VAE of latent diffusion, including FLUX.2's, with the names of CompVis, Stability AI
+/// and Black Forest Labs; T: encoder, decoder. The decoder numbers the levels from the largest
+/// image.
 inline const NameTable& autoencoder_kl() {
   static const NameTable table{
       .family = "AutoencoderKL",

@@ -4,7 +4,7 @@
 
 namespace tessera::load::names {
 
-/// DiffusionGemma with tied stacks, as llama.cpp names it.
+/// DiffusionGemma with tied stacks, with the names of llama.cpp.
 inline const NameTable& diffusion_gemma() {
   static const NameTable table{
       .family = "DiffusionGemma",

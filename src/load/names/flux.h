@@ -4,7 +4,7 @@
 
 namespace tessera::load::names {
 
-/// FLUX.1 as Black Forest Labs name it.
+/// FLUX.1 with the names of Black Forest Labs.
 inline const NameTable& flux() {
   static const NameTable table = with_flux_norms(
       {.family = "FLUX.1",

@@ -4,7 +4,7 @@
 
 namespace tessera::load::names {
 
-/// FLUX.2 as Black Forest Labs name it.
+/// FLUX.2 with the names of Black Forest Labs.
 inline const NameTable& flux2() {
   static const NameTable table = with_flux_norms(
       {.family = "FLUX.2",

@@ -4,7 +4,7 @@
 
 namespace tessera::load::names {
 
-/// HunyuanDiT as Tencent names it.
+/// HunyuanDiT with the names of Tencent.
 inline const NameTable& hunyuan_dit() {
   static const NameTable table{
       .family = "HunyuanDiT",
@@ -20,7 +20,7 @@ inline const NameTable& hunyuan_dit() {
           {"extra_embedder.2.*", {"time_extra_emb.extra_embedder.linear_2.*"}},
           {"pooler.positional_embedding", {"time_extra_emb.pooler.positional_embedding"}},
           {"pooler.T.*", {"time_extra_emb.pooler.T.*"}},
-          // The second style is of no released model.
+          // No released model has the second style.
           {"style_embedder.weight", {"time_extra_emb.style_embedder.weight", "-"}},
           {"mlp_t5.0.*", {"text_embedder.linear_1.*"}},
           {"mlp_t5.2.*", {"text_embedder.linear_2.*"}},

@@ -4,7 +4,7 @@
 
 namespace tessera::load::names {
 
-/// LLaDA-MoE as llama.cpp names it.
+/// LLaDA-MoE with the names of llama.cpp.
 inline const NameTable& llada_moe() {
   static const NameTable table{
       .family = "LLaDA-MoE",
@@ -39,7 +39,7 @@ inline const NameTable& llada_moe() {
   return table;
 }
 
-/// LLaDA2 as converters after llama.cpp's Bailing MoE 2 name it: queries, keys and values in one.
+/// LLaDA2 with converter names after llama.cpp's Bailing MoE 2: fused queries, keys and values.
 inline const NameTable& llada2() {
   static const NameTable table{
       .family = "LLaDA2",

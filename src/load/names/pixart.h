@@ -4,7 +4,7 @@
 
 namespace tessera::load::names {
 
-/// PixArt-alpha and PixArt-Sigma as their authors name them.
+/// PixArt-alpha and PixArt-Sigma with the names of their authors.
 inline const NameTable& pixart() {
   static const NameTable table{
       .family = "PixArt",

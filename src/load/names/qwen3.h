@@ -4,7 +4,7 @@
 
 namespace tessera::load::names {
 
-/// Qwen3 as llama.cpp names it.
+/// Qwen3 with the names of llama.cpp.
 inline const NameTable& qwen3() {
   static const NameTable table{
       .family = "Qwen3",

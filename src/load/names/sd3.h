@@ -4,7 +4,7 @@
 
 namespace tessera::load::names {
 
-/// Stable Diffusion 3 and 3.5 as Stability AI name them.
+/// Stable Diffusion 3 and 3.5 with the names of Stability AI.
 inline const NameTable& sd3() {
   static const NameTable table{
       .family = "Stable Diffusion 3",
@@ -45,7 +45,7 @@ inline const NameTable& sd3() {
           {"joint_blocks.N.context_block.mlp.fc1.*",
            {"transformer_blocks.N.ff_context.net.0.proj.*"}},
           {"joint_blocks.N.context_block.mlp.fc2.*", {"transformer_blocks.N.ff_context.net.2.*"}},
-          // The last block's text is only read: two parts, in the order of the final layer.
+          // In the last block the text is only read: two parts, in the order of the final layer.
           {"joint_blocks.L.context_block.adaLN_modulation.1.*",
            {"transformer_blocks.L.norm1_context.linear.*"},
            Layout::halves_swapped},

@@ -4,7 +4,7 @@
 
 namespace tessera::load::names {
 
-/// T5's encoder as llama.cpp names it.
+/// T5 encoder with the names of llama.cpp.
 inline const NameTable& t5() {
   static const NameTable table{
       .family = "T5",

@@ -4,7 +4,7 @@
 
 namespace tessera::load::names {
 
-/// Z-Image as Tongyi-MAI names it; T: layers, noise_refiner, context_refiner.
+/// Z-Image with the names of Tongyi-MAI; T: layers, noise_refiner, context_refiner.
 inline const NameTable& z_image() {
   static const NameTable table{
       .family = "Z-Image",

@@ -37,7 +37,7 @@ std::vector<std::string> BertEncoder::unused() const {
   return {prefix() + "pooler.*", prefix() + "embeddings.position_ids", "cls.*"};
 }
 
-// Words, places and the type of a first sentence.
+// Adds word, position and token type embeddings; all tokens have type 0.
 Tensor BertEncoder::embed(const TextBatch& batch) const {
   const std::vector<int32_t> type(batch.ids.size(), 0);
   const auto rows = [&](const char* name, int64_t count, const std::vector<int32_t>& ids) {

@@ -11,10 +11,10 @@ struct BertConfig {
           intermediate_size = 3072, max_position_embeddings = 512, type_vocab_size = 2;
   double eps = 1e-12;
 };
-/// Throws Error(model) for values that do not fit.
+/// Throws Error(model) for invalid values.
 BertConfig parse_bert_config(const base::Json& config, const std::string& where);
 
-/// A transformer with norms behind layers; padding is not attended to. Its pooler is not read.
+/// A post-norm transformer; padding is masked. The pooler is not used.
 class BertEncoder : public TextEncoder {
  public:
   BertEncoder(const BertConfig& config, const std::shared_ptr<const nn::Weights>& weights,

@@ -49,7 +49,7 @@ Tensor ClipEncoder::embed(const TextBatch& batch) const {
               batch.places(), dtype()));
 }
 
-// A token sees itself and what stands before it.
+// Causal: a token attends to earlier tokens and to itself.
 TextSight ClipEncoder::sight(const TextBatch& batch) const {
   TextSight sight;
   for (int64_t t = 0; t < batch.texts() * batch.length; ++t)
@@ -92,7 +92,7 @@ TextStates ClipEncoder::finish(const Tensor& x, const Tensor& previous,
     ends.push_back(static_cast<int32_t>(r * batch.length + (found == end ? 0 : found - first)));
   }
   states.pooled = ops::gather_rows(last, ends, DType::f32);
-  if (config_.projects)  // outside the text model, so without its prefix
+  if (config_.projects)  // outside the text model, so without the prefix
     states.projected = nn::Linear(weights(), "text_projection", config_.projection_dim,
                                   config_.hidden_size, dtype(), {.bias = false})(states.pooled);
   return states;

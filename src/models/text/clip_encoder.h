@@ -5,19 +5,19 @@
 
 namespace tessera::models {
 
-/// Sizes of the text half of a CLIP (Radford et al. 2021).
+/// Sizes of a CLIP text encoder (Radford et al. 2021).
 struct ClipConfig {
   int64_t vocab_size = 49408, hidden_size = 512, intermediate_size = 2048, num_hidden_layers = 12,
           num_attention_heads = 8, max_position_embeddings = 77, projection_dim = 512;
-  int64_t eos_token_id = 49407;  ///< 2, as published: a text ends at its largest id
+  int64_t eos_token_id = 49407;  ///< 2, as published: the text ends at the largest id
   double eps = 1e-5;
   bool quick_gelu = true;  ///< x * sigmoid(1.702 x) instead of GELU
   bool projects = false;   ///< with a projection of the pooled state
 };
-/// Throws Error(model) for values that do not fit.
+/// Throws Error(model) for invalid values.
 ClipConfig parse_clip_config(const base::Json& config, const std::string& where, bool projects);
 
-/// A causal transformer; pooled is the state at the end of the text.
+/// A causal transformer; pooled is the hidden state at the end of the text.
 class ClipEncoder : public TextEncoder {
  public:
   ClipEncoder(const ClipConfig& config, const std::shared_ptr<const nn::Weights>& weights,

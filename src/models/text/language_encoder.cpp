@@ -19,13 +19,13 @@ namespace {
 
 constexpr double kLargestTheta = 1e12;
 
-// Vision-language models keep the language model's sizes in a part of their configuration.
+// Vision-language models keep the language model's sizes in a nested configuration.
 const base::Json& language_part(const base::Json& config) {
   const auto part = config.find("text_config");
   return part != config.end() && part->is_object() ? *part : config;
 }
 
-// transformers 5 writes 'rope_parameters' where earlier ones write 'rope_theta' and 'rope_scaling'.
+// transformers 5 writes 'rope_parameters', earlier versions 'rope_theta' and 'rope_scaling'.
 double read_rope(const base::Json& config, const base::ConfigReader& read) {
   double theta = read.number("rope_theta", 10000, 1, kLargestTheta);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
@@ -98,7 +98,7 @@ Tensor LanguageEncoder::embed(const TextBatch& batch) const {
                  dtype());
 }
 
-// A token sees itself and what stands before it, padding only the text.
+// Text is causal; padding attends to the text only.
 TextSight LanguageEncoder::sight(const TextBatch& batch) const {
   TextSight sight;
   std::vector<int64_t> places;

@@ -5,26 +5,26 @@
 
 namespace tessera::models {
 
-/// Sizes and forms of a decoder language model, by the names of its config.json.
+/// Sizes and options of a decoder language model, named as in config.json.
 struct LanguageEncoderConfig {
   int64_t vocab_size = 151936, hidden_size = 4096, intermediate_size = 22016;
   int64_t num_hidden_layers = 32, num_attention_heads = 32, num_key_value_heads = 32;
   int64_t head_dim = 128;
   double rope_theta = 10000, eps = 1e-6;
-  bool qk_norm = false;   ///< an RMS norm of each head of queries and keys
+  bool qk_norm = false;   ///< RMS norm of each head of queries and keys
   bool qkv_bias = false;  ///< biases of queries, keys and values
-  bool out_bias = false;  ///< of the projection behind the attention
+  bool out_bias = false;  ///< bias of the output projection
 };
 
-/// Qwen3 (Yang et al. 2025), alone or inside a Qwen3-VL. Throws Error(model) for values that do not
-/// fit, and for what is not supported: scaled rotary positions, a sliding window.
+/// Qwen3 (Yang et al. 2025), alone or inside a Qwen3-VL. Throws Error(model) for invalid values and
+/// unsupported features: scaled rotary positions, a sliding window.
 LanguageEncoderConfig parse_qwen3_config(const base::Json& config, const std::string& where);
 /// The language model of Qwen2.5-VL (Bai et al. 2025). Throws Error(model) alike.
 LanguageEncoderConfig parse_qwen25_config(const base::Json& config, const std::string& where);
 
-/// A decoder language model that reads a text: RMS norms before layers, grouped queries, rotary
-/// positions, causal attention, SwiGLU. Padding is not attended to; its own rows see the text. For
-/// text alone the positions of a vision-language model are those of a language model.
+/// A decoder language model used as a text encoder: pre-norm RMS norms, grouped queries, rotary
+/// positions, causal attention, SwiGLU. Padding is masked; padding rows attend to the text. For
+/// pure text, a vision-language model has the same positions as a language model.
 class LanguageEncoder : public TextEncoder {
  public:
   LanguageEncoder(const LanguageEncoderConfig& config,

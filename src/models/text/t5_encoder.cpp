@@ -35,7 +35,7 @@ int64_t t5_bucket(int64_t distance, const T5Config& config) {
   const int64_t half = config.buckets / 2, exact = half / 2;
   const int64_t side = distance > 0 ? half : 0, far = std::abs(distance);
   if (far < exact) return side + far;
-  // In float, as the reference computes it: a boundary must not fall to another bucket.
+  // Computed in f32 like the reference, so that bucket boundaries agree.
   const float ratio = std::log(static_cast<float>(far) / static_cast<float>(exact)) /
                       static_cast<float>(std::log(double(config.max_distance) / double(exact)));
   const auto beyond = static_cast<int64_t>(ratio * static_cast<float>(half - exact));
@@ -51,14 +51,14 @@ std::vector<std::string> T5Encoder::unused() const {
 }
 
 Tensor T5Encoder::embed(const TextBatch& batch) const {
-  // Files hold the one table under either name, or both.
+  // Files hold the table under either name, or both.
   const char* own = "encoder.embed_tokens.weight";
   const bool shared = weights().has("shared.weight") || !weights().has(own);
   return look_up(shared ? "shared.weight" : own, config_.vocab_size, config_.d_model, batch.ids,
                  dtype());
 }
 
-// The first layer holds the table of relative positions.
+// All layers share the relative position table of the first layer.
 TextSight T5Encoder::sight(const TextBatch& batch) const {
   const int64_t length = batch.length;
   const Tensor table =

@@ -8,17 +8,17 @@ namespace tessera::models {
 /// Sizes of the encoder of a T5 1.1 (Raffel et al. 2020; gated GELU as in Shazeer 2020).
 struct T5Config {
   int64_t vocab_size = 32128, d_model = 512, d_kv = 64, d_ff = 2048, num_layers = 6, num_heads = 8;
-  int64_t buckets = 32, max_distance = 128;  ///< of relative positions
+  int64_t buckets = 32, max_distance = 128;  ///< relative position buckets
   double eps = 1e-6;
 };
-/// Throws Error(model) for values that do not fit, and for activations other than gated GELU.
+/// Throws Error(model) for invalid values, and for activations other than gated GELU.
 T5Config parse_t5_config(const base::Json& config, const std::string& where);
 
-/// Bucket of a distance key - query (Raffel et al. 2020, section 2.1): exact while near,
-/// logarithmic beyond; half of the buckets for each direction.
+/// Bucket of a distance key - query (Raffel et al. 2020, section 2.1): exact for small distances,
+/// logarithmic for large ones; half of the buckets for each direction.
 int64_t t5_bucket(int64_t distance, const T5Config& config);
 
-/// The encoder half of T5: relative positions instead of absolute ones, norms before layers.
+/// Encoder of T5: relative instead of absolute positions, pre-norm layers.
 class T5Encoder : public TextEncoder {
  public:
   T5Encoder(const T5Config& config, std::shared_ptr<const nn::Weights> weights,

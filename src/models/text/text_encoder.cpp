@@ -12,7 +12,7 @@ using tensor::Tensor;
 
 namespace {
 
-// The layers before a hidden state.
+// Number of layers before a hidden state.
 int64_t place_of(int number, int64_t layers) { return number < 0 ? layers + 1 + number : number; }
 
 }  // namespace

@@ -15,7 +15,7 @@ using nn::Plane;
 using tensor::DType;
 using tensor::Tensor;
 
-constexpr int64_t kMost = 65536;  // channels, or pixels of a trained side
+constexpr int64_t kMost = 65536;  // maximum channels, or pixels of a trained side
 
 std::vector<int64_t> read_widths(const base::ConfigReader& read, std::vector<int64_t> missing,
                                  int64_t groups, const char* key = "block_out_channels") {
@@ -223,7 +223,7 @@ VaeMoments AutoencoderKLEncoder::encode(const Tensor& images, nn::Spatial& spati
   Plane x = lines_of(images, dtype_, spatial);
   x = spatial.conv(conv_in_, x, same_size());
   show("conv_in", x);
-  // diffusers pads below and to the right only.
+  // diffusers pads only below and to the right.
   const ops::Conv2dOptions halved{.stride = 2, .pad_bottom = 1, .pad_right = 1};
   for (size_t b = 0; b < levels_.size(); ++b) {
     for (const VaeResnet& resnet : levels_[b].resnets) x = resnet(std::move(x), spatial);

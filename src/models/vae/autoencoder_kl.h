@@ -9,36 +9,36 @@
 
 namespace tessera::models {
 
-/// An AutoencoderKL's sizes, by the names of its config.json; what is missing there has the value
-/// of the diffusers class.
+/// Sizes of an AutoencoderKL, named as in config.json; missing keys have the defaults of the
+/// diffusers class.
 struct AutoencoderKLConfig {
   int64_t in_channels = 3, out_channels = 3, latent_channels = 4, layers_per_block = 1;
   int64_t norm_num_groups = 32, sample_size = 32;
   std::vector<int64_t> block_out_channels{64};
   double scaling_factor = 0.18215, shift_factor = 0;
   bool use_quant_conv = true, use_post_quant_conv = true, mid_block_add_attention = true;
-  /// FLUX.2's: latents are normalised by statistics that the file holds, of each channel and place
-  /// in a patch of 2 x 2, in place of a factor.
+  /// FLUX.2: latents are normalised by stored statistics for each channel and position in a 2 x 2
+  /// patch, instead of by a factor.
   bool batch_norm = false;
   double batch_norm_eps = 1e-4;
   std::vector<int64_t> decoder_block_out_channels{};  ///< empty: block_out_channels
 };
-/// Throws Error(model) naming `where`, the key, its value and what fits.
+/// Throws Error(model) naming `where`, the key, its value and the allowed values.
 AutoencoderKLConfig parse_autoencoder_kl_config(const base::Json& config, const std::string& where);
-/// The same of an AutoencoderKLFlux2.
+/// Same for an AutoencoderKLFlux2.
 AutoencoderKLConfig parse_flux2_vae_config(const base::Json& config, const std::string& where);
 
-/// Mean and standard deviation of latents by channel and place in a patch of 2 x 2; empty: none.
+/// Mean and standard deviation of latents by channel and position in a 2 x 2 patch; empty: none.
 struct LatentStatistics {
-  std::vector<float> mean, deviation;  ///< of channel c, line y and column x at c * 4 + y * 2 + x
-  /// Those of a file ("bn.running_mean", "bn.running_var").
+  std::vector<float> mean, deviation;  ///< index c * 4 + y * 2 + x of channel c, line y, column x
+  /// Loads the statistics of a file ("bn.running_mean", "bn.running_var").
   static LatentStatistics load(const AutoencoderKLConfig& config, const nn::Weights& weights);
-  /// The number of the statistics of an element of latents [batch, channels, height, width].
+  /// Index of the statistics for an element of latents [batch, channels, height, width].
   static size_t place(int64_t element, const tensor::Shape& latents);
 };
 
-/// How diffusers cuts latents with enable_tiling: tiles of sample_size pixels, or of `pixels` if
-/// above 0, a quarter of which overlaps.
+/// Tiling of diffusers' enable_tiling: tiles of sample_size pixels, or of `pixels` if above 0, with
+/// an overlap of a quarter.
 Tiling tiling_of(const AutoencoderKLConfig& config, int64_t pixels = 0);
 
 /// The decoder of a variational autoencoder in the diffusers layout (Rombach et al. 2022).
@@ -46,9 +46,9 @@ class AutoencoderKL : public VaeDecoder {
  public:
   AutoencoderKL(const AutoencoderKLConfig& config, const nn::Weights& weights, tensor::DType dtype);
 
-  /// latents / scaling_factor + shift_factor; of FLUX.2 latents * deviation + mean.
+  /// latents / scaling_factor + shift_factor; for FLUX.2 latents * deviation + mean.
   tensor::Tensor unscale(const tensor::Tensor& latents) const override;
-  /// A level of block_out_channels after the first doubles the size. The trace gets "conv_in",
+  /// Each level of block_out_channels after the first doubles the size. The trace gets "conv_in",
   /// "mid_block", "up_block.N".
   tensor::Tensor decode(const tensor::Tensor& latents, nn::Spatial& spatial,
                         const VaeWatch& watch = {}) const override;
@@ -69,7 +69,7 @@ class AutoencoderKL : public VaeDecoder {
   LatentStatistics statistics_;
 };
 
-/// The encoder of the same.
+/// The matching encoder.
 class AutoencoderKLEncoder : public VaeEncoder {
  public:
   AutoencoderKLEncoder(const AutoencoderKLConfig& config, const nn::Weights& weights,
@@ -78,7 +78,7 @@ class AutoencoderKLEncoder : public VaeEncoder {
   /// The trace gets "conv_in", "down_block.N", "mid_block".
   VaeMoments encode(const tensor::Tensor& images, nn::Spatial& spatial,
                     const VaeWatch& watch = {}) const override;
-  /// (moments - shift_factor) * scaling_factor; of FLUX.2 (moments - mean) / deviation.
+  /// (moments - shift_factor) * scaling_factor; for FLUX.2 (moments - mean) / deviation.
   VaeMoments scale(const VaeMoments& moments) const override;
 
  private:

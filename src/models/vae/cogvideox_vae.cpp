@@ -18,12 +18,12 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-// Levels that change the number of frames: one for each factor of two.
+// Number of levels that change the number of frames: one for each factor of two.
 int64_t temporal_levels(const CogVideoXVaeConfig& c) {
   return static_cast<int64_t>(std::lround(std::log2(double(c.temporal_compression_ratio))));
 }
 
-// Pieces of [0, frames): `size` each, the first longer by what is left over.
+// Splits [0, frames) into pieces of `size`; the first also takes the remainder.
 std::vector<nn::Range> pieces_of(int64_t frames, int64_t size) {
   const int64_t count = std::max<int64_t>(frames / size, 1), rest = frames % size;
   std::vector<nn::Range> pieces;
@@ -45,7 +45,7 @@ Tensor channels_before_frames(const Tensor& x) {
       first.reshape({1, first.size(0), first.size(1), first.size(2), first.size(3)}));
 }
 
-// Pieces of one video one after the other along the frames, videos along the batch.
+// Concatenates pieces of a video along the frames, and videos along the batch.
 Tensor joined(const std::vector<Tensor>& pieces) {
   std::vector<Tensor> frames;
   for (const Tensor& p : pieces) {
@@ -203,7 +203,7 @@ CogVideoXVaeEncoder::CogVideoXVaeEncoder(const CogVideoXVaeConfig& config,
 
 Frames CogVideoXVaeEncoder::encode_piece(const Frames& video, FrameScene& scene) const {
   Frames x = conv_in_(video, scene, dtype_);
-  // diffusers pads below and to the right only.
+  // diffusers pads only below and to the right.
   const ops::Conv2dOptions halved{.stride = 2, .pad_bottom = 1, .pad_right = 1};
   for (const Level& level : levels_) {
     for (const FrameResnet& resnet : level.resnets) x = resnet(x, {}, scene);

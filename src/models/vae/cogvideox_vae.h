@@ -9,7 +9,7 @@
 
 namespace tessera::models {
 
-/// An AutoencoderKLCogVideoX's sizes, by the names of its config.json.
+/// Sizes of an AutoencoderKLCogVideoX, named as in config.json.
 struct CogVideoXVaeConfig {
   int64_t in_channels = 3, out_channels = 3, latent_channels = 16, layers_per_block = 3;
   int64_t norm_num_groups = 32, temporal_compression_ratio = 4;
@@ -17,11 +17,11 @@ struct CogVideoXVaeConfig {
   std::vector<int64_t> block_out_channels{128, 256, 256, 512};
   double scaling_factor = 1.15258426;
 };
-/// Throws Error(model) naming `where`, the key, its value and what fits.
+/// Throws Error(model) naming `where`, the key, its value and the allowed values.
 CogVideoXVaeConfig parse_cogvideox_vae_config(const base::Json& config, const std::string& where);
 
-/// How diffusers cuts latents with enable_tiling: tiles of half the trained size, or of `pixels`
-/// squared if above 0; a sixth of the height and a fifth of the width overlap.
+/// Tiling of diffusers' enable_tiling: tiles of half the trained size, or of `pixels` squared if
+/// above 0; the overlap is a sixth of the height and a fifth of the width.
 Tiling tiling_of(const CogVideoXVaeConfig& config, int64_t pixels = 0);
 
 /// The decoder of CogVideoX's causal video autoencoder (Yang et al. 2024, section 2.1).
@@ -31,7 +31,7 @@ class CogVideoXVae : public VaeDecoder {
 
   /// latents / scaling_factor.
   tensor::Tensor unscale(const tensor::Tensor& latents) const override;
-  /// Two latent frames at a time, an odd one with the first two.
+  /// Decodes two latent frames at a time; an odd frame joins the first two.
   tensor::Tensor decode(const tensor::Tensor& latents, nn::Spatial& spatial,
                         const VaeWatch& watch = {}) const override;
 
@@ -51,13 +51,13 @@ class CogVideoXVae : public VaeDecoder {
   FrameNorm norm_out_;
 };
 
-/// The encoder of the same.
+/// The matching encoder.
 class CogVideoXVaeEncoder : public VaeEncoder {
  public:
   CogVideoXVaeEncoder(const CogVideoXVaeConfig& config, const nn::Weights& weights,
                       tensor::DType dtype);
 
-  /// Eight frames at a time, odd ones with the first.
+  /// Encodes eight frames at a time; remaining frames join the first eight.
   VaeMoments encode(const tensor::Tensor& video, nn::Spatial& spatial,
                     const VaeWatch& watch = {}) const override;
   /// moments * scaling_factor.

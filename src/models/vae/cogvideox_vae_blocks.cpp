@@ -11,7 +11,7 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-// Frame k of a filter [out, in, size, size, size], as an image filter.
+// Temporal tap k of a filter [out, in, size, size, size], as an image filter.
 Tensor tap_of(const Tensor& filter, int64_t k) {
   const int64_t out = filter.size(0), in = filter.size(1), size = filter.size(2);
   const Tensor wide =

@@ -16,7 +16,7 @@ using tensor::Tensor;
 
 int64_t tiles_along(int64_t side, int64_t step) { return (side + step - 1) / step; }
 
-// The same axes, the last two of another size.
+// The same shape with other last two sizes.
 Shape resized(const Shape& shape, int64_t height, int64_t width) {
   std::vector<int64_t> sizes(shape.begin(), shape.end());
   sizes[sizes.size() - 2] = height;
@@ -36,7 +36,7 @@ struct Planes {
   int64_t height, width, count;
 };
 
-// The first lines of `below` fade from the last lines of `above`.
+// Fades the first lines of `below` in from the last lines of `above`.
 void blend_down(const Tensor& above, const Tensor& below, int64_t extent) {
   const Planes a(above), b(below);
   extent = std::min({extent, a.height, b.height});
@@ -63,7 +63,7 @@ void blend_right(const Tensor& left, const Tensor& right, int64_t extent) {
     }
 }
 
-// The corner of a tile that no later tile covers, at its place in the whole.
+// Copies the corner of a tile not covered by later tiles into the whole.
 void paste(const Tensor& tile, const Tensor& whole, int64_t top, int64_t left, int64_t most_lines,
            int64_t most_columns) {
   const Planes from(tile), to(whole);
@@ -76,15 +76,15 @@ void paste(const Tensor& tile, const Tensor& whole, int64_t top, int64_t left, i
 
 using Pass = std::function<Tensor(const Tensor&)>;
 
-/// Tiles of one tensor, in rows from the top, and what a pass makes of them.
+/// Tiles of a tensor, row by row from the top, and their results.
 class Mosaic {
  public:
-  /// `in` and `out`: tiles of what goes in and of what comes out.
+  /// `in` and `out`: tiles of the input and of the output.
   Mosaic(const Tensor& x, const Tiling& in, const Tiling& out, int64_t height, int64_t width,
          const Pass& pass)
       : x_(x), in_(in), out_(out), height_(height), width_(width), pass_(pass) {}
 
-  // Tile (i, j), not blended yet.
+  // Computes tile (i, j), not blended yet.
   Tensor tile(int64_t i, int64_t j) const {
     const int axis = x_.rank() - 2;
     const int64_t top = i * in_.height.step, left = j * in_.width.step;
@@ -111,7 +111,7 @@ class Mosaic {
  private:
   const Tensor& x_;
   const Tiling &in_, &out_;
-  int64_t height_, width_;  // of what comes out
+  int64_t height_, width_;  // size of the output
   const Pass& pass_;
   Tensor whole_;
 };
@@ -121,7 +121,7 @@ Tiling times(const Tiling& tiling, int64_t factor) {
   return {side(tiling.height), side(tiling.width)};
 }
 
-// On meta two: those below hold no more than the second.
+// Two rows on meta: later rows need no more memory than the second.
 int64_t rows_of(const Tensor& x, int64_t height, const TileSide& side) {
   const int64_t rows = tiles_along(height, side.step);
   return x.is_meta() ? std::min<int64_t>(rows, 2) : rows;

@@ -49,7 +49,7 @@ Plane VaeResnet::operator()(Plane x, nn::Spatial& spatial) const {
 
 VaeAttention::VaeAttention(const VaeLoader& load, const std::string& name, int64_t channels)
     : norm_(load.norm(name + ".group_norm", channels)) {
-  // Folders written before diffusers 0.17 have the old names.
+  // Folders from before diffusers 0.17 have other names.
   const bool old = load.weights.has(name + ".query.weight");
   auto linear = [&](const char* now, const char* then) {
     return nn::Linear(load.weights, name + (old ? then : now), channels, channels, load.dtype);
