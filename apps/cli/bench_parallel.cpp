@@ -114,7 +114,7 @@ void bench_parallel(Options& o, const std::stop_token& stop, const Processes* pr
           },
           stop);
     } catch (const Error& e) {  // the library has no --size
-      if (!o.size.empty() && (field_of(e.what()) == "width" || field_of(e.what()) == "height"))
+      if (!o.size.empty() && (e.field() == "width" || e.field() == "height"))
         throw Error(e.code(), "--size " + o.size + ": " + plain_fields(e.what()));
       throw;
     }

@@ -16,12 +16,14 @@ enum class ErrorCode {
 };
 
 /// The only exception of the library. The message is a single line: the thing, the value, the
-/// expectation and a remedy.
+/// expectation and a remedy. Request fields stand in backticks; field_names.h spells them.
 class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
   /// The kind of failure, numbered as the exit status of the command line.
   ErrorCode code() const noexcept { return code_; }
+  /// The request field that the message begins with, as "top_k", or "".
+  std::string field() const;
 
  private:
   ErrorCode code_;

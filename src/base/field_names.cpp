@@ -5,6 +5,8 @@
 
 #include "tessera/error.h"
 
+#include "tessera/error.h"
+
 namespace tessera {
 namespace {
 
@@ -30,6 +32,8 @@ bool is_quote(std::string_view text, size_t at, bool quoted) {
 }
 
 }  // namespace
+
+std::string Error::field() const { return field_of(what()); }
 
 std::string field_of(std::string_view message) { return std::string(field_at(message, 0)); }
 

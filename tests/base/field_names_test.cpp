@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tessera/error.h"
+
 namespace tessera {
 namespace {
 
@@ -33,6 +35,7 @@ TEST(FieldNames, TheFirstOneIsWhatAMessageIsAbout) {
   EXPECT_EQ(field_of("'x' takes classes: give `classes`"), "");
   EXPECT_EQ(field_of("`not closed"), "");
   EXPECT_EQ(field_of(""), "");
+  EXPECT_EQ(Error(ErrorCode::usage, "`steps` 0: no").field(), "steps");
 }
 
 }  // namespace
