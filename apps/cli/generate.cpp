@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 
 #include "arguments.h"
 #include "commands.h"
@@ -7,6 +8,7 @@
 #include "outputs.h"
 #include "plan.h"
 #include "progress.h"
+#include "tessera/prediction.h"
 
 namespace tessera::cli {
 namespace {
@@ -16,7 +18,7 @@ struct Options {
   GenerateRequest request;
   Output output;
   std::optional<std::string> prompt;
-  std::string classes, prompt_file, report;
+  std::string classes, prompt_file, report, timeline;
   std::string progress = "auto", binning = "off", preview;
   int preview_every = 1;
   std::string clean_caption;
@@ -55,6 +57,10 @@ void save(const GenerateResult& result, const Options& o, const std::stop_token&
   save_output(result, o.request, o.model->model, o.output, stop);
   if (!o.request.save_latents.empty()) std::printf("%s\n", o.request.save_latents.c_str());
   if (!o.report.empty()) save_text(to_json(result.report) + "\n", o.report);
+}
+
+void save_timeline(const RunTimeline& run, const std::string& path) {
+  save_text(run.text(path.ends_with(".svg") ? TimelineForm::image : TimelineForm::trace), path);
 }
 
 // The options that most requests use, shown first by --help.
@@ -210,6 +216,9 @@ void add_files(CLI::App& app, const std::shared_ptr<Options>& o) {
   app.add_option("--report", o->report, "Write time, work and memory as JSON")
       ->group(files)
       ->type_name("F");
+  app.add_option("--timeline", o->timeline, "Write what ranks did when: Chrome trace, or .svg")
+      ->group(files)
+      ->type_name("F");
   app.add_flag("--compare-steps", q.compare_steps, "Add the experts' similarity to the report")
       ->group(files);
   app.add_option("--progress", o->progress, "Progress: auto (default), plain or none")
@@ -263,6 +272,7 @@ RunFiles files_of(const Options& o, const RunOutput& images) {
            {"--save-latents", q.save_latents, FileKind::latents},
            {"--trace", q.trace, FileKind::trace},
            {"--report", o.report, FileKind::report},
+           {"--timeline", o.timeline, FileKind::plan_costs},
            {"--preview", o.preview, video ? FileKind::video : FileKind::image}},
           q.overwrite,
           o.model->files};
@@ -315,6 +325,13 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
   if (first && o.request.compare_steps && o.report.empty())
     view.note("--compare-steps has no effect: its numbers are part of --report");
   GenerateResult result;
+  std::optional<RunTimeline> timeline;
+  if (!o.timeline.empty()) {
+    if (processes)
+      throw Error(ErrorCode::usage,
+                  "`timeline` is of ranks in one process; leave out mpirun, and give --ranks N");
+    timeline.emplace();
+  }
   {
     Model model = Model::open(o.model->model, run, stop, o.model->files);
     o.output.videos = model.makes_videos();
@@ -328,6 +345,7 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
   view.end_line();
   if (preview.waits()) print_note("no preview: this run had no step to show; see --preview-every");
   if (!result.elsewhere) save(result, o, stop);
+  if (timeline) save_timeline(*timeline, o.timeline);
 }
 
 }  // namespace

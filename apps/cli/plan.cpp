@@ -30,16 +30,23 @@ std::string seconds(double value) {
   return text;
 }
 
-void print_head(size_t width) {
+// Of a language model: the prompt, all passes, one pass.
+void print_head(size_t width, bool text) {
   std::printf("%-*s  %8s  %8s  %8s  %8s  %7s  %8s  %9s\n", static_cast<int>(width), "plan",
-              "seconds", "text", "denoise", "decode", "waiting", "GB/rank", "GB sent");
+              "seconds", text ? "prompt" : "text", text ? "passes" : "denoise",
+              text ? "a pass" : "decode", "waiting", "GB/rank", "GB sent");
+}
+
+bool of_text(const Prediction& found) {
+  return !found.plans.empty() && found.plans.front().passes > 0;
 }
 
 void print_plan(const PredictedPlan& p, size_t width) {
   std::printf("%-*s  %8s  %8s  %8s  %8s  %6.0f%%  %8.2f  %9.3g\n", static_cast<int>(width),
               p.plan.empty() ? "one rank" : p.plan.c_str(), seconds(p.seconds()).c_str(),
-              seconds(p.text).c_str(), seconds(p.denoising).c_str(), seconds(p.decoding).c_str(),
-              100 * p.waiting, static_cast<double>(p.rank_bytes) / 1e9, p.sent_bytes / 1e9);
+              seconds(p.text).c_str(), seconds(p.denoising).c_str(),
+              seconds(p.passes > 0 ? p.pass_seconds : p.decoding).c_str(), 100 * p.waiting,
+              static_cast<double>(p.rank_bytes) / 1e9, p.sent_bytes / 1e9);
 }
 
 size_t width_of(const Prediction& found) {
@@ -57,7 +64,7 @@ void print_links(const PredictedPlan& best) {
 void print(const Prediction& found) {
   if (!found.plans.empty()) {
     const size_t width = width_of(found);
-    print_head(width);
+    print_head(width, of_text(found));
     for (size_t i = 0; i < found.plans.size() && i < kShown; ++i) print_plan(found.plans[i], width);
     if (found.plans.size() > kShown)
       std::printf("and %zu more (--json has all)\n", found.plans.size() - kShown);
@@ -105,10 +112,10 @@ void sweep(Options& o, const std::stop_token& stop) {
   for (int n = 1; n <= last; n *= 2)
     if (n > first) counts.push_back(n);
   if (counts.back() != last) counts.push_back(last);
-  if (!o.json) std::printf("%5s  ", "ranks"), print_head(40);
   for (const int ranks : counts) {
     o.request.ranks = ranks;
     const Prediction found = predict_plans(o.model, run_of(o), o.request, {}, stop);
+    if (!o.json && ranks == first) std::printf("%5s  ", "ranks"), print_head(40, of_text(found));
     if (o.json)
       std::printf("%s\n", to_json(found).c_str());
     else if (found.plans.empty())
@@ -131,14 +138,18 @@ void deadline(Options& o, const std::stop_token& stop) {
   print(found);
 }
 
-std::vector<double> numbers_of(const std::string& text) {
+// Numbers, or a file that holds them.
+std::vector<double> load_of(const std::string& text) {
+  if (!text.empty() && text.find_first_not_of("0123456789.,+-eEnaif") != std::string::npos)
+    return read_expert_load(text);
   std::vector<double> numbers;
   for (size_t from = 0; from <= text.size();) {
     const size_t comma = std::min(text.find(',', from), text.size());
     double value = 0;
     const auto [rest, error] = std::from_chars(text.data() + from, text.data() + comma, value);
     if (error != std::errc() || rest != text.data() + comma)
-      throw Error(ErrorCode::usage, "--expert-load " + text + ": expected numbers, as 3,1,1,1");
+      throw Error(ErrorCode::usage,
+                  "--expert-load " + text + ": expected numbers, as 3,1,1,1, or a file");
     numbers.push_back(value);
     from = comma + 1;
   }
@@ -175,7 +186,7 @@ void plan(Options& o, const std::stop_token& stop) {
                    : o.optimise == "memory" ? PlanGoal::memory
                                             : PlanGoal::throughput;
   o.request.stale = o.quality == "stale";
-  if (!o.load.empty()) o.request.expert_load = numbers_of(o.load);
+  if (!o.load.empty()) o.request.expert_load = load_of(o.load);
   if (!o.plan.empty()) {
     const Plan one = parse_plan(o.plan);
     o.request.plans = {one};
@@ -212,20 +223,28 @@ void add_request(CLI::App& app, Options& o) {
       ->check(positive())
       ->group(group)
       ->type_name("N");
-  app.add_option("--steps", g.steps, "Denoising steps (default: the model's)")
+  app.add_option("--steps", g.steps, "Steps, or passes for each block (default: the model's)")
       ->check(positive())
       ->group(group)
       ->type_name("N");
-  app.add_option("--count", g.count, "Images of the run (default 1)")
+  app.add_option("--count", g.count, "Images or prompts of the run (default 1)")
       ->check(whole(1, 100000))
       ->group(group)
       ->type_name("N");
   app.add_option("--guidance", g.guidance, "Guidance scale (default: the model's)")
       ->group(group)
       ->type_name("G");
+  app.add_option("--prompt-tokens", o.request.prompt_tokens, "Of a language model's prompt")
+      ->check(positive())
+      ->group(group)
+      ->type_name("N");
+  app.add_option("--max-tokens", o.request.answer_tokens, "Of a language model's answer")
+      ->check(positive())
+      ->group(group)
+      ->type_name("N");
   app.add_option("--expert-load", o.load, "Tokens of each expert (default: alike)")
       ->group(group)
-      ->type_name("N,N,...");
+      ->type_name("N,N,...|FILE");
   add_choice(app, "--dtype", o.dtype, "f32, bf16 or int8 (default bf16)")
       ->check(one_of({"f32", "bf16", "int8"}))
       ->group(group)

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -18,7 +19,10 @@ enum class PlanGoal { latency, throughput, memory };
 
 /// Input of a prediction.
 struct PredictionRequest {
-  GenerateRequest generate;  ///< sizes, steps, guidance, count; prompts have the usual length
+  /// Sizes, steps, guidance, count; prompts have the usual length. Of a language model: steps are
+  /// passes for each block or canvas (none: the most), count prompts.
+  GenerateRequest generate;
+  int64_t prompt_tokens = 0, answer_tokens = 0;  ///< for a language model; 0: as usual
   /// A known device ("L40", "A100", "H100", ...), a file that describes a cluster
   /// (docs/guides/predict_a_run.md), or "here": this machine, measured now.
   std::string hardware;
@@ -33,8 +37,10 @@ struct PredictionRequest {
 
 /// Prediction of one plan.
 struct PredictedPlan {
-  std::string plan;                              ///< as parse_plan reads it; "": one rank
-  double text = 0, denoising = 0, decoding = 0;  ///< seconds
+  std::string plan;  ///< as parse_plan reads it; "": one rank
+  /// Seconds. Of a language model: of reading prompts and finished canvases into its cache, of its
+  /// passes, none.
+  double text = 0, denoising = 0, decoding = 0;
   double seconds() const { return text + denoising + decoding; }
   double samples_per_second = 0;
   double waiting = 0;                        ///< share of time that ranks wait for messages, 0..1
@@ -42,6 +48,7 @@ struct PredictedPlan {
   double sent_bytes = 0, messages = 0;       ///< by all ranks, while denoising
   double flops = 0;                          ///< per step, by the rank with the most
   std::map<std::string, double> link_bytes;  ///< by link of the cluster, while denoising
+  double passes = 0, pass_seconds = 0;       ///< for a language model
 };
 /// A plan that cannot run, with the reason and the need.
 struct RefusedPlan {
@@ -77,11 +84,28 @@ enum class TimelineForm { trace, image };
 std::string timeline(const std::string& model, const RunOptions& options,
                      const PredictionRequest& request, TimelineForm form,
                      const std::stop_token& stop = {});
+/// Times what the ranks of this thread's runs do, while it lives: the measured timeline, in the
+/// forms of timeline(). Ranks that are processes see themselves alone.
+class RunTimeline {
+ public:
+  RunTimeline();
+  ~RunTimeline();
+  RunTimeline(const RunTimeline&) = delete;
+  RunTimeline& operator=(const RunTimeline&) = delete;
+  std::string text(TimelineForm form) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 /// Ops and messages of every rank under the first of the request's plans, as JSON.
 std::string recording(const std::string& model, const RunOptions& options,
                       const PredictionRequest& request, const std::stop_token& stop = {});
 /// One JSON object on one line.
 std::string to_json(const Prediction& prediction);
+/// A histogram of experts for PredictionRequest::expert_load from a JSON file: a list of numbers,
+/// or an object with such a list under "expert_load". Throws Error(usage) that names the value.
+std::vector<double> read_expert_load(const std::string& file);
 
 /// Predicts the rows of a file in the form of published.json ({"rows": [...], "orderings": [...]}).
 /// `line` gets one JSON object per row, {"id", "predicted", "measured", "error"} or {"id",

@@ -43,15 +43,6 @@ class FirstSteps final : public sample::Sampler {
   int steps_;
 };
 
-// Plans count their periods from the last step.
-int steps_until_they_repeat(const Plan& plan, int steps, bool cached) {
-  const int64_t period =
-      std::lcm(int64_t{std::max(plan.stride, 1)}, int64_t{std::max(plan.sync_every, 1)});
-  const int64_t least =
-      (cached ? kFactors : kRemembered) + (plan.stale() ? plan.warmup + plan.cooldown + period : 0);
-  return static_cast<int>(steps <= least ? steps : least + (steps - least) % period);
-}
-
 // The image that a job starts from as if it were encoded.
 diffusion::SourceImage encoded_on_meta(const diffusion::Job& job) {
   diffusion::SourceImage source;
@@ -63,7 +54,7 @@ diffusion::SourceImage encoded_on_meta(const diffusion::Job& job) {
   return source;
 }
 
-diffusion::Job shortened(const diffusion::Job& job, const Plan& plan) {
+diffusion::Job shortened(const diffusion::Job& job, int steps) {
   diffusion::Job first;
   first.layout = job.layout;
   first.form = job.form;
@@ -81,9 +72,7 @@ diffusion::Job shortened(const diffusion::Job& job, const Plan& plan) {
   first.traced = job.traced;
   first.adapters = job.adapters;
   first.step_cache = job.step_cache;
-  first.sampler = std::make_unique<FirstSteps>(
-      *job.sampler,
-      steps_until_they_repeat(plan, job.sampler->steps(), job.step_cache.has_value()));
+  first.sampler = std::make_unique<FirstSteps>(*job.sampler, steps);
   for (const auto& [name, x] : job.conditioning.tensors) {
     const bool says_lengths = name.find("mask") != std::string::npos;  // keeps elements
     first.conditioning.tensors[name] = says_lengths ? x : x.to(tensor::Device::meta);
@@ -103,6 +92,14 @@ std::vector<Inspection::Rank> ranks_of(const Report& report, const Plan& plan,
                              parallel::experts_of(plan, geometry, r),
                              nn::token_count(partition.view(r).body), steps));
   return ranks;
+}
+
+// The first steps of a job, ready to be denoised on the ranks of a stage.
+diffusion::Job begun(runtime::ModelState& stage, const diffusion::Job& job, int steps) {
+  diffusion::Job run = shortened(job, steps);
+  run.meters = runtime::RunMeters(stage.workers.ranks.size());
+  parallel::require_runnable(stage.options.plan, stage.geometry(), run.workload());
+  return run;
 }
 
 // A job's last image or video, for a decoder.
@@ -208,6 +205,16 @@ void add_decoders(const RunOptions& options, const diffusion::Job& job, const Tr
 
 }  // namespace
 
+// Plans count their periods from the last step.
+int steps_until_they_repeat(const Plan& plan, const diffusion::Job& job) {
+  const int steps = job.sampler->steps();
+  const int64_t period =
+      std::lcm(int64_t{std::max(plan.stride, 1)}, int64_t{std::max(plan.sync_every, 1)});
+  const int64_t least = (job.step_cache ? kFactors : kRemembered) +
+                        (plan.stale() ? plan.warmup + plan.cooldown + period : 0);
+  return static_cast<int>(steps <= least ? steps : least + (steps - least) % period);
+}
+
 diffusion::Work mean_work(diffusion::Work work, int steps) {
   for (auto& [op, entry] : work) {
     entry.flops /= steps;
@@ -270,10 +277,7 @@ Rehearsal rehearse(const runtime::ModelState& state, const RunOptions& options,
   runtime::ModelState stage;
   runtime::set_stage(state, options, stage);
   const tensor::BindScope bind(stage.workers.scope());
-  diffusion::Job run = shortened(job, options.plan);
-  run.meters = runtime::RunMeters(stage.workers.ranks.size());
-  const nn::Geometry geometry = stage.geometry();
-  parallel::require_runnable(options.plan, geometry, run.workload());
+  diffusion::Job run = begun(stage, job, steps_until_they_repeat(options.plan, job));
   diffusion::load_ranks(stage, run);
   diffusion::Trace trace(run, run.traced);
   Report report;
@@ -288,7 +292,7 @@ Rehearsal rehearse(const runtime::ModelState& state, const RunOptions& options,
     tried = try_halves(stage, control, run, trace, report);
   else
     diffusion::denoise(stage, {}, control, run, trace, report);
-  Rehearsal found{.ranks = ranks_of(report, options.plan, geometry, run, tried.steps),
+  Rehearsal found{.ranks = ranks_of(report, options.plan, stage.geometry(), run, tried.steps),
                   .work = mean_work(work_of_denoisers(run, options.plan), tried.steps)};
   found.traced =
       trace.bytes() / run.sampler->steps() * job.sampler->steps() / tried.samples * job.samples();
@@ -314,6 +318,24 @@ Rehearsal rehearse(const runtime::ModelState& state, const RunOptions& options,
 
 Rehearsal rehearse(const runtime::ModelState& state, const diffusion::Job& job) {
   return rehearse(state, state.options, job);
+}
+
+std::vector<Inspection::Rank> rehearse_ranks(const runtime::ModelState& state,
+                                             const diffusion::Job& job, int steps) {
+  runtime::ModelState stage;
+  runtime::set_stage(state, state.options, stage);
+  const tensor::BindScope bind(stage.workers.scope());
+  diffusion::Job run = begun(stage, job, steps);
+  // Sums over all ranks are not wanted, and each message would wait for their locks.
+  for (runtime::RunMeters::Rank& rank : run.meters.ranks)
+    rank = {std::make_shared<tensor::Meter>(), std::make_shared<tensor::MemoryTracker>()};
+  diffusion::load_ranks(stage, run);
+  diffusion::Trace trace(run, run.traced);
+  Report report;
+  RunControl control;
+  control.stop = base::current_stop();
+  diffusion::denoise(stage, {}, control, run, trace, report);
+  return ranks_of(report, state.options.plan, stage.geometry(), run, steps);
 }
 
 diffusion::Need rehearse_decode(const runtime::ModelState& state, const diffusion::Job& job,

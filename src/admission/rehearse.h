@@ -27,6 +27,8 @@ struct Rehearsal {
   double messages = 0;   ///< sent by all ranks in a step of images
 };
 
+/// Steps of a job after which ranks only do again what they did before.
+int steps_until_they_repeat(const Plan& plan, const diffusion::Job& job);
 /// The mean of `steps` steps.
 diffusion::Work mean_work(diffusion::Work work, int steps);
 /// A rank's memory and work for inspect, from its report over `steps` steps.
@@ -47,6 +49,10 @@ Rehearsal rehearse(const runtime::ModelState& state, const RunOptions& options,
                    const diffusion::Job& job);
 /// With the model's options.
 Rehearsal rehearse(const runtime::ModelState& state, const diffusion::Job& job);
+
+/// Its ranks alone, over so many first steps, for plans whose ranks all denoise.
+std::vector<Inspection::Rank> rehearse_ranks(const runtime::ModelState& state,
+                                             const diffusion::Job& job, int steps);
 
 /// The decoding of a job's last image or video, whole or in tiles, beside all latents and earlier
 /// results.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -12,11 +13,13 @@
 #include "admission/held_experts.h"
 #include "base/fail.h"
 #include "base/stop.h"
+#include "completion/options.h"
 #include "completion/streamed_experts.h"
 #include "diffusion/sizes.h"
 #include "load/meta_weights.h"
 #include "parallel/decode.h"
 #include "runtime/launch.h"
+#include "tensor/run_watcher.h"
 #include "tensor/uncounted.h"
 #include "tessera/words.h"
 
@@ -135,6 +138,12 @@ std::vector<Stand> stands_of(const completion::TokenRun& run) {
   return stands;
 }
 
+double passes_in(const std::vector<Stand>& stands) {
+  double passes = 0;
+  for (const Stand& stand : stands) passes += stand.passes;
+  return passes;
+}
+
 int64_t most_at_once(const completion::TokenRun& run) {
   int64_t most = 0;
   for (const Stand& stand : stands_of(run))
@@ -214,8 +223,7 @@ Rehearsal rehearse_others(const runtime::ModelState& state, const RunOptions& op
       return network_of(state, options, state.language->on_meta(), r, run);
     }));
   const std::vector<Stand> stands = which == Passes::all ? passes_of(run) : stands_of(run);
-  double passes = 0;
-  for (const Stand& stand : stands) passes += stand.passes;
+  const double passes = passes_in(stands);
   Rehearsal found;
   found.ranks.resize(networks.size());
   const std::stop_token& stop = base::current_stop();
@@ -239,10 +247,12 @@ Rehearsal rehearse_others(const runtime::ModelState& state, const RunOptions& op
       const sample::TokenPass pass = pass_of(stand);
       if (pass.ids.empty()) continue;
       base::check_stop(stop);
+      tensor::watch_part("step", static_cast<int>(&stand - stands.data()));
       parallel::forward(model, pass, setup, {});
       did.count(stand.passes);
       routed.clear();
     }
+    tensor::watch_part("");
     setup.finish();
     did.count(1);
     found.ranks[rank] = foretold(
@@ -257,7 +267,45 @@ Rehearsal rehearse_others(const runtime::ModelState& state, const RunOptions& op
   return found;
 }
 
+completion::TokenRun sketched(const models::TokenSpec& spec, const TokenForecast& made,
+                              int prompts) {
+  const auto count = static_cast<size_t>(prompts);
+  completion::TokenRun run{{}, spec.block, spec.block};
+  const int64_t blocks = (made.answer + spec.block - 1) / spec.block;
+  run.lengths.assign(count, made.prompt + (spec.canvas ? blocks * spec.block : made.answer));
+  if (spec.canvas) run.canvas = spec.vocabulary;
+  if (spec.canvas || spec.block_causal)
+    run.prefill.assign(count, spec.canvas ? made.prompt : made.prompt / spec.block * spec.block);
+  return run;
+}
+
 }  // namespace
+
+TokenForecast foretell_tokens(const runtime::ModelState& state, const TokenSketch& sketch) {
+  completion::check_token_plan(state);
+  const models::TokenSpec& spec = state.language->spec();
+  TokenForecast made{.block = spec.block, .canvas = spec.canvas};
+  made.answer = sketch.answer > 0
+                    ? sketch.answer
+                    : std::min<int64_t>(state.language->max_tokens(), spec.context / 2);
+  made.prompt =
+      sketch.prompt > 0 ? sketch.prompt : std::clamp<int64_t>(spec.context - made.answer, 1, 128);
+  require(made.prompt <= spec.context - made.answer, ErrorCode::usage,
+          "{} tokens of prompt and {} of answer: the model's context has {}", made.prompt,
+          made.answer, spec.context);
+  const completion::TokenRun run = sketched(spec, made, sketch.prompts);
+  made.ranks = rehearse_tokens(state, state.options, run).ranks;
+  for (const Stand& stand : stands_of(run)) {
+    if (pass_of(stand).ids.empty()) continue;
+    made.passes.push_back({stand.passes, stand.decided == 0});
+  }
+  // A model without a cache computes all tokens in each pass; two were tried.
+  if (run.prefill.empty()) {
+    const double blocks = std::ceil(double(made.answer) / spec.block);
+    for (TokenForecast::Pass& pass : made.passes) pass.count = blocks / double(made.passes.size());
+  }
+  return made;
+}
 
 Rehearsal rehearse_tokens(const runtime::ModelState& state, const RunOptions& options,
                           const completion::TokenRun& run, Passes which) {

@@ -16,6 +16,28 @@ enum class Passes { largest, all };
 Rehearsal rehearse_tokens(const runtime::ModelState& state, const RunOptions& options,
                           const completion::TokenRun& run, Passes which = Passes::largest);
 
+/// A run of a language model by its sizes alone.
+struct TokenSketch {
+  int prompts = 1;
+  int64_t prompt = 0, answer = 0;  ///< tokens of each; 0: as usual for the model
+};
+/// Its dry run under the plan of the state's options: the ranks, and what each watched step stands
+/// for.
+struct TokenForecast {
+  struct Pass {
+    double count = 1;    ///< passes that do about as much
+    bool fills = false;  ///< reads a prompt or a finished canvas into the cache, once
+  };
+  std::vector<Inspection::Rank> ranks;
+  std::vector<Pass> passes;  ///< with one pass for each block or canvas
+  int64_t prompt = 0, answer = 0;
+  int block = 0;  ///< tokens of a block or canvas
+  bool canvas = false;
+};
+/// Throws Error(plan) for a plan that cannot run, Error(usage) for more tokens than the model's
+/// context.
+TokenForecast foretell_tokens(const runtime::ModelState& state, const TokenSketch& sketch);
+
 /// The memory of a run within the machine's memory or
 /// RunOptions::memory_budget.
 struct TokenFit {

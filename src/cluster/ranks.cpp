@@ -10,6 +10,7 @@
 #include "comm/collectives.h"
 #include "comm/simulated/launch.h"
 #include "comm/threads/launch.h"
+#include "tensor/run_watcher.h"
 
 namespace tessera::cluster {
 
@@ -63,8 +64,12 @@ comm::Communicator& Ranks::world() const {
 
 void Ranks::run(const std::function<tensor::Scope(int rank)>& scope, const std::stop_token& stop,
                 const std::function<void(comm::Communicator* world)>& rank) const {
+  tensor::RunWatcher* const watcher = tensor::run_watcher();
   const auto one = [&](comm::Communicator* ranks) {
-    const tensor::BindScope bind(scope(ranks ? ranks->rank() : 0));
+    const int number = ranks ? ranks->rank() : 0;
+    const tensor::BindScope bind(scope(number));
+    const tensor::BindRunWatcher watched(watcher && !meta_ ? watcher->of_real_rank(number)
+                                                           : watcher);
     const base::BindStop halt(ranks ? std::stop_token() : stop);
     rank(ranks);
   };

@@ -79,27 +79,29 @@ Tensor Pending::wait() {
   require(source_ != nullptr, ErrorCode::rank, "a receive was waited for twice");
   const Source& source = *source_;
   Transport& transport = *source.transport;
-  if (auto* watcher = tensor::run_watcher(); watcher && source.from != transport.rank())
-    watcher->waits(source.from, source.channel, order_);
+  auto* const watcher = source.from != transport.rank() ? tensor::run_watcher() : nullptr;
+  if (watcher) watcher->waits(source.from, source.channel, order_);
   const auto begin = Clock::now();
   Message message;
   {
-    Patience patience(transport, source.deadline);
-    std::optional<Waiting> waiting;  // an unneeded look would cost time
+    std::optional<Patience> patience;  // an unneeded look at all ranks would cost time
+    std::optional<Waiting> waiting;
     if (!transport.inbox().ready(source.channel, source.from, order_))
       waiting.emplace(transport, source.from);
     const auto expired = [&] {
       if (source.ending) source.ending->check();
-      if (patience.over())
+      if (!patience) patience.emplace(transport, source.deadline);
+      if (patience->over())
         fail(ErrorCode::rank,
              "rank {} waited {:.1f} s for '{}'{} from {}; see what that rank does, or raise "
              "`comm_timeout`",
-             transport.rank(), patience.seconds(), tag_.operation, layer_of(tag_),
+             transport.rank(), patience->seconds(), tag_.operation, layer_of(tag_),
              standstill(transport, source.from));
     };
     message = transport.inbox().take(source.channel, source.from, order_, expired);
     if (message.arrival) message.data = message.arrival->wait(expired);
   }
+  if (watcher) watcher->arrives(source.from, source.channel, order_, message.arrived);
   const auto kept = std::exchange(source_, nullptr);
   transport.advance();
   source.ledger->received(tag_, seconds(Clock::now() - begin),
@@ -174,16 +176,17 @@ void Communicator::listen(Listener listener) {
 void Communicator::post(int to, Tensor data, const Tag& tag) {
   const int there = in_world(to);
   if (to != rank_) {
-    Patience patience(*transport_, deadline_);
+    std::optional<Patience> patience;
     std::optional<Waiting> waiting;
     transport_->await_room(there, [&] {
       if (!waiting) waiting.emplace(*transport_, there);
+      if (!patience) patience.emplace(*transport_, deadline_);
       if (request_) request_->ending->check();
-      if (patience.over())
+      if (patience->over())
         fail(ErrorCode::rank,
              "rank {} waited {:.1f} s to send '{}'{} to {}; see what that rank does, or raise "
              "`comm_timeout`",
-             transport_->rank(), patience.seconds(), tag.operation, layer_of(tag),
+             transport_->rank(), patience->seconds(), tag.operation, layer_of(tag),
              standstill(*transport_, there));
     });
     data = data.held_as({});

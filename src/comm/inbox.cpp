@@ -19,7 +19,7 @@ void Inbox::deliver(uint64_t channel, int from, Message message) {
   message.arrived = Clock::now();
   const auto bytes = static_cast<uint64_t>(message.data.bytes());
   const bool passed = message.last || !gate || gate->pass(from, message);
-  bool twice = false;
+  bool twice = false, expected = false;
   std::shared_ptr<const Listener> listener;
   {
     const std::lock_guard lock(mutex_);
@@ -42,7 +42,8 @@ void Inbox::deliver(uint64_t channel, int from, Message message) {
       const uint64_t order = message.order;
       Slot& slot = sender.slots[order];
       twice = slot.message.has_value();
-      if (slot.expected) accepted_[from] += bytes;
+      expected = slot.expected;
+      if (expected) accepted_[from] += bytes;
       slot.bytes = bytes;
       if (slot.forgotten)
         sender.slots.erase(order);
@@ -55,7 +56,7 @@ void Inbox::deliver(uint64_t channel, int from, Message message) {
     fail(Error(ErrorCode::rank, fmt::format("a message came twice from rank {}; do all ranks run "
                                             "the same version of the program?",
                                             from)));
-  changed_.notify_all();
+  if (expected) changed_.notify_all();  // none waits for others
 }
 
 // On a transport's thread, without a caller for errors.

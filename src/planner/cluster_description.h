@@ -36,7 +36,7 @@ struct Link {
 struct Software {
   std::string name = "tessera";
   double host_op_seconds = 0;       ///< in which the host issues an op; ops of a device wait for it
-  double host_message_seconds = 0;  ///< the same of a message
+  double host_message_seconds = 0;  ///< the same of the messages of one call, as a collective
   double element_bytes =
       1;  ///< traffic of ops that go element by element, times what fused ones have
   double start_seconds = 0;  ///< before the first step of a run, once

@@ -44,13 +44,16 @@ double filled(int64_t count, int units) {
   return double(count) / (rounds * units);
 }
 
-double filled_share(const Op& op, const std::string& curve, const Device& device) {
-  if (curve == "matmul") return filled(tiles(op.size.rows) * tiles(op.size.columns), device.units);
-  if (curve != "attention" || op.size.depth <= 0) return 1;
+// FLOPs as if all units and all channels of a head had work: an op of fewer rows takes as long as
+// one that fills them, and never longer.
+double padded_flops(const Op& op, const std::string& curve, const Device& device) {
+  if (curve == "matmul")
+    return op.flops / filled(tiles(op.size.rows) * tiles(op.size.columns), device.units);
+  if (curve != "attention" || op.size.depth <= 0) return op.flops;
   const int64_t heads = std::max<int64_t>(op.size.columns / op.size.depth, 1);
-  const double multiple = device.head_multiple;
-  const double padded = std::ceil(double(op.size.depth) / multiple) * multiple;
-  return filled(tiles(op.size.rows) * heads, device.units) * double(op.size.depth) / padded;
+  const double multiple = device.head_multiple, depth = double(op.size.depth);
+  return op.flops / filled(tiles(op.size.rows) * heads, device.units) *
+         (std::ceil(depth / multiple) * multiple / depth);
 }
 
 }  // namespace
@@ -60,10 +63,11 @@ double seconds_of(const Op& op, const Device& device, const Software& software) 
   const double bytes = op.bytes * (curve.empty() ? software.element_bytes : 1);
   double seconds = 0;
   if (bytes > 0) seconds = bytes / (device.memory_bandwidth * share(device, "memory", bytes));
-  if (!curve.empty() && op.flops > 0)
+  if (!curve.empty() && op.flops > 0) {
+    const double flops = padded_flops(op, curve, device);
     seconds =
-        std::max(seconds, op.flops / (peak(device, op.size.dtype) * share(device, curve, op.flops) *
-                                      filled_share(op, curve, device)));
+        std::max(seconds, flops / (peak(device, op.size.dtype) * share(device, curve, flops)));
+  }
   return seconds + device.op_seconds;
 }
 

@@ -18,24 +18,57 @@ int period_of(const Plan& plan) {
   return static_cast<int>(std::lcm(stride, int64_t{std::max(plan.sync_every, 1)}));
 }
 
+constexpr int kBrief = 2;  // the first step, and one that has another before it
+
+// Whether steps of a plan may all do the same, so that two of them are enough.
+bool forgets(const Plan& plan, const diffusion::Job& job, int steps) {
+  return steps > kBrief && !plan.stale() && !job.step_cache && !plan.vae_apart;
+}
+
+double step_flops(const Recording& recording, size_t rank) {
+  double flops = 0;
+  for (const Event& event : recording.ranks[rank].steps[0])
+    if (event.kind == Event::Kind::op) flops += recording.ops[event.id].flops;
+  return flops;
+}
+
+Foretold rehearsed(runtime::ModelState& state, const diffusion::Job& job, int steps, int all) {
+  const Plan& plan = state.options.plan;
+  Recorder recorder(plan.ranks());
+  std::vector<Inspection::Rank> ranks;
+  {
+    const tensor::BindRunWatcher watch(recorder.root());
+    ranks = plan.vae_apart ? admission::rehearse(state, job).ranks
+                           : admission::rehearse_ranks(state, job, steps);
+  }
+  Foretold made{recorder.take(job.sampler->steps(), period_of(plan))};
+  made.steady = made.recording.steady();
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    double flops = ranks[r].flops;
+    if (steps < all && made.steady)  // the mean counts what stands before the steps
+      flops = (flops * steps + step_flops(made.recording, r) * (all - steps)) / all;
+    made.rank_bytes = std::max(made.rank_bytes, ranks[r].total);
+    made.flops = std::max(made.flops, flops);
+  }
+  return made;
+}
+
 }  // namespace
 
-Foretold foretell(runtime::ModelState& state, const diffusion::Job& job, const Plan& plan) {
+Foretold foretell(runtime::ModelState& state, const diffusion::Job& job, const Plan& plan,
+                  bool brief) {
   const auto found = problems(plan, plan.ranks());
   require(found.empty(), ErrorCode::plan, "{}", fmt::join(found, "; "));
   state.options.plan = plan;
   runtime::choose_stages(state);
-  Recorder recorder(plan.ranks());
-  admission::Rehearsal did;
-  {
-    const tensor::BindRunWatcher watch(recorder.root());
-    did = admission::rehearse(state, job);
+  const int all = admission::steps_until_they_repeat(plan, job);
+  if (brief && forgets(plan, job, all)) {
+    Foretold made = rehearsed(state, job, kBrief, all);
+    if (made.steady) made.recording.repeat(all);
+    if (made.steady) return made;
   }
-  Foretold made{recorder.take(job.sampler->steps(), period_of(plan))};
-  for (const Inspection::Rank& rank : did.ranks) {
-    made.rank_bytes = std::max(made.rank_bytes, rank.total);
-    made.flops = std::max(made.flops, rank.flops);
-  }
+  Foretold made = rehearsed(state, job, all, all);
+  made.steady = made.steady || !forgets(plan, job, all);
   return made;
 }
 

@@ -68,8 +68,9 @@ class Recorder::Rank final : public tensor::RunWatcher {
   }
   void sends(int peer, uint64_t channel, int64_t bytes, const char* operation, int site) override {
     if (!into_) return;
-    const uint32_t id = letters_.of({WayKey{number_, peer, channel}, bytes, operation, site});
-    into_->push_back({Event::Kind::send, id, 0});
+    const auto [at, first] = sent_.try_emplace(Sent{channel, bytes, operation, peer, site}, 0);
+    if (first) at->second = letters_.of({WayKey{number_, peer, channel}, bytes, operation, site});
+    into_->push_back({Event::Kind::send, at->second, 0});
   }
   void expects(int peer, uint64_t channel, uint64_t order) override {
     Incoming& way = incoming(peer, channel);
@@ -103,9 +104,25 @@ class Recorder::Rank final : public tensor::RunWatcher {
     tensor::DType dtype;
     bool operator==(const Seen&) const = default;
   };
+  struct Sent {
+    uint64_t channel;
+    int64_t bytes;
+    const char* operation;
+    int peer, site;
+    bool operator==(const Sent&) const = default;
+  };
   struct Hash {
+    static size_t mix(size_t a, size_t b) { return (a ^ b) * 1099511628211ull; }
+    size_t operator()(const Sent& s) const {
+      const auto peer = static_cast<size_t>(s.peer), site = static_cast<size_t>(s.site);
+      return mix(
+          mix(mix(s.channel, static_cast<size_t>(s.bytes)), std::hash<const void*>()(s.operation)),
+          peer * 4099 + site);
+    }
+    size_t operator()(const std::pair<int, uint64_t>& way) const {
+      return mix(way.second, static_cast<size_t>(way.first));
+    }
     size_t operator()(const Seen& s) const {
-      const auto mix = [](size_t a, size_t b) { return (a ^ b) * 1099511628211ull; };
       return mix(mix(mix(std::hash<const void*>()(s.kind), std::hash<double>()(s.flops)),
                      std::hash<double>()(s.bytes)),
                  static_cast<size_t>(s.rows * 31 + s.columns * 7 + s.depth));
@@ -125,7 +142,8 @@ class Recorder::Rank final : public tensor::RunWatcher {
   Numbers<WayKey> ways_;
   Numbers<LetterKey> letters_;
   std::unordered_map<Seen, uint32_t, Hash> seen_;
-  std::map<std::pair<int, uint64_t>, Incoming> incoming_;
+  std::unordered_map<Sent, uint32_t, Hash> sent_;
+  std::unordered_map<std::pair<int, uint64_t>, Incoming, Hash> incoming_;
 };
 
 Recorder::Recorder(int ranks) {
@@ -186,6 +204,17 @@ Recording Recorder::take(int steps, int period) {
 
 int Recording::recorded_steps() const {
   return ranks.empty() ? 0 : static_cast<int>(ranks[0].steps.size());
+}
+
+bool Recording::steady() const {
+  return std::all_of(ranks.begin(), ranks.end(), [](const RankRecording& rank) {
+    return std::all_of(rank.steps.begin(), rank.steps.end(),
+                       [&](const auto& step) { return step == rank.steps.front(); });
+  });
+}
+
+void Recording::repeat(int kept) {
+  for (RankRecording& rank : ranks) rank.steps.resize(static_cast<size_t>(kept), rank.steps.at(0));
 }
 
 // The first ones stand for themselves, the last one for the last; those between repeat.

@@ -39,6 +39,7 @@ struct Event {
   Kind kind = Kind::op;
   uint32_t id = 0;   ///< of the op, the letter or the way
   uint32_t lag = 0;  ///< of a wait: messages of the way that were expected after this one
+  bool operator==(const Event&) const = default;
 };
 
 /// A rank's part of a recording, cut where steps begin.
@@ -61,6 +62,10 @@ struct Recording {
   /// The recorded step that stands for step `i` of a run of `of` steps.
   int recorded(int i, int of) const;
   int recorded_steps() const;
+  /// Whether all ranks do the same in each recorded step.
+  bool steady() const;
+  /// A steady one as if so many steps had been recorded.
+  void repeat(int kept);
   /// Bytes that all ranks send in the run, and messages.
   double sent_bytes() const;
   double sent_messages() const;

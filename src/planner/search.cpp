@@ -17,6 +17,7 @@
 #include "models/published_models.h"
 #include "planner/candidates.h"
 #include "planner/cost.h"
+#include "planner/language.h"
 #include "planner/timeline.h"
 #include "runtime/published.h"
 #include "tensor/scope.h"
@@ -38,21 +39,31 @@ void open_subject(const std::string& model, const RunOptions& options, runtime::
       models::published_model(model) != nullptr && !std::filesystem::exists(model, ignored);
   by_name ? runtime::open_published(model, options, state)
           : runtime::open_model(model, options, state);
-  require(
-      state.spec.has_value(), ErrorCode::usage,
-      "'{}' makes no images; plans of language models are not predicted yet; an inspection with "
-      "`plan` says what they hold",
-      model);
+  require(state.spec.has_value() || state.language, ErrorCode::usage,
+          "'{}' makes neither images nor text, so that it has no plans", model);
 }
 
-Subject::Subject(const std::string& model, const RunOptions& options,
-                 const GenerateRequest& request)
-    : state_(std::make_unique<runtime::ModelState>()) {
+namespace {
+
+std::unique_ptr<runtime::ModelState> opened(const std::string& model, const RunOptions& options) {
   RunOptions alone = options;
   alone.plan = {};
   alone.processes = nullptr;
   alone.threads = std::max(options.threads, 1);
-  open_subject(model, alone, *state_);
+  auto state = std::make_unique<runtime::ModelState>();
+  open_subject(model, alone, *state);
+  return state;
+}
+
+}  // namespace
+
+Subject::Subject(const std::string& model, const RunOptions& options,
+                 const GenerateRequest& request)
+    : Subject(opened(model, options), request) {}
+
+Subject::Subject(std::unique_ptr<runtime::ModelState> state, const GenerateRequest& request)
+    : state_(std::move(state)) {
+  require(state_->spec.has_value(), ErrorCode::usage, "'{}' makes no images", state_->name);
   job_ = std::make_unique<diffusion::Job>(diffusion::sketch_job(*state_, request));
 }
 
@@ -73,7 +84,8 @@ const Foretold& Subject::of(const Plan& plan) {
   const auto [at, first] = plans_.try_emplace(to_string(plan));
   if (!first) return at->second;
   try {
-    at->second = foretell(*state_, *job_, plan);
+    at->second = foretell(*state_, *job_, plan, brief_);
+    brief_ = brief_ && at->second.steady;  // a sampler with a memory has it under every plan
   } catch (...) {
     plans_.erase(at);
     throw;
@@ -102,53 +114,66 @@ double Subject::text_seconds(const Cluster& cluster) const {
 
 double room_of(const Cluster& cluster) { return cluster.device.memory_bytes * kUsable; }
 
-namespace {
-
 void require_room(const std::string& what, double bytes, const Cluster& cluster) {
   require(bytes <= room_of(cluster), ErrorCode::memory, "{} takes {} of a rank; {} has room for {}",
           what, admission::amount(bytes), cluster.device.name, admission::amount(room_of(cluster)));
 }
 
-// By as many of the ranks as make it fastest.
-double decoding_seconds(Subject& subject, const Cluster& cluster, Plan& plan, int64_t& bytes) {
-  if (subject.job().decoded_lines == 0 || !subject.has_vae()) return 0;
-  double best = -1;
-  std::string problem;
-  for (int ranks = 1; ranks <= plan.world(); ranks *= 2) {
+namespace {
+
+// Tries 1, 2, 4, ... of the ranks.
+Decoding fastest(Subject& subject, const Cluster& cluster, int world) {
+  Decoding best;
+  if (subject.job().decoded_lines == 0 || !subject.has_vae()) return best;
+  bool found = false;
+  for (int ranks = 1; ranks <= world; ranks *= 2) {
     try {
       const Foretold& one = subject.decoding(ranks, room_of(cluster));
       require_room(fmt::format("decoding by vae={}", ranks), double(one.rank_bytes), cluster);
       const double seconds = simulate(one.recording, cluster).seconds;
-      if (best >= 0 && seconds >= best) continue;
-      best = seconds;
-      plan.vae = ranks;
-      bytes = one.rank_bytes;
+      if (found && seconds >= best.seconds) continue;
+      found = true;
+      best = {ranks, seconds, one.rank_bytes, ""};
     } catch (const Error& error) {
       if (error.code() != ErrorCode::plan && error.code() != ErrorCode::memory) throw;
-      problem = error.what();
+      if (!found) best.problem = error.what();
     }
   }
-  require(best >= 0, ErrorCode::memory, "{}", problem);
-  const int samples = subject.job().samples();
-  return best * samples;
+  best.seconds *= subject.job().samples();
+  return best;
 }
 
 }  // namespace
 
-PredictedPlan predicted(Subject& subject, const Cluster& cluster, const Plan& plan) {
+Decoding Decodings::of(Subject& subject, const Cluster& cluster, int world) {
+  const std::lock_guard lock(mutex_);
+  const auto [at, first] = found_.try_emplace(world);
+  if (!first) return at->second;
+  try {
+    return at->second = fastest(subject, cluster, world);
+  } catch (...) {
+    found_.erase(at);
+    throw;
+  }
+}
+
+PredictedPlan predicted(Subject& subject, const Cluster& cluster, const Plan& plan,
+                        Decodings& decodings) {
   const Foretold& foretold = subject.of(plan);
   require_room("denoising", double(foretold.rank_bytes), cluster);
   const Simulation run = simulate(foretold.recording, cluster);
   PredictedPlan made;
+  const Decoding decoding = decodings.of(subject, cluster, plan.world());
+  require(decoding.problem.empty(), ErrorCode::memory, "{}", decoding.problem);
   Plan whole = plan;
-  int64_t decoding_bytes = 0;
-  made.decoding = decoding_seconds(subject, cluster, whole, decoding_bytes);
+  if (decoding.seconds > 0) whole.vae = decoding.ranks;
+  made.decoding = decoding.seconds;
   made.plan = to_string(whole);
   made.text = subject.text_seconds(cluster);
   made.denoising = run.seconds;
   made.samples_per_second = subject.job().samples() / made.seconds();
   made.waiting = run.waiting_share();
-  made.rank_bytes = std::max(foretold.rank_bytes, decoding_bytes);
+  made.rank_bytes = std::max(foretold.rank_bytes, decoding.bytes);
   made.sent_bytes = foretold.recording.sent_bytes();
   made.messages = foretold.recording.sent_messages();
   made.flops = foretold.flops;
@@ -182,26 +207,56 @@ Cluster cluster_for(const PredictionRequest& request) {
   return cluster;
 }
 
-tensor::Scope scope_of(const PredictionRequest& request, const Subject* subject) {
+// With the load of experts that the request assumes.
+tensor::Scope scope_of(const PredictionRequest& request) {
   tensor::Scope scope = tensor::current_scope();
   scope.assumptions.expert_load = request.expert_load;
-  const size_t given = request.expert_load.size();
-  if (subject && given > 0)
-    require(static_cast<int>(given) == subject->experts(), ErrorCode::usage,
-            "`expert_load` holds {} numbers; the model's layers have {} experts", given,
-            subject->experts());
-  for (const double share : request.expert_load)
-    require(share >= 0 && share <= 1e12, ErrorCode::usage,
-            "`expert_load` holds {}; expected numbers of at least 0", share);
   return scope;
 }
 
-std::vector<Plan> plans_of(const Subject& subject, const PredictionRequest& request) {
-  if (!request.plans.empty()) return request.plans;
-  const diffusion::Job& job = subject.job();
-  return candidates({request.ranks, job.samples(), job.guidance.branches(), request.stale,
-                     subject.experts(), subject.blocks()});
+void check_load(const std::vector<double>& load, int experts) {
+  if (load.empty()) return;
+  for (size_t i = 0; i < load.size(); ++i)
+    require(load[i] >= 0 && load[i] <= 1e12, ErrorCode::usage,
+            "`expert_load` of expert {} is {}: expected a number from 0 to 1e12", i, load[i]);
+  require(static_cast<int>(load.size()) == experts, ErrorCode::usage,
+          "`expert_load` holds {} numbers; the model's layers have {} experts", load.size(),
+          experts);
+  require(std::any_of(load.begin(), load.end(), [](double share) { return share > 0; }),
+          ErrorCode::usage, "`expert_load` is 0 for all {} experts: expected one above 0", experts);
 }
+
+/// A model of images, or of text.
+class Subjects {
+ public:
+  Subjects(const std::string& model, const RunOptions& options, const PredictionRequest& request) {
+    auto state = opened(model, options);
+    if (state->language)
+      language_.emplace(std::move(state), request);
+    else
+      images_.emplace(std::move(state), request.generate);
+    check_load(request.expert_load, language_ ? language_->experts() : images_->experts());
+  }
+  std::vector<Plan> plans(const PredictionRequest& request) const {
+    if (!request.plans.empty()) return request.plans;
+    if (language_) return language_->plans(request.ranks);
+    const diffusion::Job& job = images_->job();
+    return candidates({request.ranks, job.samples(), job.guidance.branches(), request.stale,
+                       images_->experts(), images_->blocks()});
+  }
+  PredictedPlan predicted(const Cluster& cluster, const Plan& plan, Decodings& decodings) {
+    if (language_) return language_->predicted(cluster, plan);
+    images_->forget();
+    return planner::predicted(*images_, cluster, plan, decodings);
+  }
+  Recording recording(const Plan& plan) {
+    return language_ ? language_->of(plan).recording : images_->of(plan).recording;
+  }
+
+ private:
+  std::optional<LanguageSubject> language_;
+  std::optional<Subject> images_;
+};
 
 /// Plans of a list that a thread takes one after the other, with what it found of each.
 struct Search {
@@ -210,15 +265,16 @@ struct Search {
   const std::vector<Plan>& plans;
   std::vector<std::optional<PredictedPlan>> found{};
   std::vector<std::string> refused{};
+  Decodings decodings{};
   std::atomic<size_t> next{0};
   std::mutex mutex{};
   std::exception_ptr failure{};
 
-  void work(Subject& subject, const std::function<void(int, int)>& progress,
+  void work(Subjects& subject, const std::function<void(int, int)>& progress,
             const std::stop_token& stop) {
     try {
       const base::BindStop bind(stop);
-      const tensor::BindScope assumed(scope_of(request, nullptr));
+      const tensor::BindScope assumed(scope_of(request));
       for (size_t i = next++; i < plans.size(); i = next++) {
         base::check_stop();
         one(subject, i);
@@ -231,24 +287,22 @@ struct Search {
       next = plans.size();
     }
   }
-  void one(Subject& subject, size_t i) {
+  void one(Subjects& subject, size_t i) {
     try {
-      found[i] = predicted(subject, cluster, plans[i]);
+      found[i] = subject.predicted(cluster, plans[i], decodings);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::plan && error.code() != ErrorCode::memory) throw;
       refused[i] = error.what();
     }
-    subject.forget();
   }
 };
 
 Prediction searched(const std::string& model, const RunOptions& options,
                     const PredictionRequest& request, const Cluster& cluster,
                     const std::function<void(int, int)>& progress, const std::stop_token& stop) {
-  const tensor::BindScope assumed(scope_of(request, nullptr));
-  Subject first(model, options, request.generate);
-  scope_of(request, &first);
-  const std::vector<Plan> plans = plans_of(first, request);
+  const tensor::BindScope assumed(scope_of(request));
+  Subjects first(model, options, request);
+  const std::vector<Plan> plans = first.plans(request);
   Search search{request, cluster, plans};
   search.found.resize(plans.size());
   search.refused.resize(plans.size());
@@ -258,10 +312,10 @@ Prediction searched(const std::string& model, const RunOptions& options,
     std::vector<std::jthread> others;
     for (int t = 1; t < threads && t < static_cast<int>(plans.size()); ++t)
       others.emplace_back([&] {
-        std::optional<Subject> mine;
-        const tensor::BindScope here(scope_of(request, nullptr));
+        std::optional<Subjects> mine;
+        const tensor::BindScope here(scope_of(request));
         try {
-          mine.emplace(model, options, request.generate);
+          mine.emplace(model, options, request);
         } catch (...) {
           return;  // the first one says it
         }
@@ -320,27 +374,27 @@ std::string timeline(const std::string& model, const RunOptions& options,
                      const PredictionRequest& request, TimelineForm form,
                      const std::stop_token& stop) {
   const base::BindStop bind(stop);
-  const tensor::BindScope assumed(planner::scope_of(request, nullptr));
+  const tensor::BindScope assumed(planner::scope_of(request));
   const planner::Cluster cluster = planner::cluster_for(request);
-  planner::Subject subject(model, options, request.generate);
+  planner::Subjects subject(model, options, request);
   require(!request.plans.empty(), ErrorCode::usage, "a timeline is of one plan: give `plan`");
   const planner::Simulation run =
-      planner::simulate(subject.of(request.plans.front()).recording, cluster, true);
+      planner::simulate(subject.recording(request.plans.front()), cluster, true);
   return form == TimelineForm::trace ? planner::trace_of(run) : planner::image_of(run);
 }
 
 std::string recording(const std::string& model, const RunOptions& options,
                       const PredictionRequest& request, const std::stop_token& stop) {
   const base::BindStop bind(stop);
-  const tensor::BindScope assumed(planner::scope_of(request, nullptr));
-  planner::Subject subject(model, options, request.generate);
+  const tensor::BindScope assumed(planner::scope_of(request));
+  planner::Subjects subject(model, options, request);
   require(!request.plans.empty(), ErrorCode::usage, "a recording is of one plan: give `plan`");
-  return planner::to_json(subject.of(request.plans.front()).recording).dump();
+  return planner::to_json(subject.recording(request.plans.front())).dump();
 }
 
 std::string to_json(const Prediction& prediction) {
   base::Json plans = base::Json::array(), refused = base::Json::array();
-  for (const PredictedPlan& p : prediction.plans)
+  for (const PredictedPlan& p : prediction.plans) {
     plans.push_back({{"plan", p.plan},
                      {"text_seconds", p.text},
                      {"denoising_seconds", p.denoising},
@@ -353,6 +407,10 @@ std::string to_json(const Prediction& prediction) {
                      {"messages", p.messages},
                      {"step_flops", p.flops},
                      {"link_bytes", p.link_bytes}});
+    if (p.passes == 0) continue;
+    plans.back()["passes"] = p.passes;
+    plans.back()["pass_seconds"] = p.pass_seconds;
+  }
   for (const RefusedPlan& r : prediction.refused)
     refused.push_back({{"plan", r.plan}, {"reason", r.reason}});
   return base::Json{{"model", prediction.model},
@@ -361,6 +419,22 @@ std::string to_json(const Prediction& prediction) {
                     {"plans", std::move(plans)},
                     {"refused", std::move(refused)}}
       .dump();
+}
+
+std::vector<double> read_expert_load(const std::string& file) {
+  base::Json found = base::read_json(file);
+  if (found.is_object() && found.contains("expert_load")) found = base::Json(found["expert_load"]);
+  require(found.is_array() && !found.empty(), ErrorCode::usage,
+          "`expert_load` {}: expected a list of numbers, or an object with one under 'expert_load'",
+          base::printable(file));
+  std::vector<double> load;
+  for (const base::Json& share : found) {
+    require(share.is_number() && share >= 0, ErrorCode::usage,
+            "`expert_load` {}: of expert {} it is {}; expected a number of at least 0",
+            base::printable(file), load.size(), base::printable(share.dump()));
+    load.push_back(share.get<double>());
+  }
+  return load;
 }
 
 std::vector<std::string> known_hardware() { return planner::known_clusters(); }

@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ class Subject {
  public:
   /// A folder, a shipped model, or the name of a published one.
   Subject(const std::string& model, const RunOptions& options, const GenerateRequest& request);
+  Subject(std::unique_ptr<runtime::ModelState> state, const GenerateRequest& request);
   const diffusion::Job& job() const { return *job_; }
   bool has_vae() const { return state_->has_vae(); }
   int blocks() const;
@@ -38,6 +40,7 @@ class Subject {
  private:
   std::unique_ptr<runtime::ModelState> state_;
   std::unique_ptr<diffusion::Job> job_;
+  bool brief_ = true;
   std::map<std::string, Foretold> plans_;
   std::map<std::pair<int, double>, Foretold> decodings_;
 };
@@ -47,9 +50,30 @@ void open_subject(const std::string& model, const RunOptions& options, runtime::
 
 /// Bytes of a device that a run may take.
 double room_of(const Cluster& cluster);
+/// Throws Error(memory) that says what takes more than that of a rank.
+void require_room(const std::string& what, double bytes, const Cluster& cluster);
+
+/// Decoding by the number of ranks that makes it fastest.
+struct Decoding {
+  int ranks = 1;
+  double seconds = 0;
+  int64_t bytes = 0;    ///< of a rank
+  std::string problem;  ///< not empty: it does not fit
+};
+/// Decodings on a cluster, each found once for all plans. Thread-safe.
+class Decodings {
+ public:
+  /// By at most `world` ranks.
+  Decoding of(Subject& subject, const Cluster& cluster, int world);
+
+ private:
+  std::mutex mutex_;
+  std::map<int, Decoding> found_;
+};
 
 /// Predicts one plan on a cluster. Throws Error(plan), and Error(memory) with the bytes needed.
-PredictedPlan predicted(Subject& subject, const Cluster& cluster, const Plan& plan);
+PredictedPlan predicted(Subject& subject, const Cluster& cluster, const Plan& plan,
+                        Decodings& decodings);
 /// Sorts by the goal; of equal ones the plan of fewer axes first.
 void rank(std::vector<PredictedPlan>& plans, PlanGoal goal);
 

@@ -1,6 +1,7 @@
 #include "planner/simulate.h"
 
 #include <algorithm>
+#include <map>
 #include <queue>
 #include <utility>
 
@@ -30,6 +31,11 @@ class Replay {
         parked_(recording.ways.size(), -1) {
     for (const Op& op : recording.ops)
       costs_.push_back(seconds_of(op, cluster.device, cluster.software));
+    std::map<std::pair<std::string, int>, int> calls;
+    for (const Letter& letter : recording.letters)
+      calls_.push_back(
+          calls.try_emplace({letter.operation, letter.site}, static_cast<int>(calls.size()))
+              .first->second);
     ranks_.resize(recording.ranks.size());
   }
   Simulation run();
@@ -39,6 +45,7 @@ class Replay {
     int part = 0;  // 0: prepare, then the steps, then gather
     size_t event = 0;
     double host = 0, device = 0, compute = 0, wait = 0, since = 0;
+    int call = -1;  // whose messages it sends, one after the other
     bool connected = false, ended = false;
   };
   using Turn = std::pair<double, int>;  // time, rank: the earlier one goes first
@@ -63,7 +70,7 @@ class Replay {
       made_.spans.push_back(
           {begin, end, number, -1, name, ranks_[static_cast<size_t>(number)].part - 1});
   }
-  double transmit(const Letter& letter, const Way& way, double begin);
+  double transmit(const Letter& letter, const Way& way, double begin, int step);
 
   const Recording& recording_;
   const int steps_;
@@ -71,6 +78,7 @@ class Replay {
   const Routes routes_;
   const bool spans_;
   std::vector<double> costs_;                  // of ops
+  std::vector<int> calls_;                     // of letters: the operation that sends them
   std::vector<double> free_, bytes_, moving_;  // of links
   std::vector<uint64_t> expected_;             // messages of a way
   std::vector<std::vector<double>> arrived_;   // when, by way
@@ -81,7 +89,7 @@ class Replay {
 };
 
 // When it is there.
-double Replay::transmit(const Letter& letter, const Way& way, double begin) {
+double Replay::transmit(const Letter& letter, const Way& way, double begin, int step) {
   const Routes::Way& route = routes_.way(way.from, way.to);
   double end = begin;
   for (const int link : route.links) {
@@ -89,12 +97,12 @@ double Replay::transmit(const Letter& letter, const Way& way, double begin) {
     const double seconds = double(letter.bytes) / routes_.bytes_per_second(link);
     bytes_[i] += double(letter.bytes);
     moving_[i] += seconds;
-    if (letter.bytes <= kSmall) {
-      end = std::max(end, begin + seconds);
-      continue;
-    }
-    free_[i] = std::max(free_[i], begin) + seconds;
-    end = std::max(end, free_[i]);
+    double through = begin + seconds;
+    if (letter.bytes > kSmall) through = free_[i] = std::max(free_[i], begin) + seconds;
+    end = std::max(end, through);
+    if (spans_)
+      made_.spans.push_back(
+          {through - seconds, through, way.from, way.to, letter.operation, step, link});
   }
   return end + route.latency;
 }
@@ -104,14 +112,15 @@ void Replay::send(int number) {
   const Event& event = (*events(number, rank.part))[rank.event++];
   const Letter& letter = recording_.letters[event.id];
   const Way& way = recording_.ways[static_cast<size_t>(letter.way)];
-  rank.host += cluster_.software.host_message_seconds;
+  if (std::exchange(rank.call, calls_[event.id]) != calls_[event.id])
+    rank.host += cluster_.software.host_message_seconds;
   if (!rank.connected) {
     rank.connected = true;
     rank.host = std::max(rank.host, rank.device) +
                 cluster_.software.connect_seconds * double(ranks_.size());
   }
   const double begin = std::max(rank.device, rank.host);
-  const double there = transmit(letter, way, begin);
+  const double there = transmit(letter, way, begin, rank.part - 1);
   if (spans_)
     made_.spans.push_back({begin, there, way.from, way.to, letter.operation, rank.part - 1});
   const auto w = static_cast<size_t>(letter.way);
@@ -148,6 +157,7 @@ void Replay::advance(int number) {
       const Event& event = (*list)[rank.event];
       if (event.kind == Event::Kind::send)
         return turns_.push({std::max(rank.device, rank.host), number});
+      if (event.kind != Event::Kind::expect) rank.call = -1;
       if (event.kind == Event::Kind::op)
         compute(rank, costs_[event.id]);
       else if (event.kind == Event::Kind::expect)
@@ -192,6 +202,7 @@ Simulation Replay::run() {
   for (int link = 0; link < routes_.links(); ++link) {
     made_.link_bytes[routes_.name(link)] = bytes_[static_cast<size_t>(link)];
     made_.link_seconds[routes_.name(link)] = moving_[static_cast<size_t>(link)];
+    if (spans_) made_.links.push_back(routes_.name(link));
   }
   return std::move(made_);
 }

@@ -9,13 +9,14 @@
 
 namespace tessera::planner {
 
-/// A span of a timeline: a rank that computes or waits, or a message in flight.
+/// A span of a timeline: a rank that computes or waits, a message in flight, or bytes on a link.
 struct Span {
   double begin = 0, end = 0;
   int rank = 0;
   int peer = -1;     ///< of a message: from `rank` to this one
   std::string name;  ///< "compute", "wait", or the operation of a message
   int step = -1;
+  int link = -1;  ///< of Simulation::links: the bytes of a message on it
 };
 
 /// A run as it would be on a cluster.
@@ -28,6 +29,7 @@ struct Simulation {
   std::map<std::string, double> link_bytes;  ///< by link: "out 3", "in 3", "bridge 0", "network 1"
   std::map<std::string, double> link_seconds;  ///< in which it moves bytes
   std::vector<Span> spans;                     ///< where they are wanted
+  std::vector<std::string> links;              ///< with spans: their names
   double waiting_share() const;                ///< of all ranks' time until the end
 };
 

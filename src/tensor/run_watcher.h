@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 #include "tensor/tensor.h"
@@ -21,6 +22,8 @@ class RunWatcher {
   /// The watcher of a rank of a run that the watched thread starts; null: nobody watches it. Any
   /// thread.
   virtual RunWatcher* of_rank(int rank) = 0;
+  /// The same of a rank that computes; dry runs ask the other one.
+  virtual RunWatcher* of_real_rank(int) { return nullptr; }
   virtual void op(const char* kind, double flops, double bytes, const OpSize& size) = 0;
   /// A message is handed over, a receive is started, its message is waited for. `peer` is a rank of
   /// the world, `order` the number of the message among those of its channel and pair of ranks.
@@ -28,6 +31,8 @@ class RunWatcher {
                      int site) = 0;
   virtual void expects(int peer, uint64_t channel, uint64_t order) = 0;
   virtual void waits(int peer, uint64_t channel, uint64_t order) = 0;
+  /// The wait is over; the message was there at `when`.
+  virtual void arrives(int, uint64_t, uint64_t, std::chrono::steady_clock::time_point) {}
   /// A part of the run begins: "prepare", "step" with its number, "gather", "decode"; "" ends it.
   virtual void part(const char* name, int number) = 0;
 };

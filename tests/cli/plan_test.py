@@ -61,6 +61,40 @@ class Plan(ProgramTest):
         self.assertEqual(self.run_here(*RUN, "--plan", "ring=2", "--timeline", "t.svg").returncode, 0)
         self.assertTrue((self.folder / "t.svg").read_text().startswith("<svg"))
 
+    def test_a_run_has_the_same_timeline(self):
+        done = self.run_here(*RUN, "--plan", "ulysses=2", "--timeline", "predicted.json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for name in ("measured.json", "measured.svg"):
+            done = self.run_here("generate", TINY, "--class", "1", "--steps", "6", "--plan", "ulysses=2",
+                                 "--latents-only", "--save-latents", "x.safetensors", "--overwrite",
+                                 "--timeline", name, "--progress", "none")
+            self.assertEqual(done.returncode, 0, done.stderr)
+        lanes, spans = {}, {}
+        for name in ("predicted", "measured"):
+            events = json.loads((self.folder / f"{name}.json").read_text())["traceEvents"]
+            lanes[name] = {event["args"]["name"] for event in events if event["name"] == "thread_name"}
+            spans[name] = [event for event in events if event["ph"] == "X"]
+        ranks = {"rank 0", "messages of rank 0", "rank 1", "messages of rank 1"}
+        self.assertEqual(lanes["measured"], ranks)
+        self.assertTrue(any(lane.startswith("link ") for lane in lanes["predicted"] - ranks))
+        steps = {name: {span["args"]["step"] for span in spans[name]} for name in spans}
+        self.assertEqual(steps["measured"] - {-1}, set(range(6)))
+        self.assertEqual(steps["measured"] - {-1}, steps["predicted"] - {-1, 6})
+        operations = {name: {span["name"] for span in spans[name]} - {"go"} for name in spans}
+        self.assertLessEqual(operations["predicted"], operations["measured"])
+        self.assertTrue((self.folder / "measured.svg").read_text().startswith("<svg"))
+
+    def test_language_models(self):
+        run = ("plan", "llada_moe", "--hardware", "A100", "--max-tokens", "64", "--steps", "8")
+        found = self.object(*run, "--ranks", "2")["plans"]
+        self.assertEqual({plan["plan"] for plan in found},
+                         {"data=2,expert=2", "data=2,expert=2,moe=fused", "tensor=2"})
+        self.assertTrue(all(plan["passes"] == 16 and plan["pass_seconds"] > 0 for plan in found))
+        done = self.run_here(*run, "--sweep", "ranks=1..2", "--what-if", "link=25Gbit")
+        self.assertEqual([line.split()[0] for line in done.stdout.splitlines()], ["ranks", "1", "2"])
+        self.assertIn("a pass", done.stdout)
+        self.refused(2, *run, "--prompt-tokens", "9000", says="9000 tokens")
+
     def test_sweeps_and_deadlines(self):
         done = self.run_here(*RUN, "--sweep", "ranks=1..4")
         self.assertEqual([line.split()[0] for line in done.stdout.splitlines()[1:]], ["1", "2", "4"])
@@ -80,6 +114,10 @@ class Plan(ProgramTest):
         self.refused(2, "plan", TINY, "--hardware", "bad.json", says="'bytes_per_second' is '-4'")
         self.refused(2, *RUN, "--what-if", "link=soon", says="link=soon")
         self.refused(2, *RUN, "--expert-load", "1,2", says="2 numbers")
+        self.refused(2, *RUN, "--expert-load", "nan,1,1,1", says="nan")
+        (self.folder / "load.json").write_text('{"expert_load": [3, 1, -1, 1]}')
+        self.refused(2, *RUN, "--expert-load", "load.json", says="of expert 2 it is '-1'")
+        self.refused(2, *RUN, "--expert-load", "gone.json", says="gone.json")
         self.refused(2, *RUN, "--sweep", "ranks=4..1", says="ranks=4..1")
         self.refused(4, *RUN, "--plan", "tensor=5", says="tensor=5")
         self.refused(4, *RUN, "--deadline", "0.000001", "--most", "1", says="--deadline")

@@ -45,6 +45,20 @@ TEST(Cost, CountsTheLastRoundOfTiles) {
   EXPECT_NEAR(of(1408), 2e-3 / 1.1, 1e-9);  // eleven tiles in two rounds
 }
 
+TEST(Cost, AProductOfFewerRowsIsNotSlower) {
+  Device d = device();
+  d.units = 100;
+  d.curves["matmul"] = {{{1e7, 0.1}, {1e9, 0.6}, {1e11, 0.9}}};
+  double before = 0;
+  for (int64_t rows = 16; rows <= 16384; rows *= 2) {
+    const double flops = 2.0 * double(rows) * 2048 * 2048;
+    const double seconds =
+        seconds_of({"matmul", flops, 0, {rows, 2048, 2048, tensor::DType::bf16}}, d, {});
+    EXPECT_GE(seconds, before * (1 - 1e-12)) << rows;
+    before = seconds;
+  }
+}
+
 TEST(Cost, PadsHeads) {
   Device d = device();
   d.head_multiple = 32;

@@ -56,6 +56,20 @@ TEST(Foretell, AFewStepsStandForMany) {
   EXPECT_LT(more, 2.2 * twelve);
 }
 
+TEST(Foretell, TwoStepsThatAreEqualStandForAll) {
+  for (const char* model : {TESSERA_TEST_DATA "/moe/dit_moe_flash/model", "pixart_alpha"}) {
+    Opened opened(model, of_steps(9));
+    for (const char* text : {"", "ulysses=2", "ring=2", "tensor=2", "pipefusion=2,patches=2"}) {
+      const Plan plan = parse_plan(text);
+      const Foretold brief = foretell(opened.state, opened.job, plan);
+      const Foretold all = foretell(opened.state, opened.job, plan, false);
+      EXPECT_EQ(to_json(brief.recording), to_json(all.recording)) << model << " " << text;
+      EXPECT_EQ(brief.rank_bytes, all.rank_bytes) << model << " " << text;
+      EXPECT_EQ(brief.flops, all.flops) << model << " " << text;
+    }
+  }
+}
+
 TEST(Foretell, RefusesPlansThatCannotRun) {
   Opened opened("dit_moe_s", of_steps(4));
   EXPECT_THROW(foretell(opened.state, opened.job, parse_plan("tensor=5")), Error);

@@ -46,5 +46,14 @@ TEST(Recording, OnlyPartsOfTheRunCount) {
   EXPECT_EQ(made.ops[made.ranks[0].prepare[0].id].kind, "add");
 }
 
+TEST(Recording, AStepIsRepeatedWhereAllAreEqual) {
+  Recording two = two_ranks(6, 2, 1000);
+  EXPECT_TRUE(two.steady());
+  two.repeat(4);
+  EXPECT_EQ(to_json(two), to_json(two_ranks(6, 4, 1000)));
+  two.ranks[1].steps[2].pop_back();
+  EXPECT_FALSE(two.steady());
+}
+
 }  // namespace
 }  // namespace tessera::planner

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
 #include "base/json.h"
 #include "tessera/error.h"
 #include "test_paths.h"
@@ -94,6 +98,30 @@ TEST(Search, ExpertLoadHasANumberForEachExpert) {
   }
   request.expert_load = {4, 1, 1, 1};
   EXPECT_EQ(predict_plans(kTiny, {.threads = 1}, request).plans.size(), 1u);
+}
+
+TEST(Search, ReadsHistogramsOfExperts) {
+  const auto file = std::filesystem::temp_directory_path() / "tessera_expert_load_test.json";
+  const auto read = [&](const char* text) {
+    std::ofstream(file) << text;
+    return read_expert_load(file.string());
+  };
+  EXPECT_EQ(read("[3, 1, 0, 2.5]"), (std::vector<double>{3, 1, 0, 2.5}));
+  EXPECT_EQ(read(R"({"expert_load": [1, 2]})"), (std::vector<double>{1, 2}));
+  for (const char* bad : {"[]", "{}", "[1, -2]", "[1, \"x\"]", "[NaN]", "[1, null]", "7", "["})
+    EXPECT_THROW(read(bad), Error) << bad;
+  std::filesystem::remove(file);
+  EXPECT_THROW(read_expert_load(file.string()), Error);
+}
+
+TEST(Search, RefusesLoadsThatNoRouterHas) {
+  PredictionRequest request = of("A100", 2);
+  request.generate.count = 2;
+  for (const std::vector<double>& load :
+       {std::vector<double>{1, -1, 1, 1}, {1, std::nan(""), 1, 1}, {0, 0, 0, 0}}) {
+    request.expert_load = load;
+    EXPECT_THROW(predict_plans(kTiny, {.threads = 1}, request), Error);
+  }
 }
 
 TEST(Search, WritesTimelinesAndRecordings) {

@@ -75,15 +75,38 @@ TEST(Simulate, RefusesARecordingThatWaitsForever) {
 
 TEST(Simulate, ShowsWhatRanksDoWhen) {
   const Simulation run = simulate(two_ranks(1, 1, 1'000'000), plain(), true);
-  int computes = 0, waits = 0, messages = 0;
+  int computes = 0, waits = 0, messages = 0, links = 0;
   for (const Span& span : run.spans) {
     computes += span.name == "compute";
     waits += span.name == "wait";
-    messages += span.peer >= 0;
+    messages += span.peer >= 0 && span.link < 0;
+    links += span.link >= 0;
+    if (span.link >= 0) {
+      EXPECT_NEAR(span.end - span.begin, 1e-3, 1e-9);
+    }
   }
   EXPECT_EQ(computes, 2);
   EXPECT_EQ(waits, 2);
   EXPECT_EQ(messages, 2);
+  EXPECT_EQ(links, 4);  // out of one rank, into the other one
+}
+
+TEST(Simulate, OneCallOfTheHostSendsTheMessagesOfACollective) {
+  const auto seconds = [](const char* second) {
+    Recorder recorder(2);
+    tensor::RunWatcher* const watcher = recorder.root()->of_rank(0);
+    watcher->part("step", 0);
+    watcher->sends(1, 7, 8, "exchange", 0);
+    watcher->sends(1, 7, 8, second, 0);
+    watcher->op("matmul", 1e9, 0, {128, 128, 128, tensor::DType::bf16});
+    watcher->part("", 0);
+    recorder.root()->of_rank(1)->part("step", 0);
+    Cluster cluster = plain();
+    cluster.software.host_message_seconds = 1e-2;
+    return simulate(recorder.take(1, 1), cluster).seconds;
+  };
+  EXPECT_NEAR(seconds("exchange"), 11e-3, 1e-9);
+  EXPECT_NEAR(seconds("other"), 21e-3, 1e-9);
 }
 
 }  // namespace

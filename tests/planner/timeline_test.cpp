@@ -23,13 +23,13 @@ TEST(Timeline, IsATraceThatChromeReads) {
   int lanes = 0;
   for (const base::Json& event : trace.at("traceEvents")) {
     if (event.at("ph") == "M") {
-      ++lanes;
+      if (event.at("name") == "thread_name") ++lanes;
       continue;
     }
     EXPECT_EQ(event.at("ph"), "X");
     end = std::max(end, event.at("ts").get<double>() + event.at("dur").get<double>());
   }
-  EXPECT_EQ(lanes, 4);
+  EXPECT_EQ(lanes, 8);        // of ranks, their messages, and two links a rank
   EXPECT_NEAR(end, 4000, 1);  // microseconds
 }
 
@@ -37,6 +37,7 @@ TEST(Timeline, IsAnImageWithALaneForEachRank) {
   const std::string svg = image_of(run());
   EXPECT_TRUE(svg.starts_with("<svg"));
   EXPECT_NE(svg.find("rank 1"), std::string::npos);
+  EXPECT_NE(svg.find("out 1"), std::string::npos);
   EXPECT_NE(svg.find("</svg>"), std::string::npos);
 }
 
