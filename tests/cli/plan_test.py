@@ -117,7 +117,7 @@ class Plan(ProgramTest):
         self.refused(2, *RUN, "--expert-load", "nan,1,1,1", says="nan")
         (self.folder / "load.json").write_text('{"expert_load": [3, 1, -1, 1]}')
         self.refused(2, *RUN, "--expert-load", "load.json", says="of expert 2 it is '-1'")
-        self.refused(2, *RUN, "--expert-load", "gone.json", says="gone.json")
+        self.refused(3, *RUN, "--expert-load", "gone.json", says="gone.json")
         self.refused(2, *RUN, "--sweep", "ranks=4..1", says="ranks=4..1")
         self.refused(4, *RUN, "--plan", "tensor=5", says="tensor=5")
         self.refused(4, *RUN, "--deadline", "0.000001", "--most", "1", says="--deadline")
