@@ -21,7 +21,7 @@ Tensor finite(const Tensor& x, const std::string& name, const std::string& from)
 
 namespace {
 
-// Whether a request says what guidance leads away from: an empty text says so, too.
+// Whether a request has a negative condition; an empty text is a negative condition, too.
 bool says_negative(const models::PipelineSpec& spec, const GenerateRequest& request) {
   if (request.embeddings.empty()) return request.negative_prompt.has_value();
   const load::SafetensorsFile file(request.embeddings);
@@ -83,14 +83,14 @@ int64_t prompt_count(const models::PipelineSpec& spec, const Embeddings& embeddi
 
 namespace {
 
-// [texts, length, ...] -> [texts, longest, ...]: zeros behind.
+// [texts, length, ...] -> [texts, longest, ...], filled up with zeros.
 Tensor filled(const Tensor& x, int64_t longest) {
   const Tensor all = Tensor::zeros(x.shape().with(1, longest), x.dtype());
   tensor::copy_into(all.slice(1, 0, x.size(1)), x);
   return all;
 }
 
-// Texts of other lengths than the longest one get padding, which the mask says.
+// Pads texts to the longest length; the masks mark the padding.
 Embeddings of_one_length(const models::PipelineSpec& spec, Embeddings all, bool two) {
   const auto name_of_mask = std::ranges::find_if(spec.text_inputs, [](const auto& input) {
     return input.first.find("mask") != std::string::npos;

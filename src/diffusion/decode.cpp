@@ -22,7 +22,7 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-// Images [..., H, W] at the size that was asked for; 0: as they are.
+// Crops images [..., H, W] to the requested size; 0: no crop.
 Tensor cropped(const Tensor& image, const Job& job) {
   const int64_t height = job.crop_height, width = job.crop_width;
   if (height == 0) return image;
@@ -36,7 +36,7 @@ Tensor cropped(const Tensor& image, const Job& job) {
   return media::resize_and_crop(one, height, width).reshape(shape);
 }
 
-// [-1, 1] -> [0, 1], without what is beyond, where it stands.
+// Maps [-1, 1] to [0, 1] in place, and clamps.
 Tensor to_unit(const Tensor& x) {
   for (int64_t i = 0; !x.is_meta() && i < x.elements(); ++i)
     x.data<float>()[i] = std::clamp(x.data<float>()[i] * 0.5f + 0.5f, 0.0f, 1.0f);
@@ -49,7 +49,7 @@ Image image_of(const Tensor& unit, const std::string& label, int video, int fram
   return {bytes.width, bytes.height, std::move(bytes.rgb), label, video, frame, rate};
 }
 
-/// The part of a rank.
+/// A rank's part of decoding.
 struct Decoding {
   const runtime::ModelState& state;
   const RunControl& control;
@@ -58,13 +58,13 @@ struct Decoding {
   const Tensor& tokens;  ///< the first rank's
   const models::VaeDecoder& decoder;
   nn::Spatial& spatial;
-  comm::Communicator* ranks = nullptr;  ///< null: one
+  comm::Communicator* ranks = nullptr;  ///< null: a single rank
   const models::VaeSpec vae = state.vae();
   base::Stopwatch clock{};
-  bool all_know = false;  ///< what this rank throws
+  bool all_know = false;  ///< all ranks know the failure
 
   bool first() const { return !ranks || ranks->rank() == 0; }
-  // What the first rank says.
+  // All ranks take the first rank's word.
   bool agreed(bool word) const { return ranks ? comm::agreed(*ranks, 0, word, {"go", -1}) : word; }
   void stop_if_asked(int done, int count) const {
     const bool asked = (first() || !state.ranks().all_here()) && control.stop.stop_requested();
@@ -76,7 +76,7 @@ struct Decoding {
     if (first() && control.on_progress)
       control.on_progress({Phase::decode, done, count, clock.seconds()});
   }
-  // Of one image's or video's pieces; the last one is told when all is done.
+  // Reports a finished piece of an image or video; the last piece is reported when all is done.
   void piece(int i, int done, int count) const {
     progress(std::min(i * count + done, count * job.samples() - 1), count * job.samples());
   }
@@ -87,14 +87,14 @@ struct Decoding {
   Decoded all(bool numbers);
 };
 
-// Of what the first rank has; all of them throw the same.
+// Checks the first rank's tensor; all ranks throw the same error.
 void Decoding::require_finite(const Tensor& made, const std::string& part) {
   if (agreed(ops::all_finite(made))) return;
   all_know = true;
   ops::fail_not_finite(part);
 }
 
-// The latent of one image or video, as its VAE takes it.
+// The latent of one image or video, in the layout of its VAE.
 Tensor Decoding::latent(int i) const {
   const comm::Tag tag{"latents", -1};
   if (!first()) return ranks->receive(0, tag).wait();
@@ -105,7 +105,7 @@ Tensor Decoding::latent(int i) const {
   return ranks ? comm::broadcast(*ranks, 0, z, tag) : z;
 }
 
-// Of a latent, or of a tile of one; on other ranks than the first without lines.
+// Decodes a latent or a tile of a latent; ranks other than the first get a result without lines.
 Tensor Decoding::whole(int i, const Tensor& z) {
   const Tensor x = z.to(state.device());
   models::VaeWatch watch;
@@ -114,7 +114,7 @@ Tensor Decoding::whole(int i, const Tensor& z) {
   };
   const Tensor made = runtime::on_host(decoder.decode(x, spatial, watch));
   if (agreed(ops::all_finite(made))) return made;
-  if (!vae.video)  // once more, to say where it began
+  if (!vae.video)  // decodes again to find the first layer with NaN
     decoder.decode(x, spatial, {.trace = [this](const std::string& name, const Tensor& out) {
                      require_finite(out, "the VAE's '" + name + "'");
                    }});
@@ -160,7 +160,8 @@ Decoded Decoding::all(bool numbers) {
   return made;
 }
 
-// What a rank did since `before`, with the decoder's weights, which all ranks of a process share.
+// The work of a rank since `before`. `weights`: bytes of the decoder, shared by all ranks of a
+// process.
 Report did_since(const tensor::Scope& rank, int64_t weights, const comm::Ledger::Entries& before,
                  const comm::Ledger& ledger) {
   Report part;
@@ -200,7 +201,7 @@ Decoded decode_share(const runtime::ModelState& state, const RunControl& control
     return mine.all(numbers);
   } catch (const std::exception& e) {
     if (ranks && !mine.all_know) cluster::end_all(*ranks, in_world, e, "decodes");
-    if (ranks) ranks->check();  // another rank may have failed, and this one for that
+    if (ranks) ranks->check();  // another rank may have failed and caused this failure
     throw cluster::SharedError(cluster::named(e, ranks ? ranks->in_world(0) : in_world, "decodes"));
   }
 }

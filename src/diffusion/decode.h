@@ -12,18 +12,17 @@ namespace tessera::diffusion {
 /// Images, or the frames of videos.
 struct Decoded {
   std::vector<Image> images;
-  /// If they were asked for: the numbers in [0, 1], [images, 3, H, W] or [videos, frames, 3, H,
-  /// W].
+  /// The values in [0, 1], if requested: [images, 3, H, W] or [videos, frames, 3, H, W].
   tensor::Tensor numbers;
-  std::vector<tensor::Tensor> pixels{};  ///< on meta: the bytes of the images, which so count
-  Report shared{};                       ///< of ranks that shared them: per_rank and traffic
+  std::vector<tensor::Tensor> pixels{};  ///< on meta: tensors whose bytes count as the images
+  Report shared{};                       ///< per_rank and traffic, if ranks shared the decoding
 };
 
-/// Whether ranks of this process decode what the plan makes.
+/// Whether ranks of this process decode the images of the plan.
 bool decodes_here(const runtime::ModelState& state);
 
-/// The decoder, with what it derives from its filters: all that ranks of a process share, and what
-/// it takes of it, which `memory` counts.
+/// The decoder with the forms derived from its filters. All ranks of a process share both; `memory`
+/// counts their bytes.
 struct SharedDecoder {
   std::unique_ptr<models::VaeDecoder> decoder;
   int64_t weights = 0;
@@ -31,25 +30,26 @@ struct SharedDecoder {
 SharedDecoder load_decoder(const runtime::ModelState& state, const Job& job,
                            const std::shared_ptr<tensor::MemoryTracker>& memory);
 
-/// Latents in token layout to images, one at a time, whole or in tiles.
+/// Decodes latents in token layout to images, one at a time, whole or in tiles.
 Decoded decode(const runtime::ModelState& state, const RunControl& control, const Job& job,
                const std::optional<models::Tiling>& tiles, const tensor::Tensor& tokens,
                bool numbers = false);
-/// The same by one of the ranks that share each of them (null: one alone, which may do so in
-/// tiles); the first one has `tokens`, and what is made of them. An error names the rank by its
-/// number in the world; one that a rank has alone ends the waits of all.
+/// Decodes as one of the ranks that share every image; null ranks: a single rank, which may use
+/// tiles. The first rank holds `tokens` and the result. An error names the rank by its number in
+/// the world; an error on one rank ends the waits of all.
 Decoded decode_share(const runtime::ModelState& state, const RunControl& control, const Job& job,
                      const std::optional<models::Tiling>& tiles, const tensor::Tensor& tokens,
                      const models::VaeDecoder& decoder, nn::Spatial& spatial,
                      comm::Communicator* ranks, int in_world, bool numbers);
 
-/// Makes what kernels derive from filters at their first use, for latents of so many channels: so
-/// it is the process's, not that of the rank which is there first.
+/// Prepares the forms that kernels derive from filters at first use, for latents with `channels`.
+/// The memory then belongs to the process, not to the first rank that needs them.
 void derive_filters(const runtime::ModelState& state, const models::VaeDecoder& decoder,
                     int64_t channels);
 
-/// The same, whole, on the ranks of Plan::vae; of processes all of the plan call it, and the first
-/// one has `tokens` and what is made of them. Ranks stop together as rank 0 is asked to.
+/// Decodes whole images on the ranks of Plan::vae. If ranks are processes, all ranks of the plan
+/// call this function; the first rank holds `tokens` and the result. When rank 0 is asked to stop,
+/// all ranks stop together.
 Decoded decode_in_bands(const runtime::ModelState& state, const RunControl& control, const Job& job,
                         const tensor::Tensor& tokens, bool numbers = false);
 

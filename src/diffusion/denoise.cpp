@@ -47,7 +47,7 @@ Denoising::Denoising(runtime::ModelState& state, const GenerateRequest& request,
       report_(report),
       parts_(parts_of(state.options.plan, job.samples())) {}
 
-// Says where the run is, and shows it to whom asks.
+// Reports the progress of the run, and offers a preview of the latent.
 void Denoising::tell(const Job& part, int step, double seconds,
                      const std::function<Tensor()>& latent) {
   if (!control_.on_progress) return;
@@ -66,7 +66,7 @@ void Denoising::tell(const Job& part, int step, double seconds,
   const auto before = std::count_if(parts_.begin(), parts_.end(), [&](const nn::Range& samples) {
     return samples.begin < part.first_sample;
   });
-  if (before > 0 && step == 0) return;  // the last step of the part before said so
+  if (before > 0 && step == 0) return;  // the last step of the previous part reported the same
   Progress progress{Phase::denoise,
                     static_cast<int>(before) * steps + step,
                     static_cast<int>(parts_.size()) * steps,
@@ -81,7 +81,7 @@ void Denoising::tell(const Job& part, int step, double seconds,
   control_.on_progress(progress);
 }
 
-// What a rank has done up to now, for who looks on; on its own thread.
+// Publishes the work of a rank so far; runs on the rank's own thread.
 void Denoising::note_now(const parallel::Setup& setup, const Begin& since) {
   RankProgress did;
   did.rank = setup.rank;
@@ -143,7 +143,7 @@ void Denoising::note_rank(const parallel::Setup& setup) {
   for (size_t age = 0; age < ages.size(); ++age) report_.kv_ages[age] += ages[age];
 }
 
-// The decisions are the same on all ranks: rank 0 tells them.
+// Reuse decisions are the same on all ranks, so rank 0 reports them.
 void Denoising::note_reuse(const parallel::Setup& setup) {
   if (!setup.reuse) return;
   if (!report_.reused) report_.reused.emplace().rule = to_string(*setup.step_cache);
@@ -159,14 +159,14 @@ void Denoising::note_reuse(const parallel::Setup& setup) {
 
 Denoising::Begin& Denoising::begin(int rank, const comm::Communicator* ranks) {
   const std::lock_guard lock(mutex_);
-  if (begins_.empty()) clock_ = {};  // others of its sequence may have run before
+  if (begins_.empty()) clock_ = {};  // other ranks of the sequence may have run before
   const auto [at, first] = begins_.try_emplace(rank);
   if (first && ranks) at->second.sent = ranks->ledger().entries();
   if (first) at->second.seconds = clock_.seconds();
   return at->second;
 }
 
-// Says what this rank has done, or on the first one hears so many words of each of the others.
+// Sends this rank's numbers; the first rank receives as many from each other rank.
 void Denoising::note_others(cluster::ToldRanks& told, int rank, int words) {
   if (rank > 0) return told.tell(now_.at(rank));
   for (int i = 0; i < words; ++i)
@@ -209,7 +209,7 @@ Tensor Denoising::run(comm::Communicator* ranks, const Job& part, const comm::Co
   std::optional<cluster::ToldRanks> told;
   if (ranks && !state_.ranks().all_here()) told.emplace(*ranks, control_.on_progress != nullptr);
   const bool looks = told ? told->wanted() : control_.on_progress != nullptr;
-  // Others that are processes are a step behind, so that none is waited for.
+  // Other processes report a step late, so that rank 0 never waits for them.
   const auto note = [&](int words) {
     if (looks) note_now(setup, since);
     if (looks && told) note_others(*told, rank, words);

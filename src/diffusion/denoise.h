@@ -19,11 +19,11 @@ class Trace {
  public:
   Trace(const Job& job, bool wanted) : layout_(job.layout), form_(job.form), wanted_(wanted) {}
   bool wanted() const { return wanted_; }
-  /// Of all samples, or of those that follow what came by this name before.
+  /// Adds latents or predictions of all samples, or of the next samples after those with this name.
   void tokens(const std::string& name, const tensor::Tensor& x);
   void plain(const std::string& name, const tensor::Tensor& x) { tensors_[name] = x; }
   int64_t bytes() const;
-  /// Writes what was collected, if it was wanted.
+  /// Writes the collected tensors, if a trace was requested.
   void write(const std::string& path) const;
 
  private:
@@ -35,26 +35,27 @@ class Trace {
 
 /// Loads the transformers of all ranks of this process into job.networks.
 void load_ranks(runtime::ModelState& state, Job& job);
-/// Whether messages of this operation are the plan's, not those that agree on going on, show or
-/// return what was made, or share memory.
+/// Whether messages of this operation belong to the plan. Messages for control, previews, results
+/// and shared memory do not.
 bool is_by_plan(const std::string& operation);
-/// Denoises a job, whole or part by part (parts.h), on ranks of which this process has some; what
-/// they do is in one report. Its functions are each rank's.
+/// Denoises a job, whole or part by part (parts.h), on the plan's ranks in this process, and
+/// reports their work together. Each rank calls the member functions.
 class Denoising {
  public:
   Denoising(runtime::ModelState& state, const GenerateRequest& request, const RunControl& control,
             const Job& job, Trace& trace, Report& report);
-  /// One of the job's parts, by `ranks` (null: one alone). Latents of all its samples in token
-  /// layout f32, at rank 0. Before each step a failure in `world`, if there is one, ends it.
+  /// Denoises one part of the job on `ranks` (null: a single rank). Returns the latents of all its
+  /// samples in token layout f32, at rank 0. Before each step a failure in `world`, if given, ends
+  /// the run.
   tensor::Tensor run(comm::Communicator* ranks, const Job& part,
                      const comm::Communicator* world = nullptr);
-  /// What a rank did and held, and what it sent since `before`; `weights` (0: it denoised): those
-  /// of the decoder, of one that decoded.
+  /// Adds a rank's work, memory and the bytes sent since `before` to the report. `weights`: bytes
+  /// of the decoder if the rank decoded; 0: the rank denoised.
   void end(int rank, const comm::Communicator* world, const comm::Ledger::Entries& before,
            int64_t weights = 0);
 
  private:
-  /// Of a rank, when its first part began.
+  /// State of a rank when its first part began.
   struct Begin {
     comm::Ledger::Entries sent;
     double seconds = 0;
@@ -81,7 +82,7 @@ class Denoising {
   std::mutex mutex_;
   base::Stopwatch clock_;
   std::map<int, Begin> begins_{};
-  std::map<int, RankProgress> now_{};  // of the ranks of this process, and others as they tell
+  std::map<int, RankProgress> now_{};  // ranks of this process, and reports of others
 };
 
 /// Noise to latents in token layout f32, on the ranks of the model's plan.

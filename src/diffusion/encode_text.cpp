@@ -14,7 +14,7 @@ using models::TextStates;
 
 namespace {
 
-// What an encoder makes of texts on the one rank that this process has for it.
+// Runs an encoder on a single rank.
 TextStates encode_alone(const runtime::ModelState& state, const Text& text,
                         const runtime::Adapters* adapters, bool keep) {
   const std::string& part = text.part.encoder;
@@ -28,9 +28,9 @@ TextStates encode_alone(const runtime::ModelState& state, const Text& text,
   return states;
 }
 
-// What the folder's text encoders make of a job's texts; nothing on other processes than the first.
-// They are loaded one after the other and released, with Job::keeps_text but for their packed
-// weights.
+// Runs the folder's text encoders on the texts of a job; other processes than the first return
+// nothing. Encoders are loaded in turn and released; with Job::keeps_text their packed weights
+// stay.
 Embeddings encode_texts(const runtime::ModelState& state, bool two, const RunControl& control,
                         Job& job) {
   const base::Stopwatch clock;
@@ -67,7 +67,7 @@ Embeddings encode_texts(const runtime::ModelState& state, bool two, const RunCon
 
 void encode_text(const runtime::ModelState& state, const GenerateRequest& request,
                  const RunControl& control, Job& job) {
-  const bool spread = state.options.plan.shard > 1;  // then processes agree on who takes part
+  const bool spread = state.options.plan.shard > 1;  // then all processes agree on the ranks
   if (job.texts.empty() || !(spread || encodes_text(state))) return;
   const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
   const bool two = branches_of(*state.spec, request, job.guidance_asked).two;

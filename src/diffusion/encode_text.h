@@ -4,8 +4,8 @@
 
 namespace tessera::diffusion {
 
-/// Gives texts their conditioning: runs the encoders, for all processes on the first, or on those
-/// of shard=; the first has it then (share_text.h).
+/// Encodes the texts of a job. The encoders run on the first process, or with shard= on the
+/// processes of the shard. The first process receives the conditioning (share_text.h).
 void encode_text(const runtime::ModelState& state, const GenerateRequest& request,
                  const RunControl& control, Job& job);
 

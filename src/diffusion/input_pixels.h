@@ -9,12 +9,12 @@
 
 namespace tessera::diffusion {
 
-/// The pixels of an image that a request gives; errors call it `option`, a field in backticks.
-/// Throws Error(usage) for what is no image.
+/// Reads an input image of a request; errors name `option`, a field in backticks. Throws
+/// Error(usage) if the data is not an image.
 media::ReadImage read_input(const InputImage& given, const std::string& option);
 
-/// The image, or the same aspect with so many pixels at most, as FLUX.2's pipelines scale it; 0:
-/// any number.
+/// Limits an image to `most` pixels and keeps the aspect ratio, as FLUX.2's pipelines do; 0: no
+/// limit.
 media::Pixels limited(const media::Pixels& image, int64_t most);
 
 /// f32 [1, 3, height, width] in [-1, 1].

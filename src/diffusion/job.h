@@ -16,75 +16,75 @@
 
 namespace tessera::diffusion {
 
-/// Ops and what they do, by name.
+/// Counts of operations, by name.
 using Work = std::map<std::string, tensor::Meter::Entry>;
 double flops_of(const Work& work);
 
-/// What a part of a run takes, found by running it on meta: bytes, and the ops that it runs.
+/// Cost of a part of a run, found by running the part on meta: bytes and operations.
 struct Need {
   int64_t weights = 0, activations = 0, peak = 0;
-  int64_t stored = 0;  ///< bytes of all its weights, in memory together or not
+  int64_t stored = 0;  ///< bytes of all weights, also those never in memory together
   Work work;
-  int64_t kept = 0;              ///< bytes of all its weights, packed, with RunOptions::keep_parts
-  std::vector<int64_t> ranks{};  ///< bytes of each of a plan's ranks that encode a text
+  int64_t kept = 0;              ///< bytes of all packed weights, with RunOptions::keep_parts
+  std::vector<int64_t> ranks{};  ///< bytes of each rank of a plan that encodes texts
 };
 
-/// The prompts of a request as a text encoder of the folder gets them.
+/// The prompts of a request, as input of one text encoder of the folder.
 struct Text {
   models::TextPart part;
   models::TextBatch batch;
-  bool there = true;  ///< the folder may lack an optional part, then there is no batch
-  Need need{};        ///< of encoding them
+  bool there = true;  ///< false if the folder lacks an optional encoder; then there is no batch
+  Need need{};        ///< cost of encoding
 };
 
-/// Everything about a request that is decided before a weight is read.
+/// A request after all decisions that need no weights.
 struct Job {
   std::shared_ptr<runtime::AtWork>
-      at_work{};  ///< what it takes counts until its last part has ended
+      at_work{};  ///< holds the memory reservation until the last part has ended
   nn::TokenLayout layout;
   nn::LatentForm form = nn::LatentForm::image;
-  std::vector<std::string> labels;  ///< one an image or video: its class or prompt
-  /// Of a part of a request: the number of its first sample, and how many there are; 0: it is all.
+  std::vector<std::string> labels;  ///< the class or prompt of each image or video
+  /// If the job is part of a request: the number of its first sample, and all samples of the
+  /// request; 0: the job is the whole request.
   int first_sample = 0, all_samples = 0;
-  std::vector<Text> texts;        ///< that encode_text() makes conditioning of
-  nn::Conditioning conditioning;  ///< of all sequences: every image, then again without conditions
-  std::vector<int64_t> prefixes;  ///< text tokens of each sequence; empty: none has any
-  int64_t added_frames = 0;       ///< latent frames before those that were asked for
-  int64_t decoded_lines = 0;      ///< of a latent; 0: none is decoded
+  std::vector<Text> texts;        ///< input of encode_text()
+  nn::Conditioning conditioning;  ///< all sequences: every image, then again without conditions
+  std::vector<int64_t> prefixes;  ///< text tokens of each sequence; empty: no sequence has text
+  int64_t added_frames = 0;       ///< latent frames before the requested frames
+  int64_t decoded_lines = 0;      ///< lines of a latent to decode; 0: nothing is decoded
   float guidance_asked = 1;
   std::shared_ptr<const sample::Sampler> sampler;
   std::string sampler_name;  ///< "ddpm", "DDIMScheduler", ...
   parallel::Guidance guidance;
-  std::map<std::string, tensor::Tensor> given;  ///< of --initial-latents
-  std::string given_by = "the request";         ///< that file
-  std::optional<SourceImage> source{};          ///< the image that the run starts from
+  std::map<std::string, tensor::Tensor> given;  ///< tensors of --initial-latents
+  std::string given_by = "the request";         ///< source of `given`, for errors
+  std::optional<SourceImage> source{};          ///< the image at the start of the run
   std::vector<SourceImage> references{};        ///< images beside the noise, in order
-  int64_t crop_height = 0, crop_width = 0;      ///< pixels of what is made; 0: as decoded
-  bool crop_covers = false;                     ///< an image is resized until it covers them
-  std::optional<models::Tiling> tiles;          ///< in which latents are decoded; none: whole
-  /// Those in which a preview of a part is decoded, beside what the run holds. Throws
-  /// Error(memory).
+  int64_t crop_height = 0, crop_width = 0;      ///< pixels of the result; 0: no crop
+  bool crop_covers = false;                     ///< resize an image to cover the crop
+  std::optional<models::Tiling> tiles;          ///< tiles for decoding; none: whole latents
+  /// Tiles for a preview of a part, within the memory that the run leaves. Throws Error(memory).
   std::function<std::optional<models::Tiling>(const Job& part)> preview_tiles{};
-  int64_t vae_chunk = 0;           ///< lines that its filters work on; 0: all
-  std::vector<std::string> notes;  ///< what one should know about it
-  int64_t resident_blocks = -1;    ///< of the transformer, the others streamed; -1: all
-  bool keeps_transformer = false;  ///< in memory, while latents are decoded and later
-  bool keeps_text = false;         ///< packed weights of the text encoders stay for later requests
-  int64_t keeps_vae = 0;           ///< bytes of those of the VAE that stay, too
+  int64_t vae_chunk = 0;           ///< lines per call of its filters; 0: all
+  std::vector<std::string> notes;  ///< notes for the user
+  int64_t resident_blocks = -1;    ///< blocks of the transformer that stay in memory; -1: all
+  bool keeps_transformer = false;  ///< keep the transformer in memory during decoding and later
+  bool keeps_text = false;         ///< keep packed weights of the text encoders for later requests
+  int64_t keeps_vae = 0;           ///< bytes of packed VAE weights to keep
   std::optional<StepCache> step_cache{};
-  bool traced = false;  ///< latents and predictions of all steps are kept
+  bool traced = false;  ///< keep latents and predictions of all steps
   runtime::RunMeters meters;
-  /// While texts were encoded: `per_rank`, those of this process, and what threads sent.
+  /// Work of the text encoders: `per_rank` for ranks of this process, and traffic of threads.
   Report encoded{};
-  comm::Ledger::Entries sent_before{};  ///< by a rank that is a process, for earlier requests
+  comm::Ledger::Entries sent_before{};  ///< traffic of earlier requests, if the rank is a process
   std::shared_ptr<const runtime::Adapters> adapters{};  ///< null: none
-  /// The transformer by rank, of those of this process, while it is needed.
+  /// The transformers of this process's ranks, by rank, while needed.
   std::vector<std::shared_ptr<const nn::Denoiser>> networks{};
 
   int samples() const { return static_cast<int>(labels.size()); }
-  /// As files hold latents, and as noise is drawn.
+  /// Shapes of latents in files and of drawn noise.
   tensor::Shape latent_shape() const { return nn::latent_shape(layout, form, samples()); }
-  /// The same of all samples of the request that this is a part of.
+  /// The same shapes for all samples of the whole request.
   tensor::Shape given_shape() const { return nn::latent_shape(layout, form, drawn_samples()); }
   tensor::Shape noise_shape() const {
     return nn::latent_shape(layout, noise_form(), drawn_samples());

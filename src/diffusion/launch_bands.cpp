@@ -22,7 +22,7 @@ void launch_bands(
     const bool mine = world->rank() < shares;
     std::vector<int> members(mine ? static_cast<size_t>(shares) : 1, world->rank());
     if (mine) std::iota(members.begin(), members.end(), 0);
-    const auto ranks = world->group(members);  // all of the world make one
+    const auto ranks = world->group(members);  // all ranks of the world must call group()
     if (!mine) return;
     const bool heeds = state.ranks().speaks(world->rank());
     parallel::Bands bands(*ranks, heeds ? stop : std::stop_token(), chunk);

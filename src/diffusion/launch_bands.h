@@ -9,10 +9,9 @@
 
 namespace tessera::diffusion {
 
-/// Runs the ranks that share a VAE's images (Plan::vae) and this process
-/// holds (runtime/launch.h): `rank` gets its part of them and
-/// their communicator. One that has them alone runs in the caller's scope, and gets null. `chunk`:
-/// lines that filters work on at a time (nn::LocalSpatial).
+/// Runs the ranks of this process that share a VAE's images (Plan::vae; runtime/launch.h). `rank`
+/// receives its share of them and their communicator. A single rank runs in the caller's scope with
+/// a null communicator. `chunk`: lines per call of filters (nn::LocalSpatial).
 void launch_bands(const runtime::ModelState& state, const runtime::RunMeters& meters,
                   const std::stop_token& stop, int64_t chunk,
                   const std::function<void(nn::Spatial& spatial, comm::Communicator* ranks)>& rank);

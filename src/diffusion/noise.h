@@ -9,13 +9,13 @@
 
 namespace tessera::diffusion {
 
-/// Noise f32 of a shape, in the numbers of the source. Of several seeds each is of a sample, and
-/// draws its noise as if that were alone.
+/// Noise f32 of a shape, from the generator of the noise source. With several seeds each seed
+/// belongs to a sample, whose noise is the same as in a run alone.
 class Noise {
  public:
   Noise(NoiseSource source, const std::vector<uint64_t>& seeds);
   ~Noise();
-  /// Axis 0 of the shape are the samples.
+  /// Axis 0 of the shape counts samples.
   tensor::Tensor draw(const tensor::Shape& shape);
 
  private:

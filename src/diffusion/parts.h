@@ -6,16 +6,16 @@
 
 namespace tessera::diffusion {
 
-/// The parts of a request of so many samples that are denoised one after the other: one, or under
-/// Plan::vae_apart as small as they can be, each with a sample for every rank that takes others.
-/// The larger ones come first.
+/// Splits the samples of a request into parts, to be denoised one after the other. The result is a
+/// single part, or with Plan::vae_apart the smallest possible parts: a sample for every group of
+/// ranks with samples of its own. Larger parts come first.
 std::vector<nn::Range> parts_of(const Plan& plan, int samples);
 
-/// A part of a job, with its own conditioning, and noise drawn as for the whole.
+/// A part of a job, with its own conditioning and the same noise as in the whole job.
 Job part_of(const Job& job, nn::Range samples);
 
-/// The sequences that a rank denoises in any of the parts, by their numbers in the request; a rank
-/// that only decodes has none.
+/// The sequences of a rank in any part, as numbers in the request; empty for ranks with decoding
+/// only.
 std::vector<int> sequences_of(const Plan& plan, const Job& job, int rank);
 
 }  // namespace tessera::diffusion

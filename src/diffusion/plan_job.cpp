@@ -24,9 +24,9 @@ namespace {
 
 using tensor::Tensor;
 
-constexpr int64_t kMostImages = 100'000;  // of a request
+constexpr int64_t kMostImages = 100'000;  // samples of a request
 
-// Checked before anything is made for each of them.
+// Checks the count before anything is allocated for each image.
 int image_count(int64_t subjects, const GenerateRequest& request) {
   const int64_t count = std::max<int64_t>(subjects, 1) * request.count;
   require(count <= kMostImages, ErrorCode::usage,
@@ -141,12 +141,12 @@ void plan_rescale(const models::PipelineSpec& spec, const GenerateRequest& reque
           "`cfg_normalization` {}: expected a number from 0 to 1000", limit);
   require(until >= 0 && until <= 1, ErrorCode::usage,
           "`cfg_truncation` {}: expected a number from 0 to 1", until);
-  if (!job.guidance.branches()) return;  // note_without_effect says it
+  if (!job.guidance.branches()) return;  // note_without_effect() reports the case
   job.guidance.limit = limit;
   job.guidance.until = until;
 }
 
-// What was asked for and changes nothing is said.
+// Notes options of the request without effect.
 void note_without_effect(const runtime::ModelState& state, const GenerateRequest& request,
                          Job& job) {
   const models::PipelineSpec& spec = *state.spec;
@@ -240,7 +240,7 @@ parallel::Guidance text_guidance(const models::PipelineSpec& spec, const Branche
   return guidance;
 }
 
-// What a sampler does otherwise than one would think.
+// Notes surprising behavior of the sampler.
 void note_passes(const runtime::ModelState& state, const GenerateRequest& request, int steps,
                  Job& job) {
   const sample::Sampler& sampler = *job.sampler;
@@ -297,7 +297,7 @@ void plan_text(const runtime::ModelState& state, const GenerateRequest& request,
   job.guidance = text_guidance(spec, branches);
 }
 
-// The size that the reference pipeline computes in place of the one that was asked for.
+// Replaces the requested size by the reference pipeline's size bin.
 void plan_bin(const runtime::ModelState& state, int64_t& height, int64_t& width, Job& job) {
   require(height >= 16 && width >= 16 && height <= 16384 && width <= 16384, ErrorCode::usage,
           "`width` {} `height` {}: expected 16 to 16384 pixels with `binning`", width, height);
@@ -318,7 +318,7 @@ void plan_bin(const runtime::ModelState& state, int64_t& height, int64_t& width,
   width = bin.width;
 }
 
-// Multiples above the sizes that were asked for; the middle of what they give is kept.
+// Rounds the requested size up to multiples; the result is cropped to its middle.
 void plan_fit(const runtime::ModelState& state, int64_t& height, int64_t& width, Job& job) {
   constexpr int64_t kMost = 16384;
   const std::array<int64_t, 3> patch = state.spec->layout(0, 0).patch;
@@ -340,7 +340,7 @@ void plan_fit(const runtime::ModelState& state, int64_t& height, int64_t& width,
   width = wide;
 }
 
-// That of the image that the run starts from, or of the first reference.
+// The size of the start image, or of the first reference image.
 SourceSize size_of_images(const runtime::ModelState& state, const GenerateRequest& request,
                           const Job& job) {
   const SourceSize source = size_of_source(state, request);
@@ -350,7 +350,7 @@ SourceSize size_of_images(const runtime::ModelState& state, const GenerateReques
   return {first.size(3), first.size(2)};
 }
 
-// Models whose patches span frames get latent frames before those that were asked for.
+// Models with patches across frames get extra latent frames before the requested frames.
 void plan_size(const runtime::ModelState& state, const GenerateRequest& request, Job& job) {
   const models::PipelineSpec& spec = *state.spec;
   const std::array<int64_t, 3> patch = spec.layout(0, 0).patch;
@@ -381,7 +381,7 @@ void plan_size(const runtime::ModelState& state, const GenerateRequest& request,
                            latent_pixels(width, factor, patch[2], "width"), frames);
 }
 
-// What a request is before anything is encoded: its sizes, and how many steps it asks for.
+// Sets the sizes of a job and returns the number of steps; encodes nothing.
 int begin_job(const runtime::ModelState& state, const GenerateRequest& request, Job& job) {
   job.meters = runtime::RunMeters(state.workers.ranks.size());
   job.traced = !request.trace.empty();
@@ -400,14 +400,16 @@ int begin_job(const runtime::ModelState& state, const GenerateRequest& request, 
   return request.steps.value_or(state.defaults.steps);
 }
 
-// Texts that encoders read, a negative one included; as if there were a prompt if there is none.
+// Number of texts for the encoders, negative texts included; without a prompt the count assumes a
+// single prompt.
 int text_count(const runtime::ModelState& state, const GenerateRequest& request, const Job& job) {
   if (!state.spec->takes_text() || !request.embeddings.empty()) return 0;
   const auto prompts = std::max<size_t>(request.prompts.size(), 1);
   return static_cast<int>(prompts) + (job.guidance.branches() ? 1 : 0);
 }
 
-// Of the embeddings that are given, of texts as long as the encoders read them, or as published.
+// Sets the shapes of conditioning: from given embeddings, or from texts of the encoders' or
+// published length.
 void sketch_conditioning(const runtime::ModelState& state, const GenerateRequest& request,
                          Job& job) {
   require(request.embeddings.empty() || state.spec->takes_text(), ErrorCode::usage,

@@ -6,11 +6,11 @@
 
 namespace tessera::diffusion {
 
-/// What a request means for an open model: sizes, schedule, conditioning of all sequences. Throws
-/// Error(usage) for what does not fit, Error(model) for parts that are missing. Reads no weight:
-/// the conditioning of texts has its shape, and zeros for numbers.
+/// Plans a request for an open model: sizes, schedule, conditioning of all sequences. Throws
+/// Error(usage) for invalid requests, Error(model) for missing parts. Reads no weights: the
+/// conditioning of texts has its final shape but holds zeros.
 Job plan_job(const runtime::ModelState& state, const GenerateRequest& request);
-/// The same as far as configurations tell it: texts are the longest, and on meta.
+/// Plans from configurations alone: texts have the maximal length, and tensors are on meta.
 Job sketch_job(const runtime::ModelState& state, const GenerateRequest& request);
 
 }  // namespace tessera::diffusion

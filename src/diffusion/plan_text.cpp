@@ -58,7 +58,7 @@ void check_vocabulary(const runtime::ModelState& state, const Text& text,
           state.name, encoder.longest());
 }
 
-// The same of the ranks that share its layers, as this process has them.
+// Runs an encoder on meta with the ranks of this process that share its layers.
 TextStates foresee_spread(const runtime::ModelState& state, Text& text) {
   runtime::ModelState stage;
   runtime::set_stage(state, state.options, stage);
@@ -79,7 +79,7 @@ TextStates foresee_spread(const runtime::ModelState& state, Text& text) {
   return states;
 }
 
-// A run of an encoder on meta: what it gives, and in text.need what it takes.
+// Runs an encoder on meta; returns the shapes of its states and sets text.need.
 TextStates foresee(const runtime::ModelState& state, Text& text) {
   const runtime::RunMeters meters;
   tensor::Scope scope;
@@ -97,7 +97,7 @@ TextStates foresee(const runtime::ModelState& state, Text& text) {
   return state.options.plan.shard > 1 ? foresee_spread(state, text) : states;
 }
 
-// Bytes of all weights of an encoder at once, packed as a run of one token packs them.
+// Bytes of all weights of an encoder together, in the packed form for a run of one token.
 int64_t packed_bytes(const runtime::ModelState& state, const TextPart& text) {
   const std::string& part = text.encoder;
   const runtime::RunMeters meters;
@@ -114,7 +114,7 @@ int64_t packed_bytes(const runtime::ModelState& state, const TextPart& text) {
   return whole + (spread ? spread_bytes(state, part, text.hidden) : 0);
 }
 
-// So many texts of the length that a part reads; a tokenizer may shorten it to what fits.
+// Texts of the part's length; a tokenizer may reduce the length to its limit.
 TextBatch usual_batch(const runtime::ModelState& state, const TextPart& part, int texts) {
   const tensor::Uncounted aside;
   const int64_t longest =
@@ -125,14 +125,14 @@ TextBatch usual_batch(const runtime::ModelState& state, const TextPart& part, in
           std::vector<int64_t>(count, tokens), tokens};
 }
 
-// Of the same shape.
+// Zeros of the same shapes.
 TextStates zeros_of(TextStates states) {
   for (Tensor* x : states.all())
     if (x->defined()) *x = Tensor::zeros(x->shape(), x->dtype());
   return states;
 }
 
-// Rows [begin, end) of what the parts gave, by the names of the pipeline's embeddings.
+// Adds rows [begin, end) of the encoders' states, by the names of the pipeline's embeddings.
 void put(const PipelineSpec& spec, const std::vector<EncodedText>& texts, int64_t begin,
          int64_t end, const std::string& before, Embeddings& found) {
   std::vector<EncodedText> rows = texts;
@@ -146,12 +146,12 @@ void put(const PipelineSpec& spec, const std::vector<EncodedText>& texts, int64_
   for (const auto& [name, x] : spec.embeddings(rows, end - begin)) found[before + name] = x;
 }
 
-// The words of a prompt behind those that fit into so many tokens, to be shown.
+// The words of a prompt beyond the limit of `length` tokens, for a note.
 std::string unseen(const TextReader& reader, const std::string& prompt, int64_t length) {
   const std::string whole = reader.text(prompt);
   const std::string before = whole.substr(0, std::min(whole.find(prompt), whole.size()));
   if (prompt.size() > kLongestSearched) return "its end";  // each try takes as long as the prompt
-  std::vector<size_t> ends;                                // of words
+  std::vector<size_t> ends;                                // ends of words
   for (size_t i = 1; i <= prompt.size(); ++i)
     if (prompt[i - 1] != ' ' && (i == prompt.size() || prompt[i] == ' ')) ends.push_back(i);
   const auto over = std::partition_point(ends.begin(), ends.end(), [&](size_t end) {
@@ -162,7 +162,7 @@ std::string unseen(const TextReader& reader, const std::string& prompt, int64_t 
       std::min(prompt.find_first_not_of(' ', seen), prompt.size())));
 }
 
-// Leaves out what is padding in all texts of a batch.
+// Removes padding that all texts of a batch have.
 void trim(TextBatch& batch) {
   const int64_t longest = *std::max_element(batch.visible.begin(), batch.visible.end());
   std::vector<int32_t> ids;
@@ -282,7 +282,7 @@ std::vector<Text> cut_texts(const runtime::ModelState& state, const GenerateRequ
 
 Embeddings foresee_texts(const runtime::ModelState& state, std::vector<Text>& texts, bool two,
                          std::vector<std::string>& notes) {
-  int64_t held = 0;  // of the encoders before
+  int64_t held = 0;  // bytes of the previous encoders
   std::vector<TextStates> made;
   for (Text& text : texts) {
     TextStates& zeros = made.emplace_back();

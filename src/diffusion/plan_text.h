@@ -11,44 +11,44 @@
 
 namespace tessera::diffusion {
 
-/// Prompts as the pipeline hands them to its tokenizers; with `clean` those of a pipeline that
-/// cleans prompts are cleaned, and `notes` gets what one should know about that.
+/// Prepares prompts for the pipeline's tokenizers. With `clean` prompts are cleaned if the pipeline
+/// cleans prompts, and `notes` receives remarks for the user.
 std::vector<std::string> cleaned_prompts(const models::PipelineSpec& spec,
                                          std::vector<std::string> prompts, bool clean,
                                          std::vector<std::string>& notes);
 
-/// A tokenizer, and the chat that a prompt stands in before it; null: in none.
+/// A tokenizer, and the chat template around prompts; null: no template.
 struct TextReader {
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
   std::shared_ptr<const jinja::ChatPrompt> chat{};
 
   std::string text(const std::string& prompt) const { return chat ? chat->text(prompt) : prompt; }
 };
-/// Opens what a text part reads prompts with. Throws Error(model) for what is malformed.
+/// Opens the tokenizer and template of a text part. Throws Error(model) for malformed files.
 TextReader reader_of(const runtime::ModelState& state, const models::TextPart& part);
-/// The ids that a text part's encoder gets of such prompts; sets the part's length where its
-/// tokenizer says it. `notes` gets which prompt is longer.
+/// Token ids of prompts for a text part's encoder. Sets the part's length if the tokenizer defines
+/// a length. `notes` receives prompts beyond the length.
 models::TextBatch tokens_of(models::TextPart& part, const TextReader& reader,
                             const std::vector<std::string>& prompts,
                             std::vector<std::string>& notes);
 
-/// What the folder's tokenizers make of the prompts of a request, part by part; with `two` of the
-/// negative prompt, too, as the last one. `notes` gets what one should know about them. Throws
-/// Error(model) for parts that are missing or malformed.
+/// Tokenizes the prompts of a request, part by part; with `two` the last text of a part is the
+/// negative prompt. `notes` receives remarks for the user. Throws Error(model) for missing or
+/// malformed parts.
 std::vector<Text> cut_texts(const runtime::ModelState& state, const GenerateRequest& request,
                             bool two, std::vector<std::string>& notes);
 
-/// Embeddings by the names of PipelineSpec::text_inputs, of what the encoders made of each text;
-/// with `two` the last text of a batch is negative.
+/// Embeddings by the names of PipelineSpec::text_inputs, from the encoders' states; with `two` the
+/// last text of a batch is negative.
 Embeddings embeddings_of(const models::PipelineSpec& spec, const std::vector<Text>& texts,
                          const std::vector<models::TextStates>& states, bool two);
-/// The embeddings of a job's texts in shape, found on meta, with what the encoders need; the
-/// numbers are zeros. Reads no weight, and needs none. Throws for encoders that are malformed, or
-/// do not fit the texts.
+/// Shapes of the embeddings of a job's texts, found on meta, and the cost of the encoders; the
+/// numbers are zeros. Reads no weights. Throws for malformed encoders, and for encoders that do not
+/// fit the texts.
 Embeddings foresee_texts(const runtime::ModelState& state, std::vector<Text>& texts, bool two,
                          std::vector<std::string>& notes);
-/// So many texts of the length that each part reads, with what the encoders need for them, from
-/// configurations alone; of an encoder that the folder lacks none, and it is not `there`.
+/// Texts of each part's length with the cost of their encoders, from configurations alone. If the
+/// folder lacks an encoder, its text has no cost and `there` is false.
 std::vector<Text> usual_texts(const runtime::ModelState& state, int count);
 /// Conditioning of all sequences of a job.
 nn::Conditioning conditioning_of(const runtime::ModelState& state, const GenerateRequest& request,

@@ -6,9 +6,8 @@
 
 namespace tessera::diffusion {
 
-/// What latents in token layout look like in the middle of a run, beside what that holds: decoded
-/// as the result will be, in smaller tiles where memory asks for it. Nobody's meters count it, the
-/// job's memory does. Throws as Progress::preview.
+/// Decodes latents in token layout in the middle of a run, in smaller tiles if memory is short.
+/// Previews count in the job's memory, but not in any meter. Throws as Progress::preview.
 std::vector<Image> preview(const runtime::ModelState& state, const std::stop_token& stop,
                            const Job& job, const tensor::Tensor& tokens);
 

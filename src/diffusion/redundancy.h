@@ -9,14 +9,14 @@
 
 namespace tessera::diffusion {
 
-/// Observes the experts of one rank and compares each step with the one before: how much a layer
-/// repeats itself (DICE, ICCV 2025, section 2).
+/// Observes the experts of a rank and compares each step with the previous step: how much a layer
+/// repeats earlier results (DICE, ICCV 2025, section 2).
 class RedundancyProbe {
  public:
   void see(const nn::MoeWork& work);
 
   const std::vector<Report::Similarity>& steps() const { return steps_; }
-  /// Ranges of scores that hold rows, layer by layer.
+  /// The ranges of scores with rows, layer by layer.
   std::vector<Report::StaleError> stale_errors() const;
 
  private:

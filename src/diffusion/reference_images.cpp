@@ -37,7 +37,7 @@ Pixels read_reference(const runtime::ModelState& state, const InputImage& given,
                            static_cast<int>(image.height / tall * tall));
 }
 
-// The images of a job whose latents stand beside the noise.
+// The images of a job with latents beside the noise.
 std::vector<const SourceImage*> beside_noise(const Job& job) {
   std::vector<const SourceImage*> all;
   if (job.source && job.source->referenced) all.push_back(&*job.source);

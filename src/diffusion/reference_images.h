@@ -7,8 +7,8 @@
 
 namespace tessera::diffusion {
 
-/// The images of a request that stand beside the noise, in order: all of them, or those behind the
-/// one that the run starts from. Empty for models that take none.
+/// The reference images of a request, in order: all its images, or those after the start image.
+/// Empty for models without reference images.
 std::span<const InputImage> references_of(const models::PipelineSpec& spec,
                                           const GenerateRequest& request);
 

@@ -25,13 +25,13 @@ using tensor::Tensor;
 
 constexpr comm::Tag kLatents{"latents", -1}, kImage{"image", -1}, kWord{"go", -1};
 
-// In no ledger: it is neither latents nor images.
+// Sends a control word; no ledger counts control words as traffic.
 void tell(comm::Communicator& ranks, const Tensor& word) {
   for (int r = 0; r < ranks.size(); ++r)
     if (r != ranks.rank()) ranks.post(r, word, kWord);
 }
 
-// Of a sample's images u8 [frames, height, width, 3]; on meta [frames, bytes].
+// Packs a sample's images into u8 [frames, height, width, 3]; on meta [frames, bytes].
 Tensor packed(const Decoded& made, size_t first, size_t frames) {
   const auto count = static_cast<int64_t>(frames);
   if (made.images.empty())
@@ -45,7 +45,7 @@ Tensor packed(const Decoded& made, size_t first, size_t frames) {
   return all;
 }
 
-// `video`: its number, or -1; `rate`: its frames a second.
+// `video`: number of the video, or -1; `rate`: frames a second.
 void unpack(const Tensor& x, const std::string& label, int video, double rate, Decoded& into) {
   const auto bytes = static_cast<size_t>(x.elements() / x.size(0));
   for (int64_t t = 0; t < x.size(0); ++t) {
@@ -58,7 +58,7 @@ void unpack(const Tensor& x, const std::string& label, int video, double rate, D
   }
 }
 
-/// Rank 0's end of it: latents go, images come.
+/// Rank 0's end of the relay: sends latents, receives images.
 class Relay {
  public:
   /// `pair`, `latents`: rank 0 and the first decoder.
@@ -79,7 +79,7 @@ class Relay {
     order_ = &order;
     part_ = &part;
   }
-  /// What is on its way. Throws what the decoder threw instead.
+  /// Receives the images of the part in flight. Rethrows an error of the decoder.
   void take() {
     if (!coming_.empty()) cluster::heed(ended_.wait());
     for (size_t i = 0; i < coming_.size(); ++i) {
@@ -108,20 +108,20 @@ class Relay {
   std::vector<comm::Pending> coming_;
 };
 
-/// A rank in its half.
+/// A rank within its half.
 struct Half {
   runtime::ModelState& state;
   const RunControl& control;
   std::deque<Order>& orders;
-  std::deque<Denoising>& denoising;  ///< of each order
+  std::deque<Denoising>& denoising;  ///< an object for each order
   const SharedDecoder& decoder;
   comm::Communicator& all;
-  comm::Communicator* mine;  ///< ranks of this half; null: one
-  /// Of rank 0 and the first decoder, with nothing else in them; of others they are alone. What is
-  /// left in them when either has gone is dropped. Latents have their own: where they cannot be
-  /// sent, the next word is no answer to who waits for them.
+  comm::Communicator* mine;  ///< ranks of this half; null: a single rank
+  /// `pair` connects only rank 0 and the first decoder; other ranks are alone in their groups.
+  /// Messages left in a group are dropped when either end leaves. Latents have a group of their
+  /// own: if sending latents fails, the next message must not be taken for them.
   comm::Communicator &pair, &latents, &urgent;
-  std::stop_token stop;  ///< of this half: rank 0's where it decodes and they are processes
+  std::stop_token stop;  ///< the stop of this half: rank 0's, if a decoder is another process
 
   void denoise();
   void denoise_all();
@@ -133,7 +133,7 @@ struct Half {
   bool first() const { return !mine || mine->rank() == 0; }
 };
 
-// The orders one after the other, in the scope and the report of each.
+// Runs all orders in turn, each in its own scope and report.
 void Half::each(const std::function<void(Order& order, Denoising& denoising)>& run,
                 int64_t weights) {
   for (size_t i = 0; i < orders.size(); ++i) {
@@ -144,7 +144,8 @@ void Half::each(const std::function<void(Order& order, Denoising& denoising)>& r
   }
 }
 
-// What the first of the half does alone. Where it throws, all of the half throw the same.
+// Runs `work` on the first rank of the half. If `work` throws, all ranks of the half throw the same
+// error.
 void Half::by_first(const std::function<void()>& work) {
   if (!first()) return cluster::heed(mine->receive(0, kWord).wait());
   try {
@@ -182,8 +183,8 @@ void Half::denoise_all() {
   each(run, 0);
 }
 
-// Threads end together anyway. Decoders that are processes hear from rank 0 how it ended: at once,
-// if they are at work.
+// Threads end together in any case. Decoders in other processes learn from rank 0 how the run
+// ended, at once if they are busy.
 void Half::denoise() {
   try {
     denoise_all();
@@ -197,7 +198,7 @@ void Half::denoise() {
   if (first()) tell(pair, comm::word_of(nullptr));
 }
 
-// What rank 0 says of the next part, or of the end. Throws what it throws.
+// Receives rank 0's word: the next part or the end. Rethrows rank 0's error.
 void Half::go_on() {
   const Tensor word = (first() ? pair : *mine).receive(0, kWord).wait();
   if (first() && mine) tell(*mine, word);
@@ -242,7 +243,7 @@ void Half::decode() {
   go_on();
 }
 
-// What decoders did is said as such.
+// Marks the decoders' work in the report.
 void name_decoders(const Plan& plan, Report& report) {
   for (size_t r = static_cast<size_t>(plan.world()); r < report.per_rank.size(); ++r) {
     Report::Rank& rank = report.per_rank[r];

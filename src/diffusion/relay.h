@@ -9,8 +9,8 @@
 
 namespace tessera::diffusion {
 
-/// A request of a sequence whose images are decoded by ranks of their own (Plan::vae_apart). It
-/// stays where it is made.
+/// A request in a queue, with images decoded by separate ranks (Plan::vae_apart). Orders never move
+/// in memory.
 struct Order {
   Order(const GenerateRequest& asked, Job planned, GenerateResult begun = {})
       : request(asked), job(std::move(planned)), trace(job, job.traced), result(std::move(begun)) {}
@@ -20,16 +20,16 @@ struct Order {
   const GenerateRequest& request;
   Job job;
   Trace trace;
-  GenerateResult result;     ///< its report is that of all ranks; of decoders in decode_*
-  std::vector<Job> parts{};  ///< that are denoised one after the other
-  tensor::Tensor tokens{};   ///< latents of all parts, with rank 0
-  Decoded made{};            ///< what became of them, with rank 0
+  GenerateResult result;     ///< the report covers all ranks; decoders' entries are named decode_*
+  std::vector<Job> parts{};  ///< denoised one after the other
+  tensor::Tensor tokens{};   ///< latents of all parts, at rank 0
+  Decoded made{};            ///< decoded images, at rank 0
 };
 
-/// Denoises part after part of each order on the first ranks of the plan, while the last ones
-/// decode the part before. Rank 0 sends latents to the first decoder, and gets images back before
-/// it sends the next ones, so that no more than a part is on its way. A failure or a stop in either
-/// half ends both. `decoder`: of a process that decodes.
+/// Denoises the parts of all orders on the first ranks of the plan, while the last ranks decode the
+/// previous part. Rank 0 sends latents to the first decoder, and receives images before the next
+/// latents, so at most a single part is in flight. A failure or a stop in either half ends both.
+/// `decoder`: the stop of a process that decodes.
 void run_halves(runtime::ModelState& state, const RunControl& control, std::deque<Order>& orders,
                 const SharedDecoder& decoder);
 

@@ -13,7 +13,7 @@ using tensor::Tensor;
 
 constexpr comm::Tag kText{"text", -1};
 
-// The part of a job's conditioning that comes of texts.
+// The text part of a job's conditioning.
 nn::Conditioning text_of(const runtime::ModelState& state, const Job& job) {
   nn::Conditioning text;
   for (const auto& [given, argument] : state.spec->text_inputs) {

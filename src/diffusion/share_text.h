@@ -4,9 +4,10 @@
 
 namespace tessera::diffusion {
 
-/// The first process gives the others what encoders made of a job's texts: each that of its
-/// sequences, none to whom has no sequence; they keep zeros for the rest. All call it, when all
-/// have done what one of them may fail at alone: what is sent must be received.
+/// Distributes the conditioning of a job's texts from the first process. Each process receives only
+/// the conditioning of its own sequences and keeps zeros elsewhere; a process without sequences
+/// receives nothing. All processes must call this function after every step that may fail on a
+/// single process, because sent messages must be received.
 void share_text(const runtime::ModelState& state, Job& job);
 
 }  // namespace tessera::diffusion

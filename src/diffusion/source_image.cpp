@@ -20,7 +20,7 @@ using media::Pixels;
 using tensor::DType;
 using tensor::Tensor;
 
-/// The image of a request, and how grey its mask is; without bytes: there is none.
+/// The image of a request, and its mask in gray; without an image the bytes are empty.
 struct Read {
   Pixels image, mask;
 };
@@ -59,10 +59,10 @@ void add_margins(const Margins& margins, Read& both) {
 
 bool asks_size(const GenerateRequest& request) { return request.width + request.height > 0; }
 
-// Whether only a part of the image is made anew.
+// Whether the run changes only a part of the image.
 bool paints(const GenerateRequest& request) { return request.mask || request.alpha_mask; }
 
-// The image with at most so many pixels, where no size is asked for.
+// Reads image and mask, with at most `most` pixels if the request has no size.
 Read read_both(const GenerateRequest& request, int64_t most) {
   const media::ReadImage image = read_input(request.images.front(), "`image`");
   Read both{limited(media::pixels_of(image.image), asks_size(request) ? 0 : most), {}};
@@ -85,14 +85,14 @@ media::Fitting fitting_of(ImageFitting fitting) {
   }
 }
 
-/// The pixels of a mask that a square of the latent takes, from `first` on, and whether each is
-/// black or white.
+/// The mask pixels for a square of the latent, from `first` on; and whether each becomes black or
+/// white.
 struct MaskPixels {
   int64_t first = 0, count = 1;
   bool binary = true;
 };
 
-// Their mean for each square of so many pixels.
+// The mean of mask pixels for each square of `square` pixels.
 std::vector<float> mask_means(const Pixels& mask, int64_t square, const MaskPixels& taken) {
   const int64_t height = mask.height / square, width = mask.width / square;
   std::vector<float> means;
@@ -143,7 +143,7 @@ void check_model(const runtime::ModelState& state, const GenerateRequest& reques
       job.sampler_name);
 }
 
-// Moments behind each other, as tiles of them are joined.
+// Concatenates the moments, so that tiles are joined together.
 Tensor joined(const models::VaeMoments& m) {
   const tensor::Shape flat{m.mean.size(1), m.mean.size(2) * m.mean.size(3)};
   return ops::concat_rows({m.mean.reshape(flat), m.logvar.reshape(flat)})

@@ -14,14 +14,15 @@ struct ModelState;
 namespace tessera::diffusion {
 struct Job;
 
-/// An image that a run starts from, with the mask of what changes; or one beside the noise.
+/// An image at the start of a run, with the mask of the change; or a reference image beside the
+/// noise.
 struct SourceImage {
   tensor::Tensor pixels;  ///< f32 [1, 3, height, width] in [-1, 1]
-  tensor::Tensor mask;    ///< f32 [1, 1, h, w] of the latent, 1: is made anew; undefined: all is
-  tensor::Tensor mean, logvar;          ///< of its latent, as the transformer's are; once encoded
-  std::optional<models::Tiling> tiles;  ///< in which it is encoded; none: whole
-  bool takes_mean = false;              ///< its latent is the mean, not drawn by logvar
-  bool referenced = false;              ///< it stands beside the noise, too
+  tensor::Tensor mask;    ///< f32 [1, 1, h, w] of the latent; 1: changes; undefined: all changes
+  tensor::Tensor mean, logvar;          ///< moments of the latent, scaled for the transformer
+  std::optional<models::Tiling> tiles;  ///< tiles for encoding; none: whole
+  bool takes_mean = false;              ///< the latent is the mean, not a draw with logvar
+  bool referenced = false;              ///< the image is a reference image, too
 
   int64_t bytes() const {
     int64_t sum = 0;
@@ -31,26 +32,26 @@ struct SourceImage {
   }
 };
 
-/// Whether a request starts from an image; a model that takes references does so with a strength, a
-/// mask or margins. Throws Error(usage) for one of these without an image.
+/// Whether a request starts from an image. Models with reference images start from an image only
+/// with a strength, a mask or margins. Throws Error(usage) for these options without an image.
 bool starts_from_image(const models::PipelineSpec& spec, const GenerateRequest& request);
-/// The steps of so many that such a run leaves out, as diffusers counts them: n - min(n * strength,
-/// n), rounded down. Throws Error(usage) for a strength outside 0 to 1, or one that leaves none.
+/// The number of steps that such a run skips, as in diffusers: n - min(n * strength, n), rounded
+/// down. Throws Error(usage) for a strength outside 0 to 1, and for a strength without any
+/// remaining step.
 int left_out_steps(const models::PipelineSpec& spec, const GenerateRequest& request, int steps);
-/// The size of a run in pixels that follows from its image: with margins or PipelineSpec::
-/// sized_by_image, where the request has no size. Rounded down to the patch of the model; {0, 0}:
-/// as trained.
+/// The size in pixels that a run takes from its image, with margins or
+/// PipelineSpec::sized_by_image, if the request has no size. Rounded down to the patch of the
+/// model; {0, 0}: as trained.
 struct SourceSize {
   int64_t width = 0, height = 0;
 };
 SourceSize size_of_source(const runtime::ModelState& state, const GenerateRequest& request);
 
-/// Reads the image and the mask of a request and brings them to the size of the job, and says in
-/// its notes what becomes of them. Throws Error(usage) for files that are none, and for models
-/// that do not start from an image.
+/// Reads the image and the mask of a request, resizes both to the size of the job, and notes the
+/// changes. Throws Error(usage) for invalid files, and for models that cannot start from an image.
 void plan_source(const runtime::ModelState& state, const GenerateRequest& request, Job& job);
-/// Encodes it and the references, which become conditioning: every process of a plan does so for
-/// itself.
+/// Encodes the image and the references, which become conditioning. Every process of a plan encodes
+/// for itself.
 void encode_images(const runtime::ModelState& state, Job& job);
 
 }  // namespace tessera::diffusion

@@ -26,7 +26,7 @@ using tensor::Tensor;
 constexpr comm::Tag kText{"text", -1};
 const char* const kWeights = "text_weights";
 
-// The layers of a text encoder that make these hidden states, as runs of bytes.
+// The layouts of a text encoder's layers up to the requested hidden states, as runs of bytes.
 std::vector<runtime::BlockLayout> layouts_of(const runtime::ModelState& state,
                                              const std::string& part,
                                              const std::vector<int>& hidden,
@@ -40,7 +40,7 @@ std::vector<runtime::BlockLayout> layouts_of(const runtime::ModelState& state,
   return layouts;
 }
 
-// Which files a part's weights are of, as they are now.
+// A key of a part's weight files in their current state.
 std::string files_of(const runtime::ModelState& state, const std::string& part) {
   const load::TensorSet tensors = load::open_weights(state.folder.component(part));
   std::string all;
@@ -48,24 +48,24 @@ std::string files_of(const runtime::ModelState& state, const std::string& part) 
   return all;
 }
 
-/// What stays of a text encoder between requests; it does not change any more.
+/// A text encoder's bytes that stay between requests; immutable.
 struct KeptRuns {
   std::string files;
   std::vector<std::vector<Tensor>> layers;  ///< by rank of the group, those of this process
-  std::vector<std::shared_ptr<const void>> rest = {};  ///< what is not in layers
+  std::vector<std::shared_ptr<const void>> rest = {};  ///< everything outside the layers
 };
 
-// Of runs that may be there.
+// Bytes of runs; undefined runs count 0.
 int64_t bytes_of(const std::vector<Tensor>& runs) {
   int64_t bytes = 0;
   for (const Tensor& x : runs) bytes += x.defined() ? x.bytes() : 0;
   return bytes;
 }
 
-/// The layers of a text encoder on a rank of the group, one after the other, once.
+/// The layers of a text encoder on a rank of the group; each layer is used once, in order.
 class SpreadLayers {
  public:
-  /// `had`: its runs of earlier requests, or none.
+  /// `had`: runs kept from earlier requests, or empty.
   SpreadLayers(std::vector<runtime::BlockLayout> layouts,
                std::shared_ptr<const nn::Weights> weights, tensor::Device device,
                comm::Communicator& ranks, std::vector<Tensor> had, bool keep,
@@ -87,7 +87,7 @@ class SpreadLayers {
   std::shared_ptr<const nn::Weights> at(int64_t layer) {
     base::check_stop();
     pack(layer);
-    if (layer + 1 < count()) pack(layer + 1);  // which is sent before this one computes
+    if (layer + 1 < count()) pack(layer + 1);  // the next layer is sent before this layer runs
     const auto i = static_cast<size_t>(layer);
     const Tensor all = gather_.bytes(static_cast<int>(layer), blocks_);
     if (!keep_) blocks_.mine[i] = {};
@@ -108,13 +108,13 @@ class SpreadLayers {
   const nn::Shard shard_;
   const bool keep_;
   const std::shared_ptr<const nn::LowRanks> pairs_;  // null: none
-  const runtime::CountedBytes counted_;  // what was there before the run counts in it as well
+  const runtime::CountedBytes counted_;              // counts bytes from before the run as well
   nn::SpreadBlocks blocks_;
   parallel::BlockGather gather_;
 };
 
-// The texts of a rank of the group. The last rank has the first ones, as parts that are larger are
-// the later ones: so rank 0 has one if there is one.
+// The texts of a rank of the group. The last rank takes the first texts, because larger parts are
+// the later ones: so rank 0 has a text if there is any.
 nn::Range texts_of(const comm::Communicator& ranks, int rank, int64_t texts) {
   return nn::split({0, texts}, ranks.size(), ranks.size() - 1 - rank);
 }
@@ -128,7 +128,7 @@ TextBatch some(const TextBatch& batch, nn::Range texts) {
           batch.hidden};
 }
 
-// What all ranks made, on the first one.
+// Joins the states of all ranks on the first rank.
 TextStates joined(comm::Communicator& ranks, TextStates mine, int64_t texts) {
   for (Tensor* x : mine.all()) {
     if (!x->defined()) continue;
@@ -188,7 +188,7 @@ TextStates Encoding::share(comm::Communicator& ranks) const {
   return joined(ranks, std::move(states), batch.texts());
 }
 
-// What was kept of a part, if its files are the same; else nothing.
+// The kept runs of a part if its files are unchanged; otherwise empty.
 KeptRuns kept_runs(const runtime::ModelState& state, const std::string& part,
                    const std::string& files) {
   const auto found = std::static_pointer_cast<const KeptRuns>(state.kept.find(part));
@@ -227,7 +227,7 @@ TextStates encode_spread(const runtime::ModelState& state, const std::string& pa
     if (rank == 0) states = std::move(here);
     did.per_rank[static_cast<size_t>(ranks.place(rank))] =
         runtime::work_of(state.workers.scope(rank, &meters), 0);
-    if (!ranks.all_here()) return;  // what they sent, they tell behind the run
+    if (!ranks.all_here()) return;  // processes report their traffic after the run
     Report sent;
     for (const auto& [key, entry] : world->ledger().entries())
       sent.traffic[key] = {entry.messages, entry.bytes, entry.wait_seconds, entry.flight_seconds};

@@ -23,7 +23,7 @@ Tensor sampled(const Tensor& mean, const Tensor& logvar, const Tensor& noise) {
   return x;
 }
 
-// A mask [1, 1, h, w] for so many channels: x, or 1 - x.
+// A mask [1, 1, h, w], repeated for `channels` channels: x, or 1 - x.
 Tensor for_channels(const Tensor& mask, int64_t channels, bool inverse) {
   const tensor::Shape shape{1, channels, mask.size(2), mask.size(3)};
   if (mask.is_meta()) return Tensor::empty(shape, DType::f32, mask.device());
@@ -56,8 +56,8 @@ void Start::begin_with_noise() {
   if (scale != 1) latents_ = ops::blend(latents_, scale, latents_, 0);
 }
 
-// As diffusers draws: for the image's latent, which all samples of a seed share; their noise; and
-// for a masked image, which changes nothing.
+// Draws in diffusers' order: for the image's latent, shared by all samples of a seed; then the
+// samples' noise; and for a masked image a draw without effect.
 void Start::begin_with(const SourceImage& source, bool each_alone) {
   const tensor::Shape shape = job_.noise_shape();
   const tensor::Shape of_image = each_alone ? shape : shape.with(0, 1);
@@ -79,7 +79,7 @@ void Start::begin_with(const SourceImage& source, bool each_alone) {
   kept_.rest = tokens(repeated(for_channels(source.mask, channels, true)), nn::LatentForm::image);
 }
 
-// One for each sample.
+// Repeats x for each sample.
 Tensor Start::repeated(const Tensor& x) const {
   if (x.size(0) == job_.drawn_samples()) return x;
   return ops::concat_rows(std::vector(static_cast<size_t>(job_.drawn_samples()), x));

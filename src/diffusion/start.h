@@ -5,8 +5,8 @@
 
 namespace tessera::diffusion {
 
-/// Latents and noise of a request, drawn in full and in order on every rank, then cut: noise, or an
-/// image's latent with noise over it.
+/// Latents and noise of a request, drawn in full and in order on every rank, then cut: plain noise,
+/// or noise added to an image's latent.
 class Start {
  public:
   Start(const GenerateRequest& request, const Job& job, const parallel::Setup& setup);

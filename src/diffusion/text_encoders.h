@@ -11,33 +11,33 @@
 
 namespace tessera::diffusion {
 
-/// Ranks of a plan that encode texts: those of shard= that rank 0 is one of, else it alone.
+/// The ranks of a plan that encode texts: rank 0's group of shard=, or rank 0 alone.
 std::vector<int> encoding_ranks(const Plan& plan);
-/// Whether this process runs text encoders: of ranks that are processes the first one does, and
-/// under shard= those that have its weights with it.
+/// Whether this process runs text encoders. If ranks are processes, the first process encodes, and
+/// with shard= also those that share its weights.
 bool encodes_text(const runtime::ModelState& state);
-/// What a process does between encoders that ranks run together: under shard= all throw what one of
-/// them fails at, by its name, and nobody waits for it.
+/// Runs a process's work between encoders that ranks run together. Under shard= all processes throw
+/// the error of any process, with its rank, so that none waits for the failed process.
 void between_encoders(const runtime::ModelState& state, const std::function<void()>& work);
 
-/// The batch of a text as its encoder sees it: padding counts where the encoder masks none.
+/// The batch of a text in the encoder's view: if the encoder has no mask, padding counts as text.
 models::TextBatch seen(const Text& text);
-/// All of them in the memory of the host.
+/// Copies all states to the memory of the host.
 models::TextStates on_host(models::TextStates states);
-/// Weights of a text encoder that hold nothing, of a folder that may hold a description alone.
+/// Weights of a text encoder on meta, for a folder that may hold only a description.
 std::shared_ptr<const load::MetaWeights> meta_weights_of(const runtime::ModelState& state,
                                                          const std::string& part);
-/// A text encoder of the folder over weights, whose names are not checked.
+/// A text encoder of the folder over weights; does not check their names.
 std::unique_ptr<models::TextEncoder> encoder_over(
     const runtime::ModelState& state, const std::string& part,
     const std::shared_ptr<const nn::Weights>& weights);
-/// What an encoder makes of texts, every layer of it in numbers: else it throws Error(model).
+/// Runs an encoder on texts. Throws Error(model) if any layer's states hold NaN or infinity.
 models::TextStates numbers_of(const models::TextEncoder& encoder, const models::TextBatch& batch,
                               const std::string& part, const models::LayerWeights& from = {});
 
-/// Runs a text encoder on "input_ids" and, if there, "attention_mask" [batch, length] ->
+/// Runs a text encoder on "input_ids" and, if there, "attention_mask" [batch, length]. Returns
 /// "last_hidden_state", "text_embeds" or "pooler_output", with `trace` also "hidden.N". Throws
-/// Error(usage) for inputs that do not fit.
+/// Error(usage) for invalid inputs.
 std::map<std::string, tensor::Tensor> forward_text(
     const runtime::ModelState& state, const std::string& component,
     const std::map<std::string, tensor::Tensor>& inputs, bool trace, const RunControl& control,

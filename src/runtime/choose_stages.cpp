@@ -45,7 +45,7 @@ std::vector<double> block_flops(const models::PipelineSpec& spec, nn::DType dtyp
   const tensor::Uncounted aside;
   const auto model = spec.make(load::MetaWeights(), spec.whole(), dtype);
   nn::TokenLayout layout = spec.layout(0, 0);
-  const auto side = [&](size_t i) {  // no run is larger than what the model has positions for
+  const auto side = [&](size_t i) {  // the model's positions limit the size of a run
     return std::min(layout.size[i], spec.positions * layout.patch[i]);
   };
   if (spec.positions > 0) layout = spec.layout(side(1), side(2));
@@ -55,7 +55,7 @@ std::vector<double> block_flops(const models::PipelineSpec& spec, nn::DType dtyp
 void choose_stages(ModelState& state) {
   Plan& plan = state.options.plan;
   if (!state.spec || plan.pipefusion == 1 || !plan.stages.empty()) return;
-  if (plan.pipefusion > state.spec->blocks) return;  // it will be refused
+  if (plan.pipefusion > state.spec->blocks) return;  // the plan will be refused later
   const std::vector<int64_t> bytes = part_weights(*state.spec, state.dtype(), state.expert_dtype(),
                                                   *state.meta_weights_of("transformer"))
                                          .blocks;

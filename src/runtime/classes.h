@@ -6,7 +6,7 @@
 
 namespace tessera::runtime {
 
-/// Class numbers for names or numbers. Throws Error(usage) naming what does not exist.
+/// Class numbers for names or numbers. Throws Error(usage) naming an unknown class.
 std::vector<int> class_numbers(const std::vector<std::string>& wanted,
                                const std::vector<std::string>& names, int64_t count);
 

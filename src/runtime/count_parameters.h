@@ -4,8 +4,8 @@
 
 namespace tessera::runtime {
 
-/// Parameters of a part of a model by its description alone: of all names that its network asks
-/// for. 0 for parts without a network.
+/// Counts the parameters of a part of a model from its description: the shapes of all weights of
+/// the network. 0 for parts without a network.
 int64_t parameters_on_meta(const ModelState& state, const load::Component& part);
 
 }  // namespace tessera::runtime

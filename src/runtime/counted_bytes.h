@@ -8,7 +8,7 @@
 
 namespace tessera::runtime {
 
-/// Bytes that count in a memory, if there is one, for as long as this lives.
+/// Counts bytes in a memory tracker, if not null, until destruction.
 class CountedBytes {
  public:
   CountedBytes(std::shared_ptr<tensor::MemoryTracker> memory, tensor::MemoryClass memory_class,

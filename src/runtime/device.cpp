@@ -41,13 +41,13 @@ DeviceChoice choose_device(const DeviceOption& option) {
 
 void start_device(const DeviceChoice& choice) {
   if (!is_gpu(choice.device)) {
-    kernels::active_unit();  // what the environment asks for is refused before any work
+    kernels::active_unit();  // refuse an instruction set of the environment before any work
     return;
   }
   static std::mutex starting;
-  static int started = -1;  // the one GPU of the process
+  static int started = -1;  // index of the process's only GPU
   const std::lock_guard lock(starting);
-  if (started < 0 && tensor::has_device()) return;  // the caller brought one
+  if (started < 0 && tensor::has_device()) return;  // the caller installed a device
   require(started < 0 || started == choice.index, ErrorCode::usage,
           "`device` cuda:{}: this process computes on cuda:{} already; start another one",
           choice.index, started);

@@ -11,29 +11,30 @@ namespace tessera::runtime {
 /// Where a run computes.
 struct DeviceChoice {
   tensor::Device device = tensor::Device::cpu;
-  int index = 0;       ///< of the GPU
-  bool named = false;  ///< whether the user chose it
+  int index = 0;       ///< index of the GPU
+  bool named = false;  ///< whether the user named a device
 };
-/// Of what the caller asked for.
+/// Chooses the device of an option.
 DeviceChoice choose_device(const DeviceOption& option);
-/// Takes a GPU into use for the rest of the process, if the choice is one and none is. Throws
-/// Error(usage) where it cannot serve, or another one is in use already.
+/// Takes a GPU into use for the rest of the process, if the choice is a GPU and no GPU is in use.
+/// Throws Error(usage) if the GPU is unusable, or if another GPU is in use already.
 void start_device(const DeviceChoice& choice);
-/// The same for a run. Of ranks that are processes the i-th of a machine takes GPU i, and all of
-/// them open the ways between their GPUs, at the first call. Throws Error(usage) where ranks would
-/// share a GPU.
+/// Starts the device of a run. If ranks are processes, the i-th rank of a machine takes GPU i, and
+/// the first call opens the peer access between GPUs. Throws Error(usage) if ranks would share a
+/// GPU.
 void start_device(DeviceChoice& choice, const RunOptions& options);
 /// Throws Error(plan) for a fused layer of experts (moe=fused) on a GPU.
 void check_experts(const Plan& plan, const DeviceChoice& choice);
 /// Throws Error(usage) unless each of the ranks of this machine can have a GPU.
 void check_gpus(int gpus, int ranks);
-/// All ranks take the unit of the first one, whatever a busy moment lets the others measure.
+/// All ranks use the instruction set of the first rank, because measurements on a busy machine may
+/// differ.
 void share_unit(comm::Communicator& world);
 /// "cpu" or "cuda:0 (NVIDIA H200)", for reports.
 std::string device_name(const DeviceChoice& choice);
-/// In the memory of the host; what is on meta stays there.
+/// Copies a tensor to the memory of the host; meta tensors stay on meta.
 tensor::Tensor on_host(const tensor::Tensor& x);
-/// Bytes that the GPU in use has left, and what this process keeps for itself.
+/// Free bytes of the GPU in use, plus this process's own allocations.
 int64_t free_device_memory();
 
 }  // namespace tessera::runtime

@@ -20,7 +20,7 @@ const char* word_of_tensors(FileKind kind) {
   }
 }
 
-// A line break stands in no text of JSON: such a line is a key of the whole.
+// JSON strings contain no line breaks, so a line with this key is a key of the outermost object.
 bool is_report(const std::string& text) {
   return text.starts_with('{') && (text.find("\n \"program\": \"Tessera\"") != text.npos ||
                                    text.find("\n  \"program\": \"Tessera\"") != text.npos);

@@ -7,12 +7,12 @@
 
 namespace tessera::runtime {
 
-/// Whether a regular file is an output of this kind that Tessera wrote: images and videos name it
-/// in their metadata, tensors in theirs, reports in a line. What cannot be read is none, and of
-/// chats and folders none is known.
+/// Whether a regular file is an output of this kind, written by Tessera. Images, videos and tensors
+/// name Tessera in their metadata, reports in a line. False for unreadable files, and always for
+/// chats and folders.
 bool is_former_output(const std::string& path, FileKind kind);
 
-/// The metadata of files of tensors that is_former_output looks for.
+/// The metadata of tensor files for is_former_output().
 std::map<std::string, std::string> tensors_metadata(FileKind kind);
 
 }  // namespace tessera::runtime

@@ -4,7 +4,7 @@
 
 namespace tessera::runtime {
 
-// What was kept is freed behind the lock.
+// Frees the previous weights after the lock is released.
 void KeptParts::keep(const std::string& part, std::shared_ptr<const void> weights, int64_t bytes) {
   Part kept{std::move(weights), bytes};
   const std::lock_guard lock(mutex_);

@@ -8,17 +8,17 @@
 
 namespace tessera::runtime {
 
-/// Packed weights of text encoders and VAEs that stay between requests, by part. Thread-safe.
+/// Packed weights of text encoders and VAEs, kept between requests, by part. Thread-safe.
 class KeptParts {
  public:
-  /// In place of what was kept of the part, once both are there: what they share stays.
+  /// Replaces the kept weights of the part once both exist: shared weights stay in memory.
   void keep(const std::string& part, std::shared_ptr<const void> weights, int64_t bytes);
-  /// What is kept of a part; null: nothing.
+  /// The kept weights of a part; null: none.
   std::shared_ptr<const void> find(const std::string& part) const;
-  /// Lets go of all; who uses some of it has it until then.
+  /// Releases all weights; users of a part keep their reference.
   void release();
   int64_t bytes() const;
-  /// If these parts, of so many bytes, were kept too.
+  /// Bytes if `parts`, of these sizes, were kept too.
   int64_t bytes_with(const std::map<std::string, int64_t>& parts) const;
 
  private:

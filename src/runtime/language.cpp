@@ -33,12 +33,12 @@ std::string token_text(const Json& config, const char* key) {
              : "";
 }
 
-// Keys of generation_config.json that change nothing here: names, versions, other lengths.
+// Keys of generation_config.json without effect here: names, versions, other lengths.
 constexpr const char* kInertInGeneration[] = {"_from_model_config", "pad_token_id",
                                               "cache_implementation"};
 
-// Keys of other samplers of transformers, and values with which they change nothing. A canvas has
-// a temperature of its own.
+// Keys of other samplers of transformers, with their neutral values. A canvas has a temperature of
+// its own.
 struct Sampling {
   const char* key;
   double inert;
@@ -80,7 +80,7 @@ std::string decode_of(const models::TokenConfig& read, const std::string& usual)
                      read.integer("max_post_steps", p.posts, 0, sample::kMostPosts));
 }
 
-// What a canvas model's generation_config.json says of its sampler, beside the usual.
+// Reads the sampler of a canvas model from generation_config.json, beside the usual keys.
 std::string canvas_of(const models::TokenConfig& read) {
   sample::CanvasRule rule;
   rule.max_denoising_steps =
@@ -125,7 +125,7 @@ Language::Language(const load::Component& part) : part_(part) {
     max_tokens_ = read.integer("max_new_tokens", max_tokens_, 1, int64_t{1} << 24);
     ends_ = read.ids("eos_token_id", spec_.vocabulary);
     spec_.decode = spec_.canvas ? canvas_of(read) : decode_of(read, spec_.decode);
-    // Other samplers of transformers have keys of their own, which change what is generated.
+    // Other samplers of transformers have keys of their own and change the output.
     if (spec_.canvas) refuse_other_sampling(read);
     if (spec_.canvas) read.check_rest(kInertInGeneration, {});
     if (read.has("max_post_steps") && !spec_.decode.starts_with("edit"))
@@ -185,8 +185,8 @@ sample::SpecialIds Language::special() const {
   return ids;
 }
 
-// With the values that transformers gives a template: tokens that are not set are undefined, tools
-// that are not given are None.
+// Passes the values of transformers to the template: tokens without a value are undefined, tools
+// without a value are None.
 std::string Language::rendered(const jinja::ValueDict& chat) const {
   const jinja::Value* tools = chat.find("tools");
   const bool for_tools = !tool_template_.empty() && tools && truth(*tools);
@@ -250,7 +250,7 @@ std::shared_ptr<const nn::TokenModel> Language::model(
   const bool none = std::ranges::find(portion.experts, true) == portion.experts.end();
   const int64_t without = !portion.experts.empty() && none ? 1 : 0;
   return models_.get(2 * int64_t{block} + without, rank, rank_memory, [&] {
-    if (!checked_) (void)check(dtype);  // who runs it says what is to be said
+    if (!checked_) (void)check(dtype);  // the caller reports the sentence of check()
     checked_ = true;
     return spec_.make(*weights(store), portion, dtype, block);
   });

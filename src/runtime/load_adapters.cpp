@@ -18,7 +18,7 @@ using nn::Cut;
 using ops::DType;
 using tensor::Tensor;
 
-/// Weights on meta that note which matrices an adapter may change.
+/// Weights on meta with a record of the matrices for adapters.
 class LayersAsked final : public nn::WeightsOver {
  public:
   using WeightsOver::WeightsOver;
@@ -67,7 +67,7 @@ std::vector<load::AdapterPart> parts_of(const ModelState& state) {
     const auto layers = std::make_shared<const LayersAsked>(state.meta_weights_of(name));
     models::text_encoder_of(part.class_name, {part.config, part.description()}, layers,
                             state.dtype())
-        ->encode({{0}, {1}, 1});  // which asks for all of them
+        ->encode({{0}, {1}, 1});  // the encoder requests all its weights
     parts.push_back({name, part.class_name, layers->layers()});
   }
   return parts;
@@ -99,7 +99,7 @@ std::shared_ptr<const Adapters> load_adapters(const ModelState& state,
     size_t layers = 0;
     for (const auto& [part, changes] : load::read_adapter(lora.file, lora.strength, names)) {
       layers += changes.size();
-      if (lora.strength == 0) continue;  // the bits of no adapter
+      if (lora.strength == 0) continue;  // results stay identical to a run without the adapter
       auto& sum = all[part];
       if (!sum) sum = std::make_shared<nn::WeightChanges>();
       for (const auto& [name, change] : changes) {

@@ -10,13 +10,13 @@ namespace tessera::runtime {
 
 struct ModelState;
 
-/// Reads the adapters of a request for a model; null: it has none. Throws Error(model) for files
-/// that do not fit, before a weight of the model is read.
+/// Reads the adapters of a request for a model; null: no adapters. Throws Error(model) for files
+/// that do not fit, before any weight of the model is read.
 std::shared_ptr<const Adapters> load_adapters(const ModelState& state,
                                               const std::vector<Lora>& loras, bool merged);
 
-/// The adapters of a forward pass, which says what they change. Throws Error(usage) for a component
-/// that takes none.
+/// Reads the adapters of a forward pass and notes their changes. Throws Error(usage) for a
+/// component without adapters.
 std::shared_ptr<const Adapters> load_adapters(const ModelState& state,
                                               const ForwardRequest& request,
                                               const RunControl& control);

@@ -11,17 +11,17 @@
 
 namespace tessera::runtime {
 
-/// Networks that are loaded, by rank, all of one variant; requests that use one hold it.
+/// Cache of loaded networks, by rank, all of the same variant. Requests hold references.
 /// Thread-safe.
 template <class Network>
 class Loaded {
  public:
   using Tracker = std::shared_ptr<tensor::MemoryTracker>;
 
-  /// The network of a rank; `make` builds it where it is not there. Those of another variant are
-  /// let go afterwards: the store shares the weights that both have. While it is held, it counts
-  /// where the scope counts, once for however many ranks, and as memory of each rank that computes
-  /// with it; either may be null.
+  /// The network of a rank; `make` builds a missing network. Networks of another variant are
+  /// released after the build, so that the store can share weights of both. While a network is
+  /// held, its bytes count in the current scope, once for all ranks, and in the memory of each rank
+  /// with a reference; both trackers may be null.
   template <class Make>
   std::shared_ptr<const Network> get(int64_t variant, int rank, const Tracker& rank_memory,
                                      const Make& make) {
@@ -38,14 +38,14 @@ class Loaded {
     variant_ = variant;
     const auto [at, mine] = all_.emplace(rank, std::move(made));
     if (!mine) {
-      made = {};  // it would count beside the one that is there
+      made = {};  // would count beside the existing network
       return counted(at->second, request, rank_memory);
     }
     const auto built_for = std::make_shared<Counting>(Bytes{}, request);
     at->second.requests[request.get()] = built_for;
     return counted(at->second, request, rank_memory);
   }
-  /// Lets go of those of other variants.
+  /// Releases networks of other variants.
   void keep_only(int64_t variant) {
     const std::lock_guard lock(mutex_);
     if (variant != variant_) all_.clear();
@@ -54,7 +54,7 @@ class Loaded {
     const std::lock_guard lock(mutex_);
     all_.clear();
   }
-  /// Of those that are there.
+  /// Bytes of all networks in the cache.
   int64_t bytes() const {
     const std::lock_guard lock(mutex_);
     int64_t sum = 0;
@@ -65,7 +65,7 @@ class Loaded {
 
  private:
   using Bytes = std::array<int64_t, tensor::kMemoryClasses>;
-  /// Bytes that count somewhere for as long as this lives.
+  /// Counts bytes in a tracker until destruction.
   struct Counting {
     Counting(const Bytes& held, Tracker where) : bytes(held), memory(std::move(where)) { count(1); }
     Counting(const Counting&) = delete;
@@ -80,8 +80,8 @@ class Loaded {
   };
   struct Held {
     std::shared_ptr<const Network> network;
-    Bytes added{};  ///< by building it, to what counted then
-    Bytes whole{};  ///< with what others of the process held already
+    Bytes added{};  ///< bytes that building added to the process
+    Bytes whole{};  ///< includes bytes that the process held already
     std::map<const tensor::MemoryTracker*, std::weak_ptr<const Counting>> requests{};
   };
   static Bytes bytes_in(const tensor::MemoryTracker& memory) {

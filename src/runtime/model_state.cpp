@@ -23,8 +23,8 @@
 namespace tessera::runtime {
 namespace {
 
-// Over those of the family: those of consistency models, and what the makers of a model advise in
-// its generation_config.json. The lengths of texts in `spec` become those that it advises.
+// Overrides the defaults of the family: by those of consistency models, and by the advice of the
+// model's makers in generation_config.json. Text lengths in `spec` follow the advice, too.
 models::PipelineSpec::Defaults read_defaults(const load::ModelFolder& folder,
                                              models::PipelineSpec& spec) {
   const std::string path = folder.path + "/generation_config.json";
@@ -56,7 +56,7 @@ std::vector<std::string> read_class_names(const std::string& folder) {
   return names;
 }
 
-// In what a folder holds weights, if it was quantised.
+// The quantised form of a folder's weights, if any.
 load::Quantised stored(const load::ModelFolder& folder) {
   for (const char* part : {"transformer", "model"})
     if (folder.has(part)) return folder.component(part).quantised;
@@ -67,7 +67,7 @@ models::Source source_of(const load::Component& part, const std::string& pipelin
   return {part.config, part.description(), pipeline};
 }
 
-// Names of the VAE's half `make`; those of the other one may stand in the file.
+// Checks the names of the VAE's half `make`; the file may also hold names of the other half.
 template <class Make>
 std::string check_half(const ModelState& state, const Make& make, const std::string& other,
                        const std::string& others_conv) {
@@ -147,7 +147,7 @@ void check_quantises(const ModelState& state) {
              !state.geometry().experts.empty();
   std::map<std::string, ops::WeightForm> forms;
   for (const std::string& part : state.parts_with_products()) {
-    load::TensorSet none;  // the names are those of the files
+    load::TensorSet none;  // no files: names are those of the model
     none.quantise(rules, part != "transformer");
     const auto asked = std::make_shared<const load::MetaWeights>(none);
     forms.merge(state.forms_of(part, asked, state.expert_dtype()));
@@ -192,12 +192,12 @@ void check_device_forms(const ModelState& state) {
 }  // namespace
 
 const load::WeightStore& weight_store() {
-  static const load::WeightStore one;  // one a process: weights only, no state of requests
+  static const load::WeightStore one;  // per process: weights only, no state of requests
   return one;
 }
 
 Residents& residents() {
-  static Residents one;  // one a process, as its memory is
+  static Residents one;  // per process, as memory is
   return one;
 }
 
@@ -269,7 +269,7 @@ models::VaeSpec ModelState::vae() const {
   return models::vae_of(part.class_name, source_of(part));
 }
 
-// Files of parts that stay in memory are looked at as often as those are read: once.
+// Checks the files of parts in memory as often as the files are read: once.
 std::string ModelState::checked(const std::string& part,
                                 const std::function<std::string()>& check) const {
   return options.keep_parts ? said_.of(part, check) : check();
@@ -318,7 +318,7 @@ std::shared_ptr<const nn::Denoiser> ModelState::transformer(int rank, int64_t re
   };
   if (!adapters || !adapters->change("transformer") || device() == tensor::Device::meta)
     return plain();
-  // Between requests the plain network stays, whose weights the next adapters find.
+  // The plain network stays between requests, so the next adapters find its weights.
   std::shared_ptr<const nn::Denoiser> base;
   if (options.keep_parts && resident < 0 && options.plan.shard == 1 && !adapters->merge)
     base = plain();
@@ -333,7 +333,7 @@ std::unique_ptr<nn::Denoiser> ModelState::load_transformer(int rank, int64_t res
           "quantised folder",
           asked_as(options));
   if (device() != tensor::Device::meta)
-    (void)check_transformer();  // what is to be said of it was said before
+    (void)check_transformer();  // the sentence was reported before
   return make_transformer(rank, resident, weights_of("transformer"), adapters);
 }
 
@@ -372,7 +372,7 @@ std::shared_ptr<const load::MetaWeights> ModelState::meta_weights_of(
 
 std::shared_ptr<const nn::Weights> ModelState::weights_of(const std::string& part) const {
   if (device() == tensor::Device::meta) return meta_weights_of(part);
-  (void)load::open_weights(folder.component(part));  // it must be there
+  (void)load::open_weights(folder.component(part));  // throws if weights are missing
   load::TensorSet tensors = tensors_of(part);
   tensors.use_mapped(options.map_weights);
   return weight_store().open(tensors, device());
@@ -448,7 +448,7 @@ void set_stage(const ModelState& state, const RunOptions& options, ModelState& s
 
 namespace {
 
-// As a folder would describe it.
+// A folder's description of the model.
 load::ModelFolder folder_of(const models::PublishedModel& model) {
   load::ModelFolder folder;
   folder.path = model.name;

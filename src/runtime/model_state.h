@@ -26,80 +26,81 @@
 
 namespace tessera::runtime {
 
-/// How a run computes, and in what its routed experts' weights are, if in something else: as was
-/// asked, or as the folder holds them.
+/// The dtype of a run, and the dtype of routed experts' weights if different: as requested, or as
+/// stored in the folder.
 nn::DType dtype_of(const RunOptions& options);
 std::optional<nn::DType> expert_dtype_of(const RunOptions& options,
                                          const load::ModelFolder& folder);
 /// Rules that quantise weights at load; on a GPU only routed experts. Throws Error(usage).
 load::QuantiseRules rules_of(const RunOptions& options);
 
-/// What an open model is: the description of its folder, what it computes with, and its networks
-/// once they were needed. Requests on many threads share it; what is theirs is in their Job.
+/// An open model: the description of its folder, its workers, and its networks after first use.
+/// Requests on many threads share the state; state of a request is in its Job.
 struct ModelState {
-  /// Of no other open model, also of those that are not any more.
+  /// Unique token of this open model; never reused, even after the model is closed.
   std::shared_ptr<const void> identity = std::make_shared<const char>();
   RunOptions options;
   DeviceChoice place;  ///< where parts compute; latents and images are the host's
-  std::string name;    ///< as the caller gave it
+  std::string name;    ///< the caller's name of the model
   WeightFiles files;   ///< in place of weights of the folder
   load::ModelFolder folder;
   std::optional<models::PipelineSpec> spec;     ///< none: a folder without a transformer
-  models::PipelineSpec::Defaults defaults;      ///< the spec's, or what the folder says of itself
+  models::PipelineSpec::Defaults defaults;      ///< the family's defaults, or those of the folder
   std::unique_ptr<Language> language;           ///< null: not a language model
   std::optional<models::MoeLayerConfig> layer;  ///< none: not a moe_layer
   std::vector<std::string> class_names;         ///< empty: classes have numbers only
   Workers workers;
   Loaded<nn::Denoiser> transformers;  ///< by parallel::portion_number
-  mutable KeptParts kept;             ///< of RunOptions::keep_parts, as far as memory allows
-  /// The last run of a language model that was seen to fit: its tokens, those of its largest pass,
-  /// and those that a pass decides; bytes of the process, and of weights.
+  mutable KeptParts kept;             ///< kept by RunOptions::keep_parts, as far as memory allows
+  /// The last run of a language model that fit into memory: its tokens, tokens of its largest pass,
+  /// and tokens decided by a pass; bytes of the process, and of weights.
   struct {
     std::mutex mutex;
     std::array<int64_t, 3> size{};
     std::array<int64_t, 2> bytes{};
   } foreseen;
-  /// Bytes of a run that makes images: of the process, at most and while texts are encoded, of the
-  /// weights of the transformer and the VAE, and whether the former fit beside the decoding.
+  /// Memory of a run that makes images, in bytes: peak of the process, peak while texts are
+  /// encoded, weights of the transformer and of the VAE; and whether the transformer fits beside
+  /// the decoding.
   struct Fitting {
     int64_t process = 0, text = 0, transformer = 0, vae = 0;
     bool beside = false;
   };
-  /// Of those that were seen to fit whole, by what their memory depends on.
+  /// Runs that fit as a whole, by everything that determines their memory.
   Remembered<std::string, Fitting> fitting;
-  /// With RunOptions::keep_parts, on a CPU: among the others of the process.
+  /// With RunOptions::keep_parts on a CPU: this model among the others of the process.
   std::optional<Resident> residence;
 
   nn::DType dtype() const { return dtype_of(options); }
   tensor::Device device() const { return place.device; }
-  /// Of its plan, as this process has them.
+  /// The ranks of the plan in this process.
   cluster::Ranks ranks() const { return cluster::Ranks::of(options, place.device); }
   std::optional<nn::DType> expert_dtype() const { return expert_dtype_of(options, folder); }
-  /// Whether they are in int4, which products in int8 take as they are.
+  /// Whether routed experts are in int4; products in int8 read int4 directly.
   bool int4_experts() const;
-  /// Whether experts become int8 whenever they are read: the folder holds them in something else.
+  /// Whether experts become int8 at every read, because the folder holds another form.
   bool quantises_experts() const;
-  /// Whether other products do.
+  /// Whether other products are quantised at load.
   bool quantises_products() const;
   bool has_vae() const { return folder.has("vae"); }
-  /// What the configuration of the VAE describes. Throws Error(model).
+  /// The VAE of the configuration. Throws Error(model).
   models::VaeSpec vae() const;
-  /// Whether the VAE is one of videos.
+  /// Whether the VAE is a video VAE.
   bool video() const { return has_vae() && vae().video; }
-  /// Pixels of a side for one of the latent; 8 without a VAE.
+  /// Pixels per latent pixel of a side; 8 without a VAE.
   int64_t vae_factor() const { return has_vae() ? vae().factor : 8; }
-  /// Throws Error(model) naming every tensor that is missing or of another shape than the
-  /// configuration says; reads no weight, and of parts that are kept in memory files once. They
-  /// return a sentence that names tensors which nothing reads, or "".
+  /// Throws Error(model) naming every tensor that is missing or differs in shape from the
+  /// configuration. Reads no weights; checks files of parts in memory once. Returns a sentence
+  /// naming unused tensors, or "".
   std::string check_transformer() const;
   std::string check_vae() const;
   std::string check_text_encoder(const std::string& part) const;
-  /// What plans need to know of the transformer; reads no file, and builds it on meta once.
+  /// The transformer's geometry for plans; reads no files, and builds the transformer on meta once.
   nn::Geometry geometry() const;
-  /// Those of a part; on meta as the files have them, or would have.
+  /// The weights of a part; on meta in the form that the files have, or would have.
   std::shared_ptr<const nn::Weights> weights_of(const std::string& part) const;
   std::shared_ptr<const load::MetaWeights> meta_weights_of(const std::string& part) const;
-  /// The files of a part, with the rules of quantising at load.
+  /// The files of a part, with the rules for quantising at load.
   load::TensorSet tensors_of(const std::string& part) const;
   /// The forms of the matrices of the transformer or a text encoder. `experts`: dtype of routed
   /// experts, if not the model's.
@@ -108,30 +109,30 @@ struct ModelState {
       std::optional<nn::DType> experts) const;
   /// The number of matrices for products with int8 activations, by "int8" and "int4".
   std::map<std::string, int64_t> products_of(const std::string& part) const;
-  /// The transformer, and the text encoders that the pipeline runs and the folder has.
+  /// The transformer, and the text encoders of the pipeline that the folder has.
   std::vector<std::string> parts_with_products() const;
-  /// What a rank computes of it, and under shard= its part of each of its blocks.
+  /// A rank's portion of the transformer; with shard= also the rank's run of each block.
   nn::Portion portion(int rank) const;
   nn::Shard shard_of(int rank) const;
-  /// A rank's transformer over these weights, of which with `resident` from 0 on so many blocks
-  /// stay.
+  /// A rank's transformer over these weights; with `resident` >= 0 only that many blocks stay in
+  /// memory.
   std::unique_ptr<nn::Denoiser> make_transformer(int rank, int64_t resident,
                                                  const std::shared_ptr<const nn::Weights>& weights,
                                                  const Adapters* adapters = nullptr) const;
-  /// The transformer with the experts of a rank, checked and loaded on first use; with `resident`
-  /// from 0 on, so many of its blocks stay in memory. While it is held, it counts with what the
-  /// scope and the rank's meter count.
+  /// A rank's transformer, checked and loaded on first use; with `resident` >= 0 only this many
+  /// blocks stay in memory. While held, its bytes count in the scope and in the rank's meter.
   std::shared_ptr<const nn::Denoiser> transformer(int rank = 0, int64_t resident = -1,
                                                   const RunMeters* meters = nullptr,
                                                   const Adapters* adapters = nullptr);
-  /// Bytes of what stays between requests, and its end.
+  /// Bytes kept between requests, and their release.
   int64_t kept_bytes() const;
   void release_kept();
-  /// The VAE's halves, checked and loaded for this call; released with the result, but for weights
-  /// that are to be kept: so many bytes of them (0: none).
+  /// The VAE's halves, checked and loaded for this call and released with the result; `keep` bytes
+  /// of weights stay (0: none).
   std::unique_ptr<models::VaeDecoder> load_vae(int64_t keep = 0) const;
   std::unique_ptr<models::VaeEncoder> load_vae_encoder() const;
-  /// A text encoder of the folder over its weights, names checked; it reads them while it runs.
+  /// A text encoder of the folder over its weights, names checked; the encoder reads its weights
+  /// while running.
   std::unique_ptr<models::TextEncoder> load_text_encoder(
       const std::string& part, const std::shared_ptr<const nn::Weights>& weights) const;
 
@@ -140,7 +141,7 @@ struct ModelState {
                                                  const Adapters* adapters) const;
   std::string checked(const std::string& part, const std::function<std::string()>& check) const;
 
-  Remembered<std::string, std::string> said_;  // of files that were checked
+  Remembered<std::string, std::string> said_;  // sentences of checked files
   Remembered<nn::DType, nn::Geometry> geometry_;
 };
 
@@ -148,13 +149,13 @@ struct ModelState {
 void open_model(const std::string& model, const RunOptions& options, ModelState& state,
                 const WeightFiles& files = {});
 
-/// An open model as it is rehearsed: weights and tensors are on meta, ranks are threads that count
-/// as processes do. Experts get as many assignments as the caller's scope assumes.
+/// A copy of an open model for a dry run: weights and tensors are on meta, and ranks are threads
+/// but count as processes. Experts get as many assignments as the caller's scope assumes.
 void set_stage(const ModelState& state, const RunOptions& options, ModelState& stage);
 
-/// The one store of packed weights of the process.
+/// The process's store of packed weights.
 const load::WeightStore& weight_store();
-/// Its models that keep weights between requests.
+/// The process's models with weights kept between requests.
 Residents& residents();
 
 }  // namespace tessera::runtime

@@ -6,9 +6,8 @@
 
 namespace tessera::runtime {
 
-/// As open_model(), of a published model by its sizes (models/published_models.h): there are no
-/// files, so it can be rehearsed and not run. Throws Error(model) for a name that is not known,
-/// listing those that are.
+/// Opens a published model by its sizes (models/published_models.h). Without files the model is
+/// only for dry runs. Throws Error(model) for an unknown name, listing the known names.
 void open_published(const std::string& name, const RunOptions& options, ModelState& state);
 
 }  // namespace tessera::runtime

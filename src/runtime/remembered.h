@@ -7,8 +7,7 @@
 
 namespace tessera::runtime {
 
-/// What was found out about an open model, by what was asked: of the last questions, so that it
-/// does not grow. Thread-safe.
+/// A bounded memo of results about an open model, by key. Thread-safe.
 template <class Key, class Value>
 class Remembered {
  public:
@@ -24,7 +23,7 @@ class Remembered {
     if (all_.size() == kMost) all_.clear();
     all_.insert_or_assign(key, std::move(value));
   }
-  /// What `make` returns is kept; what it throws is not.
+  /// Results of `make` are kept; exceptions are not.
   template <class Make>
   Value of(const Key& key, const Make& make) const {
     if (auto found = find(key)) return *std::move(found);

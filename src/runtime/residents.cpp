@@ -16,7 +16,7 @@ Resident::~Resident() {
   std::erase(among_.all_, this);
 }
 
-// Of all its runs, or all but one: the weights once.
+// Bytes of all runs except `but`; shared weights count once.
 int64_t Resident::taken(const AtWork* but) const {
   int64_t weights = 0, rest = 0;
   for (const AtWork* run : runs_) {

@@ -11,9 +11,9 @@ namespace tessera::runtime {
 class Resident;
 class AtWork;
 
-/// The open models of a process that keep weights between requests: what they keep, and what their
-/// runs take, counts against each other. Models without a run are idle, and let go of what they
-/// keep when a run of another one needs the room.
+/// The open models of a process with weights kept between requests. Kept weights and the memory of
+/// runs share a budget. Models without a run are idle, and release kept weights if a run of another
+/// model needs the memory.
 class Residents {
  private:
   friend class Resident;
@@ -23,11 +23,11 @@ class Residents {
   uint64_t turn_ = 0;  // counts beginnings and ends of runs
 };
 
-/// One of them, for as long as this lives. Thread-safe.
+/// A model's membership, until destruction. Thread-safe.
 class Resident {
  public:
-  /// Bytes that it keeps for later requests, and how it lets go of them; who uses some of them has
-  /// them until then. Neither may begin or end a run.
+  /// Bytes kept for later requests, and their release; users of the weights keep their references.
+  /// The functions must not begin or end a run.
   struct Keeps {
     std::string name;
     std::function<int64_t()> bytes;
@@ -45,31 +45,31 @@ class Resident {
 
   Residents& among_;
   const Keeps keeps_;
-  std::vector<const AtWork*> runs_;  // that took something
-  uint64_t used_ = 0;                // the turn of its last beginning or end of a run
+  std::vector<const AtWork*> runs_;  // runs with a reservation
+  uint64_t used_ = 0;                // the turn of the last beginning or end of a run
 };
 
-/// A run of a model, which takes memory until its end.
+/// A run of a model, with a memory reservation until destruction.
 class AtWork {
  public:
-  /// Null: of a model that counts for itself; take() then does nothing.
+  /// Null: the model is not shared, and take() does nothing.
   explicit AtWork(Resident* of) : of_(of) {}
   ~AtWork();
   AtWork(const AtWork&) = delete;
   AtWork& operator=(const AtWork&) = delete;
 
-  /// What runs of a model hold.
+  /// Memory that runs of a model hold.
   struct Held {
     std::string name;
     int64_t bytes = 0;
   };
-  /// Which idle models may let go.
+  /// Whether idle models may release their weights.
   enum class Idle { stay, leave };
-  /// Takes `bytes` in place of what it took before, of which `weights` are the model's, which its
-  /// runs share, if `room` is enough for that beside all that others hold. Where it is not, idle
-  /// models let go, the one first whose last run is the longest ago, until it is. False: it took
-  /// nothing, and `others` are the runs for which there is no room (none: an idle model stayed).
-  /// Alone it takes all.
+  /// Replaces the run's reservation by `bytes` if `room` is enough for the reservations of all
+  /// models. `weights`: the part of `bytes` shared by runs of the model. If `room` is too small,
+  /// idle models release their weights, the least recently used first. On false the reservation is
+  /// unchanged, and `others` lists the runs in the way (empty: an idle model stayed). A run alone
+  /// always succeeds.
   bool take(int64_t bytes, int64_t weights, int64_t room, std::vector<Held>& others,
             Idle idle = Idle::leave);
 

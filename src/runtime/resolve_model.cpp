@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where shipped models may be: as the user says, beside an installed program, as it was built.
+// Folders of shipped models: from the environment, beside an installed program, from the build.
 std::vector<fs::path> roots() {
   std::vector<fs::path> found;
   if (const char* chosen = std::getenv("TESSERA_MODELS"); chosen && *chosen)

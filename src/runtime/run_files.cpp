@@ -35,10 +35,10 @@ std::optional<Identity> identity_of(const fs::path& path) {
   return stat(path.c_str(), &info) == 0 ? identity_of(info) : std::nullopt;
 }
 
-/// A path, and where it leads.
+/// A path, and the file behind its links.
 struct Place {
   std::string path;
-  fs::path real;  ///< behind all links; of a link that leads nowhere itself
+  fs::path real;  ///< resolved through all links; a dangling link stays itself
   std::optional<Identity> identity{};
   bool exists = false, folder = false, regular = false, empty = false;
 
@@ -53,7 +53,7 @@ struct Place {
     folder = exists ? S_ISDIR(info.st_mode) : name.ends_with('/');
     regular = exists && S_ISREG(info.st_mode);
     empty = regular && info.st_size == 0;
-    // /dev/null takes all, a terminal shows all.
+    // /dev/null and terminals accept any output.
     if (exists && !S_ISCHR(info.st_mode)) identity = identity_of(info);
   }
   bool device() const { return exists && !identity; }
@@ -64,7 +64,7 @@ bool same(const Place& a, const Place& b) {
   return (a.identity && a.identity == b.identity) || a.real == b.real;
 }
 
-// Also for what does not exist yet.
+// Works for paths without a file, too.
 bool lies_in(const Place& place, const std::set<Identity>& folders) {
   for (fs::path at = place.real;; at = at.parent_path()) {
     const auto found = identity_of(at);
@@ -111,14 +111,14 @@ void each_number(const Pattern& pattern,
     if (const auto number = pattern.number_of(at->path())) take(at->path(), *number);
 }
 
-/// The folder of a model, and what links in it lead to.
+/// The folder of a model, and the targets of its links.
 class ModelFiles {
  public:
   explicit ModelFiles(const std::string& model) {
     if (model.empty()) return;
     try {
       root_ = runtime::resolve_model(model);
-    } catch (const Error&) {  // Model::open says what is wrong with it
+    } catch (const Error&) {  // Model::open reports the error
       return;
     }
     if (const auto found = identity_of(root_)) folders_.insert(*found);
@@ -130,7 +130,7 @@ class ModelFiles {
   }
 
  private:
-  // A model's files stand in its folder and in those of its components.
+  // Takes the files of a model's folder and of its components.
   void take(const fs::path& folder, bool components) {
     std::error_code error, ignored;
     for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
@@ -139,7 +139,7 @@ class ModelFiles {
       if (!at->is_directory(ignored)) {
         files_.insert(*found);
       } else if (components) {
-        // A link to a folder around the model would take in everything.
+        // A link to a folder around the model would include everything.
         const bool link = at->is_symlink(ignored);
         if (link && lies_in(Place(root_.string()), {*found})) continue;
         if (link) folders_.insert(*found);
@@ -151,7 +151,7 @@ class ModelFiles {
   std::set<Identity> folders_, files_;
 };
 
-/// The rules of check_files, one by one.
+/// The rules of check_files(), each in a function.
 class Check {
  public:
   explicit Check(const RunFiles& files) : files_(files), model_(files.model) {
@@ -207,7 +207,7 @@ class Check {
       require(!same(output.place, input.place), ErrorCode::usage,
               "{} is the file of {}, which this run reads: name another", output.name(),
               input.option);
-      // A folder's numbers go on behind what it holds, unless they replace it.
+      // New files in a folder continue its numbers, unless they replace old files.
       const bool numbered = output.place.folder ? files_.overwrite : output.asked->count != 1;
       require(
           !numbered || !gives(output, input.place), ErrorCode::usage,
@@ -219,7 +219,7 @@ class Check {
     }
   }
 
-  // A file that the shell opened for a standard stream.
+  // Refuses a file opened by the shell for a standard stream.
   void check_streams(const Output& output) const {
     if (output.asked->path.starts_with("/dev/") || output.asked->path.starts_with("/proc/")) return;
     for (const auto& [stream, said] :
@@ -250,7 +250,7 @@ class Check {
     return end == folder.real.end() && rest != place.real.end();
   }
 
-  // Whether a place may be that of a numbered file.
+  // Whether a numbered output may take this place.
   static bool gives(const Output& output, const Place& place) {
     const Pattern pattern = pattern_of(output.place, output.asked->kind);
     if (output.place.folder) {
@@ -274,7 +274,7 @@ class Check {
   }
 
   void check_writing(const Output& output) const {
-    if (output.asked->kind >= FileKind::model) return;  // it says itself what it cannot make
+    if (output.asked->kind >= FileKind::model) return;  // the writers report errors themselves
     if (!output.place.folder || output.asked->kind > FileKind::video) {
       base::check_writable(output.asked->path);
       if (output.asked->kind == FileKind::video) media::check_mp4();

@@ -21,14 +21,14 @@ using ops::DType;
 using tensor::Shape;
 using tensor::Tensor;
 
-constexpr int64_t kLine = 64;  // bytes: where a tensor begins, and what is not cut
+constexpr int64_t kLine = 64;  // bytes: alignment of tensors, and the unit of cuts
 
 int64_t rounded(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
 }  // namespace
 
 struct BlockLayout::Part {
-  std::function<ops::PackedWeight(const Weights&)> take;  // of a plain tensor: as the data
+  std::function<ops::PackedWeight(const Weights&)> take;  // for a plain tensor: as stored
   ops::PackedWeight form;                                 // on meta
   int64_t at = 0;
 
@@ -37,7 +37,7 @@ struct BlockLayout::Part {
     for (const Tensor* x : tensors) bytes += x->bytes();
     return bytes;
   }
-  // The tensors that lie behind each other.
+  // The tensors stored one after the other.
   static std::vector<const Tensor*> tensors(const ops::PackedWeight& of) {
     if (of.scales.defined()) return {&of.data, &of.scales};
     return {&of.data};
@@ -49,7 +49,8 @@ namespace {
 using Part = BlockLayout::Part;
 using Parts = BlockLayout::Parts;
 
-/// What a block asks for, in terms of parts: noted while the layout is found, looked up afterwards.
+/// Records the requests of a block as parts while the layout is found; returns the parts
+/// afterwards.
 class PartWeightsOf : public Weights {
  public:
   bool has(const std::string& name) const override { return meta_.has(name); }
@@ -135,7 +136,7 @@ class Gathered final : public PartWeightsOf {
     }
     return here;
   }
-  // A view of some bytes, which keeps all of them.
+  // A view of some bytes that owns all bytes.
   Tensor bytes_as(int64_t at, const Shape& shape, DType dtype) const {
     const int64_t bytes = shape.elements() * size_of(dtype);
     const auto part = [&] {
@@ -189,7 +190,7 @@ Tensor BlockLayout::packed(const Weights& weights, Range run, tensor::Device dev
       return part.take(weights);
     }();
     const auto found = Part::tensors(made), foreseen = Part::tensors(part.form);
-    // While the rank takes its run, whoever else of the process uses it, and however long.
+    // Counts the rank's run while packing, even if others of the process share the bytes.
     const CountedBytes counted(memory, tensor::MemoryClass::weights, Part::bytes_of(found));
     int64_t at = part.at;
     for (size_t i = 0; i < foreseen.size(); ++i) {

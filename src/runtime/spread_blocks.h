@@ -11,24 +11,25 @@
 
 namespace tessera::runtime {
 
-/// The packed weights of a block as one run of bytes: what is where, found on meta.
+/// The packed weights of a block as a single run of bytes: offsets of all weights, found on meta.
 class BlockLayout {
  public:
-  /// Of what the block alone asks of `meta`, which holds nothing (load/meta_weights.h).
+  /// The layout of everything a block requests from `meta`, which holds no data
+  /// (load/meta_weights.h).
   BlockLayout(const models::PipelineSpec& spec, std::shared_ptr<const nn::Weights> meta,
               nn::DType dtype, const nn::Portion& block);
-  /// The same of what `ask` asks of the weights that it is given, on meta.
+  /// The layout of everything `ask` requests from its weights, on meta.
   BlockLayout(std::shared_ptr<const nn::Weights> meta,
               const std::function<void(const nn::Weights&)>& ask);
   ~BlockLayout();
   BlockLayout(BlockLayout&&) noexcept;
   int64_t bytes() const { return bytes_; }
-  /// Of these bytes the ones that `shard` has, as even as whole cache lines go.
+  /// The bytes of `shard`, as even as whole cache lines allow.
   nn::Range run_of(const nn::Shard& shard) const;
-  /// Bytes of a run, u8 on the host or on meta, packed from `weights` one after the other. Throws
-  /// Error(model) for weights of another size than foreseen.
+  /// The bytes of a run, u8 on the host or on meta, packed from `weights` in order. Throws
+  /// Error(model) for weights of unexpected size.
   nn::Tensor packed(const nn::Weights& weights, nn::Range run, tensor::Device device) const;
-  /// The weights that lie in all bytes, and keep them.
+  /// Weights that point into `all` and own the bytes.
   std::shared_ptr<const nn::Weights> over(const nn::Tensor& all) const;
 
   struct Part;
@@ -40,11 +41,12 @@ class BlockLayout {
   int64_t bytes_ = 0;
 };
 
-/// Blocks of a rank that has a run of the bytes of each, and gathers the others' (nn::Gather).
+/// Blocks of a rank that stores a run of the bytes of each block, and gathers the rest
+/// (nn::Gather).
 class SpreadSource final : public BlockSource {
  public:
-  /// The blocks of `portion`, of which this rank keeps what `shard` has; `meta` says what they ask
-  /// for, `weights` has it, on the host or on meta. Every rank has all of `pairs`; null: none.
+  /// The blocks of `portion`; this rank stores the bytes of `shard`. `meta` describes the weights;
+  /// `weights` holds them, on the host or on meta. Every rank has all `pairs`; null: none.
   SpreadSource(const models::PipelineSpec& spec, const std::shared_ptr<const nn::Weights>& meta,
                const nn::Weights& weights, nn::DType dtype, const nn::Portion& portion,
                const nn::Shard& shard, tensor::Device device,

@@ -20,14 +20,14 @@ using nn::Weights;
 using tensor::Shape;
 using tensor::Tensor;
 
-/// What stands before and after the blocks, on a rank.
+/// A rank's weights outside of the blocks.
 struct SpreadRest {
-  /// A matrix or a table of which the rank has a run.
+  /// A matrix or table, stored as a run on each rank.
   struct Piece {
     BlockLayout layout;
     Tensor mine;
-    std::vector<nn::Range> runs;          ///< of all ranks
-    std::shared_ptr<const Weights> form;  ///< has it on meta
+    std::vector<nn::Range> runs;          ///< runs of all ranks
+    std::shared_ptr<const Weights> form;  ///< the weight on meta
   };
   std::shared_ptr<const Weights> meta;
   std::map<std::string, Piece> pieces;    ///< by name
@@ -42,7 +42,7 @@ namespace {
        name);
 }
 
-/// Their matrices and tables are on meta, and are brought when they are used.
+/// Matrices and tables are on meta, and are gathered at use.
 class RestWeights : public Weights {
  public:
   RestWeights(std::shared_ptr<const SpreadRest> rest, nn::Gather& gather)
@@ -72,7 +72,7 @@ class RestWeights : public Weights {
   std::shared_ptr<const Weights> at_use() const override;
 
  protected:
-  // All of a piece, for as long as what is made of it lives.
+  // Gathers a whole piece; the result owns the bytes.
   std::shared_ptr<const Weights> brought(const std::string& name) const {
     const SpreadRest::Piece& piece = rest_->pieces.at(name);
     return piece.layout.over(gather_.whole(piece.mine, piece.runs));
@@ -83,7 +83,7 @@ class RestWeights : public Weights {
   nn::Gather& gather_;
 };
 
-/// The same when they are used.
+/// Gathers matrices and tables immediately.
 class Brought final : public RestWeights {
  public:
   using RestWeights::RestWeights;
@@ -100,7 +100,8 @@ std::shared_ptr<const Weights> RestWeights::at_use() const {
   return std::make_shared<const Brought>(rest_, gather_);
 }
 
-/// Keeps what a network asks for: of matrices and tables the rank's run, all else whole.
+/// Stores the weights that a network requests: the rank's run of matrices and tables, all other
+/// weights whole.
 class Keeping final : public Weights {
  public:
   Keeping(SpreadRest& rest, const Weights& from, const nn::Shard& shard, tensor::Device device)
@@ -159,14 +160,14 @@ std::shared_ptr<const SpreadRest> kept_rest(const models::PipelineSpec& spec,
   return rest;
 }
 
-// Says what the network is, and computes nothing.
+// A network on meta for descriptions; computes nothing.
 std::unique_ptr<nn::Denoiser> form_of(const models::PipelineSpec& spec, DType dtype,
                                       const nn::Portion& portion) {
   const tensor::Uncounted aside;
   return spec.make(load::MetaWeights(), shell_of(portion), dtype);
 }
 
-/// Of a request, whose buffers the bytes are that were made for it.
+/// A network of a single request; the request's buffers count its temporary bytes.
 class OfRequest final : public StreamedDenoiser {
  public:
   OfRequest(const models::PipelineSpec& spec, DType dtype, const nn::Portion& portion,

@@ -8,22 +8,22 @@ namespace tessera::runtime {
 
 struct SpreadRest;
 
-/// A transformer on a rank of shard=, which has a run of the bytes of every block, and of every
-/// matrix and large table before and after them. Blocks are gathered one ahead, the others when
-/// they are used, one at a time, and all are let go behind their use (nn::Gather). Vectors, small
-/// tables and the layers of patches are whole on each rank. A request takes it `with` who gathers.
+/// A transformer on a rank of shard=. The rank stores a run of the bytes of every block, and of
+/// every large matrix and table outside of blocks. Blocks are gathered one ahead; other weights are
+/// gathered at use, one at a time. All are released after use (nn::Gather). Vectors, small tables
+/// and patch layers are whole on each rank. A request binds the transformer to a Gather by with().
 class SpreadDenoiser final : public StreamedDenoiser {
  public:
-  /// The blocks of `portion`, and what stands before and after them, of which this rank keeps what
-  /// `shard` has; `meta` says what they ask for, `weights` has it, on the host or on meta.
-  /// Every rank has all of `pairs`; null: none.
+  /// The blocks of `portion` and the modules around them; this rank stores the bytes of `shard`.
+  /// `meta` describes the weights; `weights` holds them, on the host or on meta. Every rank has all
+  /// `pairs`; null: none.
   SpreadDenoiser(const models::PipelineSpec& spec, const std::shared_ptr<const nn::Weights>& meta,
                  const nn::Weights& weights, nn::DType dtype, const nn::Portion& portion,
                  const nn::Shard& shard, tensor::Device device,
                  const std::shared_ptr<const nn::LowRanks>& pairs = nullptr);
-  /// Counts what it makes of whole weights among the buffers.
+  /// Counts gathered weights as buffers.
   std::unique_ptr<nn::Denoiser> with(nn::Gather& gather) const override;
-  /// Throws Error(usage): nobody gathers.
+  /// Throws Error(usage), because no Gather is bound.
   nn::ContextPtr prepare(const nn::Conditioning& conditioning,
                          const nn::TokenShape& shape) const override;
 

@@ -13,7 +13,7 @@ namespace {
 using nn::DType;
 using nn::Portion;
 
-// All of a model.
+// The portion of a whole model.
 Portion whole_of(const models::PipelineSpec& spec, std::optional<DType> experts) {
   Portion whole = spec.whole();
   whole.expert_dtype = experts;

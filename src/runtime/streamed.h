@@ -10,25 +10,25 @@
 
 namespace tessera::runtime {
 
-/// Where the weights of a block are when its turn comes.
+/// Provides the weights of a block when the block runs.
 class BlockSource {
  public:
   virtual ~BlockSource() = default;
   virtual std::shared_ptr<const nn::Weights> weights(int block, const nn::Seams& seams) const = 0;
 };
 
-/// A transformer too large for memory: what stands before and after the blocks and the first
-/// `resident` blocks stay; every other block is made when its turn comes, of the file or of what
-/// ranks keep of it, and released after it. Computes bit by bit what the whole transformer
-/// computes. Const and thread-safe.
+/// A transformer too large for memory. The modules around the blocks and the first `resident`
+/// blocks stay in memory; every other block is built just before use, from the file or from the
+/// ranks' runs, and released afterwards. Results equal the whole transformer's bit by bit. Const
+/// and thread-safe.
 class StreamedDenoiser : public nn::Denoiser {
  public:
-  /// Of blocks that are packed from the file. The spec must outlive it. `experts`: of the weights
-  /// of routed experts, if they are in something else than `dtype`.
+  /// Packs blocks from the file. The spec must outlive the object. `experts`: dtype of routed
+  /// experts' weights, if different from `dtype`.
   StreamedDenoiser(const models::PipelineSpec& spec,
                    const std::shared_ptr<const nn::Weights>& weights, nn::DType dtype,
                    int64_t resident, std::optional<nn::DType> experts = {});
-  /// A rank's portion, whose blocks come from elsewhere, and what stands before and after them.
+  /// A rank's portion with blocks from another source, and the modules around the blocks.
   StreamedDenoiser(const models::PipelineSpec& spec, nn::DType dtype, const nn::Portion& portion,
                    std::shared_ptr<const BlockSource> blocks, std::unique_ptr<nn::Denoiser> shell);
 
@@ -68,27 +68,27 @@ class StreamedDenoiser : public nn::Denoiser {
   tensor::PageReuse reuse_;
 };
 
-/// What stands before and after the blocks of a portion, and its first `resident` blocks.
+/// The modules around the blocks of a portion, and its first `resident` blocks.
 nn::Portion shell_of(nn::Portion portion, int64_t resident = 0);
-/// A block of a portion alone, which finds in context, placement and step what all blocks share.
+/// A single block of a portion; finds everything that blocks share in context, placement and step.
 nn::Portion one_block(nn::Portion portion, int64_t index);
 
-/// What parts of a transformer weigh in memory, in bytes; found on meta.
+/// Bytes of a transformer's parts in memory; found on meta.
 struct PartWeights {
   int64_t fixed = 0;            ///< before and after the blocks
-  std::vector<int64_t> blocks;  ///< of each block
+  std::vector<int64_t> blocks;  ///< for each block
   int64_t whole() const;
-  /// Of the largest block from `first` on.
+  /// Bytes of the largest block from `first` on.
   int64_t largest(int64_t first) const;
 };
 PartWeights part_weights(const models::PipelineSpec& spec, nn::DType dtype,
                          std::optional<nn::DType> experts = {});
-/// The same over weights on meta, which know what they are packed in.
+/// Bytes of the parts over weights on meta that know their packed form.
 PartWeights part_weights(const models::PipelineSpec& spec, nn::DType dtype,
                          std::optional<nn::DType> experts, const nn::Weights& weights);
 
-/// How many blocks may stay in `room` bytes while the others are streamed one at a time; all of
-/// them if they fit, -1 if not even one at a time does.
+/// The number of blocks that may stay in `room` bytes while the others are streamed one at a time;
+/// all blocks if they fit, -1 if even streaming does not fit.
 int64_t resident_blocks(const PartWeights& parts, int64_t room);
 
 }  // namespace tessera::runtime

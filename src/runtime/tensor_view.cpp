@@ -11,7 +11,7 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-// Both lists are in one order.
+// Both enums have the same order.
 static_assert(static_cast<int>(DType::i8) == static_cast<int>(ElementType::i8));
 
 }  // namespace

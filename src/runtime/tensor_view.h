@@ -7,9 +7,9 @@
 
 namespace tessera::runtime {
 
-/// A copy of the caller's numbers. Throws Error(usage) naming the tensor for a view that is none.
+/// Copies the caller's numbers. Throws Error(usage) naming the tensor for an invalid view.
 tensor::Tensor tensor_of(const std::string& name, const TensorView& view);
-/// A tensor as the caller gets it.
+/// Converts a tensor to the caller's type.
 TensorData data_of(const tensor::Tensor& x);
 
 }  // namespace tessera::runtime

@@ -13,7 +13,7 @@ namespace {
 int thread_count_of(const RunOptions& options) {
   if (options.threads > 0) return options.threads;
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  // Cores that mpirun has not dealt out belong to all ranks of the machine.
+  // Unless mpirun binds ranks, all ranks of the machine share all cores.
   const bool bound = cores < sysconf(_SC_NPROCESSORS_ONLN);
   const int sharing = bound ? 1 : cluster::Ranks::of(options).on_this_machine();
   return std::max(1, cores / sharing);
