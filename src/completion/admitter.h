@@ -7,8 +7,8 @@
 
 namespace tessera::completion {
 
-/// Prompts on their way into a batch that is at work, first come, first served. Rank 0 is asked for
-/// them, and all ranks let the same ones in.
+/// Admits prompts into a running batch, first come, first served. Rank 0 asks for new prompts, and
+/// all ranks admit the same prompts.
 class Admitter {
  public:
   Admitter(CompletionRun& run, Recorder& recorder, comm::Communicator* world)
@@ -17,14 +17,14 @@ class Admitter {
   std::vector<sample::TokenPrompt> operator()();
 
  private:
-  // How many fit into the memory of this process beside those at work.
+  // The number of prompts that fit into the memory of this process beside the running sequences.
   int64_t fitting();
 
   CompletionRun& run_;
   Recorder& recorder_;
   comm::Communicator* const world_;
   std::deque<sample::TokenPrompt> waiting_;
-  size_t refused_beside_ = 0;  // so many at work the first of them did not fit
+  size_t refused_beside_ = 0;  // running sequences when the first prompt last did not fit
 };
 
 }  // namespace tessera::completion

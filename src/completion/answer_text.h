@@ -12,15 +12,15 @@
 
 namespace tessera::completion {
 
-/// What becomes of one prompt's tokens as text, whole characters up to a stop text.
+/// The text of a single answer: whole characters, up to a stop text.
 class AnswerText {
  public:
   AnswerText(const tokenizer::ByteLevelBpe* tokens, const std::vector<std::string>& stops)
       : tokens_(tokens), stops_(stops) {
     for (const auto& stop : stops) hold_ = std::max(hold_, stop.empty() ? 0 : stop.size() - 1);
   }
-  /// New settled ids -> new text that may be shown; finds stop texts. Takes the time of what is
-  /// new.
+  /// Takes settled ids and returns new text for display; finds stop texts. The cost depends only on
+  /// the new ids.
   std::string advance(const std::vector<int32_t>& ids, bool ended) {
     if (!tokens_ || stopped_) return "";
     for (; taken_ < ids.size(); ++taken_) bytes_ += tokens_->bytes_of(ids[taken_]);
@@ -38,13 +38,13 @@ class AnswerText {
     shown_ += tokenizer::append_readable(may_be_shown(ended), ended || stopped_, text);
     return text;
   }
-  /// Whether a stop text has ended it.
+  /// Whether a stop text ended the answer.
   bool stopped() const { return stopped_; }
-  /// All of it, without the stop text; "" without a tokenizer.
+  /// The whole text, without the stop text; "" without a tokenizer.
   std::string text() const { return tokens_ ? tokenizer::readable(bytes_, true) : ""; }
 
  private:
-  // A stop text may have begun: its beginning is not shown.
+  // Text at the end that may begin a stop text is held back.
   std::string_view may_be_shown(bool ended) const {
     const size_t held = ended || stopped_ ? 0 : hold_;
     const std::string_view rest = std::string_view(bytes_).substr(shown_);

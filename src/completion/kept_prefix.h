@@ -12,27 +12,27 @@
 
 namespace tessera {
 
-/// What the requests of one talk hand on. Thread-safe: of two that are given it at once one finds
-/// nothing.
+/// Keys and values that requests of a conversation pass on. Thread-safe: of two simultaneous
+/// requests the second finds nothing.
 struct KeptPrefix::State {
-  /// Of a rank: the first tokens of the sequence, whole blocks, and tables with their keys and
-  /// values.
+  /// A rank's share: the first tokens of the sequence in whole blocks, and the tables of their keys
+  /// and values.
   struct Rank {
     std::vector<int32_t> ids;
     nn::KvCache::Tables tables;
   };
   struct Keys {
-    std::shared_ptr<const void> model;  ///< ModelState::identity of who computed them
+    std::shared_ptr<const void> model;  ///< ModelState::identity of the computing model
     int block = 0;
     std::vector<Rank> ranks;
   };
 
-  /// What is kept, if it is this model's, of blocks of this length and of so many ranks, and its
-  /// sequence begins as the prompt does: then `common` is how many tokens, in whole blocks. Else
-  /// nothing. Either way nothing is kept any more.
+  /// Takes the kept keys if model, block length and number of ranks match, and if the kept sequence
+  /// and the prompt begin alike; `common` is the number of equal tokens, in whole blocks. Otherwise
+  /// returns nothing. In both cases nothing stays in the store.
   Keys take(const std::shared_ptr<const void>& model, int block, size_t ranks,
             const std::vector<int32_t>& prompt, int64_t& common);
-  /// Keeps what all ranks have alike, or nothing.
+  /// Keeps the tokens that all ranks have in common, or nothing.
   void put(Keys keys);
 
   mutable std::mutex mutex;
@@ -41,15 +41,16 @@ struct KeptPrefix::State {
 
 namespace completion {
 
-/// A rank's keys and values of finished blocks: `reused` tokens from an earlier request, and
-/// however this one ends, for the next. Of no rank it does nothing.
+/// A rank's keys and values of finished blocks: `reused` tokens come from an earlier request, and
+/// the destructor keeps the finished blocks for the next request. With a null rank all methods do
+/// nothing.
 class HandedOn {
  public:
   HandedOn(KeptPrefix::State::Rank* rank, int64_t reused, nn::KvCache& cache);
   ~HandedOn();
   HandedOn(const HandedOn&) = delete;
   HandedOn& operator=(const HandedOn&) = delete;
-  /// Where the sequence stands after a pass.
+  /// Updates the kept tokens after a pass.
   void see(const sample::BlockWalk& walk);
 
  private:
@@ -57,7 +58,8 @@ class HandedOn {
   nn::KvCache& cache_;
 };
 
-/// What an earlier request left, while this one has it; it goes back however this one ends.
+/// An earlier request's keys, on loan to this request; the destructor returns the keys in every
+/// case.
 struct PrefixLease {
   KeptPrefix* prefix;
   KeptPrefix::State::Keys keys{};  ///< no ranks: nothing is kept

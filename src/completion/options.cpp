@@ -27,7 +27,7 @@ std::shared_ptr<const sample::CanvasDraws> draws_of(const CompleteRequest& q) {
   return draws;
 }
 
-// Fields of a request that models read in all ways of decoding.
+// Reads the fields of a request for all ways of decoding.
 void read_common(const CompleteRequest& q, sample::DecodingPolicy& p) {
   p.cache = q.cache;
   p.stop = q.stop_at_eos;
@@ -39,7 +39,7 @@ void read_common(const CompleteRequest& q, sample::DecodingPolicy& p) {
   p.as_published = q.as_published || q.select_prefill;
 }
 
-// The policy of a model that denoises canvases.
+// The policy of a model for canvases.
 void read_canvas(const CompleteRequest& q, const models::TokenSpec& spec,
                  sample::DecodingPolicy& p) {
   if (q.steps > 0) p.canvas.max_denoising_steps = q.steps;
@@ -76,7 +76,7 @@ sample::DecodingPolicy policy_of(const CompleteRequest& q, const models::TokenSp
           q.steps);
   if (q.steps != 0) p.steps = q.steps;
   if (p.steps == 0 && spec.block_causal && (p.rule == DecodingPolicy::Rule::threshold || p.edits()))
-    p.steps = p.block;  // LLaDA2's own way
+    p.steps = p.block;  // LLaDA2's decoding
   require(spec.routing.block == 0 || p.block % spec.routing.block == 0, ErrorCode::usage,
           "`block` {}: this model shares experts among {} tokens; choose a multiple of that",
           p.block, spec.routing.block);
@@ -110,7 +110,7 @@ bool under_rule(const CompleteRequest& request, const models::TokenSpec& spec, P
 
 namespace {
 
-// Notes about what was asked for and changes nothing.
+// Notes options of the request without effect.
 void note_without_effect(const CompleteRequest& q, const sample::DecodingPolicy& policy,
                          const CompleteControl& control) {
   if (q.seed != 0 && policy.denoises() && policy.canvas.draws)

@@ -7,18 +7,17 @@
 
 namespace tessera::completion {
 
-/// Throws Error(plan) for a plan under which a language model cannot run.
+/// Throws Error(plan) for a plan that does not support language models.
 void check_token_plan(const runtime::ModelState& state);
-/// The policy that a request's words mean for a model. Throws Error(usage).
+/// The decoding policy of a request for a model. Throws Error(usage).
 sample::DecodingPolicy policy_of(const CompleteRequest& request, const models::TokenSpec& spec);
-/// The selection rule of a request, or the one with which the model was trained: a router under
-/// another rule is no router. Throws Error(usage).
+/// The selection rule of a request, or the rule of the model's training; a router trained under a
+/// rule needs the rule. Throws Error(usage).
 nn::SelectionRule rule_of(const CompleteRequest& request, const models::TokenSpec& spec);
-/// Whether a pass is under the selection rule: a model's own rule is for all passes, a request's
-/// for those that commit tokens, unless it asks for more.
+/// Whether a pass uses the selection rule: a model's own rule holds for all passes, a request's
+/// rule for passes that commit tokens, unless the request extends the rule to more passes.
 bool under_rule(const CompleteRequest& request, const models::TokenSpec& spec, PassKind kind);
-/// Notes about a rule and a policy that change the text in ways that one may not expect, and about
-/// options without effect.
+/// Notes surprising effects of a rule and a policy on the text, and options without effect.
 void note_request(const CompleteRequest& request, const models::TokenSpec& spec,
                   const nn::SelectionRule& rule, const sample::DecodingPolicy& policy,
                   const CompleteControl& control);

@@ -8,8 +8,8 @@
 
 namespace tessera::completion {
 
-/// The prompts of a request as ids, each as often as it asks for answers, checked against
-/// vocabulary and context. Throws Error(usage).
+/// The prompts of a request as ids, each repeated for the requested number of answers, and checked
+/// against vocabulary and context. Throws Error(usage).
 std::vector<sample::TokenPrompt> prompts_of(const CompleteRequest& request,
                                             const runtime::Language& language,
                                             const sample::DecodingPolicy& policy);

@@ -16,7 +16,7 @@ std::vector<std::string> block_texts(const sample::SequencePass& p, const sample
                                      const sample::SpecialIds& special,
                                      const tokenizer::ByteLevelBpe* tokens) {
   std::vector<std::string> texts;
-  std::set<int64_t> noise;  // positions of a canvas that no pass has accepted
+  std::set<int64_t> noise;  // positions of a canvas without an accepted token
   for (const sample::Prediction& one : p.commits)
     if (one.noise) noise.insert(one.position);
   for (int64_t i = p.pass.decide.begin; i < p.pass.decide.end; ++i) {
@@ -46,7 +46,8 @@ void Recorder::before(const std::vector<sample::SequencePass>& passes) {
   std::map<int, std::vector<nn::Range>> sequences;
   for (const auto& p : passes)
     if (under_rule(request, spec, p.pass.kind)) {
-      // What a block's first pass keeps of tokens before it is the router's, as a finalise is.
+      // A block's first pass also finishes earlier tokens; they use the router's choice, as in a
+      // separate finalise pass.
       const bool part = spec.routing.block == 0 && p.pass.kind == PassKind::block;
       const nn::Range asked = part ? p.pass.decide : nn::kAllTokens;
       under[p.sequence] = rule.open ? p.undecided : std::vector{asked};

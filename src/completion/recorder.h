@@ -19,15 +19,15 @@
 
 namespace tessera::completion {
 
-/// What a study sees of a run on one rank; both may be empty.
+/// Callbacks of a study for a run on one rank; both may be empty.
 struct PassWatch {
-  /// Before each pass: the prompts that are in it under the selection rule, and runs of their
-  /// tokens that no pass has decided.
+  /// Before each pass: the prompts under the selection rule, with the undecided runs of their
+  /// tokens.
   std::function<void(const std::map<int, std::vector<nn::Range>>& prompts)> before;
   std::function<void(const nn::MoeWork&)> experts;  ///< each call of an MoE layer
 };
 
-/// Records what a batch leaves behind, pass by pass.
+/// Records the results of a batch, pass by pass.
 struct Recorder {
   const CompleteRequest& request;
   const CompleteControl& control;
@@ -37,10 +37,10 @@ struct Recorder {
   const tokenizer::ByteLevelBpe* tokens;
   nn::SelectionPolicy& policy;
   const nn::SelectionRule& rule;
-  nn::ExpertCache* cache = nullptr;  // of this rank; null: its experts are all in memory
+  nn::ExpertCache* cache = nullptr;  // this rank's cache; null: all experts are in memory
   std::vector<sample::TokenPrompt> prompts{};
   std::vector<AnswerText> answers{};
-  std::set<int> working{};  // sequences that have not ended
+  std::set<int> working{};  // unfinished sequences
   CompleteResult result{};
   nn::SequenceUsage usage{};
   std::vector<nn::SequenceUsage::Use> uses{};
@@ -51,9 +51,9 @@ struct Recorder {
   void add(const sample::TokenPrompt& prompt);
   /// Before each pass.
   void before(const std::vector<sample::SequencePass>& passes);
-  /// Of the pass's logits; empty where the request asks for none.
+  /// Reads log probabilities from the pass's logits; empty if the request has none.
   SaidTokens::LogprobsOf logprobs_in(const tensor::Tensor& logits) const;
-  /// After each sequence of a pass; false: a stop text has ended it.
+  /// Call after each sequence of a pass; false: a stop text ended the sequence.
   bool after(const sample::SequencePass& p, const sample::BlockWalk& walk,
              const tensor::Tensor& logits);
   void ended(int sequence, const sample::Decoded& out);

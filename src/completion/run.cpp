@@ -39,11 +39,11 @@ std::string CompletionRun::misfit(const std::vector<sample::TokenPrompt>& sequen
   return "";
 }
 
-// One rank's share; what it makes is the same on all of them.
+// A rank's share of the run; all ranks return the same result.
 CompleteResult CompletionRun::run(comm::Communicator* world) {
   const int rank = world ? world->rank() : 0;
   const int64_t sent_before =
-      world ? world->ledger().total().bytes : 0;  // what agreed on the start
+      world ? world->ledger().total().bytes : 0;  // traffic of the agreement before the run
   const auto& own = networks.at(static_cast<size_t>(rank));
   const parallel::Workload workload{
       .text = {{sample::sequence_lengths(prompts, policy, spec().block_causal), rule}}};

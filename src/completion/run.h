@@ -16,7 +16,7 @@
 
 namespace tessera::completion {
 
-/// A checked request, and what the ranks of this process share while they answer it.
+/// A checked request, with the state that ranks of this process share.
 struct CompletionRun {
   runtime::ModelState& state;
   const CompleteRequest& request;
@@ -28,20 +28,22 @@ struct CompletionRun {
   std::vector<sample::TokenPrompt> prompts;
   const tokenizer::ByteLevelBpe* tokens;
   runtime::RunMeters meters;
-  /// Takes memory for a larger batch: why it does not fit, or "", and how many experts then stay.
+  /// Reserves memory for a larger batch. Returns the reason if the batch does not fit, else "";
+  /// sets the number of experts that stay.
   std::function<std::string(TokenRun& run)> admit;
-  KeptPrefix::State::Keys& keys;  // of an earlier request, then of this one; no ranks: none kept
-  std::atomic<int64_t> experts;   // as TokenRun says; rank 0 changes it when prompts join
-  std::vector<std::shared_ptr<const nn::TokenModel>> networks{};  // by rank, of those here
+  KeptPrefix::State::Keys& keys;  // an earlier request's keys, later this request's; no ranks: none
+  std::atomic<int64_t> experts;   // as in TokenRun; rank 0 updates the count when prompts join
+  std::vector<std::shared_ptr<const nn::TokenModel>> networks{};  // by rank, only this process's
   std::mutex mutex{};
-  Report report{};  // of the ranks of this process: what each did
+  Report report{};  // work of each rank of this process
 
   const models::TokenSpec& spec() const { return state.language->spec(); }
   std::shared_ptr<const nn::TokenModel> model(int rank) const;
   void describe(CompleteResult& result) const;
-  /// Why these prompts do not fit into memory together; "": they do, with `experts` beside them.
+  /// The reason why these prompts do not fit into memory together; "": they fit, with `experts` in
+  /// memory.
   std::string misfit(const std::vector<sample::TokenPrompt>& prompts);
-  /// On all ranks of this process.
+  /// Runs all ranks of this process.
   CompleteResult all();
 
  private:

@@ -10,24 +10,24 @@
 
 namespace tessera::completion {
 
-/// A token with its log probability, as a tokenizer (null: none) spells it.
+/// A token with its log probability and spelling by a tokenizer (null: no spelling).
 Completion::TokenLogprob logprob_of(const tokenizer::ByteLevelBpe* tokens, int32_t id,
                                     double logprob);
 
-/// What was known of each token of a sequence when it was said. Tokens that a pass moves take it
-/// with them.
+/// Records log probabilities and confidence of each token of a sequence at its decision. The record
+/// moves along if a pass moves the token.
 class SaidTokens {
  public:
   struct Said {
     double confidence = 0;
-    Completion::Logprobs logprobs{};  ///< if they were asked for
+    Completion::Logprobs logprobs{};  ///< if requested
   };
-  /// Of a token and a row of the pass's logits.
+  /// Log probabilities of a token from a row of the pass's logits.
   using LogprobsOf = std::function<Completion::Logprobs(int64_t row, int32_t token)>;
 
-  /// What a pass committed; `logprobs_of` may be empty. How many tokens it said.
+  /// Records the tokens committed by a pass and returns their count; `logprobs_of` may be empty.
   int64_t take(const sample::SequencePass& pass, int32_t mask, const LogprobsOf& logprobs_of);
-  /// Of a position; nothing was said where nothing stands.
+  /// The record of a position; an empty record without a token.
   Said at(int64_t position) const {
     const auto found = said_.find(position);
     return found == said_.end() ? Said() : found->second;

@@ -10,38 +10,40 @@
 
 namespace tessera::completion {
 
-/// What a rank builds of a language model; `streams`: without routed experts, which a cache reads.
+/// The portion of a language model that a rank builds. `streams`: without routed experts, because a
+/// cache reads them.
 nn::Portion token_portion(const runtime::ModelState& state, const RunOptions& options, int rank,
                           bool streams);
 
-/// Of so many experts that a rank of an open model keeps at most those that it has.
+/// The number of experts in a rank's memory: at most `most`, and at most the rank's experts.
 int64_t resident_experts(const runtime::ModelState& state, int64_t most, int rank);
 
-/// Routed experts of all layers that a rank of a plan has.
+/// The number of routed experts of a rank, over all layers.
 int64_t all_experts(const Plan& plan, const nn::Geometry& geometry, int rank);
 
-/// Whether the experts of an open language model can be read when tokens go to them: by ranks that
-/// can, on a CPU, from a folder that holds them as they are packed.
+/// Whether an open language model can read experts on demand: the ranks support streaming, the
+/// device is a CPU, and the folder stores experts in packed form.
 bool may_stream_experts(const runtime::ModelState& state);
 
-/// Of one routed expert: what it takes in memory, and what is read of it (0: there are no files).
+/// Bytes of a routed expert in memory, and read from the file (0: no files).
 struct ExpertBytes {
   int64_t packed = 0, stored = 0;
 };
 ExpertBytes expert_bytes(const runtime::ModelState& state);
 
-/// For one request on one rank: so many experts stay in memory, others are read from the folder; of
-/// a stage on meta they have shapes alone.
+/// A cache of experts for one request on one rank: `capacity` experts stay in memory, others are
+/// read from the folder on demand; on meta experts have only shapes.
 std::shared_ptr<nn::ExpertCache> expert_cache(const runtime::ModelState& state, int64_t capacity,
                                               bool meta);
 
-/// What a rank's cache has done; and the sum over ranks.
+/// Statistics of a rank's cache, and their sum over ranks.
 StreamedExperts streamed_of(const runtime::ModelState& state, int rank,
                             const nn::ExpertCache& cache);
 void add_streamed(const StreamedExperts& rank, std::optional<StreamedExperts>& sum);
 
-/// While it lives a rank's cache holds what the last request of an open model kept in memory there;
-/// then it is kept for the next one, however this one ends. Of no cache it does nothing.
+/// Moves experts between requests: the constructor fills a rank's cache with the experts kept by
+/// the open model's last request, and the destructor keeps them for the next request. With a null
+/// cache both do nothing.
 class LastingExperts {
  public:
   LastingExperts(runtime::Language& language, int rank, nn::ExpertCache* cache);

@@ -23,7 +23,7 @@ using tensor::Tensor;
 
 constexpr int64_t kWidth = 512, kHeads = 8;
 constexpr int64_t kRows[] = {8, 64, 512, 2048};
-constexpr double kThreadHandover = 20e-6;  // a thread that sleeps is woken
+constexpr double kThreadHandover = 20e-6;  // time to wake a sleeping thread
 
 /// A measurement: a size in FLOPs or bytes, and seconds.
 struct Point {
@@ -118,7 +118,7 @@ std::string calibrate(int ranks, int threads, const std::stop_token& stop) {
   const base::BindStop bind(stop);
   const int cores =
       threads > 0 ? threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  // A rank's share of the cores: one that is shared is as much slower.
+  // A rank's share of the cores; a shared core is slower in proportion.
   const int own = std::max(1, cores / ranks);
   const double share = std::min(1.0, double(cores) / (own * ranks));
   base::ThreadPool pool(own);

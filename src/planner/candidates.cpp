@@ -16,12 +16,12 @@ int axes_cut(const Plan& plan) {
                                         [&](AxisSize axis) { return plan.*axis > 1; }));
 }
 
-// Whether a part of a product can be of use in the search.
+// Whether the search may use a partial product of axes.
 bool fits(const Plan& plan, const Choice& choice) {
   if (plan.data > choice.samples || plan.cfg > (choice.branches ? 2 : 1)) return false;
   if (plan.pipefusion > choice.blocks) return false;
   if (plan.distrifusion > 1 && !choice.stale) return false;
-  // Those that split weights are not laid over each other, nor over stale tokens.
+  // Axes that split weights exclude each other, and stale tokens.
   const int weights = (plan.tensor > 1) + (plan.shard > 1) + (plan.pipefusion > 1);
   if (weights > 1) return false;
   if (plan.distrifusion > 1 && (plan.ring > 1 || plan.ulysses > 1 || weights > 0)) return false;

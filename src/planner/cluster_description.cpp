@@ -14,13 +14,13 @@ namespace {
 
 using base::Json;
 
-constexpr double kMost = 1e18;  // of any number in a description
+constexpr double kMost = 1e18;  // the largest number in a description
 
 std::string shown(const Json& value) {
   return base::printable(value.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
-/// An object of a description, whose keys must all be known.
+/// An object of a description; unknown keys are errors.
 class Fields {
  public:
   Fields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
@@ -159,7 +159,7 @@ Json to_json(const Link& link) {
 
 double Curve::at(double size) const {
   if (points.empty()) return 1;
-  if (size <= points.front().first)  // as many seconds as the smallest one that is known
+  if (size <= points.front().first)  // smaller ops take as long as the smallest known op
     return points.front().second * std::max(size, 1.0) / points.front().first;
   for (size_t i = 1; i < points.size(); ++i) {
     const auto& [s0, y0] = points[i - 1];
@@ -241,7 +241,7 @@ Cluster open_cluster(const std::string& name_or_file, int ranks) {
 
 namespace {
 
-// "25Gbit", "12.5GB", "10us", "2": the number in bytes, bytes a second, seconds or as it is.
+// Reads "25Gbit", "12.5GB", "10us" or "2" in bytes, bytes a second, seconds or without a unit.
 double quantity(const std::string& text, const std::string& entry) {
   size_t end = 0;
   double value = 0;
@@ -288,7 +288,7 @@ void change(Cluster& cluster, const std::string& changes) {
       cluster.device.memory_bytes = value;
     } else if (key == "bandwidth") {
       cluster.device.memory_bandwidth = value;
-    } else if (key == "speed") {  // times as fast
+    } else if (key == "speed") {  // factor of speed
       for (auto& [dtype, peak] : cluster.device.flops) peak *= value;
     } else {
       fail(ErrorCode::usage,

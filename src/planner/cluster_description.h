@@ -22,55 +22,54 @@ struct Device {
   std::map<std::string, double> flops;            ///< peak FLOP/s by dtype: "bf16", "f32", "int8"
   double memory_bytes = 0, memory_bandwidth = 0;  ///< bytes; bytes/s
   std::map<std::string, Curve> curves;  ///< "matmul", "attention", "convolution", "memory"
-  double op_seconds = 0;                ///< of each op beside its work
-  int units = 0;          ///< that compute tiles of a product side by side; 0: not known
+  double op_seconds = 0;                ///< overhead of each op
+  int units = 0;          ///< units that compute tiles of a product in parallel; 0: unknown
   int head_multiple = 1;  ///< channels of a head are computed as a multiple of this
 };
 
-/// A way for bytes, in each direction.
+/// A connection with equal bandwidth in both directions.
 struct Link {
-  double bytes_per_second = 0, latency = 0;  ///< one way; seconds of a small message
+  double bytes_per_second = 0, latency = 0;  ///< bytes/s one way; seconds of a small message
 };
 
-/// How the program drives its devices.
+/// The program's overhead in driving devices.
 struct Software {
   std::string name = "tessera";
-  double host_op_seconds = 0;       ///< in which the host issues an op; ops of a device wait for it
-  double host_message_seconds = 0;  ///< the same of a message
-  double element_bytes =
-      1;  ///< traffic of ops that go element by element, times what fused ones have
-  double start_seconds = 0;  ///< before the first step of a run, once
-  /// Before the first message of a part, once for each rank that takes part.
+  double host_op_seconds = 0;       ///< host time to issue an op; a device's ops wait for the host
+  double host_message_seconds = 0;  ///< host time to issue a message
+  double element_bytes = 1;         ///< traffic of element-wise ops relative to fused ops
+  double start_seconds = 0;         ///< before the first step of a run, once
+  /// Before the first message of a part, multiplied by the number of ranks.
   double connect_seconds = 0;
 };
 
-/// Devices, hosts and links: ranks stand on them in their order, host by host.
+/// Devices, hosts and links. Ranks are placed in order, host by host.
 struct Cluster {
   std::string name;
   Device device;
   int hosts = 1, devices = 1;      ///< devices of each host
-  int groups = 1;                  ///< of a host's devices, such as CPU sockets
-  Link link;                       ///< of a device, within its host
-  std::optional<Link> bridge;      ///< between two groups of a host, shared by all that cross it
-  std::optional<Link> bus;         ///< of a host, shared by all messages within it
+  int groups = 1;                  ///< groups of a host's devices, such as CPU sockets
+  Link link;                       ///< a device's link within its host
+  std::optional<Link> bridge;      ///< connects two groups of a host; messages share the bandwidth
+  std::optional<Link> bus;         ///< a host's bus, shared by all messages within the host
   Link network;                    ///< between hosts
-  bool network_by_device = false;  ///< each device has a network link of its own
+  bool network_by_device = false;  ///< each device has its own network link
   std::optional<Link> fabric;      ///< shared by all messages between hosts
   Software software;
 
   int ranks() const { return hosts * devices; }
 };
 
-/// Reads a description (docs/guides/predict_a_run.md has its form). Throws Error(usage) that names
-/// `where`, the field, its value and what is expected.
+/// Reads a description (docs/guides/predict_a_run.md documents the format). Throws Error(usage)
+/// with `where`, the field, its value and the expected values.
 Cluster cluster_of(const base::Json& description, const std::string& where);
-/// A description that cluster_of() reads.
+/// Writes a description for cluster_of().
 base::Json to_json(const Cluster& cluster);
 /// Opens a known cluster ("L40", "A100", "xdit-l40") or a JSON file. A description of one host or
-/// device grows to `ranks`. Throws Error(usage) for one that is not known, listing
-/// those that are, and for fewer devices than ranks.
+/// device grows to `ranks`. Throws Error(usage) for an unknown name, listing the known names, and
+/// for fewer devices than ranks.
 Cluster open_cluster(const std::string& name_or_file, int ranks);
-/// Names that open_cluster() knows.
+/// The names for open_cluster().
 std::vector<std::string> known_clusters();
 /// The cluster of a known name; none: the name is unknown.
 std::optional<Cluster> known_cluster(const std::string& name);

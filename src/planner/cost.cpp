@@ -6,11 +6,11 @@
 namespace tessera::planner {
 namespace {
 
-constexpr int64_t kTile = 128;  // rows and columns of a product that a unit computes at once
+constexpr int64_t kTile = 128;  // rows and columns of a unit's tile of a product
 
 bool is_convolution(const std::string& kind) { return kind.find("conv") != std::string::npos; }
 
-// The curve of a kind; "": it only moves bytes.
+// The curve of a kind; "": the op only moves bytes.
 std::string curve_name(const std::string& kind) {
   if (kind == "matmul" || kind == "experts") return kind;
   if (kind == "attention" || kind == "biased_attention") return "attention";
@@ -37,7 +37,7 @@ double peak(const Device& device, tensor::DType dtype) {
 
 int64_t tiles(int64_t size) { return std::max<int64_t>((size + kTile - 1) / kTile, 1); }
 
-// Share of units that are busy, averaged over the rounds of tiles.
+// Share of busy units, averaged over the rounds of tiles.
 double filled(int64_t count, int units) {
   if (units <= 0) return 1;
   const double rounds = std::ceil(double(count) / units);

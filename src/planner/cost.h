@@ -6,11 +6,11 @@
 
 namespace tessera::planner {
 
-/// Seconds of an op on a device: the longer one of computing and of moving bytes, each at the share
-/// of the peak that ops of its kind and size reach (Williams et al. 2009, the roofline model).
+/// Seconds of an op on a device: the longer time of computing and of moving bytes, each at the
+/// share of the peak for the op's kind and size (Williams et al. 2009, the roofline model).
 double seconds_of(const Op& op, const Device& device, const Software& software);
 
-/// Seconds of ops that were counted but not recorded; ops of one kind count as equal.
+/// Seconds of counted ops without a recording; ops of one kind count as equal.
 double seconds_of(const std::map<std::string, tensor::Meter::Entry>& work, tensor::DType dtype,
                   const Device& device, const Software& software);
 

@@ -12,7 +12,7 @@
 namespace tessera::planner {
 namespace {
 
-// Steps after which what ranks do repeats itself.
+// The period of the ranks' work, in steps.
 int period_of(const Plan& plan) {
   const int64_t stride = plan.conditional == KeptSlot::all ? 1 : std::max(plan.stride, 1);
   return static_cast<int>(std::lcm(stride, int64_t{std::max(plan.sync_every, 1)}));

@@ -9,18 +9,18 @@
 
 namespace tessera::planner {
 
-/// A rehearsed part of a run: what its ranks do, and the most bytes that one of them holds.
+/// A dry run of a part: the recording of all ranks, and the largest memory of a rank in bytes.
 struct Foretold {
   Recording recording;
   int64_t rank_bytes = 0;
-  double flops = 0;  ///< of a step, of the rank that computes most
+  double flops = 0;  ///< FLOPs of a step, at the rank with the most work
 };
 
-/// The denoising of a job under a plan, which becomes that of `state`. Reads no weight. Throws
-/// Error(plan) for a plan that cannot run.
+/// Predicts the denoising of a job under a plan, and sets the plan in `state`. Reads no weights.
+/// Throws Error(plan) for an invalid plan.
 Foretold foretell(runtime::ModelState& state, const diffusion::Job& job, const Plan& plan);
-/// The decoding of its last image or video, by so many ranks, in bands; one alone that has no more
-/// than `room` bytes does so in tiles where it must.
+/// Predicts the decoding of the job's last image or video by `ranks` ranks, in bands; a single rank
+/// uses tiles if `room` bytes are too few.
 Foretold foretell_decode(runtime::ModelState& state, const diffusion::Job& job, int ranks,
                          double room);
 

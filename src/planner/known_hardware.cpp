@@ -13,7 +13,7 @@ struct Known {
   double memory, bandwidth;  // bytes, bytes/s
   int units;                 // streaming multiprocessors
   enum class Links { nvlink, pcie, staged } links;
-  double link;  // bytes/s one way
+  double link;  // bytes/s in one direction
   enum class Arch { volta, ampere, ada, hopper, blackwell } arch;
 };
 
@@ -32,8 +32,8 @@ constexpr Known kKnown[] = {
     {"V100", 125e12, 15.7e12, 0, 32e9, 897e9, 80, Links::nvlink, 150e9, Arch::volta},
     {"T4", 65.1e12, 8.1e12, 130e12, 16e9, 320e9, 40, Links::pcie, 15.75e9, Arch::volta}};
 
-// One set for each architecture: what large products and attention reach of the peak with the
-// libraries of 2024; smaller ones by the time that a kernel takes at least.
+// Curves of an architecture: the share of the peak that large products and attention reach with the
+// libraries of 2024. The minimal time of a kernel limits smaller ops.
 std::map<std::string, Curve> curves_of(const Known& known) {
   double product = 0.72, attention = 0.55;
   if (known.arch == Arch::ada) product = 0.72, attention = 0.73;
@@ -68,13 +68,13 @@ Cluster described(const Known& known) {
   device.op_seconds = 3e-6;
   device.curves = curves_of(known);
   cluster.devices = 8;
-  cluster.hosts = 512;  // as many as ranks need
-  // Share of a link's bandwidth that NCCL reaches, and the latency of a message.
+  cluster.hosts = 512;  // as many hosts as ranks need
+  // Share of a link's bandwidth under NCCL, and the latency of a message.
   const bool nvlink = known.links == Links::nvlink;
   const bool staged = known.links == Links::staged;
   const double reached = nvlink ? 0.78 : staged ? 0.2 : 0.75;
   cluster.link = {known.link * reached, nvlink ? 10e-6 : 25e-6};
-  // Without peer access bytes are copied to the host's memory and from there, on all devices' bus.
+  // Without peer access bytes are copied through the host's memory, over the bus of all devices.
   if (staged) cluster.bus = Link{20e9, 0};
   if (!nvlink) {
     cluster.groups = 2;

@@ -31,8 +31,8 @@ std::string text(const Json& row, const char* key) {
   return found->get<std::string>();
 }
 
-// How PyTorch drives a device: what one op of ours takes of the host, which is several kernels
-// there, and what it moves where element-wise ops are not fused. Of all testbeds alike.
+// PyTorch's overhead for a device: host time of an op, which is several PyTorch kernels, and
+// traffic of unfused element-wise ops. The numbers are the same for all testbeds.
 Software software_of(const PublishedCase& run) {
   Software software;
   software.name = run.compiled ? "PyTorch, compiled" : "PyTorch";

@@ -12,41 +12,40 @@
 
 namespace tessera::planner {
 
-/// A run that a source has measured.
+/// A run measured by a source.
 struct PublishedCase {
   std::string model, hardware;
   int ranks = 1;
   int64_t width = 0, height = 0, frames = 0;
   std::optional<int> steps;
   int samples = 1;
-  bool compiled = false;            ///< torch.compile; else PyTorch as it is
-  int warmup = 1;                   ///< steps in which nothing is stale
-  std::string schedule;             ///< of experts: "", "displaced" or "dice"
-  std::map<std::string, int> plan;  ///< degrees, as published.json has them
+  bool compiled = false;            ///< torch.compile, else eager PyTorch
+  int warmup = 1;                   ///< steps without stale data
+  std::string schedule;             ///< schedule of experts: "", "displaced" or "dice"
+  std::map<std::string, int> plan;  ///< degrees, as in published.json
 };
 
 /// Reads a row; missing fields are those of other rows of its source. Throws Error(usage) for
 /// values of another type.
 PublishedCase case_of(const base::Json& row);
-/// The degrees as a plan, without the number of patches. Throws Error(usage) for a method that is
-/// not known.
+/// The degrees as a plan, without the number of patches. Throws Error(usage) for an unknown method.
 Plan plan_of(const PublishedCase& run);
 
-/// Predictions of published runs, each made once. Times are text and denoising, as the sources
-/// have them.
+/// Predictions of published runs, each computed once. Times cover text and denoising, as in the
+/// sources.
 class PublishedRuns {
  public:
-  /// Seconds of a run; PipeFusion with the number of patches that is fastest. Throws Error(plan),
+  /// Seconds of a run; PipeFusion uses the fastest number of patches. Throws Error(plan),
   /// Error(memory), Error(usage).
   double seconds(const PublishedCase& run);
-  /// Plans that the measured programs could run on so many ranks, fastest first: hybrids of CFG,
-  /// PipeFusion, Ulysses and Ring, and with `single` one method alone on all ranks.
+  /// Plans for `ranks` that the measured programs support, fastest first: hybrids of CFG,
+  /// PipeFusion, Ulysses and Ring; with `single` only a single method on all ranks.
   struct Ranked {
     Plan plan;
     double seconds = 0;
   };
   const std::vector<Ranked>& all(const PublishedCase& run, bool single);
-  /// The most memory of a rank, while it denoises.
+  /// The peak memory of any rank while denoising.
   int64_t rank_bytes(const PublishedCase& run);
   Simulation simulation(const PublishedCase& run);
   Subject& subject(const PublishedCase& run);

@@ -48,7 +48,7 @@ class Numbers {
 
 bool Op::operator==(const Op& other) const { return key_of(*this) == key_of(other); }
 
-/// Numbers of a rank are its own, so that no rank depends on what another one did before it.
+/// A rank numbers its events alone, so numbers do not depend on the timing of other ranks.
 class Recorder::Rank final : public tensor::RunWatcher {
  public:
   Rank(Recorder& all, int number) : all_(all), number_(number) {}
@@ -60,7 +60,7 @@ class Recorder::Rank final : public tensor::RunWatcher {
   }
   void op(const char* kind, double flops, double bytes, const tensor::OpSize& size) override {
     if (!into_) return;
-    // Blocks repeat each other, so nearly all ops were seen at this place of the one before.
+    // Blocks repeat, so nearly all ops are known from the previous block.
     const Seen seen{kind, flops, bytes, size.rows, size.columns, size.depth, size.dtype};
     const auto [at, first] = seen_.try_emplace(seen, 0);
     if (first) at->second = ops_.of(key_of({kind, flops, bytes, size}));
@@ -119,7 +119,7 @@ class Recorder::Rank final : public tensor::RunWatcher {
 
   Recorder& all_;
   int number_;
-  std::vector<Event>* into_ = nullptr;  // null: this part of the run is nobody's
+  std::vector<Event>* into_ = nullptr;  // null: this part of the run is not recorded
   RankRecording made_;
   Numbers<OpKey> ops_;
   Numbers<WayKey> ways_;
@@ -138,7 +138,7 @@ tensor::RunWatcher* Recorder::root() { return ranks_.front().get(); }
 
 namespace {
 
-// The numbers of a rank's events, as those of the whole.
+// Replaces a rank's numbers by numbers of the whole recording.
 void renumber(std::vector<Event>& events, const std::vector<uint32_t>& ops,
               const std::vector<uint32_t>& ways, const std::vector<uint32_t>& letters) {
   for (Event& event : events) {
@@ -188,7 +188,8 @@ int Recording::recorded_steps() const {
   return ranks.empty() ? 0 : static_cast<int>(ranks[0].steps.size());
 }
 
-// The first ones stand for themselves, the last one for the last; those between repeat.
+// The first steps stand for themselves, the last recorded step for the last step; the steps between
+// repeat.
 int Recording::recorded(int i, int of) const {
   const int kept = recorded_steps();
   if (of <= kept || i < kept - 1) return std::min(i, kept - 1);

@@ -10,7 +10,7 @@
 
 namespace tessera::planner {
 
-/// An op as its cost is looked up; a recording holds each that occurs once.
+/// The cost key of an op; a recording holds each distinct op once.
 struct Op {
   std::string kind;  ///< "matmul", "attention", ...
   double flops = 0, bytes = 0;
@@ -18,13 +18,13 @@ struct Op {
   bool operator==(const Op& other) const;
 };
 
-/// A way of messages: those of a channel from one rank to another, which are matched in order.
+/// A channel from one rank to another; its messages are matched in order.
 struct Way {
   int from = 0, to = 0;
   uint64_t channel = 0;
 };
 
-/// A message as it is sent, without its number.
+/// A message in a channel, without a sequence number.
 struct Letter {
   int way = 0;
   int64_t bytes = 0;
@@ -37,31 +37,31 @@ struct Letter {
 struct Event {
   enum class Kind : uint8_t { op, send, expect, wait };
   Kind kind = Kind::op;
-  uint32_t id = 0;   ///< of the op, the letter or the way
-  uint32_t lag = 0;  ///< of a wait: messages of the way that were expected after this one
+  uint32_t id = 0;   ///< index of the op, message or channel
+  uint32_t lag = 0;  ///< for waits: later receives in the channel, posted after this receive
 };
 
-/// A rank's part of a recording, cut where steps begin.
+/// A rank's part of a recording, split into steps.
 struct RankRecording {
   std::vector<Event> prepare;             ///< before the first step
-  std::vector<std::vector<Event>> steps;  ///< those that were rehearsed
-  std::vector<Event> gather;              ///< behind the last one
+  std::vector<std::vector<Event>> steps;  ///< recorded steps
+  std::vector<Event> gather;              ///< after the last step
 };
 
-/// A run as it was rehearsed: what each rank computes, sends and waits for, without a time. It does
-/// not depend on the order in which the ranks' threads ran.
+/// A recorded dry run: computation, messages and waits of each rank, without times. Independent of
+/// the order in which threads of ranks ran.
 struct Recording {
   std::vector<Op> ops;
   std::vector<Way> ways;
   std::vector<Letter> letters;
   std::vector<RankRecording> ranks;
-  int steps = 0;   ///< of the run; those that were rehearsed are the first ones
-  int period = 1;  ///< steps after which they repeat, before the last one
+  int steps = 0;   ///< steps of the run; the recording holds the first steps
+  int period = 1;  ///< steps per repetition, before the last step
 
-  /// The recorded step that stands for step `i` of a run of `of` steps.
+  /// The recorded step for step `i` of a run of `of` steps.
   int recorded(int i, int of) const;
   int recorded_steps() const;
-  /// Bytes that all ranks send in the run, and messages.
+  /// Bytes and messages of all ranks in the run.
   double sent_bytes() const;
   double sent_messages() const;
 };
@@ -69,7 +69,7 @@ struct Recording {
 /// {"ops": [...], "letters": [...], "ranks": [[["op", 3], ["wait", 1, 0], ...], ...]}.
 base::Json to_json(const Recording& recording);
 
-/// Watches a run and makes a recording of it. Bind root() to the thread that starts the run.
+/// Records a run. Bind root() to the thread that starts the run.
 class Recorder {
  public:
   explicit Recorder(int ranks);

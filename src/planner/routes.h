@@ -7,7 +7,7 @@
 
 namespace tessera::planner {
 
-/// The links of a cluster, and which of them a message from one rank to another takes.
+/// The links of a cluster, and the route of a message between two ranks.
 class Routes {
  public:
   struct Way {

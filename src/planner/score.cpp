@@ -24,7 +24,7 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-/// Rows of a file, one after the other, with what their errors come to.
+/// Scores the rows of a file in order, and sums up their errors.
 class Scorer {
  public:
   explicit Scorer(const std::function<void(const std::string&)>& line) : line_(line) {}
@@ -49,7 +49,7 @@ std::string id_of(const Json& row) {
   return named ? found->get<std::string>() : "";
 }
 
-// Works on a row; what cannot be predicted is said, with the reason.
+// Works on a row; reports an unpredictable row with the reason.
 template <class Work>
 void guarded(const Work& work, const std::function<void(const std::string&)>& skip) {
   try {

@@ -74,7 +74,7 @@ double compile_gain(PublishedRuns& runs, PublishedCase run, const Json& row) {
   return eager / of_row(runs, run, row);
 }
 
-// Both all-to-alls of all layers: what the ranks wait for in them.
+// Waiting time of ranks in the all-to-alls of all layers.
 double exchange_seconds(PublishedRuns& runs, const PublishedCase& run) {
   const Simulation whole = runs.simulation(run);
   double waits = 0;
@@ -98,7 +98,7 @@ double over_synchronous(PublishedRuns& runs, const PublishedCase& run, const Jso
   return sync / runs.seconds(stale);
 }
 
-// Seconds in which the row's ranks decode an image; none: it does not fit into memory.
+// Seconds in which the row's ranks decode an image; none: the image does not fit into memory.
 std::optional<double> decode_seconds(PublishedRuns& runs, const PublishedCase& run, const Json& row,
                                      int64_t side) {
   const Json cond = row.value("cond", Json::object());
@@ -206,7 +206,7 @@ const std::map<std::string, Metric>& metrics() {
   return all;
 }
 
-// The same number as the plan of a row has among all, or among single methods.
+// The rank of a row's plan among all plans, or among single methods.
 Scored rank_of(PublishedRuns& runs, const PublishedCase& run, const Json& row, double measured) {
   const bool single =
       row.value("cond", Json::object()).value("among", "all plans") == "single methods";
@@ -223,7 +223,7 @@ Scored rank_of(PublishedRuns& runs, const PublishedCase& run, const Json& row, d
   fail(ErrorCode::plan, "the plan '{}' cannot run here", to_string(wanted));
 }
 
-// Whether a measured program could run a plan: its limits, and memory.
+// Whether a measured program supports a plan: its limits, and memory.
 bool can_run(PublishedRuns& runs, const PublishedCase& run) {
   const auto degree = [&](const char* method) {
     return run.plan.contains(method) ? run.plan.at(method) : 1;
@@ -286,7 +286,7 @@ Scored scored(PublishedRuns& runs, const Json& row) {
 
 namespace {
 
-// A side of an ordering, as a run at one size.
+// A side of an ordering, as a run at a single size.
 double side_of(PublishedRuns& runs, PublishedCase run, const Json& side, bool memory) {
   const std::string method = text(side, "method");
   run.ranks = side.value("world", 1);

@@ -8,18 +8,18 @@
 
 namespace tessera::planner {
 
-/// A published number beside its prediction. `error`: (predicted - measured) / measured; of what
-/// only runs or does not, and of plans that a source calls best, 0 where both agree, else 1.
+/// A published number and its prediction. `error`: (predicted - measured) / measured. For facts
+/// without a number (runs or not, the best plan) 0 if both agree, else 1.
 struct Scored {
   enum class Kind { latency, ratio, rank, other };
   Kind kind = Kind::other;
-  std::optional<double> predicted, measured;  ///< none: it does not fit into memory
+  std::optional<double> predicted, measured;  ///< none: does not fit into memory
   double error = 0;
 };
-/// Throws Error with the reason why a row is not predicted.
+/// Throws Error with the reason if a row cannot be predicted.
 Scored scored(PublishedRuns& runs, const base::Json& row);
 
-/// A statement that one run takes more than another.
+/// A statement of the order of two runs' costs.
 struct Ordered {
   bool right = false;
   double left = 0, right_side = 0;

@@ -25,7 +25,7 @@ namespace tessera {
 namespace planner {
 namespace {
 
-constexpr double kUsable = 0.96;  // of a device's memory: drivers and contexts take the rest
+constexpr double kUsable = 0.96;  // share of a device's memory; drivers and contexts take the rest
 constexpr int kMostRanksPredicted = 512;
 
 tensor::DType computed_in(const runtime::ModelState& state) { return state.dtype(); }
@@ -109,7 +109,7 @@ void require_room(const std::string& what, double bytes, const Cluster& cluster)
           what, admission::amount(bytes), cluster.device.name, admission::amount(room_of(cluster)));
 }
 
-// By as many of the ranks as make it fastest.
+// Seconds of decoding with the fastest number of ranks.
 double decoding_seconds(Subject& subject, const Cluster& cluster, Plan& plan, int64_t& bytes) {
   if (subject.job().decoded_lines == 0 || !subject.has_vae()) return 0;
   double best = -1;
@@ -203,7 +203,7 @@ std::vector<Plan> plans_of(const Subject& subject, const PredictionRequest& requ
                      subject.experts(), subject.blocks()});
 }
 
-/// Plans of a list that a thread takes one after the other, with what it found of each.
+/// Plans of a list, taken by threads in turn, with the results.
 struct Search {
   const PredictionRequest& request;
   const Cluster& cluster;
@@ -263,7 +263,7 @@ Prediction searched(const std::string& model, const RunOptions& options,
         try {
           mine.emplace(model, options, request.generate);
         } catch (...) {
-          return;  // the first one says it
+          return;  // the first thread reports the error
         }
         search.work(*mine, progress, stop);
       });

@@ -11,9 +11,9 @@
 namespace tessera::planner {
 namespace {
 
-constexpr int64_t kSmall = 16384;  // bytes; such messages do not wait behind others
+constexpr int64_t kSmall = 16384;  // bytes; small messages never queue behind others
 
-/// A replay of a recording with so many of its steps.
+/// A replay of a recording with `steps` steps.
 class Replay {
  public:
   Replay(const Recording& recording, const Cluster& cluster, int steps, bool spans)
@@ -41,7 +41,7 @@ class Replay {
     double host = 0, device = 0, compute = 0, wait = 0, since = 0;
     bool connected = false, ended = false;
   };
-  using Turn = std::pair<double, int>;  // time, rank: the earlier one goes first
+  using Turn = std::pair<double, int>;  // time and rank; the earlier time goes first
 
   const std::vector<Event>* events(int rank, int part) const {
     const RankRecording& own = recording_.ranks[static_cast<size_t>(rank)];
@@ -70,17 +70,17 @@ class Replay {
   const Cluster& cluster_;
   const Routes routes_;
   const bool spans_;
-  std::vector<double> costs_;                  // of ops
-  std::vector<double> free_, bytes_, moving_;  // of links
-  std::vector<uint64_t> expected_;             // messages of a way
-  std::vector<std::vector<double>> arrived_;   // when, by way
-  std::vector<int> parked_;                    // who waits for the next message of a way
+  std::vector<double> costs_;                  // seconds of ops
+  std::vector<double> free_, bytes_, moving_;  // state of links
+  std::vector<uint64_t> expected_;             // receives posted in a channel
+  std::vector<std::vector<double>> arrived_;   // arrival times, by channel
+  std::vector<int> parked_;                    // rank that waits in a channel, or -1
   std::vector<Rank> ranks_;
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns_;
   Simulation made_;
 };
 
-// When it is there.
+// Returns the arrival time.
 double Replay::transmit(const Letter& letter, const Way& way, double begin) {
   const Routes::Way& route = routes_.way(way.from, way.to);
   double end = begin;
@@ -120,7 +120,7 @@ void Replay::send(int number) {
   advance(number);
 }
 
-// Whether the message of a wait is there; a rank that has to wait stands still until then.
+// Whether the message of a wait was sent; if so, the rank waits until its arrival.
 bool Replay::arrive(int number, const Event& event) {
   const uint64_t order = expected_[event.id] - 1 - event.lag;
   const auto& there = arrived_[event.id];
@@ -140,7 +140,8 @@ bool Replay::arrive(int number, const Event& event) {
   return true;
 }
 
-// Goes on until it sends, which is done in the order of time, or waits for what was not sent yet.
+// Runs a rank up to its next send, because sends are in order of time, or to a wait for an unsent
+// message.
 void Replay::advance(int number) {
   Rank& rank = ranks_[static_cast<size_t>(number)];
   while (const std::vector<Event>* const list = events(number, rank.part)) {
@@ -230,7 +231,7 @@ double Simulation::waiting_share() const {
 
 Simulation simulate(const Recording& recording, const Cluster& cluster, bool spans) {
   const int kept = recording.recorded_steps(), period = std::max(recording.period, 1);
-  const int more = (recording.steps - kept) / period;  // periods that are not recorded
+  const int more = (recording.steps - kept) / period;  // periods without a recording
   if (spans || more <= 2)
     return Replay(recording, cluster, kept > 0 ? recording.steps : 0, spans).run();
   const Simulation first = Replay(recording, cluster, kept, false).run();

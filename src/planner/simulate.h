@@ -13,29 +13,29 @@ namespace tessera::planner {
 struct Span {
   double begin = 0, end = 0;
   int rank = 0;
-  int peer = -1;     ///< of a message: from `rank` to this one
+  int peer = -1;     ///< for messages: the receiver; `rank` is the sender
   std::string name;  ///< "compute", "wait", or the operation of a message
   int step = -1;
 };
 
-/// A run as it would be on a cluster.
+/// A simulated run on a cluster.
 struct Simulation {
-  double seconds = 0;                        ///< from the first rank's start to the last one's end
-  double prepare = 0;                        ///< of these, before the first step
-  std::vector<double> rank_seconds;          ///< until each rank has ended
-  std::vector<double> compute_seconds;       ///< of ops, by rank
-  std::vector<double> wait_seconds;          ///< in which a rank stands still, by rank
+  double seconds = 0;                        ///< from the first rank's start to the last rank's end
+  double prepare = 0;                        ///< seconds before the first step
+  std::vector<double> rank_seconds;          ///< until each rank's end
+  std::vector<double> compute_seconds;       ///< seconds of ops, by rank
+  std::vector<double> wait_seconds;          ///< idle seconds, by rank
   std::map<std::string, double> link_bytes;  ///< by link: "out 3", "in 3", "bridge 0", "network 1"
-  std::map<std::string, double> link_seconds;  ///< in which it moves bytes
-  std::vector<Span> spans;                     ///< where they are wanted
-  double waiting_share() const;                ///< of all ranks' time until the end
+  std::map<std::string, double> link_seconds;  ///< seconds of traffic, by link
+  std::vector<Span> spans;                     ///< if requested
+  double waiting_share() const;                ///< The share of waiting in all ranks' time.
 };
 
-/// Replays a recording on a cluster: each rank does its events in their order, ops one after the
-/// other; messages travel meanwhile, in the order of their links' queues, each link one after the
-/// other at its bandwidth, and a wait lasts until its message is there. Steps that repeat are
-/// replayed until they take as long as the period before; the others take as long. The same input
-/// gives the same output, bit by bit. `spans`: also what each rank did when, of all steps.
+/// Replays a recording on a cluster. Each rank runs its events in order, ops one after the other.
+/// Messages travel meanwhile and queue at their links; a link carries messages one after the other
+/// at its bandwidth, and a wait lasts until the message arrives. Repeating steps are replayed until
+/// two periods take equally long; the remaining steps are extrapolated. The same input gives
+/// bit-identical output. `spans`: also record the timeline of all steps.
 Simulation simulate(const Recording& recording, const Cluster& cluster, bool spans = false);
 
 }  // namespace tessera::planner

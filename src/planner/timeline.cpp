@@ -63,7 +63,7 @@ std::string image_of(const Simulation& run) {
     svg += fmt::format("<text x=\"4\" y=\"{}\">rank {}</text>\n", kTop + kLane * r + 14, r);
   for (const Span& span : run.spans) {
     const double x = kLeft + span.begin * scale, width = (span.end - span.begin) * scale;
-    if (width < 0.05) continue;  // nobody sees it
+    if (width < 0.05) continue;  // too narrow to see
     const bool message = span.peer >= 0;
     const double y = kTop + kLane * span.rank + (message ? 18 : 2);
     svg += fmt::format("<rect x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"{}\" fill=\"{}\"/>\n",

@@ -6,11 +6,11 @@
 
 namespace tessera::planner {
 
-/// A simulation with spans in Chrome's trace format: a lane for what each rank does, and one for
-/// the messages that it sends.
+/// A simulation with spans in Chrome's trace format: a lane for each rank's work, and a lane for
+/// the messages from the rank.
 std::string trace_of(const Simulation& run);
-/// The same as an SVG image: a lane a rank, computing dark, waits light, messages as a line
-/// below.
+/// The timeline as an SVG image: a lane for each rank, dark for computing, light for waiting, with
+/// messages as a line below.
 std::string image_of(const Simulation& run);
 
 }  // namespace tessera::planner
