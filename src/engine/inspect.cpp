@@ -35,7 +35,7 @@ std::string products_of(const runtime::ModelState& state, const load::Component&
   return text.empty() ? "" : text + ", int8 activations";
 }
 
-// "F32 12, Q4_K 180": how many tensors of a file are of each type.
+// Number of tensors of a file by type: "F32 12, Q4_K 180".
 std::string stored_as(const load::TensorSet& tensors) {
   std::map<std::string, int> counts;
   for (const std::string& name : tensors.names()) {
@@ -89,7 +89,7 @@ Component describe(const runtime::ModelState& state, const load::Component& part
   return shown;
 }
 
-// What it is if the routing is as uneven as can be.
+// Adds the memory under the most uneven routing.
 void add_uneven(Inspection& found, const Plan& plan, const nn::Geometry& geometry,
                 const nn::SelectionRule* rule,
                 const std::function<admission::Rehearsal()>& rehearse) {
@@ -99,7 +99,7 @@ void add_uneven(Inspection& found, const Plan& plan, const nn::Geometry& geometr
   add_note(found, admission::assumed_routing(most));
 }
 
-// The run of a request, and what its ranks need where a plan or a budget asks for it.
+// Adds the run of a request, and under a plan or a budget also the memory of each rank.
 void add_run(Inspection& found, const runtime::ModelState& state, const GenerateRequest& request,
              diffusion::Job& job) {
   const int64_t factor = state.vae_factor();
@@ -138,7 +138,7 @@ void add_need(Inspection& found, const runtime::ModelState& state, const admissi
   found.expected = time.sentence();
 }
 
-// A pass computes, and reads weights; nearly all of them, with so many tokens.
+// Estimates seconds. A pass computes and reads weights, nearly all of them with so many tokens.
 void add_seconds(Inspection& found, const runtime::ModelState& state,
                  const admission::Rehearsal& alone) {
   if (found.device != "cpu") return;
@@ -150,7 +150,7 @@ void add_seconds(Inspection& found, const runtime::ModelState& state,
   const double pass = read > 0 ? std::max(computing, double(alone.weights) / read) : computing;
   found.seconds = {{"load", load}, {"pass", pass}};
   const auto blocks = (found.answer_tokens + found.block - 1) / found.block;
-  const bool edits = state.language->spec().decode.starts_with("edit");  // what stands, too
+  const bool edits = state.language->spec().decode.starts_with("edit");  // may change text, too
   const bool canvas = state.language->spec().canvas;
   found.expected =
       fmt::format("about {:.2g} s a pass over all of it, {} passes; loading {:.2g} s", pass,
@@ -166,7 +166,7 @@ std::map<std::string, std::string> facts_of(const models::MoeLayerConfig& layer)
           {"num_experts", std::to_string(layer.experts)}};
 }
 
-// What a language model holds beside its sizes, and a run of one prompt.
+// Adds a language model's facts beyond sizes, and a run of a single prompt.
 void add_tokens(Inspection& found, const runtime::ModelState& state) {
   completion::check_token_plan(state);
   const runtime::Language& language = *state.language;
@@ -227,7 +227,7 @@ Inspection inspection_of(const runtime::ModelState& state, const GenerateRequest
   found.pipeline = state.folder.class_name;
   found.class_names = state.class_names;
   const auto note = [&](const std::string& said) { add_note(found, said); };
-  bool whole = true;  // what came without weights cannot be checked
+  bool whole = true;  // a folder without weights cannot be checked
   for (const load::Component& part : state.folder.components) {
     base::check_stop();
     found.components.push_back(describe(state, part));
@@ -279,7 +279,7 @@ Inspection inspect_by_name(const std::string& name, const RunOptions& options,
   found.pipeline = "sizes by name, no files";
   for (Component& part : found.components) {
     part.path.clear();
-    part.downloaded = true;  // nothing is to be downloaded
+    part.downloaded = true;  // a published model has no files to download
   }
   return found;
 }

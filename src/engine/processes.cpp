@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-// What mpirun says in the environment, or the least where it says nothing that can be.
+// A number from mpirun's environment, or the least for a missing or invalid number.
 int told(const char* name, int least, int most) {
   const char* text = std::getenv(name);
   int value = least;
@@ -31,7 +31,7 @@ void run_processes(const ProcessOptions& options,
   require(options.comm_timeout.count() > 0, ErrorCode::usage,
           "comm_timeout of {} ms: expected a time above 0", options.comm_timeout.count());
   comm::nccl::prepare_environment(told("OMPI_COMM_WORLD_SIZE", 1, 65536));  // no threads yet
-  const int here = told("OMPI_COMM_WORLD_LOCAL_SIZE", 1, 65536);            // before MPI changes it
+  const int here = told("OMPI_COMM_WORLD_LOCAL_SIZE", 1, 65536);  // before MPI changes the value
   const int index = told("OMPI_COMM_WORLD_LOCAL_RANK", 0, 65535);
   comm::mpi::Options mpi;
   mpi.deadline = options.comm_timeout;

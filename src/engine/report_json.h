@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-/// Parts of reports that are of images and of texts.
+/// Parts of reports for images and texts.
 nlohmann::ordered_json json_of(const MemoryPeaks& peaks);
 nlohmann::ordered_json json_of(const StreamedExperts& experts);
 nlohmann::ordered_json json_of(const Report::Rank& rank);

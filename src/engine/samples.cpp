@@ -40,14 +40,14 @@ std::string parameters_of(const GenerateResult& result, const GenerateRequest& r
   return text + ", Version: Tessera " + kVersion;
 }
 
-// Every file names its program, also without parameters.
+// Every file names its program, even without parameters.
 Texts texts_of(const Sample& sample) {
   Texts texts{{"Software", std::string("Tessera ") + kVersion}};
   if (!sample.parameters.empty()) texts.emplace_back("parameters", sample.parameters);
   return texts;
 }
 
-// ".png", in small letters.
+// ".png" in lower case.
 std::string end_of(const std::string& path) {
   std::string end = fs::path(path).extension().string();
   std::transform(end.begin(), end.end(), end.begin(),
@@ -55,7 +55,7 @@ std::string end_of(const std::string& path) {
   return end;
 }
 
-// False: it was there.
+// Returns false if the folder exists already.
 bool make_folder(const std::string& path) {
   std::error_code error;
   const bool made = fs::create_directories(path, error);

@@ -33,10 +33,10 @@ std::vector<Tokenized> tokenize_language(const runtime::Language& language,
   return all;
 }
 
-// The tokens that a text encoder of a pipeline gets of one prompt.
+// The tokens of a prompt for a text encoder of a pipeline.
 Tokenized of_part(const Model::State& state, models::TextPart part,
                   const diffusion::TextReader& reader, const std::string& prompt) {
-  std::vector<std::string> notes;  // for those who run it
+  std::vector<std::string> notes;  // for runs
   const models::TextBatch batch = diffusion::tokens_of(
       part, reader, diffusion::cleaned_prompts(*state.spec, {prompt}, true, notes), notes);
   Tokenized made{part.tokenizer, batch.ids, {}, part.tokens};

@@ -15,20 +15,20 @@ struct CriticConfig {
   std::vector<int64_t> widths;
   int64_t hidden = 0, classes = 0, input = 0;
 };
-/// Throws Error(model) naming the entry that is missing or out of range.
+/// Throws Error(model) with the missing or invalid entry.
 CriticConfig parse_critic_config(const base::Json& config, const std::string& where);
 
-/// What a critic sees in n images, f32.
+/// A critic's output for n images, f32.
 struct Sight {
   tensor::Tensor logits;    ///< [n, classes]
-  tensor::Tensor features;  ///< [n, hidden]: what the last layer reads
+  tensor::Tensor features;  ///< [n, hidden]: input of the last layer
   /// [n, kSpatialChannels * places]: the first channels of the last convolution, place by place.
   tensor::Tensor spatial;
 };
-constexpr int64_t kSpatialChannels = 7;  // as many as sFID (Nash et al. 2021) reads
+constexpr int64_t kSpatialChannels = 7;  // as many as in sFID (Nash et al. 2021)
 
-/// The small classifier that ships beside a model and says what it sees in an image: convolutions
-/// of stride 2 with ReLU, then two linear layers; f32.
+/// A small classifier shipped with a model, which names the content of an image: convolutions of
+/// stride 2 with ReLU, then two linear layers; f32.
 class Critic {
  public:
   Critic(const CriticConfig& config, const nn::Weights& weights);

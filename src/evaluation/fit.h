@@ -4,12 +4,12 @@
 
 namespace tessera::evaluation {
 
-/// y = a x + b z by least squares, and the share of the variance of y that it explains.
+/// y = a x + b z by least squares, and the explained share of y's variance.
 struct Fit {
   double a = 0, b = 0, r2 = 0;
 };
-/// Of samples of equal count; x and z that always go together, or fewer than three samples, give
-/// zeros.
+/// For samples of equal count; zeros for proportional x and z, or fewer than three
+/// samples.
 Fit fit_two(const std::vector<double>& x, const std::vector<double>& z,
             const std::vector<double>& y);
 

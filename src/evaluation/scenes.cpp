@@ -25,12 +25,12 @@ constexpr Named kColours[] = {{"red", {0.88, 0.12, 0.12}},
 constexpr const char* kShapes[] = {"circle", "square", "triangle", "cross"};
 
 constexpr double kStandsOut = 0.25;    // distance of a colour from the ground's
-constexpr double kColourReach = 0.35;  // distance of a thing's colour from the one it is called
-constexpr double kLeastArea = 0.005;   // of the image
+constexpr double kColourReach = 0.35;  // distance of a thing's colour from its named colour
+constexpr double kLeastArea = 0.005;   // share of the image
 constexpr double kLeastFit = 0.7;
 constexpr double kMostAspect = 1.4;
 constexpr size_t kMostThings = 6;
-constexpr double kLeastStep = 0.1;  // of the image, from one middle to the other
+constexpr double kLeastStep = 0.1;  // share of the image, between two centres
 
 double distance(const Colour& a, const Colour& b) {
   return std::hypot(a[0] - b[0], a[1] - b[1], a[2] - b[2]);
@@ -146,7 +146,7 @@ bool holds(Relation relation, const SeenThing& a, const SeenThing& b) {
   return (before ? along : -along) >= std::max(kLeastStep, std::abs(aside));
 }
 
-/// The words of a caption, one after another.
+/// The words of a caption, in order.
 class Words {
  public:
   Words(const std::string& caption, const std::string& where)
@@ -154,7 +154,7 @@ class Words {
     next();
   }
   bool done() const { return word_.empty(); }
-  /// Takes one of the words and returns which it was.
+  /// Takes the next word, which must be in `names`, and returns its index.
   template <class Names>
   size_t take(const Names& names, const char* what) {
     const auto found = std::find(std::begin(names), std::end(names), word_);

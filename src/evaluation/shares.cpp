@@ -27,7 +27,7 @@ PairedChange mcnemar(const std::vector<uint8_t>& first, const std::vector<uint8_
   }
   const auto n = double(change.gained + change.lost);
   const int64_t few = std::min(change.gained, change.lost);
-  double tail = 0;  // of tosses of a fair coin
+  double tail = 0;  // tail of tosses of a fair coin
   for (int64_t k = 0; k <= few; ++k)
     tail += std::exp(std::lgamma(n + 1) - std::lgamma(double(k) + 1) -
                      std::lgamma(n - double(k) + 1) - n * std::log(2.0));

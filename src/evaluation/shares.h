@@ -5,15 +5,15 @@
 
 namespace tessera::evaluation {
 
-/// A share of trials with its 95 % interval by Wilson's score, which holds near 0 and 1 too.
+/// A share of trials with its 95 % interval by Wilson's score, valid near 0 and 1, too.
 struct Share {
   double value = 0, low = 0, high = 1;
 };
-/// `right` of `of` trials; without a trial nothing is known: 0 in [0, 1].
+/// `right` of `of` trials; without trials: 0 in [0, 1].
 Share wilson(int64_t right, int64_t of);
 
-/// The same questions answered in two ways: McNemar's exact test, two-sided. p is the chance that
-/// as uneven a split of the answers that differ comes about when both ways are equally good.
+/// The same questions answered in two ways: McNemar's exact test, two-sided. p is the chance of an
+/// equally uneven split of the different answers if both ways are equally good.
 struct PairedChange {
   int64_t gained = 0, lost = 0;  ///< right only in the second way, only in the first
   double p = 1;

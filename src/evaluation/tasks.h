@@ -10,14 +10,14 @@ namespace tessera::evaluation {
 struct TaskExample {
   std::string task, prompt, answer;
 };
-/// Reads JSON lines with "prompt" (or "question") and "answer" (text or number); "task" may be
-/// missing. Empty lines are passed over. Throws Error(usage) naming `where`, the line and what does
-/// not fit.
+/// Reads JSON lines with "prompt" (or "question") and "answer" (text or number); "task" is
+/// optional. Empty lines are skipped. Throws Error(usage) with `where`, the line and the invalid
+/// part.
 std::vector<TaskExample> read_tasks(const std::string& text, const std::string& where);
 
-/// Equal but for white space at both ends.
+/// True if equal without white space at both ends.
 bool exact_match(std::string_view made, std::string_view answer);
-/// Whether the last numbers of both are equal ("#### 1,200" and "so it is $1200.00."). Without a
+/// True if the last numbers of both are equal ("#### 1,200" and "so it is $1200.00."). Without a
 /// number in either: false.
 bool number_match(std::string_view made, std::string_view answer);
 

@@ -19,7 +19,7 @@ Eigen::Map<const Matrix> square(const Moments& m) {
   return {m.covariance.data(), d, d};
 }
 
-// Square roots of the eigenvalues of a symmetric matrix; what rounding made negative is 0.
+// Square roots of the eigenvalues of a symmetric matrix; negative rounding results become 0.
 Eigen::VectorXd roots(const Eigen::SelfAdjointEigenSolver<Matrix>& solver) {
   return solver.eigenvalues().cwiseMax(0).cwiseSqrt();
 }

@@ -12,7 +12,7 @@ struct Moments {
   std::vector<double> mean;        ///< [d]
   std::vector<double> covariance;  ///< [d, d], of the population
 };
-/// Of features f32 [n, d], n >= 1.
+/// For features f32 [n, d], n >= 1.
 Moments moments(const tensor::Tensor& features);
 /// Fréchet distance of two normal distributions: |m - m'|^2 + tr(C + C' - 2 (C C')^1/2) (Heusel et
 /// al. 2017). Throws Error(usage) when their sizes differ.
@@ -27,7 +27,7 @@ struct Overlap {
   double precision = 0;  ///< share of made features within the manifold of the real ones
   double recall = 0;     ///< share of real features within the manifold of the made ones
 };
-/// Features f32 [n, d] and [m, d]; a manifold is the balls around its features that reach their
+/// Features f32 [n, d] and [m, d]; a manifold consists of balls around its features, up to their
 /// `neighbours`-th nearest.
 Overlap overlap(const tensor::Tensor& made, const tensor::Tensor& real, int neighbours = 3);
 

@@ -27,17 +27,17 @@ using tensor::DType;
 using tensor::Tensor;
 
 constexpr int kQueued = 20;          // calls between two waits for a device
-constexpr double kFillsAGpu = 8;     // tokens of a GPU for one of a CPU
+constexpr double kFillsAGpu = 8;     // a GPU's tokens for a CPU's token
 constexpr int64_t kPattern = 65521;  // a prime
 
-// Not of small parts: what is measured is the memory, not a cache.
+// Large copies: memory is measured, not a cache.
 double copy_speed(const Bench& b) {
   const Tensor from = Tensor::zeros({int64_t{1} << 29}, DType::u8, b.device);
   const Tensor to = Tensor::empty(from.shape(), DType::u8, b.device);
   return 2.0 * double(from.bytes()) / b.seconds([&] { tensor::copy_into(to, from); }, 3);
 }
 
-// What the library's largest product and a copy within the memory reach.
+// The speed of the library's largest product and of a copy within the memory.
 Bench measured_gpu(const std::function<void(const std::string&)>& line,
                    const runtime::DeviceChoice& place) {
   Bench b{line, place.device, 1, 1, 1, kFillsAGpu};

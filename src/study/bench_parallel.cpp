@@ -30,7 +30,7 @@ using AxisSize = int Plan::*;
 constexpr AxisSize kAxes[] = {&Plan::data,    &Plan::cfg,    &Plan::pipefusion,   &Plan::ring,
                               &Plan::ulysses, &Plan::tensor, &Plan::distrifusion, &Plan::shard};
 
-// All products of the axes from `axis` on that make `ranks`.
+// All products of the axes from `axis` on with `ranks` ranks in total.
 void add_products(Plan plan, size_t axis, int ranks, std::vector<Plan>& found) {
   if (axis == std::size(kAxes)) {
     if (ranks == 1) found.push_back(plan);
@@ -64,16 +64,16 @@ int axes_cut(const Plan& plan) {
          (plan.expert > 1 ? 1 : 0);
 }
 
-/// The plans of a comparison, on a model that is open.
+/// The plans of a comparison, on an open model.
 struct Comparison {
   const std::string& name;
   const RunOptions& options;
   const PlanCostsRequest& request;
   const std::function<void(const std::string&, int, int)>& progress;
   const std::stop_token& stop;
-  int64_t room = 0;  // bytes of a process, the least of all
+  int64_t room = 0;  // smallest memory of all processes, in bytes
   PlanCosts costs{};
-  std::vector<Plan> plans{};  // in the order of costs.plans, while they are measured
+  std::vector<Plan> plans{};  // in the order of costs.plans, while plans are measured
   std::vector<std::vector<double>> seconds{};
 
   void foretell(runtime::ModelState& state);
@@ -141,7 +141,7 @@ void Comparison::foretell(runtime::ModelState& state) {
   }
 }
 
-// False: it cannot run after all.
+// False: the plan cannot run after all.
 bool Comparison::measured(size_t plan, const GenerateRequest& asked) {
   RunOptions run = options;
   run.plan = plans[plan];
@@ -153,7 +153,7 @@ bool Comparison::measured(size_t plan, const GenerateRequest& asked) {
     seconds[plan].push_back(made.report.phase_seconds.at(Phase::denoise) /
                             std::max(made.report.forwards, 1));
   } catch (const Error& e) {
-    // Of processes the others may be within the run.
+    // If ranks are processes, the others may still be in the run.
     if (!cluster::Ranks::of(options).all_here() ||
         (e.code() != ErrorCode::plan && e.code() != ErrorCode::memory))
       throw;
@@ -247,7 +247,7 @@ PlanCosts compare_plans(const std::string& model, const RunOptions& options,
     else
       generate.prompts = {"a boat on a lake below a mountain"};
   }
-  // Foretelling takes texts of the usual size, and reads none.
+  // Predictions use texts of the usual length and read no prompts.
   if (!generate.embeddings.empty()) diffusion::plan_job(state, generate);
   const int64_t room = -cluster::Ranks::of(options).most(-admission::room_of(state).bytes);
   Comparison comparison{model, options, asked, progress, stop, room};

@@ -6,8 +6,8 @@
 
 namespace tessera::study {
 
-/// Every plan for exactly so many ranks that `bench parallel` asks for, runnable or not; with
-/// `experts` those that share experts, too. No two are equal.
+/// Every plan for exactly this many ranks in `bench parallel`, valid or not; with `experts` also
+/// plans with shared experts. All are different.
 std::vector<Plan> plans_for(int ranks, bool experts);
 
 }  // namespace tessera::study

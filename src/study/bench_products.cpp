@@ -34,7 +34,7 @@ void bench_matmul(const Bench& b, DType dtype) {
   }
 }
 
-// What stands after a product: a bias and GELU, SwiGLU, a gated residual.
+// Epilogues of a product: a bias and GELU, SwiGLU, a gated residual.
 void bench_epilogues(const Bench& b) {
   const int64_t m = b.many(512), n = 4608, k = 1152;
   const Tensor x = b.filled({m, k}, DType::bf16), weight = b.filled({n, k}, DType::bf16);
@@ -79,7 +79,7 @@ void bench_attention(const Bench& b) {
   }
 }
 
-// A text of T5, whose length does not grow with the machine.
+// A text of T5 has the same length on every machine.
 void bench_biased_attention(const Bench& b) {
   const int64_t tokens = std::min<int64_t>(512, b.many(512)), heads = 64, dim = 64;
   const Tensor q = b.filled({tokens, heads * dim}, DType::bf16);

@@ -117,7 +117,7 @@ void bench_copies(const Bench& b) {
               kTimes));
 }
 
-// A latent has few elements beside what a block of the network moves.
+// A latent has few elements compared with the traffic of a network's block.
 void bench_samplers(const Bench& b) {
   const int64_t tokens = b.many(4096), n = 64;
   const Tensor x = b.filled({tokens, n}, DType::f32), out = b.filled({tokens, 2 * n}, DType::f32);
@@ -135,7 +135,7 @@ void bench_samplers(const Bench& b) {
   b.moves("guide_f32", rows_by(x), 3 * bytes, b.seconds([&] { ops::guide(x, x, 4, n); }, kTimes));
 }
 
-// Of the open positions of a block of a language model, and whether their logits are numbers.
+// The open positions of a language model's block, and the check of their logits.
 void bench_peaks(const Bench& b) {
   const Tensor x = b.filled({b.many(32), 157184}, DType::f32);
   b.moves("peaks_f32", rows_by(x), double(x.bytes()), b.seconds([&] { ops::peaks(x, 0); }, kTimes));

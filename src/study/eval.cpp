@@ -8,11 +8,11 @@
 namespace tessera {
 namespace {
 
-/// What a plan made, image by image.
+/// Results of a plan, image by image.
 struct Made {
   std::vector<std::vector<float>> latents;
   std::vector<Image> images;
-  std::vector<bool> right;  // images that show what was asked for
+  std::vector<bool> right;  // images with the requested content
   int64_t assignments = 0, peak_bytes = 0;
   double seconds = 0;
 };

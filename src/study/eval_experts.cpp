@@ -25,7 +25,7 @@ using Core = std::vector<uint8_t>;
 
 constexpr int64_t kCounts[] = {1, 2, 4, 8, 16, 32, 64, 128, 256};
 
-/// Sums over the sequences and passes of one layer.
+/// Sums over the sequences and passes of a layer.
 struct Layer {
   std::vector<int64_t> hits;           // by expert
   std::map<int64_t, double> distinct;  // by count of tokens
@@ -39,7 +39,7 @@ struct Calls {
   std::vector<double> assignments, distinct, seconds;
 };
 struct Sums {
-  double size = 0;  // then: of the rule's coreset, a fixed one, a random one
+  double size = 0;  // arrays: the rule's coreset, a fixed coreset, a random coreset
   double recall[3] = {}, residual[3] = {}, hits[3] = {};
   int64_t samples = 0;
 };
@@ -90,7 +90,7 @@ struct Rows {
   }
 };
 
-// Rows of a segment that begins at row `first`, for runs of its ids.
+// Rows of a segment with first row `first`, for runs of its ids.
 std::vector<nn::Range> rows_of(const nn::Segment& s, int64_t first,
                                const std::vector<nn::Range>& runs) {
   std::vector<nn::Range> rows;
@@ -110,7 +110,7 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
   return whole > 0 ? std::sqrt(apart / whole) : 0;
 }
 
-/// What other choices would have made of the tokens that a model's own experts get.
+/// Compares other choices of experts with the router's, on the tokens of a running model.
 class Observer {
  public:
   explicit Observer(std::vector<nn::SelectionRule> rules) : rules_(std::move(rules)) {}
@@ -130,14 +130,14 @@ class Observer {
     }
   }
 
-  /// Sequences that are looked at, and runs of their tokens that no pass has decided.
+  /// Observed sequences, and the undecided runs of their tokens.
   std::map<int, std::vector<nn::Range>> sequences;
-  bool weigh = false;  ///< compare rules; else only count
+  bool weigh = false;  ///< true: compare rules; false: only count
   std::map<int, Layer> layers;
   std::map<std::pair<size_t, int>, Sums> sums;  ///< by rule and layer
   Calls calls;
 
-  /// Another sequence follows.
+  /// Call before another sequence.
   void forget() {
     for (auto& [site, layer] : layers) layer.before.clear();
   }
@@ -183,7 +183,7 @@ class Observer {
     return out.to_floats();
   }
 
-  // `open`: those of `rows` that no pass has decided.
+  // `open`: the undecided rows of `rows`.
   void compare(const nn::MoeWork& work, const Rows& rows, const Rows& open) {
     const std::vector<float> whole = timed(rows.tokens, rows.routing, work.weights);
     std::vector<float> undecided;
@@ -197,7 +197,7 @@ class Observer {
     }
   }
 
-  // A rule over rows, whose experts make `whole` under the model's router.
+  // Compares a rule on rows with `whole`, the output of the model's router.
   void compare(const nn::MoeWork& work, size_t r, const Rows& rows,
                const std::vector<float>& whole) {
     const int site = work.call.site;
@@ -284,7 +284,7 @@ CompleteRequest asking(CompleteRequest as, const std::string& prompt, int64_t ma
   as.prompt_ids.clear();
   as.chat.clear();
   as.select = "vanilla";
-  as.as_published = true;  // a pass is of one block
+  as.as_published = true;  // passes contain a single block
   as.max_tokens = max_tokens;
   return as;
 }

@@ -36,7 +36,7 @@ void measure_speed(const std::string& name, const RunOptions& options, const Spe
             "a batch of {} images: expected 1 to 100000", batch);
   require(request.rounds >= 1 && request.rounds <= 10000, ErrorCode::usage,
           "{} rounds: expected 1 to 10000", request.rounds);
-  // Rising: a model's peak is that of all it has done.
+  // Rising: a model's peak covers all earlier batches.
   const std::set<int> batches(request.batches.begin(), request.batches.end());
   std::vector<Plan> plans = request.plans;
   if (plans.empty()) plans.emplace_back();

@@ -16,15 +16,15 @@ namespace {
 
 using base::Json;
 
-/// What became of one example.
+/// The result of an example.
 struct Outcome {
   bool right = false;
-  double experts = 0, layers = 0;  // distinct, and over how many layers of passes under the rule
+  double experts = 0, layers = 0;  // distinct, and over layers of passes under the rule
   double tokens = 0, ruled = 0;    // committed; under the rule
   double passes = 0;
 };
 
-/// What a rule made of all of them.
+/// The results of a rule on all examples.
 struct Made {
   std::vector<Outcome> of;
   double bytes = 0, seconds = 0;
@@ -50,7 +50,7 @@ Made run(Model& model, const TaskRequest& request, const study::TaskData& data,
   for (size_t first = 0; first < data.examples.size(); first = made.of.size()) {
     CompleteRequest one = request.complete;
     one.select = select;
-    one.as_published = true;  // rules and vanilla make the same kinds of passes
+    one.as_published = true;  // rules and vanilla run the same kinds of passes
     one.max_tokens = data.max_tokens;
     one.prompts.clear(), one.prompt_ids.clear(), one.chat.clear();
     const size_t end = std::min(first + size_t(request.batch), data.examples.size());
@@ -79,7 +79,7 @@ double experts_of(const Made& made, const std::vector<size_t>& members) {
   return layers > 0 ? experts / layers : 0;
 }
 
-/// Of some of the examples; bytes, time and batches are of all of them.
+/// For some examples; bytes, time and batches cover all examples.
 TaskQuality quality_of(const std::string& select, const study::TaskData& data, const Made& made,
                        const Made& vanilla, const std::vector<size_t>& members) {
   TaskQuality q;
@@ -120,7 +120,7 @@ TaskQuality quality_of(const std::string& select, const study::TaskData& data, c
   return q;
 }
 
-/// The examples of each task in turn: one half to choose a rule on, one to say how good it is.
+/// The examples of each task in turn: half of them to choose a rule, half to judge the choice.
 struct Halves {
   std::vector<size_t> all, choose, report;
   explicit Halves(const study::TaskData& data) {
@@ -161,7 +161,7 @@ std::string without_value(const std::string& rule) {
   return rule.substr(0, at) + rule.substr(std::min(rule.find(',', at), rule.size()));
 }
 
-/// Rules to run, those that differ in their value alone together when they are tuned.
+/// Rules to run; for tuning, rules that differ only in their values form a group.
 std::vector<std::vector<std::string>> rules_of(const TaskRequest& request, int top_k) {
   std::vector<std::vector<std::string>> groups;
   std::vector<std::string> names = request.selects, seen;

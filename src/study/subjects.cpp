@@ -23,7 +23,7 @@ using tensor::Tensor;
 
 constexpr size_t kMostCaptions = 100000;
 
-/// A critic, and what it sees in real images.
+/// A critic, and features of real images.
 struct Judge {
   evaluation::Critic critic;
   std::optional<evaluation::Moments> real, real_spatial;
@@ -75,7 +75,7 @@ std::unique_ptr<Judge> judge_of(const std::string& model) {
   return judge;
 }
 
-// What the critic sees in all images; one at a time, so that memory does not grow with them.
+// Runs the critic on all images, one at a time for constant memory.
 std::vector<bool> look(const Judge& judge, const std::vector<Image>& images, int unpaired_from,
                        PlanQuality& quality) {
   std::vector<bool> right;
