@@ -6,8 +6,8 @@
 
 namespace tessera::base {
 
-/// Any failure as the one exception that others are told of: what is no Error is Error(memory)
-/// where memory was refused, and else Error(rank).
+/// Converts any exception to Error, for other ranks: std::bad_alloc becomes Error(memory), all
+/// others Error(rank).
 inline Error as_error(const std::exception& e) {
   if (const auto* const known = dynamic_cast<const Error*>(&e)) return *known;
   if (dynamic_cast<const std::bad_alloc*>(&e))

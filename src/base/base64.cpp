@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view kDigits =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-// The digit of a character; -1: it is none.
+// The digit of a character; -1: not a digit.
 constexpr std::array<int, 256> kDigitOf = [] {
   std::array<int, 256> digits{};
   digits.fill(-1);

@@ -17,9 +17,9 @@ bool whole(const Json& value, int64_t low, int64_t high) {
 
 constexpr size_t kLongestShown = 60;
 
-// The beginning of a value as JSON: what may be a whole vocabulary is never written out.
+// Appends the beginning of a value as JSON; a value may be a whole vocabulary, so the rest is cut.
 void show(const Json& value, std::string& out) {
-  if (value.is_string()) {  // four bytes more, so that the last character shown is whole
+  if (value.is_string()) {  // four bytes more, so the last shown character is whole
     const auto& text = value.get_ref<const std::string&>();
     out +=
         Json(text.substr(0, kLongestShown + 4)).dump(-1, ' ', true, Json::error_handler_t::replace);

@@ -13,21 +13,20 @@
 
 namespace tessera::base {
 
-/// Reads the keys of a config.json. A key that is missing or null has the default that its caller
-/// gives; a value that does not fit throws Error(model) naming file, key, value and what fits. Not
-/// thread-safe.
+/// Reads the keys of a config.json. A missing or null key takes the caller's default; an invalid
+/// value throws Error(model) with file, key, value and the valid values. Not thread-safe.
 class ConfigReader {
  public:
   /// `config` must outlive the reader. `where` names the file in messages.
   ConfigReader(const Json& config, std::string where);
 
-  /// Whether the key is there with a value.
+  /// Whether the key is present with a value.
   bool has(const char* key) const;
   /// A whole number from `low` to `high`.
   int64_t integer(const char* key, int64_t missing, int64_t low, int64_t high) const;
   /// A width, a count or a size: a whole number from 1 to 2^20.
   int64_t size(const char* key, int64_t missing) const;
-  /// The same for a key that must be there.
+  /// The size of a required key.
   int64_t size(const char* key) const;
   /// A finite number from `low` to `high`.
   double number(const char* key, double missing, double low = -kLargest,
@@ -37,20 +36,20 @@ class ConfigReader {
   /// A number above 0 and below 1.
   double fraction(const char* key, double missing) const;
   bool flag(const char* key, bool missing) const;
-  /// One of `known`.
+  /// A value from `known`.
   std::string choice(const char* key, const char* missing,
                      std::initializer_list<const char*> known) const;
   /// Whole numbers from 0 to 2^20.
   std::vector<int64_t> sizes(const char* key, std::vector<int64_t> missing) const;
-  /// Numbers above 0 and below 1; none where the key is missing.
+  /// Numbers above 0 and below 1; empty if the key is missing.
   std::vector<double> fractions(const char* key) const;
-  /// Throws unless the key is missing, or a list that holds nothing but `only`.
+  /// Throws unless the key is missing or a list with only the value `only`.
   void all(const char* key, const char* only) const;
-  /// Throws unless a flag is missing or false: `what` says what is not supported.
+  /// Throws unless a flag is missing or false; `what` names the unsupported feature.
   void refuse(const char* key, const char* what) const;
 
   const std::string& where() const { return where_; }
-  /// A value as messages show it; the text is made only where it is read.
+  /// A value in the form of messages; the text is built only when read.
   struct Shown {
     const Json& value;
     std::string str() const;
@@ -58,7 +57,7 @@ class ConfigReader {
   static Shown shown(const Json& value) { return {value}; }
 
  protected:
-  /// The value of a key; null where there is none. It remembers that the key was read.
+  /// The value of a key, or null. Marks the key as read.
   const Json* find(const char* key) const;
   const Json& config() const { return config_; }
   bool was_read(const std::string& key) const { return read_.contains(key); }

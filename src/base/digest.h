@@ -6,8 +6,8 @@
 
 namespace tessera::base {
 
-/// A number that stands for bytes, to tell whether two machines hold the same ones (FNV-1a, 64
-/// bits). It finds mistakes, not forgeries.
+/// A checksum to test whether two machines hold the same bytes (FNV-1a, 64 bits). Detects mistakes,
+/// not forgeries.
 class Digest {
  public:
   void add(std::string_view bytes) {

@@ -14,7 +14,7 @@ bool in_word(char c) {
 
 bool in_field(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; }
 
-// The field whose opening backtick stands at `at`; "": none does.
+// The field with its opening backtick at `at`; "": no field.
 std::string_view field_at(std::string_view text, size_t at) {
   if (at >= text.size() || text[at] != '`') return "";
   const auto begin = text.begin() + static_cast<std::ptrdiff_t>(at) + 1;
@@ -22,7 +22,7 @@ std::string_view field_at(std::string_view text, size_t at) {
   return end == text.end() || *end != '`' ? std::string_view() : std::string_view(begin, end);
 }
 
-// Whether the quote at `at` opens or closes quoted text; in a word it is an apostrophe.
+// Whether the quote at `at` opens or closes quoted text; within a word a quote is an apostrophe.
 bool is_quote(std::string_view text, size_t at, bool quoted) {
   if (!quoted && at == 0) return true;
   const size_t beside = quoted ? at + 1 : at - 1;

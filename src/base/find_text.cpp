@@ -22,7 +22,8 @@ size_t place_in(std::string_view text, std::string_view part) {
 }  // namespace
 
 size_t find_text(std::string_view text, std::string_view part, size_t from) {
-  // Windows, so that a stop is heard: each holds every place that begins in its first half.
+  // Searches windows and checks for a stop between them. A window contains every match with a start
+  // in its first half.
   const size_t half = std::max(size_t{1} << 20, part.size());
   for (; from <= text.size(); from += half) {
     check_stop();

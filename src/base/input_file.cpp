@@ -69,7 +69,7 @@ void InputFile::read(int64_t at, void* to, int64_t bytes) const {
     at += got;
     bytes -= got;
   }
-  check_unchanged();  // behind the bytes: one before or during the reading is seen, too
+  check_unchanged();  // after the read, to detect changes before and during the read
 }
 
 const std::byte* InputFile::map() const {
@@ -79,7 +79,7 @@ const std::byte* InputFile::map() const {
         mmap(nullptr, static_cast<size_t>(size_), PROT_READ, MAP_SHARED | MAP_NORESERVE, file_, 0);
     if (all == MAP_FAILED) fail(code_, "cannot map '{}': {}", path_, std::strerror(errno));
 #if defined(__linux__)
-    // Where the system keeps files in large pages, it reads and maps two megabytes at a time.
+    // If the system has huge pages for files, they are read and mapped in units of two megabytes.
     (void)madvise(all, static_cast<size_t>(size_), MADV_HUGEPAGE);
 #endif
     mapped_ = all;

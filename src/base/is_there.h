@@ -4,8 +4,8 @@
 
 namespace tessera::base {
 
-/// Whether anything has this name. A pipe, a folder, a link that leads nowhere or what may not be
-/// looked at does: who opens it hears what is wrong with it, and takes none of them for missing.
+/// Whether anything has this name, including pipes, folders, dangling links and inaccessible files.
+/// Opening such a path then reports the actual error, and the file does not count as missing.
 bool is_there(const std::string& path);
 
 }  // namespace tessera::base

@@ -15,21 +15,21 @@ namespace tessera::base {
 namespace {
 
 constexpr size_t kLargest = size_t{64} << 20, kDeepest = 100;
-constexpr size_t kShown = 20;  // bytes that an error quotes
-// What a tree may take, more than twice the tokenizer with the most tokens: a value of two bytes of
-// text takes up to two hundred.
+constexpr size_t kShown = 20;  // bytes quoted by an error
+// Memory limit of a tree, more than twice the need of the largest tokenizer: a value of two bytes
+// of text takes up to two hundred.
 constexpr size_t kMostMemory = size_t{320} << 20;
-constexpr size_t kLeastMemory = size_t{4} << 20;  // configs of models take less
-thread_local size_t most_memory = kMostMemory;    // lower within a memory budget
+constexpr size_t kLeastMemory = size_t{4} << 20;  // configs of models take less memory
+thread_local size_t most_memory = kMostMemory;    // smaller under a memory budget
 constexpr size_t kValue = 32, kText = 48, kArray = 40, kObject = 64, kEntry = 96;
 
-// Builds a value within the limits, and ends when the thread's work is stopped.
+// Builds a value within the limits; fails when the thread's work is stopped.
 class Builder : public nlohmann::json_sax<Json> {
  public:
   Json made;
   std::string problem;
   size_t memory() const { return memory_; }
-  size_t wrong_at = 0;  // the byte, from 1, at which it is no JSON; 0: `problem` says what is wrong
+  size_t wrong_at = 0;  // byte of the syntax error, from 1; 0: `problem` has the reason
   bool null() override { return put(nullptr); }
   bool boolean(bool value) override { return put(value); }
   bool number_integer(number_integer_t value) override { return put(value); }
@@ -56,7 +56,7 @@ class Builder : public nlohmann::json_sax<Json> {
   }
 
  private:
-  // To its place in what is open: behind the last of an array, or at the last key.
+  // Inserts a value into the open container: at the end of an array, or at the last key.
   Json& place(Json value) {
     check_stop();
     if (open_.empty()) return made = std::move(value);
@@ -90,7 +90,7 @@ class Builder : public nlohmann::json_sax<Json> {
   Json* slot_ = nullptr;
 };
 
-// What is wrong with a text.
+// The reason why a text is invalid.
 std::string problem_of(const Builder& builder, std::string_view text) {
   if (builder.wrong_at == 0) return builder.problem;
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return "nothing stands in it";
@@ -102,7 +102,7 @@ std::string problem_of(const Builder& builder, std::string_view text) {
 Json parsed(std::string_view text, const std::string& name, const char* remedy) {
   require(text.size() <= kLargest, ErrorCode::model, "{}: {} bytes of JSON; expected at most {}",
           name, text.size(), kLargest);
-  std::string plain;  // lives as long as `text` points to it
+  std::string plain;  // backing store of `text`
   if (has_python_numbers(text)) text = plain = without_python_numbers(text);
   Builder builder;
   const bool whole = Json::sax_parse(text.begin(), text.end(), &builder);

@@ -5,7 +5,7 @@
 
 namespace tessera::base {
 
-/// Limits the memory of each JSON tree that the calling thread parses, until the end of its life.
+/// Limits the memory of each JSON tree that the calling thread parses, until destruction.
 class BindJsonMemory {
  public:
   /// Bytes of RunOptions::memory_budget; 0: only the limit of every tree.

@@ -17,7 +17,7 @@ bool is_utf8(std::string_view text) { return base::valid_utf8(text) == text; }
 namespace base {
 namespace {
 
-constexpr size_t kLine = 320;  // bytes of an object that stands on one line
+constexpr size_t kLine = 320;  // maximal bytes of an object on a single line
 
 std::string scalar(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);

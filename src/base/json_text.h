@@ -6,8 +6,8 @@
 
 namespace tessera::base {
 
-/// JSON for people: a line a key, a line an array of numbers or texts, and of an array of small
-/// objects a line each. What is no UTF-8 becomes U+FFFD.
+/// JSON for people: a line for each key, for each array of numbers or texts, and for each small
+/// object of an array. Invalid UTF-8 becomes U+FFFD.
 std::string json_text(const Json& json);
 
 }  // namespace tessera::base

@@ -28,7 +28,7 @@ bool is_ours(std::string_view name) {
              std::string_view::npos;
 }
 
-// Of this user, a plain file or a folder; the lock says whether its writer lives.
+// Checks for a plain file or folder of this user; the lock shows whether the writer lives.
 void remove_if_left(const fs::path& path) {
   struct stat before {
   }, now{};

@@ -4,14 +4,14 @@
 
 namespace tessera::base {
 
-/// A name of its own beside `target`, for what is to be renamed to it: short, for the target's may
-/// be as long as names can be.
+/// A unique name beside `target` for a temporary file, later renamed to `target`. The name is
+/// short, because the target's name may have the maximal length.
 std::string name_beside(const std::string& target);
-/// Marks an open file or folder as one that is being written, for as long as a copy of the
-/// descriptor is open. False: another run has removed it, or is about to.
+/// Locks an open file or folder while being written, until all copies of the descriptor are closed.
+/// False: another run has removed the file, or is about to.
 bool hold(int descriptor);
-/// Removes what killed runs of this user left in a folder under such names: nobody holds it. A file
-/// system without locks keeps all.
+/// Removes temporary files of this user's killed runs from a folder: those without a lock. On a
+/// file system without locks nothing is removed.
 void sweep_leftovers(const std::string& folder);
 
 }  // namespace tessera::base

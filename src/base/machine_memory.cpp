@@ -13,14 +13,14 @@ namespace {
 
 constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 
-// A file with one number; "max", nothing or nonsense is no limit.
+// Reads a file with a single number; "max", empty or invalid text means no limit.
 int64_t limit_in(const std::string& path) {
   std::ifstream file(path);
   int64_t bytes = 0;
   return file >> bytes && bytes > 0 ? bytes : kNone;
 }
 
-// The limit of a group and of all groups around it.
+// The smallest limit of a group and all its parents.
 int64_t limit_upwards(const std::string& root, std::string group, const char* file) {
   int64_t least = limit_in(root + "/" + file);
   while (group.size() > 1) {

@@ -4,7 +4,7 @@
 
 namespace tessera::base {
 
-/// A part of an object, where it is; null without it, and of what is no object.
+/// A member of an object; null if absent, and null if `json` is no object.
 const Json& member(const Json& json, const char* key);
 
 }  // namespace tessera::base

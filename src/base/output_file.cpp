@@ -22,7 +22,7 @@
 namespace tessera::base {
 namespace {
 
-constexpr size_t kPiece = size_t{4} << 20;  // between two looks at the stop token
+constexpr size_t kPiece = size_t{4} << 20;  // between two checks of the stop token
 
 const char* remedy(int reason) {
   switch (reason) {
@@ -40,7 +40,7 @@ const char* remedy(int reason) {
   }
 }
 
-// While one lives, a limit on the size of files is an error of write(), not a signal that ends the
+// Turns the signal of the limit on file sizes into an error of write(); the signal would end the
 // program.
 class WithoutSizeSignal {
  public:
@@ -82,12 +82,12 @@ OutputFile::OutputFile(const std::string& path) : path_(path) {
   } else {
     const std::unique_ptr<char, decltype(&std::free)> real(realpath(path.c_str(), nullptr),
                                                            &std::free);
-    target_ = real ? real.get() : path;  // where a link leads to
+    target_ = real ? real.get() : path;  // resolved links
     make_beside();
   }
   file_ = above_streams(file_);
   if (file_ < 0) abandon("write", errno);
-  if (!beside_.empty() && exists) fchmod(file_, info.st_mode & 0777);  // some disks know no modes
+  if (!beside_.empty() && exists) fchmod(file_, info.st_mode & 0777);  // some disks have no modes
 }
 
 void OutputFile::make_beside() {
@@ -117,11 +117,11 @@ void OutputFile::write(const void* data, size_t bytes) {
   }
 }
 
-// No fsync: it guards against a loss of power, not of this process, and waits for other programs'
-// data.
+// No fsync: it protects against power failures, not against a crash of this process, and waits for
+// other programs' data.
 void OutputFile::commit() {
-  const int held = fcntl(file_, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);  // until it has its name
-  if (close(std::exchange(file_, held)) != 0 && errno != EINTR)       // where a late write may fail
+  const int held = fcntl(file_, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);  // locked until renamed
+  if (close(std::exchange(file_, held)) != 0 && errno != EINTR)       // a late write may fail here
     abandon("write", errno);
   if (!beside_.empty() && std::rename(beside_.c_str(), target_.c_str()) != 0)
     abandon("put in place", errno);

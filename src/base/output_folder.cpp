@@ -41,7 +41,7 @@ void OutputFolder::make_beside() {
       refuse_output("make", path_, reason);
     }
     held_ = above_streams(open(beside_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-    held = held_ < 0 || hold(held_);  // where it cannot be opened nobody can sweep it
+    held = held_ < 0 || hold(held_);  // without a lock no sweep can happen
   }
 }
 
@@ -52,9 +52,9 @@ OutputFolder::~OutputFolder() {
 }
 
 void OutputFolder::commit() {
-  // An empty folder that somebody made meanwhile would be replaced.
+  // A plain rename would replace an empty folder created meanwhile.
   int failed = renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE);
-  if (failed != 0 && (errno == EINVAL || errno == ENOSYS))  // file systems that cannot tell
+  if (failed != 0 && (errno == EINVAL || errno == ENOSYS))  // without support of the flag
     failed = std::rename(beside_.c_str(), path_.c_str());
   if (failed != 0) refuse_output("put in place", path_, errno);
   beside_.clear();

@@ -4,26 +4,26 @@
 
 namespace tessera::base {
 
-/// A folder that appears whole or not at all: made beside its target under a name of its own,
+/// A folder that appears whole or not at all: filled under a unique name beside its target, and
 /// renamed by commit().
 class OutputFolder {
  public:
-  /// Throws Error(usage) naming the path and the reason; also where something stands already.
+  /// Throws Error(usage) naming the path and the reason, also if the path exists already.
   explicit OutputFolder(const std::string& path);
-  /// Removes all that was written unless commit() came.
+  /// Removes all written data unless commit() was called.
   ~OutputFolder();
   OutputFolder(const OutputFolder&) = delete;
   OutputFolder& operator=(const OutputFolder&) = delete;
 
-  /// Where it is filled.
+  /// The folder to fill.
   const std::string& beside() const { return beside_; }
-  /// With an error nothing stays behind.
+  /// After an error nothing is left.
   void commit();
 
  private:
   void make_beside();
-  std::string path_, beside_;  ///< as given, and where it is filled; "": it is done
-  int held_ = -1;              ///< beside_, open and locked, so that no other run sweeps it
+  std::string path_, beside_;  ///< the given path and the temporary folder; "": committed
+  int held_ = -1;              ///< beside_, open and locked against sweeps of other runs
 };
 
 }  // namespace tessera::base

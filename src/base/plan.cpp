@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-/// One entry of a plan: how it is read, and how it is written.
+/// An entry of a plan, with its reader and writer.
 struct Entry {
   const char* name;
   std::function<void(Plan&, std::string_view)> read;
@@ -23,7 +23,7 @@ struct Entry {
 
 constexpr int kLargest = 1 << 16;
 
-// `entry`: what `text` is a part of.
+// `entry`: the entry around `text`, for errors.
 int whole(std::string_view name, std::string_view text, std::string_view entry, int lowest,
           int highest) {
   int value = 0;
@@ -164,7 +164,7 @@ std::string write_vae(const Plan& plan) {
 }
 
 std::string order_of(const Plan& plan) {
-  std::vector<std::string> names;  // doubled and unknown ones, too: read_order refuses them
+  std::vector<std::string> names;  // duplicates and unknown names, too: read_order refuses them
   for (const PlanAxis axis : plan.order) names.emplace_back(word_of(axis));
   for (const Axis& axis : axes_of(plan))
     if (std::count(names.begin(), names.end(), axis.name) == 0) names.push_back(axis.name);
@@ -265,7 +265,7 @@ std::vector<std::string> fused_problems(const Plan& plan) {
 std::vector<std::string> patch_problems(const Plan& plan) {
   std::vector<std::string> found;
   const int patches = plan.patch_count();
-  const bool passes = patches * plan.pipefusion > 1;  // in pieces
+  const bool passes = patches * plan.pipefusion > 1;  // passes are cut into pieces
   if (plan.schedule == ExpertSchedule::staggered_batch && passes)
     found.push_back(
         "schedule=staggered-batch cuts a rank's sequences in two, and patches= and pipefusion= "
@@ -285,7 +285,7 @@ std::vector<std::string> patch_problems(const Plan& plan) {
   return found;
 }
 
-// Of keys and values of other shards, which are a step old.
+// Problems of keys and values from other shards, which are a step old.
 std::vector<std::string> shard_problems(const Plan& plan) {
   std::vector<std::string> found;
   const char* const named = plan.distrifusion > 1 ? "distrifusion=" : "shards=";
@@ -313,10 +313,10 @@ std::vector<std::string> shard_problems(const Plan& plan) {
   return found;
 }
 
-// Of who has which experts.
+// Problems of the placement of experts.
 std::vector<std::string> expert_problems(const Plan& plan) {
   std::vector<std::string> found;
-  // Ranks that hold different tokens; those of shard= have the weights of one of them.
+  // Ranks with different tokens; the ranks of a shard= group share their weights.
   const int different = plan.data * plan.cfg * plan.ring * plan.ulysses * plan.distrifusion;
   if (different % plan.expert != 0 && plan.tensor == 1)
     found.push_back(fmt::format(

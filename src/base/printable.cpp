@@ -7,7 +7,7 @@ std::string Printable::str() const {
   constexpr size_t kLongest = 120;
   size_t length = text.size();
   if (length > kLongest) {
-    length = kLongest;  // never between the bytes of one UTF-8 character
+    length = kLongest;  // do not cut within a UTF-8 character
     while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xc0u) == 0x80u) --length;
   }
   std::string out = "'";

@@ -7,9 +7,9 @@
 
 namespace tessera::base {
 
-/// A name from a file, in quotes and fit for one line of an error message: control characters
-/// become '?', and what is longer than 120 bytes is cut. The text is made only where it is read, so
-/// that a check that holds pays nothing; the name must live until then.
+/// A name from a file, quoted for a line of an error message: control characters become '?', and
+/// text beyond 120 bytes is cut. The text is built only when read, so successful checks cost
+/// nothing; the name must outlive the object.
 class Printable {
  public:
   explicit Printable(std::string_view text) : text_(text) {}

@@ -5,7 +5,7 @@
 
 namespace tessera::base {
 
-/// Whether the text may hold the words that Python's json writes and JSON does not know.
+/// Whether the text may contain the words of Python's json that are not JSON.
 bool has_python_numbers(std::string_view text);
 /// Infinity and -Infinity outside strings become the largest finite doubles, NaN becomes null:
 /// published scheduler configs hold "lambda_min_clipped": -Infinity.

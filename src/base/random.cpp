@@ -66,7 +66,7 @@ void TorchGenerator::randn(std::span<float> out) {
   }
   rand(out);
   for (size_t i = 0; i + 16 <= out.size(); i += 16) box_muller_16(&out[i]);
-  if (out.size() % 16 != 0) {  // the last sixteen are drawn anew
+  if (out.size() % 16 != 0) {  // the last sixteen are drawn again
     const auto tail = out.last(16);
     rand(tail);
     box_muller_16(tail.data());

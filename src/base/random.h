@@ -7,15 +7,15 @@
 
 namespace tessera::base {
 
-/// The numbers of a PyTorch CPU generator for a seed (mt19937), so that images can be compared
-/// with those of the reference pipelines.
+/// The numbers of PyTorch's CPU generator for a seed (mt19937), so that images can be compared with
+/// the reference pipelines'.
 class TorchGenerator {
  public:
   explicit TorchGenerator(uint64_t seed);
-  /// torch.rand of so many float32.
+  /// torch.rand of out.size() float32.
   void rand(std::span<float> out);
-  /// torch.randn of one dense float32 tensor of so many elements. Calls are not additive: PyTorch
-  /// draws 16 and more elements in blocks, fewer one by one.
+  /// torch.randn of a dense float32 tensor of out.size() elements. Calls are not additive: PyTorch
+  /// draws 16 or more elements in blocks, fewer elements one by one.
   void randn(std::span<float> out);
   /// torch.randint(0, limit) of 64-bit integers, 0 < limit < 2^32.
   int64_t randint(int64_t limit);

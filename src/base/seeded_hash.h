@@ -7,11 +7,11 @@
 
 namespace tessera::base {
 
-/// Two numbers of this process that nobody outside knows.
+/// Two random numbers, secret to this process.
 const std::array<uint64_t, 2>& hash_seeds();
 
-/// Hashes keys that others write: without the seeds nobody finds keys that collide, which make a
-/// table of n keys take n * n steps. The order of such a table changes from run to run.
+/// Hashes untrusted keys. Without the seeds an attacker cannot find colliding keys, which would
+/// make a table of n keys take n * n steps. The order of such a table differs between runs.
 struct SeededHash {
   using is_transparent = void;
   size_t operator()(uint64_t key) const {
@@ -30,7 +30,7 @@ struct SeededHash {
   }
 
  private:
-  // Both halves of the product, as wyhash takes them.
+  // Both halves of the product, as in wyhash.
   static uint64_t mixed(uint64_t a, uint64_t b) {
     const auto product = static_cast<unsigned __int128>(a) * (b | 1);
     return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);

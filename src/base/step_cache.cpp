@@ -20,16 +20,16 @@ using Rule = StepCacheRule;
 constexpr double kLargest = 1e6;
 constexpr size_t kMostNumbers = 4096;
 
-// FLUX.1-dev, 28 steps, as MagCache publishes them.
+// FLUX.1-dev, 28 steps, as published by MagCache.
 constexpr double kFluxRatios[] = {1.0,     1.21094, 1.11719, 1.07812, 1.0625,  1.03906, 1.03125,
                                   1.03906, 1.02344, 1.03125, 1.02344, 0.98047, 1.01562, 1.00781,
                                   1.0,     1.00781, 1.0,     1.00781, 1.0,     1.0,     0.99609,
                                   0.99609, 0.98047, 0.98828, 0.96484, 0.95703, 0.93359, 0.89062};
-// FLUX.1-dev, as TeaCache publishes them.
+// FLUX.1-dev, as published by TeaCache.
 constexpr double kFluxCoefficients[] = {498.651651, -283.781631, 55.8554382, -3.82021401,
                                         0.264230861};
 
-/// Where a value is in the text, for messages.
+/// The position of a value in the text, for messages.
 struct Place {
   std::string_view rule, key, value;
   [[noreturn]] void refuse(const std::string& expected) const {
@@ -54,7 +54,7 @@ std::vector<double> read_list(const Place& at, std::span<const double> flux) {
   if (at.value == "flux") return {flux.begin(), flux.end()};
   std::vector<double> values;
   for (size_t from = 0; from <= at.value.size();) {
-    // A sign or an exponent's sign begins no new number.
+    // A sign or an exponent's sign does not begin a new number.
     size_t plus = at.value.find('+', from + 1);
     while (plus != std::string_view::npos && plus > 0 &&
            (at.value[plus - 1] == 'e' || at.value[plus - 1] == 'E'))
@@ -73,7 +73,7 @@ std::string shown(const std::vector<double>& values) {
   return text;
 }
 
-/// A key of some rules: how its value is read, and how it is written; "" leaves it out.
+/// A key of some rules, with its reader and writer; the writer returns "" to leave the key out.
 struct Key {
   const char* name;
   std::set<Rule> rules;

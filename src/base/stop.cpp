@@ -8,7 +8,7 @@ namespace tessera::base {
 namespace {
 
 const std::stop_token kNone;
-thread_local const std::stop_token* bound = &kNone;  // ends work, never steers it
+thread_local const std::stop_token* bound = &kNone;  // ends work, never affects results
 
 }  // namespace
 

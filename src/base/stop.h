@@ -4,8 +4,9 @@
 
 namespace tessera::base {
 
-/// Says by which token the work of this thread may be stopped, until the end of its life. Who takes
-/// a request binds its token: pools of threads, readers and writers ask it between two pieces.
+/// Binds the stop token for work of this thread, until destruction. The entry point of a request
+/// binds the request's token; thread pools, readers and writers check the token between pieces of
+/// work.
 class BindStop {
  public:
   explicit BindStop(std::stop_token stop);
@@ -18,7 +19,7 @@ class BindStop {
   const std::stop_token* before_;
 };
 
-/// The token bound to the calling thread; one that never stops if there is none.
+/// The token bound to the calling thread; without a binding a token that never stops.
 const std::stop_token& current_stop();
 /// Throws Error(cancelled) after a stop request on `stop`.
 void check_stop(const std::stop_token& stop = current_stop());

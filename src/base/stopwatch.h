@@ -4,7 +4,7 @@
 
 namespace tessera::base {
 
-/// Time since it was made.
+/// Time since construction.
 class Stopwatch {
  public:
   double seconds() const {

@@ -17,8 +17,8 @@ namespace {
 
 thread_local bool inside_task = false;  // nested jobs run on their own thread alone
 
-// Awake for so long in case the next job follows at once. Bounded by time: on a busy machine one
-// yield may take milliseconds.
+// Workers spin for this time in case the next job follows at once. The limit is a time, because on
+// a busy machine a single yield may take milliseconds.
 constexpr auto kAwake = std::chrono::microseconds(50);
 
 template <class Ready>
@@ -58,7 +58,7 @@ struct ThreadPool::State {
   }
 
   void take_tasks() {
-    const BindStop bind(*stop);  // long tasks ask, too
+    const BindStop bind(*stop);  // long tasks check the token, too
     inside_task = true;
     for (int64_t i; (i = next.fetch_add(1)) < count;) {
       try {
@@ -90,9 +90,9 @@ struct ThreadPool::State {
     }
   }
 
-  // A worker that the machine wakes too late finds the job closed: nobody waits for it.
+  // If a worker wakes too late, it finds the job closed: no thread waits for it.
   void run(int64_t tasks, const std::function<void(int64_t)>& f) {
-    // Who comes meanwhile neither waits for the end of a job nor is passed by the next ones.
+    // If the pool is busy, the calling thread computes its job alone and does not queue.
     const std::unique_lock one_job(jobs, std::try_to_lock);
     if (!one_job) return run_alone(tasks, f);
     {
@@ -125,7 +125,7 @@ struct ThreadPool::State {
   std::atomic<int> active{0};  // workers inside the job
   int64_t count = 0;
   const std::function<void(int64_t)>* task = nullptr;
-  const std::stop_token* stop = nullptr;  // of the thread whose job it is
+  const std::stop_token* stop = nullptr;  // token of the thread with the current job
   std::exception_ptr error;
   bool open = false;  // workers may join the job
   bool ending = false;

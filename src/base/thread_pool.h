@@ -6,8 +6,8 @@
 
 namespace tessera::base {
 
-/// A fixed set of threads that work on one job at a time; the caller is one of them.
-/// A task that throws, or a stop request (stop.h), ends the job; its exception reaches the caller.
+/// A fixed set of threads for one job at a time; the caller takes part. A throwing task or a stop
+/// request (stop.h) ends the job; the caller receives the exception.
 class ThreadPool {
  public:
   /// `threads` >= 1, the caller included.
@@ -26,8 +26,8 @@ class ThreadPool {
   void parallel_for(int64_t count, int64_t grain,
                     const std::function<void(int64_t begin, int64_t end)>& body);
 
-  /// Runs body(0) .. body(n - 1) truly at once, one thread each (extra threads are made if n
-  /// exceeds threads()); for actors that wait for each other.
+  /// Runs body(0) .. body(n - 1) concurrently, one thread each (more threads are started if n
+  /// exceeds threads()), for actors that wait for each other.
   void gang(int n, const std::function<void(int actor)>& body);
 
  private:

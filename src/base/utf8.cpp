@@ -5,7 +5,8 @@ namespace {
 
 constexpr char32_t kReplacement = 0xfffd;
 
-// The code point at `at`, which moves behind it; over one byte where there is none.
+// Returns the code point at `at` and moves `at` behind; an invalid byte counts as a single
+// character.
 char32_t next(std::string_view text, size_t& at) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned first = byte(at);
@@ -18,7 +19,7 @@ char32_t next(std::string_view text, size_t& at) {
     if ((byte(i) & 0xc0u) != 0x80) return kReplacement;
     point = point << 6 | (byte(i) & 0x3fu);
   }
-  constexpr char32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};  // a shorter form must be used below
+  constexpr char32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};  // a shorter form is required below
   const bool surrogate = point >= 0xd800 && point < 0xe000;
   if (point < kLeast[length] || point > 0x10ffff || surrogate) return kReplacement;
   at = begin + length;

@@ -5,9 +5,9 @@
 
 namespace tessera::base {
 
-/// The text as valid UTF-8: each byte that begins no code point becomes U+FFFD.
+/// The text as valid UTF-8: each invalid byte becomes U+FFFD.
 std::string valid_utf8(std::string_view text);
-/// The same in UTF-16.
+/// The text in UTF-16.
 std::u16string utf16(std::string_view text);
 
 }  // namespace tessera::base

@@ -18,7 +18,7 @@ namespace {
 template <class Choice>
 using Words = std::vector<std::pair<const char*, Choice>>;
 
-// The words of a kind of choice, in the order in which they are listed: found by the type.
+// The words of an option type, in the order of listings; overloaded by the type.
 const auto& table(std::type_identity<DeviceKind>) {
   static const Words<DeviceKind> all{{"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda}};
   return all;

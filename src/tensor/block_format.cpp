@@ -16,7 +16,7 @@ float half_at(const uint8_t* p) {
   return to_float(Float16{static_cast<uint16_t>(p[0] | p[1] << 8)});
 }
 
-// Elements 0-15 in the low nibbles, 16-31 in the high ones.
+// Elements 0-15 are the low nibbles, 16-31 the high nibbles.
 template <class Put>
 void each_nibble(const uint8_t* q, const Put& put) {
   for (int j = 0; j < 16; ++j) {
@@ -81,7 +81,7 @@ bool iq4_nl(const uint8_t* b, float* to) {
 
 constexpr int kSubBlock = 16;
 
-// Two bits of each element of sub-block i lie in one plane of the bytes of a half of 128.
+// Two bits of each element of sub-block i are in a bit plane of the bytes of a half of 128.
 struct Plane {
   const uint8_t* bytes;
   int shift;

@@ -20,7 +20,7 @@ DevicePool::~DevicePool() {
   try {
     flush();
   } catch (...) {
-    return;  // a device that failed keeps its memory until the process ends
+    return;  // a failed device keeps its memory until the process ends
   }
 }
 
@@ -108,7 +108,7 @@ void DevicePool::flush() {
     blocks.swap(waiting_);
     for (const auto& [size, block] : blocks) use_.waiting -= size;
   }
-  // Freeing waits for all kernels; other threads may take and give meanwhile.
+  // Freeing waits for all kernels; meanwhile other threads may use the pool.
   for (const auto& [size, block] : blocks) runtime_->free(block);
 }
 

@@ -8,7 +8,7 @@ namespace tessera::tensor {
 /// Element type of a tensor.
 enum class DType : uint8_t { f32, bf16, f16, i32, i64, u8, i8 };
 
-/// Bytes of one element.
+/// Bytes of an element.
 constexpr int64_t size_of(DType dtype) {
   switch (dtype) {
     case DType::f32:
@@ -22,7 +22,7 @@ constexpr int64_t size_of(DType dtype) {
   return 0;
 }
 
-/// "f32", "bf16", ... as the command line spells them.
+/// "f32", "bf16", ... in the spelling of the command line.
 const char* name_of(DType dtype);
 
 /// Whether the values are floating point.

@@ -13,18 +13,18 @@ namespace tessera::tensor {
 namespace {
 
 constexpr size_t kHugePage = size_t{1} << 21;
-// Less waits as it is: what is offered costs its next writers an entry of the page table each.
+// Fewer bytes stay untouched: each offered page costs its next writer a page-table entry.
 constexpr size_t kWorthOffering = size_t{1} << 25;
 
 size_t huge_pages(size_t bytes) { return (bytes + kHugePage - 1) / kHugePage * kHugePage; }
 
-// Whole huge pages from one block to another, each alone, as a block may be of many mappings; how
-// many bytes were moved before the system refused.
+// Moves whole huge pages from a block to another, each alone because a block may span several
+// mappings. Returns the bytes moved before the system refused.
 size_t move_pages(std::byte* from, std::byte* to, size_t size) {
   for (size_t at = 0; at < size; at += kHugePage)
     if (::mremap(from + at, kHugePage, kHugePage, MREMAP_MAYMOVE | MREMAP_FIXED, to + at) ==
         MAP_FAILED) {
-      // Fails where there are pages still: a kernel may have taken them away before it refused.
+      // Fails if pages are still mapped: a kernel may have unmapped them before the refusal.
       const void* const again = ::mmap(to + at, kHugePage, PROT_READ | PROT_WRITE,
                                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
       require(again != MAP_FAILED || errno == EEXIST, ErrorCode::memory,
@@ -101,7 +101,7 @@ size_t PagePool::waiting() const {
   return waiting_;
 }
 
-// One that waits and is at most half as large again, or null.
+// A waiting block of at most one and a half times the size, or null.
 std::byte* PagePool::reused(size_t& size) {
   const auto found = spares_.lower_bound(size);
   if (found == spares_.end() || found->first > size + size / 2) return nullptr;
@@ -112,8 +112,8 @@ std::byte* PagePool::reused(size_t& size) {
   return block;
 }
 
-// No more waits than may; the largest are cut first. What is cut takes the place of the first of
-// the `size` bytes of `block`, which nobody has written to.
+// Reduces waiting pages to the limit; the largest blocks are cut first. Cut pages replace the first
+// of the `size` bytes of `block`, which must be unwritten.
 void PagePool::trim(std::byte* block, size_t size) {
   for (const size_t may = std::max(most_, most_before_); live_ + waiting_ > may;) {
     const auto last = std::prev(spares_.end());

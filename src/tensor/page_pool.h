@@ -7,27 +7,27 @@
 
 namespace tessera::tensor {
 
-/// Fresh pages, zeros when they are first touched, at a multiple of `alignment` (a power of two);
-/// null where the system has none. No page stands behind the end, that a huge one could fill.
+/// Fresh pages, zero at first touch, aligned to `alignment` (a power of two); null if the system
+/// has none. No page follows the end, so a huge page cannot extend the block.
 std::byte* map_pages(size_t size, size_t alignment);
-/// Gives them back.
+/// Unmaps the pages.
 void unmap_pages(std::byte* pages, size_t size);
 /// `bytes` in whole pages.
 size_t page_bytes(size_t bytes);
 
-/// Pages of large blocks that come and go while something computes, so that the system need not
-/// fill new ones with zeros: one that is freed waits for the next of about its size, and what would
-/// be too much beside a new block becomes the pages of that. What waits and what is in use are
-/// never more than was in use at once. When less than an eighth of that is in use any more, what
-/// waits, if it is 32 MiB or more, is the system's if it needs memory (MADV_FREE), and serves the
-/// next that compute if not. Thread-safe.
+/// Recycles the pages of large temporary blocks, so that the system need not zero new pages. A
+/// freed block waits for the next block of about the same size; pages beyond the limit become part
+/// of a new block. Waiting pages and pages in use together never exceed the peak of pages in use.
+/// When less than an eighth of the peak is in use, and 32 MiB or more wait, waiting pages are
+/// offered to the system (MADV_FREE): the system may take them, otherwise the next computation uses
+/// them. Thread-safe.
 class PagePool : public std::enable_shared_from_this<PagePool> {
  public:
-  /// A block of at least `bytes`, at a multiple of 2 MiB; null where the system has no memory.
+  /// A block of at least `bytes`, aligned to 2 MiB; null if the system has no memory.
   std::shared_ptr<void> take(size_t bytes);
-  /// All that wait go back.
+  /// Unmaps all waiting pages.
   void release();
-  /// Bytes in use, and those that wait.
+  /// Bytes in use, and waiting bytes.
   size_t live() const;
   size_t waiting() const;
 
@@ -40,7 +40,7 @@ class PagePool : public std::enable_shared_from_this<PagePool> {
   mutable std::mutex mutex_;
   bool idle_ = false;
   size_t live_ = 0, waiting_ = 0;
-  size_t most_ = 0, most_before_ = 0;  // in use at once since it was idle, and before that
+  size_t most_ = 0, most_before_ = 0;  // peak use since the pool was idle, and before
   std::multimap<size_t, std::byte*> spares_;
 };
 

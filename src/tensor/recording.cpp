@@ -11,17 +11,17 @@ namespace tessera::tensor {
 
 namespace {
 
-// Ends a recording that failed; whether the device took it.
+// Ends a failed recording; returns whether the device accepted the end.
 bool discard(DeviceRuntime& runtime, void* stream) {
   try {
     runtime.end_recording(stream);
     return true;
   } catch (const Error&) {
-    return false;  // the first failure is the one to tell
+    return false;  // report the first failure only
   }
 }
 
-// TESSERA_GRAPHS=0: nothing is recorded.
+// TESSERA_GRAPHS=0 disables recording.
 bool wanted() {
   const char* const text = std::getenv("TESSERA_GRAPHS");
   const std::string_view said = text ? text : "";
@@ -72,7 +72,7 @@ std::unique_ptr<Recording> Recording::attempt(const std::function<void()>& work)
     made->record(work);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::cancelled) throw;
-    return nullptr;  // what fails without a recording, too, will say so
+    return nullptr;  // the same failure will appear without a recording, too
   }
   return made->graph_ ? std::move(made) : nullptr;
 }

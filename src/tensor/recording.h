@@ -13,31 +13,31 @@
 
 namespace tessera::tensor {
 
-/// Thrown by a copy between the host and a device while work is recorded: it cannot wait for
-/// either. Recording::attempt() catches it.
+/// Thrown by a copy between host and device during a recording, because a recording cannot wait for
+/// either. Recording::attempt() catches the exception.
 class NeedsHost : public Error {
  public:
   NeedsHost() : Error(ErrorCode::usage, "device work that the host takes part in is recorded") {}
 };
 
-/// Work of a device that was recorded once, to be done again and again at the cost of one launch: a
-/// CUDA graph. It reads and writes the same addresses every time, so memory that it took stays its
-/// own until it ends, and tensors that it read must live as long.
+/// Recorded work of a device, to be repeated at the cost of a single launch: a CUDA graph. All
+/// repetitions use the same addresses, so the recording owns the memory it allocated, and tensors
+/// it reads must outlive it.
 class Recording {
  public:
-  /// Calls work() with all that it asks of the device recorded instead of done. Null where that
-  /// cannot be, whatever the reason: work needs the host in between, the device cannot record or
-  /// fails to, has too little memory, or TESSERA_GRAPHS=0 is in the environment; nothing was done
-  /// then. Throws Error(cancelled), Error(usage) for another TESSERA_GRAPHS than 0 or 1, and what
-  /// is no Error.
+  /// Calls work() and records its device work without running it. Returns null if recording is
+  /// impossible: the work needs the host in between, the device cannot record or fails, memory is
+  /// short, or the environment has TESSERA_GRAPHS=0. In these cases no work was done. Throws
+  /// Error(cancelled), Error(usage) for a TESSERA_GRAPHS other than 0 or 1, and exceptions of other
+  /// types than Error.
   static std::unique_ptr<Recording> attempt(const std::function<void()>& work);
   ~Recording();
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
-  /// Queues all of it on the scope's stream, and counts it in the scope's meter.
+  /// Queues the recorded work on the scope's stream, and counts the work in the scope's meter.
   void replay();
-  /// Lets a tensor that the work reads live as long as this.
+  /// Keeps a tensor that the work reads alive as long as the recording.
   void keep(const Tensor& read) { kept_.push_back(read); }
 
  private:

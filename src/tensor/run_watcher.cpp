@@ -7,7 +7,7 @@
 namespace tessera::tensor {
 namespace {
 
-thread_local RunWatcher* bound = nullptr;  // looks on, see RunWatcher
+thread_local RunWatcher* bound = nullptr;  // observes only, see RunWatcher
 
 }  // namespace
 

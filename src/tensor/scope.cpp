@@ -50,7 +50,7 @@ const Scope& current_scope() { return *bound; }
 BindScope::BindScope(const Scope& scope) : scope_(scope), before_(bound) { bound = &scope_; }
 BindScope::~BindScope() { bound = before_; }
 
-// A task may run on a thread of the pool, which has no count of its own.
+// A task may run on a thread of the pool without a work count of its own.
 void parallel_tasks(int64_t count, const std::function<void(int64_t task)>& task) {
   WorkCount* const work = work_count();
   const auto counted = [&](int64_t i) {

@@ -24,7 +24,7 @@ Shape::Shape(std::span<const int64_t> sizes) {
 
 int Shape::axis_index(int axis) const {
   const int index = axis < 0 ? axis + rank_ : axis;
-  if (index < 0 || index >= rank_)  // the message is built only when it is needed: this is hot
+  if (index < 0 || index >= rank_)  // a message is built only on failure: this code is hot
     fail(ErrorCode::usage, "axis {} is outside the shape {}", axis, str());
   return index;
 }

@@ -23,7 +23,7 @@ class Shape {
   int64_t operator[](int axis) const;
   /// Product of all sizes (1 for rank 0).
   int64_t elements() const;
-  /// The same shape with the size of one axis replaced.
+  /// The same shape with another size of an axis.
   Shape with(int axis, int64_t size) const;
   const int64_t* begin() const { return sizes_.data(); }
   const int64_t* end() const { return sizes_.data() + rank_; }

@@ -4,7 +4,7 @@
 
 #include "tensor/shape.h"
 
-/// Shapes as arguments of a message: a check that holds makes no text.
+/// Shapes as arguments of a message; successful checks build no text.
 template <>
 struct fmt::formatter<tessera::tensor::Shape> : fmt::formatter<fmt::string_view> {
   auto format(const tessera::tensor::Shape& shape, fmt::format_context& context) const {

@@ -8,7 +8,7 @@ namespace tessera::tensor {
 
 Staging::Staging(Ways ways) : ways_(std::move(ways)) {}
 
-// `part` fits into a block, its rows side by side.
+// The rows of `part`, side by side, must fit into a block.
 void Staging::pass(const CopyBox& part, void* stream) {
   Block& block = blocks_[next_];
   next_ = (next_ + 1) % kBlocks;

@@ -27,9 +27,9 @@ void raise_to(int64_t& peak, int64_t value) { peak = std::max(peak, value); }
 
 constexpr size_t kBuffers = static_cast<size_t>(MemoryClass::buffers);
 
-constexpr size_t kMostSpare = 8;  // pages that wait serve a weight of an eighth of them or more
+constexpr size_t kMostSpare = 8;  // waiting pages serve weights of an eighth of their size or more
 
-/// Freed pages that wait for the next weight that they hold.
+/// Freed pages, waiting for the next weight of at most their size.
 class SparePages {
  public:
   void enter() {
@@ -40,8 +40,8 @@ class SparePages {
     const std::lock_guard lock(mutex_);
     if (--users_ == 0) release();
   }
-  /// The smallest that hold `size` bytes, and their size; null if none fit: then those that wait
-  /// are of no use.
+  /// Returns the smallest waiting pages for `size` bytes, with their size; null if none fit. Then
+  /// all waiting pages are released as useless.
   std::pair<std::byte*, size_t> take(size_t size) {
     const std::lock_guard lock(mutex_);
     const auto found = spares_.lower_bound(size);
@@ -76,8 +76,8 @@ SparePages& spare_pages() {
   return *pages;
 }
 
-// Pages of their own: a streamed weight goes back to the system when it is freed, where the heap
-// would keep holes between what stays.
+// Separate pages: a freed weight returns to the system, while the heap would keep holes between
+// live blocks.
 std::shared_ptr<void> own_pages(size_t bytes, size_t alignment) {
   const size_t size = page_bytes(bytes);
   const auto [spare, spare_size] = spare_pages().take(size);
@@ -91,7 +91,7 @@ std::shared_ptr<void> own_pages(size_t bytes, size_t alignment) {
   return {data, release};
 }
 
-// Memory of the host: large weights have pages of their own, other large tensors those of a pool.
+// Memory of the host: large weights have separate pages, other large tensors pages of a pool.
 std::shared_ptr<void> host_memory(int64_t bytes, MemoryClass memory_class, PagePool& pool) {
   const bool weight = memory_class == MemoryClass::weights, large = bytes >= kHugePageFrom;
   const auto size = static_cast<size_t>(bytes + kSlack);
@@ -101,7 +101,7 @@ std::shared_ptr<void> host_memory(int64_t bytes, MemoryClass memory_class, PageP
   return {std::aligned_alloc(64, rounded), std::free};
 }
 
-// Pages that wait are no reason to have none.
+// Allocates again without the waiting pages if memory is short.
 std::shared_ptr<void> host_memory(int64_t bytes, MemoryClass memory_class) {
   static const auto pool = std::make_shared<PagePool>();
   std::shared_ptr<void> memory = host_memory(bytes, memory_class, *pool);

@@ -77,7 +77,8 @@ std::vector<To> values(const Tensor& any) {
   return out;
 }
 
-// Axes of two tensors of one shape, as few as their strides allow; the innermost is dense in both.
+// Axes of two tensors of the same shape, as few as their strides allow; the innermost axis is dense
+// in both.
 struct Axes {
   int count = 0;
   std::array<int64_t, Shape::kMaxRank + 1> size{}, to{}, from{};  // outermost first, in bytes
@@ -109,7 +110,7 @@ Axes merged_axes(const Tensor& to, const Tensor& from) {
   return axes;
 }
 
-// Boxes of runs, one call each, and the axes outside them in a loop.
+// Copies boxes of runs, each in a single call, in a loop over the outer axes.
 template <class F>
 void each_box(const Axes& axes, size_t axis, std::byte* to, const std::byte* from, const F& f) {
   const auto inner = static_cast<size_t>(axes.count - 1);
@@ -124,7 +125,7 @@ void each_box(const Axes& axes, size_t axis, std::byte* to, const std::byte* fro
   f(box);
 }
 
-// In pieces: fresh pages cost more than the bytes, and a stop need not wait for all.
+// In pieces: fresh pages cost more than the bytes, and a stop need not wait for the whole copy.
 void copy_on_host(const CopyBox& box) {
   const int64_t rows = std::max<int64_t>(kCopyPiece / box.width, 1);
   const int64_t bytes = std::min(box.width, kCopyPiece);

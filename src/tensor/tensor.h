@@ -25,10 +25,11 @@ class Tensor {
   /// All elements zero (all bits zero).
   static Tensor zeros(const Shape& shape, DType dtype, Device device = Device::cpu,
                       MemoryClass memory_class = MemoryClass::activations);
-  /// A copy of `values`, whose count must be shape.elements().
+  /// A copy of `values`; their count must be shape.elements().
   static Tensor from(std::span<const float> values, const Shape& shape);
   static Tensor from(std::span<const int32_t> values, const Shape& shape);
-  /// A dense tensor over `storage` from byte `offset`. Throws Error(model) if it does not fit.
+  /// A dense tensor over `storage` from byte `offset`. Throws Error(model) if the tensor exceeds
+  /// the storage.
   static Tensor over(std::shared_ptr<Storage> storage, int64_t offset, const Shape& shape,
                      DType dtype);
 
@@ -41,9 +42,9 @@ class Tensor {
   DType dtype() const { return dtype_; }
   Device device() const { return storage_->device(); }
   bool is_meta() const { return device() == Device::meta; }
-  /// Elements from one index of `axis` to the next.
+  /// Elements between two indices of `axis`.
   int64_t stride(int axis) const;
-  /// Whether the elements stand in one run, row major.
+  /// Whether the elements form a single run, row major.
   bool dense() const;
 
   /// First element; null on meta; on cuda not for the host to read. T must have the size of the
@@ -63,19 +64,20 @@ class Tensor {
   /// tensor without axis `axis` of size 1.
   Tensor slice(int axis, int64_t begin, int64_t end) const;
   Tensor reshape(const Shape& shape) const;
-  /// A view of the same bytes, in one run, as elements of another type. Must be dense, of rank 1,
-  /// a whole number of them, and aligned for them.
+  /// A view of the same bytes as elements of another type. The tensor must be dense and of rank 1,
+  /// with a whole number of aligned elements.
   Tensor bits_as(DType dtype) const;
 
   /// The same elements, dense, in new memory unless they are dense already.
   Tensor contiguous() const;
-  /// The same elements on a device: itself if it is there, else dense. From a GPU it waits until
-  /// they are computed. To meta: the shape; from meta: Error(usage).
+  /// The same elements on a device: the tensor itself if already there, else a dense copy. A copy
+  /// from a GPU waits for pending work. To meta: the shape; from meta: Error(usage).
   Tensor to(Device device, MemoryClass memory_class = MemoryClass::activations) const;
-  /// The same elements, which must be dense, as memory of this class in the caller's scope, whoever
-  /// made them; without a class as nobody's, such as those on their way to another rank.
+  /// The same elements, which must be dense, counted as memory of the class in the caller's scope,
+  /// independent of their creator; without a class counted nowhere, such as elements on the way to
+  /// another rank.
   Tensor held_as(std::optional<MemoryClass> memory_class) const;
-  /// Elements as floats, dense order (any dtype), wherever they are. Not on meta.
+  /// Elements as floats in dense order, of any dtype and device. Not on meta.
   std::vector<float> to_floats() const;
   /// Elements of an i32 or i64 tensor. Throws Error(usage) for other dtypes.
   std::vector<int64_t> to_ints() const;
@@ -88,12 +90,12 @@ class Tensor {
   DType dtype_ = DType::f32;
 };
 
-/// Copies the elements of `from` into `to`, of the same shape and dtype, either of them a view, on
-/// whatever devices they are. To the cpu it waits. On meta nothing happens.
+/// Copies the elements of `from` into `to`, of the same shape and dtype; both may be views, on any
+/// devices. A copy to the cpu waits. On meta nothing happens.
 void copy_into(const Tensor& to, const Tensor& from);
 
-/// Tensors that lie on one device, of elements of four bytes each, on the host: themselves if they
-/// are there; from a GPU by one transfer, which waits until they are computed.
+/// Copies tensors of one device, with elements of four bytes, to the host. Tensors on the host are
+/// returned as they are; from a GPU a single transfer waits for pending work.
 std::vector<Tensor> to_host(const std::vector<Tensor>& tensors);
 
 /// Calls f with a value of the element type (float, BFloat16, Float16); f32, bf16 and f16 only.

@@ -4,11 +4,11 @@
 
 namespace tessera::tensor {
 
-/// What still counts while an Uncounted lives: nothing, or the work but no memory.
+/// The counts that remain under an Uncounted: none, or work without memory.
 enum class Counts : uint8_t { nothing, work };
 
-/// While it lives, what this thread makes and does counts for nobody: sizes that are looked up on
-/// meta (`nothing`: without threads either), or bytes that another place counts (`work`).
+/// Disables counting for work of this thread until destruction: `nothing` for sizes found on meta
+/// (and without threads), `work` for bytes counted elsewhere.
 class Uncounted {
  public:
   explicit Uncounted(Counts counts = Counts::nothing) : bind_(scope(counts)) {}

@@ -3,7 +3,7 @@
 namespace tessera::tensor {
 namespace {
 
-thread_local WorkCount* bound = nullptr;  // says that a thread is at work, never what it computes
+thread_local WorkCount* bound = nullptr;  // signals progress of a thread, never affects results
 
 }  // namespace
 

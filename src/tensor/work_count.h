@@ -5,16 +5,16 @@
 
 namespace tessera::tensor {
 
-/// Counts the pieces of work that a rank has done, so that others see that it lives: tasks of ops,
-/// weights that were packed. Thread-safe.
+/// Counts a rank's finished pieces of work (tasks of ops, packed weights) as a sign of life for
+/// others. Thread-safe.
 using WorkCount = std::atomic<uint64_t>;
 
-/// The count of the calling thread; null if nobody watches it.
+/// The count of the calling thread; null if unwatched.
 WorkCount* work_count();
-/// Adds a piece to it.
+/// Adds a piece of work.
 void count_work();
 
-/// Binds a count to the calling thread until the end of its life; null: none.
+/// Binds a count to the calling thread until destruction; null: none.
 class BindWorkCount {
  public:
   explicit BindWorkCount(WorkCount* count);
