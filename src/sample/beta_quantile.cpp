@@ -7,8 +7,8 @@
 namespace tessera::sample {
 namespace {
 
-// The share below x <= 1/2: x^a (1 - x)^a / (a B(a, a)) times a hypergeometric series whose terms
-// shrink by x.
+// The share below x <= 1/2: x^a (1 - x)^a / (a B(a, a)) times a hypergeometric series with terms
+// that shrink by x.
 double share_below(double x, double a) {
   if (x <= 0) return 0;
   double term = 1, sum = 1;

@@ -2,8 +2,8 @@
 
 namespace tessera::sample {
 
-/// Where a share `p` of a symmetric beta distribution (both parameters `shape`, in (0, 10]) lies
-/// below: the inverse of its cumulative distribution function.
+/// The inverse of the cumulative distribution function of a symmetric beta distribution (both
+/// parameters `shape`, in (0, 10]) at `p`.
 double beta_quantile(double p, double shape);
 
 }  // namespace tessera::sample

@@ -63,7 +63,7 @@ class BidirectionalWalk : public BlockWalk {
     }
   }
 
-  bool stale_ = true;  // nothing is kept for this block yet
+  bool stale_ = true;  // no keys of this block are cached yet
   int64_t passes_ = 0;
 };
 
@@ -132,20 +132,21 @@ class CausalWalk : public BlockWalk {
     open_ = masks_in(block_) > 0;
     posts_ = 0;
   }
-  // Tokens that were asked for, none of which may change.
+  // Whether the requested tokens exist, and none of them may change.
   bool has_all() const {
     const int64_t end = prompt_ + limit_;
     return !policy_.as_published && !policy_.edits() && block_.end >= end &&
            masks_in({prompt_, end}) == 0;
   }
-  // A rule that edits goes on over a filled block until a pass changes nothing, or so many passes.
+  // With an editing rule a filled block is repeated until a pass changes nothing, or up to the
+  // limit of passes.
   void settle(bool filled, bool unchanged) {
     if (filled) ++posts_;
     const bool going = policy_.edits() && posts_ < policy_.posts && !(filled && unchanged);
     open_ = masks_in(block_) > 0 || rule_->goes_on().value_or(going);
   }
   bool prefill_ = false;
-  int64_t kept_;   // tokens whose keys and values no pass computes again
+  int64_t kept_;   // tokens with final keys and values in the cache
   int posts_ = 0;  // passes over the block without masks
 };
 

@@ -15,7 +15,7 @@ namespace {
 
 using tensor::Tensor;
 
-// Softmax of one position's scaled logits.
+// Softmax of scaled logits at a position.
 struct Position {
   double entropy = 0;
   int32_t best = 0, drawn = 0;
@@ -50,7 +50,7 @@ Position look_at(std::span<const float> logits, double uniform) {
 
 enum class DrawOf : uint8_t { init, noise, token };
 
-/// Decides passes over the canvases of one sequence.
+/// Decides passes over the canvases of a sequence.
 class EntropyBoundRule final : public UnmaskingPolicy {
  public:
   explicit EntropyBoundRule(const DecodingPolicy& policy)
@@ -64,7 +64,7 @@ class EntropyBoundRule final : public UnmaskingPolicy {
     accepted_.clear();
     logits_ = {};
   }
-  // The random tokens that a canvas begins with.
+  // The first, random tokens of a canvas.
   std::vector<int32_t> first() {
     std::vector<int32_t> ids;
     for (int64_t i = 0; i < tokens_; ++i) ids.push_back(fresh(DrawOf::init, i));
@@ -72,9 +72,9 @@ class EntropyBoundRule final : public UnmaskingPolicy {
   }
   std::vector<Prediction> choose(const OpenLogits& in) override;
   std::optional<bool> goes_on() const override { return !finished_; }
-  // Scaled logits of the pass before, of the whole canvas; undefined: there is none.
+  // Scaled logits of the previous pass over the whole canvas; undefined at the first pass.
   const Tensor& earlier() const { return logits_; }
-  // By token of the canvas, in the pass before; empty: there is none.
+  // By token of the canvas, in the previous pass; empty at the first pass.
   const std::vector<bool>& accepted() const { return accepted_; }
 
  private:
@@ -230,7 +230,7 @@ class CanvasWalk final : public BlockWalk {
     std::ranges::copy(own().first(), ids_.begin() + block_.begin);
   }
 
-  int64_t kept_;  // tokens whose keys and values are those of text
+  int64_t kept_;  // tokens with cached keys and values of text
 };
 
 }  // namespace

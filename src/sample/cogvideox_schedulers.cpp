@@ -111,7 +111,7 @@ std::unique_ptr<Sampler> cogvideox_dpm(const base::ConfigReader& read,
                     .x0 = {toward},
                     .noise = std::sqrt((1 - next) * -std::expm1(-2 * h)),
                     .draws = 1};
-    if (i > 0 && before >= 0) {  // the reference draws for a first-order step too, and drops it
+    if (i > 0 && before >= 0) {  // the reference also draws in a first-order step, in vain
       const double r = (half_log_snr(a) - half_log_snr(s.alpha(s.times[i - 1]))) / h;
       step.x0 = {toward * (1 + 1 / (2 * r)), -toward / (2 * r)};
       step.draws = 2;

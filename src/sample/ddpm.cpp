@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kTrained = 1000;
 
-// Per step, in sampling order: everything that depends on the betas alone.
+// Per step, in sampling order: all coefficients of the betas alone.
 struct Coefficients {
   int timestep;
   ops::LearnedRangeCoefficients by;
@@ -44,7 +44,7 @@ std::vector<Coefficients> coefficients(int steps) {
     c.by.log_posterior = static_cast<float>(std::log(posterior));
     before = now;
   }
-  // The first posterior variance is zero: the second stands in for its logarithm.
+  // The first posterior variance is zero; its logarithm is replaced by the second's.
   all.back().by.log_posterior =
       steps > 1 ? static_cast<float>(std::log(variance[1])) : all.back().by.log_beta;
   return all;

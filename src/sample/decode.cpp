@@ -11,7 +11,7 @@ namespace {
 
 using tensor::Tensor;
 
-// Masks, and tokens that may be edited: no rule looks at what is said of others.
+// Masks, and tokens that may be edited; rules ignore predictions elsewhere.
 std::vector<int64_t> open_positions(const Pass& pass, const BlockWalk& walk,
                                     const SpecialIds& special) {
   std::vector<int64_t> open;
@@ -58,7 +58,7 @@ OpenLogits open_logits(const Tensor& logits, const SequencePass& p, const BlockW
   return in;
 }
 
-/// Sequences on their way, each as it stands.
+/// The walks of all sequences in their current state.
 class Walks {
  public:
   Walks(const DecodingPolicy& policy, const SpecialIds& special, bool block_causal)
@@ -72,7 +72,7 @@ class Walks {
     choices.push_back(0);
     over_.push_back(false);
   }
-  /// Appends the next passes of the sequences from `first` on; says which have ended.
+  /// Appends the next passes of the sequences from `first` on, and reports ended sequences.
   void next(size_t first, std::vector<SequencePass>& passes, const DecodeControl& control) {
     for (size_t r = first; r < walks.size(); ++r) {
       if (over_[r]) continue;
@@ -93,7 +93,7 @@ class Walks {
     }
   }
 
-  /// Decides and commits what the logits of a forward pass say.
+  /// Decides and commits tokens by the logits of a forward pass.
   void take(std::vector<SequencePass>& passes, const Tensor& logits, const DecodeControl& control) {
     int64_t at = 0;
     for (SequencePass& p : passes) {
@@ -112,7 +112,7 @@ class Walks {
 
   std::vector<std::unique_ptr<BlockWalk>> walks;
   std::vector<Decoded> out;
-  std::vector<int64_t> choices;  // that were made in each
+  std::vector<int64_t> choices;  // choices made in each sequence
 
  private:
   const DecodingPolicy& policy_;
@@ -147,7 +147,7 @@ std::vector<Decoded> decode(const std::vector<TokenPrompt>& prompts, const Decod
       for (const TokenPrompt& p : control.join()) all.add(p);
     all.next(before, passes, control);
     if (passes.empty()) break;
-    // A model reads text in one mode and denoises canvases in another: one forward pass each.
+    // A model reads text in one mode and denoises canvases in another: two forward passes.
     std::vector<SequencePass> text, canvases;
     for (SequencePass& p : passes) (p.canvas ? canvases : text).push_back(std::move(p));
     for (std::vector<SequencePass>* group : {&text, &canvases}) {

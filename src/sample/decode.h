@@ -9,65 +9,67 @@
 
 namespace tessera::sample {
 
-/// A prompt of token ids and how many tokens may follow it.
+/// A prompt of token ids, and the maximal length of an answer.
 struct TokenPrompt {
   std::vector<int32_t> ids;
   int64_t max_tokens = 0;
-  uint64_t answer = 0;  ///< of several answers to it: added to the policy's seed
-  int64_t kept = 0;     ///< first tokens, whole blocks, whose keys and values are there already
+  uint64_t answer = 0;  ///< number of the answer, added to the policy's seed
+  int64_t kept = 0;     ///< first tokens, in whole blocks, with cached keys and values
 };
 
-/// One sequence's share of a forward pass.
+/// A sequence's share of a forward pass.
 struct SequencePass {
   int sequence = 0;  ///< index of the prompt
   Pass pass;
-  std::vector<int64_t> open{};  ///< positions that it may fill in: those whose logits are wanted
+  std::vector<int64_t> open{};         ///< positions to fill in, with logits in the result
   std::vector<Prediction> commits{};   ///< filled in after the pass
-  std::vector<nn::Range> undecided{};  ///< tokens that no earlier pass decided
-  bool canvas = false;                 ///< its tokens are denoised; else read as text
+  std::vector<nn::Range> undecided{};  ///< undecided before the pass
+  bool canvas = false;                 ///< true: the tokens are denoised; false: read as text
 };
 
-/// What became of a prompt.
+/// The result of a prompt.
 struct Decoded {
-  std::vector<int32_t> ids;        ///< prompt and all that stands behind it
+  std::vector<int32_t> ids;        ///< the prompt and everything after it
   std::vector<int32_t> generated;  ///< the result
   bool ended = false;              ///< by end of text; else by length
-  int64_t passes = 0;              ///< forward passes that it took part in
+  int64_t passes = 0;              ///< forward passes of the sequence
 };
 
-/// What a caller may watch and stop.
+/// Callbacks of a caller to observe and stop.
 struct DecodeControl {
   std::stop_token stop;
-  /// Before each forward pass: the sequences in it.
+  /// Called before each forward pass, with its sequences.
   std::function<void(const std::vector<SequencePass>&)> before;
-  /// After it: what each committed, where it stands, and the f32 logits [open, vocabulary] it
-  /// was decided on, where the pass left them; false ends the sequence.
+  /// Called after the pass for each sequence, with the committed tokens, the state of the walk, and
+  /// the f32 logits [open, vocabulary] of the decision on their device; false ends the sequence.
   std::function<bool(const SequencePass&, const BlockWalk&, const tensor::Tensor& logits)> after;
-  /// Before each pass: prompts that take part from it on, numbered behind those that there are.
+  /// Called before each pass: returns new prompts to join from this pass on, numbered after the
+  /// existing prompts.
   std::function<std::vector<TokenPrompt>()> join;
-  /// A sequence has ended, before the next pass of the others.
+  /// Called when a sequence has ended, before the next pass of the others.
   std::function<void(int sequence, const Decoded&)> ended;
 };
 
-/// Tokens of each sequence from its first pass to its last. Throws Error(usage) for prompts and
-/// policies that do not fit.
+/// Tokens of each sequence, the same from the first pass to the last. Throws Error(usage) for
+/// invalid prompts and policies.
 std::vector<int64_t> sequence_lengths(const std::vector<TokenPrompt>& prompts,
                                       const DecodingPolicy& policy, bool block_causal);
 
-/// A forward pass over all sequences that have one to make.
+/// A forward pass over all unfinished sequences.
 struct TokenPass {
   int index = 0;
   nn::TokenView view{};
-  nn::Segments decide{};        ///< whose logits are wanted; parts of view.body, in its order
-  std::vector<int32_t> ids{};   ///< of view.body
-  nn::EarlierLogits earlier{};  ///< canvases: what conditions the pass
+  nn::Segments decide{};        ///< tokens with logits in the result; in the order of view.body
+  std::vector<int32_t> ids{};   ///< ids of view.body
+  nn::EarlierLogits earlier{};  ///< canvases: logits of the previous pass as a condition
 };
 /// -> logits f32 [tokens of pass.decide, vocabulary], on any device.
 using ForwardPass = std::function<tensor::Tensor(const TokenPass& pass)>;
 
-/// The one loop of masked diffusion decoding: prompts of any lengths as one batch, each as if it
-/// were alone, under any policy, whenever it joins. A sequence that has ended is in no further
-/// pass. Throws Error(usage) for prompts that do not fit, Error(cancelled) after a stop request.
+/// The loop of masked diffusion decoding for any policy. Prompts of any lengths form a batch; each
+/// result is the same as for the prompt alone, whenever the prompt joins. Ended sequences take part
+/// in no further pass. Throws Error(usage) for invalid prompts, Error(cancelled) after a stop
+/// request.
 std::vector<Decoded> decode(const std::vector<TokenPrompt>& prompts, const DecodingPolicy& policy,
                             const SpecialIds& special, bool block_causal,
                             const ForwardPass& forward, const DecodeControl& control = {});

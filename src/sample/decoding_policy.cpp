@@ -70,7 +70,7 @@ void read_edit(const std::string& text, Words words, DecodingPolicy& policy) {
   if (words.values.size() > 2) policy.posts = whole(text, words.values[2], 0, kMostPosts);
 }
 
-// A canvas has a temperature of its own, and no masks that other settings speak of.
+// A canvas has its own temperature, and no masks for other settings.
 void check_canvas_policy(const DecodingPolicy& p) {
   check_canvas(p.canvas);
   require(
@@ -134,7 +134,7 @@ void read_decode(const std::string& text, DecodingPolicy& policy) {
 
 void check_policy(const DecodingPolicy& p, bool block_causal) {
   require(p.block >= 1, ErrorCode::usage, "a block of {} tokens; expected 1 or more", p.block);
-  // Below, logits divided by it may leave the range of numbers.
+  // Smaller temperatures may overflow the scaled logits.
   require(p.temperature == 0 || (p.temperature >= 1e-6 && p.temperature <= 100), ErrorCode::usage,
           "temperature {}; expected 0 (greedy), or 0.000001 to 100", p.temperature);
   require(p.top_k >= 0, ErrorCode::usage, "top_k {}; expected 0 (all tokens) or more", p.top_k);

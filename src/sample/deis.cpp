@@ -8,8 +8,8 @@
 namespace tessera::sample {
 namespace {
 
-// Antiderivatives of Lagrange polynomials in log rho (Zhang & Chen 2023): of the one that is 1 at
-// `b` and 0 at the others.
+// Antiderivatives of Lagrange polynomials in log rho (Zhang & Chen 2023); the polynomial is 1 at
+// `b` and 0 at the other nodes.
 double linear_integral(double t, double b, double c) {
   return t * (-std::log(c) + std::log(t) - 1) / (std::log(b) - std::log(c));
 }
@@ -19,7 +19,7 @@ double quadratic_integral(double t, double b, double c, double d) {
          ((std::log(b) - lc) * (std::log(b) - ld));
 }
 
-// The step from place i to i + 1; what is kept of the steps before is their noise.
+// The step from place i to i + 1; the history keeps the noise of earlier steps.
 LinearStep solve(const SolverPath& path, size_t i, int order) {
   const auto rho = [&](size_t at) { return path.sigma(at) / path.alpha(at); };
   const double alpha = path.alpha(i + 1), to = rho(i + 1), r0 = rho(i);

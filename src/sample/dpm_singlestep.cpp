@@ -8,7 +8,7 @@
 namespace tessera::sample {
 namespace {
 
-// Order of every step: 1, 2, 3, 1, 2, 3, ...; a step of order 1 begins anew.
+// Order of every step: 1, 2, 3, 1, 2, 3, ...; a step of order 1 restarts the history.
 std::vector<int> orders_of(const base::ConfigReader& read, int most, int n) {
   const bool zero = read.choice("final_sigmas_type", "zero", {"zero", "sigma_min"}) == "zero";
   const bool lower = read.flag("lower_order_final", false) || zero || n % most != 0;
@@ -57,7 +57,7 @@ std::unique_ptr<Sampler> dpm_singlestep(const base::ConfigReader& read,
   const std::vector<int> orders = orders_of(read, most, request.steps);
   std::vector<LinearStep> steps;
   size_t begin = 0;
-  LinearForm now;  // this latent, of the one at `begin`
+  LinearForm now;  // the current latent by the latent at `begin`
   for (size_t i = 0; i < orders.size(); ++i) {
     if (orders[i] == 1) begin = i, now = {1, {}};
     const LinearForm to = solve(path, begin, i, heun), step = to.from(now);

@@ -12,7 +12,7 @@ struct Solver {
   bool heun = false, stochastic = false;
 };
 
-// The step from place i to i + 1 by as many estimates as `order` says.
+// The step from place i to i + 1 by `order` estimates.
 LinearStep solve(const SolverPath& path, size_t i, int order, const Solver& solver) {
   const double alpha = path.alpha(i + 1), sigma = path.sigma(i + 1);
   const double h = path.lambda(i + 1) - path.lambda(i);
@@ -35,7 +35,7 @@ LinearStep solve(const SolverPath& path, size_t i, int order, const Solver& solv
     return step;
   }
   const double r1 = (path.lambda(i - 1) - path.lambda(i - 2)) / h;
-  // The published stochastic one adds its half.
+  // The published stochastic solver adds half of its second term.
   const double second = solver.stochastic ? -alpha * ((grow + 2 * h) / (4 * h * h) + 0.5)
                                           : -alpha * ((grow + h) / (h * h) - 0.5);
   const double on_difference = (bend * r0 + second) / (r0 + r1);
@@ -49,7 +49,7 @@ LinearStep solve(const SolverPath& path, size_t i, int order, const Solver& solv
 Solver read_solver(const base::ConfigReader& read) {
   Solver solver;
   solver.order = static_cast<int>(read.integer("solver_order", 2, 1, 3));
-  // Other solvers' names are taken for the default, as diffusers does when it changes the class.
+  // Solver names of other classes select the default, as in diffusers when the class changes.
   solver.heun = read.choice("solver_type", "midpoint",
                             {"midpoint", "heun", "logrho", "bh1", "bh2"}) == "heun";
   solver.stochastic = read.choice("algorithm_type", "dpmsolver++",

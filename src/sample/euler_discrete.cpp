@@ -7,7 +7,7 @@
 namespace tessera::sample {
 namespace {
 
-// x moves from its estimate of the clean latent in proportion to sigma: from * x0 + (1 - from) * x.
+// x moves from the estimate of the clean latent in proportion to sigma: from * x0 + (1 - from) * x.
 LinearStep straight_step(const SigmaSteps& path, size_t i, PredictionType prediction, double to) {
   const double sigma = path.sigmas[i];
   const FromPair clean = SigmaSteps::clean_of(prediction, sigma);
@@ -25,7 +25,7 @@ LinearStep straight_step(const SigmaSteps& path, size_t i, PredictionType predic
 std::unique_ptr<Sampler> euler_discrete(const base::ConfigReader& read,
                                         const ScheduleRequest& request) {
   const PredictionType prediction = read_prediction(read);
-  if (prediction == PredictionType::velocity)  // others are told the same timesteps by either
+  if (prediction == PredictionType::velocity)  // other types get equal timesteps either way
     read.choice("timestep_type", "discrete", {"discrete"});
   const SigmaSteps path = sigma_steps(read, request, {.ends = true});
   std::vector<LinearStep> steps;

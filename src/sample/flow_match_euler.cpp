@@ -13,7 +13,7 @@ struct Shift {
   bool dynamic = false, linear = false;
   double constant = 1, mu = 0;
 
-  // T is the precision in which the reference computes: double from training's sigmas, else float.
+  // T is the precision of the reference: double from training's sigmas, else float.
   template <class T>
   T operator()(T s) const {
     if (!dynamic) return T(constant) * s / (T(1) + T(constant - 1) * s);

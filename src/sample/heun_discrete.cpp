@@ -4,17 +4,17 @@
 namespace tessera::sample {
 namespace {
 
-// To the next sigma along the derivative here; the latent that it starts from can be told from
-// where it gets to and from its estimate, so that the corrector needs no memory of its own.
+// Steps to the next sigma along the derivative here. The start latent follows from the result and
+// from the estimate, so the corrector needs no memory of its own.
 LinearStep predictor(double sigma, double next, const FromPair& clean) {
   const double left = next / sigma;
   return {.from_x = clean.x, .from_out = clean.out, .x = left, .x0 = {1 - left}};
 }
 
-// The same way along the mean of the derivatives at both ends.
+// Takes the same step along the mean of the derivatives at both ends.
 LinearStep corrector(double sigma, double next, const FromPair& clean) {
   const double left = next / sigma, way = (next - sigma) / 2;
-  const double start = 1 + way / sigma;  // of the latent that the predictor started from
+  const double start = 1 + way / sigma;  // factor of the latent at the predictor's start
   return {.from_x = clean.x,
           .from_out = clean.out,
           .x = start / left + way / next,

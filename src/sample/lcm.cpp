@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kDataSpread = 0.5;
 
-// Evenly spaced indices of the timesteps that the model was distilled at, latest first.
+// Evenly spaced indices of the timesteps of distillation, latest first.
 std::vector<int64_t> distilled_times(const base::ConfigReader& read, int train_steps, int steps) {
   const auto distilled =
       static_cast<int>(read.integer("original_inference_steps", 50, 1, train_steps));

@@ -12,21 +12,21 @@
 namespace tessera::sample {
 namespace {
 
-constexpr int kMostSteps = 1000;  // of a block, as released
+constexpr int kMostSteps = 1000;  // steps of a block, as released
 constexpr int kMostEscapes = 5;
 
-/// What stands at a position of the block.
+/// The token at a position of the block.
 struct Cell {
   int32_t token = 0;
-  double confidence = 0;  // when it was said
-  bool first = false;     // one of the block's first masks stood here
+  double confidence = 0;  // when the token was predicted
+  bool first = false;     // position of an original mask of the block
 };
 
-/// A cell of the next block, and where it was in this one.
+/// A cell of the next block, with its place in this block.
 struct Placed {
   Cell cell;
   size_t from = 0;
-  bool moved = false;  // it stood there, or is a new mask
+  bool moved = false;  // an old token or a new mask, not predicted by this pass
 };
 
 class LevenshteinRule : public UnmaskingPolicy {
@@ -53,12 +53,12 @@ class LevenshteinRule : public UnmaskingPolicy {
       masks += is_mask(cell);
       first += is_mask(cell) && cell.first;
     }
-    posts_ += first == 0;  // for good: nothing says the mask
+    posts_ += first == 0;  // permanent, because the mask is never predicted
     std::vector<bool> write = filled(said, masks, masks - first);
     for (size_t i = 0; i < n; ++i)
       if (!is_mask(cells_[i]))
         write[i] = said[i].token != cells_[i].token && said[i].confidence > p_.editing;
-    // Where nothing is written, nor would the next passes, up to the end of the schedule.
+    // If no position is written, the next passes would not write either, until the schedule ends.
     const bool stuck = std::ranges::count(write, true) == 0;
     const bool last = is_last(write, stuck);
     for (size_t i = 0; i < n; ++i) write[i] = write[i] || (is_mask(cells_[i]) && (last || stuck));
@@ -90,8 +90,8 @@ class LevenshteinRule : public UnmaskingPolicy {
     cell.confidence = said.confidence;
   }
 
-  // Masks to fill: all surer than the threshold, if they are this step's share and as many as were
-  // put in by edits; else so many of the surest.
+  // Masks to fill: all above the threshold, if they reach this step's share plus the number of
+  // masks added by edits; otherwise this number of the surest masks.
   std::vector<bool> filled(const std::vector<Prediction>& said, int64_t masks,
                            int64_t added) const {
     std::vector<bool> write(cells_.size());
@@ -117,7 +117,7 @@ class LevenshteinRule : public UnmaskingPolicy {
     if (p_.posts > 0) return posts_ >= p_.posts;
     for (size_t i = 0; i < cells_.size(); ++i)
       if (is_mask(cells_[i]) && cells_[i].first && !write[i] && !stuck) return false;
-    return true;  // also where the last of them fell off the end
+    return true;  // even if the last of them fell off the end
   }
 
   void finish(const OpenLogits& in, std::vector<Cell>& now) const {
@@ -141,7 +141,7 @@ class LevenshteinRule : public UnmaskingPolicy {
     }
   }
 
-  // The likeliest of a position's other tokens but the mask; ties: the lowest id.
+  // The likeliest token of a position except the mask and `others`; ties: the lowest id.
   static Prediction said_but(const OpenLogits& in, size_t i, const std::vector<int32_t>& others) {
     const auto at = static_cast<int64_t>(i);
     tensor::Tensor row = tensor::Tensor::empty({1, in.logits.size(1)}, tensor::DType::f32);
@@ -188,11 +188,11 @@ class LevenshteinRule : public UnmaskingPolicy {
   const DecodingPolicy p_;
   const SpecialIds special_;
   const int64_t steps_;
-  int64_t masks_ = 0;  // the block began with
+  int64_t masks_ = 0;  // masks at the start of the block
   int64_t step_ = 0, posts_ = 0;
   bool going_ = false;
   std::vector<Cell> cells_;
-  std::set<std::vector<int32_t>> seen_;  // blocks as they were said, before lengths were edited
+  std::set<std::vector<int32_t>> seen_;  // predicted blocks, before their lengths were edited
 };
 
 }  // namespace

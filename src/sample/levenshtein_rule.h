@@ -6,18 +6,17 @@
 
 namespace tessera::sample {
 
-/// Levenshtein editing (LLaDA2.2 report, section 3.1; the released generate()). Masks are filled as
-/// by a threshold with a schedule of `steps`, and tokens replaced that another beats with
-/// confidence above `editing`. What is said may be special.remove, which takes a position out of
-/// the block, or special.split, which puts a mask before what stood there; the block keeps its
-/// length: masks fill it up, and what no longer fits falls off its end. As many more masks are
-/// filled.
+/// Levenshtein editing (LLaDA2.2 report, section 3.1; the released generate()). Masks are filled by
+/// a threshold with a schedule of `steps`; a token is replaced if another token has a confidence
+/// above `editing`. A predicted special.remove deletes a position of the block; special.split
+/// inserts a mask before the token. The block keeps its length: masks fill up its end, and
+/// positions beyond the end are dropped. Added masks raise the number of masks to fill.
 ///
-/// A block ends when a pass finds no mask and changes nothing, or with the pass number `posts` of
-/// those in a row that found none of its first masks (0: with the one that fills the last of
-/// these): that one fills all masks and edits no length. A pass that would leave the block as it
-/// was after an earlier one says something else at its least sure change (the released program: at
-/// one drawn at random).
+/// A block ends when a pass finds no mask and changes nothing, or with pass `posts` of the passes
+/// in a row without original masks (0: with the pass that fills the last original mask). The final
+/// pass fills all masks and edits no length. If a pass would repeat an earlier state of the block,
+/// the rule replaces the least sure change by another token (the released program: a random
+/// change).
 std::unique_ptr<UnmaskingPolicy> levenshtein_rule(const DecodingPolicy& policy,
                                                   const SpecialIds& special);
 

@@ -11,7 +11,7 @@
 namespace tessera::sample {
 namespace {
 
-// Of some values, with linear interpolation between two of them.
+// A quantile of values, with linear interpolation between neighbours.
 float quantile_of(std::vector<float>& values, double quantile) {
   const double place = quantile * double(values.size() - 1);
   const auto low = static_cast<size_t>(place);
@@ -22,7 +22,7 @@ float quantile_of(std::vector<float>& values, double quantile) {
   return *at + static_cast<float>(place - double(low)) * (above - *at);
 }
 
-// On the host: from a GPU it waits.
+// Runs on the host; waits for a GPU.
 Tensor thresholded(const Tensor& estimate, const Clip& clip) {
   if (estimate.is_meta()) return estimate;
   require(clip.tokens > 0 && estimate.size(0) % clip.tokens == 0, ErrorCode::usage,
@@ -62,7 +62,7 @@ Tensor LinearSampler::step(int i, const Tensor& prediction, const Tensor& x, con
                                  .estimates = s.x0,
                                  .noise = s.noise};
   Tensor next, estimate;
-  if (clip_.quantile > 0) {  // all but the estimates; then these, from the thresholded one on
+  if (clip_.quantile > 0) {  // all but the estimates; then those, the thresholded first
     by.estimates = {};
     const auto first = ops::linear_step(x, prediction, {}, noise, by, true);
     const auto second =

@@ -8,32 +8,32 @@
 
 namespace tessera::sample {
 
-/// One step of a solver that is linear in what it reads. The estimate of the clean latent is
-/// x0 = from_x * x + from_out * prediction, clipped to [-clip, clip]; the next latent is
-/// x * latent + out * prediction + x0[0] * estimate + x0[1] * the one before + ... + noise * noise.
+/// A step of a solver that is linear in its inputs. The estimate of the clean latent is x0 = from_x
+/// * x + from_out * prediction, clipped to [-clip, clip]. The next latent is x * latent + out *
+/// prediction + x0[0] * estimate + x0[1] * previous estimate + ... + noise * noise.
 struct LinearStep {
   double timestep = 0;
   double from_x = 0, from_out = 0;
   double x = 0, out = 0;
   std::array<double, 4> x0{};
   double noise = 0;
-  int draws = 0;             ///< of noise, by the reference implementation
-  double input_scale = 1;    ///< of the latent that the denoiser sees
-  Sampler::Noised before{};  ///< what the latent is
+  int draws = 0;             ///< draws of noise in the reference implementation
+  double input_scale = 1;    ///< scale of the denoiser's input
+  Sampler::Noised before{};  ///< signal and noise in the latent
 };
 
-/// What is done to an estimate before it is used.
+/// The clipping of estimates.
 struct Clip {
   double bound = std::numeric_limits<double>::infinity();
   /// Dynamic thresholding (Saharia et al. 2022, section 2.3) in place of the bound, if above 0: a
   /// sample is clipped to this quantile of its absolute values, at least 1 and at most `most`, and
-  /// divided by it.
+  /// divided by the quantile.
   double quantile = 0;
   double most = 1;
-  int64_t tokens = 0;  ///< of a sample
+  int64_t tokens = 0;  ///< tokens of a sample
 };
 
-/// A sampler that is a table of such steps: every published solver with constant coefficients.
+/// A sampler as a table of such steps: every published solver with constant coefficients.
 class LinearSampler : public Sampler {
  public:
   explicit LinearSampler(std::vector<LinearStep> steps, double initial_scale = 1, Clip clip = {});
@@ -56,13 +56,13 @@ class LinearSampler : public Sampler {
   std::vector<LinearStep> steps_;
   double initial_scale_;
   Clip clip_;
-  size_t memory_ = 0;  // estimates of earlier steps that some step reads
+  size_t memory_ = 0;  // earlier estimates that the steps read
 };
 
-/// The steps of a LinearSampler, of which each gives its estimate of the clean latent as it is.
+/// The steps of a LinearSampler, each changed to return its estimate of the clean latent.
 std::unique_ptr<Sampler> predicting_sampler(const Sampler& sampler);
-/// The same steps but for the first ones. Throws Error(usage) where one of the rest reads an
-/// estimate of those.
+/// The steps without the first `count`. Throws Error(usage) if a later step reads an estimate of a
+/// removed step.
 std::unique_ptr<Sampler> without_first(const Sampler& sampler, int count);
 
 }  // namespace tessera::sample

@@ -12,8 +12,8 @@ struct LogProbability {
   double value = 0;
 };
 
-/// Of f32 logits, by a softmax in double over all tokens but the mask: that of `token`, then those
-/// of the `count` likeliest, falling; ties: the lowest id first.
+/// Log probabilities from f32 logits, by a softmax in double over all tokens but the mask: first of
+/// `token`, then of the `count` likeliest in falling order; ties: the lowest id first.
 std::vector<LogProbability> log_probabilities(std::span<const float> logits, int32_t mask,
                                               int32_t token, int64_t count);
 

@@ -9,7 +9,7 @@
 namespace tessera::sample {
 namespace {
 
-// Betas of an alpha bar that is a function of time: Nichol & Dhariwal's cosine, or exp(-12 t).
+// Betas of an alpha bar as a function of time: Nichol & Dhariwal's cosine, or exp(-12 t).
 std::vector<float> betas_of_bar(int n, bool cosine) {
   auto bar = [&](double t) {
     if (!cosine) return std::exp(-12 * t);
@@ -60,8 +60,8 @@ std::vector<double> cumulated(const std::vector<float>& betas) {
   return alphas;
 }
 
-// Betas of which the last leaves nothing: sqrt(alpha bar) is shifted and scaled so that its last is
-// zero and its first stays.
+// Betas with zero terminal SNR: sqrt(alpha bar) is shifted and scaled to a last value of zero, and
+// the first value stays.
 std::vector<float> with_zero_snr(const std::vector<float>& betas) {
   std::vector<float> bar;
   for (const double a : cumulated(betas)) bar.push_back(std::sqrt(float(a)));
@@ -214,7 +214,8 @@ std::vector<float> float_logs(const std::vector<double>& values) {
 
 double timestep_of_sigma(const std::vector<float>& logs, double sigma) {
   const double wanted = std::log(std::max(sigma, 1e-10));
-  // The last one below, and not a binary search: under zero SNR the last sigma may be the smaller.
+  // Takes the last entry below, not a binary search: with zero SNR the last sigma may be the
+  // smaller.
   const auto below =
       std::find_if(logs.rbegin(), logs.rend(), [&](float log) { return double(log) <= wanted; });
   const std::ptrdiff_t place = logs.rend() - below - 1;

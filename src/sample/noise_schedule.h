@@ -7,19 +7,19 @@
 
 namespace tessera::sample {
 
-/// The variances of a diffusion process and the places where a solver stops in it, computed in the
-/// precision in which diffusers computes them, so that timesteps come out exactly.
+/// The variances of a diffusion process and the timesteps of a solver, computed in the precision of
+/// diffusers for exactly equal timesteps.
 struct NoiseSchedule {
   int train_steps = 1000;
   std::vector<double> alphas_cumprod;  ///< f32 values
 
   /// sqrt((1 - a) / a) of every training step, f32 values.
   std::vector<double> sigmas() const;
-  /// a of a timestep; of one before the first: `final_alpha`.
+  /// Alpha bar of a timestep; before the first timestep `final_alpha`.
   double alpha(int64_t timestep, double final_alpha) const;
 };
 
-/// Where the classes of diffusers differ in what they read of a schedule.
+/// Differences between the classes of diffusers in reading a schedule.
 struct ScheduleDefaults {
   const char* kind = "linear";
   double start = 0.0001, end = 0.02;
@@ -50,12 +50,13 @@ double rounded(double x);
 /// How sigmas are spread between two: as their timesteps are; by Karras et al. 2022, equation 5
 /// (rho 7); evenly in the logarithm; by the quantiles of a beta distribution (Lee et al. 2024).
 enum class Spread : uint8_t { even, karras, exponential, beta };
-/// Reads use_karras_sigmas, use_exponential_sigmas and use_beta_sigmas, of which one may be true.
+/// Reads use_karras_sigmas, use_exponential_sigmas and use_beta_sigmas; at most a single flag may
+/// be true.
 Spread read_spread(const base::ConfigReader& read);
 /// n sigmas from the largest to the smallest; `spread` is not even.
 std::vector<double> spread_sigmas(Spread spread, double largest, double smallest, int n);
-/// Logarithms of f32 values to the last bit as numpy computes them, whose own function differs from
-/// the system's in one of seven.
+/// Logarithms of f32 values, bit-identical to numpy, whose function differs from the system's in a
+/// seventh of all values.
 std::vector<float> float_logs(const std::vector<double>& values);
 /// The place of a sigma between the logarithms of those of training.
 double timestep_of_sigma(const std::vector<float>& logs, double sigma);

@@ -5,7 +5,7 @@
 
 namespace tessera::sample {
 
-/// splitmix64: numbers that differ in one bit give unrelated ones.
+/// splitmix64: numbers with a different bit become unrelated numbers.
 inline uint64_t mixed(uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -13,7 +13,7 @@ inline uint64_t mixed(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// A number in (0, 1) that depends on the numbers of a draw alone, on any rank and in any batch.
+/// A number in (0, 1) as a function only of a draw's numbers, on any rank and in any batch.
 inline double uniform_of(std::initializer_list<uint64_t> numbers) {
   uint64_t state = 0;
   for (const uint64_t number : numbers) state = mixed(state ^ number);

@@ -7,7 +7,7 @@
 namespace tessera::sample {
 namespace {
 
-// Of the first columns of some rows; sums in f64.
+// The standard deviation of the first columns of some rows; sums in f64.
 double deviation(const Tensor& x, int64_t begin, int64_t end, int64_t columns) {
   const double count = double(end - begin) * double(columns);
   double sum = 0, squares = 0;

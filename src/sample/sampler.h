@@ -10,54 +10,54 @@ namespace tessera::sample {
 
 using tensor::Tensor;
 
-/// What multi-step samplers remember of some tokens, newest last; owned by whoever owns the tokens.
+/// Memory of multi-step samplers for some tokens, newest last; belongs to the owner of the tokens.
 struct History {
   std::vector<Tensor> outputs;
 };
 
-/// The steps from noise to a latent, one a forward pass: a solver that evaluates twice has two.
-/// Const and element-wise, unless whole_samples() says otherwise: any range of tokens steps on its
-/// own.
+/// The steps from noise to a latent, a forward pass each; a solver with two evaluations per step
+/// has two steps. Const and element-wise unless whole_samples() is true: any range of tokens can
+/// step alone.
 class Sampler {
  public:
   virtual ~Sampler() = default;
   virtual int steps() const = 0;
-  /// What the denoiser is fed at step i.
+  /// The denoiser's timestep at step i.
   virtual float timestep(int i) const = 0;
   /// Whether step i reads noise of the latent's shape.
   virtual bool needs_noise(int i) const = 0;
   /// How often the reference implementation draws noise for step i; the last draw is read.
   virtual int noise_draws(int i) const { return needs_noise(i) ? 1 : 0; }
-  /// What unit noise is multiplied with before the first step.
+  /// The factor of unit noise before the first step.
   virtual float initial_scale() const { return 1; }
   /// Whether a step reads whole samples; else it is element-wise.
   virtual bool whole_samples() const { return false; }
-  /// A latent that noise was added to: signal * clean + noise * unit noise.
+  /// A noisy latent: signal * clean + noise * unit noise.
   struct Noised {
     double signal = 0, noise = 0;
   };
   /// Shares of image and noise in the latent before step i; {1, 0} after the last step, {0, 0} if
   /// the schedule does not define them.
   virtual Noised noised(int) const { return {}; }
-  /// What the latent is multiplied with before the denoiser sees it at step i.
+  /// The factor of the denoiser's input at step i.
   virtual float input_scale(int) const { return 1; }
   /// x f32 [tokens, C * patch], prediction f32 [tokens, C' * patch] after guidance, noise like x or
-  /// undefined -> the latent after step i. All are on one device, which need not have computed
-  /// them.
+  /// undefined -> the latent after step i. All tensors are on the same device; their computation
+  /// may be pending.
   virtual Tensor step(int i, const Tensor& prediction, const Tensor& x, const Tensor& noise,
                       History& history) const = 0;
 };
 
-/// Pulls guided predictions back towards the spread of the conditional ones (Lin et al. 2023,
-/// section 3.4): over the first `columns` columns of each sample (`tokens` rows), guided * (phi *
-/// std(cond) / std(guided) + 1 - phi). Both are f32 [samples * tokens, n]; the other columns stay.
-/// The spread is taken on the host: from a GPU it waits.
+/// Pulls guided predictions back towards the deviation of the conditional predictions (Lin et al.
+/// 2023, section 3.4): over the first `columns` columns of each sample (`tokens` rows), guided *
+/// (phi * std(cond) / std(guided) + 1 - phi). Both are f32 [samples * tokens, n]; the other columns
+/// stay. The deviation is computed on the host, after waiting for a GPU.
 Tensor rescale_guided(const Tensor& guided, const Tensor& cond, float phi, int64_t tokens,
                       int64_t columns);
 
-/// Shortens guided predictions: a sample (`tokens` rows) is at most `limit` times as long as its
-/// conditional one, in the norm over all of its numbers. Both are f32 [samples * tokens, n].
-/// Measured on the host: from a GPU it waits.
+/// Shortens guided predictions: the norm of a sample (`tokens` rows) is at most `limit` times the
+/// norm of its conditional prediction. Both are f32 [samples * tokens, n]. The norms are computed
+/// on the host, after waiting for a GPU.
 Tensor limit_guided(const Tensor& guided, const Tensor& cond, float limit, int64_t tokens);
 
 /// Rectified flow (Liu et al. 2022) by Euler steps: t = i/S for i = S .. 1, z <- z - v/S. Only the

@@ -12,7 +12,8 @@ namespace tessera {
 namespace sample {
 namespace {
 
-// A walk of one number, or one sample of them: no latent survives steps that this one does not.
+// Runs all steps on a single number (or a sample, if steps need whole samples): if the number stays
+// finite, so do latents.
 void check_finite(const Sampler& sampler, const std::string& where, int64_t tokens) {
   const std::vector<float> ones(sampler.whole_samples() ? static_cast<size_t>(tokens) : 1, 1.0f);
   const Tensor unit =
@@ -60,14 +61,14 @@ bool solves_flow(const Scheduler& scheduler, const base::ConfigReader& read) {
          (scheduler.flow == FlowPath::asked && read.flag("use_flow_sigmas", false));
 }
 
-// Classes of several orders leave out steps themselves. Where a step is two passes, two go.
+// Classes with several orders skip steps themselves. If a step is two passes, both are skipped.
 std::unique_ptr<Sampler> started(std::unique_ptr<Sampler> sampler, const ScheduleRequest& request) {
   const int passes = sampler->steps() > request.steps ? 2 : 1;
   if (request.skip == 0 || sampler->steps() == request.steps - request.skip) return sampler;
   return without_first(*sampler, passes * request.skip);
 }
 
-// CogVideoX shifts its noise schedule by keys that no other class reads.
+// CogVideoX shifts its noise schedule by keys of its own.
 bool of_cogvideox(const std::string& name) { return name.starts_with("CogVideoX"); }
 
 }  // namespace

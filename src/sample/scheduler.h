@@ -10,22 +10,22 @@
 
 namespace tessera::sample {
 
-/// What a pipeline tells its scheduler beside the configuration.
+/// The pipeline's inputs to a scheduler, beside the configuration.
 struct ScheduleRequest {
   int steps = 0;
   int64_t tokens = 0;         ///< latent tokens of a sample, for a shift that depends on the size
   bool even_sigmas = false;   ///< FLUX: sigmas from 1 to 1/steps instead of those of training
-  bool float_sigmas = false;  ///< Z-Image: these as PyTorch spaces floats, others as NumPy doubles
-  bool flow = false;          ///< the denoiser predicts a flow's velocity: nothing else fits
-  /// Of a shift that depends on the size, where neither configuration nor class says.
+  bool float_sigmas = false;  ///< Z-Image: sigmas as PyTorch floats; others: NumPy doubles
+  bool flow = false;          ///< the denoiser predicts a flow's velocity; only flow classes fit
+  /// Default of a shift that depends on the size, without a value in the configuration or class.
   double max_shift = 1.15;
-  /// PixArt-alpha with one step: it gives the predicted clean sample, if the class tells it.
+  /// PixArt-alpha with a single step returns the predicted clean sample, if the class supports it.
   bool predicted_sample = false;
-  /// Steps at the beginning that are left out, of a run that begins with an image.
+  /// Number of first steps to skip, for a run that starts from an image.
   int skip = 0;
 };
 
-/// Whether a class solves the path of a flow: never, if use_flow_sigmas is true, or nothing else.
+/// Whether a class solves the path of a flow: never, if use_flow_sigmas is true, or always.
 enum class FlowPath : uint8_t { never, asked, always };
 
 /// A scheduler of diffusers by its class name.
@@ -33,15 +33,14 @@ struct Scheduler {
   const char* name;
   SchedulerName option;
   FlowPath flow;
-  bool tells_prediction;  ///< its step returns the predicted clean sample, too
+  bool tells_prediction;  ///< the step also returns the predicted clean sample
   std::unique_ptr<Sampler> (*make)(const base::ConfigReader& config,
                                    const ScheduleRequest& request);
 };
-/// All schedulers, in one list read from top to bottom.
+/// All schedulers, in search order.
 const std::vector<Scheduler>& schedulers();
-/// The sampler that a scheduler_config.json describes. Throws Error(model) naming a class, a key or
-/// a value that is not supported or does not fit the denoiser, Error(usage) for a number of steps
-/// that does not fit.
+/// Makes the sampler of a scheduler_config.json. Throws Error(model) naming a class, key or value
+/// that is unsupported or does not fit the denoiser, Error(usage) for an invalid number of steps.
 std::unique_ptr<Sampler> make_sampler(const std::string& class_name, const base::Json& config,
                                       const std::string& where, const ScheduleRequest& request);
 
@@ -50,9 +49,9 @@ struct SchedulerConfig {
   std::string name;
   base::Json config;
 };
-/// Another class over the configuration of a folder's scheduler, as `from_config` of diffusers
-/// makes it. If the denoiser predicts a flow, its solver is told to. Throws Error(usage) for one
-/// that does not fit.
+/// Another class with the configuration of a folder's scheduler, as `from_config` of diffusers. If
+/// the denoiser predicts a flow, the solver is configured for flows. Throws Error(usage) for an
+/// unsuitable class.
 SchedulerConfig other_scheduler(const SchedulerConfig& folder, SchedulerName option, bool flow);
 
 /// FlowMatchEulerDiscreteScheduler (Esser et al. 2024): Euler steps of a flow, sigmas shifted by a
@@ -63,7 +62,7 @@ std::unique_ptr<Sampler> flow_match_euler(const base::ConfigReader& config,
 /// form of order 1 and 2.
 std::unique_ptr<Sampler> dpm_solver(const base::ConfigReader& config,
                                     const ScheduleRequest& request);
-/// DPMSolverSinglestepScheduler: DPM-Solver++ whose orders begin anew every 2 or 3 steps.
+/// DPMSolverSinglestepScheduler: DPM-Solver++ with orders that restart every 2 or 3 steps.
 std::unique_ptr<Sampler> dpm_singlestep(const base::ConfigReader& config,
                                         const ScheduleRequest& request);
 /// UniPCMultistepScheduler (Zhao et al. 2023) of order 1 to 3.
@@ -86,7 +85,8 @@ std::unique_ptr<Sampler> lcm(const base::ConfigReader& config, const ScheduleReq
 std::unique_ptr<Sampler> ddim(const base::ConfigReader& config, const ScheduleRequest& request);
 /// DDPMScheduler (Ho et al. 2020) with a fixed variance.
 std::unique_ptr<Sampler> ddpm(const base::ConfigReader& config, const ScheduleRequest& request);
-/// CogVideoXDDIMScheduler (Yang et al. 2024): DDIM on a shifted schedule that ends in pure noise.
+/// CogVideoXDDIMScheduler (Yang et al. 2024): DDIM on a shifted schedule with pure noise at the
+/// end.
 std::unique_ptr<Sampler> cogvideox_ddim(const base::ConfigReader& config,
                                         const ScheduleRequest& request);
 /// CogVideoXDPMScheduler: stochastic DPM-Solver++ of second order on the same schedule.

@@ -13,7 +13,7 @@ std::vector<double> places(const base::ConfigReader& read, const std::string& sp
     const auto whole = spaced_timesteps(spacing, train_steps, steps, 0);
     return {whole.begin(), whole.end()};
   }
-  if (spacing == "leading") {  // an offset may go beyond the last of training, whose sigma stays
+  if (spacing == "leading") {  // an offset may exceed the last training timestep; its sigma stays
     check_steps(steps, train_steps);
     const int64_t offset = read.integer("steps_offset", 0, 0, 1000);
     std::vector<double> whole;
@@ -58,7 +58,7 @@ SigmaSteps sigma_steps(const base::ConfigReader& read, const ScheduleRequest& re
   SigmaSteps path;
   path.times = places(read, spacing, schedule.train_steps, request.steps);
   for (double t : path.times) path.sigmas.push_back(sigma_at(all, t));
-  // Evenly in the logarithm, and one more: the last step ends at the smallest.
+  // Even in the logarithm, with an additional sigma: the last step ends at the smallest.
   if (keys.ends &&
       read.choice("interpolation_type", "linear", {"linear", "log_linear"}) != "linear")
     path.sigmas = log_linear(float_logs(all), request.steps + 1);

@@ -9,25 +9,25 @@
 
 namespace tessera::sample {
 
-/// Where a solver in sigma stops (Karras et al. 2022): x = clean + sigma * noise, and the denoiser
-/// sees x / sqrt(1 + sigma^2).
+/// The timesteps of a solver in sigma (Karras et al. 2022): x = clean + sigma * noise, and the
+/// denoiser sees x / sqrt(1 + sigma^2).
 struct SigmaSteps {
-  std::vector<double> times, sigmas;  ///< sigmas: one more than times
+  std::vector<double> times, sigmas;  ///< sigmas has an entry more than times
   double initial_scale = 1;
 
-  /// What the denoiser's input is multiplied with.
+  /// The factor of the denoiser's input.
   static double input_scale(double sigma);
-  /// The clean latent from x and from what the denoiser says of its input.
+  /// The clean latent from x and from the denoiser's output.
   static FromPair clean_of(PredictionType prediction, double sigma);
 };
 
-/// Where the classes of diffusers differ.
+/// Differences between the classes of diffusers.
 struct SigmaKeys {
   ScheduleDefaults schedule{};
-  bool spreads = true;  ///< use_karras_sigmas and its like are read
-  bool ends = false;    ///< sigma_min, sigma_max and final_sigmas_type are
+  bool spreads = true;  ///< read use_karras_sigmas and similar keys
+  bool ends = false;    ///< read sigma_min, sigma_max and final_sigmas_type
 };
-/// Reads the noise schedule and how steps are spread over it.
+/// Reads the noise schedule and the spacing of steps.
 SigmaSteps sigma_steps(const base::ConfigReader& read, const ScheduleRequest& request,
                        const SigmaKeys& keys);
 

@@ -8,7 +8,7 @@
 namespace tessera::sample {
 namespace {
 
-// What a scheduler of `kind` is given.
+// The inputs of a scheduler of `kind`.
 struct Source {
   const base::ConfigReader& read;
   SolverClass kind;
@@ -18,8 +18,8 @@ struct Source {
   std::vector<double> all;  // sigmas of training
 };
 
-// Timesteps of training that are left where their lambdas are clipped from below, which keeps
-// cosine schedules away from infinite ones.
+// Number of training timesteps that remain after clipping lambdas from below; clipping keeps cosine
+// schedules away from infinite lambdas.
 int left_times(const Source& from) {
   const bool clips =
       from.kind == SolverClass::dpm_multistep || from.kind == SolverClass::dpm_singlestep;
@@ -90,8 +90,7 @@ void add_flow(const Source& from, SolverPath& path) {
   for (double s : path.sigmas) path.times.push_back(std::trunc(s * from.train_steps));
 }
 
-// Evenly spaced lambdas (Lu et al. 2022, section 6) are evenly spaced log sigmas, whose ends are
-// f32.
+// Evenly spaced lambdas (Lu et al. 2022, section 6) are evenly spaced log sigmas with f32 ends.
 std::vector<double> lu_sigmas(const std::vector<float>& logs, int steps) {
   const double high = double(logs.back()), low = double(logs.front());
   std::vector<double> sigmas;
@@ -121,7 +120,7 @@ void add_spread(const Source& from, Spread spread, bool lu, SolverPath& path) {
   }
 }
 
-// The sigma that the last step reaches.
+// The sigma after the last step.
 double last_sigma(const Source& from, bool spread, const SolverPath& path) {
   const bool repeats = spread || path.flow;
   if (from.kind == SolverClass::deis) return repeats ? path.sigmas.back() : from.all.front();
@@ -184,7 +183,7 @@ SolverPath solver_path(const base::ConfigReader& read, const ScheduleRequest& re
   }
   path.sigmas.push_back(last_sigma(from, spreads, path));
   for (double& s : path.sigmas) s = double(float(s));
-  if (kind != SolverClass::dpm_singlestep) {  // whose orders begin anew at fixed steps
+  if (kind != SolverClass::dpm_singlestep) {  // its orders restart at fixed steps
     path.times.erase(path.times.begin(), path.times.begin() + request.skip);
     path.sigmas.erase(path.sigmas.begin(), path.sigmas.begin() + request.skip);
   }

@@ -33,8 +33,8 @@ std::vector<double> vandermonde(const std::vector<double>& r, const std::vector<
   return w;
 }
 
-// UniP or UniC (Zhao et al. 2023) from place `from` to the next by `order` estimates up to `from`;
-// the corrector reads that of the place it goes to, too.
+// UniP or UniC (Zhao et al. 2023) from place `from` to the next, by `order` estimates up to `from`;
+// the corrector also reads the estimate of the next place.
 LinearForm solve(const SolverPath& path, const Solver& solver, size_t from, int order,
                  bool corrects) {
   const size_t to = from + 1;
@@ -58,7 +58,7 @@ LinearForm solve(const SolverPath& path, const Solver& solver, size_t from, int 
     factorial *= k + 1;
     phi = phi / hh - 1 / factorial;
   }
-  // With one difference the published program rounds its weight to a half.
+  // With a single difference the published program rounds the weight to a half.
   const std::vector<double> weights =
       nodes.size() == 1 ? std::vector<double>{0.5} : vandermonde(nodes, b);
   for (size_t k = 0; k < nodes.size(); ++k)
@@ -92,11 +92,11 @@ std::unique_ptr<Sampler> unipc(const base::ConfigReader& read, const ScheduleReq
   const bool lower = read.flag("lower_order_final", true);
   const auto n = static_cast<int>(path.times.size());
   std::vector<LinearStep> steps;
-  LinearForm predicted;  // this latent, of the corrected one of the step before
+  LinearForm predicted;  // this latent, by the corrected latent of the step before
   for (int i = 0, before = 0; i < n; ++i) {
     const auto at = static_cast<size_t>(i);
     const int order = std::min({solver.order, i + 1, lower ? n - i : solver.order});
-    LinearForm corrected{1, {}};  // of this latent
+    LinearForm corrected{1, {}};  // by this latent
     if (i > 0 && std::ranges::find(uncorrected, i - 1) == uncorrected.end())
       corrected = solve(path, solver, at - 1, before, true).from(predicted);
     predicted = solve(path, solver, at, order, false);

@@ -17,12 +17,12 @@ namespace {
 using Rule = DecodingPolicy::Rule;
 using tensor::Tensor;
 
-// Of logits on the host.
+// A row of logits on the host.
 std::span<float> row_of(const Tensor& logits, size_t i) {
   return {logits.row<float>(int64_t(i)), size_t(logits.size(1))};
 }
 
-// On the host, to be written to.
+// A writable copy on the host.
 Tensor copied(const Tensor& logits) {
   const Tensor copy = Tensor::empty(logits.shape(), logits.dtype());
   tensor::copy_into(copy, logits);
@@ -66,7 +66,7 @@ class StatelessRule : public UnmaskingPolicy {
   std::vector<Prediction> choose(const OpenLogits& in) override { return commits(predicted(in)); }
 
  protected:
-  // Of what is said of the masks.
+  // Chooses commits from the predictions of the masks.
   std::vector<Prediction> commits(const std::vector<Prediction>& masks) {
     const int64_t call = call_++;
     return picked(masks, chosen(masks, by_confidence(masks), call));
@@ -92,7 +92,7 @@ class StatelessRule : public UnmaskingPolicy {
       if (all[i].confidence >= p_.threshold) out[i] = true;
     return out;
   }
-  // LLaDA2: all above the threshold if they are at least this step's share, else the share.
+  // LLaDA2: all tokens above the threshold, if they reach this step's share, else the share.
   std::vector<bool> scheduled(const std::vector<Prediction>& all, const std::vector<size_t>& order,
                               int64_t call) const {
     const auto share = size_t(std::max<int64_t>(1, share_of(p_.block, p_.steps, call)));
@@ -125,7 +125,7 @@ class StatelessRule : public UnmaskingPolicy {
   int64_t masks_ = 0, call_ = 0;
 };
 
-// What a position kept saying in earlier passes of the block adds to its logits.
+// Adds a credit to the logits of tokens predicted at a position in earlier passes of the block.
 class CreditRule : public StatelessRule {
  public:
   using StatelessRule::StatelessRule;
@@ -155,7 +155,7 @@ class CreditRule : public StatelessRule {
   std::map<int64_t, std::map<int32_t, double>> credit_;  // by position and token
 };
 
-// Masks as the schedule and the threshold say; tokens that another beats with confidence.
+// Fills masks by schedule and threshold; replaces tokens if another token has enough confidence.
 class EditRule : public StatelessRule {
  public:
   using StatelessRule::StatelessRule;
@@ -175,7 +175,7 @@ class EditRule : public StatelessRule {
   }
 };
 
-// Another rule, to which what stands already looks less likely.
+// Wraps a rule and lowers the logits of tokens already in the text.
 class PenalisedRule : public UnmaskingPolicy {
  public:
   PenalisedRule(double penalty, std::unique_ptr<UnmaskingPolicy> rule)
@@ -189,7 +189,7 @@ class PenalisedRule : public UnmaskingPolicy {
     with.logits = copied(in.logits);
     for (size_t i = 0; i < in.positions.size(); ++i)
       for (const auto& [token, times] : said) {
-        if (times == 1 && in.held[i] == token) continue;  // it stands here alone
+        if (times == 1 && in.held[i] == token) continue;  // occurs only at this position
         float& logit = row_of(with.logits, i)[size_t(token)];
         logit = logit > 0 ? logit / penalty_ : logit * penalty_;
       }
@@ -209,7 +209,7 @@ std::unique_ptr<UnmaskingPolicy> plain_policy(const DecodingPolicy& policy,
   return std::make_unique<StatelessRule>(policy);
 }
 
-// Among `candidates`, rising, or all; the mask apart.
+// Draws among `candidates`, in rising order, or among all tokens; never the mask.
 int32_t drawn_token(std::span<const float> logits, int32_t mask, const Draw& draw,
                     const std::vector<int32_t>* candidates) {
   double favour = -std::numeric_limits<double>::infinity();
@@ -284,7 +284,7 @@ int64_t share_of(int64_t count, int64_t parts, int64_t index) {
 
 std::vector<Prediction> predictions(const OpenLogits& in, const DecodingPolicy& policy) {
   std::vector<Prediction> all(in.positions.size());
-  if (policy.temperature <= 0) {  // the logits stay where they are
+  if (policy.temperature <= 0) {  // no copy of the logits
     const auto peaks = ops::peaks(in.logits, in.mask);
     for (size_t i = 0; i < all.size(); ++i)
       all[i] = {in.positions[i], int32_t(peaks[i].index), 1 / peaks[i].sum};
