@@ -23,7 +23,8 @@ struct CachePolicy {
 /// Reads the word of a KvCache, or "vicinity:BEFORE,AFTER,WARMUP". Throws Error(usage).
 CachePolicy parse_cache(const std::string& text);
 
-/// The end of an answer after end-of-text: none, its block, or as soon as no mask stands before.
+/// The end of an answer after end-of-text: none, its block, or as soon as no mask precedes the
+/// token.
 enum class StopAtEos : uint8_t { none, block, early };
 
 /// A request to a masked diffusion language model. Prompts are texts, ids or one chat. They form
@@ -107,7 +108,7 @@ enum class PassKind : uint8_t { full, refresh, suffix, block, window, prefill, f
 /// The end of an answer: end-of-text, a stop text, or the maximum length.
 enum class FinishReason { end, stop, length };
 
-/// One answer.
+/// An answer.
 struct Completion {
   int prompt = 0;                   ///< index of its prompt
   uint64_t seed = 0;                ///< the prompt alone has this answer with this seed

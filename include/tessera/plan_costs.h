@@ -44,7 +44,7 @@ PlanCosts compare_plans(
     const std::string& model, const RunOptions& options, const PlanCostsRequest& request,
     const std::function<void(const std::string& what, int done, int all)>& progress,
     const std::stop_token& stop = {});
-/// One JSON object in one line.
+/// A JSON object in a single line.
 std::string to_json(const PlanCost& cost);
 
 }  // namespace tessera

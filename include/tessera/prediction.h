@@ -55,10 +55,10 @@ struct Prediction {
   std::vector<RefusedPlan> refused;
 };
 
-/// Predicts all plans: rehearses each one on tensors without elements, and replays the recording on
-/// the described cluster. `model` is a folder, a shipped model, or the name of a published one.
-/// Reads no weight. `progress` gets the number of finished plans, and of all. Throws Error(usage)
-/// for hardware, sizes or changes that do not fit, Error(model), Error(cancelled).
+/// Predicts all plans: runs each plan on tensors without elements, and replays the recording on the
+/// described cluster. `model` is a folder, a shipped model, or the name of a published model. Reads
+/// no weights. `progress` gets the number of finished plans, and of all. Throws Error(usage) for
+/// invalid hardware, sizes or changes, Error(model), Error(cancelled).
 Prediction predict_plans(const std::string& model, const RunOptions& options,
                          const PredictionRequest& request,
                          const std::function<void(int done, int all)>& progress = {},
@@ -80,7 +80,7 @@ std::string timeline(const std::string& model, const RunOptions& options,
 /// Ops and messages of every rank under the first of the request's plans, as JSON.
 std::string recording(const std::string& model, const RunOptions& options,
                       const PredictionRequest& request, const std::stop_token& stop = {});
-/// One JSON object on one line.
+/// A JSON object in a single line.
 std::string to_json(const Prediction& prediction);
 
 /// Predicts the rows of a file in the form of published.json ({"rows": [...], "orderings": [...]}).

@@ -126,7 +126,7 @@ struct GenerateResult {
   Report report;
 };
 
-/// One part of a model folder, as inspect shows it.
+/// A part of a model folder, for inspect.
 struct Component {
   std::string name, type, path;
   int64_t parameters = 0, file_bytes = 0;

@@ -150,7 +150,7 @@ struct GenerateRequest {
   std::vector<InputImage> images{};
   /// Share of the steps to run, 0 to 1: the distance from the image. Not set: 0.6.
   std::optional<double> strength{};
-  /// White is painted anew, black stays. Not set: everything is painted.
+  /// White is repainted, black stays. Not set: everything is repainted.
   std::optional<InputImage> mask{};
   bool alpha_mask = false;  ///< takes transparency for the mask, in `mask` or else in the image
   bool soft_mask = false;   ///< grey stays in part; false: a mask is black below one half

@@ -117,7 +117,7 @@ std::vector<TaskQuality> evaluate_tasks(const std::string& model, const RunOptio
                                         const TaskRequest& request,
                                         const std::function<void(const TaskQuality&)>& line,
                                         const std::stop_token& stop = {});
-/// One JSON object in one line.
+/// A JSON object in a single line.
 std::string to_json(const TaskQuality& quality);
 
 /// Experts used by a model's blocks, and the part kept by coresets, under vanilla routing.

@@ -18,7 +18,7 @@ class Actors {
  public:
   static constexpr std::chrono::milliseconds kStay{20};
 
-  /// `one` must outlive this object. Waits as long as the ranks of its heap.
+  /// The operator must outlive this object. Waits as long as the ranks of its heap.
   explicit Actors(MoeOperator& one);
 
   /// A layer, on all ranks alike. Actors share the caller's scope, except its threads, and its stop

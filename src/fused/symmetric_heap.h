@@ -25,8 +25,8 @@ class Standby {
   Standby& operator=(const Standby&) = delete;
   /// The wait is over.
   void over();
-  /// One turn; false: past the deadline. Throws Error(cancelled) after a stop request, and the
-  /// error behind the end of the world.
+  /// A turn; false: past the deadline. Throws Error(cancelled) after a stop request, and the error
+  /// behind the end of the world.
   bool wait();
   double seconds() const { return patience_ ? patience_->seconds() : 0; }
 

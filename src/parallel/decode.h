@@ -20,7 +20,7 @@ std::vector<sample::Decoded> decode(const nn::TokenModel& model,
                                     const sample::SpecialIds& special, Setup& setup,
                                     const sample::DecodeControl& control = {});
 
-/// One pass: logits f32 [tokens of pass.decide, vocabulary], on every rank. `watch` receives the
+/// A pass: logits f32 [tokens of pass.decide, vocabulary], on every rank. `watch` receives the
 /// hidden states of the rank's tokens after each block, 0 being the embedding; may throw.
 tensor::Tensor forward(const nn::TokenModel& model, const sample::TokenPass& pass, Setup& setup,
                        const std::function<void(int blocks, const tensor::Tensor& stream)>& watch);

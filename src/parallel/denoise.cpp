@@ -241,7 +241,7 @@ Tensor Steps::with_kept(int i, const Tensor& next, const std::vector<nn::Range>&
   return ops::add(ops::multiply(part(kept_.rest), stays), ops::multiply(part(kept_.mask), next));
 }
 
-// Each patch has a history of its own, also when all patches passed together.
+// Each patch has its own history, even after a pass over all patches together.
 void Steps::advance(int i, const Unit& unit, const Tensor& prediction) {
   if (units_.size() == 1) {
     latent_ = with_kept(i, sampler_.step(i, prediction, latent_, drawn_, units_[0].history),
@@ -267,7 +267,7 @@ void Steps::advance(int i, const Unit& unit, const Tensor& prediction) {
   put(output_, unit.rows, dense);
 }
 
-// One pass of the network, and the sampler's update of the latent.
+// Runs a pass of the network, and the sampler's update of the latent.
 void Steps::call(int i, const Unit& unit, bool another) {
   Stages& stages = setup_.stages;
   const bool goes_on = i + 1 < sampler_.steps();

@@ -17,10 +17,10 @@ struct Guidance {
   int64_t channels = 0;  ///< guided latent channels; the others stay conditional
   int64_t kept = 0;      ///< latent channels of a prediction for the sampler; 0: all
   float rescale = 0;     ///< towards the conditional spread; needs whole samples on a rank
-  float limit = 0;       ///< a guided sample is at most so many times as long as the conditional
-                         ///< one; needs whole samples on a rank; 0: no limit
+  float limit = 0;       ///< limit of a guided sample's length, relative to the conditional sample;
+                         ///< needs whole samples on a rank; 0: no limit
   float until = 1;       ///< where 1 - timestep / 1000 is above, there is no guidance
-  bool negated = false;  ///< the sampler reads the negative of what the network predicts
+  bool negated = false;  ///< the sampler reads the negative of the network's prediction
   bool branches() const { return scale != 1; }
   bool measures_samples() const { return rescale != 0 || limit != 0; }
 };
@@ -60,8 +60,8 @@ tensor::Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& condit
 tensor::Tensor gathered(const Setup& setup, const tensor::Tensor& mine, Rows rows = Rows::latent,
                         int stage = -1);
 
-/// One forward pass at timesteps f32 [batch], for all tokens: prediction f32 [tokens, C' * patch]
-/// on the last stage, without rows elsewhere. trace receives the stage's "embedding", "block.N" and
+/// A forward pass at timesteps f32 [batch], for all tokens: prediction f32 [tokens, C' * patch] on
+/// the last stage, without rows elsewhere. trace receives the stage's "embedding", "block.N" and
 /// "block.N.context" (hidden states after block N).
 tensor::Tensor forward(const nn::Denoiser& model, const nn::Conditioning& conditioning,
                        const tensor::Tensor& timestep, const tensor::Tensor& latent, Setup& setup,

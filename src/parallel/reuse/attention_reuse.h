@@ -12,8 +12,8 @@ namespace tessera::parallel {
 bool taylor_computes(const StepCache& cache, int step);
 
 /// TaylorSeer (Liu et al. 2025): between computed steps the results of all attentions are
-/// extrapolated; norms and MLPs run. A projection behind an attention is linear, so the result is
-/// that of extrapolated projections.
+/// extrapolated; norms and MLPs run. A projection after an attention is linear, so the result
+/// equals an extrapolation of projections.
 class AttentionReuse final : public StepReuse {
  public:
   AttentionReuse(const StepCache& cache, Run run)

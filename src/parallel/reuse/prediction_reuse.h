@@ -19,7 +19,7 @@ class PredictionReuse : public StepReuse {
   virtual void learn(const tensor::Tensor& prediction) = 0;
 
  private:
-  double begun_ = 0, cost_ = 0;  // FLOPs before a computed pass, and of it
+  double begun_ = 0, cost_ = 0;  // FLOPs before a computed pass, and of the pass
 };
 
 /// TaylorSeer's lite mode: the output of the last layer is extrapolated (as in diffusers).

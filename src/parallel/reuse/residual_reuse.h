@@ -6,8 +6,8 @@
 
 namespace tessera::parallel {
 
-/// Reuses what the blocks behind the first ones added to the hidden states: h + (h_out - h_in) of
-/// the last computed step.
+/// Reuses the difference that the blocks after the front blocks added to the hidden states: h +
+/// (h_out - h_in) of the last computed step.
 class ResidualReuse : public StepReuse {
  public:
   void blocks(const Pass& pass) final;
@@ -19,7 +19,7 @@ class ResidualReuse : public StepReuse {
   /// True to reuse: `in` are the hidden states before the front blocks.
   virtual bool reuses(const Pass& pass, const nn::Joint& in) = 0;
   bool kept() const { return body_.defined(); }
-  /// Tokens that a change is measured on, of a stream or a difference.
+  /// The tokens of a stream or a difference that changes are measured on.
   nn::Joint measured(const nn::Joint& tokens) const;
 
  private:
@@ -27,8 +27,8 @@ class ResidualReuse : public StepReuse {
   Taylor body_, prefix_;
 };
 
-/// First-block cache (ParaAttention; as in diffusers): reuses while the change that the first block
-/// makes differs little from its change in the last computed step.
+/// First-block cache (ParaAttention; as in diffusers): reuses blocks while the first block's change
+/// differs little from its change in the last computed step.
 class FirstBlockReuse : public ResidualReuse {
  public:
   FirstBlockReuse(const StepCache& cache, Run run);
@@ -36,7 +36,7 @@ class FirstBlockReuse : public ResidualReuse {
  protected:
   FirstBlockReuse(const StepCache& cache, Run run, int front, int back, int order);
   bool reuses(const Pass& pass, const nn::Joint& in) final;
-  /// True to reuse; both are what the front blocks made.
+  /// True to reuse; both are results of the front blocks.
   virtual bool hits(const nn::Joint& made, const nn::Joint& before);
   const StepCache cache_;
 

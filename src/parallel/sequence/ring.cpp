@@ -92,7 +92,7 @@ std::vector<nn::Range> numbered(const nn::TokenView& all) {
   return sequences;
 }
 
-// Some of these tokens by their numbers, which begin anew in every sequence: text below 0.
+// Some of these tokens by their numbers, which restart in every sequence: text below 0.
 nn::Segments by_number(const nn::Segments& all, const nn::Segments& some, bool text) {
   std::map<int, int64_t> first, count;  // the first place and the tokens of a sequence
   int64_t at = 0;

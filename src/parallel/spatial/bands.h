@@ -12,8 +12,8 @@
 
 namespace tessera::parallel {
 
-/// Reasons against sharing an image with so many latent lines (0: no decoding or encoding) among
-/// the ranks of Plan::vae, one sentence each; empty: valid.
+/// Reasons against sharing an image of `lines` latent lines (0: no decoding or encoding) among the
+/// ranks of Plan::vae, one sentence each; empty: valid.
 std::vector<std::string> band_problems(const Plan& plan, int64_t lines);
 
 /// Images split by lines over ranks: each has a band of lines at every size inside a
