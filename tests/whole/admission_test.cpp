@@ -19,12 +19,12 @@ namespace {
 const std::string kDitMoe = TESSERA_TEST_DATA "/moe/dit_moe_flash/model";
 const std::string kPixArt = TESSERA_TEST_DATA "/diffusers/pixart_alpha/model";
 
-/// A run, and what of its admission is asked.
+/// A run, and the checks of its admission.
 struct Row {
   std::string name, model, plan;
   GenerateRequest request;
   Precision precision = Precision::bf16;
-  double budget = 1;  ///< of what the run needs at most; less: weights are streamed, images tiled
+  double budget = 1;  ///< factor of the run's need; below 1: weights are streamed, images tiled
 };
 
 GenerateRequest classes(int count, int steps, int64_t side = 0, bool decode = false) {
@@ -121,7 +121,7 @@ std::vector<Row> rows(const golden::Scratch& scratch, const golden::Scratch& vid
   };
 }
 
-// `shown`: previews that are asked for have room.
+// `shown`: reserves memory for previews.
 Report run(const Row& row, int64_t budget, bool shown = false) {
   RunOptions options = golden::options(row.precision);
   options.plan = parse_plan(row.plan);
@@ -157,7 +157,8 @@ struct Thousands : std::numpunct<char> {
 };
 const std::locale kThousands(std::locale::classic(), new Thousands);
 
-// A row of docs/results/memory.md: bytes of a process and of its fullest rank, foreseen and taken.
+// A row of docs/results/memory.md: predicted and measured bytes of a process and of its fullest
+// rank.
 void print_row(const Row& row, const admission::Fit& fit, const Report& report) {
   int64_t foreseen = 0, taken = 0;
   for (const auto& rank : fit.denoise.ranks) foreseen = std::max(foreseen, rank.total);
@@ -193,7 +194,7 @@ TEST(Admission, IsWhatRunsTakeAndNoneTakesMore) {
   }
 }
 
-// The budget that a refusal names.
+// The budget in the text of a refusal.
 int64_t named_budget(const std::string& problem) {
   const std::string before = "it fits into `memory_budget` ";
   const size_t at = problem.find(before);
@@ -284,7 +285,7 @@ TEST(Admission, AChunkOfLinesFitsWhereAllOfThemDoNot) {
   }
 }
 
-// Where routing is uneven a rank may take more: then the run says so.
+// With uneven routing a rank may take more memory: then the run reports a note.
 TEST(Admission, RoutingThatIsUnevenIsNotWithoutAWord) {
   const Row row{"experts", kDitMoe, "expert=2", classes(4, 5)};
   const admission::Fit fit = foreseen(row, kPlenty);

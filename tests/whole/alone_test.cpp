@@ -1,5 +1,5 @@
-// Values that are no numbers on one rank alone: all end with that, not by the deadline, and do the
-// next request.
+// NaN or infinity on a single rank: all ranks end with the same error, not at the deadline, and run
+// the next request.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -31,7 +31,7 @@ RunOptions planned(const std::string& plan, const Processes* processes) {
   return options;
 }
 
-// A copy of a model with rows of a tensor that are no numbers.
+// A copy of a model with NaN in rows of a tensor.
 std::string spoilt(const Scratch& scratch, const std::string& model, const std::string& file,
                    const std::string& name, int64_t begin, int64_t end) {
   const std::string folder = scratch / model, path = folder + "/" + file;
@@ -64,7 +64,7 @@ void expect_throws(const std::function<void()>& work, const std::string& says) {
   }
 }
 
-// On threads, and on what would be processes.
+// Runs on threads, and on simulated processes.
 void on_both(int ranks, const std::function<void(const Processes* processes)>& body) {
   body(nullptr);
   on_processes(ranks, [&](const Processes& processes) { body(&processes); });
@@ -86,14 +86,14 @@ TEST(Alone, AStreamThatIsNoNumbersOnOneRankEndsAll) {
     });
 }
 
-/// When a rank gets no memory for a message that it sends in a request.
+/// Makes a rank run out of memory for a message of a request.
 struct Fault {
   std::atomic<int> rank = -1;              // -1: none does
   std::atomic<int> message = 0;            // the first is 0
   std::array<std::atomic<int>, 3> sent{};  // by rank, since the request began
 
   static constexpr const char* kSaid = "no memory is left for what the test sends";
-  // Whether it is of the plan, not of what all agree on around a request.
+  // Whether the message belongs to the plan, not to the agreement of ranks around a request.
   static bool counts(const std::string& operation) {
     for (const char* const other : {"go", "agree", "report", "close", "barrier"})
       if (operation == other) return false;
@@ -125,7 +125,7 @@ GenerateRequest stars() {
   return request;
 }
 
-// Of two texts, so that both ranks of shard=2 have one.
+// Two texts, so both ranks of shard=2 have a text.
 GenerateRequest waves() {
   GenerateRequest request;
   request.prompts = {"waves on a long beach"};
@@ -144,7 +144,7 @@ std::vector<uint8_t> pixels_of(const GenerateResult& result) {
   return all;
 }
 
-// Each rank in turn fails at its first message, in the middle, and at its last one.
+// Each rank in turn fails at its first message, at a message in the middle, and at its last.
 void expect_that_all_end(const std::string& plan, int ranks, const std::string& of = "shapes",
                          const GenerateRequest& request = stars()) {
   const auto expected = pixels_of(Model::open(of, planned(plan, nullptr)).generate(request));
@@ -176,7 +176,7 @@ void expect_that_all_end(const std::string& plan, int ranks, const std::string& 
     std::vector<int> messages(fault.sent.begin(), fault.sent.end());
     for (int rank = 0; rank < ranks; ++rank)
       for (const int message : {0, messages[size_t(rank)] / 2, messages[size_t(rank)] - 1}) {
-        if (message < 0) continue;  // it sends nothing
+        if (message < 0) continue;  // the rank sends nothing
         for (int times = 0; times < 2; ++times) {
           next(rank, message);
           const auto begin = std::chrono::steady_clock::now();
@@ -211,7 +211,7 @@ TEST(Alone, ARankWithStaleExpertsThatFailsEndsAll) {
   expect_that_all_end("expert=2,schedule=interweaved", 2);
 }
 TEST(Alone, ARankOfTheFusedOperatorThatFailsEndsAll) {
-  setenv("TESSERA_HEAP", "messages", 1);  // so that it sends
+  setenv("TESSERA_HEAP", "messages", 1);  // forces messages
   expect_that_all_end("expert=2,moe=fused", 2);
   unsetenv("TESSERA_HEAP");
 }
@@ -223,7 +223,7 @@ TEST(Alone, TheRankThatSendsTextsAndFailsEndsAll) {
   expect_that_all_end("cfg=2", 2, golden::kVideoModel, waves());
 }
 
-// What comes of rank 0 alone, before an encoder that both run.
+// Rank 0 fails alone before an encoder of both ranks.
 TEST(Alone, ACallerThatFailsBetweenEncodersEndsAll) {
   on_processes(2, [&](const Processes& processes) {
     const Model model = Model::open(golden::kVideoModel, planned("shard=2", &processes));
@@ -237,7 +237,7 @@ TEST(Alone, ACallerThatFailsBetweenEncodersEndsAll) {
   });
 }
 
-// The last stage alone sees that its blocks give no numbers.
+// Only the last stage sees NaN from its blocks.
 TEST(Alone, AStageThatGivesNoNumbersEndsAll) {
   const Scratch scratch;
   const std::string folder = spoilt(scratch, "shapes", "transformer/model.safetensors",

@@ -15,7 +15,7 @@
 
 namespace tessera::golden {
 
-/// Weights that are asked for, near those of a trained model: norms and scales near 1.
+/// Weights by name, similar to a trained model's: norms and scales near 1.
 class CanvasNoise : public nn::PackingWeights {
  public:
   explicit CanvasNoise(uint32_t seed, tensor::Device device = tensor::Device::cpu)

@@ -23,9 +23,9 @@ inline bool has_family(const std::string& folder) {
   return false;
 }
 
-/// Folders of reference cases: those that travel with the tests, and those of a whole reference
-/// set if the environment names one (TESSERA_GOLDEN). Only those that hold `file`, of families that
-/// this build has unless `any_family`; throws if they are fewer than travel with the tests.
+/// Folders of reference cases: those in the test data, and those of a whole reference set if the
+/// environment names a set (TESSERA_GOLDEN). Only folders with `file`, of families in this build
+/// unless `any_family`; throws if there are fewer folders than in the test data.
 inline std::vector<std::string> diffusers_cases(const std::string& file, size_t least,
                                                 bool any_family = false) {
   std::vector<std::string> found;

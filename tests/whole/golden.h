@@ -15,7 +15,7 @@
 
 namespace tessera::golden {
 
-/// A folder that is removed with its owner.
+/// A temporary folder, removed by the destructor.
 class Scratch {
  public:
   Scratch() {
@@ -29,7 +29,7 @@ class Scratch {
   std::filesystem::path path_;
 };
 
-/// max |a - b| / max |b|, as the reference data defines it.
+/// max |a - b| / max |b|, as in the reference data.
 inline double max_error(const std::vector<float>& a, const std::vector<float>& b) {
   if (a.size() != b.size()) return INFINITY;
   double worst = 0, largest = 1e-30;

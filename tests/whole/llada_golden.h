@@ -15,7 +15,7 @@
 
 namespace tessera::golden {
 
-/// A golden case of a language model: its folder, its runs and its tensors.
+/// A golden case of a language model: folder, runs and tensors.
 struct LladaCase {
   explicit LladaCase(const std::string& name)
       : LladaCase(std::string(TESSERA_TEST_DATA) + "/moe/", name) {}
@@ -28,7 +28,7 @@ struct LladaCase {
     const std::string where = folder + "/" + part + "/config.json";
     return models::language_model_of({base::read_json(where), where});
   }
-  /// In f32, after its names were checked.
+  /// Loads the network in f32 after a check of names.
   std::unique_ptr<nn::TokenModel> load(const std::string& part = "model", int block = 0) const {
     const auto made = spec(part);
     const load::TensorSet tensors =

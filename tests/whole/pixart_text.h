@@ -8,7 +8,7 @@
 
 namespace tessera::golden {
 
-/// Writes embeddings of a prompt and of a negative one for the PixArt of the tests; returns the
+/// Writes embeddings of a prompt and a negative prompt for the PixArt of the tests; returns the
 /// file.
 inline std::string pixart_text(const Scratch& scratch) {
   const load::SafetensorsFile text(TESSERA_TEST_DATA "/diffusers/pixart_alpha/io_text.safetensors");

@@ -58,7 +58,7 @@ class RandomModel {
       weights[name] = models::NamedNoise().get(name, shape);
     load::write_safetensors(path("vae/diffusion_pytorch_model.safetensors"), weights);
   }
-  // Which tensors a network is made from.
+  // The tensors of a network.
   struct Asked : models::NamedNoise {
     Asked() : NamedNoise(tensor::Device::meta) {}
     tensor::Tensor get(const std::string& name, const tensor::Shape& shape) const override {

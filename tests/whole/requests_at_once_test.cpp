@@ -6,7 +6,7 @@
 #include "whole/llada_golden.h"
 #include "whole/pixart_text.h"
 
-// Requests on several threads of one process, each against itself alone, bit by bit.
+// Requests on several threads of a process, each bit-identical to the request alone.
 namespace tessera {
 namespace {
 
@@ -164,7 +164,7 @@ TEST(RequestsAtOnce, ACallbackMayAskItsOwnModel) {
   EXPECT_EQ(inside, alone);
 }
 
-// Work and memory are those of the request, not of what others do or did.
+// Work and memory in a report belong to its request, not to others.
 TEST(RequestsAtOnce, AReportCountsItsOwnRequest) {
   for (const char* plan : {"", "expert=2"}) {
     const Model model = open(kMoe, plan, true);

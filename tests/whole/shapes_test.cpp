@@ -8,7 +8,7 @@ namespace {
 
 using golden::Scratch;
 
-/// A run of the shipped model on the noise of the golden one.
+/// A run of the shipped model on the golden run's noise.
 struct Made {
   std::vector<float> latents, image;
 };

@@ -7,7 +7,8 @@ namespace tessera::golden {
 
 inline const std::string kVideoModel = TESSERA_TEST_DATA "/diffusers/cogvideox_2b/model";
 
-/// Asks that CogVideoX for 32 x 32 pixels without guidance, its text zeros in a file.
+/// A request for 32 x 32 pixels without guidance from the small CogVideoX, with zeros as text in a
+/// file.
 inline GenerateRequest small_video(const Scratch& scratch, int64_t frames = 9) {
   GenerateRequest request;
   request.embeddings = scratch / "text.safetensors";

@@ -10,9 +10,7 @@
 
 namespace tessera::golden {
 
-/// A golden language model with a tokenizer made for it: id = ASCII - 32, the mask is 95, the end
-/// 92
-/// ("|").
+/// A golden language model with a simple tokenizer: id = ASCII - 32, mask 95, end 92 ("|").
 class TextModel {
  public:
   explicit TextModel(const std::string& name) {
@@ -44,7 +42,7 @@ class TextModel {
   Scratch scratch_;
 };
 
-/// The message of the Error that `f` throws, "" if it throws none.
+/// The message of an Error thrown by `f`; "": no error.
 template <class F>
 std::string error_of(F&& f) {
   try {

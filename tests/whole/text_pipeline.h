@@ -39,14 +39,14 @@ inline base::Json random_clip(int64_t width, int64_t layers) {
           {"eos_token_id", 562}};
 }
 
-/// A pipeline of the tests with text encoders that have noise for weights and tokenizers of others.
+/// A pipeline of the tests with text encoders of noise weights, and tokenizers of other models.
 class TextPipeline {
  public:
   struct Part {
-    std::string name, tokenizer;  ///< "" or "_2", "_3"; whose tokenizer
+    std::string name, tokenizer;  ///< "" or "_2", "_3"; the tokenizer's model
     base::Json config;
   };
-  /// `like`: a folder, `pipeline`: its class, if it does not say.
+  /// `like`: a folder; `pipeline`: the class, if the folder names none.
   TextPipeline(const std::string& like, const std::string& pipeline,
                const std::vector<Part>& parts) {
     namespace fs = std::filesystem;
@@ -90,7 +90,7 @@ class TextPipeline {
   Scratch scratch_;
 };
 
-/// Those of SD3, FLUX, PixArt and HunyuanDiT, each with all of its text encoders.
+/// Pipelines of SD3, FLUX, PixArt and HunyuanDiT, each with all of its text encoders.
 inline std::vector<std::pair<std::string, std::shared_ptr<const TextPipeline>>> text_pipelines() {
   const std::string data = TESSERA_TEST_DATA "/diffusers/",
                     words = data + "cogvideox_2b/model/tokenizer",

@@ -1,5 +1,5 @@
 // Memory of Z-Image-Turbo and FLUX.2-klein, of their encoder Qwen3, and of the families before
-// them: as it is foretold, and within a budget.
+// them: as predicted, and within a budget.
 #include <algorithm>
 #include <numeric>
 
@@ -70,7 +70,7 @@ TEST(ImageModels, MemoryOfARunIsForetold) {
   const auto pipelines = golden::text_pipelines();
   const golden::Scratch scratch;
   for (const char* plan : {"", "ulysses=2", "shards=2"}) {
-    GenerateRequest full = prompted();  // of a shorter text Z-Image needs less
+    GenerateRequest full = prompted();  // Z-Image needs less for a shorter text
     for (int i = 0; i < 5; ++i) full.prompts[0] += " " + full.prompts[0];
     for (const char* name : kNames) expect_foretold(folder_of(name), full, plan);
     full.text_tokens = 0;
@@ -101,7 +101,7 @@ TEST(ImageModels, StreamWithinABudgetAndComputeTheSame) {
   }
 }
 
-// One layer of Qwen3 is in memory at a time.
+// Only a single layer of Qwen3 is in memory at a time.
 TEST(ImageModels, TheEncoderHoldsALayerAtATime) {
   for (const char* name : kNames) {
     runtime::ModelState state;
@@ -146,7 +146,7 @@ TEST(ImageModels, TheEncoderRunsInLessThanItsWeights) {
   }
 }
 
-// The latent that a VAE of the family decodes, [1, channels, lines, columns].
+// The latent of the family's VAE, [1, channels, lines, columns].
 Tensor latent_of(const std::string& folder, const GenerateRequest& request,
                  const GenerateResult& made, const models::VaeDecoder& vae) {
   runtime::ModelState state;

@@ -41,7 +41,7 @@ struct Trial {
   }
 };
 
-// The decoding of one image with a VAE of which there is the description alone.
+// The decoding of an image with a VAE, known only by its description.
 struct Decoding {
   runtime::ModelState state;
   diffusion::Job job;
@@ -72,7 +72,7 @@ TEST(MemoryPlan, StreamsBlocksWithinTheBudgetAndComputesTheSameLatents) {
   EXPECT_EQ(streamed.latents, whole.latents);
   EXPECT_LE(streamed.report.peak_bytes.total, run.options.memory_budget);
   EXPECT_EQ(streamed.report.notes, run.notes);
-  run.options.memory_budget = peak * 21 / 20;  // foreseen by the tokens that the masks show
+  run.options.memory_budget = peak * 21 / 20;  // predicted from the tokens of the masks
   EXPECT_EQ(run().latents, whole.latents);
   EXPECT_TRUE(run.notes.empty());
 }
@@ -110,7 +110,7 @@ TEST(MemoryPlan, TilesBoundTheMemoryOfALargeImage) {
   };
   EXPECT_LT(need(large, 512), 0.35 * double(need(large, 0)));
   EXPECT_LT(need(large, 256), 0.15 * double(need(large, 0)));
-  // A larger image adds itself, and no more.
+  // A larger image adds only its own size.
   EXPECT_LT(need(huge, 512) - need(large, 512), 2 * 3 * 4 * int64_t{2048} * 2048);
 }
 
@@ -139,7 +139,7 @@ TEST(MemoryPlan, PartsAreReleasedAfterUse) {
   EXPECT_LE(double(peaks.total), 1.05 * double(std::max(denoise, decode.peak)));
 }
 
-// What a sequence of requests has made stays until its end.
+// The results of a sequence of requests stay until its end.
 TEST(MemoryPlan, ResultsOfASequenceCount) {
   runtime::ModelState state;
   RunOptions options = golden::options(Precision::f32);
@@ -208,7 +208,7 @@ TEST(MemoryPlan, ACheckRefusesWhatARunDoes) {
   GenerateRequest large = small;
   large.width = large.height = 0;
   large.count = 8;
-  for (int i = 0; i < 3; ++i) {  // what fits is remembered, and no other size takes its place
+  for (int i = 0; i < 3; ++i) {  // results that fit are remembered; other sizes do not replace them
     EXPECT_EQ(refused([&] { model.check(small); }), "");
     const std::string why = refused([&] { model.check(large); });
     EXPECT_NE(why.find("`memory_budget` allows 2.0 MB"), std::string::npos) << why;

@@ -14,8 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The DiT-MoE of the tests, whose routers send every token to the experts 0 and 1 of four: so what
-/// a run does is known before it.
+/// The DiT-MoE of the tests with routers that send every token to the experts 0 and 1 of four, so
+/// the work of a run is known in advance.
 class SettledModel {
  public:
   SettledModel() {
@@ -64,7 +64,7 @@ Model opened(const std::string& folder, const Asked& asked, int64_t budget = 0) 
   return Model::open(folder, options);
 }
 
-// Within a share of what a rank holds of a class.
+// Compares within a share of a rank's bytes of a class.
 void expect_foretold(const std::vector<Inspection::Rank>& foretold, const Report& report,
                      double within, const std::string& what) {
   ASSERT_EQ(report.per_rank.size(), foretold.size()) << what;
@@ -130,13 +130,13 @@ TEST(Rehearse, IsWhatEveryRankReports) {
     const std::string what = std::string(asked.plan) + " x " + std::to_string(asked.count);
     Model open = opened(model.folder(), asked);
     const Inspection found = open.inspect(request_of(asked));
-    // Which rows an adaptive step sends depends on how far tokens move.
+    // The rows of an adaptive step depend on the movement of tokens.
     const double within = what.find("adaptive") == std::string::npos ? 0 : 0.05;
     expect_foretold(found.ranks, open.generate(request_of(asked)).report, within, what);
   }
 }
 
-// Which tokens change their experts is not known, so all may.
+// The tokens with changed experts are unknown, so the prediction assumes all.
 TEST(Rehearse, ConditionalSlotsAreForeseenAsIfAllWereSent) {
   const SettledModel model;
   const tensor::BindScope bind(model.scope());
@@ -158,7 +158,7 @@ TEST(Rehearse, ConditionalSlotsAreForeseenAsIfAllWereSent) {
   }
 }
 
-// The routers of the model do just that: all tokens go to the experts of rank 0.
+// The routers of the model do the same: all tokens go to the experts of rank 0.
 TEST(Rehearse, SaysWhatTheMostUnevenRoutingTakes) {
   const SettledModel model;
   for (const char* plan : {"expert=2", "expert=2,schedule=interweaved"}) {
@@ -211,7 +211,7 @@ TEST(Rehearse, MessagesOfAStepAreThoseOfRanksThatDenoise) {
   EXPECT_EQ(messages("cfg=2,ulysses=2,vae=+2"), messages("cfg=2,ulysses=2"));
 }
 
-// The runs that are refused at less than what is foretold, and run at just that.
+// Runs are refused with less memory than predicted, and succeed with exactly the prediction.
 TEST(Rehearse, WhatFitsRunsAndWhatDoesNotIsRefused) {
   const SettledModel model;
   const tensor::BindScope bind(model.scope());
@@ -262,7 +262,7 @@ TEST(Rehearse, AStreamedTransformerIsForetold) {
   EXPECT_NE(small.unfit.find("`memory_budget` allows 1.0 KB"), std::string::npos) << small.unfit;
 }
 
-/// A method that nothing but this test knows: every call tells the next rank some bytes.
+/// A method known only to this test: every call sends some bytes to the next rank.
 class Telling final : public nn::Attention {
  public:
   Telling(const nn::Geometry& geometry, comm::Communicator& world, int64_t bytes)

@@ -39,7 +39,7 @@ TEST(TokenMemory, WhatDoesNotFitIsRefusedBeforeWeightsAreRead) {
 TEST(TokenMemory, SaysWhichDtypeWouldFit) {
   const golden::TextModel folder("llada_moe");
   RunOptions options = golden::options(Precision::f32);
-  options.plan = parse_plan("expert=2");  // one rank alone would read experts while it runs
+  options.plan = parse_plan("expert=2");  // a single rank would stream experts
   const auto inspect = [&] { return Model::open(folder.path(), options).inspect(); };
   options.memory_budget = inspect().memory.at("process") - 1;
   EXPECT_NE(inspect().unfit.find("`dtype` bf16 would need"), std::string::npos) << inspect().unfit;
@@ -69,7 +69,7 @@ TEST(TokenMemory, InspectForeseesWhatARunHolds) {
   }
 }
 
-// Of the networks of all ranks, which share what several of them hold.
+// Bytes of the networks of all ranks; parts of several ranks are shared.
 int64_t loaded_bytes(const runtime::ModelState& state) {
   tensor::Scope scope;
   scope.memory = std::make_shared<tensor::MemoryTracker>();
@@ -114,7 +114,7 @@ TEST(TokenMemory, RanksHoldWhatIsForeseen) {
       for (const auto& did : ranks) {
         EXPECT_EQ(did->peak(tensor::MemoryClass::kv), foretold.kv) << plan;
         EXPECT_EQ(did->peak(tensor::MemoryClass::weights), foretold.weights) << plan;
-        if (plan != "tensor=2") continue;  // routing says who computes what
+        if (plan != "tensor=2") continue;  // routing decides the work of each rank
         EXPECT_NEAR(double(did->peak()), double(foretold.total), 0.05 * double(did->peak()))
             << plan;
       }
@@ -124,7 +124,7 @@ TEST(TokenMemory, RanksHoldWhatIsForeseen) {
   }
 }
 
-// Of the largest passes alone it is that of all, to a byte.
+// The largest passes alone need exactly as much memory as all passes.
 TEST(TokenMemory, TheLargestPassesStandForAll) {
   using completion::TokenRun;
   for (const char* name : {"llada_moe", "llada2"})

@@ -73,7 +73,7 @@ TEST(Processes, TakeOneRequestAtATimeOfAllModelsTogether) {
   EXPECT_EQ(after, alone) << "the next one of the other model";
 }
 
-// One of them has less memory than the others, or is asked to use less.
+// A process has less memory than the others, or a smaller budget.
 TEST(Processes, AllEndByTheNameOfTheOneWhoseMemoryIsTooSmall) {
   on_processes(2, [](const Processes& processes) {
     const auto refused = [&](const char* model, const std::function<void(const Model&)>& ask) {

@@ -19,7 +19,7 @@ Model open(const std::string& path, const std::string& plan = "") {
   return Model::open(path, options);
 }
 
-// Which prompts are asked before each pass, by number; the first ones are the request's.
+// The prompts to add before each pass, by number; the first prompts belong to the request.
 CompleteResult joined(const Model& model, CompleteRequest q, const std::vector<std::string>& words,
                       size_t first, std::vector<int>& order) {
   std::vector<std::vector<int32_t>> ids;

@@ -59,7 +59,7 @@ struct Talk {
     control.prefix = with;
     return pipeline::complete(state, q, control).completions.at(0);
   }
-  /// With what was kept, which must be so many tokens, and without: the same, bit by bit.
+  /// With `reused` kept tokens, and without any: the answers are bit-identical.
   Completion turn(const Ids& ids, int64_t reused) {
     const Completion made = ask(ids, &prefix), alone = ask(ids, nullptr);
     EXPECT_EQ(made.reused, reused);
@@ -87,7 +87,7 @@ Ids joined(const Ids& a, const Ids& b) {
   return all;
 }
 
-// Prompt, answer and the next turn behind them; then a history that was changed; then another.
+// Prompt, answer and the next turn; then a changed history; then another prompt.
 void three_turns(Talk& talk) {
   const Ids first = some(21);
   const Completion answer = talk.turn(first, 0);

@@ -87,11 +87,11 @@ TEST(Recorder, ConfidencesAreThoseOfTheThreshold) {
   q.prompt_ids = {{1, 2, 3}};
   q.max_tokens = 13;
   q.block = 8;
-  q.decode = "steps:1";  // a pass fills the block: what it commits is the arg max of that pass
+  q.decode = "steps:1";  // a pass fills the block: commits are the arg max of the pass
   q.stop_at_eos = StopAtEos::none;
   const Completion all = model.complete(q).completions[0];
   ASSERT_EQ(all.confidences.size(), 13u);
-  q.decode = "steps:8";  // one at a time, the surest first: no first commit is less sure
+  q.decode = "steps:8";  // single commits, the surest first: no first commit is less sure
   const Completion slow = model.complete(q).completions[0];
   const double first = *std::max_element(all.confidences.begin(), all.confidences.begin() + 5);
   const double best = *std::max_element(slow.confidences.begin(), slow.confidences.begin() + 5);

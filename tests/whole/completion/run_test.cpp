@@ -41,7 +41,7 @@ TEST(CompletionRun, APenaltyLeavesFewerRepetitions) {
   q.prompt_ids = {{1, 2, 3}};
   q.max_tokens = 32;
   q.block = 8;
-  q.decode = "steps:8";  // one token a pass: each sees all others
+  q.decode = "steps:8";  // a token per pass: each sees all others
   q.stop_at_eos = StopAtEos::none;
   q.repetition_penalty = 100;
   const auto ids = model.complete(q).completions.at(0).ids;

@@ -40,7 +40,7 @@ CompleteRequest question(const std::string& select = "vanilla") {
   return q;
 }
 
-// What a run of a model takes with all its experts, how many these are and what one of them takes.
+// The memory of a model's run with all experts, the number of experts, and the bytes of an expert.
 struct Sizes {
   explicit Sizes(const std::string& path, const CompleteRequest& q = question()) {
     runtime::ModelState state;
@@ -50,7 +50,7 @@ struct Sizes {
     one = completion::expert_bytes(state);
     answer = Model::open(path, golden::options(Precision::bf16)).complete(q);
   }
-  // So that about so many experts stay.
+  // A budget for about `experts` experts.
   int64_t budget(int64_t experts) const {
     return answer.peak_bytes.total - (all - experts) * one.packed;
   }
@@ -77,7 +77,7 @@ void expect_same(const CompleteResult& a, const CompleteResult& b) {
   EXPECT_EQ(a.experts_read, b.experts_read);
 }
 
-// The code and the message with which asking a model ends; "": it does not fail.
+// The code and the message of the error of a request; "": no error.
 std::pair<ErrorCode, std::string> failure(const RunOptions& options, const std::string& path,
                                           const CompleteRequest& q = question()) {
   try {
@@ -88,7 +88,7 @@ std::pair<ErrorCode, std::string> failure(const RunOptions& options, const std::
   return {ErrorCode::usage, ""};
 }
 
-// The budget that a refusal names.
+// The budget in the text of a refusal.
 int64_t named_budget(const std::string& said) {
   const std::string before = "it fits into `memory_budget` ";
   const size_t at = said.find(before);
@@ -97,7 +97,7 @@ int64_t named_budget(const std::string& said) {
                                  : std::llround(std::stod(said.substr(at + before.size())) * 1e6);
 }
 
-// Of both families, in each form of experts.
+// Both families, in each form of experts.
 std::vector<std::string> forms(const std::string& name, const golden::Scratch& scratch) {
   std::vector<std::string> folders{shipped(name)};
   for (const Precision experts : {Precision::int8, Precision::int4}) {
@@ -138,7 +138,7 @@ TEST(StreamedExperts, AnswersAreThoseOfAllInMemoryBitByBit) {
   }
 }
 
-// Each reads of those that it has, and they say together what one rank says alone.
+// Each rank reads some of its own experts; together the answers equal a single rank's.
 void expect_shared(const CompleteResult& made, const Sizes& sizes, size_t ranks) {
   ASSERT_TRUE(made.streamed);
   ASSERT_EQ(made.per_rank.size(), ranks);
@@ -184,7 +184,7 @@ TEST(StreamedExperts, RanksThatShareExpertsReadTheirOwn) {
       }
 }
 
-// Each has a budget of its own, and keeps to it.
+// Each process has its own budget and keeps within the limit.
 TEST(StreamedExperts, RanksThatAreProcessesReadTheirOwn) {
   for (const char* name : {"tasks-a", "tasks-b"})
     for (const int ranks : {2, 3}) {
@@ -327,7 +327,7 @@ TEST(StreamedExperts, RequestsAtOnceHaveCachesOfTheirOwn) {
   }
 }
 
-// Of a batch that two prompts join, on the ranks of a plan.
+// A batch with two joining prompts, on the ranks of a plan.
 void expect_joined(const std::string& path, const RunOptions& options, const Sizes& sizes,
                    const CompleteRequest& q) {
   const Model model = Model::open(path, options);

@@ -156,7 +156,7 @@ TEST(DecodeInBands, ProcessesGiveTheBytesOfThreads) {
 TEST(DecodeInBands, RanksSendWhatTheFormulasSay) {
   struct Level {
     int64_t width;
-    std::vector<int64_t> filters;  ///< channels that those of 3 x 3 read
+    std::vector<int64_t> filters;  ///< input channels of the 3 x 3 filters
   };
   const Level levels[] = {{16, {4, 64, 64, 64, 64, 64, 64, 64, 64, 64}},
                           {32, {64, 32, 32, 32, 32}},
@@ -174,17 +174,17 @@ TEST(DecodeInBands, RanksSendWhatTheFormulasSay) {
       const Report::Traffic& t = result.report.traffic.at({operation, -1});
       return std::pair(t.messages, t.bytes);
     };
-    const auto all = [](int64_t messages, int64_t bytes) {  // of two images
+    const auto all = [](int64_t messages, int64_t bytes) {  // totals for two images
       return std::pair(2 * messages, 2 * bytes);
     };
-    int64_t image = 0;  // of the ranks but the first, 8 lines for one of the latent
+    int64_t image = 0;  // from all ranks but the first, 8 lines for a latent line
     for (int64_t r = 1; r < K; ++r) image += (16 * (r + 1) / K - 16 * r / K) * 8 * 128 * 3 * 4;
     EXPECT_EQ(sent("halo"), all(2 * (K - 1) * filters, 2 * (K - 1) * line)) << plan;
     EXPECT_EQ(sent("norm"), all(K * (K - 1) * 22, K * (K - 1) * 8 * normed)) << plan;
     EXPECT_EQ(sent("keys"), all(2 * K * (K - 1), (K - 1) * 2 * 2 * 256 * 64)) << plan;
     EXPECT_EQ(sent("image"), all(K - 1, image)) << plan;
     EXPECT_EQ(sent("latents"), all(K - 1, (K - 1) * 4 * 4 * 256)) << plan;
-    if (K != 4) continue;  // those that stand there
+    if (K != 4) continue;  // for the K of the document
     EXPECT_EQ(sent("halo").second, 2 * 332'544);
     EXPECT_EQ(sent("norm").second, 2 * 82'944);
     EXPECT_EQ(sent("keys").second, 2 * 196'608);
@@ -223,7 +223,7 @@ TEST(DecodeInBands, RefusesBeforeAWeightIsRead) {
   refused("shapes", "ring=2,ulysses=2,vae=4", request, "a latent has 2 lines");
 }
 
-// What this process throws where the last of three decoders fails alone.
+// The error in this process when the last of three decoders fails alone.
 Error shared_out(const Processes* processes) {
   RunOptions options = planned("ulysses=3,vae=3");
   options.processes = processes;
@@ -246,7 +246,7 @@ Error shared_out(const Processes* processes) {
   return {ErrorCode::usage, "nothing was thrown"};
 }
 
-// The others hear of it at once, and not when the deadline is over.
+// The others end at once, and not at the deadline.
 TEST(DecodeInBands, ADecoderThatFailsAloneEndsTheOthersByItsName) {
   const auto expect_named = [](const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::memory) << error.what();

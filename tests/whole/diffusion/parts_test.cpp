@@ -50,7 +50,7 @@ TEST(Parts, KnowTheirPlaceInTheRequest) {
   for (const auto& [name, x] : whole.conditioning.tensors) {
     const tensor::Tensor& mine = part.conditioning.tensors.at(name);
     ASSERT_EQ(mine.bytes(), x.bytes() / 2) << name;
-    const auto two = static_cast<size_t>(x.bytes() / 4);  // of two branches of four samples
+    const auto two = static_cast<size_t>(x.bytes() / 4);  // two branches of four samples
     const auto *const all = static_cast<const char*>(x.raw()), *const some =
                                                                    static_cast<const char*>(
                                                                        mine.raw());

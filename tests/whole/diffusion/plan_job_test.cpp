@@ -37,7 +37,7 @@ TEST(PlanJob, TextAndClassesAreNotMistaken) {
   EXPECT_NE(refusal(kClasses, text).find("give `classes`"), std::string::npos);
 }
 
-// The notes of a request that is planned, not run.
+// The notes of a planned request, without a run.
 std::vector<std::string> notes_of(const std::string& model, GenerateRequest request) {
   const golden::Scratch scratch;
   request.decode = false;
@@ -220,7 +220,7 @@ TEST(PlanJob, RescaledGuidanceChangesTheLatentsAndZeroDoesNot) {
   EXPECT_NE(pixart.run().latents, plain);
 }
 
-// A folder whose descriptions say something else.
+// A folder with changed descriptions.
 struct Changed {
   golden::Scratch scratch;
   std::filesystem::path model = scratch / "model";
@@ -236,7 +236,7 @@ struct Changed {
 };
 const char* const kScheduler = "scheduler/scheduler_config.json";
 
-// A pipeline that edits has the network of one that does not.
+// A pipeline for editing has the network of a pipeline without editing.
 TEST(PlanJob, SaysWhatItComputesOfAnotherPipeline) {
   const Changed folder(runtime::resolve_model("scenes"));
   GenerateRequest one;
@@ -265,7 +265,7 @@ TEST(PlanJob, AConsistencyModelTakesFourStepsWithoutGuidance) {
   EXPECT_EQ(made(), std::pair(4, 1.0f));
 }
 
-// One step of a scheduler whose steps lead begins where training ended: noise comes out.
+// With `leading` spacing a single step starts at the end of training: the result is noise.
 TEST(PlanJob, AFirstStepWithoutNoiseIsSaid) {
   const Changed folder(TESSERA_TEST_DATA "/diffusers/cogvideox_2b/model");
   folder.say(kScheduler, "trailing", "leading");
@@ -277,7 +277,8 @@ TEST(PlanJob, AFirstStepWithoutNoiseIsSaid) {
   EXPECT_EQ(notes[0].find("step 1 of 1 is at timestep "), 0u) << notes[0];
 }
 
-// Of patches that span two frames: 9 frames are three latent ones, so one is added and not decoded.
+// Patches span two frames: 9 frames are three latent frames, so an additional frame is denoised but
+// not decoded.
 TEST(PlanJob, AVideoOfTheTrainedLengthIsTheSameAskedForOrNot) {
   const Changed folder(TESSERA_TEST_DATA "/diffusers/cogvideox_2b/model");
   const std::string weights = folder.model / "transformer/diffusion_pytorch_model.safetensors";

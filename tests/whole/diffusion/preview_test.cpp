@@ -46,7 +46,7 @@ std::vector<Bytes> pixels(const std::vector<Image>& images) {
 }
 
 TEST(Preview, ShowsTheLatentOfItsStepUnderEveryPlan) {
-  // What a run of diffusers' callback sees: the latent after so many steps, decoded.
+  // The images of diffusers' callback: the latent after a number of steps, decoded.
   std::map<int, std::vector<Bytes>> alone;
   for (const char* plan : {"", "expert=2", "data=3", "distrifusion=2"}) {
     const Model model = shapes(plan);
@@ -121,7 +121,7 @@ TEST(Preview, KeepsToTheBudgetBesideAStreamedTransformer) {
       const auto [made, refused] = previews_within(whole.peak_bytes.total * tenths / 10);
       EXPECT_EQ(made / 3 + refused, 4) << tenths;
       without += refused;
-      q.previews = true;  // so that room is left, or, where there is none, as before
+      q.previews = true;  // keep memory free; without spare memory as before
       const int still = previews_within(whole.peak_bytes.total * tenths / 10).second;
       q.previews = false;
       EXPECT_LE(still, refused) << tenths;

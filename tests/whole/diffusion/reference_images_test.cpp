@@ -5,7 +5,7 @@
 #include "media/png.h"
 #include "whole/diffusers_golden.h"
 
-// Images that stand beside the noise. Golden runs are in whole/golden/pipeline_golden_test.cpp.
+// Reference images beside the noise. Golden runs are in whole/golden/pipeline_golden_test.cpp.
 namespace tessera {
 namespace {
 
@@ -94,7 +94,7 @@ TEST(ReferenceImages, OfARunWithoutASizeSayIt) {
   EXPECT_EQ(size(), (std::pair<int64_t, int64_t>(64, 48)));
 }
 
-// A run from an image is no run beside one: what stands before the others is the start.
+// With a start image, the first image is the start and the others are references.
 TEST(ReferenceImages, StandBehindTheImageThatARunStartsFrom) {
   GenerateRequest q = two_references();
   q.strength = 0.7;
@@ -126,7 +126,7 @@ TEST(ReferenceImages, OfModelsThatTakeNoneAreRefused) {
   EXPECT_NE(refusal(q, "scenes").find("`image` was given 2 times"), std::string::npos);
 }
 
-// A dry run knows them: what a run takes is what was foreseen.
+// A dry run includes reference images: the run takes the predicted memory.
 TEST(ReferenceImages, AreForeseen) {
   GenerateRequest q = two_references();
   q.prompts.pop_back();

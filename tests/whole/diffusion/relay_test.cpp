@@ -12,7 +12,7 @@
 #include "test_paths.h"
 #include "whole/small_video.h"
 
-// Plan::vae_apart: ranks of their own decode what others have denoised, while these go on.
+// Plan::vae_apart: separate ranks decode finished samples, while the other ranks denoise.
 namespace tessera {
 namespace {
 
@@ -144,7 +144,7 @@ TEST(Relay, ProcessesStopTogetherAndGoOn) {
       RunOptions options = planned(plan);
       options.processes = &processes;
       const Model model = Model::open("shapes", options);
-      const std::pair<Phase, int> moments[] = {// of two steps each of six samples
+      const std::pair<Phase, int> moments[] = {// two steps each for six samples
                                                {Phase::denoise, 0},
                                                {Phase::denoise, 2},
                                                {Phase::denoise, 3},
@@ -195,8 +195,8 @@ TEST(Relay, ProcessesAgreeOnTheNumberOfRequests) {
       });
 }
 
-// While a sample is denoised, which is made to last, the one before is decoded: in the end only the
-// last one is left.
+// While a slow sample is denoised, the previous sample is decoded: in the end only the last sample
+// is left.
 TEST(Relay, ImagesAreDecodedWhileOthersAreDenoised) {
   GenerateRequest request = shapes(2);
   request.width = request.height = 384;
@@ -207,7 +207,7 @@ TEST(Relay, ImagesAreDecodedWhileOthersAreDenoised) {
       if (p.phase == Phase::denoise) std::this_thread::sleep_for(std::chrono::seconds(1));
     };
     RunOptions options = planned(plan);
-    options.threads = threads;  // of which the decoder has one
+    options.threads = threads;  // the decoder gets a single thread
     return Model::open("shapes", options)
         .generate(request, control)
         .report.phase_seconds.at(Phase::decode);
@@ -217,7 +217,7 @@ TEST(Relay, ImagesAreDecodedWhileOthersAreDenoised) {
   EXPECT_LT(ratio, 0.6) << "one of four images is left";
 }
 
-// What it threw.
+// The error of the run.
 Error ended(const std::string& plan, const std::function<void(const Progress&)>& see,
             std::stop_token stop = {}) {
   const Scratch scratch;
@@ -248,7 +248,7 @@ TEST(Relay, AStopEndsBothHalves) {
     }
 }
 
-// A model whose decoder's last filter makes NaN.
+// A model with NaN from the last filter of its decoder.
 std::string broken_decoder(const Scratch& scratch) {
   std::string broken = scratch / "model";
   std::filesystem::copy(TESSERA_MODELS_DIR "/shapes", broken,
@@ -266,8 +266,8 @@ std::string broken_decoder(const Scratch& scratch) {
   return broken;
 }
 
-// A decoder's error is rank 0's, with the decoder's number, and that of all others, who stay
-// together: the next request ends in the same way.
+// A decoder's error reaches rank 0 and all others with the decoder's number; ranks stay in step, so
+// the next request ends in the same way.
 TEST(Relay, ADecodersErrorIsThatOfAllProcesses) {
   const Scratch scratch;
   const std::string broken = broken_decoder(scratch);
@@ -293,7 +293,8 @@ TEST(Relay, ADecodersErrorIsThatOfAllProcesses) {
     });
 }
 
-// A file that is cut on one rank alone, when its request has begun: all end, and stay together.
+// A file is truncated on a single rank after the request has begun: all ranks end, and stay in
+// step.
 TEST(Relay, ARankThatCannotLoadEndsAllByItsName) {
   struct Cut {
     const char *model, *plan, *part, *does;
@@ -339,7 +340,7 @@ TEST(Relay, ARankThatCannotLoadEndsAllByItsName) {
     });
 }
 
-// What this process throws where the last of the decoders fails alone.
+// The error in this process when the last decoder fails alone.
 Error halved(const std::string& plan, const Processes* processes) {
   RunOptions options = planned(plan);
   options.processes = processes;
@@ -364,8 +365,8 @@ Error halved(const std::string& plan, const Processes* processes) {
   return {ErrorCode::usage, "nothing was thrown"};
 }
 
-// The others hear of it at once, wherever they wait; processes as under a server, which goes on
-// behind an error.
+// The other ranks end at once, wherever they wait; processes behave as under a server, which
+// continues after an error.
 TEST(Relay, ADecoderThatFailsAloneEndsTheOthersByItsName) {
   const auto expect_named = [](const Error& error, const std::string& plan, int last) {
     EXPECT_EQ(error.code(), ErrorCode::memory) << plan << ": " << error.what();

@@ -15,7 +15,7 @@
 #include "test_paths.h"
 #include "whole/golden.h"
 
-// Of ranks that are processes the first one encodes texts.
+// If ranks are processes, the first process encodes texts.
 namespace tessera::pipeline {
 namespace {
 
@@ -33,7 +33,7 @@ RunOptions asked_of(const std::string& plan, const Processes* processes) {
   return options;
 }
 
-// Two prompts of several lengths, one of them empty, and a negative one.
+// Two prompts with different lengths, of which the second is empty, and a negative prompt.
 GenerateRequest prompted(bool video) {
   GenerateRequest q;
   q.prompts = {"waves on a long beach", ""};
@@ -80,13 +80,13 @@ TEST(ShareText, EachProcessHasTheTextOfItsSequencesAndOneReadsEncoders) {
         const auto mine = parallel::Partition(state.options.plan, job.workload()).sequences(rank);
         EXPECT_EQ(rows_of(job, mine), rows_of(whole, mine)) << plan << ", rank " << rank;
         const auto& sent = processes.state().world->ledger().entries();
-        const auto found = sent.find({"text", -1});  // whoever waited has one, too
+        const auto found = sent.find({"text", -1});  // waiting ranks have an entry, too
         EXPECT_EQ(found != sent.end() && found->second.messages > 0, rank == 0) << plan;
       });
   }
 }
 
-// Masks, and lengths that they say, go with embeddings; a rank without a sample waits for nothing.
+// Masks and their lengths travel with embeddings; a rank without a sample waits for nothing.
 TEST(ShareText, MasksGoWithTheTextAndNoneToWhomHasNoSequence) {
   const golden::Scratch scratch;
   const std::string file = scratch / "text.safetensors";
@@ -108,7 +108,7 @@ TEST(ShareText, MasksGoWithTheTextAndNoneToWhomHasNoSequence) {
     runtime::ModelState state;
     runtime::open_model(kPixArt, asked_of("data=3", &processes), state);
     diffusion::Job job = diffusion::plan_job(state, request);
-    job.texts.resize(1);  // as if these came of a prompt
+    job.texts.resize(1);  // as if the embeddings came from a prompt
     const auto mine =
         parallel::Partition(state.options.plan, job.workload()).sequences(processes.rank());
     EXPECT_TRUE(mine.size() == 2 || mine.empty()) << "of two samples on three ranks";
@@ -148,7 +148,7 @@ TEST(ShareText, ProcessesGiveTheLatentsOfOne) {
   }
 }
 
-/// How each rank of two ends when the first one fails, or is stopped, while it encodes.
+/// The error of each rank of two when the first rank fails, or is stopped, while encoding.
 std::vector<ErrorCode> ends(const std::string& model, bool stopped) {
   std::vector<ErrorCode> codes(2, ErrorCode::usage);
   try {

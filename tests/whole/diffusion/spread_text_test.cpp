@@ -20,8 +20,8 @@
 #include "whole/small_video.h"
 #include "whole/text_pipeline.h"
 
-// Text encoders under shard=N: the bits of one rank, what each rank holds and sends for them, and
-// how they end.
+// Text encoders under shard=N: bits equal to a single rank's, the memory and traffic of each rank,
+// and their end.
 namespace tessera::pipeline {
 namespace {
 
@@ -35,7 +35,7 @@ RunOptions asked_of(const std::string& plan, const Processes* processes = nullpt
   return options;
 }
 
-// Two prompts of several lengths, one of them empty, and a negative one where there is guidance.
+// Two prompts with different lengths, the second empty, and a negative prompt under guidance.
 GenerateRequest prompted(const std::string& name, bool guided = true) {
   GenerateRequest request;
   request.prompts = {"waves on a long beach", ""};
@@ -173,7 +173,7 @@ TEST(SpreadText, ProcessesGiveTheBitsOfOneRankAndEachSendsItsRuns) {
   }
 }
 
-// Of tables and what else stands around the layers a rank has one at a time, as one rank does.
+// A rank holds tables and other weights around the layers one at a time, as a single rank does.
 int64_t beside_layers(const runtime::ModelState& state, const std::string& part) {
   const auto meta = diffusion::meta_weights_of(state, part);
   tensor::Scope scope;
@@ -198,7 +198,7 @@ TEST(SpreadText, HoldsAPartOfTheLayersAndTwoOfThemAsIsForeseen) {
           diffusion::encode_text(state, prompted(name), {}, job);
           diffusion::share_text(state, job);
           const auto layers = layer_bytes(state);
-          int64_t allowed = 0;  // of any of the encoders
+          int64_t allowed = 0;  // by any encoder
           for (const auto& each : layers)
             allowed = std::max(allowed, sum(each) / ranks + 64 * std::ssize(each) +
                                             2 * *std::max_element(each.begin(), each.end()));
@@ -227,7 +227,7 @@ TEST(SpreadText, HoldsAPartOfTheLayersAndTwoOfThemAsIsForeseen) {
       }
 }
 
-// On meta, from the configurations alone: all that is there at once, but for activations.
+// On meta, from the configurations alone: all bytes at the same time, except activations.
 TEST(SpreadText, PublishedEncodersStayWithinTheirPartAndTwoLayers) {
   const base::Json t5 = {{"vocab_size", 32128},
                          {"d_model", 4096},
@@ -277,14 +277,14 @@ TEST(SpreadText, PublishedEncodersStayWithinTheirPartAndTwoLayers) {
     }
 }
 
-/// A copy of the small model of videos, whose text encoder can be written over.
+/// A copy of the small video model with a text encoder to overwrite.
 struct Trial {
   golden::Scratch scratch;
   std::string folder = scratch / "model";
   Trial() {
     std::filesystem::copy(golden::kVideoModel, folder, std::filesystem::copy_options::recursive);
   }
-  // All bytes behind the header. As if nobody had written, unless `seen`.
+  // Overwrites all bytes after the header. Unless `seen`, times of the file do not change.
   void fill(char with, bool seen) const {
     const std::string path = folder + "/text_encoder/model.safetensors";
     const auto written = std::filesystem::last_write_time(path);
@@ -344,7 +344,7 @@ TEST(SpreadText, RunsThatAreKeptAreNotReadAgain) {
   }
 }
 
-// How all ranks end when the weights are damaged, or somebody stops them.
+// The end of all ranks if weights are damaged, or after a stop.
 ErrorCode end_of(const std::string& folder, const Processes* of, bool stopped) {
   std::stop_source stop;
   RunControl control;

@@ -1,8 +1,7 @@
 #include "tessera/step_cache.h"
 #include "whole/diffusers_golden.h"
 
-// Runs with step caches against diffusers and cache-dit: which blocks were computed, and the
-// latents.
+// Runs with step caches against diffusers and cache-dit: computed blocks, and latents.
 namespace tessera {
 namespace {
 
@@ -11,7 +10,7 @@ using golden::Scratch;
 using load::SafetensorsFile;
 using tensor::Tensor;
 
-// The cases that travel with the tests, and those of a whole reference set (TESSERA_GOLDEN).
+// The cases of the test data, and those of a whole reference set (TESSERA_GOLDEN).
 std::vector<std::string> roots() {
   std::vector<std::string> found{TESSERA_TEST_DATA "/features/cache"};
   if (const char* more = std::getenv("TESSERA_GOLDEN"))
@@ -153,7 +152,7 @@ TEST(CacheGolden, ComputesTheBlocksOfDiffusersAndCacheDit) {
   }
 }
 
-// Reused steps save what they do not compute, and a plan changes no decision and no bit.
+// Reused steps save their computation, and a plan changes no decision and no bit.
 TEST(CacheGolden, PlansGiveTheSameBits) {
   for (const CachedRun& one : runs()) {
     const std::string key = one.run["key"];

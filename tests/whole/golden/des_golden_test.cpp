@@ -5,7 +5,8 @@
 #include "test_paths.h"
 #include "whole/golden.h"
 
-// Coresets, choices and weights of every rule on random and on tied logits, beside the golden ones.
+// Coresets, choices and weights of every rule on random and on tied logits, against the golden
+// results.
 namespace tessera {
 namespace {
 
@@ -72,7 +73,7 @@ std::vector<float> columns(const Tensor& x, int64_t count) {
   return values;
 }
 
-// ids exactly, weights within rounding; slots that the golden table lacks are empty.
+// Compares ids exactly, weights within rounding; slots missing in the golden table are empty.
 void expect_routing(const Case& golden, const ops::Routing& made, const std::string& index,
                     const std::string& weights) {
   const Tensor ids = golden[index], expected = golden[weights];

@@ -51,7 +51,7 @@ Plan plan_of(const Json& schedule, int ranks) {
   return plan;
 }
 
-/// A case, its model, and one schedule of it run under a plan.
+/// A case with its model, to run a schedule under a plan.
 class DiceCase {
  public:
   explicit DiceCase(const std::string& folder)
@@ -200,11 +200,12 @@ void expect_traffic(const DiceCase& c, const Json& schedule, int ranks,
       }
   }
   const Json& elided = schedule["traffic"][std::to_string(ranks)]["elided"];
-  const int64_t numbers = 4 * elided["remote_dispatch_rows"].get<int64_t>();  // of the experts
+  const int64_t numbers = 4 * elided["remote_dispatch_rows"].get<int64_t>();  // numbers of experts
   EXPECT_EQ(outcome.sent_bytes, elided["bytes_f32"].get<int64_t>() + numbers) << name;
 }
 
-// The cases of the tree (a choice of schedules), and all of a folder that TESSERA_GOLDEN_MOE names.
+// The cases of the test data (a choice of schedules), and all cases of a folder named by
+// TESSERA_GOLDEN_MOE.
 std::vector<std::string> folders() {
   std::vector<std::string> found{std::string(kMoe) + "dice_ep", std::string(kMoe) + "dice_cond"};
   if (const char* elsewhere = std::getenv("TESSERA_GOLDEN_MOE"))

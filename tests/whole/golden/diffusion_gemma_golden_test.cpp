@@ -12,7 +12,7 @@ namespace {
 using base::Json;
 using sample::DecodingPolicy;
 
-/// The strategies of one rank.
+/// The strategies of a single rank.
 struct Rig {
   Rig(const nn::TokenModel& model, std::vector<int64_t> lengths, const nn::SelectionRule& rule)
       : setup({}, model.geometry(), {.text = {{std::move(lengths), rule}}}) {
@@ -70,7 +70,7 @@ void check_forward(const golden::LladaCase& golden, const Json& run, const nn::T
   for (size_t layer = 0; layer < model.geometry().attention.size(); ++layer) {
     const auto name = fmt::format("{}cache.{}.", prefix, layer);
     if (!golden.io.has(name + "keys")) continue;
-    // [heads, kept, channels] of the last tokens that the decoder reads.
+    // [heads, kept, channels] of the last tokens, read by the decoder.
     const auto keys = golden.io.get(name + "keys"), values = golden.io.get(name + "values");
     const int64_t kept = keys.size(1);
     const auto [k, v] =
@@ -135,14 +135,14 @@ nn::SelectionRule selection_of(const Json& run) {
   return rule;
 }
 
-// Accepted positions of each pass, and the canvases that passes leave.
+// Accepted positions of each pass, and the canvases after the passes.
 void check_canvases(const golden::LladaCase& golden, const std::string& name,
                     const std::vector<uint8_t>& accepted, const std::vector<int32_t>& next,
                     int64_t tokens) {
   const auto flags = golden.io.get("run." + name + ".accepted");
   EXPECT_EQ(accepted,
             std::vector<uint8_t>(flags.data<uint8_t>(), flags.data<uint8_t>() + flags.elements()));
-  // The last pass of a canvas leaves the likeliest tokens, not those that the case calls next.
+  // After the last pass of a canvas, the likeliest tokens remain, not the case's next tokens.
   const auto canvases = golden.ids("run." + name + ".next");
   const auto numbers = golden.ids("run." + name + ".canvas_number");
   ASSERT_EQ(next.size(), canvases.size());
@@ -196,7 +196,7 @@ void check_run(const golden::LladaCase& golden, const Json& run, const nn::Token
   };
   const auto out = parallel::decode(model, prompts, policy, special, rig.setup, control);
   auto expected = run.at("tokens").get<std::vector<int32_t>>();
-  if (out[0].ended) expected.resize(out[0].generated.size());  // what follows an end is padding
+  if (out[0].ended) expected.resize(out[0].generated.size());  // tokens after an end are padding
   EXPECT_EQ(out[0].generated, expected);
   Json counted = run.at("forwards");
   for (Json& one : counted)
@@ -218,7 +218,7 @@ void check_small_case(const std::string& name, size_t forwards, size_t runs) {
   check_case(golden::LladaCase("diffusion_gemma_" + name), forwards, runs);
 }
 
-// Cases that are too large for the tree are beside it, where somebody put them.
+// Cases too large for the repository may be placed beside the test data.
 void check_case_beside(const std::string& name, size_t forwards, size_t runs) {
   const std::string root = std::string(TESSERA_TEST_DATA) + "/../../../shared/golden/moe/";
   if (!std::filesystem::exists(root + "diffusion_gemma_" + name))

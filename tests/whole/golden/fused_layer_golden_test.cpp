@@ -1,4 +1,4 @@
-// The golden layers, by ranks that one thread polls.
+// The golden layers, on ranks polled by a single thread.
 #include <cmath>
 
 #include "base/json.h"
@@ -38,7 +38,7 @@ double max_error(const std::vector<float>& a, const std::vector<float>& b) {
   return worst / largest;
 }
 
-// Tokens cut at random, so that some ranks have none; experts anywhere.
+// A random split of tokens, so some ranks have none; random owners of experts.
 PolledCase random_case(int64_t tokens, int experts, uint32_t seed) {
   std::mt19937 random(seed);
   PolledCase c;
@@ -104,8 +104,8 @@ TEST_P(FusedGolden, EveryRunIsTheReferencesAndTheBulkLayers) {
 INSTANTIATE_TEST_SUITE_P(Cases, FusedGolden,
                          testing::Values("moe_layer_e4", "moe_layer_e8", "moe_layer_e64"));
 
-// Kernels read rows in whole vectors: what lies behind a row that is no vector long is poison here,
-// or the padding of a tile.
+// Kernels read rows in whole vectors: bytes after a row of odd length are poisoned here, or the
+// padding of a tile.
 TEST(OddSizes, NoRowReadsItsNeighbour) {
   for (const nn::DType dtype : {nn::DType::f32, nn::DType::bf16})
     for (const auto& [hidden, inner] : {std::pair{33, 17}, {7, 5}, {70, 50}})

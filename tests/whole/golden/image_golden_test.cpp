@@ -2,7 +2,7 @@
 #include "ops/permute.h"
 #include "whole/diffusers_golden.h"
 
-// Runs that start from an image, and images that are painted in, against diffusers.
+// Image-to-image and inpainting runs against diffusers.
 namespace tessera {
 namespace {
 
@@ -11,7 +11,7 @@ using golden::Scratch;
 using load::SafetensorsFile;
 using tensor::Tensor;
 
-// The cases that travel with the tests, and those of a whole reference set (TESSERA_GOLDEN).
+// The cases of the test data, and those of a whole reference set (TESSERA_GOLDEN).
 std::vector<std::string> roots() {
   std::vector<std::string> found{TESSERA_TEST_DATA "/features/image"};
   if (const char* more = std::getenv("TESSERA_GOLDEN"))
@@ -105,7 +105,7 @@ TEST(ImageGolden, RunsFromAnImageAreThoseOfDiffusers) {
   }
 }
 
-// FLUX.2-klein's inpainting, whose image is a reference, too; tools/make_klein_golden.py made it.
+// FLUX.2-klein's inpainting with the image as a reference, too; made by tools/make_klein_golden.py.
 TEST(ImageGolden, KleinPaintsInAsDiffusersDoes) {
   const std::string root = TESSERA_TEST_DATA "/features/klein/";
   const std::string klein = TESSERA_TEST_DATA "/diffusers/flux2_klein_base/";

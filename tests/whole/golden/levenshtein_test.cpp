@@ -10,9 +10,9 @@
 namespace tessera {
 namespace {
 
-constexpr int32_t kRemove = 12, kSplit = 77, kMask = 79;  // words that this network likes to say
+constexpr int32_t kRemove = 12, kSplit = 77, kMask = 79;  // words likely for this network
 
-// The folder of block routing, with tokens that edit lengths named as LLaDA2.2 names them.
+// The folder of block routing, with tokens for edits of length, named as in LLaDA2.2.
 class EditsOfLength : public ::testing::Test {
  protected:
   EditsOfLength() {
@@ -73,7 +73,7 @@ TEST_F(EditsOfLength, AreTheSameWithACacheInABatchAndOnRanks) {
   EXPECT_EQ(ranks.complete(request()).completions[0].ids, want.completions[0].ids);
 }
 
-// What was known of a token goes with it: the likelihood of a word is how sure it was.
+// Log probability and confidence move with their token: the word's likelihood is its confidence.
 TEST_F(EditsOfLength, LogProbabilitiesAndConfidencesMoveWithTheirTokens) {
   Model model = open();
   CompleteRequest q = request();

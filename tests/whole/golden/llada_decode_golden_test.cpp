@@ -70,7 +70,7 @@ nn::SelectionRule selection_of(const Json& run) {
   return rule;
 }
 
-// One forward pass as the case writes it.
+// A forward pass in the form of the case.
 Json record(const sample::SequencePass& p, const std::vector<nn::SequenceUsage::Use>& uses) {
   Json commits = Json::array(), experts = Json::array();
   for (const auto& c : p.commits) commits.push_back({c.position, c.token});
@@ -82,7 +82,7 @@ Json record(const sample::SequencePass& p, const std::vector<nn::SequenceUsage::
           {"unique_experts", experts}};
 }
 
-/// The strategies of one rank, and what sequences used of the experts.
+/// The strategies of a single rank, and the experts used by sequences.
 struct Rig {
   Rig(const nn::TokenModel& model, std::vector<int64_t> lengths, const nn::SelectionRule& rule)
       : setup({}, model.geometry(), {.text = {{std::move(lengths), rule}}}) {
@@ -100,14 +100,14 @@ void check_run(const golden::LladaCase& golden, const Json& run, const nn::Token
   const sample::SpecialIds special{*spec.mask, spec.ends};
   const std::vector<sample::TokenPrompt> prompts{
       {run.at("prompt").get<std::vector<int32_t>>(), golden.json.at("gen_length").get<int64_t>()}};
-  const bool own = spec.routing.block > 0;  // of every pass
+  const bool own = spec.routing.block > 0;  // true: the model's rule covers every pass
   Rig rig(model, sample::sequence_lengths(prompts, policy, block_causal),
           own ? spec.routing : selection_of(run));
   std::set<std::string> shared_in;
   for (const auto& kind : run.value("shared_in", Json::array())) shared_in.insert(kind);
   Json forwards = Json::array();
   std::vector<float> decided;
-  std::vector<int64_t> places;  // of their rows among those of all blocks' positions
+  std::vector<int64_t> places;  // places of their rows among all blocks' positions
   int64_t calls = 0;
   sample::DecodeControl control;
   control.before = [&](const std::vector<sample::SequencePass>& passes) {
@@ -169,7 +169,7 @@ TEST(LladaDecodeGolden, DefaultsOfTheReleasedClass) {
   check_case("llada2_class_defaults", true, 8);
 }
 TEST(LladaDecodeGolden, OneExpertAToken) { check_case("llada2_top1", true, 8); }
-// Of later releases: LLaDA2.1 and LLaDA2.2.
+// Later releases: LLaDA2.1 and LLaDA2.2.
 TEST(LladaDecodeGolden, TokensAreEdited) { check_case("llada21_editing", true, 6); }
 TEST(LladaDecodeGolden, BlocksShareExperts) { check_case("llada22_block_routing", true, 8); }
 TEST(LladaDecodeGolden, KeysThatTheReleasedCodeIgnores) {
@@ -272,7 +272,7 @@ TEST(LladaDecode, JoinedPassesAreFewerAndTheSameBitByBit) {
 TEST(LladaDecode, AWindowOverEverythingIsNoCacheBitByBit) {
   const auto model = golden::LladaCase("llada_moe").load();
   DecodingPolicy none{.threshold = 0.7, .block = 8}, window = none;
-  window.cache = parse_cache("vicinity:1000,1000,0");  // refreshes all of it in each pass
+  window.cache = parse_cache("vicinity:1000,1000,0");  // refreshes the whole sequence in each pass
   const Outcome a = run_plain(*model, {kPrompts[1]}, none, false, "vanilla");
   const Outcome b = run_plain(*model, {kPrompts[1]}, window, false, "vanilla");
   EXPECT_EQ(a.out[0].ids, b.out[0].ids);

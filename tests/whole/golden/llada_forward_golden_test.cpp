@@ -3,7 +3,7 @@
 #include "ops/elementwise.h"
 #include "whole/llada_golden.h"
 
-// Forward passes of both language models, layer by layer, beside the golden ones.
+// Forward passes of both language models, layer by layer, against the golden passes.
 namespace tessera {
 namespace {
 

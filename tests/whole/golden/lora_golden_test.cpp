@@ -12,7 +12,7 @@ using golden::Scratch;
 using load::SafetensorsFile;
 using tensor::Tensor;
 
-/// A case of the reference set with what belongs to it.
+/// A case of the reference set with its files.
 struct LoraCase {
   std::string root;
   Json described, model;
@@ -36,7 +36,7 @@ struct LoraCase {
   }
 };
 
-// The cases that travel with the tests, and those of a whole reference set (TESSERA_GOLDEN).
+// The cases of the test data, and those of a whole reference set (TESSERA_GOLDEN).
 std::vector<LoraCase> cases() {
   std::vector<std::string> roots{TESSERA_TEST_DATA "/features/lora"};
   if (const char* more = std::getenv("TESSERA_GOLDEN"))
@@ -56,7 +56,7 @@ std::vector<LoraCase> cases() {
   return all;
 }
 
-/// Adapters with their strengths, and the beginning of the names of what they lead to.
+/// Adapters with strengths, and the prefix of the names of their results.
 struct LoraRun {
   std::vector<Lora> loras;
   std::string prefix;
@@ -122,7 +122,7 @@ TEST(LoraGolden, ForwardsAreThoseOfTheReferences) {
   EXPECT_GE(compared, 7) << "those that travel with the tests";
 }
 
-// The CLIPs of a case for its first prompt, by what they give to the pipeline.
+// The CLIPs of a case for its first prompt, by the names of the pipeline's inputs.
 std::map<std::string, std::vector<float>> encoded(const LoraCase& one, const LoraRun& run) {
   const SafetensorsFile text(one.beside("io_text.safetensors"));
   std::vector<Tensor> pooled, hidden;

@@ -8,7 +8,7 @@ using golden::Scratch;
 using load::SafetensorsFile;
 using tensor::Tensor;
 
-// A whole run of a reference case, from the embeddings that the case stores.
+// A whole run of a reference case, from its stored embeddings.
 struct WholeRun {
   std::string folder;
   base::Json arguments;
@@ -32,7 +32,7 @@ struct WholeRun {
     return found;
   }
 
-  // From the prompt, where the folder has what reads it; else from the embeddings that are stored.
+  // Starts from the prompt if the folder has a tokenizer, else from stored embeddings.
   bool reads_text() const { return std::filesystem::exists(folder + "/model/tokenizer"); }
 
   GenerateRequest request(const Scratch& scratch, bool from_prompt) const {
@@ -70,7 +70,7 @@ struct WholeRun {
   }
 };
 
-// From embeddings: runs of the first prompt of each case, for that is the one that is stored.
+// Runs from embeddings use the first prompt of each case, because only the first is stored.
 std::vector<WholeRun> runs(bool from_prompt) {
   std::vector<WholeRun> found;
   for (const std::string& folder : golden::diffusers_cases("case.json", 3)) {

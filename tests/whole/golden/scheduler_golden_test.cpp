@@ -69,7 +69,7 @@ TEST(SchedulerGolden, StepsFollowTheTrajectories) {
       SCOPED_TRACE(folder + " " + std::to_string(steps));
       const auto sampler = c.sampler(steps, tokens);
       const std::string run = "traj" + std::to_string(steps);
-      if (steps == 20 && !c.io.has(run + ".x.1")) continue;  // the long one stays in the whole set
+      if (steps == 20 && !c.io.has(run + ".x.1")) continue;  // the whole set has the long run
       auto flat = [&](const std::string& name) {
         const Tensor x = c.io.get(name);
         return x.reshape({1, x.elements()});

@@ -12,7 +12,7 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-// A text encoder of a reference case with what it gave, layer by layer.
+// A text encoder of a reference case with results of each layer.
 struct Case {
   std::string folder, part, name;
   base::Json config;

@@ -7,7 +7,7 @@ using golden::Scratch;
 using load::SafetensorsFile;
 using tensor::Tensor;
 
-// Runs a golden forward pass; what it does not store is that of the first.
+// Runs a golden forward pass; missing inputs are taken from the first pass.
 SafetensorsFile run(const std::string& folder, const SafetensorsFile& io, const std::string& name,
                     Precision precision, const Scratch& scratch) {
   std::map<std::string, Tensor> inputs;
@@ -27,7 +27,7 @@ SafetensorsFile run(const std::string& folder, const SafetensorsFile& io, const 
   return SafetensorsFile(request.outputs);
 }
 
-// The prediction of a golden pass: of the noise alone, whatever stands behind it.
+// The prediction of a golden pass for the noise tokens alone, without tokens after them.
 Tensor predicted(const SafetensorsFile& io, const std::string& name, const SafetensorsFile& out) {
   const Tensor want = io.get(name + ".out");
   if (want.rank() != 3) return want;

@@ -19,7 +19,7 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-// One reference case: <folder>/vae and <folder>/io_vae.safetensors.
+// A reference case: <folder>/vae and <folder>/io_vae.safetensors.
 struct Case {
   std::string folder, vae;
   models::AutoencoderKLConfig config;
@@ -39,7 +39,7 @@ struct Case {
         io(at + "/io_vae.safetensors") {}
 };
 
-// The cases that travel with the tests, and those of a reference folder if one is named.
+// The cases of the test data, and those of a reference folder from the environment.
 std::vector<Case> cases() {
   std::vector<Case> found;
   for (const std::string& folder : golden::diffusers_cases("io_vae.safetensors", 3))
@@ -111,7 +111,7 @@ TEST(VaeGolden, TilesStandAtTheirPlaces) {
     const models::TileSide side{2, 1};
     const Tensor tiled = models::decode_tiles(latents, 8, {side, side}, decode);
     EXPECT_EQ(tiled.shape(), whole.shape());
-    // Nothing lies over the corner of the first tile but its neighbours' last lines.
+    // Only the neighbours' last lines overlap the corner of the first tile.
     const auto corner = [](const Tensor& x) {
       return x.slice(2, 0, 8).slice(3, 0, 8).contiguous().to_floats();
     };
@@ -124,7 +124,7 @@ TEST(VaeGolden, AsksForEveryTensorOfTheFolderAndNoOther) {
     const load::MetaWeights asked(c.tensors);
     const models::AutoencoderKL decoder(c.config, asked, DType::bf16);
     const models::AutoencoderKLEncoder encoder(c.config, asked, DType::bf16);
-    const std::string counter[] = {"bn.num_batches_tracked"};  // of training
+    const std::string counter[] = {"bn.num_batches_tracked"};  // used only in training
     EXPECT_EQ(load::check_names(asked, c.tensors, c.folder, counter), "");
   }
 }

@@ -61,8 +61,8 @@ TEST(VideoVaeGolden, DecodesAsDiffusersWithAnyNumberOfFrames) {
     }
 }
 
-// Tiles of 2 latent pixels, one after the other: what no other tile reaches is the tile decoded
-// alone, and the 8 pixels of a seam go from the one tile to the other in eighths.
+// Tiles of 2 latent pixels in order: pixels outside of seams equal the tile decoded alone, and the
+// 8 pixels of a seam blend both tiles in eighths.
 TEST(VideoVaeGolden, TilesStandAtTheirPlacesAndBlend) {
   for (const Case& c : cases()) {
     nn::LocalSpatial spatial;

@@ -8,7 +8,7 @@
 #include "models/registry.h"
 #include "whole/diffusers_golden.h"
 
-// Transformers from a file in the names of their makers, and from GGUF, against diffusers.
+// Transformers from files with the makers' names, and from GGUF, against diffusers.
 namespace tessera {
 namespace {
 
@@ -22,18 +22,18 @@ using tensor::Tensor;
 const std::string kShared =
     std::string(TESSERA_TEST_DATA) + "/../../../shared/golden/features/files/";
 
-// Bytes of a tensor with the halves of its rows in the other order.
+// Bytes of a tensor with the halves of its rows swapped.
 std::string swapped(const std::string& bytes) {
   return bytes.substr(bytes.size() / 2) + bytes.substr(0, bytes.size() / 2);
 }
 
-// The weights of a folder as the model's maker names them, in one file.
+// The weights of a folder in a single file, with the maker's names.
 void write_original(const std::string& folder, const std::string& type, const std::string& prefix,
                     const std::string& path) {
   const load::TensorSet set = load::open_component(folder);
   const load::NameTable& table = *load::name_table_of(type);
   std::vector<std::string> theirs;
-  for (int pass = 0; pass < 2; ++pass) {  // the second one knows which block is the last
+  for (int pass = 0; pass < 2; ++pass) {  // the second pass knows the last block
     const load::NameMap map(table, theirs);
     theirs.clear();
     for (const std::string& name : set.names()) {
@@ -42,7 +42,7 @@ void write_original(const std::string& folder, const std::string& type, const st
     }
   }
   const load::NameMap map(table, theirs);
-  std::map<std::string, std::map<int64_t, std::string>> parts;  // of each, by their first byte
+  std::map<std::string, std::map<int64_t, std::string>> parts;  // parts, by their first byte
   const std::vector<std::string> own = set.names();
   for (size_t i = 0; i < theirs.size(); ++i) {
     const std::string& name = own[i];
@@ -77,7 +77,7 @@ void write_original(const std::string& folder, const std::string& type, const st
   load::write_safetensors(path, planned);
 }
 
-// Tensor `out` of a forward pass of the transformer that a config describes.
+// Tensor `out` of a forward pass of a config's transformer.
 std::vector<float> forward(const std::string& config, const std::string& file,
                            const std::string& inputs, const std::string& prefix,
                            Precision precision) {

@@ -40,7 +40,7 @@ TEST(CheckRequest, OptionsOutOfTheirRange) {
     const std::string message = refusal([&] { Model::open(kShapes, o); });
     EXPECT_NE(message.find(name), std::string::npos) << message;
   };
-  says([](RunOptions& o) { o.plan.data = 0; }, "'data=0'");  // divided by it
+  says([](RunOptions& o) { o.plan.data = 0; }, "'data=0'");  // a divisor
   says([](RunOptions& o) { o.plan.expert = 0; }, "'expert=0'");
   says([](RunOptions& o) { o.plan.tensor = -2; }, "'tensor=-2'");
   says([](RunOptions& o) { o.plan.warmup = 0; }, "'warmup=0'");
@@ -185,7 +185,7 @@ TEST(CheckRequest, ARefusalInACallbackEndsItsRequestAlone) {
   EXPECT_EQ(model.generate(small()).steps, 2) << "the next one after an error";
 }
 
-// Ranks that are threads must not wait for the one whose callback threw.
+// If a callback throws on a thread of a rank, other ranks must not wait for the rank.
 TEST(CheckRequest, ACallbackMayThrowAnything) {
   RunOptions options{.threads = 2};
   options.plan = parse_plan("expert=2");

@@ -43,7 +43,7 @@ Made run(const Model& model, const Tensor& x, const MoeLayerForm& form) {
           values_of<int32_t>(made.at("counts")), values_of<int32_t>(made.at("kept_counts"))};
 }
 
-// A golden case: a folder of one layer, and its runs.
+// A golden case: a folder with a layer, and its runs.
 struct Case {
   explicit Case(const std::string& name)
       : folder(TESSERA_TEST_DATA "/moe/" + name),
@@ -204,7 +204,7 @@ TEST(MoeLayerForward, CapacityAtItsEnds) {
   EXPECT_EQ(none.counts, all.counts);
   EXPECT_EQ(none.kept, std::vector<int32_t>(8, 0));
   EXPECT_EQ(none.out, std::vector<float>(129 * 24, 0.0f));
-  // All tokens to one expert: the first few count, whoever holds them.
+  // All tokens go to the same expert: only the first few count, on any rank.
   std::vector<float> same;
   for (int t = 0; t < 50; ++t) {
     const auto row = golden::row(x, 3);

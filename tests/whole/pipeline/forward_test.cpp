@@ -106,7 +106,7 @@ TEST(Forward, SaysWhatIsMissing) {
   EXPECT_FALSE(std::filesystem::exists(request.outputs));
 }
 
-// What was given is not the fault of the weights, and what a VAE gives is looked at.
+// Errors of inputs do not blame the weights, and a VAE's results are checked.
 TEST(Forward, ValuesThatAreNoNumbersAreNamed) {
   const std::string folder = TESSERA_TEST_DATA "/diffusers/pixart_alpha/model/vae";
   const Scratch scratch;
@@ -239,7 +239,7 @@ std::map<std::string, tensor::Tensor> inputs_of(ModelPart part) {
   }
 }
 
-// What a component says of a run within a budget: why it is refused, or that it took more.
+// Notes or refusal of a component's run within a budget.
 std::string said_of(ForwardRequest request, int64_t budget) {
   RunOptions options = golden::options(Precision::f32);
   options.memory_budget = budget;
@@ -308,7 +308,7 @@ TEST(Forward, EndsAfterAStopRequest) {
   EXPECT_FALSE(std::filesystem::exists(request.outputs));
 }
 
-// What a program hands over from memory is checked as what a file holds.
+// Tensors in memory are checked like tensors in files.
 std::string refusal(const std::string& model, ModelPart component, TensorViews tensors,
                     VaeTiling tiling = VaeTiling::off) {
   ForwardRequest request;

@@ -13,7 +13,7 @@ using tensor::DType;
 using tensor::Tensor;
 using Tensors = std::map<std::string, Tensor>;
 
-// What `tessera forward` writes for inputs of a language model.
+// The output of `tessera forward` for inputs of a language model.
 load::SafetensorsFile run(const golden::Scratch& scratch, const std::string& folder,
                           const Tensors& inputs, bool trace = false) {
   load::write_safetensors(scratch / "in.safetensors", inputs);
@@ -76,7 +76,7 @@ TEST(ForwardTokens, RowsAreThemselvesAloneAndPaddingIsNotSeen) {
                           padded.end(), [](float x) { return x == 0; }));
 }
 
-// The mask that block-causal models take: a token sees its block and those before.
+// The mask of block-causal models: a token sees its own block and earlier blocks.
 Tensor block_mask(int64_t tokens, int64_t block) {
   std::vector<float> mask;
   for (int64_t i = 0; i < tokens; ++i)

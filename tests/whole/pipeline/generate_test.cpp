@@ -231,7 +231,7 @@ TEST(Generate, ReportsTheWeightsThatItHoldsWhoeverReadThem) {
     options.keep_parts = true;
     const Model first = Model::open("shapes", options), second = Model::open("shapes", options);
     const int64_t alone = first.generate(request).report.peak_bytes.weights;
-    // What it takes for a moment to pack a VAE that is kept is not taken again.
+    // Packing the kept VAE takes temporary memory only once.
     const int64_t again = second.generate(request).report.peak_bytes.weights;
     EXPECT_LE(again, alone) << plan;
     EXPECT_GT(double(again), 0.95 * double(alone)) << plan;

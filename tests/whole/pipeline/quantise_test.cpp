@@ -36,7 +36,7 @@ CompleteResult answer(const Model& model) {
 }
 
 TEST(Quantise, AnswersAreThoseOfInt8AtLoadBitByBit) {
-  for (const char* name : {"tasks-a", "tasks-b"}) {  // the experts of a layer are in one tensor
+  for (const char* name : {"tasks-a", "tasks-b"}) {  // the experts of a layer share a tensor
     const golden::Scratch scratch;
     const std::string out = scratch / "q";
     const QuantiseResult made = open(shipped(name)).quantise({out});
@@ -90,7 +90,7 @@ TEST(Quantise, Int4AnswersAndItsErrorsAreSaid) {
     EXPECT_EQ(seen.components[0].parameters,
               open(shipped(name)).inspect().components[0].parameters);
     EXPECT_EQ(seen.components[0].facts.at("experts"), "int4, with a scale for each 32");
-    RunOptions run = golden::options(Precision::int8);  // says nothing of what is int4 already
+    RunOptions run = golden::options(Precision::int8);  // reports nothing about weights in int4
     EXPECT_EQ(answer(Model::open(out, run)).completions[0].confidences,
               stored.completions[0].confidences);
   }
@@ -220,7 +220,7 @@ TEST(Quantise, WhatIsDenseToo) {
   }
 }
 
-// The table of embeddings is read as it is stored, so a head that is the same tensor stays.
+// The embeddings are read as stored, so a head tied to them stays, too.
 TEST(Quantise, ATiedHeadStays) {
   const golden::TextModel folder("llada_moe");
   base::Json config = base::read_json(folder.path("config.json"));
@@ -278,8 +278,8 @@ TEST(Quantise, EachTensorStandsAtAMultipleOfItsElements) {
             open(folder.path(), Precision::int8).complete(q).completions[0].confidences);
 }
 
-// The dense matrices of tasks-a fill panels, and so do its pairs of experts, but for their last
-// products, which are too narrow.
+// The dense matrices and pairs of experts of tasks-a fill panels, except their last products, which
+// are too narrow.
 TEST(Quantise, WhatFillsPanelsLiesInThemAndIsUsedWhereItLies) {
   const golden::Scratch scratch;
   const std::string out = scratch / "q";

@@ -5,7 +5,7 @@
 #include "tessera/engine.h"
 #include "whole/canvas_model.h"
 
-// DiffusionGemma of random small sizes under plans: the run of one rank, bit by bit, or refused by
+// DiffusionGemma with random small sizes under plans: bit-identical to a single rank, or refused by
 // name.
 namespace tessera {
 namespace {
@@ -101,7 +101,7 @@ CompleteRequest request_of(Draw& draw, const models::TokenSpec& spec) {
   const char* const rules[] = {"topk:1",      "des-seq:1",       "des-vote:0.5",  "des-max:0.5",
                                "naee:0.5",    "mc:0.5,0.1,0.3",  "des-norm4:0.5", "des-peak:0.1",
                                "des-max:0.7", "des-vote:0.6,k=1"};
-  // Half of one expert is none.
+  // half of a single expert is none
   if (spec.experts > 1 && draw.chance(60))
     q.select = rules[draw.from_to(0, 9)] + std::string(draw.chance(50) ? ",over=open" : "");
   return q;
@@ -154,7 +154,7 @@ TEST(CanvasPlans, RandomSizesGiveTheRunOfOneRank) {
   EXPECT_GT(compared, 2 * std::ssize(seeds()));
 }
 
-// A sum over shards rounds otherwise: the first pass of a canvas, whose confidences show it.
+// A sum over shards rounds differently: compares confidences of the first pass of a canvas.
 TEST(CanvasPlans, ShardsOfRandomSizesAreNearOneRankOrRefused) {
   int64_t compared = 0;
   for (const uint32_t seed : seeds()) {

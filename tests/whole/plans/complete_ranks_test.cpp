@@ -10,7 +10,7 @@
 #include "whole/llada_golden.h"
 #include "whole/text_model.h"
 
-// Language models on several ranks against one: ids, passes and distinct experts of each.
+// Language models on several ranks against a single rank: ids, passes and distinct experts of each.
 namespace tessera {
 namespace {
 
@@ -109,7 +109,7 @@ TEST(CompleteRanks, ShardsGiveTheIdsOfOneAndAreRepeatable) {
               run("llada_moe", "tensor=4", Precision::f32, q), "tensor=4");
 }
 
-// The logits of one pass over a sequence, as rank 0 sees them.
+// The logits of a pass over a sequence, at rank 0.
 std::vector<float> logits(const golden::LladaCase& golden, const std::string& text, bool fused) {
   const Plan plan = parse_plan(text);
   const auto spec = golden.spec();

@@ -4,8 +4,8 @@
 
 #include "whole/plans/every_network.h"
 
-// distrifusion=N and shards=M in every network of images and videos: as many shards on one rank are
-// what ranks have to give, bit by bit, after every step.
+// distrifusion=N and shards=M in every image and video network: after every step, ranks are
+// bit-identical to a single rank with as many shards.
 namespace tessera {
 namespace {
 
@@ -61,7 +61,7 @@ TEST_P(ShardedNetwork, ShardsAreStaleAfterTheWarmUp) {
     EXPECT_EQ(run(asked(plan)).steps, one) << run.name << ", nothing is stale under " << plan;
 }
 
-/// A run in which nothing moves: old keys and values are those of the step.
+/// A run without movement: old keys and values equal those of the step.
 class Still : public sample::Sampler {
  public:
   int steps() const override { return kStale; }
@@ -112,7 +112,7 @@ TEST_P(ShardedNetwork, KeepsKeysAndValuesAsTheFormulaSays) {
   }
 }
 
-// In a step that is not fresh each shard reads its own tokens and the others' of the step before.
+// In a stale step each shard reads its own tokens, and the others' of the previous step.
 TEST_P(ShardedNetwork, SaysHowOldTheKeysAreThatItReads) {
   const Subject run = subject(DType::f32);
   for (const auto& [shards, ranks] : {std::pair{3, 1}, {3, 3}, {4, 2}}) {
@@ -124,7 +124,7 @@ TEST_P(ShardedNetwork, SaysHowOldTheKeysAreThatItReads) {
     std::vector<int64_t> found(2);
     for (const auto& ages : run(asked(text)).ages)
       for (size_t age = 0; age < ages.size(); ++age) found.at(age) += ages[age];
-    // A fresh step is one call a rank, a later one a call a shard.
+    // A fresh step is a call per rank, a later step a call per shard.
     const int64_t stale = kStale - 2;
     EXPECT_EQ(found,
               (std::vector<int64_t>{2 * ranks * all + stale * all, stale * (shards - 1) * all}))
@@ -132,8 +132,8 @@ TEST_P(ShardedNetwork, SaysHowOldTheKeysAreThatItReads) {
   }
 }
 
-// Each rank sends its keys and values, text too, to all others after every step that another one
-// reads; bytes and messages do not depend on the number of shards.
+// Each rank sends its keys and values, including text, to all others after every step with a later
+// read; bytes and messages do not depend on the number of shards.
 TEST_P(ShardedNetwork, SendsWhatTheFormulaSays) {
   const Subject run = subject(DType::bf16);
   for (const char* text :

@@ -24,10 +24,10 @@ using tensor::Tensor;
 
 constexpr int kSamples = 2, kSteps = 3;
 
-/// A network with its request: two samples of a size that no number of ranks divides.
+/// A network with a request: two samples of a size indivisible by any number of ranks.
 class Subject {
  public:
-  /// `more`: blocks of the network besides those that it has in other tests.
+  /// `more`: additional blocks of the network, beyond the other tests.
   Subject(const Network& network, DType dtype, int64_t height = 6, int64_t width = 10, int more = 0)
       : name(network.type),
         dtype_(dtype),
@@ -47,18 +47,18 @@ class Subject {
     bool guided = true;
     float rescale = 0;
     std::shared_ptr<const sample::Sampler> sampler = sample::rectified_flow(kSteps);
-    bool variances = false;  ///< the sampler reads all that the network predicts
+    bool variances = false;  ///< the sampler reads the whole prediction
     std::string cache{};     ///< a rule of --cache
   };
   using Steps = std::vector<std::vector<float>>;
   struct Ran {
     Steps steps{};                             ///< the latents after each
-    Steps predictions{};                       ///< of each
+    Steps predictions{};                       ///< after each
     std::vector<comm::Ledger> sent{};          ///< by rank
     std::vector<std::vector<int64_t>> to{};    ///< bytes by rank and receiver
     std::vector<int64_t> kept{};               ///< bytes of keys and values, by rank
     std::vector<int64_t> buffers{};            ///< peak bytes of buffers, by rank
-    std::vector<std::vector<int64_t>> ages{};  ///< of those that were read, by rank
+    std::vector<std::vector<int64_t>> ages{};  ///< ages of read tokens, by rank
     std::vector<std::vector<int>> computed{};  ///< blocks of each step, with a cache
   };
   Ran operator()(const Asked& asked) const {
@@ -104,7 +104,7 @@ class Subject {
     if (!asked.cache.empty()) work.step_cache = parse_step_cache(asked.cache);
     return work;
   }
-  int64_t latent_bytes() const {  // of a sample's prediction
+  int64_t latent_bytes() const {  // Bytes of a sample's prediction.
     return layout_.tokens() * layout_.token_channels() * 4;
   }
   bool joint() const { return text_ > 0 && model_.spec.prefix(conditioning_) > 0; }

@@ -4,8 +4,8 @@
 
 #include "whole/plans/every_network.h"
 
-// Networks whose texts are of different lengths, and whose images stand before tokens that are not
-// denoised (Z-Image, FLUX.2 with references): every plan gives what one rank gives.
+// Networks with texts of different lengths and extra tokens after the image (Z-Image, FLUX.2 with
+// references): every plan gives the results of a single rank.
 namespace tessera {
 namespace {
 

@@ -5,7 +5,7 @@
 #include "whole/random_model.h"
 #include "whole/text_model.h"
 
-// One pass of a component under a plan, with the stream after every block: what one rank gives.
+// A pass of a component under a plan, with the stream after every block, equals a single rank's.
 namespace tessera {
 namespace {
 
@@ -17,7 +17,7 @@ using Tensors = std::map<std::string, Tensor>;
 
 constexpr int64_t kBatch = 3;
 
-/// What a pass wrote, by name.
+/// The outputs of a pass, by name.
 Tensors pass(const std::string& folder, ModelPart part, const Tensors& inputs,
              const std::string& plan, Precision precision = Precision::f32) {
   const golden::Scratch scratch;

@@ -4,8 +4,8 @@
 
 #include "whole/plans/every_network.h"
 
-// ring=R with patches=M in every network of images and videos: patches on one rank are what it
-// gives within rounding, and the ring alone what every product with it gives, bit by bit.
+// ring=R with patches=M in every image and video network: equal to patches on a single rank within
+// rounding, and bit-identical among all products with the same ring.
 namespace tessera {
 namespace {
 
@@ -71,7 +71,7 @@ TEST_P(PatchedRing, ProductsGiveTheBitsOfTheRing) {
       << run.name;
 }
 
-/// The tokens of the ring places of a rank's plan that take part at a site: keys, and queries.
+/// The tokens of a rank's ring places at a site: keys, and queries.
 struct Tokens {
   int64_t keys = 0, queries = 0;
 };
@@ -146,7 +146,7 @@ TEST_P(PatchedRing, SendsWhatItsFormulaSays) {
   }
 }
 
-// Whoever holds a token, it is read as often, and as old, as on one rank.
+// Tokens are read as often, and as old, as on a single rank, whatever rank holds them.
 TEST_P(PatchedRing, SaysHowOldTheKeysAreThatItReads) {
   const Subject run = subject(DType::f32);
   for (const char* patches : {"patches=3", "patches=8,warmup=2"}) {

@@ -6,13 +6,13 @@
 #include "sample/scheduler.h"
 #include "whole/plans/every_network.h"
 
-// patches=M and pipefusion=N in every network of images and videos: patches on one rank are what
-// stages of ranks have to give, bit by bit, after every step.
+// patches=M and pipefusion=N in every image and video network: after every step, stages of ranks
+// are bit-identical to patches on a single rank.
 namespace tessera {
 namespace {
 
 constexpr int kStale = 5;  // steps
-constexpr int kMore = 2;   // blocks, so that four stages have one each
+constexpr int kMore = 2;   // more blocks, so four stages have a block each
 
 using Asked = Subject::Asked;
 
@@ -60,7 +60,7 @@ TEST_P(StagedNetwork, PatchesAreStaleAfterTheWarmUp) {
   }
 }
 
-/// A run in which nothing moves: old keys and values are those of the step.
+/// A run without movement: old keys and values equal those of the step.
 class Still : public sample::Sampler {
  public:
   int steps() const override { return kStale; }
@@ -166,8 +166,8 @@ TEST_P(StagedNetwork, KeepsKeysAndValuesAsTheFormulaSays) {
   }
 }
 
-// In a step that is not fresh a patch reads its own tokens and those before it as they are now, and
-// those behind it as they were a step ago; text is as old as the first patch.
+// In a stale step a patch reads its own tokens and earlier patches fresh, and later patches from
+// the previous step; text is as old as the first patch.
 TEST_P(StagedNetwork, SaysHowOldTheKeysAreThatItReads) {
   const Subject run = subject(DType::f32);
   for (const char* text : {"patches=3", "patches=8,warmup=2", "patches=2,warmup=5"}) {
@@ -227,7 +227,7 @@ TEST_P(StagedNetwork, SendsBetweenStagesWhatTheFormulaSays) {
   }
 }
 
-// Each weight is on one stage, but for what all blocks are conditioned with.
+// Each weight is on a single stage, except modulation shared by all blocks.
 TEST_P(StagedNetwork, AStageBuildsItsBlocksAlone) {
   const Subject run = subject(DType::bf16);
   const auto parameters = [&](const nn::Portion& portion) {
@@ -276,7 +276,7 @@ TEST(PipeFusion, AnAdaptiveScheduleChoosesTheSameBetweenItsBlocks) {
   EXPECT_THROW(run(asked("patches=2,ulysses=3,schedule=adaptive")), Error);
 }
 
-// Each patch has a history of its own, and its own part of noise that is drawn in full.
+// Each patch has its own history, and its own part of the full noise.
 TEST(PipeFusion, EverySchedulerStepsPatchByPatch) {
   const Subject run(kNetworks[1], DType::f32, 6, 10, kMore);
   for (const sample::Scheduler& scheduler : sample::schedulers()) {

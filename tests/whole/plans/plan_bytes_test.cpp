@@ -7,14 +7,14 @@
 #include "parallel/stages.h"
 #include "whole/plans/every_network.h"
 
-// What each rank sends under forty-one plans, operation by operation and layer by layer, beside the
-// formulas of docs/plans.md.
+// The traffic of each rank under forty-one plans, by operation and layer, against the formulas of
+// docs/plans.md.
 namespace tessera {
 namespace {
 
 constexpr int kRun = 4;         // steps
 constexpr int64_t kWidth = 2;   // bytes of an element
-constexpr int kMoreBlocks = 2;  // so that there are four stages
+constexpr int kMoreBlocks = 2;  // more blocks, for four stages
 
 const char* const kPlans[] = {"data=2",
                               "cfg=2",
@@ -65,7 +65,7 @@ struct Sent {
 };
 using ByLayer = std::map<std::pair<std::string, int>, Sent>;
 
-/// The formulas, for one rank.
+/// The formulas for a rank.
 class Formula {
  public:
   Formula(const Subject& run, const Plan& plan, const parallel::Workload& work, int rank)
@@ -97,7 +97,7 @@ class Formula {
     sent.messages += messages;
     sent.bytes += bytes;
   }
-  // The view of the ranks that differ from this one along `ulysses`, at a place of the ring.
+  // The view of the ranks along `ulysses` at a place of the ring.
   nn::TokenView place_of_ring(int place, int patch) const {
     std::vector<int> ranks;
     const comm::Mesh& mesh = partition_.mesh();
@@ -196,7 +196,7 @@ TEST_P(PlanBytes, EachRankSendsWhatTheFormulasSay) {
     if (text.ends_with('+')) text += std::to_string(run.geometry().blocks - 1);
     const Plan plan = parse_plan(text);
     const parallel::Workload work = run.workload(asked(text));
-    const bool streams = run.joint() && plan.tensor > 1;  // sums of text are sums of their own
+    const bool streams = run.joint() && plan.tensor > 1;  // text is summed separately
     if (streams || !parallel::problems(plan, run.geometry(), work).empty()) continue;
     const auto found = run(asked(text));
     for (int r = 0; r < plan.world(); ++r) {

@@ -3,8 +3,8 @@
 
 #include "whole/random_model.h"
 
-// Plans at random over every family of images and videos, as a user would ask for them: each is
-// refused before a weight is read, with what would be valid, or gives what its oracle gives.
+// Random plans over every family of images and videos, as from a user: each is refused before any
+// weight is read, with a valid alternative, or gives the results of its oracle.
 namespace tessera {
 namespace {
 
@@ -13,7 +13,7 @@ using models::kNetworks;
 using models::Network;
 using tensor::Tensor;
 
-constexpr int kShards = 8, kPlans = 60;  // of each shard
+constexpr int kShards = 8, kPlans = 60;  // shards, and plans of each
 constexpr float kGuidance = 2.5f;
 constexpr size_t kFamilies = std::size(kNetworks);
 
@@ -33,9 +33,9 @@ class Draw {
   std::mt19937 rng_;
 };
 
-/// What a family is asked with beside its plan.
+/// A family's request besides the plan.
 struct Family {
-  const char* scheduler;  ///< folder of the reference data that has the usual one
+  const char* scheduler;  ///< folder of the reference data with the usual scheduler
   std::vector<SchedulerName> schedulers;
 };
 const Family kRuns[kFamilies] = {
@@ -48,7 +48,7 @@ const Family kRuns[kFamilies] = {
     {"cogvideox_2b", {SchedulerName::cogvideox_ddim, SchedulerName::cogvideox_dpm}},
 };
 
-/// An axis, and how often a prime factor of the number of ranks goes there.
+/// An axis, with the probability to receive a prime factor of the number of ranks.
 struct Weighted {
   const char* name;
   int weight, most;
@@ -78,7 +78,7 @@ const RandomModel& model_of(size_t family) {
   return *made[family];
 }
 
-// Sizes of axes whose product is a number from 1 to 12; what fits a family is likelier.
+// Sizes of axes with a product from 1 to 12; suitable axes are likelier.
 std::map<std::string, int> draw_axes(Draw& draw, size_t family) {
   std::map<std::string, int> sizes;
   int all = 0;
@@ -102,7 +102,7 @@ std::map<std::string, int> draw_axes(Draw& draw, size_t family) {
   return sizes;
 }
 
-// Patches and shards, mostly where they go, and what patches and stages are.
+// Patches and shards, mostly valid, with their options.
 std::string draw_patches(Draw& draw, std::map<std::string, int> sizes, int64_t blocks) {
   const int stages = sizes["pipefusion"];
   std::string text;
@@ -183,7 +183,7 @@ std::string draw_plan(Draw& draw, size_t family) {
   return text.empty() ? text : text.substr(1);
 }
 
-// Prompts that differ in length where the model can see it, as its text encoders would give them.
+// Prompts with different lengths if the model supports them, in the form of text encoders.
 std::map<std::string, Tensor> draw_text(Draw& draw, size_t family, int64_t prompts) {
   const models::PipelineSpec& spec = model_of(family).spec;
   const int64_t length = kNetworks[family].text > 0 ? draw.from_to(1, 7) : 0;
@@ -264,7 +264,7 @@ Case draw_case(Draw& draw, const std::string& embeddings) {
 
 struct Answer {
   std::vector<float> latents;
-  std::vector<Image> images;  ///< of a plan with vae=, and of its oracle
+  std::vector<Image> images;  ///< images of a plan with vae=, and of its oracle
   int passes = 0;
   std::string refused, broke;  ///< messages; broke: neither refused in time nor done
 };
@@ -288,7 +288,7 @@ Answer ask(const Case& asked, const std::string& plan) {
   return answer;
 }
 
-/// The plan whose result a plan must give bit by bit: what only spreads a run is left out.
+/// The plan with bit-identical results: without axes that only distribute a run.
 std::string exact_oracle(const std::string& text, int steps) {
   Plan plan = parse_plan(text);
   plan.patches = plan.patch_count();
@@ -308,7 +308,7 @@ std::string exact_oracle(const std::string& text, int steps) {
   Plan same;
   same.ring = plan.ring;
   same.tensor = plan.tensor;
-  if (plan.ring > 1) {  // which puts together what is seen of shards of patches
+  if (plan.ring > 1) {  // the ring merges results of shards
     same.patches = plan.patches;
     same.cut = plan.cut;
     same.warmup = plan.warmup;
@@ -318,14 +318,14 @@ std::string exact_oracle(const std::string& text, int steps) {
   return to_string(same);
 }
 
-/// The plan whose result it gives within rounding.
+/// The plan with equal results within rounding.
 std::string near_oracle(const std::string& exact) {
   Plan plan = parse_plan(exact);
   plan.ring = plan.tensor = 1;
   return to_string(plan);
 }
 
-/// One rank decodes the latents that ranks decode together: they differ by a rounding at most.
+/// A single rank decodes the latents of the group: images differ by a rounding at most.
 void expect_alike(const std::vector<Image>& many, const std::vector<Image>& one,
                   const std::string& what) {
   ASSERT_EQ(many.size(), one.size()) << what;
@@ -342,7 +342,7 @@ bool says_what_is_valid(const std::string& message) {
   return false;
 }
 
-/// Whether it ran.
+/// Returns whether the plan ran.
 bool check(const Case& drawn) {
   const Answer got = ask(drawn, drawn.plan);
   EXPECT_EQ(got.broke, "") << drawn.described();
@@ -359,7 +359,7 @@ bool check(const Case& drawn) {
       << golden::l2_error(got.latents, same.latents);
   expect_alike(got.images, same.images, drawn.described());
   if (near == exact) return true;
-  // Guidance subtracts what was rounded.
+  // Guidance amplifies rounding by subtraction.
   const bool guided = drawn.request.guidance == kGuidance || drawn.request.true_guidance > 1;
   const double within = 1e-5 * got.passes * (guided ? 2 * kGuidance - 1 : 1);
   EXPECT_LT(golden::l2_error(got.latents, ask(drawn, near).latents), within)

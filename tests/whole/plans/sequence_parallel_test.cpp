@@ -7,8 +7,8 @@
 #include "load/meta_weights.h"
 #include "whole/plans/every_network.h"
 
-// cfg=2, ulysses=N and ring=N in every network of images and videos: the latents of one rank after
-// every step, and what is computed and sent for them.
+// cfg=2, ulysses=N and ring=N in every image and video network: the latents of a single rank after
+// every step, with the computation and traffic.
 namespace tessera {
 namespace {
 
@@ -76,12 +76,12 @@ TEST_P(EveryNetwork, GivesThePredictionsOfOneRankUnderRing) {
   }
 }
 
-// The same run with other neighbours: what ulysses= sends goes where cfg='s went.
+// The same run with other neighbours: traffic of ulysses= goes along the former ranks of cfg=.
 TEST_P(EveryNetwork, TheOrderOfAxesSaysWhichRanksExchange) {
   const Subject run = subject(DType::bf16);
   const auto inside = run({"cfg=2,ulysses=2"}), outside = run({"cfg=2,ulysses=2,order=ulysses"});
   EXPECT_EQ(inside.steps, outside.steps) << run.name;
-  const int64_t control = kSteps + 1;  // the most that rank 0 says to each beside it
+  const int64_t control = kSteps + 1;  // limit of rank 0's control words to each neighbour
   for (const auto& [ran, heads, branch] :
        {std::tuple{&inside, size_t{1}, size_t{2}}, {&outside, size_t{2}, size_t{1}}}) {
     const auto& sent = ran->sent[0].entries();

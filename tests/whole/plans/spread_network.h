@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-/// What a rank of a plan with shard= builds of a network with named noise for weights.
+/// Builds a rank's network of a plan with shard= from named noise as weights.
 inline std::unique_ptr<nn::Denoiser> spread_network(const models::PipelineSpec& spec,
                                                     const Plan& plan, const nn::Geometry& geometry,
                                                     int rank, tensor::DType dtype) {

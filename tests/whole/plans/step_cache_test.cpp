@@ -23,7 +23,7 @@ size_t reused(const Subject::Ran& ran, int blocks) {
   return ran.computed.size() * static_cast<size_t>(blocks) - computed;
 }
 
-// A threshold at which some steps are reused, and some are not.
+// A threshold with some reused steps and some computed steps.
 TEST_P(CachedNetwork, GivesTheSameBitsOnAnyRanks) {
   const Subject run = subject();
   const auto whole = run({.sampler = sample::rectified_flow(kCachedSteps)}).steps;

@@ -8,8 +8,8 @@
 #include "models/tiny_networks.h"
 #include "parallel/denoise.h"
 
-// tensor=N in every network of images: the prediction of one rank within the rounding of sums,
-// the same bits on every rank and in every run, and 1/N of the weights that are split.
+// tensor=N in every image network: a single rank's prediction within the rounding of sums, equal
+// bits on every rank and in every run, and 1/N of the split weights.
 namespace tessera {
 namespace {
 
@@ -111,7 +111,7 @@ TEST(TensorParallel, GoesWithRowsThatAreSpread) {
   }
 }
 
-// The sums of three sequences go in four chunks, those of one in one.
+// The sums of three sequences use four chunks, those of a single sequence only a single chunk.
 TEST(TensorParallel, ChunksOfItsSumsChangeNoBit) {
   for (const Network& n : {kNetworks[0], kNetworks[3]})
     for (DType dtype : {DType::f32, DType::bf16}) {

@@ -2,8 +2,8 @@
 
 #include "whole/random_model.h"
 
-// What no number of ranks divides: prompts of several lengths, few tokens, many frames, non-square
-// images, more ranks than text or tokens. Each plan gives what its oracle gives.
+// Sizes indivisible by any number of ranks: prompts of several lengths, few tokens, many frames,
+// non-square images, more ranks than text or tokens. Each plan gives the results of its oracle.
 namespace tessera {
 namespace {
 
@@ -19,8 +19,8 @@ struct Row {
   const char* what;
   int family;
   int64_t width, height, frames;
-  std::vector<int> prompts;    ///< how many of its tokens each has; of DiT-MoE its class
-  std::vector<int> negatives;  ///< one for all, or one each; none: no guidance
+  std::vector<int> prompts;    ///< number of tokens of each; for DiT-MoE the class
+  std::vector<int> negatives;  ///< a single text for all, or a text each; none: no guidance
   int64_t text;                ///< tokens of a text, padding included
   int count;
   const char* oracle;

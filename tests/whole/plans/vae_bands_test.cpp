@@ -13,8 +13,8 @@
 #include "parallel/spatial/bands.h"
 #include "whole/golden.h"
 
-// vae=K in every VAE: what K ranks make of an image is what one makes of it, whatever its size, and
-// each holds its share.
+// vae=K in every VAE: K ranks produce the image of a single rank, for any size, and each holds its
+// share.
 namespace tessera {
 namespace {
 
@@ -147,8 +147,7 @@ TEST(VaeBands, AreTracedAsTheWholeImage) {
   for (const auto& [name, x] : one) EXPECT_LT(golden::max_error(three.at(name), x), 1e-5) << name;
 }
 
-/// What each of some ranks holds at most while it decodes, its weights with it, and computes;
-/// counted on meta.
+/// Each rank's peak memory while decoding, including weights, and its computation; counted on meta.
 struct Share {
   int64_t peak = 0;
   double flops = 0;
@@ -194,7 +193,7 @@ TEST(VaeBands, FourRanksHoldLessThanThirtyPercentEach) {
   }
 }
 
-// --vae-chunk: the same bits, on one rank and on several.
+// --vae-chunk: equal bits, on a single rank and on several.
 void expect_chunked(const Pass& pass, const std::string& what) {
   const auto bits = [&](int64_t chunk, int ranks) {
     Tensor made;
@@ -231,7 +230,7 @@ TEST(VaeChunk, GivesTheBitsOfAllLines) {
     const models::CogVideoXVae videos(small_videos(), weights, dtype);
     const models::CogVideoXVaeEncoder back(small_videos(), weights, dtype);
     for (const tensor::Shape& shape :
-         {tensor::Shape{1, 4, 5, 7, 6}, tensor::Shape{2, 4, 1, 5, 5}})  // one frame is before two
+         {tensor::Shape{1, 4, 5, 7, 6}, tensor::Shape{2, 4, 1, 5, 5}})  // a frame before two
       expect_chunked([&, z = drawn(shape)](nn::Spatial& s) { return videos.decode(z, s); },
                      "a video of latents " + shape.str());
     expect_chunked(
@@ -240,7 +239,7 @@ TEST(VaeChunk, GivesTheBitsOfAllLines) {
   }
 }
 
-// The most that a pass holds, on meta or not, without weights.
+// The peak memory of a pass, on meta or not, without weights.
 int64_t held(Device device, const tensor::Shape& shape, int64_t chunk,
              const std::function<void(const Tensor& x, nn::Spatial& spatial)>& pass) {
   tensor::Scope scope;
@@ -265,7 +264,7 @@ TEST(VaeChunk, TakesLessMemory) {
     const auto found = [&](int64_t chunk) {
       return double(held(Device::meta, shape, chunk, pass)) / 1e9;
     };
-    found(0);  // what kernels derive from filters stays with them
+    found(0);  // derived filters stay with the weights
     EXPECT_NEAR(found(0), all, 0.01) << shape.str() << ", as docs/plans.md says";
     EXPECT_NEAR(found(16), some, 0.01) << shape.str() << ", as docs/plans.md says";
   };
@@ -277,8 +276,8 @@ TEST(VaeChunk, TakesLessMemory) {
                    [&](const Tensor& x, nn::Spatial& spatial) { back.encode(x, spatial); });
 }
 
-// The norm before the second filter of a resnet at full size needs all that the first one made, and
-// what is added to its result is an image of that size, too.
+// The norm before the second filter of a resnet at full size needs the whole result of the first,
+// and the residual is an image of full size, too.
 TEST(VaeChunk, AnEncoderOfImagesHoldsTwoWholeOnes) {
   models::AutoencoderKLConfig config;
   config.block_out_channels = {128, 256, 512, 512};
@@ -303,7 +302,7 @@ TEST(VaeChunk, MetaForetellsIt) {
       const models::CogVideoXVae videos(small_videos(), weights, DType::bf16);
       const auto image = [&](const Tensor& z, nn::Spatial& s) { images.decode(z, s); };
       const auto video = [&](const Tensor& z, nn::Spatial& s) { videos.decode(z, s); };
-      held(device, {1, 4, 1, 1}, 0, image);  // what kernels derive from filters stays with them
+      held(device, {1, 4, 1, 1}, 0, image);  // derived filters stay with the weights
       held(device, {1, 4, 1, 1, 1}, 0, video);
       return std::pair(held(device, {1, 4, 13, 9}, chunk, image),
                        held(device, {1, 4, 5, 7, 6}, chunk, video));

@@ -21,7 +21,7 @@ namespace {
 using namespace std::chrono_literals;
 using tensor::MemoryClass;
 
-// A copy of a small model of videos whose weights can be lost.
+// A copy of a small video model with weights to damage.
 struct Trial {
   golden::Scratch scratch;
   std::string folder = scratch / "model";
@@ -36,7 +36,8 @@ struct Trial {
     request.frames = 9;
     request.steps = 1;
   }
-  // Of all files of a part: zeros behind the header, and, unless `seen`, as if nobody had written.
+  // Overwrites all files of a part: zeros after the header; unless `seen`, times of files do not
+  // change.
   void lose(const std::string& part, bool seen = false) const {
     for (const auto& entry : std::filesystem::directory_iterator(folder + "/" + part)) {
       if (entry.path().extension() != ".safetensors") continue;
@@ -86,8 +87,8 @@ TEST(KeptParts, AreReadAnewWhereTheirFilesChanged) {
   EXPECT_NE(pixels(model.generate(trial.request)), first);
 }
 
-// Packed anew from the files, beside what a run says that it keeps: of the VAE the most that its
-// weights take at once.
+// Packed again from the files, compared with the reported bytes: for the VAE the peak of its
+// weights.
 TEST(KeptParts, AreAsLargeAsIsSaid) {
   const Trial trial;
   runtime::ModelState state;
@@ -111,7 +112,7 @@ TEST(KeptParts, AreAsLargeAsIsSaid) {
   EXPECT_EQ(state.kept.bytes(), 0);
 }
 
-// One request after the other and several at once, some of which are cancelled on their way.
+// Requests in order and several at once; some are cancelled in progress.
 TEST(KeptParts, AnswerRequestsAtOnceAsAlone) {
   Trial trial;
   const std::vector<uint8_t> alone =

@@ -24,7 +24,7 @@ std::string refusal(const std::string& folder, ErrorCode code) {
   return "was accepted";
 }
 
-// A copy of a golden model whose tensors may be changed.
+// A copy of a golden model with changed tensors.
 std::string altered(const Scratch& scratch,
                     const std::function<void(std::map<std::string, tensor::Tensor>&)>& change) {
   const std::string from = TESSERA_TEST_DATA "/moe/dit_moe_flash/model";

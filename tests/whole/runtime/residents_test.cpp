@@ -14,13 +14,13 @@ namespace {
 
 using Others = std::vector<runtime::AtWork::Held>;
 
-// A model that keeps so many bytes until it lets go.
+// A model that keeps some bytes until release.
 struct Keeper {
   int64_t bytes = 0;
   runtime::Resident resident;
   Keeper(runtime::Residents& all, const std::string& name, int64_t keeps)
       : bytes(keeps), resident(all, {name, [this] { return bytes; }, [this] { bytes = 0; }}) {}
-  // A run that takes this, and what it then keeps.
+  // A run with `takes` bytes, after which the model keeps `keeps` bytes.
   bool run(int64_t takes, int64_t room, int64_t keeps) {
     runtime::AtWork work(&resident);
     Others others;
@@ -99,7 +99,7 @@ TEST(Residents, EndWithTheirRunsAndWithThemselves) {
   EXPECT_TRUE(a.run(120, 100, 5)) << "alone it is admitted elsewhere";
 }
 
-// Shipped models of both kinds, under one budget.
+// Shipped models of both kinds under a common budget.
 struct Shipped {
   runtime::ModelState images, first, second;
   GenerateRequest image;
@@ -127,7 +127,7 @@ struct Made {
   bool operator==(const Made&) const = default;
 };
 
-// One after the other, with `idle` told what each ran beside.
+// Runs all in turn; `ran` receives the peak of each.
 Made all_of(Shipped& models,
             const std::function<void(int64_t peak, const runtime::ModelState&)>& ran) {
   Made made;
@@ -154,7 +154,7 @@ TEST(Residents, ModelsThatFitOneAtATimeRunInTurn) {
                    [&](int64_t peak, const runtime::ModelState&) { most = std::max(most, peak); });
     all = roomy.kept();
   }
-  const int64_t budget = most * 11 / 10;  // what is foreseen is a little more than what is taken
+  const int64_t budget = most * 11 / 10;  // the prediction slightly exceeds the measured memory
   ASSERT_LT(budget, all) << "not both fit";
   Shipped tight(budget);
   for (int round = 0; round < 3; ++round)

@@ -13,12 +13,12 @@
 #include "tessera/error.h"
 #include "whole/plans/every_network.h"
 
-// shard=N in every network of images and videos: the latents of one rank after every step, whatever
-// axis stands beside it, and what a rank holds and sends for them.
+// shard=N in every image and video network: the latents of a single rank after every step with any
+// other axis, and a rank's memory and traffic.
 namespace tessera::pipeline {
 namespace {
 
-// Of each block in bf16.
+// Bytes of each block in bf16.
 std::vector<int64_t> block_bytes(const Subject& run) {
   const auto meta = std::make_shared<load::MetaWeights>(DType::f32);
   std::vector<int64_t> bytes;
@@ -89,15 +89,14 @@ TEST_P(SpreadNetwork, SendsEachBlockOnceACall) {
   }
 }
 
-// Beside what stands around the blocks, which is most of these small networks: an Nth of the
-// blocks, and two of them while they pass. What published ones hold of it, spread_denoiser_test.cpp
-// says.
+// Besides the weights around the blocks, most of these small networks: an Nth of the blocks, and
+// two whole blocks in passing. For published sizes see spread_denoiser_test.cpp.
 TEST_P(SpreadNetwork, HoldsAPartOfTheBlocksAndTwoOfThem) {
   const Subject run = subject(DType::bf16);
   const std::vector<int64_t> blocks = block_bytes(run);
   const int64_t all = std::accumulate(blocks.begin(), blocks.end(), int64_t{0});
   const int64_t largest = *std::max_element(blocks.begin(), blocks.end());
-  // Tables that stay as they are stored are f32 here, and foreseen as bf16.
+  // Tables in stored form are f32 here, but predicted as bf16.
   const int64_t fixed = 2 * runtime::part_weights(run.spec(), DType::bf16).fixed;
   for (const int ranks : {2, 4}) {
     const Plan plan = parse_plan("shard=" + std::to_string(ranks));
@@ -115,7 +114,7 @@ TEST_P(SpreadNetwork, HoldsAPartOfTheBlocksAndTwoOfThem) {
   }
 }
 
-// Runs of a layout are what all of it is, and make a block that has the weights of one from files.
+// The runs of a layout together are the whole block, and its weights equal those from files.
 TEST_P(SpreadNetwork, RunsOfABlockPutTogetherAreAllOfIt) {
   const Subject run = subject(DType::bf16);
   const auto meta = std::make_shared<load::MetaWeights>(DType::f32);
@@ -188,7 +187,7 @@ TEST(BlockLayout, RefusesWeightsThatAreNotWhatWasForeseen) {
   const Subject run(kNetworks[1], DType::f32);
   const models::NamedNoise weights;
   const nn::Portion first = runtime::one_block(run.spec().whole(), 0);
-  // Tables that stay as files have them are f32 here, and foreseen as bf16.
+  // Tables in stored form are f32 here, but predicted as bf16.
   const runtime::BlockLayout layout(run.spec(), std::make_shared<load::MetaWeights>(DType::bf16),
                                     DType::f32, first);
   try {

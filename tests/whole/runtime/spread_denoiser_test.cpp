@@ -10,14 +10,13 @@
 #include "tessera/error.h"
 #include "whole/plans/every_network.h"
 
-// shard=N and what stands before and after the blocks: what ranks hold of it at published sizes,
-// and what they send for it.
+// shard=N and the weights around the blocks: memory of ranks at published sizes, and traffic.
 namespace tessera::pipeline {
 namespace {
 
 constexpr int64_t kLine = 64;  // bytes: where a weight begins
 
-/// Matrices and tables that a network asks for, packed.
+/// Matrices and tables of a network, packed.
 struct Pieces {
   int64_t bytes = 0, count = 0;
 };
@@ -44,7 +43,7 @@ class CountingWeights : public load::MetaWeights {
   Pieces& pieces_;
 };
 
-// What stands around the blocks, as far as these flags go.
+// The weights around the blocks, as selected by the flags.
 Pieces around(const Subject& run, bool all) {
   nn::Portion portion = runtime::shell_of(run.spec().whole());
   portion.head = portion.conditioning = all;
@@ -58,7 +57,7 @@ struct Sent {
   bool operator==(const Sent&) const = default;
 };
 
-// By all ranks for what stands around the blocks.
+// Traffic of all ranks for the weights around the blocks.
 Sent sent(const Subject& run, const char* plan, int steps) {
   Sent sum;
   for (const comm::Ledger& ledger :
@@ -75,7 +74,7 @@ class AroundBlocks : public testing::TestWithParam<size_t> {
 };
 INSTANTIATE_TEST_SUITE_P(Shard, AroundBlocks, testing::Range<size_t>(0, 6));
 
-// In one step each matrix is used once; in later ones those that no request keeps the result of.
+// In the first step each matrix is used once; in later steps only matrices without a cached result.
 TEST_P(AroundBlocks, ComesOnceForEachUse) {
   const Subject run = subject();
   const Pieces all = around(run, true);
@@ -92,7 +91,7 @@ TEST_P(AroundBlocks, ComesOnceForEachUse) {
   }
 }
 
-// The step is computed once for all patches, which are embedded one by one.
+// A step's modulation is computed once for all patches, which are embedded separately.
 TEST_P(AroundBlocks, PatchesShareWhatAStepTakes) {
   const Subject run = subject();
   const Sent whole = sent(run, "shard=2", 3), patches = sent(run, "shard=2,patches=3", 3);
@@ -158,7 +157,7 @@ struct Held {
   int64_t passing = 0;  ///< the most of a run besides
 };
 
-// Of each rank, without elements: of a step of small images, one a rank.
+// Each rank's bytes in a step of small images on meta, an image per rank.
 std::vector<Held> held(const models::PipelineSpec& spec, const nn::Geometry& geometry, int ranks,
                        DType stored) {
   const Plan plan = parse_plan("shard=" + std::to_string(ranks));
@@ -192,7 +191,7 @@ std::vector<Held> held(const models::PipelineSpec& spec, const nn::Geometry& geo
   return all;
 }
 
-// Bytes of a network on one rank.
+// Bytes of a network on a single rank.
 int64_t whole(const models::PipelineSpec& spec, DType stored) {
   tensor::Scope scope;
   scope.memory = std::make_shared<tensor::MemoryTracker>();

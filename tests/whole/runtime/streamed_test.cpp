@@ -31,7 +31,7 @@ constexpr Case kCases[] = {
     {"dit_moe", "moe/dit_moe_flash/model", 0, 0, 0},
 };
 
-// Numbers that repeat late; whole numbers are zero.
+// Numbers with a long period; integers are zero.
 Tensor filled(const tensor::Shape& shape, DType dtype) {
   Tensor x = Tensor::zeros(shape, dtype);
   if (dtype == DType::f32)
@@ -40,7 +40,7 @@ Tensor filled(const tensor::Shape& shape, DType dtype) {
   return x;
 }
 
-/// A family, its weights, and a request of two rows.
+/// A family with weights and a request of two rows.
 struct Family {
   models::PipelineSpec spec;
   std::shared_ptr<const nn::Weights> weights;
@@ -82,7 +82,8 @@ TEST(Streamed, ComputesWhatTheWholeTransformerComputesBitByBit) {
   }
 }
 
-/// A transformer in portions of so many blocks; the first has what stands before and after them.
+/// A transformer in portions of a number of blocks; the first portion has the modules around the
+/// blocks.
 class Portions : public nn::Denoiser {
  public:
   Portions(const Family& family, int64_t each, DType dtype) : each_(each) {
@@ -121,7 +122,7 @@ class Portions : public nn::Denoiser {
   std::vector<std::unique_ptr<nn::Denoiser>> parts_;
 };
 
-/// A request of three steps: its latent, and the calls and FLOPs of each op.
+/// A request of three steps: its latent, with the calls and FLOPs of each op.
 struct Work {
   std::vector<float> latent;
   std::map<std::string, std::pair<int64_t, double>> ops;
@@ -173,7 +174,7 @@ TEST(Streamed, HoldsOneBlockAtATime) {
   const runtime::StreamedDenoiser streamed(family.spec, family.weights, DType::f32, 1);
   family.run(streamed);
   const int64_t peak = scope.memory->peak(tensor::MemoryClass::weights);
-  // Tables that stay as the file has them are f32 here and foretold as bf16: less than 1 % of it.
+  // Tables in stored form are f32 here but predicted as bf16: less than 1 % of the total.
   const int64_t foretold = parts.fixed + parts.blocks[0] + parts.largest(1);
   EXPECT_LE(double(peak), 1.01 * double(foretold));
   EXPECT_LT(peak, parts.whole());
