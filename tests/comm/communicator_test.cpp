@@ -52,7 +52,7 @@ TEST(Communicator, AnotherTransportStandsOverAWorldAlone) {
   });
 }
 
-// The transport that stands below a world.
+// The transport of a world.
 std::shared_ptr<Transport> below(Communicator& world) {
   std::shared_ptr<Transport> found;
   world.over([&](auto transport, auto) { return found = transport; });
@@ -67,12 +67,12 @@ TEST(Communicator, GroupsAndDroppedReceivesLeaveNothingBehind) {
       request->send((request->rank() + 1) % 3, Tensor::zeros({9}, DType::u8), {"left", round});
       if (round % 2 == 0) request->receive((request->rank() + 2) % 3, {"left", round});
     }
-    barrier(world);  // what the others closed may be on the way until here
+    barrier(world);  // messages of closed channels may be in flight until here
     EXPECT_LE(transport->inbox().channels(), 3u) << "of 51";
   });
 }
 
-// What a rank's work ends with, or nothing.
+// The error of a rank's work, or nothing.
 std::string said_of(const std::function<void()>& work) {
   try {
     work();
@@ -134,7 +134,7 @@ TEST(Communicator, ASenderThatWaitsForRoomHearsThatItsRequestHasEnded) {
       EXPECT_EQ(said_of(flood), "no memory");
       heard = true;
     }
-    request = nullptr;  // and with it what nobody takes
+    request = nullptr;  // and with the request all its pending messages
     barrier(world);
   });
 }
@@ -172,7 +172,7 @@ TEST(Communicator, AFlightEndsWhenTheMessageArrives) {
   Pending pending = world->receive(1, {"x", 0});
   std::this_thread::sleep_for(20ms);
   scripted.inbox().deliver(1, 1, {{"x", 0}, Tensor::zeros({1}, DType::u8)});
-  std::this_thread::sleep_for(200ms);  // it lies there while this rank computes
+  std::this_thread::sleep_for(200ms);  // the message waits while this rank computes
   pending.wait();
   const auto entry = world->ledger().total();
   EXPECT_GE(entry.flight_seconds, 0.02);

@@ -18,7 +18,7 @@ using tensor::Device;
 using tensor::DType;
 using tensor::Tensor;
 
-// `count` numbers that tell sender, receiver and round.
+// `count` numbers that identify sender, receiver and round.
 Tensor numbers(int64_t count, int from, int to, int round, Device on = Device::cpu) {
   Tensor t = Tensor::empty({count}, DType::i32);
   for (int64_t i = 0; i < count; ++i)
@@ -87,7 +87,7 @@ void large_messages(Communicator& world, Device on) {
     check_numbers(in[size_t(from)], count, from, world.rank(), 1, on);
 }
 
-// More than 16 MB each, and small ones behind them.
+// Messages above 16 MB each, followed by small messages.
 void huge_messages(Communicator& world, Device on) {
   const int64_t count = (5 << 20) + 3;
   std::vector<Tensor> out, few;
@@ -104,7 +104,7 @@ void huge_messages(Communicator& world, Device on) {
   }
 }
 
-// Everybody else is ready long before rank 0 is.
+// All other ranks are ready long before rank 0.
 void one_rank_is_slow(Communicator& world, Device on) {
   std::vector<Exchange> under_way;
   for (int round = 0; round < 15; ++round) {
@@ -176,7 +176,7 @@ void closed_groups_drop_their_messages(Communicator& world, Device on) {
   exchange_uneven(world, on);
 }
 
-// A rank that fails ends the waits of one request, of which nothing is left in the next.
+// A failed rank ends all waits of a request; the next request finds no trace of the failure.
 void requests_end_alone(Communicator& world, Device on) {
   const int next = (world.rank() + 1) % world.size(),
             before = (world.rank() + world.size() - 1) % world.size();
@@ -184,7 +184,7 @@ void requests_end_alone(Communicator& world, Device on) {
   for (int r = 0; r < world.size(); ++r) all[size_t(r)] = r;
   for (int round = 0; round < 10; ++round) {
     const auto request = world.request();
-    const int fails = round % (world.size() + 1);  // or nobody
+    const int fails = round % (world.size() + 1);  // or no rank
     const auto hop = [&, ring = request->group(all)](int i) {
       ring->send(next, numbers(9, world.rank(), next, round, on), {"hop", i});
       request->send(next, numbers(5, world.rank(), next, round, on), {"left", i});
@@ -227,7 +227,7 @@ void both_ways_at_once(Communicator& world, Device on) {
                     i % 3 == 0 ? Device::cpu : on);
 }
 
-// What arrives is sent on at once, and its memory is used again.
+// Received messages are forwarded at once, and their memory is reused.
 void passed_around(Communicator& world, Device on) {
   const int next = (world.rank() + 1) % world.size(),
             before = (world.rank() + world.size() - 1) % world.size();
@@ -240,8 +240,8 @@ void passed_around(Communicator& world, Device on) {
   check_numbers(x, 5000, world.rank(), 0, 7, on);
 }
 
-// Who listens gets every message of every sender once, with its number; nobody counts what is
-// posted.
+// A listener receives every message of every sender once, with its number; posted messages are not
+// counted.
 void listeners_hear_all(Communicator& world, Device) {
   constexpr int kRounds = 50;
   std::vector<int> all;

@@ -8,8 +8,8 @@
 
 namespace tessera::comm {
 
-/// What every transport must do: each case is run on its own world of `ranks`, and throws when the
-/// transport does not. Messages are tensors on a device.
+/// Requirements of every transport: each case runs in its own world of `ranks`, and throws if the
+/// transport fails. Messages are tensors on a device.
 struct ConformanceCase {
   std::string name;
   int ranks = 1;

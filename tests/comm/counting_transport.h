@@ -9,7 +9,7 @@
 
 namespace tessera::comm {
 
-/// A transport that counts the bytes to each rank, over another one.
+/// A transport on top of another, counting bytes to each rank.
 class CountingTransport : public TransportOver {
  public:
   CountingTransport(std::shared_ptr<Transport> below, std::vector<int64_t>& bytes)
@@ -25,7 +25,7 @@ class CountingTransport : public TransportOver {
   std::vector<int64_t>& bytes_;
 };
 
-/// The ranks of `world`; `bytes` gets what this rank sends to each, and must outlive them.
+/// The ranks of `world`; `bytes` receives the bytes sent to each rank, and must outlive them.
 inline std::unique_ptr<Communicator> counting(Communicator& world, std::vector<int64_t>& bytes) {
   return world.over([&](std::shared_ptr<Transport> below, std::chrono::milliseconds) {
     return std::make_shared<CountingTransport>(std::move(below), bytes);

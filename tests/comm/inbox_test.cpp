@@ -33,7 +33,7 @@ const auto kNever = [] { FAIL() << "there was something to take"; };
 
 TEST(Inbox, EachMessageIsFoundByItsChannelSenderAndNumber) {
   Inbox inbox;
-  inbox.deliver(1, 0, message(3, 1));  // before the one that was sent before it
+  inbox.deliver(1, 0, message(3, 1));  // overtakes an earlier message
   inbox.deliver(2, 0, message(2));
   inbox.deliver(1, 1, message(4));
   EXPECT_FALSE(inbox.ready(1, 0, 0));
@@ -72,7 +72,7 @@ TEST(Inbox, AClosedChannelTakesNothingAndIsForgottenWhenAllHaveClosedIt) {
   for (uint64_t channel = 5; channel < 500; ++channel) {
     inbox.deliver(channel, 0, message(1));
     inbox.close(channel, 2);
-    inbox.deliver(channel, 1, closing(1));  // its message is still on the way
+    inbox.deliver(channel, 1, closing(1));  // a message is in flight
     inbox.deliver(channel, 0, message(1, 1));
     EXPECT_FALSE(inbox.ready(channel, 0, 0));
     EXPECT_FALSE(inbox.ready(channel, 0, 1));
@@ -119,7 +119,7 @@ TEST(Inbox, AListenerHearsAChannelUntilItIsClosed) {
   Inbox inbox;
   std::vector<std::pair<int, uint64_t>> heard;
   inbox.listen(7, [&](int from, Message m) { heard.emplace_back(from, m.order); });
-  inbox.deliver(7, 2, message(100, 1));  // whatever was sent before it
+  inbox.deliver(7, 2, message(100, 1));  // independent of earlier messages
   inbox.deliver(7, 3, message(1, 0));
   inbox.deliver(8, 2, message(1, 0));
   EXPECT_EQ(heard, (std::vector<std::pair<int, uint64_t>>{{2, 1}, {3, 0}}));
@@ -155,7 +155,7 @@ TEST(Inbox, WhatAListenerThrowsFailsTheRank) {
   EXPECT_THROW(inbox.check(), Error);
 }
 
-// A deadline that is looked at only when nothing arrives would never end this.
+// If the deadline were checked only without arrivals, the wait would never end.
 TEST(Inbox, AWaitAsksTheClockHoweverOftenSomethingElseArrives) {
   Inbox inbox;
   std::jthread noise([&](const std::stop_token& stop) {

@@ -14,7 +14,7 @@ namespace {
 using namespace std::chrono_literals;
 using Names = std::vector<std::string_view>;
 
-// Uneven on purpose; the order is not that of a plan.
+// Uneven on purpose, in an order unlike a plan's.
 Mesh three_axes() { return Mesh({{"cfg", 2}, {"data", 3}, {"tensor", 1}, {"ulysses", 4}}); }
 
 TEST(Mesh, CountsRanksWithTheLastAxisInside) {

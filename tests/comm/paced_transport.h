@@ -14,8 +14,8 @@
 
 namespace tessera::comm {
 
-/// A transport whose ranks have a link of limited bandwidth each, on which messages leave one after
-/// the other, over one that is faster.
+/// A transport on top of a faster transport: each rank has a link of limited bandwidth, with
+/// messages in order.
 class PacedTransport : public TransportOver {
  public:
   PacedTransport(std::shared_ptr<Transport> below, double bytes_a_second)
@@ -49,7 +49,7 @@ class PacedTransport : public TransportOver {
 
   void work() {
     std::unique_lock lock(mutex_);
-    Clock::time_point free{};  // when the link is
+    Clock::time_point free{};  // time of the link's release
     for (;;) {
       wake_.wait(lock, [&] { return ended_ || !held_.empty(); });
       if (held_.empty()) return;
@@ -73,7 +73,7 @@ class PacedTransport : public TransportOver {
   std::thread thread_;
 };
 
-/// The ranks of `world` on such links.
+/// The ranks of `world` with such links.
 inline std::unique_ptr<Communicator> paced(Communicator& world, double bytes_a_second) {
   return world.over([&](std::shared_ptr<Transport> below, std::chrono::milliseconds) {
     return std::make_shared<PacedTransport>(std::move(below), bytes_a_second);

@@ -16,7 +16,7 @@ TEST(Patience, RunsOnlyWhileNobodyOfTheWorldGetsOn) {
   Patience patience(world, 100ms);
   for (int i = 0; i < 30; ++i) {
     std::this_thread::sleep_for(10ms);
-    ++world.counts[3];  // of whom nobody here has heard that it is waited for
+    ++world.counts[3];  // progress of a rank not known as awaited
     EXPECT_FALSE(patience.over());
   }
   std::this_thread::sleep_for(150ms);

@@ -8,7 +8,7 @@
 
 namespace tessera::comm {
 
-/// A transport whose other ranks do what a test says; what is sent to them is kept.
+/// A transport with scripted other ranks; messages to them are kept.
 class ScriptedTransport : public Transport {
  public:
   explicit ScriptedTransport(int ranks)

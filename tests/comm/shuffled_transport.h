@@ -7,8 +7,8 @@
 
 namespace tessera::comm {
 
-/// A transport that keeps each message for a random time up to `longest` and lets messages overtake
-/// each other, over one that does neither.
+/// A transport on top of an ordered transport: delays each message by a random time up to
+/// `longest`, so messages overtake each other.
 std::shared_ptr<Transport> shuffled(std::shared_ptr<Transport> below,
                                     std::chrono::microseconds longest);
 

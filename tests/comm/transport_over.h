@@ -7,7 +7,7 @@
 
 namespace tessera::comm {
 
-/// A transport over another one, which does all that is not overridden.
+/// Forwards to another transport all functions without an override.
 class TransportOver : public Transport {
  public:
   explicit TransportOver(std::shared_ptr<Transport> below) : below_(std::move(below)) {}

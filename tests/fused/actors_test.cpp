@@ -23,7 +23,7 @@ namespace {
 std::atomic<int64_t> threads_made{0};
 }  // namespace
 
-// In front of the C library's own: each thread that this program makes is counted.
+// Replaces the C library's function: counts each thread of this program.
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
                               void* (*run)(void*), void* with) {
   using Create = decltype(&pthread_create);
@@ -38,7 +38,7 @@ namespace {
 using namespace nn::random_bank;
 using namespace std::chrono_literals;
 
-// A layer over some ranks that are threads with threads of their own.
+// A layer over ranks as threads, with threads of their own.
 struct Gang {
   Gang(std::vector<int64_t> tokens_of, int experts, int top_k, int processors)
       : router_of(router(experts, top_k, 3)),
@@ -48,7 +48,7 @@ struct Gang {
     for (int e = 0; e < experts; ++e) is.owner.push_back(e % is.ranks());
   }
 
-  // body(heap) on all ranks at once, each with a pool of its own; what the first of them threw.
+  // Runs body(heap) on all ranks at once, each with its own pool; returns the first exception.
   std::exception_ptr at_once(int threads, std::chrono::milliseconds deadline,
                              const std::function<void(SymmetricHeap& heap)>& body) const {
     try {
@@ -86,7 +86,7 @@ struct Gang {
   Layout layout;
 };
 
-// Kinds of layers with the results that one rank has for them, in parts.
+// Kinds of layers with the results of a single rank, in parts.
 struct Known {
   Known(const Gang& gang, int kinds) {
     for (int i = 0; i < kinds; ++i) {
@@ -110,7 +110,7 @@ size_t threads_there_are() {
   return size_t(std::distance(begin(tasks), end(tasks)));
 }
 
-// A thread that was joined may stand in the list for a moment longer.
+// A joined thread may stay in the list for a moment.
 bool ended_but(size_t threads) {
   for (int i = 0; i < 60000 && threads_there_are() > threads; ++i) std::this_thread::sleep_for(1ms);
   return threads_there_are() <= threads;
@@ -118,7 +118,7 @@ bool ended_but(size_t threads) {
 
 int64_t wrong(const std::vector<float>& got, const std::vector<float>& want) { return got != want; }
 
-// Each rank goes through its layers as fast as it can, but for a rest now and then.
+// Each rank runs its layers at full speed, except for an occasional rest.
 TEST(Actors, TenThousandEpochsWithRandomDelaysGiveTheBitsOfOneRank) {
   constexpr int kEpochs = 10000, kKinds = 16;
   const Gang gang({5, 0, 9}, 4, 2, 2);
@@ -144,7 +144,7 @@ TEST(Actors, TenThousandEpochsWithRandomDelaysGiveTheBitsOfOneRank) {
       most_threads = std::max<size_t>(most_threads, threads_there_are());
       least_threads = std::min<size_t>(least_threads, threads_there_are());
     }
-    comm::barrier(heap.ranks());  // what is late has come
+    comm::barrier(heap.ranks());  // late transfers have arrived
   });
   if (error) std::rethrow_exception(error);
   EXPECT_EQ(failures, 0);
@@ -172,7 +172,7 @@ TEST(Actors, AnyThreadsAndProcessorsDo) {
     }
 }
 
-// Two requests whose ranks share their threads, each of which waits where the other has them.
+// Two requests with shared threads, each waiting for threads of the other.
 TEST(Actors, RequestsThatShareThreadsBothGetThrough) {
   const Gang gang({6, 6}, 4, 2, 2);
   const Known known(gang, 1);
@@ -202,7 +202,7 @@ TEST(Actors, RequestsThatShareThreadsBothGetThrough) {
   request(1);
 }
 
-// What tasks hold is the rank's, whichever thread they run on, and so is what its ops count.
+// Memory of tasks and counts of ops belong to the rank, on any thread.
 TEST(Actors, MemoryAndWorkAreCountedForTheRank) {
   const auto peak_with = [](int threads) {
     const Gang gang({8}, 3, 2, 2);
@@ -240,7 +240,7 @@ std::string message_of(const std::exception_ptr& error, ErrorCode code) {
   }
 }
 
-// Rank 1 ends in its own way; rank 0 would go on for ever.
+// Rank 1 ends as given; rank 0 would continue forever.
 std::exception_ptr endless(std::chrono::milliseconds deadline,
                            const std::function<bool(int layer)>& rank_1_goes_on,
                            const std::stop_token& stop = {}) {
@@ -279,7 +279,7 @@ TEST(Actors, AStopRequestEndsAllRanks) {
   (void)message_of(endless(60s, stop_later, source.get_token()), ErrorCode::cancelled);
 }
 
-// A rank that does its tasks by itself, and waits for nobody: only others find the time too long.
+// A rank without waits runs its tasks alone: only others exceed the deadline.
 void patient(MoeOperator& one, const Tensor& tokens, const Gang& gang) {
   one.begin(tokens, gang.gate, gang.weights);
   while (!one.done()) {
@@ -290,7 +290,7 @@ void patient(MoeOperator& one, const Tensor& tokens, const Gang& gang) {
   }
 }
 
-// In the third layer, of what goes to rank 0.
+// A transfer to rank 0 in the third layer.
 TEST(Actors, ALostTransferIsNamedAfterTheDeadline) {
   for (const bool rows : {true, false}) {
     const Gang gang({6, 6}, 4, 2, 2);
@@ -323,7 +323,7 @@ TEST(Actors, ALostTransferIsNamedAfterTheDeadline) {
   }
 }
 
-// A heap that says of one expert of rank 1 what is not so, in the third layer.
+// A heap with a false word about an expert of rank 1, in the third layer.
 class LyingHeap final : public SymmetricHeap {
  public:
   LyingHeap(SymmetricHeap& below, uint64_t rows)
@@ -362,7 +362,7 @@ TEST(Actors, CountsThatCannotBeNameTheirRankAndEpoch) {
   }
 }
 
-// A policy whose gate does not end until it is told to.
+// A policy with a gate that blocks until released.
 class StuckPolicy final : public nn::ExpertPolicy {
  public:
   StuckPolicy(std::atomic<bool>& stuck, std::atomic<bool>& ends) : stuck_(stuck), ends_(ends) {}
@@ -404,12 +404,12 @@ TEST(Actors, AStuckWorkerIsNamedByTheOthersAfterTheDeadline) {
   });
   (void)message_of(error, ErrorCode::rank);
   const bool by_rank_0 = said.find("rank 0 waits in epoch 3 for the counts of rank 1") == 15;
-  const bool by_itself = said.find("rank 1 waits in epoch 3 for ") == 15;  // as it heard
+  const bool by_itself = said.find("rank 1 waits in epoch 3 for ") == 15;  // as received
   EXPECT_TRUE(by_rank_0 || by_itself) << said;
   EXPECT_TRUE(ended_but(before)) << "no thread is left behind";
 }
 
-// A worker of rank 1 is stuck until rank 0 has heard what another actor of rank 1 has found.
+// A worker of rank 1 is stuck until rank 0 has received the error of another actor of rank 1.
 TEST(Actors, AnErrorReachesTheOthersThoughAWorkerIsStuck) {
   const Gang gang({6, 6}, 4, 2, 2);
   const Known known(gang, 1);
@@ -451,7 +451,7 @@ TEST(Actors, AFailureOfOneRankEndsTheOthersWithIt) {
     try {
       for (int i = 0;; ++i) {
         Tensor x = gang.part(known.inputs[0], r).contiguous();
-        if (r == 1 && i == 2) {  // the router refuses it, in its task
+        if (r == 1 && i == 2) {  // the router refuses the input, within its task
           x = normal({6, 32}, 1);
           x.data<float>()[3] = NAN;
         }

@@ -1,4 +1,4 @@
-// The protocol by itself: every order in which two ranks can work, and random orders of more.
+// The protocol alone: every order of two ranks' work, and random orders of more.
 #include "fused/coordinator.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace tessera::fused {
 namespace {
 
-// Two numbers for a state: no two of some millions are alike by chance.
+// Two numbers for a state: among some millions no two collide by chance.
 struct Digest {
   uint64_t a = 0, b = 0;
   bool operator==(const Digest&) const = default;
@@ -38,7 +38,7 @@ struct Explored {
   std::string failure;
 };
 
-// All states that any order of actions reaches, or the first failure.
+// All states reachable by any order of actions, or the first failure.
 Explored explore(const Scenario& scenario, Fault fault = Fault::none) {
   ProtocolWorld world(scenario, fault);
   const size_t size = world.size();
@@ -113,7 +113,7 @@ TEST(Exploration, NorWithoutACapacityInPartsAndSlotsOrWithASharedExpert) {
   parts.up_parts = 2;
   slots.slots = 2;
   slots.shared = true;
-  Scenario together = two_ranks({kAll, kToOne});  // my row and the peer's are one product
+  Scenario together = two_ranks({kAll, kToOne});  // both ranks' rows form a single product
   together.capacity = together.tile = together.up_parts = 2;
   together.processors = 1;
   for (const Scenario& scenario : {parts, slots, together}) {
@@ -124,7 +124,7 @@ TEST(Exploration, NorWithoutACapacityInPartsAndSlotsOrWithASharedExpert) {
   }
 }
 
-// Three tiles take turns at one or two places of a run.
+// Three tiles alternate between places of a run.
 Scenario window_of(int64_t window) {
   Scenario scenario = two_ranks({{{0, 3}, {0, 0}}, {{0, 2}, {1, 0}}});
   scenario.capacity = 0;
@@ -168,13 +168,13 @@ TEST(Exploration, AFaultInAnyOfItsRulesIsFound) {
   }
 }
 
-// Words that a peer writes are looked at before they are sizes.
+// Words from a peer are checked before their use as sizes.
 TEST(Coordinator, CountsThatCannotBeAreRefusedAndNothingFollows) {
   const Layout dropless = Layout::dropless(2, 3, 10, 8, {4}, 2),
                fixed = Layout::fixed(2, 3, 5, 8, {4});
   struct Case {
     const Layout& layout;
-    int experts;  // of this rank
+    int experts;  // experts of this rank
     std::vector<int64_t> rows;
     bool refused;
   };
@@ -213,7 +213,7 @@ TEST(Coordinator, CountsThatCannotBeAreRefusedAndNothingFollows) {
   }
 }
 
-// Larger worlds, one random order each: some actors fall behind for long.
+// Larger worlds, a random order each: some actors fall behind for long.
 TEST(RandomOrders, OfAnyNumberOfRanksProcessorsAndExpertsEndWell) {
   std::mt19937 random(5);
   const auto below = [&](int n) { return int(random() % uint32_t(n)); };

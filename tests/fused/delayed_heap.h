@@ -11,9 +11,9 @@
 
 namespace tessera::fused {
 
-// Another heap whose transfers travel later, by a thread of their own, in any order that the
-// contract allows: a word comes after its own bytes, however many others pass between, and what
-// was only put comes before the next signal of the thread that put it.
+// Delays the transfers of another heap on a separate thread, in any order allowed by the contract:
+// a word arrives after its own bytes, with any others between, and all puts of a thread arrive
+// before its next signal.
 class DelayedHeap final : public SymmetricHeap {
  public:
   DelayedHeap(SymmetricHeap& below, uint32_t seed)
@@ -30,8 +30,8 @@ class DelayedHeap final : public SymmetricHeap {
  private:
   struct Letter {
     Transfer transfer;
-    bool bytes, word;     // what is still to come
-    bool fences = false;  // waits for what this thread has put before
+    bool bytes, word;     // parts still to arrive
+    bool fences = false;  // waits for earlier puts of this thread
     std::thread::id by{};
   };
   void post(Letter letter) {
@@ -54,7 +54,7 @@ class DelayedHeap final : public SymmetricHeap {
       if (!came_.wait(lock, stop, [&] { return !letters_.empty(); })) return;
       const size_t at = random_() % letters_.size();
       Letter& chosen = letters_[at];
-      if (must_wait(chosen, at)) continue;  // the first of them never does
+      if (must_wait(chosen, at)) continue;  // the first never waits
       const Letter letter = chosen;
       if (letter.bytes && letter.word)
         chosen.bytes = false;
@@ -73,7 +73,7 @@ class DelayedHeap final : public SymmetricHeap {
   std::mt19937 random_;
   std::mutex mutex_;
   std::condition_variable_any came_;
-  std::vector<Letter> letters_;  // in the order in which they were posted
+  std::vector<Letter> letters_;  // in the order of posts
   std::jthread thread_;
 };
 

@@ -11,7 +11,7 @@ namespace {
 using namespace std::chrono_literals;
 using tensor::Tensor;
 
-// Ranks of two parts: here this rank has both. What is put is there when the call returns.
+// Ranks of two parts: here this rank owns both. A put is complete when the call returns.
 TEST(DirectHeap, WritesTheMemoryOfTheOther) {
   comm::threads::run(1, 60s, [](comm::Communicator& world) {
     const std::vector<Tensor> parts{Tensor::zeros({256}, tensor::DType::u8),

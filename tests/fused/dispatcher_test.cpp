@@ -9,8 +9,8 @@
 namespace tessera::fused {
 namespace {
 
-// Every transfer of every rank, however rows are routed: into a place that its sender may write, no
-// two into one byte or word, from bytes of its own, and the padding of a tile stays at home.
+// Every transfer of every rank, for any routing: to a place its sender may write, no two to the
+// same byte or word, from the sender's own bytes, and without the padding of a tile.
 TEST(Dispatcher, TransfersAreValidWritesThatNeverMeet) {
   std::mt19937 random(1);
   for (int trial = 0; trial < 100; ++trial) {

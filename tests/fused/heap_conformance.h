@@ -12,10 +12,11 @@
 
 namespace tessera::fused {
 
-// What every heap must do: each case is run by all ranks of a heap of kHeapBytes, all zero, and
-// throws when the heap does not.
+// Requirements of every heap: each case runs on all ranks of a heap of kHeapBytes zeros, and throws
+// if the heap fails.
 inline constexpr int64_t kHeapBytes = 1 << 20;
-// Of each rank's memory: words first, then a part for what each of 8 ranks sends, then what leaves.
+// Layout of each rank's memory: words first, then a part for each of 8 senders, then outgoing
+// bytes.
 inline constexpr int64_t kPart = 64 << 10, kWords = 64 << 10, kLeaves = kWords + 8 * kPart;
 
 inline void check_heap(bool good, const char* what) {
@@ -34,7 +35,8 @@ inline void begins_as_zero(SymmetricHeap& heap) {
   comm::barrier(heap.ranks());
 }
 
-// Rounds of bytes to everybody; whoever has read them answers, and only then others are written.
+// Rounds of bytes to all ranks; each rank answers after reading, and only then are other bytes
+// written.
 inline void words_follow_their_bytes(SymmetricHeap& heap) {
   const int me = heap.rank(), ranks = heap.ranks().size();
   std::mt19937 random(static_cast<uint32_t>(me));
@@ -63,7 +65,7 @@ inline void words_follow_their_bytes(SymmetricHeap& heap) {
   comm::barrier(heap.ranks());
 }
 
-// Several puts, and one word behind them.
+// Several puts, followed by a word.
 inline void a_signal_comes_behind_what_was_put(SymmetricHeap& heap) {
   const int me = heap.rank(), ranks = heap.ranks().size(), next = (me + 1) % ranks,
             before = (me + ranks - 1) % ranks;

@@ -53,8 +53,8 @@ TEST(FixedLayout, ACellHoldsItsCapacityInWholeTiles) {
     }
 }
 
-// Every place of every layout up to 8 ranks, 16 experts and a capacity of 512 has bytes of its own,
-// and none are left over.
+// In every layout up to 8 ranks, 16 experts and a capacity of 512, each place has its own bytes,
+// and no bytes are left over.
 TEST(FixedLayout, PlacesFillTheBufferAndNeverMeet) {
   constexpr int64_t kTile = 32, kRowBytes = 24;
   int64_t places = 0;
@@ -129,8 +129,8 @@ TEST(RowTiles, TheLastTileIsWhatIsLeft) {
     }
 }
 
-// The largest number of rows in whole tiles that so many assignments can take, by trying all ways
-// to route them.
+// The largest number of rows in whole tiles for `assignments` assignments, over all possible
+// routings.
 int64_t most_rows(int64_t assignments, int experts, const RowTiles& tiles) {
   if (experts == 1) return tiles.rounded(assignments);
   int64_t most = 0;
@@ -191,7 +191,7 @@ TEST(DroplessLayout, PlacesNeverMeetHoweverRowsAreRouted) {
   }
 }
 
-// However rows are routed, its bytes are those of the window.
+// For any routing, the bytes are those of the window.
 TEST(DroplessLayout, AWindowBoundsWhatIsOnItsWayToOneRank) {
   for (const int64_t assignments : {0, 5, 100, 100000}) {
     const Layout all = Layout::dropless(4, 6, assignments, 256, {16}),

@@ -56,7 +56,7 @@ TEST(MessageHeap, PassesTheSuiteWhereMessagesOvertake) {
   });
 }
 
-// What comes after the heap has gone is dropped.
+// Messages after the end of the heap are dropped.
 TEST(MessageHeap, AnswersNobodyWhenItHasGone) {
   comm::threads::run(2, 60s, [](comm::Communicator& world) {
     const Tensor mine = Tensor::zeros({kHeapBytes}, tensor::DType::u8);
@@ -72,8 +72,8 @@ TEST(MessageHeap, AnswersNobodyWhenItHasGone) {
   });
 }
 
-// Nothing of what it sends is the memory of a rank, or in its ledger, where the rows of a layer
-// are.
+// Messages of the heap count neither as memory of a rank nor in its ledger, which holds the rows of
+// a layer.
 TEST(MessageHeap, CountsNothing) {
   comm::threads::run(2, 60s, [](comm::Communicator& world) {
     tensor::Scope scope = tensor::current_scope();
@@ -92,8 +92,8 @@ TEST(MessageHeap, CountsNothing) {
   });
 }
 
-// A place outside the memory, a crooked word or a message that is none ends the run before anything
-// is written.
+// A place outside the memory, a misaligned word or an invalid message ends the run before any
+// write.
 TEST(MessageHeap, RefusesWhatCannotBeWritten) {
   const Transfer good{0, 16, kLeaves, kWords, 8, 1};
   const auto with = [&](auto member, int64_t value) {

@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// As long as it lives, the environment says how ranks reach each other.
+// Sets the environment variable of the kind of heap until destruction.
 class Asked {
  public:
   explicit Asked(const char* way) { ::setenv("TESSERA_HEAP", way, 1); }
@@ -37,7 +37,7 @@ TEST(OpenHeap, ThreadsPassTheSuite) {
       });
 }
 
-// Between hosts; here each rank is as if on one of its own.
+// The heap between hosts; here each rank acts as a separate host.
 TEST(OpenHeap, RanksThatAskForMessagesPassTheSuite) {
   const Asked asked("messages");
   for (const int ranks : {1, 3})
@@ -62,7 +62,7 @@ TEST(OpenHeap, AnotherWordThanMessagesIsRefused) {
   }
 }
 
-// The double that other tests use is a heap, too.
+// The test double is a heap, too.
 TEST(DelayedHeap, PassesTheSuite) {
   for (const uint32_t seed : {1u, 2u, 3u})
     for (const HeapCase& one : heap_cases())
@@ -80,7 +80,7 @@ TEST(OpenHeap, OnlyWhatIsAskedForBeginsAsZero) {
   });
 }
 
-// Memory that a peer may still write is there for as long as the peer's heap.
+// Memory open to a peer's writes lives as long as the peer's heap.
 TEST(OpenHeap, MemoryOutlivesItsRank) {
   comm::threads::run(2, 60s, [&](comm::Communicator& world) {
     auto heap = open_heap(world, kAll, tensor::Device::cpu);
@@ -94,7 +94,7 @@ TEST(OpenHeap, MemoryOutlivesItsRank) {
   });
 }
 
-// A rank whose model or program is another one would write where others do not expect it.
+// A rank with another model or program would write to unexpected places.
 TEST(OpenHeap, RanksThatWantHeapsThatDifferAreRefusedByName) {
   const auto said = [](const HeapSize& one, const HeapSize& other) -> std::string {
     try {
@@ -124,7 +124,7 @@ TEST(OpenHeap, RanksThatWantHeapsThatDifferAreRefusedByName) {
   }
 }
 
-// A rank's buffers, not its peers'; the same on meta.
+// A rank's own buffers count, not its peers'; the same on meta.
 TEST(OpenHeap, ItsMemoryCountsOnce) {
   for (const tensor::Device where : {tensor::Device::cpu, tensor::Device::meta}) {
     std::vector<tensor::Scope> scopes(3);

@@ -22,8 +22,8 @@ using namespace nn::random_bank;
 
 constexpr Order kOrders[] = {Order::random, Order::lopsided, Order::delayed};
 
-// Layers of several kinds, one after the other, on the ranks of a case: the bits of one rank, and
-// no byte between ranks but rows that cross.
+// Layers of several kinds in order, on the ranks of a case: bit-identical to a single rank, and no
+// bytes between ranks except crossing rows.
 void expect_bulk(const PolledCase& c, const std::vector<LayerInput>& layers,
                  const std::string& what) {
   int slots = 1;
@@ -76,7 +76,7 @@ TEST(MoeOperator, AnyRanksPlacementsAndProcessorsGiveTheBitsOfTheBulkLayer) {
 
 TEST(MoeOperator, TilesMayBeFullOrNot) {
   const nn::VanillaPolicy vanilla;
-  const nn::Router gate = router(1, 1, 1);  // all to one expert
+  const nn::Router gate = router(1, 1, 1);  // all to the same expert
   const nn::ExpertWeights weights = bank(1, 5, DType::f32);
   for (const int64_t tokens : {0, 1, 7, 8, 9, 15, 16, 17, 24})
     for (const Order order : kOrders) {
@@ -94,7 +94,7 @@ TEST(MoeOperator, HardCases) {
     const char* name;
     int experts, k;
     std::vector<int64_t> tokens;
-    bool alike = false;  // the tokens, so that all go to the same experts
+    bool alike = false;  // equal tokens, so all go to the same experts
   };
   for (const Hard& h : {Hard{"all tokens to one expert", 4, 1, {20, 20, 20, 20}, true},
                         {"ranks without tokens", 6, 2, {0, 31, 0}},
@@ -152,13 +152,13 @@ TEST(MoeOperator, EveryKindOfRouterAndPolicy) {
       c.order = kOrders[p % 3];
       c.manner.processors = 3;
       if (p == 6) c.capacity = 5;
-      if (p == 5) c.capacity = 35;  // as many experts a token as there are
+      if (p == 5) c.capacity = 35;  // as many experts per token as exist
       expect_bulk(c, {{normal({35, 32}, 4), gate, policies[p].get(), &weights}},
                   "policy " + std::to_string(p));
     }
 }
 
-// Rows that come in another order go out in it, bit by bit, wherever they now are.
+// Rows in another order give results in this order, bit-identical, on any ranks.
 TEST(MoeOperator, AnotherOrderOfTokensIsThatOrderOfResults) {
   constexpr int64_t kAll = 50, kHidden = 32;
   const nn::VanillaPolicy vanilla;

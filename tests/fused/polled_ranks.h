@@ -16,35 +16,35 @@
 
 namespace tessera::fused {
 
-// Who goes on next.
+// The choice of the next actor.
 enum class Order {
-  random,    // anybody
-  lopsided,  // always the first of a list, as long as he can; the list changes now and then
-  delayed,   // some only when nobody else can
+  random,    // any actor
+  lopsided,  // the first of a list for as long as possible; the list changes occasionally
+  delayed,   // some only if no other can act
 };
 
 struct PolledCase {
-  std::vector<int> owner;       // of each expert
-  std::vector<int64_t> tokens;  // of each rank
+  std::vector<int> owner;       // rank of each expert
+  std::vector<int64_t> tokens;  // tokens of each rank
   Manner manner{};
   int64_t tile = 4;
-  std::optional<int64_t> capacity{};  // of the layout; none: dropless
-  int64_t window = 0;                 // then: tiles of a run, 0: all
+  std::optional<int64_t> capacity{};  // capacity of the layout; none: dropless
+  int64_t window = 0;                 // then the tiles of a run, 0: all
   Order order = Order::random;
   uint32_t seed = 1;
   int ranks() const { return int(tokens.size()); }
   int64_t all() const { return std::accumulate(tokens.begin(), tokens.end(), int64_t{0}); }
 };
 
-// What is given to each rank in each layer: its own tokens of the whole.
+// The input of a layer: each rank takes its own tokens of the whole.
 struct LayerInput {
-  nn::Tensor tokens;  // of all ranks
+  nn::Tensor tokens;  // tokens of all ranks
   const nn::Router* router;
   const nn::ExpertPolicy* policy;
   const nn::ExpertWeights* weights;
 };
 
-// A rank's part of what a policy chooses for the tokens of all.
+// A rank's part of a policy's choice for all tokens.
 class PartOfWhole final : public nn::ExpertPolicy {
  public:
   PartOfWhole(ops::Routing whole, int64_t first) : whole_(std::move(whole)), first_(first) {}
@@ -59,8 +59,9 @@ class PartOfWhole final : public nn::ExpertPolicy {
   int64_t first_;
 };
 
-// All ranks of one operator and what is between them, by one thread in an order that a seed makes.
-// Transfers wait, pass each other, and bring rows before their word, but not at once with it.
+// All ranks of an operator and the wire between them, run by a single thread in a random order from
+// a seed. Transfers wait, overtake each other, and deliver rows before their word, but not
+// together.
 class PolledRanks {
  public:
   PolledRanks(const PolledCase& c, int top_k, int64_t row_bytes) : is_(c), random_(c.seed) {
@@ -80,7 +81,7 @@ class PolledRanks {
     }
   }
 
-  // Layer after layer, each rank as soon as it can: [layer] -> the results of all ranks, joined.
+  // Layer after layer, each rank as soon as possible: [layer] -> the results of all ranks, joined.
   std::vector<std::vector<float>> run(const std::vector<LayerInput>& layers) {
     std::vector<std::vector<nn::Tensor>> made(size_t(is_.ranks()));
     begin_all(layers);
@@ -138,13 +139,13 @@ class PolledRanks {
   };
 
   std::byte* buffer(int r) const { return static_cast<std::byte*>(buffers_[size_t(r)].raw()); }
-  // What nobody writes is no number.
+  // Unwritten memory holds NaN.
   void poison(int r) {
     std::memset(buffer(r) + layout_.count_region(), 0xff, size_t(layout_.row_region()));
   }
   static nn::StepInfo step() { return {0, 1, true, true}; }
 
-  // The gates of all layers and ranks: what the policy says of the whole.
+  // The gates of all layers and ranks: the policy's choice for the whole.
   void begin_all(const std::vector<LayerInput>& layers) {
     for (const LayerInput& layer : layers) {
       const nn::TokenView view{-1, {0}, {}, {{0, {0, is_.all()}}}, {}, nullptr};
@@ -164,7 +165,7 @@ class PolledRanks {
                              *gates_[l * size_t(is_.ranks()) + size_t(r)], *layers[l].weights);
   }
 
-  // Actors: of each rank who polls and who works; last the wire.
+  // Actors: for each rank the polling actor and the workers; last the wire.
   int actors() const { return is_.ranks() * (1 + is_.manner.processors) + 1; }
   bool act(int actor) {
     if (actor == actors() - 1) return deliver();
@@ -177,7 +178,7 @@ class PolledRanks {
       order_.resize(size_t(actors()));
       std::iota(order_.begin(), order_.end(), 0);
       std::shuffle(order_.begin(), order_.end(), random_);
-      if (is_.order == Order::delayed)  // one rank, or the wire
+      if (is_.order == Order::delayed)  // a rank, or the wire
         std::stable_partition(order_.begin(), order_.end(), [&](int a) {
           return a / (1 + is_.manner.processors) != int(is_.seed) % (is_.ranks() + 1);
         });
@@ -187,7 +188,7 @@ class PolledRanks {
   }
   bool deliver() {
     if (flights_.empty()) return false;
-    const size_t i = is_.order == Order::lopsided ? flights_.size() - 1  // the last one first
+    const size_t i = is_.order == Order::lopsided ? flights_.size() - 1  // the latest first
                                                   : random_() % flights_.size();
     Flight& flight = flights_[i];
     const Transfer t = flight.transfer;
@@ -217,7 +218,7 @@ class PolledRanks {
   int64_t payload_ = 0;
 };
 
-// One rank that has all experts.
+// A single rank with all experts.
 inline std::vector<float> bulk(const LayerInput& layer) {
   const nn::TokenView view{-1, {0}, {}, {{0, {0, layer.tokens.size(0)}}}, {}, nullptr};
   const nn::MoeCall call{0, {0, 1, true, true}, view};
@@ -234,7 +235,7 @@ inline void expect_same(const std::vector<float>& got, const std::vector<float>&
   EXPECT_TRUE(got == want) << what;
 }
 
-// Rows whose token and expert are on two ranks, times two for their way back.
+// Rows with token and expert on two ranks, times two for the way back.
 inline int64_t crossing_bytes(const PolledCase& c, const LayerInput& layer) {
   const nn::TokenView view{-1, {0}, {}, {{0, {0, layer.tokens.size(0)}}}, {}, nullptr};
   const nn::MoeCall call{0, {0, 1, true, true}, view};

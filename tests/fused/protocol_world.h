@@ -10,7 +10,7 @@
 
 namespace tessera::fused {
 
-// A mistake made by hand in one of the things that the protocol rests on.
+// A deliberate fault in a condition of the protocol.
 enum class Fault {
   none,
   rows_not_waited_for,     // a wait
@@ -20,10 +20,10 @@ enum class Fault {
   bell_before_work,        // a release: of a task's end
   any_epoch_of_flags,      // an epoch check
   any_epoch_of_counts,     // an epoch check
-  one_set_of_counts,       // an epoch check: a peer ahead overwrites what was not read
+  one_set_of_counts,       // an epoch check: a peer ahead overwrites unread counts
   bell_not_cleared,        // a flag clear
   bell_cleared_at_once,    // a flag clear
-  any_tile_of_flags,       // a check which of the tiles that share a place has come
+  any_tile_of_flags,       // a check for the arrived tile at a shared place
 };
 
 struct Scenario {
@@ -36,9 +36,9 @@ struct Scenario {
   std::vector<std::vector<std::vector<int64_t>>> rows{};
 };
 
-// Ranks, their processors and what is between them, all of it in one piece of memory, so that a
-// state can be kept, compared and gone back to. Rows are numbers that say what they are: whoever
-// reads one looks whether it is the one that he should get, when he begins and when he ends.
+// Ranks, their processors and the wire between them, in a single block of memory, so a state can be
+// saved, compared and restored. Rows are numbers with their identity: each reader checks for the
+// expected row, at the beginning and at the end.
 class ProtocolWorld {
  public:
   ProtocolWorld(Scenario scenario, Fault fault) : is_(std::move(scenario)), fault_(fault) {
@@ -65,9 +65,9 @@ class ProtocolWorld {
   const std::string& failure() const { return failure_; }
   int64_t payload() const { return payload_; }
 
-  // Everything that could happen next, by number.
+  // All possible next actions, by number.
   int actions() const { return is_.ranks * per_rank() + is_.ranks * words_; }
-  // Makes it happen; false: it could not, and nothing has changed.
+  // Performs an action; false: impossible now, and the state is unchanged.
   bool act(int action) {
     const int flights = action - is_.ranks * per_rank();
     if (flights >= 0) return deliver(flights / words_, flights % words_);
@@ -94,7 +94,7 @@ class ProtocolWorld {
       if (f->stage) return false;
     return true;
   }
-  // Rows that cross in all epochs, there and back.
+  // Rows that cross between ranks in all epochs, both ways.
   int64_t crossing() const {
     int64_t sum = 0;
     for (const auto& epoch : is_.rows)
@@ -111,16 +111,16 @@ class ProtocolWorld {
   };
   struct Flight {
     Transfer transfer;
-    int32_t from = 0, stage = 0;  // 1: nothing has arrived; 2: one of both
+    int32_t from = 0, stage = 0;  // 1: nothing has arrived; 2: a part has arrived
   };
   struct Rank {
     Coordinator* coordinator = nullptr;
     std::byte *buffer = nullptr, *memory = nullptr;
     Hand* hands = nullptr;
     uint64_t *inner = nullptr, *made = nullptr;  // made: results of my tokens, by rank
-    int64_t* times = nullptr;                    // that the gate, the sum were made
+    int64_t* times = nullptr;                    // runs of the gate and of the sum
   };
-  // The words of a rank as its coordinator sees them.
+  // The words of a rank in its coordinator's view.
   struct Words {
     ProtocolWorld* world;
     int rank;
@@ -172,7 +172,7 @@ class ProtocolWorld {
     if (!holds && failure_.empty()) failure_ = what;
   }
 
-  // Which word of a buffer it is: counts first, then flags.
+  // The number of a word in a buffer: counts first, then flags.
   int word_number(int64_t offset) const {
     if (offset < layout().count_region()) return int(offset / 8);
     const int64_t flags = layout().count_region() + whole_lines(layout().row_region());
@@ -199,7 +199,7 @@ class ProtocolWorld {
       return epoch_now | 1;
     return *word;
   }
-  // What the coordinator of a rank looks for at a flag.
+  // The value expected at a flag by a rank's coordinator.
   uint64_t awaited(int r, int64_t at) const {
     const Arrival one = ranks_[size_t(r)].coordinator->missing();
     const uint64_t lap = one.word == at ? uint64_t(one.tile.index / layout().run_tiles()) + 1 : 0;
@@ -212,7 +212,7 @@ class ProtocolWorld {
     return true;
   }
 
-  // What a row is: whose, for which expert of whom, on which way, in which epoch.
+  // The identity of a row: its owner, the expert and the expert's rank, the direction, the epoch.
   static uint64_t name(uint64_t epoch, Round round, int from, int to, const Task& t, int64_t row) {
     uint64_t tag = epoch * 2 + uint64_t(round);
     for (const int64_t part :
@@ -280,13 +280,13 @@ class ProtocolWorld {
                 "a result that is summed is not the token's");
       });
   }
-  // Where a result of a token of mine is kept, that a rank has computed.
+  // The place of a result of my token, computed by another rank.
   uint64_t* made(int r, int by, const Task& tile, int64_t i) const {
     const int64_t first = layout().first_row(counts(r, r, by), tile.expert);
     return ranks_[size_t(r)].made + (by * layout().most * is_.tile) + first +
            tile.index * is_.tile + i;
   }
-  // The tiles that a product is made of.
+  // The tiles of a product.
   const TileGroup& group(int r, const Task& t) const {
     return ranks_[size_t(r)].coordinator->scheduler().group(t.slot);
   }

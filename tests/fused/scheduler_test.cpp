@@ -12,7 +12,7 @@
 namespace tessera::fused {
 namespace {
 
-// A scheduler of rank 0, whose processors do nothing but finish.
+// A scheduler of rank 0 with processors that only finish tasks.
 struct Bench {
   explicit Bench(const Shape& s) : shape(s) {
     Carver measure(nullptr);
@@ -26,7 +26,7 @@ struct Bench {
               carver.take<Blocks>(int64_t{shape.layout.ranks} * shape.layout.most)};
     return Scheduler(shape, routed, carver);
   }
-  // What the processors were told, and ends it.
+  // Tasks given to the processors until the end.
   std::vector<Task> run() {
     std::vector<Task> done;
     for (bool more = true; more;) {
@@ -67,10 +67,10 @@ using enum TaskKind;
 TEST(Scheduler, TheBoundShrinksToTheTasksThatThereAre) {
   Bench bench({Layout::fixed(2, 2, 6, 8, {4}), 0, 1, 2, 3, 1, 1});
   bench.routed.to(bench.shape.layout, 0)[1] = 5;  // two tiles of mine
-  bench.routed.to(bench.shape.layout, 1)[0] = 1;  // one that leaves
+  bench.routed.to(bench.shape.layout, 1)[0] = 1;  // an outgoing tile
   bench.scheduler.begin(1, true);
-  // The gate, a shared block and its sum; of two ranks four tiles each: those that leave and come
-  // back, mine in five parts, the peer's in five parts and on their way back.
+  // The gate, a shared block and its sum; for two ranks four tiles each: those that leave and
+  // return, mine in five parts, the peer's in five parts and on their way back.
   EXPECT_EQ(bench.scheduler.bound(), 1 + 2 + 4 * 2 + 4 * 5 + 4 * 6);
   bench.scheduler.hand_out(bench.words);
   const auto first = kinds(bench.run());
@@ -91,7 +91,7 @@ TEST(Scheduler, TheBoundShrinksToTheTasksThatThereAre) {
   EXPECT_EQ(bench.scheduler.finished(), bench.scheduler.bound());
 }
 
-// Their results have a way to go, mine have none.
+// Results for others must travel, mine need not.
 TEST(Scheduler, TilesOfOthersAreComputedBeforeMine) {
   Bench bench({Layout::fixed(2, 1, 6, 8, {2}), 0, 1, 1, 1, 1, 1, 1});
   bench.routed.to(bench.shape.layout, 0)[0] = 6;
@@ -107,7 +107,7 @@ TEST(Scheduler, TilesOfOthersAreComputedBeforeMine) {
   EXPECT_TRUE(bench.scheduler.done());
 }
 
-// So that an expert's weights are read once: as many tiles as one has rows for.
+// An expert's weights are read once, by a product of as many tiles as have rows.
 TEST(Scheduler, SmallTilesOfAnExpertAreComputedAsOne) {
   Bench bench({Layout::fixed(4, 2, 8, 8, {8}), 0, 1, 2, 3, 1, 1, 2});
   bench.routed.to(bench.shape.layout, 0)[0] = 3;
@@ -123,8 +123,8 @@ TEST(Scheduler, SmallTilesOfAnExpertAreComputedAsOne) {
     if (t.kind == down) products.push_back({t.expert, t.rows, t.part});
     if (t.kind == give_back) returned.push_back(t.peer);
   }
-  // What was there before the gate was done, in parts; of the first expert 3 + 3 rows as one, as 3
-  // more are too many.
+  // Work present before the end of the gate, in parts; for the first expert 3 + 3 rows together,
+  // because 3 more exceed the limit.
   EXPECT_EQ(products, (std::vector<std::array<int, 3>>{{1, 6, 0},
                                                        {1, 6, 1},
                                                        {1, 6, 2},
@@ -140,7 +140,8 @@ TEST(Scheduler, SmallTilesOfAnExpertAreComputedAsOne) {
   EXPECT_EQ(bench.scheduler.finished(), bench.scheduler.bound());
 }
 
-// Where products are not cut: a quarter of a tile or less, so that no result waits long for others.
+// Without a split of products: a quarter of a tile or less joins, so no result waits long for
+// others.
 TEST(Scheduler, FewRowsAreComputedWithAFullTile) {
   for (const int parts : {1, 2}) {
     Bench bench({Layout::fixed(2, 1, 40, 8, {8}), 0, 1, parts, 1, 2, 1, 1});
@@ -186,12 +187,12 @@ TEST(TaskQueue, GivesWhatFitsAnExpertAndKeepsTheOrderOfOthers) {
   }
 }
 
-// What is on its way to one rank is never more than a run holds: a tile leaves when the results of
-// the one whose place it takes were collected, whatever comes back first.
+// Rows in flight to a rank never exceed a run: a tile leaves when the results of its place's former
+// tile were collected, in any order of return.
 TEST(Scheduler, ATileLeavesWhenItsPlaceIsFree) {
   Bench bench({Layout::dropless(2, 2, 9, 8, {2}, 2), 0, 1, 1, 1, 1, 1, 2});
-  bench.routed.to(bench.shape.layout, 1)[0] = 3;  // two tiles for its first expert
-  bench.routed.to(bench.shape.layout, 1)[1] = 6;  // three for its second
+  bench.routed.to(bench.shape.layout, 1)[0] = 3;  // two tiles for the first expert
+  bench.routed.to(bench.shape.layout, 1)[1] = 6;  // three for the second
   bench.scheduler.begin(1, false);
   bench.scheduler.heard(0);
   bench.scheduler.hand_out(bench.words);
@@ -230,14 +231,14 @@ TEST(Scheduler, WhoWasNotHeardIsWaitedForThoughNothingComes) {
   EXPECT_TRUE(bench.scheduler.done());
 }
 
-// So many slots are the most inner activations that there can be.
+// The number of slots is the maximum of inner activations.
 TEST(Scheduler, NoMoreTilesAreUnderWayThanThereAreSlots) {
   for (int slots = 1; slots <= 3; ++slots) {
     Bench bench({Layout::fixed(1, 1, 20, 8, {2}), 0, 4, 2, 2, slots, 1});
     bench.routed.to(bench.shape.layout, 0)[0] = 20;
     bench.scheduler.begin(1, false);
     bench.scheduler.hand_out(bench.words);
-    std::map<int, std::pair<int, int>> open;  // by slot: tile, parts that were done
+    std::map<int, std::pair<int, int>> open;  // by slot: tile, finished parts
     int tiles = 0;
     for (const Task& task : bench.run()) {
       if (task.kind != up && task.kind != down) continue;

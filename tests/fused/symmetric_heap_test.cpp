@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// What rank 0 says that waits for ever while rank 1 does something else.
+// The error of rank 0, waiting forever while rank 1 does something else.
 std::pair<ErrorCode, std::string> said(std::chrono::milliseconds deadline,
                                        const std::function<void()>& other,
                                        const std::stop_token& stop = {}) {

@@ -16,7 +16,7 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-// The blocking of AMX over a model of its instructions: all but the instructions themselves.
+// The blocking of AMX with a model of the instructions: everything except the instructions.
 constexpr avx512::Engine kModel{amx::kRows, true, DType::bf16, amx::sweep<TileModel>,
                                 avx512::row_kernels};
 constexpr ExpertTiles kModelTiles{

@@ -14,13 +14,13 @@ using tensor::DType;
 using tensor::Tensor;
 using Ranges = std::vector<AttentionRange>;
 
-// q, k and v are column slices of one fused projection; key heads may be fewer than query heads.
+// q, k and v are column slices of a fused projection; key heads may be fewer than query heads.
 struct Problem {
   int heads, kv_heads;
   int64_t dim, tokens;
   DType dtype;
-  float spread = 1;    // of the queries: large ones make the running maxima grow
-  int64_t broken = 0;  // so many last tokens are not numbers
+  float spread = 1;    // scale of the queries: large values make the running maxima grow
+  int64_t broken = 0;  // number of last tokens with NaN
   bool wide = false;   // the result is f32
 
   Tensor fused() const {

@@ -91,7 +91,7 @@ TEST(Attention, AQueryDoesNotDependOnOthersOrOnThreads) {
       Ranges apart;
       for (int64_t q = 0; q < n; q += 1 + q % 37)
         apart.push_back({q, std::min(n, q + 1 + q % 37), 0, n});
-      std::reverse(apart.begin(), apart.end());  // neighbours would be one again
+      std::reverse(apart.begin(), apart.end());  // neighbours would merge again
       EXPECT_EQ(run(kernel, p, apart), together) << form.name << " " << p.dim << " " << n;
       for (int threads : {2, 3}) {
         base::ThreadPool pool(threads);
@@ -103,8 +103,8 @@ TEST(Attention, AQueryDoesNotDependOnOthersOrOnThreads) {
     }
 }
 
-// Spans of a causal mask, token by token or in blocks, behind others that see all: in order they
-// share packed keys and tiles, in the other order each is alone.
+// Spans of a causal mask, token by token or in blocks, after spans over all keys: in order they
+// share packed keys and tiles, in reverse order each is alone.
 TEST(Attention, SpansThatSeeMoreAndMoreHaveTheBitsOfEachAlone) {
   for (const Problem& p : kProblems)
     for (const int64_t block : {1, 7, 32})
@@ -130,7 +130,7 @@ TEST(Attention, SpansThatSeeMoreAndMoreHaveTheBitsOfEachAlone) {
       }
 }
 
-// A head alone is one task, of 15 s in a VAE at 1536 x 1536 on one thread.
+// A head alone is a single task, of 15 s in a VAE at 1536 x 1536 on one thread.
 TEST(Attention, ALongHeadEndsWhenItIsStopped) {
   if (detected_isa() < Isa::avx2) GTEST_SKIP() << "the reference gives a thread no whole heads";
   std::stop_source source;

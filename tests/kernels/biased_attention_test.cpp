@@ -18,7 +18,7 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-// q, k and v are column slices of one fused projection.
+// q, k and v are column slices of a fused projection.
 struct BiasedProblem {
   int64_t tokens, heads, dim, visible;
   DType dtype;

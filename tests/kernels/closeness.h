@@ -22,7 +22,7 @@ inline double worst_difference(const tensor::Tensor& got, const tensor::Tensor& 
   return worst;
 }
 
-/// L2 norm of the difference, relative to that of the right values.
+/// L2 norm of the difference, relative to the norm of the right values.
 inline double relative_l2(const tensor::Tensor& a, const tensor::Tensor& b) {
   const std::vector<float> x = a.to_floats(), y = b.to_floats();
   double error = 0, size = 1e-30;
@@ -38,7 +38,7 @@ inline bool same_bits(const tensor::Tensor& a, const tensor::Tensor& b) {
          std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())) == 0;
 }
 
-/// What rounding to `dtype` may add to such a difference.
+/// The difference that rounding to `dtype` may add.
 inline double tolerance(tensor::DType dtype, double f32 = 1e-5) {
   return dtype == tensor::DType::f32 ? f32 : dtype == tensor::DType::bf16 ? 8e-3 : 1e-3;
 }

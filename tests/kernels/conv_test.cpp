@@ -86,7 +86,7 @@ TEST(Conv, EqualsTheReferenceOnEveryInstructionSet) {
       for (Isa isa : available_isas()) {
         const std::vector<float> got = o.run(isa).to_floats();
         ASSERT_EQ(got.size(), want.size());
-        // A rounding of the input may fall the other way, a folded filter is rounded anew.
+        // The input may round to the other neighbour, and a folded filter is rounded again.
         const double bound = dtype == DType::f32 ? 1e-5 : c.upsample ? 0.05 : 0.02;
         for (size_t i = 0; i < want.size(); ++i)
           ASSERT_NEAR(got[i], want[i], bound * (1 + std::abs(want[i])))

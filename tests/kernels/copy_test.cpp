@@ -57,7 +57,7 @@ TEST(Copy, AStrideOfZeroRepeatsAndNoElementsAreNoWork) {
   reference::copy(none);
 }
 
-// Every order of four axes, some of them views, as the reference does it.
+// Every order of four axes, including views, against the reference.
 TEST(Copy, EqualsTheReferenceForAnyStrides) {
   std::vector<uint64_t> x(4096);
   std::iota(x.begin(), x.end(), uint64_t{1});

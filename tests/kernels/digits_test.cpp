@@ -103,7 +103,7 @@ TEST_P(DigitProducts, RowsOfZerosAndOfNoNumbersAreSo) {
   }
 }
 
-// One adds up in other instructions, not otherwise.
+// The unit adds with other instructions but in the same order.
 TEST(AvxVnni, HasTheBitsOfAvx2) {
   if (!has_avx_vnni()) GTEST_SKIP() << "this CPU has no AVX-VNNI";
   const int64_t rows = 23, n = 70, k = 1100;

@@ -61,7 +61,8 @@ TEST(Elementwise, EveryOpIsItsFormulaOnEveryInstructionSet) {
       }
 }
 
-// Bit for bit on one element, within a unit of the last place elsewhere: rounding to bf16 included.
+// Bit-identical for single elements, elsewhere within a unit of the last place: including rounding
+// to bf16.
 TEST(Elementwise, MixedTypesRoundAndKeepStrides) {
   const int64_t rows = 4, columns = 37, stride = 41;
   std::vector<tensor::BFloat16> a(size_t{rows * stride}), y(a.size(), tensor::to_bfloat16(-7));

@@ -5,7 +5,7 @@
 
 namespace tessera::kernels {
 
-/// x times w by one engine, whichever the table would take; f32 [rows, w.n].
+/// x times w by a given engine, independent of the table's choice; f32 [rows, w.n].
 inline tensor::Tensor product(const wide::Engine& engine, const tensor::Tensor& x,
                               const PackedWeight& w) {
   tensor::Tensor y = tensor::Tensor::empty({x.size(0), w.n}, tensor::DType::f32);

@@ -14,7 +14,7 @@ namespace tessera::kernels {
 using tensor::DType;
 using tensor::Tensor;
 
-// A layer of random experts; what a kernel does not write stays random.
+// A layer of random experts; output that a kernel leaves unwritten stays random.
 struct Layer {
   // dtype i8: the weights of bf16, quantised; u8: in nibbles.
   Layer(int64_t hidden_, int64_t inner_, int count, DType packed, Isa isa_ = Isa::reference,
@@ -40,7 +40,7 @@ struct Layer {
   Tensor run(const Tensor& x, const std::vector<int32_t>& ids) const {
     return run(kHost, cpu_table(isa).experts, x, ids);
   }
-  // x may be a view there already; whoever calls gets rows for the host to read.
+  // x may be a view on the device already; returns rows for the host.
   Tensor run(const Where& at, void (*kernel)(const ExpertsArgs&), const Tensor& given,
              const std::vector<int32_t>& expert_of) const {
     const Tensor x = at(given), ids = at(expert_of);

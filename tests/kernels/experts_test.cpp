@@ -265,8 +265,8 @@ TEST(Experts, ARowDoesNotDependOnOtherTokensOrThreads) {
   }
 }
 
-// One expert of a layer for dense rows, in parts of `rows` rows and runs of `panels` panels, the
-// last ones first.
+// An expert of a layer for dense rows, in parts of `rows` rows and runs of `panels` panels, the
+// last first.
 Tensor in_tiles(const Layer& layer, size_t e, const Tensor& x, int64_t rows, int64_t panels) {
   const ExpertTiles& tiles = *cpu_table(layer.isa).expert_tiles;
   ExpertView expert{&layer.weights[2 * e], &layer.weights[2 * e + 1]};
@@ -347,7 +347,7 @@ struct OneEngine {
   bool there;
 };
 
-// Engines that this CPU does not choose are right too.
+// Engines not chosen on this CPU are correct, too.
 TEST(Experts, EveryEngineEqualsTheReferenceAndKeepsTheRowRule) {
   const bool wide = detected_isa() >= Isa::avx512, narrow = detected_isa() >= Isa::avx2;
   for (const auto& [kernel, weights, there] :
@@ -369,7 +369,7 @@ TEST(Experts, EveryEngineEqualsTheReferenceAndKeepsTheRowRule) {
         const Tensor x = random_tensor({tokens, hidden}, DType::bf16, 77);
         const std::vector<int32_t> ids(static_cast<size_t>(tokens), 1);
         const Layer plain(hidden, inner, 2, weights, Isa::reference, act, true);
-        const Layer layer(hidden, inner, 2, weights, Isa::avx2, act, true);  // all share it
+        const Layer layer(hidden, inner, 2, weights, Isa::avx2, act, true);  // by all of them
         const Tensor all = layer.run(kHost, kernel, x, ids);
         EXPECT_LT(relative_l2(all, plain.run(x, ids)), 3e-3)
             << tensor::name_of(weights) << " " << tokens << "x" << hidden << "x" << inner;

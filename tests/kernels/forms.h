@@ -9,14 +9,15 @@
 
 namespace tessera::kernels {
 
-/// A kernel that takes its arguments as one, with a name for messages.
+/// A kernel with a struct of arguments, and a name for messages.
 template <class Args>
 struct Form {
   std::string name;
   void (*kernel)(const Args&);
 };
 
-/// The kernel of each instruction set; of avx512 those of both units, whichever is faster here.
+/// The kernel of each instruction set; for avx512 those of both units, independent of their speed
+/// here.
 template <class Args, class Member>
 std::vector<Form<Args>> forms_of(Member of_table, std::array<void (*)(const Args&), 2> units) {
   std::vector<Form<Args>> all;

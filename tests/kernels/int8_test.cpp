@@ -21,7 +21,7 @@ using tensor::Tensor;
 struct Problem {
   int64_t rows, n, k;
 };
-// Tails of all kinds, and more steps than a chunk of a panel has where many groups share it.
+// Tails of all kinds, and more steps than a chunk of a panel if many groups share a chunk.
 constexpr Problem kProblems[] = {{1, 1, 2},   {1, 40, 64},   {3, 33, 66},
                                  {8, 96, 64}, {23, 70, 200}, {100, 64, 1700}};
 
@@ -82,7 +82,7 @@ TEST(Int8Rows, TheReferenceIsThePlainRule) {
     }
 }
 
-// Sums of whole numbers are the same everywhere; what follows them is f32.
+// Integer sums are equal everywhere; later operations are f32.
 TEST(Int8Rows, EveryInstructionSetIsNearTheReference) {
   for (const Isa isa : available_isas())
     for (const bool int4 : {false, true})

@@ -21,10 +21,10 @@ struct MatmulProblem {
   Activation activation;
   bool bias, gate, residual, in_place;
   int64_t gap = 3;   // elements between rows of x
-  int64_t rank = 0;  // of PackedWeight::low; 0: none
+  int64_t rank = 0;  // rank of PackedWeight::low; 0: none
 };
 
-/// Its arrays at a place.
+/// The arrays of a problem at a place.
 struct PlacedProblem {
   PlacedProblem(const Where& at, const MatmulProblem& p);
   PackedWeight w;
@@ -78,17 +78,17 @@ inline PlacedProblem::PlacedProblem(const Where& at, const MatmulProblem& p) {
           .y_stride = p.n};
 }
 
-/// What a kernel makes of it.
+/// A kernel's result.
 inline Tensor run(const Where& at, void (*kernel)(const MatmulArgs&), const MatmulProblem& p) {
   const PlacedProblem placed(at, p);
   kernel(placed.args);
   return here(placed.y);
 }
 
-/// What a kernel makes of several together.
+/// A kernel's results for several products together.
 inline std::vector<Tensor> run_group(const Where& at, void (*kernel)(std::span<const MatmulArgs>),
                                      std::span<const MatmulProblem> problems) {
-  std::list<PlacedProblem> placed;  // whose arguments name its weight
+  std::list<PlacedProblem> placed;  // owners of the weights in the arguments
   std::vector<MatmulArgs> all;
   for (const MatmulProblem& p : problems) all.push_back(placed.emplace_back(at, p).args);
   kernel(all);

@@ -90,7 +90,7 @@ struct Operands {
   std::vector<int32_t> row_of;
 };
 
-// Largest error of `got` against f64 sums, in units of its bound.
+// Largest error of `got` against f64 sums, in units of the bound.
 double worst_error(const Operands& o, const Tensor& got) {
   const Problem& p = o.problem;
   const std::vector<float> w = o.w.to_floats(), up = o.up.to_floats(), y = got.to_floats(),
@@ -188,7 +188,7 @@ Tensor beside(const Tensor& a, const Tensor& b) {
   return both;
 }
 
-// A weight with a change of a rank: (x down^T) is drawn, so `down` has its size alone.
+// A weight with a low-rank change: (x down^T) is drawn, so `down` only has a size.
 PackedWeight with_low(const Operands& o, PackedWeight packed, const std::array<Tensor, 2>& up) {
   const int64_t rank = up[0].size(1);
   packed.low = std::make_shared<const LowRank>(LowRank{
@@ -252,8 +252,8 @@ TEST(Matmul, ALowRankChangeStandsBesideQuantisedWeights) {
     }
 }
 
-// Weights in int8 with a scale a row. AVX-512 makes whole numbers of a row, too: of its largest
-// magnitude 1/65,278 off at most. No library takes part, so rows depend on no others.
+// Weights in int8 with a scale per row. AVX-512 quantises rows, too, with an error of at most
+// 1/65,278 of the largest magnitude. No library takes part, so rows do not depend on each other.
 TEST(Matmul, WholeNumbersEqualF64SumsAndKeepTheRowRule) {
   for (Isa isa : available_isas())
     for (Case size : kCases)
@@ -296,10 +296,9 @@ TEST(Matmul, WholeNumbersEqualF64SumsAndKeepTheRowRule) {
 }
 
 #if defined(__x86_64__)
-// Long rows are not so few that each pass waits for its weights, nor so many that no cache holds
-// them.
+// Long rows: not so few that each pass waits for its weights, nor so many that no cache holds them.
 TEST(Matmul, RowsOfAPassAreWholeGroupsAndWorthIt) {
-  wide::Engine padded = avx512::multiply_add_engine();  // only asked for their layouts
+  wide::Engine padded = avx512::multiply_add_engine();  // only their layouts are read
   padded.padded = true, padded.most = 32;               // as tiles take rows
   for (const wide::Engine& e : {avx512::multiply_add_engine(), padded})
     for (const int64_t steps : {1, 12, 36, 128, 384, 4096, 100000}) {
@@ -311,7 +310,7 @@ TEST(Matmul, RowsOfAPassAreWholeGroupsAndWorthIt) {
     }
 }
 
-// Engines that this CPU does not choose are right too.
+// Engines not chosen on this CPU are correct, too.
 TEST(Matmul, BothEnginesEqualF64SumsAndKeepTheRowRule) {
   if (detected_isa() < Isa::avx512) GTEST_SKIP() << "this CPU has no AVX-512";
   const Operands o(

@@ -30,7 +30,7 @@ float value_of(const StoredMatrix& w, int64_t row, int64_t i) {
   return static_cast<float>(nibble(w.values.row<uint8_t>(row), i)) * scale_of(w, row, i);
 }
 
-// Where element i of a column stands in the panel layout.
+// The place of element i of a column in the panel layout.
 int panel_nibble(const PackedWeight& w, int64_t panel, int64_t tile, int64_t column, int64_t i) {
   const int64_t at = (panel * panel_shape(w).steps + i / 64) * kNibbleStepBytes +
                      i % 64 / 4 * kTileColumns * 4 + column * 4 + i % 4;
@@ -46,8 +46,8 @@ float panel_scale(const PackedWeight& w, int64_t panel, int64_t column, int64_t 
       reinterpret_cast<const BFloat16*>(at)[i % 64 / kGroupElements * kPanelColumns + column]);
 }
 
-// No scale puts the largest element nearer than 0.6875 of an eighth; what is not cut off is within
-// half a scale.
+// No scale puts the largest element nearer than 0.6875 of an eighth; elements without clipping are
+// within half a scale.
 TEST(Nibbles, EachElementIsTheNearestOfItsGroupsNumbers) {
   for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     const Tensor w = random_tensor({5, 70}, dtype, 1);
@@ -66,7 +66,7 @@ TEST(Nibbles, EachElementIsTheNearestOfItsGroupsNumbers) {
   }
 }
 
-// Of normal values. An eighth of the largest element as the scale leaves 0.0859.
+// For normal values. An eighth of the largest element as the scale leaves 0.0859.
 TEST(Nibbles, TheErrorIsWhatThePageSays) {
   const Tensor w = random_tensor({64, 512}, DType::f32, 7);
   const StoredMatrix q = quantise_groups(w);
@@ -84,7 +84,7 @@ TEST(Nibbles, TheErrorIsWhatThePageSays) {
             0);
 }
 
-// As many bits: groups of 64, from a number in bf16 on in steps of another one, the best of 17.
+// With equal bits: groups of 64 with a bf16 minimum and a bf16 step, the best of 17.
 TEST(Nibbles, AZeroPointDoesNotPay) {
   const Tensor w = random_tensor({64, 512}, DType::f32, 7);
   const auto rounded = [](float x) { return tensor::to_float(tensor::to_bfloat16(x)); };

@@ -22,7 +22,7 @@ std::vector<float> normal(size_t count, uint32_t seed) {
   return x;
 }
 
-// What the formula says, in f64.
+// The result of the formula in f64.
 std::vector<double> expected(const std::vector<float>& x, const NormArgs& a) {
   std::vector<double> y(x.size());
   const int64_t channels = a.groups * a.width;

@@ -9,7 +9,7 @@
 
 namespace tessera::kernels {
 
-/// Calls f(x, finite) with arrays of numbers, and with such in which one element is none.
+/// Calls f(x, finite) with finite arrays, and with arrays with a single NaN or infinity.
 template <class F>
 void each_odd_array(const F& f) {
   const float inf = std::numeric_limits<float>::infinity();

@@ -13,7 +13,7 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-// Where W[row, i] of tile t stands in the panel layout, in elements.
+// The place of W[row, i] of tile t in the panel layout, in elements.
 int64_t place(const PackedWeight& w, int64_t panel, int64_t tile, int64_t column, int64_t i) {
   const int64_t per_word = 4 / size_of(w.dtype), step = step_elements(w.dtype);
   const int64_t elements = kStepBytes / size_of(w.dtype);
@@ -90,7 +90,7 @@ TEST(PackedWeight, Int8KeepsEachElementWithinHalfAScale) {
   for (Isa isa : {Isa::reference, Isa::avx512}) {
     Tensor w = random_tensor({45, 70}, DType::f32, 1);
     for (int64_t i = 0; i < 70; ++i) w.row<float>(3)[i] = 0;
-    for (int64_t i = 0; i < 70; ++i) w.row<float>(9)[i] *= 1000;  // a column of its own scale
+    for (int64_t i = 0; i < 70; ++i) w.row<float>(9)[i] *= 1000;  // a column with its own scale
     const PackedWeight packed = pack_weight(w, {}, DType::i8, isa);
     EXPECT_EQ(packed.data.dtype(), DType::i8);
     EXPECT_EQ(packed.bytes(), packed.data.elements() + 4 * packed.scales.elements());

@@ -44,7 +44,7 @@ TEST(PlaneAffine, ReadsGainAndBiasAtTheNearestPlace) {
     }
 }
 
-// What the reference takes expf from; elsewhere the last bit of an f32 may be another.
+// The reference uses expf of glibc; elsewhere the last bit of an f32 may differ.
 #ifdef __GLIBC__
 TEST(PlaneAffine, EveryInstructionSetHasTheBitsOfTheReference) {
   const PlaneSize size{1, 8, 64}, field{1, 2, 8};
@@ -54,7 +54,7 @@ TEST(PlaneAffine, EveryInstructionSetHasTheBitsOfTheReference) {
       const Tensor gain = random_tensor({2, 8, channels}, DType::f32, 2);
       const Tensor bias = random_tensor({2, 8, channels}, DType::f32, 3);
       const Tensor ones = Tensor::from(std::vector<float>(size_t(2 * channels), 1), {2, channels});
-      // Arguments of the exponential of all sizes, and what is no number.
+      // Arguments of the exponential of all sizes, and NaN.
       for (int64_t i = 0; i < gain.elements(); ++i)
         gain.data<float>()[i] *= std::pow(10.0f, float(i % 11) - 4);
       bias.data<float>()[0] = NAN;
@@ -76,8 +76,8 @@ TEST(PlaneAffine, EveryInstructionSetHasTheBitsOfTheReference) {
     }
 }
 
-// All sizes of arguments, from what becomes infinite to what is too small to be normal: a short
-// exponential serves where it decides no bit of bf16.
+// All sizes of arguments, from infinite to subnormal results: a short exponential serves if no bit
+// of bf16 depends on the difference.
 TEST(PlaneAffine, Bf16IsThatOfTheReferenceForAnyArgument) {
   const int64_t channels = 512, pixels = 512;
   const Tensor ones = Tensor::from(std::vector<float>(size_t(2 * channels), 0), {2, channels});

@@ -55,7 +55,7 @@ TEST(Rope, EveryInstructionSetTurnsPairsAsComplexNumbers) {
     }
 }
 
-// Any bits but those of a NaN, numbers that are too small to be normal among them.
+// Any bits except NaN, including subnormal numbers.
 TEST(Rope, EveryInstructionSetHasTheBitsOfTheReference) {
   const int64_t tokens = 3, heads = 2;
   std::mt19937 random(7);

@@ -85,14 +85,14 @@ struct SamplingProblem {
   tensor::Tensor view(uint32_t seed, int64_t width) const {
     return at(random_tensor({rows, width + 3}, tensor::DType::f32, seed)).slice(1, 1, width + 1);
   }
-  // Starts as sevens, so that what a kernel leaves out shows.
+  // Filled with sevens, to show elements that a kernel leaves out.
   tensor::Tensor result(int64_t count) const {
     const std::vector<float> sevens(static_cast<size_t>(count * columns), 7.0f);
     return at(tensor::Tensor::from(std::span<const float>(sevens), {count, columns}));
   }
 };
 
-/// Which of a step's operands are read, and a clip that some estimates meet.
+/// The operands of a step, and a clip within the range of some estimates.
 inline std::vector<LinearStepCoefficients> linear_steps() {
   const LinearStepCoefficients euler{.x = 1, .out = -0.25},
       third{.from_x = 1.25, .from_out = -0.75, .x = 0.5, .estimates = {0.7, -0.3, 0.1, -0.2}},

@@ -28,7 +28,7 @@ std::vector<SamplingProblem> problems() {
   return all;
 }
 
-// The sums of the formula in its order, in f64, rounded once: every bit of it.
+// The sums of the formula in order, in f64, rounded once: equal in every bit.
 TEST(Sampling, LinearStepsAreTheFormulaInDoubles) {
   for (Isa isa : available_isas())
     for (const SamplingProblem& p : problems())

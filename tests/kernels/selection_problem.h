@@ -22,7 +22,7 @@ inline constexpr InsideRule kInsideRules[] = {
     {InsideRule::Weights::alone, InsideRule::Groups::vanilla, 6, false},
     {InsideRule::Weights::vanilla, InsideRule::Groups::none, 2, false}};
 
-/// What the kernels of a selection make, step by step.
+/// The results of a selection's kernels, step by step.
 struct Choice {
   tensor::Tensor vanilla;               ///< ids [tokens, top_k]
   std::array<tensor::Tensor, 5> votes;  ///< sums, maxima, fourth powers, presence, ranks

@@ -14,7 +14,7 @@ namespace {
 using tensor::Tensor;
 
 TEST(ExpertVotes, AreSumsOrMaximaOfTheChosenWeights) {
-  // Two tokens of group 0 with scores 1/4 and 3/4, one of group 1, one of none.
+  // Two tokens of group 0 with scores 1/4 and 3/4, a token of group 1, and a token without a group.
   const float one = 0, three = std::log(3.0f);
   const std::vector<float> logits{one, three, three, one, one, three, one, three};
   SelectionProblem p({.top_k = 1}, 4, 2);
@@ -32,7 +32,7 @@ TEST(ExpertVotes, AreSumsOrMaximaOfTheChosenWeights) {
     EXPECT_EQ(c.votes[3].to_ints(), (std::vector<int64_t>{1, 1, 0, 1})) << "presence";
     for (int64_t g = 0; g < 2; ++g)
       for (int64_t e = 0; e < 2;
-           ++e) {  // of every expert, chosen or not: a softmax ranks by logits
+           ++e) {  // logits of every expert, chosen or not: a softmax ranks by logits
         float most = -INFINITY;
         for (size_t t = 0; t < 4; ++t)
           if (p.group_of[t] == g) most = std::max(most, logits[t * 2 + size_t(e)]);
@@ -63,7 +63,7 @@ TEST(ExpertVotes, OfManyTokensAreTheSameOnEveryInstructionSet) {
   }
 }
 
-// The definition: an expert that fewer than `count` others beat, or that reaches the bar.
+// The definition: an expert beaten by fewer than `count` others, or at or above the bar.
 TEST(Coresets, AreThoseOfTheirDefinition) {
   const Tensor drawn = random_tensor({3, 256}, tensor::DType::f32, 4);
   std::vector<int64_t> votes;
@@ -133,7 +133,7 @@ TEST(ChooseInside, TakesFromTheCoresetAndLeavesOtherTokensAlone) {
 }
 
 TEST(Magnitudes, AreSumsInTheOrderOfColumns) {
-  const std::vector<float> x{1, -2, 9, 0x1p24f, -1, 9};  // a third column that is not the rows'
+  const std::vector<float> x{1, -2, 9, 0x1p24f, -1, 9};  // a third column outside of the rows
   std::vector<float> sums(2);
   for (Isa isa : available_isas()) {
     cpu_table(isa).magnitudes(
@@ -148,7 +148,7 @@ TEST(TokenFates, MarkTheShareOfEachGroup) {
   std::vector<int8_t> fates(8, 55);
   for (Isa isa : available_isas()) {
     cpu_table(isa).token_fates({x.data(), group_of.data(), 8, 2, 0.5, 0.25, fates.data()});
-    // Of five tokens two go and one is spared; of two tokens one goes and none is spared.
+    // With five tokens two go and one is spared; with two tokens one goes and none is spared.
     EXPECT_EQ(std::vector<int>(fates.begin(), fates.end()),
               (std::vector<int>{0, -1, -1, 1, 0, -1, 0, 0}));
   }

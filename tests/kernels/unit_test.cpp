@@ -52,7 +52,7 @@ void at_once(const Sixteen& from, uint16_t* to) {
 }
 TESSERA_AVX512_END
 
-// What Intel's manual says of VCVTNEPS2BF16.
+// VCVTNEPS2BF16 by Intel's manual.
 uint16_t as_documented(uint32_t bits) {
   const uint32_t exponent = bits >> 23 & 0xff, fraction = bits & 0x7fffff;
   if (exponent == 0) return static_cast<uint16_t>(bits >> 16 & 0x8000);

@@ -22,7 +22,7 @@ TEST(Waves, AreCosinesAndSinesInEitherOrder) {
           EXPECT_NEAR(y[r * 5 + (sin_first ? 2 : 0) + i], std::cos(angle), 1e-6);
           EXPECT_NEAR(y[r * 5 + (sin_first ? 0 : 2) + i], std::sin(angle), 1e-6);
         }
-        EXPECT_EQ(y[r * 5 + 4], -7);  // of an odd number the last stays
+        EXPECT_EQ(y[r * 5 + 4], -7);  // the last row of an odd number stays
       }
     }
 }

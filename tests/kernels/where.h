@@ -8,13 +8,13 @@
 
 namespace tessera::kernels {
 
-/// Where the arrays of a call live: on the host, or on the device whose kernels are tested. Takes
-/// what a test made on the host there; on the host that is the thing itself.
+/// The place of a call's arrays: on the host, or on the device of the tested kernels. Copies a
+/// test's host data to the place; on the host the data is returned as is.
 struct Where {
   tensor::Device device = tensor::Device::cpu;
 
   tensor::Tensor operator()(const tensor::Tensor& t) const { return t.to(device); }
-  /// Its bytes.
+  /// A tensor with the bytes of `values`.
   template <class T>
   tensor::Tensor operator()(const std::vector<T>& values) const {
     const auto bytes = static_cast<int64_t>(values.size() * sizeof(T));
@@ -30,7 +30,7 @@ struct Where {
 };
 inline constexpr Where kHost{}, kThere{tensor::Device::cuda};
 
-/// What a kernel left there, for the host to read.
+/// Copies a kernel's result to the host.
 inline tensor::Tensor here(const tensor::Tensor& t) { return t.to(tensor::Device::cpu); }
 
 }  // namespace tessera::kernels

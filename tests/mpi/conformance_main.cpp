@@ -1,4 +1,4 @@
-// One rank of MPI that runs every case of the suite made for so many ranks: mpirun -np N this.
+// A rank of MPI for the cases of the suite with this number of ranks: run mpirun -np N.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ namespace {
 using namespace tessera;
 using comm::Communicator;
 
-// More than one part of a message, and other shapes than lists.
+// Messages with several parts, and shapes beyond lists.
 void parts(Communicator& world) {
   const int next = (world.rank() + 1) % world.size(),
             before = (world.rank() + world.size() - 1) % world.size();
@@ -40,7 +40,7 @@ void parts(Communicator& world) {
   require(good, ErrorCode::rank, "a message of many parts is not as it was sent");
 }
 
-// A message may take longer than anybody may stand still.
+// A message may take longer than the limit without progress.
 void each_part_is_progress(Communicator& world) {
   constexpr int64_t kBytes = int64_t{64} << 20;
   const uint64_t before = *tensor::work_count();
@@ -54,7 +54,7 @@ void each_part_is_progress(Communicator& world) {
           seen);
 }
 
-// What is sent behind a hundred megabytes, on the same channel and on another, arrives before them.
+// Small messages after a hundred megabytes arrive first, on the same channel and on another.
 void small_overtake_bulk(Communicator& world, Communicator& other) {
   const int next = (world.rank() + 1) % world.size(),
             before = (world.rank() + world.size() - 1) % world.size();
@@ -79,7 +79,7 @@ void small_overtake_bulk(Communicator& world, Communicator& other) {
           flight("rows", 1), flight("word", 2), flight("bulk", 0));
 }
 
-// Nobody expects them for a while: the sender is held up, the receiver's memory bounded and
+// No receive is posted for a while: the sender is blocked, and the receiver's memory is bounded and
 // counted.
 void a_fast_sender_waits(Communicator& world) {
   constexpr int64_t kEach = int64_t{64} << 20;
@@ -103,7 +103,7 @@ void a_fast_sender_waits(Communicator& world) {
           "what arrived took {} bytes, expected {} to {}", peak, kEach, most);
 }
 
-// With messages to come: threads that wake take the core from the one that computes.
+// With messages in flight: waking threads take the core from the computing thread.
 void a_rank_that_computes_is_left_alone(Communicator& world, Communicator& other) {
   using Clock = std::chrono::steady_clock;
   comm::Pending later = world.receive(1 - world.rank(), {"later", 0});

@@ -1,6 +1,6 @@
-// One rank of MPI: mpirun -np N this: the suite of heaps over processes, then layers of experts on
-// them. With the word "lost" the last rank is killed within the gate of a layer, with "stopped" it
-// stands still there, and others wait for 2 s.
+// A rank of MPI (run mpirun -np N): the suite of heaps over processes, then layers of experts. With
+// the word "lost" the last rank is killed within the gate of a layer; with "stopped" the rank stops
+// there, and others wait for 2 s.
 #include <unistd.h>
 
 #include <csignal>
@@ -22,7 +22,7 @@ using namespace nn::random_bank;
 
 constexpr int kExperts = 6, kTokens = 200, kKilledIn = 5;
 
-// The router's choice; in one layer it does not return.
+// The router's choice; in a given layer the call never returns.
 class Choice final : public nn::ExpertPolicy {
  public:
   explicit Choice(int signal) : signal_(signal) {}
@@ -36,7 +36,7 @@ class Choice final : public nn::ExpertPolicy {
   int signal_;
 };
 
-// Layer after layer, each as one rank computes it.
+// Layer after layer, each as computed by a single rank.
 int layers(comm::Communicator& world, int signal) {
   const std::vector<int> owner = parallel::experts_in_blocks(kExperts, world.size());
   std::vector<bool> held;

@@ -18,13 +18,13 @@
 
 namespace tessera {
 
-/// How slow a rank is: how often the time that a block takes, and how long at least.
+/// The slowdown of a rank: a factor of a block's time, and a minimum.
 struct Pace {
   double times = 1;
   std::chrono::milliseconds least{0};
 };
 
-/// A network whose blocks take longer, in tasks that count as work.
+/// A network with slowed blocks, in tasks counted as work.
 class Paced : public nn::Denoiser {
  public:
   Paced(const nn::Denoiser& inner, const Pace& pace) : inner_(inner), pace_(pace) {}
@@ -70,11 +70,11 @@ class Paced : public nn::Denoiser {
   const Pace pace_;
 };
 
-/// One rank's part of denoising an image of 128 tokens with a small network, under a plan that cuts
-/// nothing but blocks and patches.
+/// A rank's part of denoising an image of 128 tokens with a small network, under a plan of stages
+/// and patches.
 class StagedRun {
  public:
-  /// `more`: blocks of the network besides those that it has in other tests.
+  /// `more`: additional blocks of the network, beyond the other tests.
   StagedRun(const models::Network& network, int more, const std::string& plan, int rank)
       : model_(network.type, deeper(network.json(network.head_dim), more).c_str()),
         plan_(parse_plan(plan)),
@@ -88,7 +88,7 @@ class StagedRun {
                                   parallel::portion_of(plan_, model_.network->geometry(), rank),
                                   tensor::DType::f32);
   }
-  /// The latent after the steps, on the last rank; nothing of it on the others.
+  /// The final latent, on the last rank; empty elsewhere.
   tensor::Tensor operator()(int steps, comm::Communicator* world, const Pace& pace = {}) const {
     const Paced network(portion_ ? *portion_ : *model_.network, pace);
     const parallel::Workload work{.samples = 1,

@@ -1,7 +1,7 @@
-// Pipelines in which one rank is slow: stages TASK RUNS, on the ranks that mpirun started, or on
-// RANKS threads: stages TASK RUNS RANKS. Tasks: small (64 patches pass as many stages as there are
-// ranks, one ten times as slow as the others; bit by bit what one rank makes of the patches) and
-// big (messages of 256 MB to a slow last stage: what is under way stays bounded).
+// Pipelines with a slow rank: stages TASK RUNS, on the ranks of mpirun; or on RANKS threads: stages
+// TASK RUNS RANKS. Tasks: small (64 patches pass through a stage per rank, with a stage ten times
+// as slow as the others; bit-identical to patches on a single rank) and big (messages of 256 MB to
+// a slow last stage: memory in flight stays bounded).
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -27,7 +27,7 @@ using tensor::Tensor;
 constexpr int kSteps = 3, kBlocks = 8;
 constexpr const char* kPatches = "patches=64";
 
-// FLUX and HunyuanDiT, whose skips go past the stages between, with a block for each of 8 ranks.
+// FLUX and HunyuanDiT, with skips past the stages between, and a block for each of 8 ranks.
 void small(Communicator& world, int runs) {
   const int rank = world.rank(), ranks = world.size();
   const std::string plan = "pipefusion=" + std::to_string(ranks) + "," + kPatches;
@@ -54,17 +54,17 @@ int64_t most_resident() {
   return usage.ru_maxrss * 1024;
 }
 
-// Of rows that take a page each.
+// Rows of a page each.
 Tensor numbered(int64_t rows, int32_t number) {
   Tensor x = Tensor::empty({rows, 1 << 10}, DType::f32);
   for (int64_t r = 0; r < rows; ++r) *x.row<float>(r) = static_cast<float>(number);
   return x;
 }
 
-// Two steps of so many patches, as the loop goes through them.
+// Two steps of many patches, in the order of the loop.
 void big(Communicator& world) {
   constexpr int kBig = 8;
-  constexpr int64_t kRows = int64_t{256} << 8;  // of 4 KB
+  constexpr int64_t kRows = int64_t{256} << 8;  // rows of 4 KB
   const int ranks = world.size();
   std::vector<int> all(static_cast<size_t>(ranks));
   std::iota(all.begin(), all.end(), 0);
@@ -93,7 +93,7 @@ void big(Communicator& world) {
   }
 }
 
-// Of a rank: two that it expects, two ahead of them, two that leave it, and two in its hands.
+// Patches in a rank's memory: two expected, two ahead of them, two being sent, and two in use.
 void check_memory(int ranks_here) {
   const auto most = static_cast<int64_t>(8.5 * double(int64_t{256} << 20)) * ranks_here;
   require(most_resident() <= most, ErrorCode::memory, "{} bytes were taken, expected at most {}",

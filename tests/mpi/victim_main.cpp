@@ -1,14 +1,13 @@
-// One rank of a program that exchanges and computes, to be killed, stopped or made to fail.
-// victim DIR MODE SECONDS; writes DIR/<rank>.pid when it starts and DIR/<rank>.body when its body
-// ends. Modes: exchange, busy (rank 0 only computes), one (rank 1 throws), all (everybody throws),
-// chain (0 waits for 1, which waits for 2, which computes), quiet (nothing is sent), stages (one
-// denoising after another, each rank a stage), shard, distrifusion (the same, each rank a third of
-// each block, or of the tokens), texts (one text after another, each rank a third of each layer of
-// the encoder), decode (one image, of which rank 2 fails to decode its lines, whose error each body
-// catches and goes on to the next request, as under a server), slow-stages (one denoising, whose
-// blocks take 2 s each), ending and ended (rank 1 stops itself when only MPI's end is left,
-// and behind it).
-// DIR/<rank>.error is what ends a rank, or its image.
+// A rank of a program that exchanges and computes, to be killed, stopped or made to fail: victim
+// DIR MODE SECONDS. Writes DIR/<rank>.pid at the start and DIR/<rank>.body after the body. Modes:
+// exchange, busy (rank 0 only computes), one (rank 1 throws), all (every rank throws), chain (0
+// waits for 1, 1 for 2, and 2 computes), quiet (no messages), stages (repeated denoising, a stage
+// per rank), shard, distrifusion (the same with a third of each block, or of the tokens, per rank),
+// texts (repeated texts, with a third of each encoder layer per rank), decode (an image; rank 2
+// fails to decode its lines, each body catches the error and continues with the next request, as
+// under a server), slow-stages (a denoising run with blocks of 2 s each), ending and ended (rank 1
+// stops itself before, or after, MPI's shutdown). DIR/<rank>.error holds a rank's error, or its
+// image.
 #include <unistd.h>
 
 #include <chrono>
@@ -63,7 +62,7 @@ void round_of(Communicator& world, int round) {
               ErrorCode::rank, "a message is not as it was sent");
 }
 
-// Rank 2 counts its work as ops do, for SECONDS.
+// Rank 2 counts work as ops do, for SECONDS.
 void chain(Communicator& world, Clock::time_point end) {
   const comm::Tag tag{"chain", 7};
   if (world.rank() + 1 < world.size())
@@ -74,7 +73,7 @@ void chain(Communicator& world, Clock::time_point end) {
     world.send(world.rank() - 1, tensor::Tensor::empty({1}, tensor::DType::u8), tag);
 }
 
-// Everybody stops after the same round: rank 0 says when.
+// All ranks stop after the same round: rank 0 decides.
 bool another(Communicator& world, int round, Clock::time_point end) {
   const float more = world.rank() == 0 && Clock::now() < end ? 1.f : 0.f;
   const auto go =
@@ -84,7 +83,7 @@ bool another(Communicator& world, int round, Clock::time_point end) {
 
 void stages(Communicator& world, const std::string& begun, const std::string& mode,
             Clock::time_point end) {
-  const models::Network& flux = models::kNetworks[3];  // of three blocks
+  const models::Network& flux = models::kNetworks[3];  // with three blocks
   const bool slow = mode == "slow-stages";
   const std::string plan = mode == "stages" ? "pipefusion=3,patches=16"
                            : slow           ? "pipefusion=3,patches=2"
@@ -178,7 +177,7 @@ void body(Communicator& world, const std::string& begun, const std::string& told
   }
 }
 
-// A process that is stopped can do nothing itself: the kernel ends it.
+// A stopped process cannot act: the kernel ends the process.
 void end_within(std::chrono::milliseconds limit) {
   sigevent event{};
   event.sigev_notify = SIGEV_SIGNAL;
@@ -190,7 +189,7 @@ void end_within(std::chrono::milliseconds limit) {
 
 void report(const Error& error) { std::fprintf(stderr, "tessera: error: %s\n", error.what()); }
 
-// At once: mpirun kills what is left when it has seen some of its processes end.
+// Exits at once: mpirun kills the remaining processes after the exit of some.
 [[noreturn]] void leave(const Error& error, const std::string& file) {
   write(file, error.what());
   _exit(static_cast<int>(error.code()));

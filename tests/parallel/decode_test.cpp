@@ -20,8 +20,8 @@ const sample::TokenPass kPass{0,
                               {{0, {5, 8}}, {3, {1, 2}}},
                               {1, 2, 3, 4, 5, 6, 7}};
 
-// Its stream is the ids; logits are ten times the stream. With `spoilt` that block, or behind the
-// last one the head, leaves no numbers.
+// The stream is the ids; logits are ten times the stream. Block `spoilt` (after the last block: the
+// head) returns NaN.
 class Echo : public nn::TokenModel {
  public:
   explicit Echo(int spoilt = -1) : spoilt_(spoilt) {
@@ -105,7 +105,7 @@ TEST(Decode, NamesTheBlockThatSpoilsThePass) {
   EXPECT_EQ(said(-1), "");
 }
 
-// Only the first rank is told; all stop before the same pass.
+// Only the first rank receives the stop; all stop before the same pass.
 TEST(Decode, RanksStopTogether) {
   const Echo model;
   std::array<int, 3> passes{};

@@ -18,7 +18,7 @@ using tensor::Tensor;
 struct NoContext : nn::Context {};
 struct NoStep : nn::StepContext {};
 
-// Predicts its input for conditional rows and zero for the others, after one pass-through block.
+// Predicts the input for conditional rows and zero for the others, after a pass-through block.
 class Echo : public nn::Denoiser {
  public:
   explicit Echo(int conditional_rows) : conditional_(conditional_rows) {
@@ -79,7 +79,7 @@ TEST(Denoise, GuidanceReadsBothBranches) {
   EXPECT_EQ(out.to_floats(), std::vector<float>(6, -2.0f));  // 1 - 3 * (1 - 0)
 }
 
-// Two blocks, the second of which makes one number infinite from one of its calls on.
+// Two blocks; from a given call on the second returns an infinite number.
 class Broken : public Echo {
  public:
   explicit Broken(int from_call = 3) : Echo(1), from_(from_call) {
@@ -172,11 +172,11 @@ TEST(Denoise, TracesEveryStepAndStopsWhenAsked) {
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::cancelled);
   }
-  // The step that was told of when the request came does not begin.
+  // The step reported at the time of the request does not begin.
   EXPECT_EQ(names, (std::vector<std::string>{"model_output.0", "latents.1"}));
 }
 
-// Three layers of experts; block `bad` of one rank throws when it sees row `bad_sequence`.
+// Three layers of experts; block `bad` of a rank throws at row `bad_sequence`.
 class Layers : public nn::Denoiser {
  public:
   explicit Layers(const std::vector<bool>& mine, int bad = -1, int bad_sequence = 0)
@@ -225,7 +225,7 @@ class Layers : public nn::Denoiser {
   int bad_, bad_sequence_;
 };
 
-// Latents of all samples, by rank; rank `culprit` throws in a block, if there is such a rank.
+// Latents of all samples, by rank; rank `culprit`, if any, throws in a block.
 std::vector<float> on_ranks(const std::string& text, int samples, int culprit = -1,
                             int bad_sequence = 0) {
   constexpr int64_t kTokens = 5;
@@ -261,7 +261,7 @@ TEST(StaggeredBatch, IsTheWholeBatchBitForBit) {
 
 TEST(StaggeredBatch, AHalfThatThrowsEndsTheOtherAndAllRanks) {
   for (const char* plan : {"schedule=staggered-batch", "expert=2,schedule=staggered-batch"})
-    for (int bad_sequence : {0, plan[0] == 's' ? 7 : 3})  // of the first half, and of the second
+    for (int bad_sequence : {0, plan[0] == 's' ? 7 : 3})  // in the first half, and in the second
       try {
         on_ranks(plan, 8, 0, bad_sequence);
         ADD_FAILURE() << "the error was lost";

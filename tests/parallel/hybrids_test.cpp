@@ -10,8 +10,7 @@
 #include "tessera/error.h"
 #include "test_paths.h"
 
-// The table of docs/plans.md that says which entries of a plan go together is what the planner
-// says.
+// The table of docs/plans.md about valid combinations of entries agrees with the planner.
 namespace tessera::parallel {
 namespace {
 
@@ -57,12 +56,12 @@ bool runs(const std::string& text) {
     return problems(parse_plan(text), eight_blocks(),
                     {.samples = 8, .grid = {1, 32, 32}, .branches = 2, .steps = 8, .lines = 64})
         .empty();
-  } catch (const Error&) {  // an entry that stands twice
+  } catch (const Error&) {  // a duplicate entry
     return false;
   }
 }
 
-// With what one of them needs beside it: ranks with other tokens, and those that share experts.
+// Adds required entries: ranks with other tokens, and ranks with shared experts.
 bool together(const std::string& a, const std::string& b) {
   for (const char* beside : {"", ",data=2", ",data=2,expert=2", ",expert=2"})
     if (runs(a + "," + b + beside)) return true;

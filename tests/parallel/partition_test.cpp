@@ -26,7 +26,7 @@ int draw(std::mt19937& random, int lowest, int highest) {
   return lowest + int(random() % uint32_t(highest - lowest + 1));
 }
 
-// Ranks along all axes that a partition knows, and patches.
+// Ranks along all axes of a partition, and patches.
 struct Cut {
   int data = 1, cfg = 1, ring = 1, ulysses = 1, distrifusion = 1, pipefusion = 1, tensor = 1;
   int shard = 1;
@@ -89,7 +89,7 @@ std::vector<Token> tokens_of(const Partition& partition, int rank, int patch) {
   return tokens;
 }
 
-// Ranks that differ along other axes than those that part tokens hold the same.
+// Ranks with equal coordinates on the axes that split tokens hold the same tokens.
 bool first_of_its_kind(const Partition& partition, int rank) {
   const comm::Mesh& mesh = partition.mesh();
   return mesh.coordinate(rank, "pipefusion") == 0 && mesh.coordinate(rank, "tensor") == 0;

@@ -15,7 +15,8 @@ using tensor::Tensor;
 
 struct NoStep : nn::StepContext {};
 
-/// Embeds by adding 1, each block b adds 10^(b + 1), the head doubles: who ran what shows.
+/// Embeds by adding 1, each block b adds 10^(b + 1), the head doubles: the result shows the blocks
+/// that ran.
 class Adding : public nn::Denoiser {
  public:
   Adding() {

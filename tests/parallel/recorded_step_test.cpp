@@ -16,7 +16,7 @@ Tensor on_device(const std::vector<float>& values) {
       .to(Device::cuda);
 }
 
-// Copies, so that no kernel is needed: [time, latent].
+// Copies need no kernel: [time, latent].
 Tensor work(const Tensor& time, const Tensor& latent) {
   const Tensor y = Tensor::empty({time.size(0) + latent.size(0)}, time.dtype(), time.device());
   tensor::copy_into(y.slice(0, 0, time.size(0)), time);
@@ -49,7 +49,7 @@ TEST(RecordedStep, IsCalledEveryTimeWhereItMayNotOrCannotBeRecorded) {
         may, nullptr);
     for (float i = 0; i < 4; ++i)
       EXPECT_EQ(step(on_device({i}), on_device({3})).to_floats(), (std::vector<float>{i, 3}));
-    EXPECT_EQ(calls, may ? 5 : 4);  // one attempt
+    EXPECT_EQ(calls, may ? 5 : 4);  // a single attempt
   }
   EXPECT_EQ(device.runtime->launches, 0);
 }

@@ -41,7 +41,7 @@ TEST(Stages, AreBalancedByCost) {
   EXPECT_THROW(alike({1, 2, 3}, 4), Error);
 }
 
-// Of the form of FLUX: as many FLOPs in each block, and 36 to 15 bytes.
+// The shape of FLUX: equal FLOPs in each block, and bytes of 36 to 15.
 TEST(Stages, TakeALittleMoreTimeForFewerBytes) {
   std::vector<double> bytes(8, 36.0);
   bytes.insert(bytes.end(), 19, 15.0);
@@ -143,7 +143,7 @@ TEST(Stages, StreamsGoOnSkipsGoStraightAndLatentsComeBack) {
   });
 }
 
-// Of the step before a patch needs itself alone, if that was cut alike; all of it needs all.
+// With an equal split, a patch needs only itself from the previous step; otherwise the whole step.
 TEST(Stages, WaitForTheLatentThatAPatchNeeds) {
   comm::threads::run(2, std::chrono::seconds(20), [](comm::Communicator& world) {
     nn::Geometry g;
@@ -182,8 +182,8 @@ TEST(Stages, ARankThatIsHandedOtherTokensSaysSo) {
       Error);
 }
 
-/// What the loop does: steps of so many patches, each of `rows` rows, through `ranks` stages of
-/// which one is slow.
+/// Runs the loop: steps of `patches` patches with `rows` rows each, through `ranks` stages with a
+/// slow stage.
 void run_stages(int ranks, int steps, int patches, int64_t rows, int slow) {
   const auto pipe = parse_plan("pipefusion=" + std::to_string(ranks));
   comm::threads::run(ranks, std::chrono::seconds(60), [&](comm::Communicator& world) {

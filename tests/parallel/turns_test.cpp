@@ -14,7 +14,7 @@ namespace {
 TEST(Turns, OnePieceWorksUntilItHandsOver) {
   Turns turns;
   for (int round = 0; round < 20; ++round) {
-    std::string order;  // no lock: they are never at work at once
+    std::string order;  // no lock: halves never run at the same time
     turns.run([&](int piece) {
       for (int i = 0; i < 3; ++i) {
         order += piece == 0 ? 'a' : 'b';

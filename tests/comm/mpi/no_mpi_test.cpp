@@ -1,4 +1,4 @@
-// What a build without MPI does, tested in every build.
+// The behavior of a build without MPI, tested in every build.
 #define mpi without_mpi
 #include "comm/mpi/no_mpi.cpp"
 

@@ -5,7 +5,7 @@
 namespace tessera::comm::mpi {
 namespace {
 
-// What it does under mpirun: tests/mpi/lost_rank_test.py, test_killed_mpirun.
+// For behavior under mpirun see tests/mpi/lost_rank_test.py, test_killed_mpirun.
 TEST(Orphan, IsNobodyWhoNeverHadMpirun) {
   outlive_mpirun();
   EXPECT_FALSE(orphaned_since());

@@ -2,7 +2,7 @@
 
 #include "comm/mpi/launch.h"
 
-// A world of one process without mpirun; worlds of several are in tests/mpi.
+// A world of a single process without mpirun; worlds of several are in tests/mpi.
 namespace tessera::comm::mpi {
 namespace {
 

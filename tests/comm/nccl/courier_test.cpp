@@ -5,7 +5,7 @@
 #include "../scripted_transport.h"
 #include "device/emulated_nccl.h"
 
-// What couriers of several ranks do is in launch_test.cpp.
+// For couriers of several ranks see launch_test.cpp.
 namespace tessera::comm::nccl {
 namespace {
 
@@ -17,7 +17,7 @@ using tensor::Tensor;
 struct Desk {
   device::EmulatedDevice gpu;
   device::EmulatedNccl nccl{gpu};
-  /// Of two ranks, of which this is the first and the other never speaks.
+  /// Two ranks: this is the first, and the other never sends.
   std::shared_ptr<ScriptedTransport> host = std::make_shared<ScriptedTransport>(2);
   std::shared_ptr<Courier> courier =
       std::make_shared<Courier>(host, 10s, device::EmulatedNccl::functions());
@@ -77,7 +77,7 @@ TEST(Courier, FailuresEndWaitsThatWereAndThatCome) {
       EXPECT_STREQ(error.what(), "rank 1 was lost");
     }
   }
-  desk.courier->close();  // does not wait for a rank that will not come
+  desk.courier->close();  // does not wait for an absent rank
 }
 
 TEST(Courier, WhatItCannotDoFailsTheWorld) {

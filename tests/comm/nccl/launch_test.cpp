@@ -15,7 +15,7 @@
 #include "device/emulated_streams.h"
 #include "tensor/scope.h"
 
-// Ranks are threads that share an emulated GPU and its one stream of computation.
+// Ranks are threads with a common emulated GPU and a single stream of computation.
 namespace tessera::comm {
 namespace {
 
@@ -28,7 +28,7 @@ using tensor::Tensor;
 
 class Ranks {
  public:
-  /// `own`: computation on a stream that runs beside the host; else on the device's, at once.
+  /// `own`: computation on a concurrent stream; else on the device's, immediately.
   explicit Ranks(bool own = true) : compute_(own ? gpu.pool().runtime().make_stream() : nullptr) {}
   void run(int ranks, std::chrono::milliseconds deadline,
            const std::function<void(Communicator&)>& body) {
@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, NcclConformance, testing::ValuesIn(conformance_c
                            return chosen.param.name + "On" + std::to_string(chosen.param.ranks);
                          });
 
-// Messages of the host go as they went.
+// Host messages still use the host transport.
 class HostOverNccl : public testing::TestWithParam<ConformanceCase> {};
 
 TEST_P(HostOverNccl, Holds) {
@@ -119,7 +119,7 @@ TEST(Nccl, WaitingForATensorDoesNotWaitForItsElements) {
     void* const stream = tensor::current_scope().stream;
     if (world.rank() == 1) {
       const auto hold = std::make_shared<device::EmulatedEvent>();
-      runtime.wait(stream, hold.get());  // what is sent is computed later
+      runtime.wait(stream, hold.get());  // sent data is computed later
       const Tensor x = Tensor::from(std::vector<float>{1, 2, 3}, {3}).to(Device::cuda);
       world.send(0, x, {"late", -1});
       world.receive(0, {"got", -1}).wait();  // rank 0 has waited

@@ -18,7 +18,7 @@ namespace tessera::comm::nccl {
 namespace {
 
 #ifdef TESSERA_HAS_NCCL_H
-// What C gives the same code: enums as ints, handles as pointers, a struct of so many bytes.
+// Types with the same C ABI: enums as ints, handles as pointers, a struct of equal size.
 template <class T>
 using Plain =
     std::conditional_t<

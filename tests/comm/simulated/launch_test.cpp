@@ -47,10 +47,10 @@ TEST(Simulated, MessagesOfMetaAreCountedAndAreMemoryOfTheReceiver) {
     EXPECT_EQ(sent.messages, 2);
     EXPECT_EQ(sent.bytes, 2 * 2000000 * (world.rank() + 1));
     barrier(world);
-    // Mine to me, and those of the two others; what I sent is theirs.
+    // My message to me, and those of two others; my messages to others belong to them.
     EXPECT_EQ(tensor::current_scope().memory->current(MemoryClass::buffers), 12000000);
   });
-  // All that it sends, and what comes from the others.
+  // All sent messages, and all received from others.
   EXPECT_EQ(all[0].memory->peak(MemoryClass::buffers), 6000000 + 10000000);
   EXPECT_EQ(all[0].memory->current(MemoryClass::buffers), 0);
 }

@@ -52,7 +52,7 @@ std::string message_of(const std::function<void()>& body) {
   return "no error";
 }
 
-// A callback of rank 0 may ask for ranks of its own: what they do is progress of the world around.
+// A callback of rank 0 may start its own ranks: their work is progress of the outer world.
 TEST(Threads, RanksInsideARankKeepItsWorldAlive) {
   const auto inner = [](Communicator& world) {
     for (int i = 0; i < 60; ++i) {
@@ -130,7 +130,7 @@ TEST(Threads, ABusyPeerIsWaitedFor) {
   });
 }
 
-// 0 waits for 1, which waits for 2, which computes for ten times the deadline.
+// 0 waits for 1, 1 waits for 2, and 2 computes for ten times the deadline.
 TEST(Threads, AChainOfWaitsLastsAsLongAsItsEndComputes) {
   threads::run(3, 200ms, [](Communicator& world) {
     if (world.rank() == 2) {

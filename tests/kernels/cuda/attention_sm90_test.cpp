@@ -1,5 +1,5 @@
 #include "kernels/cuda/leg.h"
-// The leg comes first: it is what the sources below are compiled with.
+// Include leg.h first: the sources below depend on the leg.
 #include <gtest/gtest.h>
 
 #include "kernels/attention_problem.h"
@@ -14,7 +14,7 @@ namespace tessera::kernels {
 namespace {
 
 TEST(CudaAttentionSm90, TilesFitIntoSharedMemory) {
-  constexpr int64_t kMost = 227 * 1024;  // of a block, compute capability 9.0
+  constexpr int64_t kMost = 227 * 1024;  // bytes of a block, compute capability 9.0
   EXPECT_LE((cuda::Sm90Tile<64, 3>::kShared), kMost);
   EXPECT_LE((cuda::Sm90Tile<80, 2>::kShared), kMost);
   EXPECT_LE((cuda::Sm90Tile<128, 2>::kShared), kMost);
@@ -23,7 +23,7 @@ TEST(CudaAttentionSm90, TilesFitIntoSharedMemory) {
   EXPECT_EQ((cuda::Sm90Tile<256, 2>::kKeys), 64);
 }
 
-// Who asks for more registers than the others gave waits for ever.
+// A request for more registers than others released would wait forever.
 TEST(CudaAttentionSm90, RegistersThatAreTakenWereGiven) {
   EXPECT_EQ(cuda::launched_registers(3), 168);
   EXPECT_EQ(cuda::launched_registers(4), 128);
@@ -44,7 +44,7 @@ TEST(CudaAttentionSm90, ThreeWarpgroupsComputeWhereTheirTilesFillTheGpu) {
 }
 
 #if !defined(TESSERA_ON_GPU)
-// As arithmetic of a GPU makes it, and of others.
+// NaNs of a GPU's arithmetic, and others.
 TEST(CudaAttentionSm90, NoNumberIsNoProbability) {
   for (const uint32_t bits : {0x7fffffffu, 0x7fc00000u, 0xffc00000u})
     EXPECT_TRUE(std::isnan(cuda::exp2_by_polynomial(std::bit_cast<float>(bits)))) << bits;
@@ -71,7 +71,7 @@ TEST(CudaAttentionSm90, ABlockGoesFromTileToTile) {
   EXPECT_LT(worst_difference(got.out, want.out), 8e-3);
   EXPECT_LT(worst_difference(got.lse, want.lse), 2e-4);
   EXPECT_EQ(again([&] { return run(kThere, cuda::attention_sm90, p, spans); }), got);
-  for (int spared : {1, 5}) {  // of three multiprocessors
+  for (int spared : {1, 5}) {  // on three multiprocessors
     const Spare spare(spared);
     EXPECT_EQ(run(kThere, cuda::attention_sm90, p, spans), got) << spared;
   }

@@ -1,5 +1,5 @@
 #include "kernels/cuda/leg.h"
-// The leg comes first: it is what the sources below are compiled with.
+// Include leg.h first: the sources below depend on the leg.
 #include <gtest/gtest.h>
 
 #include "kernels/attention_problem.h"
@@ -40,7 +40,7 @@ const std::vector<Problem> kWide = {
     {1, 1, 512, 193, DType::bf16, 4}, {1, 1, 264, 50, DType::f32}, {1, 1, 508, 40, DType::bf16},
 };
 
-/// With blocks of 64 keys, of 32, and in f32; a GPU has one of them.
+/// With blocks of 64 keys, of 32, and in f32; a GPU supports a single form.
 template <class F>
 void each_shared_memory(const F& f) {
 #if defined(TESSERA_ON_GPU)
@@ -64,7 +64,7 @@ void expect_the_references(const Problem& p, const Ranges& spans) {
   EXPECT_LT(worst_difference(got.lse, want.lse), exact ? 1e-5 : 2e-4) << p.dim << " " << p.tokens;
 }
 
-// Whatever the queries beside one, and the order of threads.
+// A query's bits do not depend on other queries, nor on the order of threads.
 void expect_own_bits(const Problem& p) {
   const int64_t n = p.tokens;
   const Answer together = run(kThere, cuda::attention, p, {{0, n, 0, n}});

@@ -1,5 +1,5 @@
 #include "kernels/cuda/leg.h"
-// The leg comes first: it is what the sources below are compiled with.
+// Include leg.h first: the sources below depend on the leg.
 #include <gtest/gtest.h>
 
 #include "kernels/closeness.h"
@@ -31,7 +31,7 @@ const std::vector<Case> kSmall = {
     {2, 5, 9, 24, 40, 3, 1, 1, true, true, true, true},
     {1, 4, 4, 6, 8, 3, 1, 0, true, false, false, false},
     {1, 9, 19, 72, 136, 3, 1, 1, false, true, false,
-     true},  // boxes that stick out, two of channels
+     true},  // boxes beyond the edges, two of channels
     {1, 6, 11, 64, 24, 3, 1, 1, true, false, true, false},
     {2, 9, 7, 8, 3, 3, 1, 1, false, false, false, true},
     {1, 2, 130, 64, 64, 1, 1, 0, false, true, true, false},

@@ -1,5 +1,5 @@
 #include "kernels/cuda/leg.h"
-// The leg comes first: it is what the sources below are compiled with.
+// Include leg.h first: the sources below depend on the leg.
 #include <gtest/gtest.h>
 
 #include "kernels/closeness.h"
@@ -21,7 +21,7 @@ struct Problem {
   bool by_row;
 };
 
-// Rows of a wider tensor that starts as sevens: what stands behind a row must stay.
+// Rows of a wider tensor, filled with sevens: values after a row must stay.
 Tensor run(const Where& at, void (*kernel)(const ElementwiseArgs&), Elementwise op,
            const Problem& p) {
   const Tensor a = at(random_tensor({p.rows, p.stride}, p.a, 1, 2));

@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// Kernels that run may touch the memory of the emulated GPU; nobody else.
+// Opens the emulated GPU's memory only to running kernels.
 class EmulatedMemory : public testing::Environment {
   void SetUp() override {
     gpu_ = std::make_unique<device::EmulatedGpu>(int64_t{256} << 20);

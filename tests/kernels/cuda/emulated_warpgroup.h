@@ -1,10 +1,10 @@
 #pragma once
 
-// What kernels/cuda/warpgroup.cuh has, on the CPU: included by emulation.h. Boxes come only when no
-// thread can go on without one, the last one asked for first (emulation::backwards: at once);
-// products are done, and their sums seen, only when somebody waits for them: registers that they
-// read may not change until then. Tiles are read as the hardware reads them: by descriptor, through
-// the swizzle, in the layouts that are documented alone, and only what a fence has shown to it.
+// The functions of kernels/cuda/warpgroup.cuh on the CPU: included by emulation.h. Boxes arrive
+// only when no thread can continue without them, the last request first (emulation::backwards: at
+// once). Products are computed, and their sums visible, only at a wait: until then their input
+// registers may not change. Tiles are read as by the hardware: by descriptor, through the swizzle,
+// in documented layouts only, and only after a fence made the bytes visible.
 
 #include <cstring>
 #include <stdexcept>
@@ -22,30 +22,30 @@ void wait_until(std::function<bool()> ready);
 /// Work of the copy engine.
 void engine_later(std::function<void()> work);
 /// Products of the running thread: into `sums` [count], with `left` [4] of their left operand in
-/// registers, or null. Both are to stay as they are until the product is waited for.
+/// registers, or null. Both must not change until the wait for the product.
 void product_later(std::function<void()> work, float* sums, int count, const uint32_t* left);
-/// Lets products read registers that were written before.
+/// Makes registers written before visible to products.
 void begin_products();
 void commit_products();
 void finish_products(int left);
-/// A barrier of the block by its name.
+/// A named barrier of the block.
 void wait_for_threads(int name, int threads);
 void arrive_for_threads(int name, int threads);
-/// What the running thread wrote to shared memory is seen by products and the copy engine.
+/// Makes the running thread's writes to shared memory visible to products and the copy engine.
 void show_to_engine();
-/// What the copy engine wrote.
+/// Marks bytes written by the copy engine.
 void engine_wrote(const void* shared, int64_t bytes);
-/// Throws where these 16 bytes, about to be read or written by products or the engine, were written
-/// by a thread that has not shown them.
+/// Throws if these 16 bytes, about to be accessed by products or the engine, have writes of a
+/// thread without a fence.
 void check_shown(const void* line);
-/// A barrier that the copy engine does not know yet.
+/// A barrier unknown to the copy engine so far.
 void barrier_made(uint64_t* barrier);
 void make_barriers_known();
 /// Where shared memory begins: a multiple of 1,024.
 unsigned char* shared_base();
 
 constexpr uint8_t kBarrier = 77, kFreshBarrier = 76;
-/// A barrier that counts bytes, in its eight bytes of shared memory.
+/// A barrier with a count of bytes, in eight bytes of shared memory.
 struct Phases {
   int32_t bytes;
   uint8_t waiting, arrivals, phase, valid;
@@ -80,7 +80,7 @@ inline float tile_element(uint64_t descriptor, int row, int k, bool turned) {
   return std::bit_cast<float>(uint32_t{bits} << 16);
 }
 
-/// Throws where `columns` of a tile, or rows if it is turned, are no layout of PTX's ISA
+/// Throws if `columns` of a tile, or rows if turned, do not form a layout of PTX's ISA
 /// (asynchronous warpgroup level matrices: canonical layouts, swizzled by 128 bytes).
 inline void check_tile(uint64_t descriptor, int columns, bool turned) {
   const auto field = [&](int shift) { return int64_t(descriptor >> shift & 0x3fff) << 4; };
@@ -94,7 +94,8 @@ inline void check_tile(uint64_t descriptor, int columns, bool turned) {
     throw std::logic_error("64 columns of a turned tile that are not whole rows");
 }
 
-/// What row_map() and image_map() make: element (c, i, j, k) of so many bytes from one to the next.
+/// The result of row_map() and image_map(): element (c, i, j, k), with the byte strides of each
+/// axis.
 struct Map {
   const std::byte* data;
   std::array<int64_t, 4> sizes, strides;
@@ -164,7 +165,7 @@ inline RowMap image_map(const char*, const void* data, const Images& x, int box_
                         int box_height) {
   return encoded(data, image_map_shape(x, box_width, box_height));
 }
-// A box to shared memory, counted at a barrier; zeros for what the map does not have.
+// Copies a box to shared memory, counted at a barrier; zeros outside of the map.
 inline void load_at(void* to, const RowMap& made, uint64_t* barrier,
                     const std::array<int64_t, 4>& first) {
   for (const int64_t at : first)
@@ -241,7 +242,7 @@ void products_leave() {
   emulation::finish_products(Left);
 }
 
-// The sums of this thread: of rows lane / 4 and 8 later of its warp's sixteen.
+// The sums of this thread: rows lane / 4, and 8 rows later, of the warp's sixteen.
 template <int N, class Left>
 void multiply_later(float* d, uint64_t b, const uint32_t* registers, bool add, const Left& left) {
   const int lane = emulation::lane();

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kStack = 256 * 1024;
 
-// A place to continue: a stack and what the calling convention keeps on it.
+// A place to continue: a stack with the registers of the calling convention.
 #if defined(__x86_64__)
 using Place = void*;
 extern "C" void tessera_switch_fiber(Place* from, Place to);
@@ -77,7 +77,7 @@ struct Product {
   std::function<void()> work;
   int64_t group;
   float* sums;
-  std::vector<float> sums_then;  // empty where a product before it changes them
+  std::vector<float> sums_then;  // empty if an earlier product changes the sums
   const uint32_t* left;
   std::array<uint32_t, 4> left_then;
 };
@@ -93,24 +93,24 @@ struct Thread {
   bool done = false;
   const Barrier* waits = nullptr;
   int64_t generation = 0;
-  int shown = 0;  // which of the two sets of slots comes next
+  int shown = 0;  // the next of the two sets of slots
   std::vector<Copy> copies;
   int64_t committed = 0;
   std::vector<Product> products;
   int64_t committed_products = 0;
   bool products_begun = false;
-  std::vector<size_t> unseen;  // lines of shared memory that it wrote and did not show
+  std::vector<size_t> unseen;  // lines of shared memory with writes before a fence
   std::function<bool()> ready;
 };
 
 struct Block {
   Barrier barrier;
   std::map<int, Barrier> named;
-  std::vector<std::function<void()>> engine;  // asked for, not yet done
+  std::vector<std::function<void()>> engine;  // requested, not yet done
   std::vector<Warp> warps;
   std::vector<Thread> threads;
   std::vector<uint4> shared;
-  std::vector<unsigned char> shown;  // shared memory as products and the copy engine see it
+  std::vector<unsigned char> shown;  // shared memory in the view of products and the copy engine
   std::vector<uint64_t*> fresh_barriers;
   std::set<void*> copied_to;  // by copies under way
   const std::function<void()>* body = nullptr;
@@ -211,7 +211,7 @@ void wait_for_warp() {
 const Slots& show(const void* value, size_t bytes) {
   Warp& warp = block.warps[static_cast<size_t>(block.running->index / 32)];
   Slots& slots = warp.slots[block.running->shown];
-  block.running->shown ^= 1;  // whoever shows next does not disturb who still reads
+  block.running->shown ^= 1;  // a new value does not disturb readers of the last
   std::memcpy(slots[static_cast<size_t>(lane())].data(), value, bytes);
   wait_at(warp.barrier);
   return slots;

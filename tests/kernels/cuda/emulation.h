@@ -1,12 +1,12 @@
 #pragma once
 
-// Runs the sources of kernels/cuda on the CPU: blocks one after the other, the threads of a block
-// as fibers that meet at barriers and warp instructions. Include this first, then a kernel's .cu
-// file: its functions then stand in namespace tessera::kernels::emulated.
+// Runs the sources of kernels/cuda on the CPU: blocks in order, the threads of a block as fibers
+// with barriers and warp instructions. Include this first, then a kernel's .cu file: its functions
+// are then in namespace tessera::kernels::emulated.
 //
-// What hardware leaves open is made to hurt: shared memory starts as NaNs, asynchronous copies
-// happen as late as they may, and threads run forwards or backwards (emulation::backwards), so that
-// a missing barrier changes results.
+// The emulation makes undefined behavior visible: shared memory starts as NaNs, asynchronous copies
+// happen as late as allowed, and threads run forwards or backwards (emulation::backwards), so a
+// missing barrier changes results.
 
 #include <array>
 #include <bit>
@@ -42,18 +42,17 @@ struct Index {
   unsigned x = 0, y = 0, z = 0;
 };
 
-/// Bytes that a lane can show to its warp at once.
+/// Limit of bytes that a lane can show to its warp at once.
 constexpr size_t kSlot = 64;
 using Slots = std::array<std::array<std::byte, kSlot>, 32>;
 
-/// Threads of a block run in falling instead of rising order, and boxes come as soon as they are
-/// asked for.
+/// Threads of a block run in falling instead of rising order, and boxes arrive at the request.
 inline bool backwards = false;
 
-/// Bytes of shared memory that a block may have; as on Hopper.
+/// Shared memory of a block in bytes; as on Hopper.
 inline int most_shared = 227 * 1024;
 
-/// Opens (true) and closes the memory of the device around what runs there, if it needs that.
+/// Opens (true) and closes the memory of the device around running code, if necessary.
 inline std::function<void(bool)> reach;
 class Reach {
  public:
@@ -67,17 +66,17 @@ class Reach {
   Reach& operator=(const Reach&) = delete;
 };
 
-/// Runs one block of `threads` threads. Throws std::logic_error where they would hang.
+/// Runs a block of `threads` threads. Throws std::logic_error if they would hang.
 void run_block(int threads, int64_t shared_bytes, const std::function<void()>& body);
 /// Waits for all threads of the block, or of the warp.
 void wait_for_block();
 void wait_for_warp();
-/// Shows `bytes` of `value` to the warp, and gives what all its lanes showed.
+/// Shows `bytes` of `value` to the warp, and returns the values of all its lanes.
 const Slots& show(const void* value, size_t bytes);
 unsigned char* dynamic_shared();
 int lane();
 
-/// 16 bytes of shared memory that the running thread writes.
+/// Writes 16 bytes of shared memory for the running thread.
 void store_line(void* to, const void* from);
 
 /// Asynchronous copies of the running thread.
@@ -219,7 +218,7 @@ inline void multiply_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, ui
     return std::bit_cast<float>(which ? word & 0xffff0000u : word << 16);
   };
   for (int k = 0; k < 16; ++k) {
-    const int owner = k % 8 / 2;  // lane % 4 of the lanes that hold this k
+    const int owner = k % 8 / 2;  // lane % 4 of the lanes with this k
     float row[2], column[2];
     for (int i = 0; i < 2; ++i) {
       const auto from_a = emulation::of_lane<Operands>(slots, 4 * g + owner);
@@ -237,7 +236,7 @@ struct Launch;
 template <class... Params, class... Args>
 void launch(const char*, void (*kernel)(Params...), const Launch& shape, Args... args);
 
-/// Memory of one call; starts as NaNs.
+/// Memory of a single call; starts as NaNs.
 class Scratch : public DeviceScratch {
  public:
   explicit Scratch(int64_t bytes) : DeviceScratch(bytes) {

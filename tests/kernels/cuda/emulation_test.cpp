@@ -73,7 +73,7 @@ TEST_P(Emulation, CopiesArriveWithTheirWaitAndNotBefore) {
   EXPECT_EQ(none, std::vector<int>(32, 0));
 }
 
-// a [16, 16] times b [16, 8] by the fragments that ldmatrix gives.
+// a [16, 16] times b [16, 8] by the fragments of ldmatrix.
 TEST_P(Emulation, MatrixProductsFollowTheFragmentLayout) {
   alignas(16) tensor::BFloat16 a[16][16], b[8][16], b_rows[16][8];
   float right[16][8] = {}, got[16][8], got_transposed[16][8];
@@ -145,7 +145,7 @@ TEST_P(Emulation, ThreadsThatArriveDoNotWait) {
   EXPECT_THROW(emulation::run_block(32, 0, [] { arrive_for_threads(3, 64); }), std::logic_error);
 }
 
-// What a warpgroup does with two tiles of ones: 64 rows of 64 columns each.
+// A warpgroup's work on two tiles of ones: 64 rows of 64 columns each.
 struct Warpgroup {
   unsigned char* tiles = tiles_from(dynamic_shared());
   float sums[8][4] = {};
@@ -200,7 +200,7 @@ TEST_P(Emulation, ProductsSeeWhatWasShownToThem) {
               products_wait<0>(g.sums);
             }).find("did not show"),
             std::string::npos);
-  // One thread shows what it wrote, not what others did.
+  // A thread's fence covers its own writes, not those of others.
   EXPECT_NE(refusal([](Warpgroup& g) {
               g.fill();
               if (threadIdx.x != 5) fence_shared();
@@ -279,12 +279,12 @@ TEST(CudaRowMap, KnowsWhatTheDriverRefuses) {
     return wrong_with(row_map_shape(stride, rows, heads, dim, box), at) != nullptr;
   };
   EXPECT_FALSE(wrong(216, 9, 3, 72, 128, 1024));
-  EXPECT_FALSE(wrong(88, 9, 1, 72, 128, 1024));             // one head: any whole words
-  EXPECT_FALSE(wrong(216, 0, 3, 72, 128, 1024));            // no rows: one that is not read
+  EXPECT_FALSE(wrong(88, 9, 1, 72, 128, 1024));             // a single head: any whole words
+  EXPECT_FALSE(wrong(216, 0, 3, 72, 128, 1024));            // no rows, and nothing to read
   EXPECT_TRUE(wrong(216, 9, 3, 72, 128, 1032));             // address
-  EXPECT_TRUE(wrong(220, 9, 1, 72, 128, 1024));             // stride of no whole words
-  EXPECT_TRUE(wrong(224, 9, 3, 72, 128, 1024));             // no multiple of a head
-  EXPECT_TRUE(wrong(64, 9, 1, 72, 128, 1024));              // rows that overlap
+  EXPECT_TRUE(wrong(220, 9, 1, 72, 128, 1024));             // stride without whole words
+  EXPECT_TRUE(wrong(224, 9, 3, 72, 128, 1024));             // not a multiple of a head
+  EXPECT_TRUE(wrong(64, 9, 1, 72, 128, 1024));              // overlapping rows
   EXPECT_TRUE(wrong(int64_t{1} << 39, 9, 1, 72, 1, 1024));  // 2^40 bytes
   EXPECT_TRUE(wrong(72, (int64_t{1} << 32) + 1, 1, 72, 1, 1024));
   EXPECT_TRUE(wrong(216, 9, 3, 72, 257, 1024));

@@ -1,5 +1,5 @@
 #include "kernels/cuda/leg.h"
-// The leg comes first: it is what the sources below are compiled with.
+// Include leg.h first: the sources below depend on the leg.
 #include <gtest/gtest.h>
 
 #include "kernels/closeness.h"
@@ -25,14 +25,14 @@ struct Warpgroups {
 
 void expect_the_references(const Layer& layer, const Tensor& x, const std::vector<int32_t>& ids) {
   const Warpgroups on;
-  // Rows of i8 weights are kept as exactly as f32 until they are rounded to the layer's dtype.
+  // Rows of i8 weights stay as exact as f32 until they are rounded to the layer's dtype.
   const bool rounded = layer.weights[0].dtype == DType::bf16 || x.dtype() == DType::bf16;
   const Tensor got = layer.run(kThere, cuda::experts, x, ids);
   EXPECT_LT(relative_l2(got, layer.run(kHost, reference::experts, x, ids)), rounded ? 4e-3 : 5e-5);
   EXPECT_TRUE(same_bits(again([&] { return layer.run(kThere, cuda::experts, x, ids); }), got));
 }
 
-// Their tensor maps are parameters of several kernels; some have no row, one has many.
+// Tensor maps are parameters of several kernels; some experts have no rows, one has many.
 TEST(CudaExpertsSm90, MoreExpertsThanMapsOfAKernel) {
   const int experts = 2 * cuda::kExpertMaps + 3;
   std::vector<int32_t> ids;
@@ -51,7 +51,7 @@ TEST(CudaExpertsSm90, TilesThatAreJustFull) {
   for (const DType dtype : {DType::bf16, DType::f32}) {
     expect_the_references(Layer(72, 136, 4, DType::bf16),
                           random_tensor({std::ssize(ids), 72}, dtype, 4), ids);
-    // More blocks along k than stages, the last one a part; columns that are no whole tile.
+    // More blocks along k than stages, with a partial last block; columns beyond whole tiles.
     expect_the_references(Layer(272, 144, 4, DType::i8),
                           random_tensor({std::ssize(ids), 272}, dtype, 4), ids);
   }

@@ -1,5 +1,5 @@
 #include "kernels/cuda/leg.h"
-// The leg comes first: it is what the sources below are compiled with.
+// Include leg.h first: the sources below depend on the leg.
 #include <gtest/gtest.h>
 
 #include "kernels/closeness.h"

@@ -1,5 +1,5 @@
 #include "kernels/cuda/leg.h"
-// The leg comes first: it is what the sources below are compiled with.
+// Include leg.h first: the sources below depend on the leg.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -76,7 +76,7 @@ TEST(CudaGrouping, BusyExpertsGetLargeTilesAndAllPairsHaveRoom) {
   EXPECT_EQ(cuda::expert_tile_rows(95 * 8, 8), 64);
   EXPECT_EQ(cuda::most_tiles(0, 8, 64), 0);
   EXPECT_EQ(cuda::most_tiles(5, 8, 64), 5);
-  for (int pairs : {1, 63, 64, 65, 500})  // the worst case: one pair in all experts but one
+  for (int pairs : {1, 63, 64, 65, 500})  // the worst case: a pair in all experts but the last
     for (int experts : {1, 3, 64}) {
       const int alone = std::min(pairs, experts) - 1;
       EXPECT_GE(cuda::most_tiles(pairs, experts, 64), alone + (pairs - alone + 63) / 64);

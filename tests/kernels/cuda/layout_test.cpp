@@ -1,5 +1,5 @@
 #include "kernels/cuda/leg.h"
-// The leg comes first: it is what the sources below are compiled with.
+// Include leg.h first: the sources below depend on the leg.
 #include <gtest/gtest.h>
 
 #include "kernels/biased_attention.h"
@@ -38,7 +38,7 @@ TEST(CudaCopy, PermutesRepeatsAndKeepsWhatLiesBetween) {
 }
 
 TEST(CudaCopy, TakesSixteenBytesAtATimeWhereTheyLieTogether) {
-  for (int64_t at : {0, 1, 8})  // of the whole, so that one of them is not aligned
+  for (int64_t at : {0, 1, 8})  // offsets in the whole; some are not aligned
     for (DType dtype : {DType::f32, DType::bf16}) {
       const Tensor x = random_tensor({3, 5, 40}, dtype, 1);
       const auto run = [&](const Where& where, void (*kernel)(const CopyArgs&)) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// The tests of CUDA kernels have two legs. The emulated one compiles a kernel's source for the CPU
-// and keeps its arrays in an emulated GPU's memory, which the host cannot reach; the other one
+// The tests of CUDA kernels run in two legs. The emulated leg compiles a kernel's source for the
+// CPU and keeps its arrays in an emulated GPU's memory, closed to the host. The other leg
 // (TESSERA_ON_GPU, label gpu) calls the same function of the library on a real GPU. Include this
 // first, and the kernel's .cu only in the emulated leg.
 
@@ -25,8 +25,8 @@ inline constexpr bool kOnGpu = false;
 
 namespace tessera::kernels {
 
-/// Once more, with everything that hardware leaves open changed as far as one can: the emulated
-/// threads run in the other order.
+/// Runs again with all undefined order changed as far as possible: the emulated threads run in the
+/// other order.
 template <class Run>
 auto again(const Run& run) {
 #if defined(TESSERA_ON_GPU)
@@ -39,7 +39,7 @@ auto again(const Run& run) {
 #endif
 }
 
-/// While one lives, kernels leave so many multiprocessors to others.
+/// Lets kernels leave multiprocessors to others until destruction.
 class Spare {
  public:
   explicit Spare(int multiprocessors) { cuda::spared_multiprocessors = multiprocessors; }
@@ -48,7 +48,7 @@ class Spare {
   Spare& operator=(const Spare&) = delete;
 };
 
-/// With the kernels for any tensor cores, and with those for Hopper; a GPU has one of them.
+/// With the kernels for any tensor cores, and with those for Hopper; a GPU supports a single kind.
 template <class F>
 void each_kind(const F& f) {
 #if defined(TESSERA_ON_GPU)
@@ -63,8 +63,8 @@ void each_kind(const F& f) {
 #endif
 }
 
-/// Problems for both legs, then those that only a GPU finishes soon (and no checker of its memory:
-/// TESSERA_SMALL_PROBLEMS leaves them out).
+/// Problems for both legs, then large problems for a GPU only (TESSERA_SMALL_PROBLEMS leaves these
+/// out, for memory checkers).
 template <class T>
 std::vector<T> problems(std::vector<T> small, const std::vector<T>& large) {
   if (kOnGpu && std::getenv("TESSERA_SMALL_PROBLEMS") == nullptr)

@@ -9,7 +9,7 @@
 namespace tessera::kernels::cuda {
 namespace {
 
-// Where a toolkit is, its libraries are; no GPU is needed to open them.
+// A toolkit contains the libraries; opening them needs no GPU.
 TEST(CudaLibraries, HoldEveryFunctionThatIsCalled) {
   const CublasLt& lt = cublas_lt();
   EXPECT_NE(lt.matmul, nullptr);

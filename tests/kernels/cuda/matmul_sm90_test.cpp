@@ -1,5 +1,5 @@
 #include "kernels/cuda/leg.h"
-// The leg comes first: it is what the sources below are compiled with.
+// Include leg.h first: the sources below depend on the leg.
 #include <gtest/gtest.h>
 
 #include <span>
@@ -15,7 +15,7 @@
 namespace tessera::kernels {
 namespace {
 
-// Products whose epilogue the library does not have, large enough for the kernel of Hopper.
+// Products with epilogues unknown to the library, large enough for the kernel of Hopper.
 const std::vector<MatmulProblem> kSmall = {
     {64, 24, 72, DType::bf16, DType::bf16, DType::bf16, Activation::silu, true, false, false, false,
      8},
@@ -140,7 +140,7 @@ TEST(CudaMatmulSm90, AllTilesEqualTheReference) {
 #endif
 }
 
-// What an H200 took, docs/results/gpu.md: within 4 % of the best of the four.
+// Times of an H200 (docs/results/gpu.md): within 4 % of the best of the four.
 TEST(CudaMatmulSm90, TheTilesAreThoseThatTookLeastTime) {
   using cuda::Tiles;
   const auto tiles = [](int64_t rows, int64_t columns, int64_t k, bool paired = false) {

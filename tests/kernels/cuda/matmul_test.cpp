@@ -1,5 +1,5 @@
 #include "kernels/cuda/leg.h"
-// The leg comes first: it is what the sources below are compiled with.
+// Include leg.h first: the sources below depend on the leg.
 #include <gtest/gtest.h>
 
 #include "kernels/closeness.h"
@@ -13,7 +13,7 @@ namespace tessera::kernels {
 #if !defined(TESSERA_ON_GPU)
 namespace cuda {
 
-// What the header promises of the library, in plain loops.
+// The library's product as documented in the header, in plain loops.
 void library_product(const LibraryProduct& p) {
   const emulation::Reach reach;
   const bool with_bias =

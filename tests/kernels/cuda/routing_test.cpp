@@ -1,5 +1,5 @@
 #include "kernels/cuda/leg.h"
-// The leg comes first: it is what the sources below are compiled with.
+// Include leg.h first: the sources below depend on the leg.
 #include <gtest/gtest.h>
 
 #include "kernels/closeness.h"
@@ -36,7 +36,7 @@ Routed run(const Where& at, void (*kernel)(const RouteArgs&), RouteArgs args, co
   return {here(r.ids), here(r.weights), here(r.scores)};
 }
 
-// Quarters, so that there are many ties.
+// Quarters, for many ties.
 Tensor coarse(int64_t tokens, int64_t experts) {
   Tensor logits = random_tensor({tokens, experts}, DType::f32, 3);
   for (int64_t i = 0; i < logits.elements(); ++i)

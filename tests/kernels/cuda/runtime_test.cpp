@@ -8,7 +8,7 @@
 namespace tessera::kernels {
 namespace {
 
-// Here there is no toolkit, no driver or no such GPU: one line says which, and what to do.
+// Without a toolkit, a driver or the given GPU: a line names the reason and a remedy.
 TEST(Gpu, OneThatIsNotThereIsRefusedInOneLine) {
   try {
     open_gpu(1000);

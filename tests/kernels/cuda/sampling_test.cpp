@@ -1,5 +1,5 @@
 #include "kernels/cuda/leg.h"
-// The leg comes first: it is what the sources below are compiled with.
+// Include leg.h first: the sources below depend on the leg.
 #include <gtest/gtest.h>
 
 #include "kernels/closeness.h"
@@ -11,7 +11,8 @@
 namespace tessera::kernels {
 namespace {
 
-// The same operands on the host and there; odd sizes, one element, several blocks, and no rows.
+// The same operands on the host and on the device; odd sizes, a single element, several blocks, and
+// no rows.
 struct Pair {
   SamplingProblem here, there;
   explicit Pair(StepSize size) : here(kHost, size), there(kThere, size) {}
@@ -99,7 +100,7 @@ TEST(CudaSampling, PeaksOfEqualsOfWhatIsNoNumberAndOfInfinities) {
   wide.row<float>(2)[8999] = std::nanf("");
   wide.row<float>(2)[17] = 5;
   wide.row<float>(3)[8999] = -INFINITY;
-  wide.row<float>(5)[8200] = 90;  // in another part than what is far below
+  wide.row<float>(5)[8200] = 90;  // in another part than the values far below
   for (const int64_t except : {int64_t{-1}, int64_t{37}, int64_t{8996}})
     expect_same_peaks(wide, except);
 }

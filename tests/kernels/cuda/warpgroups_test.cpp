@@ -11,8 +11,7 @@ bool has_warpgroups();
 
 namespace {
 
-// Which of two forms of a program has been compiled is asked of it in
-// tests/tools/check_sass_test.py.
+// For the compiled form of a program see tests/tools/check_sass_test.py.
 TEST(CudaWarpgroups, OnlyHopperHasThem) {
   int devices = 0;
   if (cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0) {

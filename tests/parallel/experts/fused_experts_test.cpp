@@ -21,7 +21,7 @@ using namespace nn::random_bank;
 
 constexpr int kExperts = 6, kTokens = 150, kSites = 2;
 
-// What a rank did in a layer of each site.
+// A rank's work in a layer of each site.
 struct Did {
   std::vector<std::vector<float>> made;
   std::vector<nn::MoeEvent> events;
@@ -106,7 +106,7 @@ TEST(FusedExperts, AndSoWhereRowsTravelAsMessages) {
   ::unsetenv("TESSERA_HEAP");
 }
 
-// Those of a layer, in both directions; no more than a run has places for.
+// Bytes of a layer in both directions, limited by the places of a run.
 TEST(FusedExperts, SayHowMuchMayComeAtOnce) {
   class AllToTheFirst final : public nn::ExpertPolicy {
     ops::Routing choose(const nn::MoeCall&, const Tensor& tokens, const Tensor&,
@@ -129,7 +129,7 @@ TEST(FusedExperts, SayHowMuchMayComeAtOnce) {
       const nn::MoeCall call{0, {0, 1, true, true}, view};
       (void)experts.run(call, Tensor::zeros({tokens, 32}, DType::f32),
                         nn::Gate(gate_of, policy, call), weights, log);
-      // Rank 1 sends all its rows to rank 0, and gets as many results.
+      // Rank 1 sends all its rows to rank 0, and receives as many results.
       most = std::max(most, std::min(tokens, kRun));
       EXPECT_EQ(log.most_coming(), most * kRow);
       EXPECT_EQ(log.coming_bound(), 2 * kRun * kRow);
@@ -137,7 +137,7 @@ TEST(FusedExperts, SayHowMuchMayComeAtOnce) {
   });
 }
 
-// Of a rank's memory, whoever is faster.
+// A rank's memory, independent of speed.
 TEST(FusedExperts, BetweenLayersOnlyTheHeapStays) {
   int64_t peaks[2] = {0, 0};
   comm::threads::run(2, 60s, [&](comm::Communicator& world) {
@@ -167,7 +167,7 @@ TEST(FusedExperts, BetweenLayersOnlyTheHeapStays) {
   EXPECT_EQ(peaks[0], peaks[1]) << "the same tokens";
 }
 
-// All experts and the shared one, with or without elements.
+// All experts and the shared expert, with or without elements.
 nn::ExpertWeights bank_on(tensor::Device where) {
   const auto weight = [&](int64_t n, int64_t k, bool paired) {
     const Tensor w = normal({n, k}, 1).to(where);
@@ -183,7 +183,7 @@ struct Peaks {
   bool operator==(const Peaks&) const = default;
 };
 
-// Two layers of ranks with other numbers of tokens; their routers see all experts alike.
+// Two layers on ranks with different numbers of tokens; their routers choose experts evenly.
 std::vector<Peaks> peaks_on(tensor::Device where) {
   constexpr int64_t kOf[] = {70, 0, 129};
   std::vector<tensor::Scope> scopes(3);
@@ -226,7 +226,7 @@ TEST(FusedExperts, ARehearsalIsTheRun) {
   }
 }
 
-// Its heap does not grow with what might be routed to one rank.
+// The heap does not grow with the rows that routing may send to a single rank.
 TEST(FusedExperts, WhatIsOnItsWayToOneRankIsBounded) {
   constexpr int64_t kMany = 40000, kWide = 512;
   std::vector<tensor::Scope> scopes(2);

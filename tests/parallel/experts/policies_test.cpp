@@ -1,4 +1,4 @@
-// Every policy on every backend, on one to four ranks that share the tokens of the same rows.
+// Every policy on every backend, on one to four ranks with tokens of the same rows.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -79,7 +79,7 @@ struct Used {
   bool operator==(const Used&) const = default;
 };
 
-// All steps of one rank, which has the tokens of `run`.
+// All steps of a rank with the tokens of `run`.
 Made steps_of(nn::MoeLayers& layers, nn::Range run, nn::SequencePeers* peers, DType dtype,
               const std::vector<bool>& held, Used* used = nullptr) {
   nn::SequenceUsage usage;
@@ -114,7 +114,7 @@ Made alone(const std::string& policy, const std::string& schedule, DType dtype,
   return steps_of(layers, {0, kTokens}, nullptr, dtype, {}, used);
 }
 
-// What all ranks made, joined as one rank would have it.
+// The results of all ranks, joined in the order of a single rank.
 Made together(const std::string& policy, const std::string& schedule, DType dtype, int ranks,
               Used* used = nullptr) {
   std::vector<Made> all{size_t(ranks)};
@@ -174,7 +174,7 @@ TEST(Policies, StaleExchangesAreTheirScheduleOnOneRankBitByBit) {
   }
 }
 
-// A budget is one segment's, so ranks that cut a row would choose other rows.
+// A budget belongs to a segment, so ranks that split a row would choose other rows.
 TEST(Policies, AdaptiveSchedulesRunUnderEveryPolicy) {
   for (const char* policy : kPolicies) {
     EXPECT_EQ(alone(policy, "schedule=adaptive,budget=100", DType::f32),

@@ -185,7 +185,7 @@ Tensor sequences_of(int step, int layer) {
   return normal({12, 32}, uint32_t(700 + step * 10 + layer));
 }
 
-/// How the tokens of a step are cut into calls: (row, ids) each, the whole in fresh steps.
+/// A split of a step's tokens into calls: (row, ids) each; fresh steps are whole.
 using Cut = std::vector<nn::Segments>;
 const nn::Segments kWhole{{0, {0, 6}}, {1, {0, 6}}};
 
@@ -197,7 +197,7 @@ std::vector<int32_t> places(const nn::Segments& of) {
   return at;
 }
 
-// What a rank gets for its tokens, each at its place in the whole; zeros elsewhere.
+// A rank's results, each token at its place in the whole; zeros elsewhere.
 std::vector<float> cut_run(const std::string& text, const Cut& cut, comm::Communicator* world,
                            const std::function<nn::Segments(const nn::Segments&)>& mine) {
   constexpr int kSteps = 7;
@@ -280,7 +280,7 @@ TEST(ScheduledExchange, RanksWithoutTokensOfAPatchTakePartInIt) {
   }
 }
 
-// 160 tokens in calls that end at these ids, and in fresh steps in one.
+// 160 tokens in calls with these ends; fresh steps use a single call.
 std::vector<float> adaptive_run(const std::vector<int64_t>& ends, int64_t* sent) {
   constexpr int kSteps = 5;
   const Plan plan = parse_plan("schedule=adaptive,budget=40");

@@ -12,7 +12,7 @@ using nn::Segments;
 using nn::Tensor;
 using nn::random_bank::normal;
 
-// A call whose row of a token is (sequence, id).
+// A call with (sequence, id) as the row of a token.
 CallResults& launch(StaleResults& kept, int step, const Segments& of) {
   CallResults& call = kept.launch(step, of);
   std::vector<float> values;
@@ -51,7 +51,7 @@ TEST(StaleResults, RowsUnderWayNeedThoseOfEveryStepThatTheyReuse) {
   StaleResults kept;
   launch(kept, 0, {{0, {0, 4}}}).sources.resize(4);
   const CallResults* before = &kept.at(0).back();
-  for (int step : {1, 2, 3}) {  // none of them is home yet
+  for (int step : {1, 2, 3}) {  // no results have arrived yet
     CallResults& call = kept.launch(step, {{0, {0, 4}}});
     call.sources.resize(4);
     call.reuse(1, *before, 1);

@@ -21,7 +21,7 @@ TEST(AttentionReuse, TheStepsAreThoseOfDiffusers) {
   EXPECT_EQ(steps("taylorseer,before=1,interval=1"), "11111111111111111111");
 }
 
-/// Each block adds what its attention gives; the attention is asked only where it is needed.
+/// Each block adds the result of its attention, called only when needed.
 class Asking final : public Ramp {
  public:
   using Ramp::Ramp;
@@ -37,7 +37,7 @@ class Asking final : public Ramp {
   mutable int asked = 0;
 };
 
-// Results that grow evenly are foreseen exactly by first differences.
+// First differences extrapolate linear results exactly.
 TEST(AttentionReuse, ForeseesTheResultsOfEachAttention) {
   const Asking model(std::vector<float>(9, 0));
   const StepReuse::Log log = model.run("taylorseer,before=3,interval=3");

@@ -41,7 +41,7 @@ TEST(Change, HasTheSameBitsForAnyRowsOnAnyRank) {
     whole.add(now, then);
     for (const int64_t cut : {0, 1, 6, 11})
       comm::threads::run(3, std::chrono::seconds(30), [&](comm::Communicator& ranks) {
-        const bool copy = ranks.rank() == 2;  // of rank 1's
+        const bool copy = ranks.rank() == 2;  // a copy of rank 1's rows
         const int64_t begin = ranks.rank() == 0 ? 0 : cut, end = ranks.rank() == 0 ? cut : 11;
         Change change;
         change.add(now.slice(0, begin, end), then.slice(0, begin, end));

@@ -16,7 +16,7 @@ TEST(PredictionReuse, TaylorSeerLiteRunsNothingBetween) {
   EXPECT_EQ(log.blocks_reused, 12);
 }
 
-// Predictions that lie on a line are foreseen exactly: the latent is that of all steps.
+// Linear predictions are extrapolated exactly: the latent equals a run of all steps.
 TEST(PredictionReuse, DriftReusesALine) {
   const Ramp model({1, 2, 3, 4, 5, 6, 7, 8});
   const StepReuse::Log log = model.run("drift,threshold=0.01,max_skip=3");

@@ -9,7 +9,7 @@
 
 namespace tessera::parallel {
 
-/// Three blocks over one token of two channels. In step i, block 0 adds first[i], block 1 adds
+/// Three blocks over a token of two channels. In step i, block 0 adds first[i], block 1 adds
 /// second[i] and block 2 adds 1; the prediction is the sum. Each block has an attention.
 class Ramp : public nn::Denoiser {
  public:
@@ -53,7 +53,7 @@ class Ramp : public nn::Denoiser {
 
   mutable std::vector<float> predicted;
 
-  /// Runs all steps with a rule; "": none. The log of the run.
+  /// Runs all steps with a rule ("": none) and returns the log.
   StepReuse::Log run(const std::string& rule) const {
     step_ = -1;
     predicted.clear();
@@ -87,7 +87,7 @@ class Ramp : public nn::Denoiser {
   mutable int step_ = -1;
 };
 
-/// "3 1 0": how many blocks ran in each step.
+/// The number of blocks of each step, such as "3 1 0".
 inline std::string counts(const StepReuse::Log& log) {
   std::string text;
   for (const std::vector<int>& blocks : log.computed)

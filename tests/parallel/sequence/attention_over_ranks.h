@@ -19,7 +19,7 @@ namespace tessera::parallel::over_ranks {
 using tensor::DType;
 using tensor::Tensor;
 
-/// One attention of random tokens, cut over the ranks of a plan.
+/// An attention of random tokens, split over the ranks of a plan.
 struct Problem {
   nn::AttentionSite site;
   Workload work;
@@ -60,11 +60,11 @@ struct Problem {
   }
 };
 
-/// What a strategy is made of.
+/// Makes a strategy.
 using Make = std::function<std::unique_ptr<nn::Attention>(
     const nn::Geometry&, comm::Communicator& world, const Partition& partition)>;
 
-/// What one rank would see, in the order of the tokens of `view`.
+/// The result of a single rank, in the order of the tokens of `view`.
 inline std::vector<float> alone(const Problem& problem, const nn::TokenView& view) {
   const Partition whole(Plan{}, problem.work);
   const nn::Geometry geometry = problem.geometry();
@@ -82,11 +82,11 @@ inline std::vector<float> alone(const Problem& problem, const nn::TokenView& vie
 }
 
 struct Seen {
-  std::vector<float> mine, expected;  ///< of a rank
+  std::vector<float> mine, expected;  ///< results of a rank
   std::map<std::string, comm::Ledger::Entry> sent;
 };
 
-/// Two calls on every rank: the same again, so that nothing is left of the first.
+/// Two calls on every rank with equal results: no state remains from the first call.
 inline std::vector<Seen> run(const Problem& problem, const Plan& plan, const Make& make) {
   std::vector<Seen> seen(static_cast<size_t>(plan.world()));
   const bool meta = problem.device == tensor::Device::meta;
@@ -112,7 +112,7 @@ inline std::vector<Seen> run(const Problem& problem, const Plan& plan, const Mak
   return seen;
 }
 
-/// Sites and requests whose heads and tokens no number of ranks divides.
+/// Sites and requests with heads and tokens indivisible by any number of ranks.
 inline std::vector<Problem> uneven_problems() {
   const nn::AttentionSite plain{.block = 4, .heads = 10, .kv_heads = 10, .head_dim = 8};
   nn::AttentionSite joint = plain, silent = plain, grouped = plain;
@@ -126,7 +126,7 @@ inline std::vector<Problem> uneven_problems() {
           {joint, {1, {1, 1, 3}, 1, 1, 2}}};
 }
 
-/// Tokens of a rank that take part at a site, and its queries, over all sequences.
+/// Tokens of a rank at a site, and its queries, over all sequences.
 inline std::pair<int64_t, int64_t> token_counts(const Problem& problem, const nn::TokenView& view) {
   const int64_t text = nn::token_count(view.prefix), body = nn::token_count(view.body);
   return {body + (problem.site.joint ? text : 0), body + (problem.site.prefix_queries ? text : 0)};

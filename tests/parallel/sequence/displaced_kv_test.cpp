@@ -106,7 +106,7 @@ TEST(DisplacedKv, SlotsKnowTheStepThatWroteThem) {
   });
 }
 
-// As a language model's ranks use it: another cut in each pass, slots that a pass leaves out.
+// As in a language model's ranks: another split in each pass, and slots skipped by a pass.
 TEST(DisplacedKv, KeepsTheSlotsOfOneRankFromPassToPass) {
   nn::Geometry g;
   g.attention.push_back({.block = 0, .heads = 2, .kv_heads = 1, .head_dim = 8});
@@ -148,8 +148,8 @@ TEST(DisplacedKv, KeepsTheSlotsOfOneRankFromPassToPass) {
   }
 }
 
-// Two samples of 5 tokens with 3 of text, at a joint site whose text asks, one whose text does not,
-// and one without text.
+// Two samples of 5 tokens with 3 of text, at a joint site with queries for text, at a site without
+// queries for text, and at a site without text.
 nn::Geometry joint_geometry() {
   nn::Geometry g;
   const nn::AttentionSite plain{.block = 0, .heads = 2, .kv_heads = 2, .head_dim = 8};
@@ -172,7 +172,8 @@ tensor::Tensor rows_of(const nn::TokenView& view, bool text, uint32_t seed) {
   return ops::concat_rows(rows);
 }
 
-// What each token (site, sequence, id) sees at each step, however many ranks the shards have.
+// The result of each token (site, sequence, id) at each step, for any number of ranks with the
+// shards.
 using Outputs = std::map<std::array<int64_t, 4>, std::vector<float>>;
 Outputs of_shards(int shards, int ranks, int fresh, int steps) {
   Outputs outputs;
@@ -219,7 +220,7 @@ TEST(DisplacedKv, AsManyShardsGiveTheSameOnAnyNumberOfRanks) {
   }
 }
 
-// Of a shard its own text and latent are of the step, all others of the step before.
+// A shard's own text and latent are of this step, all others of the previous step.
 TEST(DisplacedKv, TextOfOtherShardsIsOneStepOldToo) {
   const Outputs got = of_shards(2, 1, 1, 3);
   const nn::Geometry g = joint_geometry();

@@ -58,7 +58,7 @@ TEST(Ring, IsLocalAttentionWithinRounding) {
       }
 }
 
-// Ranks that are late change no bit; nor does it matter which of them asks.
+// Late ranks change no bit, and neither does the order of queries.
 TEST(Ring, DoesNotDependOnTime) {
   const Problem problem = over_ranks::uneven_problems()[1];
   const auto late = [](int who) {
@@ -75,7 +75,7 @@ TEST(Ring, DoesNotDependOnTime) {
   }
 }
 
-// A query sees the same parts of the keys whoever holds it.
+// A query sees the same parts of the keys on any rank.
 TEST(Ring, AQueryDoesNotDependOnItsHolder) {
   Problem problem{{.block = 0, .heads = 2, .kv_heads = 2, .head_dim = 8}, {1, {1, 1, 9}}};
   const nn::Geometry geometry = problem.geometry();
@@ -84,7 +84,7 @@ TEST(Ring, AQueryDoesNotDependOnItsHolder) {
   comm::threads::run(3, std::chrono::seconds(20), [&](comm::Communicator& world) {
     const nn::TokenView mine = partition.view(world.rank());
     nn::Qkv heads = problem.heads(mine);
-    heads.q = problem.heads(partition.view(0)).q;  // all ask as the tokens of rank 0 do
+    heads.q = problem.heads(partition.view(0)).q;  // all ranks use the queries of rank 0
     const auto attention = ring(geometry, world, partition);
     seen[static_cast<size_t>(world.rank())] = attention->attend(0, mine, heads).to_floats();
   });
@@ -120,7 +120,7 @@ TEST(QueryRing, IsLocalAttentionWithinRounding) {
       }
 }
 
-/// What patch by patch is seen after a step in one, of keys that are then a step old behind it.
+/// Results patch by patch after a whole step; keys after the patch are then a step old.
 std::vector<std::vector<float>> patch_by_patch(const Problem& problem, int ranks, int patches,
                                                const over_ranks::Make& make) {
   const Plan plan = of(ranks, patches);
@@ -144,7 +144,7 @@ std::vector<std::vector<float>> patch_by_patch(const Problem& problem, int ranks
   return seen;
 }
 
-// Slots of one rank are the oracle: each query sees the same keys, new or old.
+// Patches on a single rank are the oracle: each query sees the same keys, new or old.
 TEST(QueryRing, SeesWhatPatchesOfOneRankSee) {
   for (const Problem& problem : over_ranks::uneven_problems()) {
     const int patches = 3;
@@ -187,7 +187,7 @@ TEST(QueryRing, AQueryDoesNotDependOnItsHolder) {
     if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     const nn::TokenView mine = partition.view(world.rank());
     nn::Qkv heads = problem.heads(mine);
-    heads.q = problem.heads(partition.view(0)).q;  // all ask as the tokens of rank 0 do
+    heads.q = problem.heads(partition.view(0)).q;  // all ranks use the queries of rank 0
     const auto attention = query_ring(geometry, world, partition);
     seen[static_cast<size_t>(world.rank())] = attention->attend(0, mine, heads).to_floats();
   });
@@ -195,7 +195,8 @@ TEST(QueryRing, AQueryDoesNotDependOnItsHolder) {
   EXPECT_EQ(seen[2], seen[0]);
 }
 
-// (R - 1) t b d of queries, and 4 (p - t) (d + h) of what those of others see, h heads; twice.
+// (R - 1) t b d of queries, and 4 (p - t) (d + h) of results for other ranks' queries, h heads;
+// twice.
 TEST(QueryRing, SendsWhatItsFormulaSays) {
   for (Problem problem : over_ranks::uneven_problems())
     for (const DType dtype : {DType::f32, DType::bf16})

@@ -26,7 +26,7 @@ Tensor drawn(const tensor::Shape& shape, uint32_t seed) {
   return Tensor::from(std::span<const float>(values), shape);
 }
 
-/// What a piece of a network makes of an image's lines.
+/// Runs a piece of a network on an image's lines.
 using Pass = std::function<Plane(nn::Spatial& spatial, const Plane& x)>;
 
 Plane mine(nn::Spatial& spatial, const Tensor& image) {
@@ -59,7 +59,7 @@ std::vector<float> on_ranks(int ranks, const Tensor& image, const Pass& pass,
 
 constexpr int kRanks[] = {2, 3, 5, 7, 8};
 
-/// A filter, and how it is used.
+/// A filter with its options.
 struct Use {
   int64_t size = 3;
   ops::Conv2dOptions options;
@@ -105,7 +105,7 @@ TEST(Bands, EveryFilterGivesThePixelsOfOneRank) {
       }
 }
 
-// As an encoder: bands of odd height that are halved twice, then a residual in place.
+// As in an encoder: bands of odd height are halved twice, then a residual is added in place.
 TEST(Bands, ResidualsAreOverwrittenOnceTheirEdgesAreRead) {
   const ops::ConvWeight down = ops::pack_conv(drawn({4, 4, 3, 3}, 5), {}, DType::f32),
                         same = ops::pack_conv(drawn({4, 4, 3, 3}, 6), drawn({4}, 7), DType::f32);

@@ -20,13 +20,13 @@ using namespace std::chrono_literals;
 using tensor::Tensor;
 
 const std::vector<int64_t> kSizes{640, 1, 4096, 777};  // bytes of the blocks
-constexpr int64_t kFirst = 3;                          // of the stage
+constexpr int64_t kFirst = 3;                          // first block of the stage
 
 std::byte byte_of(int64_t block, int64_t at) {
   return std::byte((block * 31 + at * 7 + at / 256) & 255);
 }
 
-/// What a rank has of the blocks.
+/// A rank's runs of the blocks.
 nn::SpreadBlocks spread(int rank, int ranks) {
   nn::SpreadBlocks blocks;
   blocks.blocks = {kFirst, kFirst + std::ssize(kSizes)};
@@ -95,7 +95,7 @@ TEST(BlockGather, TheNextBlockTravelsWhileOneComputes) {
   });
 }
 
-/// Bytes of something besides the blocks, and who has which run of them.
+/// Bytes of something besides the blocks, and their runs by rank.
 struct Besides {
   Besides(int rank, int ranks, int64_t bytes) {
     for (int r = 0; r < ranks; ++r) runs.push_back(nn::split({0, bytes}, ranks, r));
@@ -131,7 +131,7 @@ TEST(BlockGather, GivesAllOfWhatIsBesidesTheBlocksWhileOneIsUnderWay) {
     });
 }
 
-// Of 80 MB on their way 34 MB at most.
+// At most 34 MB of 80 MB are in flight.
 TEST(BlockGather, LargeThingsBesidesTheBlocksComeInParts) {
   constexpr int64_t kBytes = 80'000'001;
   for (const int ranks : {2, 4})
@@ -185,8 +185,8 @@ TEST(BlockGather, HoldsTwoBlocksAtMost) {
     });
 }
 
-/// Seconds of two passes over so many blocks, whose weights a link brings in the time that each
-/// takes; `gathered`: they are not here.
+/// Seconds of two passes over `blocks`, with a link as slow as the computation of a block;
+/// `gathered`: blocks are remote.
 double two_passes(comm::Communicator& world, const nn::SpreadBlocks& blocks, bool gathered) {
   constexpr auto kBlock = 20ms;
   comm::barrier(world);
@@ -203,7 +203,7 @@ double two_passes(comm::Communicator& world, const nn::SpreadBlocks& blocks, boo
   return clock.seconds();
 }
 
-// One after the other they would take twice the time; how near a tenth it comes is printed, as a
+// Without overlap the passes would take twice the time; the exact ratio is only printed, because a
 // busy machine may be late.
 TEST(BlockGather, ALinkThatBringsABlockInABlocksTimeIsHiddenBehindIt) {
   constexpr int64_t kBlocks = 12, kBytes = 200'000;

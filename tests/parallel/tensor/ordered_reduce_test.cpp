@@ -19,7 +19,7 @@ using tensor::Tensor;
 
 constexpr int64_t kColumns = 3;
 
-/// Numbers of some rows; a row's are its own.
+/// Numbers of some rows, different for each row.
 Tensor numbers(nn::Range rows, int seed) {
   std::vector<float> values;
   for (int64_t at = rows.begin * kColumns; at < rows.end * kColumns; ++at)
@@ -32,7 +32,7 @@ struct Summed {
   int64_t bytes = 0, messages = 0;
 };
 
-/// What each rank gets for a sum of so many rows, in chunks of `least` at least.
+/// Each rank's result for a sum of `rows` rows, in chunks of at least `least`.
 std::vector<Summed> summed(int ranks, int64_t rows, int64_t least) {
   std::vector<Summed> all(static_cast<size_t>(ranks));
   comm::threads::run(ranks, 20s, [&](comm::Communicator& world) {
@@ -104,8 +104,8 @@ TEST(OrderedReduce, AddsInTheOrderOfRanks) {
 
 Tensor as_it_is(const Tensor& sum, nn::Range) { return sum; }
 
-// Rank 1 gives its first part when rank 0 computes its second: who waited for the sum of the first
-// would wait for ever.
+// Rank 1 sends its first part when rank 0 computes its second: without overlap rank 0 would wait
+// forever.
 TEST(OrderedReduce, ComputesTheNextPartWhileOneTravels) {
   std::promise<void> second;
   auto begun = second.get_future().share();
