@@ -22,7 +22,7 @@ std::string message_of(F&& f) {
   return "nothing was thrown";
 }
 
-// What stands in a message is its beginning: the rest may be megabytes.
+// A message contains only the beginning of a value, because the rest may be megabytes.
 TEST(ConfigReader, ShowsTheBeginningOfAValue) {
   const auto shown = [](const Json& value) { return ConfigReader::shown(value).str(); };
   for (const char* text : {"3", "-2.5", "true", "null", "\"a\\n\"", "[]", "{}", "[1,[2,{}],\"x\"]",

@@ -11,7 +11,7 @@ std::string of(std::string_view bytes) {
   return digest.text();
 }
 
-// Values that are published with the function.
+// Values published with the function.
 TEST(Digest, IsFnv1a) {
   EXPECT_EQ(of(""), "cbf29ce484222325");
   EXPECT_EQ(of("a"), "af63dc4c8601ec8c");

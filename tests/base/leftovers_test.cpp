@@ -28,7 +28,7 @@ class LeftoversTest : public testing::Test {
   size_t entries() const {
     return size_t(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
   }
-  // A process that is killed while it writes a file and a folder.
+  // Kills a process while writing a file and a folder.
   void kill_a_writer() const {
     const pid_t child = fork();
     if (child == 0) {

@@ -117,7 +117,7 @@ TEST_F(OutputFileTest, KeepsTheModeOfWhatItReplaces) {
   EXPECT_EQ(info.st_mode & 0777u, 0640u);
 }
 
-// What a killed run left behind may not stand in the way of a later one, nor may a long name.
+// Leftovers of a killed run must not block a later run, and neither must a long name.
 TEST_F(OutputFileTest, WritesBesideUnderANameOfItsOwn) {
   std::vector<std::unique_ptr<OutputFile>> open;
   for (int i = 0; i < 20; ++i)

@@ -8,7 +8,7 @@
 
 namespace tessera::base {
 
-// What a check that holds is given costs no string: the texts are made when a message is.
+// Arguments of a successful check cost no string: text is built only for a message.
 static_assert(std::is_trivially_copyable_v<Printable>);
 static_assert(std::is_trivially_copyable_v<ConfigReader::Shown>);
 

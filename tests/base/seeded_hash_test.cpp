@@ -17,7 +17,7 @@ TEST(SeededHash, IsTheSameForTheSameKey) {
   EXPECT_NE(hash(std::string_view("a")), hash(std::string_view(std::string("a\0", 2))));
 }
 
-// Keys that a table of a known size would put into one place.
+// Keys with the same place in a table of known size.
 TEST(SeededHash, SpreadsKeysThatWereChosen) {
   constexpr uint64_t kPlaces = 10007;
   std::map<uint64_t, int> numbers, texts;

@@ -30,7 +30,7 @@ TEST(Stop, IsThatOfTheThreadWhileItIsBound) {
   check_stop();
 }
 
-// The tasks behind the stop are not begun, on one thread and on several, and the pool stays of use.
+// Tasks after the stop do not begin, on one thread and on several, and the pool remains usable.
 TEST(Stop, EndsTheJobOfAPool) {
   for (const int threads : {1, 3}) {
     ThreadPool pool(threads);
@@ -56,7 +56,7 @@ TEST(Stop, EndsTheJobOfAPool) {
   }
 }
 
-// A task of many seconds ends, too, on whatever thread of the pool it runs.
+// A task of many seconds ends, too, on any thread of the pool.
 TEST(Stop, ReachesTasksThatAsk) {
   for (const int threads : {1, 3}) {
     ThreadPool pool(threads);

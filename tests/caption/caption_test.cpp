@@ -43,7 +43,7 @@ TEST(Caption, PlainIsLowerAndStripOfPython) {
   EXPECT_EQ(plain_caption("a\xff"), "a\xef\xbf\xbd");
 }
 
-// Work follows the length: patterns that look ahead for a '.' or a '>' everywhere end in seconds.
+// Work follows the length: patterns with a look-ahead for '.' or '>' everywhere end in seconds.
 TEST(Caption, LongPromptsEnd) {
   for (const std::string piece : {"a", "a.", "<", "<!--", "<a b=\""}) {
     std::string prompt;

@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// What every rank of three is told when rank 2 says `other`.
+// The messages of all three ranks if rank 2 has `other`.
 std::vector<std::string> told(const Terms& usual, const Terms& other) {
   std::vector<std::string> messages(3);
   try {
@@ -134,7 +134,7 @@ TEST(Agree, WhatOneRankOfAGroupThrowsEndsTheWaitsOfAllByItsName) {
   EXPECT_EQ(said(0), "spoilt");
 }
 
-// What a rank throws of its part in a request, as "code: text".
+// A rank's error in a request, as "code: text".
 std::string said_of(comm::Communicator& world,
                     const std::function<void(comm::Communicator& ranks)>& part) {
   try {
@@ -147,7 +147,7 @@ std::string said_of(comm::Communicator& world,
   return "";
 }
 
-// A message to the next rank and from the one before.
+// Sends a message to the next rank and receives one from the previous.
 void pass_on(comm::Communicator& ranks, int round) {
   const int me = ranks.rank(), size = ranks.size();
   const auto mine = tensor::Tensor::from(std::vector<int32_t>{me, round}, {2});
@@ -193,7 +193,7 @@ TEST(EndTogether, OfSeveralThatFailAtOnceTheLowestIsTold) {
   });
 }
 
-// More than a rank may be ahead of another, which takes none of it.
+// A rank may be ahead of another by more than a step, and the other takes none of its messages.
 TEST(EndTogether, WhatIsOnTheWayToARankThatFailsKeepsNobodyWaiting) {
   comm::threads::run(2, 60s, [](comm::Communicator& world) {
     const auto begin = std::chrono::steady_clock::now();
@@ -215,7 +215,7 @@ TEST(EndTogether, WhatAllThrowAlikeGetsNoName) {
   comm::threads::run(3, 60s, [](comm::Communicator& world) {
     const std::string said = said_of(world, [](comm::Communicator& ranks) {
       if (ranks.rank() > 0) throw SharedError(ErrorCode::model, "no numbers");
-      ranks.receive(2, {"never", -1}).wait();  // it hears of it before it would throw it
+      ranks.receive(2, {"never", -1}).wait();  // the error arrives before the rank's own
     });
     EXPECT_EQ(said, "3: no numbers");
   });

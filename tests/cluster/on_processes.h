@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-/// Ranks as processes would be, each a thread here. `stand`: what stands over their transport.
+/// Ranks as threads in the role of processes. `stand`: a transport on top of theirs.
 inline void on_processes(int ranks, const std::function<void(const Processes&)>& body,
                          const comm::Communicator::Stand& stand = {}) {
   comm::threads::run(ranks, std::chrono::seconds(60), [&](comm::Communicator& threads) {

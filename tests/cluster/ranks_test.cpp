@@ -121,7 +121,7 @@ TEST(Ranks, WhatOneRankThrowsAllThrowByItsNameAndGoOn) {
   });
 }
 
-// The others wait for what the one that fails would send.
+// The others wait for a message of the failed rank.
 TEST(Ranks, WithoutProcessesWorkIsSimplyDone) {
   int calls = 0;
   Ranks::threads(2, 10s).all_or_none("decodes", [&] { ++calls; });

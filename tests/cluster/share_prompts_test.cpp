@@ -30,7 +30,8 @@ TEST(SharePrompts, AllRanksGetWhatTheFirstIsGiven) {
     }
 }
 
-// They would wait for prompts until the deadline; afterwards all hear each other.
+// Without the error ranks would wait for prompts until the deadline; afterwards all ranks can
+// communicate.
 TEST(SharePrompts, AllThrowWhatTheFirstIsNotGiven) {
   std::atomic<int> told = 0, same = 0;
   comm::threads::run(3, 20s, [&](comm::Communicator& world) {
@@ -42,7 +43,7 @@ TEST(SharePrompts, AllThrowWhatTheFirstIsNotGiven) {
       } catch (const Error& e) {
         told += e.what() == std::string("no such prompt") &&
                 e.code() == (known ? ErrorCode::model : ErrorCode::rank);
-      } catch (const std::runtime_error& e) {  // whose it is
+      } catch (const std::runtime_error& e) {  // the rank's own error
         told += world.rank() == 0 && !known;
       }
     same += share_prompts(&world, [] { return PromptIds{{4}}; }) == PromptIds{{4}};

@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 TEST(ToldRanks, RankZeroHearsEachWordInItsOrder) {
   comm::threads::run(3, 10s, [](comm::Communicator& world) {
     const auto before = world.ledger().total().bytes;
-    ToldRanks told(world, world.rank() == 0);  // the word of the first one counts
+    ToldRanks told(world, world.rank() == 0);  // the first rank's word decides
     ASSERT_TRUE(told.wanted());
     for (int step = 0; step < 3 && world.rank() > 0; ++step)
       told.tell({world.rank(), 0.5 * step, 0.25, 100 + step, {1, step}, {7}});
@@ -39,7 +39,7 @@ TEST(ToldRanks, NothingIsSaidWhereNobodyLooks) {
   });
 }
 
-TEST(ToldRanks, WhatNobodyHearsIsDropped) {  // a run that was cancelled
+TEST(ToldRanks, WhatNobodyHearsIsDropped) {  // a cancelled run
   comm::threads::run(2, 10s, [](comm::Communicator& world) {
     for (int run = 0; run < 3; ++run) {
       ToldRanks told(world, true);

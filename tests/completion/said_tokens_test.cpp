@@ -26,7 +26,7 @@ TEST(SaidTokens, AreKnownByPositionAndRow) {
 TEST(SaidTokens, MoveWithTheirTokens) {
   SaidTokens said;
   said.take({0, {}, {4, 5, 6}, {{4, 1, 0.5}, {5, 2, 0.6}, {6, 3, 0.7}}}, kMask, {});
-  // A mask before what stood at 4, which moves one place; a new word said at 5 lands at 6.
+  // A mask before the token at 4 moves the token by a place; a new word at 5 moves to 6.
   std::vector<int64_t> rows;
   const int64_t count =
       said.take({0, {}, {4, 5, 6}, {{4, kMask, 0, 0, true}, {5, 1, 0.5, 1, true}, {6, 8, 0.9, 1}}},
@@ -42,7 +42,7 @@ TEST(SaidTokens, MoveWithTheirTokens) {
 }
 
 TEST(SaidTokens, HaveTheirOwnBytes) {
-  // Three tokens of one byte each, which are the euro sign together, and a special token.
+  // Three tokens of a byte each, together the euro sign, and a special token.
   const auto json = base::Json::parse(R"({
     "model": {"type": "BPE", "vocab": {"a": 0, "\u00e2": 1, "\u0124": 2, "\u00ac": 3}, "merges": []},
     "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},

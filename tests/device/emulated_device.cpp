@@ -111,7 +111,7 @@ class EmulatedRuntime : public tensor::DeviceRuntime {
   std::shared_ptr<void> make_stream() override { return std::make_shared<EmulatedStream>(); }
   std::shared_ptr<void> record(void* stream) override {
     if (stream) return static_cast<EmulatedStream*>(stream)->record();
-    const auto event = std::make_shared<EmulatedEvent>();  // its work is done when it is given
+    const auto event = std::make_shared<EmulatedEvent>();  // the work is done when submitted
     event->reach();
     return event;
   }

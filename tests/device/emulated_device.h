@@ -9,7 +9,7 @@
 
 namespace tessera::device {
 
-/// The memory of the one emulated GPU of the process.
+/// The memory of the process's emulated GPU.
 class Arena {
  public:
   explicit Arena(int64_t bytes);
@@ -20,7 +20,7 @@ class Arena {
   std::byte* begin() const { return begin_; }
   int64_t bytes() const { return bytes_; }
   bool holds(const void* address) const;
-  /// Opens the memory while one of these lives, on any thread.
+  /// Opens the memory until destruction, on any thread.
   class Open {
    public:
     explicit Open(Arena& arena);
@@ -37,10 +37,10 @@ class Arena {
   int64_t bytes_ = 0;
 };
 
-/// The memory and the streams of a GPU that is none, for tests: Device::cuda is memory of this
-/// process that nobody may touch except while one of the runtime's copies or a kernel runs, so that
-/// host code which reads or writes it by itself faults. Its own stream does what it is told at
-/// once, on the thread that tells it; those that are made are threads.
+/// The memory and the streams of an emulated GPU for tests: Device::cuda is memory of this process,
+/// accessible only while a copy of the runtime or a kernel runs, so direct access by host code
+/// faults. The device's own stream runs work at once, on the calling thread; created streams are
+/// threads.
 class EmulatedDevice {
  public:
   explicit EmulatedDevice(int64_t capacity = int64_t{2} << 30);
@@ -51,12 +51,12 @@ class EmulatedDevice {
   /// Copies so far.
   int64_t uploads() const;
   int64_t downloads() const;
-  /// So many multiprocessors instead of 100.
+  /// Sets the number of multiprocessors instead of 100.
   void shrink_to(int multiprocessors);
-  /// Multiprocessors that kernels leave to others, now and the last time that there were any.
+  /// Multiprocessors left to others by kernels, now and the last time the number was not zero.
   int spared() const;
   int most_spared() const;
-  /// How often recorded work was done again.
+  /// The number of replays of recorded work.
   int64_t replays() const;
   tensor::DevicePool& pool() const { return *pool_; }
   Arena& arena() const { return *arena_; }
@@ -66,13 +66,13 @@ class EmulatedDevice {
   std::shared_ptr<tensor::DevicePool> pool_;
 };
 
-/// Work that was recorded: copies and kernels in order.
+/// Recorded work: copies and kernels in order.
 using Recorded = std::vector<std::function<void()>>;
-/// A stream whose work is put down, not done.
+/// Returns a stream whose work is recorded instead of run.
 void* start_recording();
-/// What was put down since; the stream is gone.
+/// Returns the recorded work and removes the stream.
 std::shared_ptr<Recorded> stop_recording(void* stream);
-/// Puts work down if its stream is recorded, hands it over if the stream is one that was made, does
-/// it at once on the device's own.
+/// Records work for a recorded stream, queues work for a created stream, and runs work at once for
+/// the device's own.
 void do_or_record(void* stream, std::function<void()> work);
 }  // namespace tessera::device

@@ -6,8 +6,8 @@
 
 namespace tessera::device {
 
-/// A whole GPU that is none: its kernels are the reference ones of the CPU, so results are the
-/// reference's bit by bit; each checks first that the arrays it was given are the device's.
+/// A whole emulated GPU. The kernels are the CPU's reference kernels, so results equal the
+/// reference bit by bit; each first checks for arrays of the device.
 class EmulatedGpu : public EmulatedDevice {
  public:
   explicit EmulatedGpu(int64_t capacity = int64_t{2} << 30);

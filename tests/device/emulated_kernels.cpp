@@ -39,7 +39,7 @@ void expect(const char* kernel, bool on_device, const char* what) {
     throw std::logic_error(std::string(kernel) + ": " + what + " is not on the device");
 }
 
-// Null means that the kernel was not given one.
+// Null means the argument is absent.
 void check_arrays(const char* kernel, Pointers pointers) {
   int at = 0;
   for (const void* p : pointers)
@@ -128,7 +128,7 @@ void check(const GuideArgs& a) { check_arrays("guide", {a.cond.data, a.uncond.da
 void check(const PeaksArgs& a) { check_arrays("peaks", {a.logits.data, a.peaks}); }
 void check(const FiniteArgs& a) { check_arrays("all_finite", {a.x, a.finite}); }
 
-// Arguments that outlive the call.
+// Copies of arguments that outlive the call.
 template <class Args>
 struct Held {
   explicit Held(const Args& given) : args(given) {}
@@ -155,7 +155,7 @@ void emulated(const Args& args) {
   });
 }
 
-// The last first: none may read a result of another.
+// Runs the last first: no kernel may read a result of another.
 void emulated_group(std::span<const MatmulArgs> all) {
   for (size_t i = all.size(); i > 0; --i) emulated<MatmulArgs, &KernelTable::matmul>(all[i - 1]);
 }

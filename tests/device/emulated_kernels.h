@@ -5,12 +5,12 @@
 
 namespace tessera::device {
 
-/// The reference kernels over an arena: each opens it, and throws std::logic_error if one of its
-/// arrays is not in there.
+/// The reference kernels over an arena: each opens the arena, and throws std::logic_error for an
+/// array outside.
 const kernels::KernelTable& emulated_table();
-/// The arena that they work on; null: none.
+/// Sets the arena of the kernels; null: none.
 void serve_kernels(Arena* arena);
-/// Kernels since the arena was named.
+/// Kernels since the arena was set.
 int64_t kernels_run();
 
 }  // namespace tessera::device

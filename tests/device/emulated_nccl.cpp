@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kSuccess = 0, kSystemError = 2, kInvalidArgument = 4;
 
-// What both ends of a communicator share.
+// State shared by both ends of a communicator.
 struct Pair {
   std::mutex mutex;
   std::condition_variable changed;
@@ -32,7 +32,7 @@ struct Pair {
   int64_t sends = 0;  // begun and not ended
 };
 
-// Kernels of a rank's GPU that run.
+// Running kernels of a rank's GPU.
 struct Running {
   std::mutex mutex;
   std::condition_variable changed;
@@ -42,7 +42,7 @@ struct Running {
 struct End {
   std::shared_ptr<Pair> pair;
   std::shared_ptr<Running> gpu;
-  std::atomic<bool> working{false};  // a call goes on in the background
+  std::atomic<bool> working{false};  // a call continues in the background
   std::atomic<int> calls{0};
 };
 
@@ -68,7 +68,7 @@ struct World {
   std::map<std::string, std::shared_ptr<Pair>> pairs;
   std::set<End*> ends;
   std::map<std::thread::id, std::shared_ptr<Running>>
-      gpus;  // a rank is the thread that opens links
+      gpus;  // ranks are the threads that open links
   int64_t ids = 0;
   std::atomic<int64_t> transfers{0}, misuses{0};
   std::atomic<int64_t> most{0};
@@ -77,7 +77,7 @@ struct World {
 };
 World* world = nullptr;
 
-// An end that lives, or null.
+// A live end, or null.
 End* end_of(void* comm) {
   const std::lock_guard lock(world->mutex);
   const auto found = world->ends.find(static_cast<End*>(comm));
@@ -91,7 +91,7 @@ bool open(Pair& pair) {
   return pair.joined == 2;
 }
 
-// An end that may move something now, or null.
+// An end that may move data now, or null.
 End* ready_end(void* comm) {
   End* const end = end_of(comm);
   if (end && (!open(*end->pair) || end->working)) {
@@ -101,7 +101,7 @@ End* ready_end(void* comm) {
   return end;
 }
 
-// Every third call goes on in the background.
+// Every third call continues in the background.
 int started(End& end) {
   end.working = ++end.calls % 3 == 0;
   return end.working ? comm::nccl::kInProgress : kSuccess;
@@ -181,12 +181,12 @@ int receive(void* to, size_t count, int, int, void* comm, void* stream) {
   return started(*end);
 }
 
-// Aborts of a group, by the thread that has begun it.
+// Aborts of a group, by the thread that began the group.
 thread_local bool grouped = false;
 thread_local std::vector<End*> group;
 
-// An abort ends its own links' kernels and waits until none runs on the GPU: freeing memory there
-// waits for all of them.
+// An abort ends the kernels of its own links and waits until no kernel runs on the GPU, because
+// freeing memory waits for all of them.
 void abort_together(const std::vector<End*>& ends) {
   for (const End* end : ends) {
     {
@@ -200,7 +200,7 @@ void abort_together(const std::vector<End*>& ends) {
       std::unique_lock lock(end->gpu->mutex);
       if (!end->gpu->changed.wait_for(lock, std::chrono::seconds(5),
                                       [&] { return end->gpu->kernels == 0; }))
-        ++world->misuses;  // it would have hung
+        ++world->misuses;  // a real call would have hung
     }
     const std::lock_guard lock(world->mutex);
     world->ends.erase(end);

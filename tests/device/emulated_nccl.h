@@ -7,9 +7,9 @@
 
 namespace tessera::device {
 
-/// NCCL between ranks that share an emulated GPU: a transfer is work of both streams, and neither
-/// goes on before the other has come to it. Communicators are of two ranks, and a GPU's are those
-/// that one thread has opened: an abort waits until no kernel of them runs. One at a time.
+/// NCCL between ranks with a common emulated GPU. A transfer is work of both streams, and both wait
+/// for each other. Communicators have two ranks, and belong to the GPU of the thread that opened
+/// them: an abort waits until none of their kernels runs. Only a single object may exist at a time.
 class EmulatedNccl {
  public:
   explicit EmulatedNccl(EmulatedDevice& device);
@@ -18,15 +18,15 @@ class EmulatedNccl {
   EmulatedNccl& operator=(const EmulatedNccl&) = delete;
   static comm::nccl::Functions functions();
 
-  /// From now on sends never move, as those of a GPU that hangs; only an abort ends them.
+  /// From now on sends never move, as on a hung GPU; only an abort ends them.
   void stall();
-  /// What NCCL says of every communicator from now on.
+  /// NCCL's status of every communicator from now on.
   void report(int result);
-  /// Transfers that moved, ends of communicators that live, and calls that NCCL would not survive.
+  /// Completed transfers, live ends of communicators, and calls that real NCCL would not survive.
   int64_t transfers() const;
   int64_t open_ends() const;
   int64_t misuses() const;
-  /// The most sends of one communicator that had begun and not ended.
+  /// The peak of unfinished sends of a communicator.
   int64_t most_under_way() const;
 };
 

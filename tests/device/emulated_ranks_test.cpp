@@ -1,5 +1,5 @@
-// Ranks as if they were processes with a GPU each: models of their own, tensors by NCCL. Here they
-// are threads, and their GPU is one that is emulated.
+// Ranks as if they were processes with a GPU each: separate models, tensors by NCCL. Here ranks are
+// threads with an emulated GPU.
 #include <gtest/gtest.h>
 
 #include "cluster/processes.h"
@@ -46,7 +46,7 @@ CompleteResult completed(const RunOptions& run) {
 
 struct Moved {
   int64_t tensors = 0;    // by NCCL
-  int64_t downloads = 0;  // of all ranks
+  int64_t downloads = 0;  // on all ranks
 };
 
 // `body` on each rank of a plan.
@@ -93,8 +93,8 @@ TEST(RanksWithGpus, GenerateWhatOneProcessDoes) {
   }
 }
 
-// What a rank waits for in a layer, beside other ranks: its routing, of which experts have what, by
-// one transfer. The rows that arrive tell their experts to the device alone.
+// A rank waits on the host for routing once per layer, beside other ranks: a single transfer tells
+// which experts get rows. Arriving rows carry their experts only to the device.
 TEST(RanksWithGpus, ALayerOfExpertsWaitsForTheHostOnce) {
   constexpr int kLayers = 3;
   const auto downloads_of_a_step = [](const std::string& plan) {

@@ -22,8 +22,8 @@ class EmulatedEvent : public std::enable_shared_from_this<EmulatedEvent> {
   bool reached_ = false;
 };
 
-/// A stream of an emulated GPU: work that a thread of its own does in order, some of it a little
-/// late, so that what relies on luck fails. It ends when it has done everything.
+/// A stream of an emulated GPU: a thread runs work in order, some of it with a small delay, so code
+/// that relies on luck fails. Ends after all work is done.
 class EmulatedStream {
  public:
   EmulatedStream();

@@ -15,8 +15,8 @@ struct SplitExperts : models::NamedNoise {
   bool has(const std::string&) const override { return false; }
 };
 
-// Prompts of unequal lengths, decoded with a cache and with fewer experts. Words follow from tiny
-// differences of bf16: only f32 has the same ones where other kernels compute.
+// Prompts of unequal lengths, decoded with a cache and with fewer experts. Words depend on tiny
+// differences of bf16: under other kernels only f32 gives equal words.
 std::vector<std::vector<int32_t>> decoded(Device device, const base::Json& config, bool causal,
                                           const std::string& select) {
   const auto spec = models::language_model_of({config, "c"});
@@ -52,7 +52,8 @@ TEST(LanguageOnGpu, Llada2RoutesInGroups) {
   expect_equal(models::llada2_config(), true, "vanilla");
 }
 
-// Where they are for the likeliest token, fetched for a draw and for what lifts or lowers some.
+// Logits stay on the device for the likeliest token; they are fetched for draws and for changed
+// logits.
 TEST(LanguageOnGpu, LooksAtLogitsByEveryRule) {
   const auto choose = [](const sample::DecodingPolicy& policy, const Tensor& logits) {
     const sample::OpenLogits in{{4, 5, 7}, {9, 9, 3}, logits, 9, 0, {1, 1, 2}};
@@ -83,7 +84,7 @@ TEST(LanguageOnGpu, ChoosesFewerExperts) {
     expect_equal(models::llada_moe_config(), false, rule);
 }
 
-// What needs the host cannot be recorded.
+// Work that needs the host cannot be recorded.
 TEST(LanguageOnGpu, NoChoiceWaitsForTheHost) {
   const models::NamedNoise noise;
   const Tensor tokens = noise.get("tokens", {21, 32}), logits = noise.get("logits", {21, 16});

@@ -1,9 +1,9 @@
 #pragma once
 
-// Tests of whole models have two legs, too: an emulated GPU whose kernels are the CPU's reference
-// ones, held to the CPU's bits, and a real GPU (TESSERA_ON_GPU), held to them within tolerances.
-// TESSERA_DEVICE_TEST=apart holds the emulated leg to the tolerances as well: its CPU then runs the
-// strongest kernels it has, which differ from the reference as a GPU's do.
+// Tests of whole models run in two legs, too: an emulated GPU with the CPU's reference kernels,
+// compared bit by bit with the CPU, and a real GPU (TESSERA_ON_GPU), compared within tolerances.
+// TESSERA_DEVICE_TEST=apart uses tolerances for the emulated leg as well: its CPU then runs the
+// strongest available kernels, which differ from the reference as a GPU's do.
 
 #include <gtest/gtest.h>
 
@@ -25,14 +25,14 @@ namespace tessera::device {
 #if defined(TESSERA_ON_GPU)
 inline constexpr bool kOnGpu = true;
 
-/// The GPU that the program has opened.
+/// The GPU of the program.
 class Gpu {
  public:
   Gpu() { tensor::device_pool()->runtime().enter(); }
   void expect_kernels(int64_t) const {
     EXPECT_GT(tensor::device_pool()->use().allocations, 0) << "nothing was ever on the GPU";
   }
-  void expect_replays(int64_t) const {}  // nobody counts them there
+  void expect_replays(int64_t) const {}  // a real GPU has no count
   std::string name() const { return tensor::device_pool()->runtime().name(); }
 };
 #else
@@ -41,9 +41,9 @@ inline constexpr bool kOnGpu = false;
 class Gpu : public EmulatedGpu {
  public:
   using EmulatedGpu::EmulatedGpu;
-  /// That so many ran.
+  /// At least `least` kernels ran.
   void expect_kernels(int64_t least) const { EXPECT_GT(kernels(), least); }
-  /// That no step needed the host, else there would be fewer.
+  /// No step needed the host, otherwise there would be fewer replays.
   void expect_replays(int64_t count) const { EXPECT_EQ(replays(), count); }
   std::string name() const { return pool().runtime().name(); }
 };
@@ -52,10 +52,10 @@ class Gpu : public EmulatedGpu {
 /// Whether the device must give the CPU's bits.
 inline bool bitwise() { return !kOnGpu && kernels::active_isa() == kernels::Isa::reference; }
 
-/// What computing in another order may do to a whole model, L2.
+/// L2 tolerance of a whole model for another order of computation.
 inline double tolerance(tensor::DType dtype) { return dtype == tensor::DType::f32 ? 1e-4 : 3e-2; }
 
-/// The device's values against the CPU's, as near as the leg has to be.
+/// Compares the device's values with the CPU's, as exactly as the leg allows.
 inline void expect_same(const std::vector<float>& there, const std::vector<float>& here,
                         double most) {
   if (bitwise()) {
@@ -69,8 +69,8 @@ inline void expect_same(const std::vector<float>& there, const std::vector<float
   expect_same(there, here, tolerance(dtype));
 }
 
-/// Rows of a network that chooses experts in bf16: one whose best experts are nearly equal may
-/// choose others there, so the median row is held, and the whole loosely.
+/// Compares rows of a network that chooses experts in bf16: rows with nearly equal experts may
+/// choose others, so the median row is compared strictly, and the whole loosely.
 inline void expect_same_choices(const std::vector<float>& there, const std::vector<float>& here,
                                 size_t rows, tensor::DType dtype) {
   if (bitwise() || dtype == tensor::DType::f32) return expect_same(there, here, dtype);

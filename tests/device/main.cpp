@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string>
 
-// The emulated GPU runs the reference kernels; so must what its bits are compared with.
+// The emulated GPU runs the reference kernels, so the CPU must run them for comparison, too.
 int main(int argc, char** argv) {
   const char* const how = std::getenv("TESSERA_DEVICE_TEST");
   if (how == nullptr || std::string(how) != "apart") ::setenv("TESSERA_ISA", "reference", 1);

@@ -63,7 +63,7 @@ struct TinyTransformer {
                           nullptr, {device});
     return parallel::forward(*network, c, time, latent, setup, {});
   }
-  /// Steps that a device may record.
+  /// Runs steps that a device may record.
   Tensor denoised(const nn::Conditioning& c, const nn::TokenLayout& layout, int steps) const {
     const Tensor latent =
         models::NamedNoise().get("latent", {2 * layout.tokens(), layout.token_channels()});

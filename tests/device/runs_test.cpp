@@ -27,7 +27,7 @@ RunOptions options(const std::string& device, const std::string& plan,
   return run;
 }
 
-// What a run's precision, other kernels and four steps of guidance leave of a latent.
+// The error of a latent from precision, other kernels and four steps of guidance.
 double tolerance_of(Precision precision) { return precision == Precision::f32 ? 1e-3 : 5e-2; }
 
 // Four steps with guidance.

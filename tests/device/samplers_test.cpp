@@ -13,7 +13,7 @@ Tensor noise(const std::string& name, int64_t columns) {
   return models::NamedNoise().get(name, {5, columns});
 }
 
-// Every step's latent with everything it reads on a device.
+// Latents of every step, with all inputs on a device.
 std::vector<std::vector<float>> latents(const sample::Sampler& sampler, int64_t predicted,
                                         Device device) {
   std::vector<std::vector<float>> all;

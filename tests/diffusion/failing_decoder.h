@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-/// A decoder of a VAE that fails where it has the last lines of an image and others have more, who
-/// wait for it then.
+/// A VAE decoder that fails on the rank with the last lines of an image, while the other ranks
+/// wait.
 class FailingDecoder final : public models::VaeDecoder {
  public:
   static constexpr const char* kSaid = "no memory is left for what the test decodes";

@@ -10,7 +10,7 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-// Two samples of a latent of two channels, whose run begins where 0.75 of it is noise.
+// Two samples of a latent of two channels; the run begins at a noise level of 0.75.
 Job small_job() {
   Job job;
   job.layout = {2, {1, 2, 4}, {1, 1, 1}};

@@ -66,7 +66,7 @@ TEST(Inspect, RanksOfAPlanShareTheExperts) {
   EXPECT_NEAR(double(alone.ranks[0].weights - rank.weights), 28.0 * 7 * 3 * 1152 * 4608 * 2, 1e8);
   EXPECT_EQ(rank.kv, 0);
   EXPECT_GT(rank.sent, 28 * rank.tokens * 7 / 8 * 2 * 2 * 1152 * 2) << "rows, there and back";
-  // Rows of all layers are under way at once, and of one at home.
+  // Rows of all layers are in flight at once, and rows of a single layer at home.
   const int64_t kept = 28 * rank.tokens * 2 * (1152 * 2 + 4);
   EXPECT_GT(stale.ranks[7].buffers, kept);
   EXPECT_LT(stale.ranks[7].buffers, kept + kept / 7);
@@ -141,7 +141,7 @@ TEST(Inspect, ForetellsTheWeightsOfARank) {
   }
 }
 
-// In a callback of a run that was told to stop, the thread's own stop is that run's.
+// Within a callback of a stopped run, the thread's bound stop is the run's.
 TEST(Inspect, HeedsItsOwnStopAlone) {
   std::stop_source stopped;
   stopped.request_stop();
@@ -162,7 +162,7 @@ TEST(Inspect, ReadsAFolder) {
   EXPECT_GT(found.components[0].parameters, 1000);
 }
 
-// What each rank sends in the second step of a request.
+// Bytes sent by each rank in the second step of a request.
 std::vector<int64_t> second_step(const Model& model, GenerateRequest request) {
   std::vector<int64_t> sent;
   for (const int steps : {1, 2}) {

@@ -19,7 +19,7 @@ std::vector<Image> images(int count, int frames, double rate = 0) {
   return all;
 }
 
-// Frames a second of an MP4 file: its media's clock by the length of a frame.
+// Frames a second of an MP4 file: the media clock divided by the duration of a frame.
 double rate_of(const std::string& path) {
   const std::string bytes = base::read_file(path, 1 << 20);
   const auto word = [&](size_t at) {

@@ -10,8 +10,8 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-/// Filters that read the middle pixel's red only, a hidden layer that sums them, and a head of [+1,
-/// -1].
+/// Filters that read only red of the middle pixel, a hidden layer with their sum, and a head of
+/// [+1, -1].
 class PlainWeights : public nn::Weights {
  public:
   bool has(const std::string&) const override { return true; }

@@ -1,5 +1,5 @@
-// libFuzzer target: any text is a chat, the same one when it is written and read again, or an
-// Error(usage) of one line.
+// libFuzzer target: any text is a valid chat, unchanged by writing and reading again, or fails with
+// an Error(usage) of a single line.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

@@ -1,4 +1,5 @@
-// libFuzzer target: any text is a chat template that writes UTF-8, or an Error of one line.
+// libFuzzer target: any text is a chat template with UTF-8 output, or fails with an Error of a
+// single line.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

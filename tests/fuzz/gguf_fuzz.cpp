@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes are a GGUF file that can be read, by any family's names too, or an
-// Error(model) of one line.
+// libFuzzer target: any bytes are a readable GGUF file, with any family's names too, or fail with
+// an Error(model) of a single line.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -55,7 +55,7 @@ void read_renamed(const tessera::load::TensorFile& file) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  // An exact copy on the heap, so that one byte too far is seen.
+  // An exact copy on the heap, so reads beyond the end are detected.
   const std::unique_ptr<char[]> exact(new char[size]);
   std::copy(data, data + size, exact.get());
   try {

@@ -1,4 +1,5 @@
-// libFuzzer target: any text is JSON within the limits, or an Error(model) of one line.
+// libFuzzer target: any text is JSON within the limits, or fails with an Error(model) of a single
+// line.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes are a safetensors file that can be read, or an Error(model) of one
-// line.
+// libFuzzer target: any bytes are a readable safetensors file, or fail with an Error(model) of a
+// single line.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -28,7 +28,7 @@ void read_all(const tessera::load::SafetensorsFile& file) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  // An exact copy on the heap, so that one byte too far is seen.
+  // An exact copy on the heap, so reads beyond the end are detected.
   const std::unique_ptr<char[]> exact(new char[size]);
   std::copy(data, data + size, exact.get());
   try {

@@ -1,5 +1,5 @@
-// libFuzzer target: any text is the configuration of a scheduler whose timesteps and steps are
-// finite numbers, or an Error of one line. The first byte chooses how many steps are asked for.
+// libFuzzer target: any text is the configuration of a scheduler with finite timesteps and steps,
+// or fails with an Error of a single line. The first byte chooses the number of steps.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>

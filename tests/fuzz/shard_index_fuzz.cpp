@@ -1,4 +1,5 @@
-// libFuzzer target: any text is an index of shards beside it, or an Error(model) of one line.
+// libFuzzer target: any text is a valid index of the shards in its folder, or fails with an
+// Error(model) of a single line.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

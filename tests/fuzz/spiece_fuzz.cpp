@@ -1,4 +1,5 @@
-// libFuzzer target: any bytes are a SentencePiece model, or an Error(model) of one line.
+// libFuzzer target: any bytes are a SentencePiece model, or fail with an Error(model) of a single
+// line.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

@@ -1,4 +1,5 @@
-// libFuzzer target: any text is a tokenizer.json that cuts text, or an Error of one line.
+// libFuzzer target: any text is a tokenizer.json for some text, or fails with an Error of a single
+// line.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

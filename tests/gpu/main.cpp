@@ -7,7 +7,7 @@
 #include "kernels/gpu.h"
 #include "tensor/device_pool.h"
 
-// Every test needs a GPU from sm_80; without one the program says so and fails.
+// Every test needs a GPU from sm_80; without a GPU the program fails with a message.
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   if (GTEST_FLAG_GET(list_tests)) return RUN_ALL_TESTS();

@@ -27,7 +27,7 @@ const Value& at(const Value& dict, const char* key) {
   return *found;
 }
 
-// What jinja2 gave, set up as transformers does; make_expected.py says how.
+// Results of jinja2, set up as in transformers; see make_expected.py.
 const Value& expected() {
   static const Value kExpected = [] {
     ::setenv("TZ", "UTC", 1);
@@ -36,7 +36,7 @@ const Value& expected() {
   return kExpected;
 }
 
-// Compares with a case; returns whether jinja2 refused it.
+// Compares with a case; returns whether jinja2 refused the template.
 bool check(const std::string& source, const ValueDict& values, const Value& wanted,
            const std::string& name) {
   const Value* text = wanted.dict().find("text");
@@ -139,7 +139,7 @@ std::string repeated(const std::string& text, size_t count) {
   return all;
 }
 
-// Names stand in messages, which are one short line whatever a template holds.
+// Names appear in messages, which stay a short line for any template.
 TEST(ChatTemplate, ErrorsAreShort) {
   const std::string name = repeated("a", 5000);
   for (const std::string& text :
@@ -196,7 +196,7 @@ TEST(ChatTemplate, WorkIsBoundedByTheSizeOfTemplateAndChat) {
       "{{ 9223372036854775807 + 1 }}",
       "{{ (-9223372036854775807 - 1) // -1 }}",
       "{{ 3 ** 99999999999 }}"};
-  const std::clock_t begin = std::clock();  // of the processor: others may load the machine
+  const std::clock_t begin = std::clock();  // processor time, because others may load the machine
   for (const std::string& text : hostile) EXPECT_THROW(render(text), Error) << text.substr(0, 80);
   EXPECT_EQ(render("{{ (-1) ** 9223372036854775807 }}"), "-1");
   EXPECT_LT(std::clock() - begin, 60 * CLOCKS_PER_SEC);

@@ -43,7 +43,7 @@ TEST(TemplateExpression, ErrorsAreOneLine) {
       EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos);
       continue;
     }
-    EXPECT_STREQ(text, "1 2 +");  // reads what it can; who called looks at what is left
+    EXPECT_STREQ(text, "1 2 +");  // reads as far as possible; the caller checks the rest
   }
 }
 

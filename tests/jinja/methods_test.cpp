@@ -42,7 +42,7 @@ TEST(TemplateMethods, SliceByCharacters) {
   EXPECT_EQ(slice(text, &minus, nullptr, nullptr, work).text(), "z");
 }
 
-// The slices of Python, over characters of one to four bytes.
+// Python's slices, over characters of 1 to 4 bytes.
 TEST(TemplateMethods, SliceAsPythonDoes) {
   const Value text("a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80z");
   const std::vector<std::string> characters = {"a", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80",

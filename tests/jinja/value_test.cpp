@@ -13,13 +13,13 @@ ValueDict some() {
   ValueDict dict;
   dict.set("b", 1);
   dict.set("a", Value::list({1.0, nullptr, true, "it's"}));
-  dict.set("b", 2);  // keeps its place
+  dict.set("b", 2);  // the key stays in place
   return dict;
 }
 
 TEST(TemplateValue, OrdersListsByTheFirstItemsThatDiffer) {
   const auto list = [](std::vector<Value> items) { return Value::list(std::move(items)); };
-  EXPECT_TRUE(less(list({nullptr, 1}), list({nullptr, 2})));  // what is equal needs no order
+  EXPECT_TRUE(less(list({nullptr, 1}), list({nullptr, 2})));  // equal values need no order
   EXPECT_TRUE(less(list({list({1, "a"}), 5}), list({list({1, "b"}), 2})));
   EXPECT_TRUE(less(list({1}), list({1, 0})));
   EXPECT_FALSE(less(list({1.0}), list({1})));

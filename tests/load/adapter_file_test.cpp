@@ -59,7 +59,7 @@ class AdapterFile : public testing::Test {
       (std::filesystem::temp_directory_path() / "tessera_adapter_test.safetensors").string();
 };
 
-// The first element of B, which the scale is in.
+// The first element of B, including the scale.
 float scale_of(const std::map<std::string, nn::WeightChanges>& changes) {
   return changes.at("transformer")
       .at("transformer_blocks.0.attn.to_q.weight")

@@ -9,7 +9,7 @@
 #include "ops/elementwise.h"
 #include "tessera/error.h"
 
-// Adapter files that are refused: each by the name of what is wrong, and as a whole.
+// Refused adapter files: each error names the fault, and no part of the file is used.
 namespace tessera::load {
 namespace {
 
@@ -18,7 +18,7 @@ using tensor::Shape;
 using tensor::Tensor;
 using Tensors = std::map<std::string, Tensor>;
 
-// A FLUX of one block, 8 wide, and its CLIP.
+// A FLUX with a single block, 8 wide, and its CLIP.
 const AdapterNames& names() {
   const std::string block = "transformer_blocks.0.";
   static const AdapterNames all(
@@ -46,7 +46,7 @@ const std::string kKohya = "lora_unet_double_blocks_0_img_attn_qkv";
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-// Two layers that are sound.
+// Two valid layers.
 Tensors sound() {
   return {{kQ + ".lora_A.weight", filled({2, 6})},
           {kQ + ".lora_B.weight", filled({8, 2})},
@@ -77,7 +77,7 @@ Tensors lokr(const Shape& w1, const Shape& w2) {
 struct Broken {
   const char* why;
   Tensors tensors;
-  std::vector<const char*> named;  ///< what the message says
+  std::vector<const char*> named;  ///< parts of the message
   std::map<std::string, std::string> metadata{};
 };
 

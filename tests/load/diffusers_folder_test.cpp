@@ -69,7 +69,7 @@ TEST(DiffusersFolder, SaysWhatToDoWithAFile) {
   expect_says(model_error([] { open_folder(""); }), "does not exist");
 }
 
-// A pipe, a folder or a broken link in the place of a description was taken for a missing one.
+// A pipe, a folder or a broken link in place of a description must not count as missing.
 TEST(DiffusersFolder, WhatIsNoFileIsNotMissing) {
   const auto refused = [](const char* name, const char* says) {
     const ScratchFolder folder;
@@ -128,7 +128,7 @@ TEST(DiffusersFolder, AComponentThatIsNotThereIsAnErrorForThoseWhoNeedIt) {
                   folder.path("vae") + "': download it too, or go without");
 }
 
-// Without it every key would have its default: another image.
+// Without a config every key would have its default, for another image.
 TEST(DiffusersFolder, APartWithoutItsConfigIsRefused) {
   const ScratchFolder folder;
   folder.write("model_index.json", R"({"_class_name":"StableDiffusion3Pipeline",

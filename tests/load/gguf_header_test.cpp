@@ -91,7 +91,7 @@ TEST(GgufHeader, RefusesHolesOverlapsAndRests) {
     EXPECT_THROW(parsed(once.substr(0, cut)), Error) << cut;
 }
 
-// One byte of what stands before the data changed in every way: read, or refused in one line.
+// Each byte before the data changed in every way: the file is read, or refused with a single line.
 TEST(GgufHeader, SurvivesEveryChangeOfAByte) {
   const std::string good = GgufImage(64)
                                .architecture("flux")

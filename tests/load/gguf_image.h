@@ -23,7 +23,7 @@ class GgufImage {
     text(keys_, name);
     return *this;
   }
-  /// A key with a value of any type, whose bytes are given.
+  /// A key with a value of any type, given as bytes.
   GgufImage& raw_key(const std::string& name, uint32_t type, const std::string& value) {
     key(name, type);
     keys_ += value;

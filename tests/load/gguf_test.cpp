@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 
 const std::string kFiles = TESSERA_TEST_DATA "/files/";
 
-// Fifteen types, two rows each, against the reference implementation; scales of 0, below 0 and
-// subnormal ones among them.
+// Fifteen types, two rows each, against the reference implementation; scales include 0, negative
+// and subnormal values.
 TEST(GgufFile, EveryTypeIsTheReferencesBitByBit) {
   const GgufFile file(kFiles + "types.gguf");
   const SafetensorsFile expected(kFiles + "types.safetensors");

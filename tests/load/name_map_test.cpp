@@ -18,13 +18,13 @@ namespace {
 
 const std::string kDiffusers = TESSERA_TEST_DATA "/diffusers/";
 
-// A model whose weights travel with the tests.
+// A model with weights in the test data.
 struct Case {
   const char* model;
   const char* type;
 };
 
-// Each tensor of the model has a name in the file, and from that comes back the model's.
+// Each tensor of the model has a name in the file, which maps back to the model's name.
 TEST(NameMap, EveryTensorThereAndBack) {
   const Case cases[] = {
       {"flux_dev/model/transformer", "FluxTransformer2DModel"},

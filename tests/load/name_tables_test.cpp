@@ -16,8 +16,8 @@ TEST(NameTables, IsFoundByTheClass) {
   EXPECT_EQ(name_table_of("CogVideoXTransformer3DModel"), nullptr);
 }
 
-// No two tables are for one class, no two rules of a table for one name, and shares are those of
-// the names.
+// No two tables are for the same class, no two rules of a table for the same name, and shares are
+// those of the names.
 TEST(NameTables, SayEachThingOnce) {
   std::set<std::string> types;
   for (const NameTable* table : name_tables()) {

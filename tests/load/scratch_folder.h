@@ -10,7 +10,7 @@
 
 namespace tessera::load {
 
-/// A folder of its own for each test; gone with the object.
+/// A separate folder for each test, removed by the destructor.
 class ScratchFolder {
  public:
   ScratchFolder() {
@@ -36,7 +36,7 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
-/// The message of the Error(model) that `f` throws; fails the test if it throws none.
+/// The message of the Error(model) thrown by `f`; fails the test without an error.
 template <class F>
 std::string model_error(F f) {
   try {

@@ -14,7 +14,7 @@ namespace {
 
 using tensor::Tensor;
 
-// A tensor of so many rows of 32 in Q8_0, where element e of row r is 2^(r % 4) * (e - 16).
+// A tensor of `rows` rows of 32 in Q8_0; element e of row r is 2^(r % 4) * (e - 16).
 std::string rows_in_blocks(int64_t rows) {
   std::string bytes;
   for (int64_t r = 0; r < rows; ++r) {

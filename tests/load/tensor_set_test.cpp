@@ -65,11 +65,11 @@ TEST(TensorSet, OfSeveralSetsTakesTheOneThatTheLibraryTakes) {
   EXPECT_EQ(opened(Library::diffusers).get("a").elements(), 3);
   index("diffusion_pytorch_model.safetensors.index.json", "shard.safetensors");
   EXPECT_EQ(opened(Library::diffusers).get("a").elements(), 2);
-  // A set that lacks shards is not taken before a whole one.
+  // A complete set precedes a set without all shards.
   index("diffusion_pytorch_model.safetensors.index.json", "gone.safetensors");
   EXPECT_EQ(opened(Library::diffusers).get("a").elements(), 3);
   expect_says(opened(Library::diffusers).choice(), "some are missing");
-  // Nor does a broken index that is not read matter.
+  // A broken index has no effect if unread.
   folder.write("model.safetensors.index.json", "{");
   EXPECT_EQ(opened(Library::transformers).get("a").elements(), 1);
 }

@@ -55,7 +55,7 @@ TEST(WeightStore, PacksOnceForAllWhoOpenTheSameFile) {
   EXPECT_EQ(w->k, 32);
 }
 
-// A single matrix and a pair, in rows and in panels; `before` bytes of another tensor stand first.
+// A single matrix and a pair, in rows and in panels, after `before` bytes of another tensor.
 void write_orders(const std::string& path, int64_t before) {
   const auto random = [](int64_t n, int64_t k, int64_t seed) {
     Tensor w = Tensor::empty({n, k}, DType::f32);
@@ -379,8 +379,8 @@ TEST(WeightStore, SweepsOldSlots) {
   EXPECT_EQ(kept.raw(), weights->vector("t0", 2).raw());
 }
 
-// What a sweep reads of a slot that another thread has just left is ordered; the thread sanitizer
-// sees.
+// A sweep's reads of a slot are ordered after another thread's release; the thread sanitizer
+// checks.
 TEST(WeightStore, SweepsWhileOthersPack) {
   const ScratchFolder folder;
   std::map<std::string, Tensor> many;
@@ -402,7 +402,7 @@ TEST(WeightStore, SweepsWhileOthersPack) {
 
 namespace {
 
-// A matrix of floats, and the same as `quantise` stores it.
+// A float matrix, and the same matrix as stored by `quantise`.
 TensorSet quantised(const ScratchFolder& folder, const std::map<std::string, Tensor>& others) {
   const ops::StoredMatrix rows = ops::quantise_rows(counted({48, 32}));
   std::map<std::string, Tensor> tensors{

@@ -20,7 +20,7 @@ const char* const kT5 = "encoder.block.0.layer.0.SelfAttention.q.weight";
 const char* const kClip = "text_model.encoder.layers.0.self_attn.q_proj.weight";
 const char* const kClipTable = "text_model.embeddings.token_embedding.weight";
 
-// A pipeline of two CLIPs, 4 and 8 wide, and a T5; its transformer is not there.
+// A pipeline of two CLIPs, 4 and 8 wide, and a T5, without a transformer.
 void write_pipeline(const ScratchFolder& folder) {
   folder.write("model_index.json", R"({"_class_name": "StableDiffusion3Pipeline",
       "transformer": ["diffusers", "SD3Transformer2DModel"], "vae": ["diffusers", "AutoencoderKL"],

@@ -25,7 +25,7 @@ uint64_t digest(const Pixels& of) {
 
 }  // namespace
 
-TEST(Lanczos, GivesPillowsBytes) {  // of Pillow 13, among them sizes whose lines are scaled first
+TEST(Lanczos, GivesPillowsBytes) {  // bytes of Pillow 13, including sizes with lines scaled first
   struct Case {
     int width, height, to_width, to_height;
     uint64_t digest;

@@ -19,7 +19,7 @@ Image slope(int width, int height) {
   return image;
 }
 
-// Exif data of either byte order whose first directory holds an orientation alone.
+// Exif data of either byte order with only an orientation in the first directory.
 std::string exif_of(int orientation, bool little) {
   const auto number = [&](unsigned value, int bytes) {
     std::string text;
@@ -52,7 +52,7 @@ std::string refusal_of(const std::string& bytes) {
   return "";
 }
 
-// A PNG header that claims these sides, with a checksum that holds.
+// A PNG header with these sides and a valid checksum.
 std::string png_of_sides(uint32_t width, uint32_t height) {
   std::string png = encode_png(slope(2, 2));
   for (int i = 0; i < 4; ++i) {
@@ -155,7 +155,7 @@ TEST(ReadImage, OutlivesDamage) {
       for (const char flip : {'\x01', '\x80', '\xff'}) {
         std::string changed = bytes;
         changed[at] = static_cast<char>(changed[at] ^ flip);
-        (void)refusal_of(changed);  // an image or one line
+        (void)refusal_of(changed);  // an image, or an error of a single line
       }
 }
 

@@ -16,7 +16,7 @@ extern "C" {
 namespace tessera::media {
 namespace {
 
-// A bright square that moves to the right.
+// A bright square moving to the right.
 std::vector<Image> film(int frames, int width = 64, int height = 48) {
   std::vector<Image> all;
   for (int f = 0; f < frames; ++f) {
@@ -29,7 +29,7 @@ std::vector<Image> film(int frames, int width = 64, int height = 48) {
   return all;
 }
 
-// What a player finds: frames a second, comment, brightness (16..235) of all frames.
+// A player's view: frames a second, comment, brightness (16..235) of all frames.
 struct Seen {
   double rate = 0;
   std::string comment;

@@ -31,7 +31,7 @@ TEST(CogVideoXPipeline, KnowsWhatItsPipelineAdds) {
   EXPECT_NE(usage_error([&] { five.layout(0, 0, 13); }).find("13 frames"), std::string::npos);
 }
 
-// CogVideoX1.5-5B: its config names the extent of positions, not a size that anybody makes.
+// CogVideoX1.5-5B: the config has the extent of positions in place of a usual size.
 TEST(CogVideoXPipeline, MakesOfOnePointFiveWhatItsMakersDo) {
   const auto spec = pipeline_of(
       kType, {base::Json::parse(R"({"patch_size_t": 2, "sample_frames": 81, "sample_height": 300,

@@ -16,7 +16,7 @@ std::unique_ptr<nn::TokenModel> make(DType dtype = DType::f32) {
   return spec.make(NamedNoise(), spec.whole(), dtype, 0);
 }
 
-/// A sequence whose text is read, and whose canvas is denoised over it.
+/// A sequence with a text to read, and a canvas to denoise after the text.
 struct Sequence {
   explicit Sequence(const nn::TokenModel& model, int64_t tokens)
       : model_(model), attention_(model.geometry(), {{0, tokens}}) {}

@@ -28,7 +28,7 @@ TEST(DitParts, TokensSeeTheTextOfTheirRow) {
   EXPECT_FLOAT_EQ(out.to_floats()[1], 5);
 }
 
-/// Tables that come when they are used, in bf16.
+/// Tables provided at use, in bf16.
 class ComingTables : public NamedNoise {
  public:
   explicit ComingTables(bool comes) : comes_(comes) {}
@@ -77,7 +77,7 @@ TEST(DitParts, HeadsOfBothStreamsAreWrittenBehindEachOther) {
       for (const auto of : {&nn::Qkv::q, &nn::Qkv::k, &nn::Qkv::v})
         EXPECT_EQ((room.*of).to_floats(), ops::concat_rows({text.*of, body.*of}).to_floats());
     }
-  const nn::Qkv last = projections(false).room(x, 5, 2);  // whose text does not ask
+  const nn::Qkv last = projections(false).room(x, 5, 2);  // without queries for text
   EXPECT_EQ(last.q.size(0), 3);
   EXPECT_EQ(part_of(last, 0, 2).q.size(0), 0);
   EXPECT_EQ(part_of(last, 0, 2).k.size(0), 2);

@@ -11,7 +11,7 @@ namespace {
 using nn::DType;
 using nn::Tensor;
 
-// A folder that lacks some tensors.
+// A folder without some tensors.
 class Lacking : public NamedNoise {
  public:
   explicit Lacking(std::string end) : end_(std::move(end)) {}

@@ -8,7 +8,7 @@
 
 namespace tessera::models {
 
-/// Any tensor that is asked for, filled from its name.
+/// Any requested tensor, with noise seeded by the name.
 class NamedNoise : public nn::PackingWeights {
  public:
   explicit NamedNoise(tensor::Device device = tensor::Device::cpu) : device_(device) {}

@@ -75,7 +75,7 @@ TEST(Registry, EveryFamilyRefusesImpossibleNumbers) {
     EXPECT_NE(refusal_of(c).find(c.says), std::string::npos) << c.config << ": " << refusal_of(c);
 }
 
-// The most bytes that a pass of two sequences holds beside the weights.
+// The peak bytes of a pass of two sequences, without weights.
 int64_t held(const Network& n, tensor::Device device, tensor::DType dtype) {
   const TinyModel model(n.type, n.json(n.head_dim).c_str(), device, dtype);
   const nn::TokenLayout layout = model.spec.layout(4, 6, n.frames);
@@ -95,7 +95,7 @@ int64_t held(const Network& n, tensor::Device device, tensor::DType dtype) {
 TEST(Registry, ARunOnMetaHoldsTheBytesOfARun) {
   std::vector<Network> dense(std::begin(kUnevenNetworks), std::end(kUnevenNetworks));
   for (const Network& n : kNetworks)
-    if (n.type != std::string("DiTMoE")) dense.push_back(n);  // its routers choose in a run alone
+    if (n.type != std::string("DiTMoE")) dense.push_back(n);  // routers choose only in a run
   for (const Network& n : dense)
     for (const tensor::DType dtype : {tensor::DType::f32, tensor::DType::bf16}) {
       const int64_t bytes = held(n, tensor::Device::cpu, dtype);

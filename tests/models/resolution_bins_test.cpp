@@ -7,8 +7,8 @@
 namespace tessera::models {
 namespace {
 
-// What diffusers computes: height and width that are asked for, then those of PixArt at a
-// sample_size of 32, 64, 128 and 256, then those of HunyuanDiT.
+// Results of diffusers: requested height and width, then those of PixArt at a sample_size of 32,
+// 64, 128 and 256, then those of HunyuanDiT.
 constexpr int64_t kCases[][12] = {
     {1024, 1024, 256, 256, 512, 512, 1024, 1024, 2048, 2048, 1024, 1024},
     {512, 512, 256, 256, 512, 512, 1024, 1024, 2048, 2048, 1024, 1024},

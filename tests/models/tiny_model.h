@@ -24,7 +24,7 @@ struct TinyModel {
       : spec(pipeline_of(type, {base::Json::parse(config), "config.json"})),
         network(spec.make(NamedNoise(device), spec.whole(), dtype)) {}
 
-  /// Conditioning of so many sequences with the shapes of the spec's example; text cut to `length`.
+  /// Conditioning of `batch` sequences with the shapes of the spec's example; text cut to `length`.
   nn::Conditioning conditioning(int batch, int64_t length) const {
     nn::Conditioning c = spec.example(batch);
     for (auto& [name, x] : c.tensors) {
@@ -63,7 +63,7 @@ struct TinyModel {
   }
 };
 
-/// The second of two sequences gives what it gives alone, bit by bit.
+/// The second of two sequences gives the same result as alone, bit by bit.
 inline void expect_sequences_apart(const TinyModel& model, int64_t text,
                                    const nn::TokenLayout& layout) {
   const nn::Conditioning both = model.conditioning(2, text);
@@ -76,7 +76,7 @@ inline void expect_sequences_apart(const TinyModel& model, int64_t text,
             model(second, 1, layout, latent.slice(0, n, 2 * n).contiguous()).to_floats());
 }
 
-/// The model runs on meta: shapes, and work that is counted.
+/// The model runs on meta: shapes, and counted work.
 inline void expect_runs_on_meta(const char* type, const char* config, int64_t height,
                                 int64_t width) {
   const TinyModel model(type, config, tensor::Device::meta, tensor::DType::bf16);
@@ -93,7 +93,7 @@ inline void expect_runs_on_meta(const char* type, const char* config, int64_t he
   EXPECT_GT(scope.meter->total().flops, 1e5);
 }
 
-/// What a configuration is refused with.
+/// The refusal of a configuration.
 inline std::string spec_refusal(const char* type, const char* config) {
   try {
     pipeline_of(type, {base::Json::parse(config), "config.json"});
@@ -104,7 +104,7 @@ inline std::string spec_refusal(const char* type, const char* config) {
   return "nothing was refused";
 }
 
-/// What a call is refused with, as a mistake of the caller.
+/// The message of a call's Error(usage).
 inline std::string usage_error(const std::function<void()>& call) {
   try {
     call();

@@ -6,11 +6,12 @@
 
 namespace tessera::models {
 
-/// A network with 12 heads of so many channels; {} in its configuration stands for them.
+/// A network with 12 heads of a number of channels; {} in the configuration is replaced by the
+/// number.
 struct Network {
   const char *type, *config;
   int64_t head_dim, text, frames;
-  int sums_of_latent, sums_of_text;  ///< of a forward pass
+  int sums_of_latent, sums_of_text;  ///< sums of a forward pass
 
   std::string json(int64_t dim) const {
     std::string filled = config;
@@ -58,7 +59,7 @@ inline const Network kNetworks[] = {
      16, 5, 3, 4, 4},
 };
 
-/// Networks whose sequences are of different lengths, or hold tokens that are not denoised.
+/// Networks with sequences of different lengths, or with tokens outside of denoising.
 inline const Network kUnevenNetworks[] = {
     {"ZImageTransformer2DModel",
      R"({"dim": HIDDEN, "n_heads": 12, "n_layers": 2, "n_refiner_layers": 1, "in_channels": 4,

@@ -28,7 +28,7 @@ inline base::Json llada_moe_config() {
           {"eos_token_id", {36, 37}}};
 }
 
-/// A DiffusionGemma of toy sizes: two sliding layers and a global one.
+/// A DiffusionGemma of toy sizes: two sliding layers and a global layer.
 inline base::Json diffusion_gemma_config() {
   const base::Json text{
       {"model_type", "diffusion_gemma_text"},
@@ -89,7 +89,7 @@ inline base::Json llada2_config() {
           {"eos_token_id", 36}};
 }
 
-/// What a spec says to a configuration that it refuses; "" if it takes it.
+/// A spec's error for a configuration; "": accepted.
 template <class Spec>
 std::string refusal(Spec spec, base::Json config, const char* key, const base::Json& value) {
   config[key] = value;

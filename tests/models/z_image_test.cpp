@@ -26,7 +26,7 @@ TEST(ZImage, FillsUpImagesAndTexts) {
   EXPECT_EQ(model.spec.prefix(model.conditioning(1, 33)), 64);
 }
 
-// A text that is told to be shorter is one that is shorter.
+// A mask with a shorter length equals a shorter text.
 TEST(ZImage, WhatTheMaskLeavesOutIsNotThere) {
   const TinyModel model(kType, kConfig);
   const nn::TokenLayout layout = model.spec.layout(4, 6);

@@ -41,7 +41,7 @@ std::string repeated(const std::string& text, int count) {
   return all;
 }
 
-// Bytes that readers look at: of weights mostly the header.
+// Chooses bytes that readers interpret: for weights mostly the header.
 size_t place_in(const std::string& bytes, bool weights, Random& random) {
   uint64_t header = bytes.size();
   if (weights && bytes.size() >= 8 && random() % 4 != 0) {
@@ -152,7 +152,7 @@ std::string change_json(const fs::path& path, Random& random) {
   return done;
 }
 
-// What is no file, or none that ends.
+// Replaces a file by something else than a file, or by an endless file.
 std::string change_kind(const fs::path& path, Random& random) {
   fs::remove(path);
   switch (below(random, 5)) {
@@ -180,7 +180,7 @@ std::string attack_tokenizer(const fs::path& path, Random& random) {
   };
   std::string done = "added tokens: ";
   switch (below(random, 6)) {
-    case 0:  // its text is there already, its id lies above all others
+    case 0:  // its text exists already, its id is above all others
       add(200000 + below(random, 1000000),
           added.empty() ? "a" : added[0].value("content", std::string("a")));
       done += "a known text with an id above the vocabulary";

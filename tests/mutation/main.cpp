@@ -1,10 +1,10 @@
-// Changes files of model folders in hostile ways and uses them through the public interface:
-// whatever stands in them, a use ends soon, well or with an Error of one line.
+// Changes files of model folders in hostile ways and uses them through the public interface: with
+// any content, each use ends soon, successfully or with an Error of a single line.
 //
-//   tessera_mutation [--seconds N] [--seed S] [--case N]
+// tessera_mutation [--seconds N] [--seed S] [--case N]
 //
-// --case repeats one case alone. The work is done in a child, so that its end by a signal, or its
-// silence, is told with the case that caused it.
+// --case repeats a single case. The work runs in a child process, so a crash or hang is reported
+// with its case.
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -31,25 +31,25 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kLongest = std::chrono::seconds(60);  // of a case, on any machine
+constexpr auto kLongest = std::chrono::seconds(60);  // limit of a case, on any machine
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool kSanitized = true;
 #else
 constexpr bool kSanitized = false;
 #endif
 
-/// What parent and child both see.
+/// Memory shared by parent and child.
 struct Shared {
   std::atomic<int64_t> cases{0}, refused{0}, stopped{0};
   char doing[512] = "starting";
 };
 
-/// A folder and the cheapest request that it answers.
+/// A folder with its cheapest request.
 struct Subject {
   fs::path folder;
   std::vector<std::string> files;
   bool language = false, generates = false;
-  int64_t hidden = 0;  // of one that is a moe_layer
+  int64_t hidden = 0;  // hidden size of a moe_layer
   GenerateRequest generate{};
   CompleteRequest complete{};
 };
@@ -93,7 +93,7 @@ std::vector<GenerateRequest> candidates() {
   return all;
 }
 
-// The layer of a folder that is one, both forms of its experts.
+// Runs the layer of a moe_layer folder, in both forms of its experts.
 void forward_layer(const Model& model, int64_t hidden, const std::stop_token& stop) {
   const std::vector<float> values(static_cast<size_t>(3 * hidden), 0.5f);
   RunControl control;
@@ -108,7 +108,7 @@ void forward_layer(const Model& model, int64_t hidden, const std::stop_token& st
   }
 }
 
-// Finds what an unchanged folder can do.
+// Finds a request that an unchanged folder supports.
 Subject subject_of(const fs::path& folder) {
   Subject subject{folder, files_of(folder)};
   Model model = Model::open(folder.string(), options());
@@ -165,7 +165,7 @@ void use(const Subject& subject, const fs::path& folder, const std::stop_token& 
   }
 }
 
-// Every error is one line, however many tensors it names, and of a known kind.
+// Every error has a single line, even with many tensors, and a known kind.
 void judge(const Error& e) {
   const std::string message = e.what();
   const int code = static_cast<int>(e.code());
@@ -204,7 +204,7 @@ void run_case(const std::vector<Subject>& subjects, uint64_t seed, int64_t numbe
   } catch (const Error& e) {
     judge(e);
     ++(e.code() == ErrorCode::cancelled ? shared.stopped : shared.refused);
-  } catch (const std::bad_alloc&) {  // a folder that asks for more than there is
+  } catch (const std::bad_alloc&) {  // a folder that needs more memory than available
     ++shared.refused;
   }
   ++shared.cases;
@@ -212,7 +212,7 @@ void run_case(const std::vector<Subject>& subjects, uint64_t seed, int64_t numbe
 
 [[noreturn]] void work(uint64_t seed, int64_t only, int64_t seconds, const fs::path& scratch,
                        Shared& shared) {
-  if (!kSanitized) {  // whose shadow does not fit into any limit
+  if (!kSanitized) {  // sanitizers' shadow memory exceeds any limit
     const struct rlimit memory { rlim_t{6} << 30, rlim_t{6} << 30 };
     setrlimit(RLIMIT_AS, &memory);
   }
@@ -225,7 +225,7 @@ void run_case(const std::vector<Subject>& subjects, uint64_t seed, int64_t numbe
     if (one.language || one.generates || one.hidden > 0) ++answering;
     ++shared.cases;
   }
-  // The others hold parts alone, which are opened and inspected.
+  // The others hold only parts, which are opened and inspected.
   std::printf("%d of %zu folders answer a request\n", answering, subjects.size());
   std::fflush(stdout);
   if (subjects.size() < 19 || answering < 10) std::_Exit(1);
@@ -237,7 +237,7 @@ void run_case(const std::vector<Subject>& subjects, uint64_t seed, int64_t numbe
   std::_Exit(0);
 }
 
-// Waits for the child; true if it ended well.
+// Waits for the child; true if the child ended normally.
 bool watch(pid_t child, const Shared& shared) {
   int64_t seen = -1;
   auto since = Clock::now();

@@ -6,7 +6,7 @@
 
 namespace tessera::nn {
 
-/// Any tensor but "missing": it counts up from zero, and biases are 100.
+/// Any tensor except "missing": counts up from zero; biases are 100.
 class CountingWeights : public PackingWeights {
  public:
   bool has(const std::string& name) const override { return name != "missing"; }

@@ -86,7 +86,7 @@ TEST(KvAttention, JointTextIsLocalAttention) {
   }
 }
 
-// A later patch sees the text and the patches that were kept before it.
+// A later patch sees the text and the earlier cached patches.
 TEST(KvAttention, PatchesSeeWhatOthersLeft) {
   Geometry g = one_site(0);
   g.attention[0].joint = g.attention[0].prefix_queries = true;

@@ -64,7 +64,7 @@ TEST(KvCache, TextStandsBeforeTheBodyOfItsRow) {
   EXPECT_EQ(slots.places(1, 2, {0, 2}), (Range{7, 9}));
   EXPECT_EQ(slots.written(1, 0, -1), 1);
   EXPECT_EQ(slots.bytes(), 2 * 9 * 8 * 4);
-  // A site that leaves the text out has no slots for it.
+  // A site without text has no slots for text.
   slots.write(0, {{0, {0, 3}}}, counted(3, 0), counted(3, 0), 1);
   EXPECT_EQ(slots.bytes(), 2 * (9 + 6) * 8 * 4);
   EXPECT_THROW(slots.write(0, {{0, {-2, 0}}}, counted(2, 0), counted(2, 0), 1), Error);
@@ -120,7 +120,7 @@ TEST(KvCache, TakesOverWhatAnotherLeaves) {
   EXPECT_EQ(second.written(1, 1, 2), 0);
   EXPECT_EQ(second.written(1, 1, 3), -1);
   EXPECT_EQ(second.written(1, 0, 0), -1);
-  // Both tables of both sites were there, and one site more; then the new ones alone.
+  // Peak: both tables of both sites, and a further site; then only the new tables.
   const int64_t row = 8 * 4 * 2;
   EXPECT_EQ(scope.memory->current(tensor::MemoryClass::kv), 2 * 10 * row);
   EXPECT_EQ(scope.memory->peak(tensor::MemoryClass::kv), (10 + 5) * row + 10 * row);
@@ -133,7 +133,7 @@ TEST(KvCache, SequencesComeAndGo) {
   slots.write(0, {{0, {0, 2}}, {1, {0, 3}}}, counted(5, 0), counted(5, 100), 4);
   slots.write(1, {{0, {-1, 2}}, {1, {1, 2}}}, counted(4, 500), counted(4, 600), 5);
   const int64_t bytes = slots.bytes();
-  slots.renew({{}, {0, 3}, {0, 4}});  // the first one goes, a third one comes
+  slots.renew({{}, {0, 3}, {0, 4}});  // the first sequence ends, a third begins
   EXPECT_EQ(slots.read(0, 1, {0, 3}).first.row<float>(0)[0], 16);
   EXPECT_EQ(slots.read(0, 1, {0, 3}).second.row<float>(2)[0], 132);
   EXPECT_EQ(slots.read(1, 1, {1, 2}).first.row<float>(0)[0], 524);

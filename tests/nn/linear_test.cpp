@@ -24,7 +24,7 @@ TEST(Linear, WithoutBias) {
   EXPECT_FALSE(layer.bias().defined());
 }
 
-/// Matrices that come when they are used; counts how often.
+/// Matrices provided at use; counts the uses.
 class ComingWeights : public CountingWeights {
  public:
   explicit ComingWeights(int& times) : times_(times) {}
@@ -61,7 +61,7 @@ TEST(Linear, AsksForAWeightThatIsNotHereEachTimeItIsUsed) {
   }
 }
 
-// Sums what was given before; the last product gets the sum.
+// Sums earlier inputs; the last product gets the sum.
 class Remembering : public Reduce {
  public:
   Tensor sum(int64_t rows, const Part& part, const Finish& finish) override {

@@ -66,13 +66,13 @@ TEST(LocalAttention, JointTextAnswersAndAsks) {
   EXPECT_NE(without.attend(0, view, latent).to_floats(), seen.slice(0, 3, 8).to_floats());
 }
 
-// Text and latent of one sequence stand together already; of more sequences, keys and values are
-// moved.
+// Text and latent of a single sequence are adjacent already; for several sequences keys and values
+// are moved.
 TEST(LocalAttention, JointRowsSeeTheirOwnTextAndLatent) {
   for (const bool asks : {true, false}) {
     const Geometry g = one_site(true, asks);
     LocalAttention attention(g);
-    // Text of sequences 0 (two tokens), 1 (one), 2 (none); latent of 4, 1 and 2.
+    // Text of sequences 0 (two tokens), 1 (one token), 2 (none); latent of 4, 1 and 2.
     const Qkv all = heads_of(10, 4);
     const TokenView view{
         -1, {0, 1, 2}, {{0, {0, 2}}, {1, {0, 1}}}, {{0, {0, 4}}, {1, {0, 1}}, {2, {0, 2}}}};

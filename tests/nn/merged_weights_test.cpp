@@ -33,7 +33,7 @@ TEST(MergedWeights, LeavesPairsToProductsUnlessAllAreMerged) {
   };
   EXPECT_EQ(product(some), product(*base));
   EXPECT_NE(product(all), product(*base));
-  // Both kinds of adapters merge into layers that read stored weights.
+  // Both kinds of adapters merge into layers with stored weights.
   EXPECT_EQ(some.get("x.weight", {16, 24}).to_floats(), all.get("x.weight", {16, 24}).to_floats());
   EXPECT_EQ(some.get("y.weight", {16, 24}).to_floats(), base->get("", {16, 24}).to_floats());
 }

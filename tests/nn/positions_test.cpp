@@ -63,7 +63,7 @@ TEST(Positions, TakesTheTokensOfEachRow) {
   const Segments segments{{1, {1, 3}}, {0, {0, 1}}};
   EXPECT_EQ(take_tokens(table, 3, segments).to_floats(), (std::vector<float>{4, 5, 0}));
   EXPECT_EQ(take_tokens(table, 0, segments).to_floats(), (std::vector<float>{1, 2, 0}));
-  const Tensor two = take_tokens(table, 3, {{0, {1, 3}}, {1, {0, 2}}});  // they stand like that
+  const Tensor two = take_tokens(table, 3, {{0, {1, 3}}, {1, {0, 2}}});  // adjacent already: a view
   EXPECT_EQ(two.raw(), table.row<float>(1));
   EXPECT_EQ(two.shape(), (tensor::Shape{4, 1}));
   EXPECT_EQ(take_tokens(table, 3, {}).shape(), (tensor::Shape{0, 1}));

@@ -20,7 +20,7 @@ inline Tensor normal(const tensor::Shape& shape, uint32_t seed, float scale = 1)
   return Tensor::from(std::span<const float>(values), shape);
 }
 
-/// A layer of `experts` experts [hidden 32, inner 16] and a shared one; experts of `mine` only.
+/// A layer of `experts` experts [hidden 32, inner 16] and a shared expert; experts of `mine` only.
 inline ExpertWeights bank(int experts, uint32_t seed, DType dtype,
                           const std::vector<bool>& mine = {}) {
   auto routed = std::make_shared<std::vector<ops::Expert>>();
@@ -35,7 +35,8 @@ inline ExpertWeights bank(int experts, uint32_t seed, DType dtype,
   return {std::move(routed), one(seed + 7777)};
 }
 
-/// Columns `inner` of the width, 20, of `experts` experts [hidden 32] in f32 and of a shared one.
+/// Columns `inner` of the width, 20, of `experts` experts [hidden 32] in f32 and of a shared
+/// expert.
 inline ExpertWeights slice_of_bank(int experts, Range inner) {
   auto routed = std::make_shared<std::vector<ops::Expert>>();
   const auto one = [&](uint32_t s) {

@@ -99,7 +99,7 @@ TEST(AttentionOp, MetaHasTheShapeAndIsMeteredAlike) {
 }
 
 TEST(AttentionOp, TakesHeadsOfAnyWidth) {
-  // Heads of 12 channels are heads of 16 whose last four are zeros.
+  // Heads of 12 channels equal heads of 16 with four zeros at the end.
   Tensor wide[3], narrow[3];
   for (int i = 0; i < 3; ++i) {
     narrow[i] = ramp(5, 24, static_cast<float>(i + 1));

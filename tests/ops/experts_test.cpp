@@ -19,7 +19,7 @@ namespace {
 
 using tensor::Device;
 
-// The golden layer: a safetensors file that a test of ops reads by itself (load stands above ops).
+// The golden layer: a safetensors file with its own reader, because the layer `load` is above ops.
 class Golden {
  public:
   Golden() {
@@ -126,7 +126,7 @@ TEST(Route, SigmoidRanksByBiasedScoreInsideTheBestGroups) {
   const float a = 0.5f, b = 1 / (1 + std::exp(-1.0f));
   EXPECT_NEAR(r.weights.data<float>()[0], 2.5f * a / (a + b), 1e-6);
   EXPECT_NEAR(r.weights.data<float>()[1], 2.5f * b / (a + b), 1e-6);
-  options.top_k = 3;  // fewer are left than asked for
+  options.top_k = 3;  // fewer remain than requested
   const Routing all = route(logits, options);
   EXPECT_EQ(all.ids.data<int32_t>()[2], -1);
   EXPECT_EQ(all.weights.data<float>()[2], 0);

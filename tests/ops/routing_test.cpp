@@ -63,7 +63,7 @@ TEST(Routing, OnMetaOneIsMadeUpFromWhatTheScopeAssumes) {
   EXPECT_EQ(made(64), (std::pair{std::vector<int64_t>{64, 64, 0, 0}, int64_t{0}}));
   scope.assumptions.expert_load = {3, 1, 0, 4};
   EXPECT_EQ(made(64), (std::pair{std::vector<int64_t>{48, 16, 0, 64}, int64_t{0}}));
-  scope.assumptions.expert_load = {2, 1, 1, 0};  // half of all: whoever has it has another one, too
+  scope.assumptions.expert_load = {2, 1, 1, 0};  // half of all tokens; each also has another expert
   for (const int64_t tokens : {1, 2, 3, 127}) EXPECT_LE(made(tokens).first[0], tokens) << tokens;
   EXPECT_EQ(made(0).second, 0);
   scope.assumptions.expert_load = {1, 1, 1, 1, 1};

@@ -65,7 +65,7 @@ TEST(Upload, OnAGpuItIsACopyThatIsSentOnce) {
     EXPECT_EQ(Uploaded<int32_t>(other, Device::cuda).data()[2], 7);
     EXPECT_EQ(runtime->copies.size(), 2u);
   }
-  {  // what is kept has a limit, but what is there is not sent again at it
+  {  // the cache has a limit, and at the limit cached arrays are not sent again
     std::vector<int32_t> rows(1 << 18);
     const auto copies = [&](int32_t first) {
       rows[0] = first;
@@ -79,7 +79,7 @@ TEST(Upload, OnAGpuItIsACopyThatIsSentOnce) {
     EXPECT_EQ(copies(200), 1u);
     EXPECT_EQ(copies(100), 1u);
   }
-  {  // another device has none of it, and large arrays are sent each time
+  {  // another device has an empty cache, and large arrays are sent each time
     const auto second = std::make_shared<tensor::FakeRuntime>();
     tensor::use_device(std::make_shared<tensor::DevicePool>(second));
     const std::vector<int32_t> rows = {4, 5, 6}, many(1 << 19);

@@ -32,7 +32,7 @@ TEST(Cost, FollowsTheCurveOfTheKind) {
   };
   EXPECT_DOUBLE_EQ(of(1e8), 1e8 / 0.5e12);
   EXPECT_NEAR(of(1e7), 1e7 / 0.3e12, 1e-12);  // half way over the logarithm
-  EXPECT_DOUBLE_EQ(of(1e3), of(1e6));         // not faster than the smallest that is known
+  EXPECT_DOUBLE_EQ(of(1e3), of(1e6));         // no faster than the smallest known size
 }
 
 TEST(Cost, CountsTheLastRoundOfTiles) {
@@ -41,7 +41,7 @@ TEST(Cost, CountsTheLastRoundOfTiles) {
   const auto of = [&](int64_t rows) {
     return seconds_of({"matmul", 1e9, 0, {rows, 128, 8, tensor::DType::bf16}}, d, {});
   };
-  EXPECT_DOUBLE_EQ(of(1280), 1e-3);         // one full round
+  EXPECT_DOUBLE_EQ(of(1280), 1e-3);         // a full round
   EXPECT_NEAR(of(1408), 2e-3 / 1.1, 1e-9);  // eleven tiles in two rounds
 }
 

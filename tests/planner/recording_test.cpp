@@ -30,7 +30,7 @@ TEST(Recording, StepsThatAreNotRecordedRepeatTheLastPeriod) {
 }
 
 TEST(Recording, DoesNotDependOnTheOrderOfTheRanks) {
-  // The second time rank 1 tells what it does before rank 0.
+  // In the second run rank 1 reports before rank 0.
   EXPECT_EQ(to_json(two_ranks(2, 2, 1000, false)), to_json(two_ranks(2, 2, 1000, true)));
 }
 

@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-/// A file that is gone with the test.
+/// A file, removed after the test.
 struct Published {
   explicit Published(const std::string& text)
       : path(std::filesystem::temp_directory_path() / "tessera_score_test.json") {

@@ -8,7 +8,7 @@
 namespace tessera::planner {
 namespace {
 
-// Ops of 1e9 FLOPs take 1 ms, messages of 1 MB another one.
+// Ops of 1e9 FLOPs take 1 ms, messages of 1 MB take 1 ms.
 Cluster plain(int hosts = 1) {
   Cluster cluster;
   cluster.device.flops = {{"bf16", 1e12}};
@@ -41,7 +41,7 @@ TEST(Simulate, LatencyIsAddedToEachMessage) {
 }
 
 TEST(Simulate, MessagesOnOneLinkFollowEachOther) {
-  // Both ranks send at the same time over one bus.
+  // Both ranks send at the same time over a common bus.
   Cluster cluster = plain();
   cluster.bus = Link{1e9, 0};
   EXPECT_NEAR(simulate(two_ranks(1, 1, 1'000'000), cluster).seconds, 3e-3, 1e-9);

@@ -4,8 +4,8 @@
 
 namespace tessera::planner {
 
-/// Two ranks, each of which computes an op of 1e9 FLOPs and then gets `bytes` from the other one,
-/// in each of so many steps, of which `kept` are recorded. `backwards`: rank 1 says all first.
+/// Two ranks: in each step each rank computes an op of 1e9 FLOPs and then receives `bytes` from the
+/// other rank. `steps` steps, of which `kept` are recorded. `backwards`: rank 1 reports first.
 inline Recording two_ranks(int steps, int kept, int64_t bytes, bool backwards = false) {
   Recorder recorder(2);
   const auto tell = [&](int rank) {

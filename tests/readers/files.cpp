@@ -30,7 +30,7 @@ Reader json(const std::string& name, const std::string& first, const std::string
           }};
 }
 
-// A header of so many bytes of entries, made by one(number).
+// A header of `bytes` bytes of entries, each made by one(number).
 Reader header(const std::string& name, const std::function<std::string(size_t)>& one) {
   return {"a header of " + name, [=](size_t bytes) {
             std::string text = "{";
@@ -54,7 +54,7 @@ Reader names(const std::string& name, const std::function<std::string(size_t, si
           }};
 }
 
-// A tokenizer.json whose part changes with its size.
+// A tokenizer.json with a part of growing size.
 Reader tokenizer_json(const std::string& name, const std::function<Json(size_t)>& make) {
   return {"a tokenizer.json with " + name, [=](size_t bytes) {
             const auto made = std::make_shared<Json>(make(bytes));

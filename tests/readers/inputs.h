@@ -6,12 +6,13 @@
 
 namespace tessera::readers {
 
-/// A reader of what others write, with the input that takes it longest.
+/// A reader of untrusted data, with its slowest input.
 struct Reader {
   std::string name;
-  /// Makes an input of some `bytes`; the function reads it, and may refuse it by tessera::Error.
+  /// Makes an input of about `bytes`; the returned function reads the input, and may throw
+  /// tessera::Error.
   std::function<std::function<void()>(size_t bytes)> prepare;
-  size_t most = size_t{1} << 40;  ///< bytes that the reader takes at all
+  size_t most = size_t{1} << 40;  ///< limit of the reader in bytes
 };
 
 std::vector<Reader> text_readers();

@@ -58,7 +58,7 @@ TEST_P(Readers, TakeLinearTime) {
   for (const size_t bytes : sizes()) {
     if (bytes > reader.most) break;
     const auto work = reader.prepare(bytes);
-    constexpr double kLeast = 0.01;  // shorter times are noise, and start what is made once
+    constexpr double kLeast = 0.01;  // shorter times are noise or one-time costs
     double now = seconds(work);
     for (int more = 0; more < 3 && now > 12 * std::max(before, kLeast); ++more)
       now = std::min(now, seconds(work));

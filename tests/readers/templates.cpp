@@ -4,7 +4,7 @@
 #include "jinja/chat_template.h"
 #include "readers/inputs.h"
 
-// Chat templates over a text that somebody says, and templates that are long themselves.
+// Chat templates over a long text, and long templates.
 namespace tessera::readers {
 namespace {
 

@@ -12,7 +12,7 @@
 #include "tokenizer/unigram.h"
 #include "tokenizer/wordpiece.h"
 
-// What cuts a prompt into tokens, and what becomes of an answer.
+// Readers that cut a prompt into tokens, and decode an answer.
 namespace tessera::readers {
 namespace {
 
@@ -52,7 +52,7 @@ Reader cutter(const std::string& name, TokenizerParts parts, const std::string& 
   return cutter(name, std::move(parts), [=](size_t bytes) { return repeated(part, bytes); });
 }
 
-// Tokens of 1 to 512 letters, and of one letter more that the text never has.
+// Tokens of 1 to 512 letters, and of a letter more than the text contains.
 std::shared_ptr<const Model> nested_words() {
   WordPieceTables tables;
   tables.vocabulary = {{"[UNK]", 0}, {"a", 1}, {"##a", 2}};

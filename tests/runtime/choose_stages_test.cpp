@@ -17,7 +17,7 @@ models::PipelineSpec flux() {
   return models::pipeline_of("FluxTransformer2DModel", {base::Json::parse(config), "config.json"});
 }
 
-// Blocks of two streams and of one have the same width and 24 and 24 matrix rows a token.
+// Double-stream and single-stream blocks have equal width and 24 and 24 matrix rows per token.
 TEST(ChooseStages, BalancesBlocksByTheirFlopsAndBytes) {
   const std::vector<double> flops = block_flops(flux(), nn::DType::bf16);
   ASSERT_EQ(flops.size(), 57u);

@@ -107,7 +107,7 @@ TEST(Loaded, OfTwoRequestsThatBuildItAtOnceTheSecondCountsItOnce) {
   const tensor::BindScope bind(counted_by(second));
   auto mine = loaded.get(0, 0, nullptr, [&] {
     std::optional<tensor::BindScope> other(counted_by(first));
-    theirs = loaded.get(0, 0, nullptr, make);  // it is through before this one
+    theirs = loaded.get(0, 0, nullptr, make);  // finishes before this build
     other.reset();
     return make();
   });

@@ -37,7 +37,7 @@ class RunFilesTest : public testing::Test {
     return size_t(std::distance(fs::recursive_directory_iterator(folder_),
                                 fs::recursive_directory_iterator()));
   }
-  // What is said; "" where it is taken. Nothing is there afterwards that was not before.
+  // The refusal, or "" if accepted. Leaves no new files behind.
   std::string refusal(const RunFiles& files) const {
     const size_t before = entries();
     std::string said;
@@ -140,7 +140,7 @@ TEST_F(RunFilesTest, OnlyOutputsOfItsKindAreReplaced) {
                               FileKind::trace, FileKind::tensors, FileKind::plan_costs}) {
     says(of_one(at("notes"), kind), "give `overwrite`");
     const std::string said = of_one(at("notes"), kind, true);
-    EXPECT_TRUE(said.empty() || kind == FileKind::video) << said;  // which wants an encoder
+    EXPECT_TRUE(said.empty() || kind == FileKind::video) << said;  // needs an encoder
   }
   says(of_one(at("notes"), FileKind::chat), "exists");
   write("old.json", "{\n \"program\": \"Tessera\"\n}");

@@ -16,7 +16,7 @@ std::unique_ptr<BlockWalk> walk(int prompt, int64_t tokens, const DecodingPolicy
   return block_walk(std::vector<int32_t>(size_t(prompt), 1), tokens, policy, kSpecial, causal);
 }
 
-// Commits every mask of a pass with one token; the walk as a text of kinds and ranges.
+// Commits every mask of a pass with the same token; returns the walk as a text of kinds and ranges.
 std::string story(BlockWalk& walk, int32_t token) {
   std::string text;
   while (const auto pass = walk.next()) {
@@ -95,7 +95,7 @@ TEST(BlockWalk, SaysWhatIsKept) {
       std::vector<Prediction> commits;
       for (int64_t i = pass->decide.begin; i < pass->decide.end; ++i) commits.push_back({i, 1, 1});
       w->commit(*pass, commits);
-      // What stands there is final, and was so when the pass computed it.
+      // Tokens there are final, and were final in the pass.
       EXPECT_EQ(w->kept(), pass->kind == PassKind::block ? pass->decide.begin : pass->ids.end);
     }
   }
@@ -116,7 +116,7 @@ TEST(BlockWalk, EndsWithItsBlockOrEarly) {
     auto early = walk(4, 8, p, causal);
     const auto pass = *early->next();
     early->commit(pass, {{5, kEnd, 1}});
-    ASSERT_TRUE(early->next());  // a mask stands before it
+    ASSERT_TRUE(early->next());  // with an earlier mask
     early->commit(pass, {{4, 3, 1}});
     EXPECT_FALSE(early->next());
     EXPECT_EQ(early->generated(), (std::vector<int32_t>{3, kEnd}));
@@ -136,7 +136,7 @@ TEST(BlockWalk, ALastBlockIsFilledAsFarAsItIsWanted) {
   for (const bool whole : {false, true}) {
     const auto w = walk(3, 2, {.block = 4, .as_published = whole}, true);
     w->commit(*w->next(), {{3, 5, 1}});
-    w->commit(*w->next(), {{6, 5, 1}});  // behind what was asked for
+    w->commit(*w->next(), {{6, 5, 1}});  // beyond the requested length
     w->commit(*w->next(), {{4, 5, 1}});
     EXPECT_EQ(w->next().has_value(), whole);
     EXPECT_EQ(w->generated(), (std::vector<int32_t>{5, 5}));
@@ -146,9 +146,9 @@ TEST(BlockWalk, ALastBlockIsFilledAsFarAsItIsWanted) {
 TEST(BlockWalk, EditsGoOnUntilNothingChangesOrSoManyPasses) {
   DecodingPolicy p{.rule = DecodingPolicy::Rule::edit, .posts = 3, .block = 4};
   const auto w = walk(3, 5, p, true);
-  EXPECT_FALSE(w->may_edit(2));  // of the prompt
+  EXPECT_FALSE(w->may_edit(2));  // position of the prompt
   EXPECT_TRUE(w->may_edit(3));
-  w->commit(*w->next(), {{3, 5, 1}});  // no mask is left, but what stands there may change
+  w->commit(*w->next(), {{3, 5, 1}});  // no masks remain, but tokens may change
   EXPECT_EQ(w->settled(), 0);
   w->commit(*w->next(), {{3, 6, 1}});
   w->commit(*w->next(), {});  // nothing changes
@@ -164,7 +164,7 @@ TEST(BlockWalk, EditsGoOnUntilNothingChangesOrSoManyPasses) {
   EXPECT_EQ(w->generated(), (std::vector<int32_t>{6, 3, 5, 5, 5}));
 }
 
-// Its rule knows when; a mask that an edit puts in lies behind what looks final.
+// The rule decides the end; a mask inserted by an edit comes after seemingly final tokens.
 TEST(BlockWalk, NothingIsSettledBeforeABlockThatEditsItsLengthIs) {
   constexpr int32_t kSplit = 7;
   const auto w = block_walk({1, 1, 1}, 5, {.rule = DecodingPolicy::Rule::edit, .block = 4},

@@ -26,14 +26,14 @@ std::unique_ptr<BlockWalk> walk(const DecodingPolicy& p, int64_t tokens = kToken
   return canvas_walk({1, 2, 3}, tokens, p, {-1, {kEnd}}, 0);
 }
 
-// Logits that say `said` with a share of e^sharpness beside 1 for each other token.
+// Logits for `said` with a weight of e^sharpness against 1 for each other token.
 tensor::Tensor logits_for(const std::vector<int32_t>& said, float sharpness) {
   const auto x = tensor::Tensor::zeros({std::ssize(said), kVocabulary}, tensor::DType::f32);
   for (size_t i = 0; i < said.size(); ++i) x.row<float>(int64_t(i))[said[i]] = sharpness;
   return x;
 }
 
-// One pass; what it left on the canvas.
+// Runs a pass and returns the canvas.
 std::vector<int32_t> step(BlockWalk& walk, const Pass& pass, const tensor::Tensor& logits) {
   OpenLogits in{.logits = logits, .mask = -1};
   for (int64_t i = pass.decide.begin; i < pass.decide.end; ++i) in.positions.push_back(i);
@@ -56,7 +56,7 @@ TEST(CanvasWalk, EncodesThePromptDenoisesAndEncodesEachCanvasBeforeTheNext) {
     EXPECT_EQ(w->earlier() != nullptr, passes > 0);
     step(*w, pass, logits_for(said, 40));
   }
-  EXPECT_EQ(passes, 2);  // the same answer twice, and sure of it
+  EXPECT_EQ(passes, 2);  // the same answer twice, with confidence
   EXPECT_EQ(pass.kind, PassKind::finalise);
   EXPECT_EQ(pass.ids, (Range{3, 7}));
   EXPECT_EQ(w->generated(), said);
@@ -101,8 +101,8 @@ TEST(CanvasWalk, AcceptsTheSurestWhosePredecessorsSumToTheBound) {
   for (int64_t i = 0; i < kTokens; ++i) draws->noise.row<int32_t>(0)[i] = 7;
   p.canvas.draws = draws;
   p.canvas.t_max = p.canvas.t_min = 1;
-  const double whole = std::log(double(kVocabulary));  // entropy of a position that knows nothing
-  // Entropies about 0, `whole`, 0, `whole`: the bound admits one of the two unsure positions.
+  const double whole = std::log(double(kVocabulary));  // entropy of a uniform position
+  // Entropies about 0, `whole`, 0, `whole`: the bound admits a single unsure position.
   auto logits = logits_for({4, 0, 6, 0}, 40);
   for (const int64_t unsure : {1, 3}) logits.row<float>(unsure)[0] = 0;
   for (const auto& [bound, accepted] : std::map<double, std::vector<int32_t>>{

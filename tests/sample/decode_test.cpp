@@ -10,7 +10,7 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-// A forward pass that says: position p holds token p % 7, surer the later it stands.
+// A forward pass that predicts token p % 7 at position p, with rising confidence.
 struct Rig {
   std::vector<std::vector<int32_t>> passes;
   std::vector<Decoded> run(const std::vector<TokenPrompt>& prompts, const DecodingPolicy& policy,
@@ -48,7 +48,7 @@ TEST(Decode, TellsTheCallerAndEndsWhenAsked) {
   control.before = [&](const std::vector<SequencePass>& passes) { before += int(passes.size()); };
   control.after = [&](const SequencePass& p, const BlockWalk&, const Tensor& logits) {
     EXPECT_EQ(p.commits.size(), 1u);
-    EXPECT_EQ(logits.size(0), 3 - after);  // of masks alone
+    EXPECT_EQ(logits.size(0), 3 - after);  // only masks
     EXPECT_EQ(p.open.size(), size_t(3 - after));
     return ++after < 2;
   };

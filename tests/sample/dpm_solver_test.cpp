@@ -41,7 +41,7 @@ TEST(DpmSolver, FlowSigmasFeedWholeTimesteps) {
 }
 
 TEST(DpmSolver, ClippedLambdasLeaveEarlyTimestepsOut) {
-  // Those of diffusers 0.42.1; its lambda of timestep 967 is the last one of -3 or more.
+  // Values of diffusers 0.42.1; lambda of timestep 967 is the last of at least -3.
   const char* config = R"({"beta_schedule": "squaredcos_cap_v2", "lambda_min_clipped": -3})";
   const auto times = times_of(*sampler_of(kName, config, 4));
   EXPECT_EQ(times, (std::vector<float>{967, 725, 484, 242}));

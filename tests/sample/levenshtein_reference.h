@@ -13,8 +13,8 @@
 
 namespace tessera::sample {
 
-/// Logits that follow from a block alone: noise, in which what stands is liked now and then, and
-/// edits of the length are as often as asked.
+/// Logits as a function of a block: noise, with some preference for current tokens, and with a
+/// given rate of length edits.
 struct RandomModel {
   uint32_t seed = 0;
   int32_t vocabulary = 20;
@@ -46,8 +46,7 @@ struct PlainResult {
   int passes = 0;
 };
 
-/// levenshtein_rule() word by word, position by position, over a block behind `prompt` tokens of
-/// it.
+/// levenshtein_rule() literally, position by position, over a block after `prompt` tokens.
 class PlainLevenshtein {
  public:
   PlainLevenshtein(const std::vector<int32_t>& begin, size_t prompt, const RandomModel& model,
@@ -76,7 +75,7 @@ class PlainLevenshtein {
   struct Place {
     int32_t token = 0;
     double sure = 0;
-    bool first = false;  // one of the block's first masks
+    bool first = false;  // an original mask of the block
     void say(const Word& word) {
       token = word.token;
       sure = word.sure;
@@ -101,7 +100,7 @@ class PlainLevenshtein {
     return {best, std::exp(double(logits[size_t(best)])) / whole};
   }
 
-  // Of the masks, surest first.
+  // Masks to fill, the surest first.
   std::vector<size_t> filled(const std::vector<size_t>& masks, int64_t first_left) const {
     if (passes_ >= steps_) return masks;
     std::vector<size_t> chosen;

@@ -17,8 +17,8 @@ const SpecialIds kSpecial{kMask, {13}, kRemove, kSplit};
 
 using Ids = std::vector<int32_t>;
 
-/// What a model says of a block: the likeliest token of each position, how likely it is, and the
-/// second.
+/// A model's predictions for a block: the likeliest token of each position, its probability, and
+/// the second token.
 struct Words {
   Ids first;
   std::vector<double> confidence{};  // empty: 0.95 each
@@ -44,7 +44,7 @@ tensor::Tensor logits_of(const Words& words) {
 struct Told {
   Ids block;
   int passes = 0;
-  std::vector<double> confidence{};  // of what stands, as the commits told
+  std::vector<double> confidence{};  // confidence of current tokens, from the commits
 };
 
 DecodingPolicy policy_of(int steps, double editing, int posts) {
@@ -54,8 +54,7 @@ DecodingPolicy policy_of(int steps, double editing, int posts) {
   return p;
 }
 
-/// The passes over one block behind `prompt` tokens of it that stay; by logits [tokens,
-/// vocabulary].
+/// Runs the passes over a block after `prompt` fixed tokens; by logits [tokens, vocabulary].
 Told decoded_by(Ids block, const std::function<tensor::Tensor(const Ids&)>& model,
                 const DecodingPolicy& policy, size_t prompt) {
   const auto rule = levenshtein_rule(policy, kSpecial);
@@ -155,7 +154,7 @@ TEST(LevenshteinRule, EditsOfAMaskMoveTheMasksBehindIt) {
         return words;
       },
       policy_of(5, 0, 2), 1);
-  // After the first pass: 3, a new mask, the first mask that was split, 7, 8.
+  // After the first pass: 3, a new mask, the split first mask, 7, 8.
   EXPECT_EQ(told.block, (Ids{3, 5, 6, 7, 8}));
   EXPECT_EQ(told.passes, 3);
 }
@@ -170,7 +169,7 @@ TEST(LevenshteinRule, LeavesThePromptOfABlockAlone) {
   EXPECT_EQ(told.block, (Ids{kRemove, kSplit, 3, 4}));
 }
 
-// Every pass changes another token: the last one that it may make.
+// Every pass changes another token, up to the last allowed pass.
 TEST(LevenshteinRule, EndsAfterSoManyPassesWithoutFirstMasks) {
   const auto model = [](const Ids& b) {
     Words words{filled(b, {1, 2, 3, 4})};
@@ -212,7 +211,7 @@ TEST(LevenshteinRule, ItsLastPassSaysNoEdit) {
   }
 }
 
-// Two tokens that edit each other: the block that was there already is not said again.
+// Two tokens that edit each other: an earlier state of the block is not repeated.
 TEST(LevenshteinRule, SaysSomethingElseInsteadOfWhatItSaidBefore) {
   std::vector<Ids> seen;
   const auto told = decoded(
@@ -225,7 +224,7 @@ TEST(LevenshteinRule, SaysSomethingElseInsteadOfWhatItSaidBefore) {
         return Words{b};
       },
       policy_of(2, 0, 16));
-  EXPECT_EQ(told.block, (Ids{1, 5}));  // the least sure change, by its second word
+  EXPECT_EQ(told.block, (Ids{1, 5}));  // the least sure change, by its second choice
   EXPECT_EQ(seen.size(), 4u);
 }
 
@@ -288,7 +287,7 @@ TEST(LevenshteinRule, IsWhatItIsWordByWord) {
       ASSERT_NEAR(told.confidence[j], want.confidence[j], 1e-9) << i;
     many += want.passes > 12;
   }
-  EXPECT_GT(many, 100);  // blocks that edited for long
+  EXPECT_GT(many, 100);  // blocks with many edits
 }
 
 TEST(LevenshteinRule, IsTheRuleThatEditsWhereAModelEditsLengths) {

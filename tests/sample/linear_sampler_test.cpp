@@ -44,7 +44,7 @@ TEST(LinearSampler, ClipsEstimates) {
   EXPECT_EQ(sampler.step(0, one(0), one(-4), {}, history).to_floats()[0], -0.5f);
 }
 
-// Of four values: place 0.5 * 3 of |x| is between 2 and 3; the second sample stays below 1.
+// Over four values: place 0.5 * 3 of |x| is between 2 and 3; the second sample stays below 1.
 TEST(LinearSampler, ThresholdsEverySampleByItsOwnQuantile) {
   const std::vector<float> values{-1, 2, 3, -8, 0.5f, -0.25f, 0, 0.75f};
   const Tensor x = Tensor::from(std::span<const float>(values), {4, 2});

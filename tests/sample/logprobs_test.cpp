@@ -23,7 +23,7 @@ TEST(LogProbabilities, AreAsManyAsWereAskedForAndThere) {
   const std::vector<float> logits{3, 3, 1000, 3};
   EXPECT_EQ(log_probabilities(logits, 2, 0, 0).size(), 1u);
   const auto all = log_probabilities(logits, 2, 3, 100);
-  ASSERT_EQ(all.size(), 4u);  // three and the one asked for
+  ASSERT_EQ(all.size(), 4u);  // three and the requested token
   for (int32_t i = 0; const int32_t id : {0, 1, 3}) EXPECT_EQ(all[size_t(++i)].token, id);
   for (const auto& one : all) EXPECT_NEAR(one.value, -std::log(3.0), 1e-12);
 }

@@ -21,7 +21,7 @@ TEST(RescaleGuided, GivesEachSampleTheSpreadOfItsConditional) {
   const auto of = [](const std::vector<float>& v) {
     return Tensor::from(std::span<const float>(v), {4, 3});
   };
-  // The first guided sample has twice the spread of its conditional one.
+  // The first guided sample has twice the deviation of its conditional sample.
   const auto out = rescale_guided(of(guided), of(cond), 1, 2, 2).to_floats();
   for (size_t i : {0, 1, 3, 4}) EXPECT_NEAR(out[i], cond[i], 1e-5);
   const auto half = rescale_guided(of(guided), of(cond), 0.5f, 2, 2).to_floats();
@@ -41,7 +41,7 @@ TEST(LimitGuided, ShortensASampleThatIsTooLong) {
   const auto of = [](const std::vector<float>& v) {
     return Tensor::from(std::span<const float>(v), {2, 2});
   };
-  // Two samples of one token: of lengths 10 and 5 beside 5 and 5.
+  // Two samples of a token: norms 10 and 5 against 5 and 5.
   const auto out = limit_guided(of({6, 8, 3, 4}), of({3, 4, 0, 5}), 1, 1).to_floats();
   EXPECT_EQ(out, (std::vector<float>{3, 4, 3, 4}));
   EXPECT_EQ(limit_guided(of({6, 8, 3, 4}), of({3, 4, 0, 5}), 2, 1).to_floats(),

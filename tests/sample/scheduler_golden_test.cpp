@@ -27,7 +27,7 @@ TEST(SchedulerGolden, TimestepsAndLatentsAreThoseOfDiffusers) {
     std::vector<float> times;
     for (const base::Json& t : golden["timesteps"]) times.push_back(t);
     ++runs[name];
-    // Those that fall between two of training differ by the last bits of numpy's logarithm.
+    // Timesteps between two training steps differ by the last bits of numpy's logarithm.
     const auto found = times_of(*sampler);
     ASSERT_EQ(found.size(), times.size());
     for (size_t i = 0; i < times.size(); ++i)

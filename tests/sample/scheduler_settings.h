@@ -24,7 +24,7 @@ inline std::vector<float> times_of(const Sampler& sampler) {
   return times;
 }
 
-/// What a refused configuration says.
+/// The error of a refused configuration.
 inline std::string refusal(const char* name, const char* json, int steps = 4) {
   try {
     sampler_of(name, json, steps);
@@ -34,8 +34,8 @@ inline std::string refusal(const char* name, const char* json, int steps = 4) {
   return "nothing was refused";
 }
 
-/// Runs a denoiser that knows the clean latent exactly, in the scheduler's own prediction of noise;
-/// returns the last latent. Every solver must end there.
+/// Runs a denoiser with exact knowledge of the clean latent, in the scheduler's own prediction of
+/// noise; returns the last latent. Every solver must end there.
 inline Tensor walk(const Sampler& sampler, const Tensor& start,
                    const std::function<float(float x, int step)>& predict) {
   Tensor x = start, noise = Tensor::zeros(start.shape(), tensor::DType::f32);

@@ -91,7 +91,7 @@ TEST(Scheduler, APredictedSampleIsGivenByClassesThatTellIt) {
       EXPECT_EQ(stepped(true), stepped(false)) << s.name;
       continue;
     }
-    // alpha * x - sigma * v, whatever the step makes of it.
+    // alpha * x - sigma * v, for any scheduler step.
     const std::vector<float> clean = stepped(true);
     const double alpha = (clean[0] * told[1] - clean[1] * told[0]) /
                          (start[0] * double(told[1]) - start[1] * double(told[0]));

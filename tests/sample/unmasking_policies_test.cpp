@@ -61,7 +61,7 @@ TEST(UnmaskingPolicies, AreDrawnFromTheLikeliest) {
   };
   using Ids = std::vector<int32_t>;
   EXPECT_EQ(from(1, 0, 1), (Ids{0, 1, 3, 4}));
-  EXPECT_EQ(from(1, 3, 1), (Ids{0, 1, 3}));  // of equals the lowest
+  EXPECT_EQ(from(1, 3, 1), (Ids{0, 1, 3}));  // the lowest of equals
   EXPECT_EQ(from(1, 9, 1), (Ids{0, 1, 3, 4}));
   EXPECT_EQ(from(1, 0, 0.49), (Ids{0}));
   EXPECT_EQ(from(1, 0, 0.6), (Ids{0, 1}));
@@ -94,13 +94,13 @@ TEST(UnmaskingPolicies, WhatIsDrawnFromFewIsAsSureAsTheModel) {
   const std::vector<float> logits{0, std::log(3.0f), std::log(0.5f), 0};  // the last is the mask
   const Prediction one = predict(logits, 3, {1.0, 5, 1});
   EXPECT_EQ(one.token, 1);
-  EXPECT_NEAR(one.confidence, 3 / 4.5, 1e-6);  // a nucleus of one would always be sure
+  EXPECT_NEAR(one.confidence, 3 / 4.5, 1e-6);  // a nucleus of a single token has confidence 1
   int second = 0, third = 0;
   for (uint64_t draw = 0; draw < 4000; ++draw) {
     const int32_t token = predict(logits, 3, {1.0, draw, 2}).token;
     EXPECT_NE(token, 2);
     second += token == 1;
-    // Noise belongs to a token: what is left out changes no other draw.
+    // Noise belongs to a token: excluded tokens change no other draw.
     if (const int32_t free = predict(logits, 3, {1.0, draw}).token; free != 2)
       EXPECT_EQ(free, token);
     else
@@ -126,7 +126,7 @@ TEST(UnmaskingPolicies, APenaltyMakesWhatStandsLessLikely) {
   EXPECT_NEAR(choose({1, 1, 1}).at(0).confidence, 2.0 / 3, 1e-6);  // once, however often
   EXPECT_EQ(choose({0}).at(0).token, 1);                           // a logit of 0 stays 0
   block.say({-1, 1, 50});
-  policy.repetition_penalty = 0.5;  // below 1 it asks for what stands
+  policy.repetition_penalty = 0.5;  // below 1 present tokens are favoured
   EXPECT_NEAR(choose({0}).at(0).confidence, 1 / (1 + std::exp(-1.5)), 1e-6);
 }
 
@@ -189,7 +189,7 @@ TEST(UnmaskingPolicies, EditFillsMasksAndReplacesWhatAnotherBeats) {
   DecodingPolicy policy{.rule = Rule::edit, .steps = 4, .threshold = 0.85, .block = 4};
   policy.editing = 0.65;
   Block block({0.7, 0.6, 0.9, 0.7, 0.8});
-  block.in.held = {0, 0, 2, 1, 2};  // another token stands at 0 and 1, the same at 3
+  block.in.held = {0, 0, 2, 1, 2};  // other tokens at 0 and 1, the same at 3
   EXPECT_EQ(chosen(policy, block), (std::vector<int64_t>{0, 2}));
   block.in.held = {1, 0, 1, 1, 1};
   EXPECT_EQ(chosen(policy, block), (std::vector<int64_t>{}));  // 0.6 replaces nothing
@@ -203,7 +203,7 @@ TEST(UnmaskingPolicies, CreditLiftsWhatIsSaidAgain) {
   const double second = rule->choose(block.in).at(0).confidence;
   EXPECT_GT(second, first);
   rule->begin_block(2);
-  EXPECT_EQ(rule->choose(block.in).at(0).confidence, first);  // a new block starts anew
+  EXPECT_EQ(rule->choose(block.in).at(0).confidence, first);  // a new block starts without credit
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
-// Walks schedulers for tools/compare_schedulers.py. Each line of standard input is a run:
-//   {"class": ..., "config": {...}, "tokens": N, "steps": N}
-// and each line of standard output what it gives:
-//   {"timesteps": [...], "initial_scale": X, "input_scales": [...], "x": [[...], ...]}
-// or {"refused": "..."}.
+// Runs schedulers for tools/compare_schedulers.py. Each line of standard input is a run: {"class":
+// ..., "config": {...}, "tokens": N, "steps": N} and each line of standard output the result:
+// {"timesteps": [...], "initial_scale": X, "input_scales": [...], "x": [[...], ...]} or {"refused":
+// "..."}.
 #include <fmt/format.h>
 
 #include <cstdio>

@@ -14,7 +14,7 @@ Json read(const char* messages, const char* tools = nullptr) {
   return Json::parse(read_chat(said, tools ? &known : nullptr, kMost));
 }
 
-// What is named; "": nothing was refused.
+// The parameter of the refusal; "": accepted.
 std::string refused(const std::string& messages, const char* tools = nullptr) {
   try {
     read(messages.c_str(), tools);
@@ -39,7 +39,7 @@ TEST(ChatReader, KeepsAChatAsItCame) {
   EXPECT_EQ(text_of(both["tools"]), text_of(Json::parse(tools)));  // names in their order
 }
 
-// transformers' templates write `arguments | tojson`: a text would stand in quotes there.
+// transformers' templates pass arguments through tojson: a string would appear in quotes.
 TEST(ChatReader, ArgumentsAreAnObject) {
   const char* wanted = R"([{"role":"assistant","tool_calls":[{"id":"c1","type":"function",)"
                        R"("function":{"name":"f","arguments":{"z":1,"a":"x"}}}],"content":null})"
@@ -90,7 +90,7 @@ TEST(ChatReader, NamesWhatIsWrongWithCalls) {
   EXPECT_EQ(refused(R"([{"role": "wizard", "content": "x"}])"), "messages[0].role");
 }
 
-// As clients dump what they got: templates ask which fields are there.
+// As in clients' dumps of earlier answers: templates test for the presence of fields.
 TEST(ChatReader, WhatIsNullIsLeftOut) {
   const char* said =
       R"([{"role": "user", "content": "x", "tool_calls": [], "tool_call_id": null, "unheard": null},
@@ -158,7 +158,7 @@ TEST(ChatReader, NumbersAreBounded) {
             "messages[0].tool_calls");
 }
 
-// A text is measured before it is read.
+// A text is measured before parsing.
 TEST(ChatReader, ArgumentsOfManyObjectsAreNotRead) {
   std::string many = "{\"a\":[{}";
   for (int i = 0; i < 50000; ++i) many += ",{}";

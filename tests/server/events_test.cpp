@@ -26,7 +26,7 @@ TEST(EventLog, IsReadFromWhereOneWas) {
 TEST(EventLog, WakesOnceWhoWaits) {
   EventLog log;
   const auto counter = std::make_shared<Counter>();
-  for (int i = 0; i < 3; ++i)  // who asks again waits once
+  for (int i = 0; i < 3; ++i)  // repeated requests wait only once
     EXPECT_TRUE(log.after(0, counter).events.empty());
   std::weak_ptr<Counter> gone;
   {
@@ -38,7 +38,7 @@ TEST(EventLog, WakesOnceWhoWaits) {
   log.add("progress", "1");
   log.add("progress", "2");
   EXPECT_EQ(counter->woken, 1);
-  log.after(0, counter);  // there is something: nobody waits
+  log.after(0, counter);  // events are present: no wait
   log.add("done", "{}", true);
   EXPECT_EQ(counter->woken, 1);
 }

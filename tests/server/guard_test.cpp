@@ -159,7 +159,7 @@ TEST_F(KeysTest, NamesWhoAsks) {
   EXPECT_EQ(status_of(guard, {{"host", "x"}, {"authorization", "Bearer 0123456789abcdef0"}}), 200);
 }
 
-// A client keeps its jobs when lines come and go.
+// A client keeps all jobs when lines of the file change.
 TEST_F(KeysTest, AKeyWithoutANameIsCalledByItself) {
   write("key-of-carol-aaaaaaaaaaaa\nkey-of-dave-bbbbbbbbbbbbb\n");
   const std::string before = ApiKeys(path_).owner_of("Bearer key-of-dave-bbbbbbbbbbbbb")->name;

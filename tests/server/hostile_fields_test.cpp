@@ -6,7 +6,7 @@
 namespace tessera::server {
 namespace {
 
-// Kinds of values; a field takes one or two of them.
+// Kinds of values; a field accepts at most two.
 enum Kinds : unsigned {
   text = 1,
   flag = 2,
@@ -20,7 +20,7 @@ enum Kinds : unsigned {
 
 struct Value {
   const char* json;
-  unsigned of;  // fields of these kinds may take it
+  unsigned of;  // kinds of fields with this value as valid
 };
 const Value kValues[] = {{"true", flag},
                          {"0.5", number},
@@ -44,7 +44,7 @@ const Value kValues[] = {{"true", flag},
 struct Field {
   const char* name;
   unsigned kinds;
-  const char* also = "";  // what it needs beside it
+  const char* also = "";  // another required field
 };
 
 using Translate = Translated (*)(const Json&);
@@ -57,7 +57,7 @@ Translated images(const Json& body) {
   return translate_images(body, [](const std::string&) -> const ModelFacts& { return facts; });
 }
 
-// The field that is named; "": it was taken. What is refused is so with 400 and a sentence.
+// The field in the error; "": accepted. A refusal has status 400 and a sentence.
 std::string refused(const Json& body, Translate translate, Kind kind) {
   Translated asked;
   try {
@@ -181,7 +181,7 @@ TEST(HostileFields, OfImages) {
     EXPECT_EQ(refused({{"prompt", "x"}, {"size", size}}, images, Kind::image), "size") << size;
 }
 
-// The field of a message is named by its path.
+// A message's field is named by its path.
 TEST(HostileFields, OfMessages) {
   for (const auto& [message, named] :
        {std::pair{R"("x")", "messages[1]"},
@@ -245,8 +245,7 @@ TEST(HostileFields, WhatIsEmpty) {
   EXPECT_EQ(refused({{"prompt", "x"}, {"stream", true}, {"stream_options", {{"include_usage", 1}}}},
                     translate_completion, Kind::text),
             "stream_options.include_usage");
-  for (const char* field :
-       {"decode", "select", "cache"})  // words that are none are the library's to refuse
+  for (const char* field : {"decode", "select", "cache"})  // the library refuses unknown words
     EXPECT_NE(refused({{"prompt", "x"}, {field, 3}}, translate_completion, Kind::text), "");
 }
 

@@ -62,7 +62,8 @@ TEST(JsonReader, BoundsNamesOfAllObjects) {
 }
 
 TEST(JsonReader, IsNoLongerThanTheTextAllows) {
-  // The same number of values, in one list or in many: a parser that walks lists again is slower.
+  // The same number of values, in a single list or in many: a parser that walks lists repeatedly is
+  // slower.
   const auto seconds = [](const std::string& text) {
     double best = 1e9;
     for (int i = 0; i < 5; ++i) {

@@ -105,7 +105,7 @@ TEST(Multipart, HasLimits) {
   EXPECT_NE(refusal(part(lines, "") + "--xyz--").find("too many headers"), std::string::npos);
 }
 
-// Bytes that look like a boundary cost no more than others.
+// Bytes similar to a boundary cost no more than others.
 TEST(Multipart, ReadsManyNearBoundaries) {
   std::string content;
   for (int i = 0; i < 200'000; ++i) content += "\r\n--xy";

@@ -28,7 +28,7 @@ GenerateRequest image(const char* text) {
   return std::get<GenerateRequest>(read_request(parse_body(text), shapes(), {}));
 }
 
-// The parameter that a request is refused for.
+// The parameter named by a request's refusal.
 std::string refused(const char* text, const ModelFacts& facts = shapes()) {
   try {
     read_request(parse_body(text), facts, {});

@@ -5,7 +5,7 @@
 namespace tessera::server {
 namespace {
 
-// The status that a request is refused with before its body is read, and the methods it is told.
+// The status of a refusal before the body is read, with the allowed methods.
 std::pair<int, std::string> refused(const std::string& method, const std::string& path,
                                     const std::string& type = "application/json") {
   HttpRequest request;

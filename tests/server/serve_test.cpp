@@ -1,4 +1,4 @@
-// The server and its clients in one process, so that sanitizers see both; see .ci/run.
+// The server and its clients in a single process, so sanitizers see both; see .ci/run.
 #include "server/serve.h"
 
 #include <arpa/inet.h>
@@ -24,13 +24,13 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
-constexpr auto kLimit = 120s;  // of any wait here; sanitizers and busy machines are slow
+constexpr auto kLimit = 120s;  // limit of any wait; sanitizers and busy machines are slow
 const char* const kLong = R"({"model": "shapes", "previews": 1,
                               "request": {"classes": ["red ring"], "steps": 1000, "count": 4}})";
 const char* const kShort = R"({"model": "shapes", "previews": 1,
                                "request": {"classes": ["red ring"], "steps": 2}})";
 
-// A connection for one request. Throws std::runtime_error where it breaks.
+// A connection for a single request. Throws std::runtime_error if the connection breaks.
 class Client {
  public:
   Client(int port, const std::string& method, const std::string& path, const std::string& body = "")
@@ -64,7 +64,7 @@ class Client {
     if (::send(socket_, text.data(), text.size(), MSG_NOSIGNAL) != ssize_t(text.size()))
       throw std::runtime_error(text.substr(0, 100) + " cannot be sent");
   }
-  /// All that came, up to this text or to the end.
+  /// All received text, up to `until` or to the end.
   const std::string& read(const std::string& until = "") {
     char part[16384];
     while (until.empty() || came_.find(until) == std::string::npos) {
@@ -113,7 +113,7 @@ class ServeTest : public testing::Test {
                         [options, stop = stop_.get_token(), said] { serve(options, stop, said); });
     port_ = within_limit(known).get();
   }
-  // Rethrows what the server ended with.
+  // Rethrows the server's error.
   void end() {
     stop_.request_stop();
     within_limit(ended_).get();
@@ -137,7 +137,7 @@ class ServeTest : public testing::Test {
   std::future<void> ended_;
 
  private:
-  // A server that hangs cannot be ended: the program is, with the reason.
+  // A hung server cannot be stopped, so the program ends with the reason.
   template <class T>
   static std::future<T>& within_limit(std::future<T>& what) {
     if (what.wait_for(kLimit) == std::future_status::ready) return what;
@@ -146,7 +146,7 @@ class ServeTest : public testing::Test {
   }
 };
 
-// Ends them all, then throws what the first that failed threw.
+// Waits for all, then rethrows the first error.
 void at_once(const std::vector<std::function<void()>>& works) {
   std::vector<std::future<void>> all;
   for (const auto& work : works) all.push_back(std::async(std::launch::async, work));
@@ -195,7 +195,7 @@ TEST_F(ServeTest, CancelsAndClientsThatVanish) {
     ask("DELETE", "/jobs/" + id);
     EXPECT_NE(follower.read().find("event: cancelled"), std::string::npos);
   };
-  // Who asked in OpenAI's form takes the job along.
+  // In OpenAI's form a vanished client cancels its job.
   const auto vanishes = [this] {
     std::string id;
     {
@@ -223,7 +223,7 @@ TEST_F(ServeTest, AStopWhileClientsAskLosesNothing) {
   const auto asks = [&] {
     try {
       while (!over) ask("GET", "/status");
-    } catch (const std::exception&) {  // nobody listens any more
+    } catch (const std::exception&) {  // the server no longer listens
     }
   };
   const auto stops = [&] {
@@ -237,7 +237,7 @@ TEST_F(ServeTest, AStopWhileClientsAskLosesNothing) {
   EXPECT_NE(followed(ids[2]).find("event: done"), std::string::npos);
 }
 
-// One byte now and then keeps nothing open.
+// A client that sends a byte occasionally does not keep its connection.
 TEST_F(ServeTest, ClientsThatTakeTheirTimeAreCutOff) {
   start(0, [](ServeOptions& options) { options.head = options.request = options.idle = 2; });
   const auto trickles = [this](const std::string& begin) {
@@ -249,7 +249,7 @@ TEST_F(ServeTest, ClientsThatTakeTheirTimeAreCutOff) {
         std::this_thread::sleep_for(200ms);
       }
       ADD_FAILURE() << "it is open still: " << begin;
-    } catch (const std::exception&) {  // the other side has closed it
+    } catch (const std::exception&) {  // closed by the other side
     }
   };
   const std::string post = "POST /jobs HTTP/1.1\r\nHost: localhost\r\n";

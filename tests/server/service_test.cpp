@@ -5,7 +5,7 @@
 namespace tessera::server {
 namespace {
 
-// At work since `begun`, with steps of `step` seconds, the last one of which ends at `now`.
+// Busy since `begun`, with steps of `step` seconds; the last step ends at `now`.
 Service at_work(double begun, double step, double now) {
   Service service;
   service.begin(begun);
@@ -31,7 +31,7 @@ TEST(Service, OneThatDoesNotComputeYetComesBeforeNobody) {
   EXPECT_TRUE(reads.comes_before(old, 100));
 }
 
-// A third of its pace stays, and time in which it stood back was none of its own.
+// A third of the speed remains, and yielded time does not count.
 TEST(Service, StandsBackTwiceAsLongAsAStep) {
   Service service;
   service.begin(0);

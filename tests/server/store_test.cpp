@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// An id of the form that servers make.
+// An id in the form of the server's ids.
 std::string id_of(const std::string& letters) {
   return letters + std::string(24 - letters.size(), '0');
 }
@@ -64,7 +64,7 @@ class StoreTest : public testing::Test {
     EXPECT_EQ(sqlite3_exec(file, how.c_str(), nullptr, nullptr, nullptr), SQLITE_OK) << how;
     sqlite3_close(file);
   }
-  // With what code and words a folder is refused; "": it is not.
+  // The code and message of a folder's refusal; "": accepted.
   static std::string refusal(const std::string& folder) {
     try {
       const Store store(folder);
@@ -103,7 +103,7 @@ TEST_F(StoreTest, GivesBackAllOfAJob) {
   EXPECT_FALSE(store.find(id_of("2")).has_value());
 }
 
-// While it lives, temporary folders are made in another place.
+// Sets another place for temporary folders until destruction.
 class TemporaryFolder {
  public:
   explicit TemporaryFolder(const std::string& folder) {
@@ -120,7 +120,7 @@ class TemporaryFolder {
   std::string before_;
 };
 
-// A temporary store of a process that was killed.
+// Leaves a temporary store of a killed process.
 void leave_temporary() {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -146,7 +146,7 @@ TEST_F(StoreTest, SweepsNothingElseOfThatName) {
   const TemporaryFolder here(folder_);
   const fs::path named = folder_ + "/tessera-serve-abcdef",
                  other = folder_ + "/tessera-serve-ghijkl";
-  {  // a store that somebody named like that, and goes on with
+  {  // a user's store with such a name, still in use
     Store store(named);
     JobRecord one = record(id_of("1"), JobState::done);
     store.put(one);
@@ -443,7 +443,7 @@ TEST_F(StoreTest, ListsWithoutLongTexts) {
   EXPECT_EQ(store.find(one.id)->request["prompt"].get<std::string>().size(), 60000U);
 }
 
-// As servers made it before it had a number of its form.
+// As made by servers before the store had a format version.
 TEST_F(StoreTest, AFormerOneGoesOn) {
   change(
       "PRAGMA journal_mode=WAL;"
@@ -500,7 +500,7 @@ TEST_F(StoreTest, IsNamedWhereItCannotBe) {
   EXPECT_THROW(Store{folder_}, Error);
 }
 
-// A store of another program, or one whose rows were changed: said as what it is.
+// A store of another program, or with changed rows, is reported as such.
 TEST_F(StoreTest, OneThatIsDamagedIsNamed) {
   const auto said = [&] {
     try {

@@ -73,7 +73,7 @@ TEST(Translate, SeedsOfImages) {
   EXPECT_EQ(made(R"({"prompt": "x", "n": 3})")["seeds"].size(), 3U);
 }
 
-// As OpenAI's client sends back what it got, and what was called.
+// As sent back by OpenAI's client, with the results of calls.
 TEST(Translate, AChatWithTools) {
   const std::string said = R"({"messages": [{"role": "user", "content": "x", "name": "u"},
       {"role": "assistant", "content": null, "refusal": null, "tool_calls": [

@@ -17,7 +17,7 @@ TEST(WorkBeside, BeatsForAsLongAsTheWorkTakes) {
   const auto here = std::this_thread::get_id();
   const auto work = [&] {
     EXPECT_NE(std::this_thread::get_id(), here);
-    for (; heard < 3; ++heard) beats.acquire();  // it ends only if there are so many
+    for (; heard < 3; ++heard) beats.acquire();  // ends only after this many
   };
   work_beside(work, 1ms, [&] {
     EXPECT_EQ(std::this_thread::get_id(), here);

@@ -14,8 +14,8 @@
 
 namespace tessera::study {
 
-/// Kernel -> lines of it, from small problems with one thread; each line holds a time and a share
-/// of its limit, which is set to what any machine stays below.
+/// Counts the lines of each kernel, from small problems with a single thread; each line has a time
+/// and a share of a limit, set above any machine's speed.
 inline std::map<std::string, int> lines_of(void (*bench)(const Bench&),
                                            tensor::Device device = tensor::Device::cpu) {
   std::map<std::string, int> lines;

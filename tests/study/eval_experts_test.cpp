@@ -27,7 +27,7 @@ ExpertStudy study(const golden::TextModel& folder, const std::vector<std::string
 struct Routes {
   bool deciding = false;
   std::map<int, std::vector<nn::Tensor>> passes;
-  std::vector<int> blocks;  ///< of the sites
+  std::vector<int> blocks;  ///< blocks of the sites
 };
 
 /// Looks on while `prompt` is answered.
@@ -61,7 +61,7 @@ double cosine(const std::map<int32_t, double>& a, const std::map<int32_t, double
   return dot / std::sqrt(aa * bb);
 }
 
-// Counted once more from the experts that the layers chose, without the study's observer.
+// Counts again from the experts chosen by the layers, without the study's observer.
 TEST(EvalExperts, DistinctExpertsAndLikenessAreThoseOfTheLayers) {
   for (const char* name : {"llada2", "llada_moe"}) {
     const golden::TextModel folder(name);

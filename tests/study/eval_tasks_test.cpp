@@ -9,7 +9,7 @@ const char* const kPrompts[] = {"one", "and two", "three more", "4"};
 
 RunOptions f32() { return golden::options(Precision::f32); }
 
-// A folder whose tasks ask for what the model says, but for the last one.
+// A folder with tasks that the model answers correctly, except the last.
 std::string answered(const golden::TextModel& folder) {
   Model model = Model::open(folder.path(), f32());
   std::string lines;
@@ -56,7 +56,7 @@ TEST(EvalTasks, CountsRightAnswersExpertsAndPassesOfEachRule) {
   EXPECT_GT(lines[0].bytes, 0);
   EXPECT_DOUBLE_EQ(lines[1].accuracy, 0.75);  // a full coreset is vanilla
   EXPECT_DOUBLE_EQ(lines[1].experts, lines[0].experts);
-  EXPECT_LE(lines[2].experts, 4);  // of 16
+  EXPECT_LE(lines[2].experts, 4);  // among 16
   EXPECT_LT(lines[2].experts_share, 1);
   const auto json = base::Json::parse(to_json(lines[2]));
   EXPECT_EQ(json.at("select"), "des-vote:0.25");
@@ -91,15 +91,15 @@ TEST(EvalTasks, TuningFindsTheFewestExpertsThatLoseLittle) {
   ASSERT_EQ(tuned.size(), 2u);
   EXPECT_EQ(tuned[0].select, "topk:1");
   EXPECT_EQ(tuned[1].select, "des-vote:0.125,weights=A");
-  EXPECT_EQ(tuned[1].examples, 1);  // of three easy ones and a hard one, the second easy one
-  request.selects = {"des-max:0.5", "topk:3", "des-max:0.25", "topk"};  // two sweeps, one given
+  EXPECT_EQ(tuned[1].examples, 1);  // second easy example of three easy and a hard example
+  request.selects = {"des-max:0.5", "topk:3", "des-max:0.25", "topk"};  // two sweeps, a rule
   EXPECT_EQ(lines_of(folder.path(), request, &tuned).size(), 1u + 2 + 3);
   ASSERT_EQ(tuned.size(), 2u);
   EXPECT_EQ(tuned[0].select, "des-max:0.25");
   EXPECT_EQ(tuned[1].select, "topk:1");
 }
 
-// Of a bidirectional model the refresh passes decide most tokens.
+// In a bidirectional model the refresh passes decide most tokens.
 TEST(EvalTasks, EveryPassThatCommitsTokensIsUnderTheRule) {
   const golden::TextModel folder("llada_moe");
   const std::string path = answered(folder);
@@ -110,7 +110,7 @@ TEST(EvalTasks, EveryPassThatCommitsTokensIsUnderTheRule) {
   request.selects = {"des-vote:0.25"};
   const auto lines = lines_of(path, request);
   EXPECT_EQ(lines[1].ruled, 1);
-  EXPECT_LE(lines[1].experts, 4);  // of 16
+  EXPECT_LE(lines[1].experts, 4);  // among 16
   EXPECT_LE(lines[1].batch_experts, 16);
   EXPECT_GE(lines[1].batch_experts, lines[1].experts);
   request.complete.select_refresh = false;

@@ -46,7 +46,7 @@ TEST(Evaluate, SetsImagesBesideRealOnes) {
   EXPECT_LE(lines[0].inception_score, 8.001) << "eight images show at most eight classes";
   for (double share : {lines[0].precision, lines[0].recognised})
     EXPECT_DOUBLE_EQ(share * 8, std::round(share * 8)) << "of eight images";
-  EXPECT_GE(lines[0].recall, 0);  // a share of the real ones
+  EXPECT_GE(lines[0].recall, 0);  // share of real images
   EXPECT_LE(lines[0].recall, 1);
   EXPECT_GT(lines[0].peak_bytes, 0);
 }

@@ -22,7 +22,7 @@ class Captioned {
   golden::Scratch scratch_;
 };
 
-// A plain ground with a square of one colour in the left or right half.
+// Draws a plain ground with a coloured square in the left or right half.
 void put(Image& image, int from, std::array<uint8_t, 3> colour) {
   for (int y = 12; y < 20; ++y)
     for (int x = from; x < from + 8; ++x)

@@ -67,7 +67,7 @@ TEST(BlockFormat, AScaleThatIsNoNumberIsSeen) {
     const BlockSize size = block_size(format);
     std::vector<uint8_t> zeros(static_cast<size_t>(2 * size.bytes));
     for (const float value : expanded(format, zeros)) EXPECT_EQ(value, 0) << name_of(format);
-    // The scale stands first or last.
+    // The scale is first or last in the block.
     const bool last = format == BlockFormat::q3_k || format == BlockFormat::q6_k;
     size_t at = last ? zeros.size() - 2 : static_cast<size_t>(size.bytes);
     if (format == BlockFormat::q2_k) at = zeros.size() - 4;

@@ -62,7 +62,7 @@ TEST(DevicePool, WithoutMemoryWhatWaitsIsFreedFirst) {
   EXPECT_EQ(pool.use().live, 0);
 }
 
-// Freeing waits for all kernels; what others give and take meanwhile does not wait for it.
+// Freeing waits for all kernels; meanwhile other threads can use the pool without a wait.
 TEST(DevicePool, IsOpenToOthersWhileItFrees) {
   const auto runtime = std::make_shared<FakeRuntime>();
   DevicePool pool(runtime);
@@ -85,7 +85,7 @@ TEST(DevicePool, AnArenaKeepsItsBlocksUntilItIsClosed) {
   std::byte* const before = pool.take(kMegabyte, MemoryClass::activations);
   pool.give(before);
   const int64_t arena = pool.open_arena();
-  EXPECT_EQ(pool.take(kMegabyte, MemoryClass::activations, arena), before);  // what waited
+  EXPECT_EQ(pool.take(kMegabyte, MemoryClass::activations, arena), before);  // the waiting block
   pool.give(before);
   EXPECT_NE(pool.take(kMegabyte, MemoryClass::activations), before);
   EXPECT_EQ(pool.take(kMegabyte, MemoryClass::activations, arena), before);

@@ -13,7 +13,7 @@
 namespace tessera::tensor {
 namespace {
 
-// Device::cuda is served by a fake while one of these lives.
+// Serves Device::cuda by a fake runtime until destruction.
 struct UseFake {
   UseFake() { use_device(std::make_shared<DevicePool>(runtime)); }
   ~UseFake() { use_device(nullptr); }
@@ -67,7 +67,7 @@ TEST(DeviceRuntime, ViewsAreCopiedAsOnTheHost) {
   fake.runtime->copies.clear();
   there.slice(1, 1, 4).contiguous();
   there.reshape({10, 42}).slice(1, 5, 9).contiguous();
-  EXPECT_EQ(fake.runtime->copies.size(), 2u);  // a matrix of runs is one call
+  EXPECT_EQ(fake.runtime->copies.size(), 2u);  // a matrix of runs is a single call
 }
 
 TEST(DeviceRuntime, CopyIntoTakesViewsOnEitherSide) {

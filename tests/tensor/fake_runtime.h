@@ -12,7 +12,7 @@
 
 namespace tessera::tensor {
 
-/// A device of so many bytes that is host memory, and notes what it is asked to do.
+/// A fake device with some bytes of host memory and a record of calls.
 class FakeRuntime : public DeviceRuntime {
  public:
   explicit FakeRuntime(int64_t capacity = int64_t{1} << 30) : capacity_(capacity) {}

@@ -32,7 +32,8 @@ TEST(PagePool, ABlockWaitsForTheNextOfItsSize) {
   EXPECT_EQ(pool->waiting(), 2 * kMega) << "and six are too many beside it";
 }
 
-// Of 14 and 10 that wait, 20 take what would be too much, so none of their pages is new.
+// With 14 and 10 waiting, a block of 20 takes the pages above the limit, so none of its pages is
+// new.
 TEST(PagePool, ABlockOfAnotherSizeTakesThePagesThatMayNotWait) {
   const auto pool = std::make_shared<PagePool>();
   const auto held = pool->take(8 * kMega);
@@ -61,7 +62,7 @@ TEST(PagePool, ABlockOfAnotherSizeTakesThePagesThatMayNotWait) {
   EXPECT_EQ(pool->waiting(), 4 * kMega);
 }
 
-// The tail of a block, less than a huge page, is new each time; nothing behind it is touched.
+// The tail of a block, less than a huge page, is new each time; no page after the tail is touched.
 TEST(PagePool, SizesThatAreNoWholeHugePagesKeepTheirEnds) {
   const auto pool = std::make_shared<PagePool>();
   const auto held = pool->take(12 * kMega);
@@ -91,7 +92,7 @@ TEST(PagePool, WhatWaitsIsNeverMoreThanWasInUseAtOnce) {
   EXPECT_LE(most, 43 * kMega) << "blocks of at most half as much again";
 }
 
-// Kilobytes of this process that the system may take, which it counts apart.
+// Kilobytes of this process offered to the system, counted separately.
 long offered() {
   std::ifstream file("/proc/self/smaps_rollup");
   long kilobytes = -1;
@@ -103,7 +104,7 @@ long offered() {
 TEST(PagePool, WhatWaitsForNobodyIsTheSystemsIfItNeedsIt) {
   if (offered() < 0) GTEST_SKIP() << "this system does not say what it may take";
   const auto pool = std::make_shared<PagePool>();
-  const auto scratch = pool->take(kMega);  // stays with its thread
+  const auto scratch = pool->take(kMega);  // kept by its thread
   auto one = pool->take(40 * kMega), other = pool->take(8 * kMega);
   std::memset(one.get(), 1, 40 * kMega);
   std::memset(other.get(), 1, 8 * kMega);
@@ -123,7 +124,7 @@ TEST(PagePool, WhatWaitsForNobodyIsTheSystemsIfItNeedsIt) {
   EXPECT_EQ(*static_cast<const char*>(one.get()), 2);
 }
 
-// After large blocks come only small ones: what waits becomes less each time.
+// After large blocks come only small blocks: waiting pages decrease each time.
 TEST(PagePool, ForgetsWhatWasInUseLongAgo) {
   const auto pool = std::make_shared<PagePool>();
   pool->take(128 * kMega).reset();

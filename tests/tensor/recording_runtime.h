@@ -9,7 +9,7 @@
 
 namespace tessera::tensor {
 
-/// A FakeRuntime that can record copies.
+/// A FakeRuntime with recorded copies.
 class RecordingRuntime : public FakeRuntime {
  public:
   using FakeRuntime::FakeRuntime;
@@ -42,7 +42,7 @@ class RecordingRuntime : public FakeRuntime {
   std::unique_ptr<Work> work_;
 };
 
-/// Device::cuda is served by one of these while this lives.
+/// Serves Device::cuda by a RecordingRuntime until destruction.
 struct UseRecordingRuntime {
   UseRecordingRuntime() { use_device(std::make_shared<DevicePool>(runtime)); }
   ~UseRecordingRuntime() { use_device(nullptr); }

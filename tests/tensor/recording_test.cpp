@@ -45,7 +45,7 @@ TEST(Recording, KeepsItsMemoryFromOthers) {
     recording->replay();
     EXPECT_EQ(other.to_floats(), (std::vector<float>{9, 9}));
   }
-  std::vector<Tensor> held;  // it is free again
+  std::vector<Tensor> held;  // the memory is free again
   do held.push_back(Tensor::empty({2}, DType::f32, Device::cuda));
   while (held.back().raw() != taken && held.size() < 9);
   EXPECT_EQ(held.back().raw(), taken);

@@ -9,7 +9,7 @@
 namespace tessera::tensor {
 namespace {
 
-// A device that does what it was asked for when somebody waits, and not before.
+// A device without any work until a caller waits.
 class LateDevice {
  public:
   Staging::Ways ways() {

@@ -29,7 +29,7 @@ TEST(Tensor, SlicesAreViews) {
   EXPECT_TRUE(x.slice(0, 1, 2).dense());
 }
 
-// Above 4 MB in pieces: whole rows, and parts of rows, on one thread and on several.
+// Copies above 4 MB in pieces: whole rows, and parts of rows, on one thread and on several.
 TEST(Tensor, CopiesMuchInPieces) {
   base::ThreadPool pool(3);
   for (const Shape& shape : {Shape{5000, 700}, Shape{3, 1500001}}) {

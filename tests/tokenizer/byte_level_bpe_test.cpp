@@ -99,7 +99,7 @@ TEST(ByteLevelBpe, SixtyThousandAddedTokensCostNoMoreThanTheirText) {
   Json json = small();
   for (int i = 0; i < 60000; ++i)
     json["added_tokens"].push_back({{"id", 300 + i}, {"content", fmt::format("<t{}>", i)}});
-  const std::clock_t begin = std::clock();  // of the processor: others may load the machine
+  const std::clock_t begin = std::clock();  // processor time, because others may load the machine
   const ByteLevelBpe bpe(json, "t");
   std::string text;
   for (int i = 0; i < 20000; ++i) text += "<t59999><t";

@@ -20,7 +20,7 @@ TEST(Charsmap, RefusesDamage) {
 
 TEST(Charsmap, LeadingOutsideIsAnError) {
   using namespace std::string_literals;
-  // 'a' is unit 97, a leaf of value 9 behind one byte of text.
+  // 'a' is unit 97, a leaf of value 9 after a single byte of text.
   std::string units(4 * 100, '\0');
   units.replace(4 * 97, 4, "\x61\x05\0\0"s);  // label 'a', leaf, offset 1
   units.replace(4 * 96, 4, "\x09\0\0\x80"s);

@@ -29,7 +29,7 @@ int check_case(const fs::path& folder) {
     const auto tokenizer = open_tokenizer(files.string());
     for (const Json& item : wanted["cases"]) {
       std::string text = item["text"];
-      if (pixart) text = stripped(lowered(text));  // as its pipeline does
+      if (pixart) text = stripped(lowered(text));  // as in the pipeline of the model
       const Encoded got = tokenizer->encode_padded(text, wanted["max_length"]);
       EXPECT_EQ(got.ids, item["ids"].get<std::vector<int32_t>>())
           << files << " " << text.substr(0, 80);
@@ -53,8 +53,8 @@ TEST(OpenTokenizer, GivesTheGoldenIdsOfEveryString) {
   EXPECT_GE(strings, 3 * 27);
 }
 
-// FLUX.1 as published: Metaspace with "first" and steps of its own around the character map.
-// The ids are those of transformers 5, which takes neither from the file of a T5.
+// FLUX.1 as published: Metaspace with "first" and custom steps around the character map. The ids
+// are those of transformers 5, which ignores both in the file of a T5.
 TEST(OpenTokenizer, CutsForT5AsTransformersDoesWhateverTheFileSays) {
   const fs::path folder = fs::temp_directory_path() / "tessera-t5-tokenizer";
   fs::create_directories(folder);
@@ -88,8 +88,8 @@ TEST(OpenTokenizer, CutsForT5AsTransformersDoesWhateverTheFileSays) {
   fs::remove_all(folder);
 }
 
-// The ids are those of transformers 5.24: a text that the vocabulary has keeps the vocabulary's id,
-// others come behind all, in the order of what is declared.
+// The ids are those of transformers 5.24: a text in the vocabulary keeps the vocabulary's id, other
+// texts come after all, in the order of declarations.
 TEST(OpenTokenizer, AnAddedTokenOfTheVocabularyKeepsItsId) {
   const fs::path folder = fs::temp_directory_path() / "tessera-added-tokens";
   const auto write = [&](const char* file, const std::string& text) {

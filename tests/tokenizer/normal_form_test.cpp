@@ -10,7 +10,7 @@
 namespace tessera::tokenizer {
 namespace {
 
-// As ICU has it, which is right and slow.
+// The normal form by ICU, right but slow.
 std::string by_icu(const std::string& text, Form form) {
   UErrorCode status = U_ZERO_ERROR;
   const icu::Normalizer2* const all[] = {
@@ -51,7 +51,7 @@ TEST(NormalForm, IsThatOfIcuForEveryCodePoint) {
 }
 
 TEST(NormalForm, IsThatOfIcuForMixturesOfMarks) {
-  // Letters, marks of several classes, marks that decompose, Hangul, vowels that combine backwards.
+  // Letters, marks of several classes, decomposable marks, Hangul, vowels that combine backwards.
   const std::vector<char32_t> some = {
       'a',     'o',     0xe9,    0x1ea5, 0x301,  0x327,  0x334,  0x345,  0x344,  0xf71,  0xf72,
       0xf73,   0xf75,   0xf81,   0xff9e, 0x304b, 0x3099, 0x1100, 0x1161, 0x11a8, 0xac00, 0x9c7,

@@ -41,7 +41,7 @@ TEST(PrefixTable, FindsWhatAPlainSearchFinds) {
     const PrefixTable table(texts, "here");
     const auto places = table.places(text);
     for (size_t at = 0; at < text.size(); ++at) {
-      std::map<size_t, int32_t, std::greater<>> expected;  // of equal texts the first counts
+      std::map<size_t, int32_t, std::greater<>> expected;  // the first of equal texts counts
       for (const auto& [one, value] : texts)
         if (text.compare(at, one.size(), one) == 0) expected.emplace(one.size(), value);
       std::map<size_t, int32_t, std::greater<>> found;

@@ -16,7 +16,7 @@ TEST(TextAllowance, CountsWhatStepsMake) {
   allowance.made(1000);
   EXPECT_THROW(allowance.made(size_t{1} << 21), Error);
   for (int i = 0; i < 1000; ++i) allowance.made(0);
-  EXPECT_THROW(for (;;) allowance.made(0), Error);  // a step that makes nothing is a step
+  EXPECT_THROW(for (;;) allowance.made(0), Error);  // a step counts even without output
 }
 
 TEST(TextAllowance, HearsAStop) {
@@ -32,7 +32,7 @@ TEST(TextAllowance, HearsAStop) {
   EXPECT_THROW(allowance.made(1), Error);
 }
 
-// A pattern that takes little of each piece takes much of all.
+// A pattern may cost little on each piece but much on the whole.
 TEST(TextAllowance, IsOneForAllPiecesOfAText) {
   const base::Json words = {{"type", "Split"}, {"pattern", {{"Regex", " "}}}};
   const base::Json slow = {{"type", "Split"}, {"pattern", {{"Regex", "(a+)+b"}}}};

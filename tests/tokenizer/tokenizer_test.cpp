@@ -50,7 +50,7 @@ TEST(Tokenizer, PadsAndCuts) {
   EXPECT_THROW(t.encode_padded("a", 1), Error);
 }
 
-// What reads a vocabulary or cuts a text of megabytes.
+// Reading a vocabulary and cutting a text of megabytes stop on request.
 TEST(Tokenizer, EndsWhenItIsStopped) {
   const Tokenizer cut(some(), "here");
   TokenizerParts plain = some();

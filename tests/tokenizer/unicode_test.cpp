@@ -48,7 +48,7 @@ TEST(Unicode, MatchesALongRunOfBlanks) {
   EXPECT_EQ(found[0], (std::pair<size_t, size_t>(0, blanks.size())));
 }
 
-// Pieces of a text share a matcher: the second one is matched from its own beginning.
+// Pieces of a text share a matcher: the second piece is matched from its own beginning.
 TEST(Unicode, MatchesPieceAfterPiece) {
   const Regex regex("b", "here");
   TextAllowance allowance(10);
@@ -66,9 +66,9 @@ TEST(Unicode, FindsGraphemesAndMatches) {
   EXPECT_THROW(Regex("(", "here"), Error);
 }
 
-// Patterns that try everything again and again, and what a text may cost them.
+// Patterns with excessive backtracking, and the allowance of a text.
 TEST(Regex, GivesUpOnWorkThatTheTextDoesNotExplain) {
-  const std::clock_t begin = std::clock();  // of the processor: others may load the machine
+  const std::clock_t begin = std::clock();  // processor time, because others may load the machine
   for (const char* pattern : {"(a|aa)+$", "(a*)*b", "(a+)+b", "(?:a?){30}a{30}b"})
     EXPECT_THROW(matches(Regex(pattern, "t"), std::string(5000, 'a') + "c"), Error) << pattern;
   EXPECT_LT(std::clock() - begin, 20 * CLOCKS_PER_SEC);

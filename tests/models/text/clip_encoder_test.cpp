@@ -31,7 +31,7 @@ TEST(ClipEncoder, PoolsWhereTheTextEnds) {
   EXPECT_EQ(std::vector<float>(pooled.begin(), pooled.begin() + 8),
             tiny::tokens(other.last, 0, 2, 3));
   EXPECT_EQ(std::vector<float>(pooled.begin() + 8, pooled.end()),
-            tiny::tokens(other.last, 1, 0, 1));  // it ends nowhere
+            tiny::tokens(other.last, 1, 0, 1));  // without an end
   EXPECT_EQ(other.projected.shape(), (tensor::Shape{2, 5}));
 }
 

@@ -49,7 +49,7 @@ TEST(LanguageEncoder, GivesChosenStatesSideBySideAndEndsBehindTheLast) {
 
 TEST(LanguageEncoder, StandsInsideAVisionLanguageModel) {
   base::Json whole{{"text_config", kTiny}, {"vision_config", base::Json::object()}};
-  whole["text_config"]["rope_theta"] = 5000000;  // of Qwen3-VL
+  whole["text_config"]["rope_theta"] = 5000000;  // Qwen3-VL's
   const auto inside = tiny::make("Qwen3VLForConditionalGeneration", whole, "");
   EXPECT_EQ(inside->layers(), 3);
   EXPECT_EQ(inside->vocabulary(), 20);

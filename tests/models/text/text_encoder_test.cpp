@@ -21,11 +21,11 @@ TEST(TextEncoder, TextsAreChecked) {
   EXPECT_THROW(encoder->encode({{0, 9}, {2}, 2}), Error);           // no such token
   EXPECT_THROW(encoder->encode({{0, -1}, {2}, 2}), Error);          // no such token
   EXPECT_THROW(encoder->encode({{0, 1, 2, 3, 4}, {5}, 5}), Error);  // too long
-  EXPECT_THROW(encoder->encode({{0, 1}, {2, 2}, 2}), Error);        // of two texts
+  EXPECT_THROW(encoder->encode({{0, 1}, {2, 2}, 2}), Error);        // mask of two texts
   EXPECT_THROW(encoder->encode({{0, 1}, {3}, 2}), Error);           // more than there are
 }
 
-/// Weights that say what they are asked for.
+/// Weights that record requests.
 class Heard : public tiny::AnyWeights {
  public:
   using AnyWeights::AnyWeights;
@@ -49,8 +49,8 @@ const base::Json kClip = {{"vocab_size", 9},
                           {"num_hidden_layers", 3},
                           {"num_attention_heads", 2}};
 
-// A layer's weights are of its own turn, all others of the encoder; asked for beforehand they are
-// the same.
+// A layer uses the weights of its own turn, everything else those of the encoder; weights requested
+// in advance are equal.
 TEST(TextEncoder, LayersTakeTheWeightsThatTheyAreGiven) {
   const TextBatch batch{{0, 8, 3, 1}, {2, 1}, 2};
   base::Json bert = kBert;

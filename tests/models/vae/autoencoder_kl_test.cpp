@@ -113,7 +113,7 @@ TEST(AutoencoderKL, DecodesWithoutKeepingDoubles) {
   const tensor::BindScope bind(scope);
   nn::LocalSpatial spatial;
   vae.decode(Tensor::empty({1, 4, 64, 64}, DType::f32, Device::meta), spatial);
-  // The widest moment: 256 channels of 512 x 512, and twice its first resnet's 128.
+  // The peak: 256 channels of 512 x 512, and twice the first resnet's 128.
   const int64_t widest = 512 * 512 * (256 + 128 + 128) * 2;
   EXPECT_LE(scope.memory->peak(tensor::MemoryClass::activations), widest + (1 << 20));
 }

@@ -9,7 +9,7 @@
 
 namespace tessera::models {
 
-/// Any tensor that is asked for: numbers drawn from its name, small enough to keep a network tame.
+/// Any requested tensor: numbers drawn from the name, small enough for a stable network.
 class RandomWeights : public nn::PackingWeights {
  public:
   explicit RandomWeights(tensor::Device device = tensor::Device::cpu, bool old_names = false)

@@ -15,7 +15,7 @@ using tensor::DType;
 using tensor::Shape;
 using tensor::Tensor;
 
-// Every latent pixel becomes `factor` x `factor` equal ones.
+// Every latent pixel becomes `factor` x `factor` equal pixels.
 Tensor enlarged(const Tensor& x, int64_t factor) {
   std::vector<int64_t> sizes(x.shape().begin(), x.shape().end());
   const int64_t h = sizes[sizes.size() - 2], w = sizes.back();
@@ -62,7 +62,7 @@ TEST(Tiling, ALocalDecoderGivesTheSameImage) {
     }
 }
 
-// Tiles of one colour each, the second brighter: the seam rises evenly.
+// Tiles of a single colour each, the second brighter: the seam rises evenly.
 TEST(Tiling, SeamsAreBlended) {
   int number = 0;
   const auto decode = [&](const Tensor& t) {

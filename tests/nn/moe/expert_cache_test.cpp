@@ -18,7 +18,7 @@ using Reads = std::vector<std::pair<int, int64_t>>;
 
 constexpr int kExperts = 8;
 
-// Layers of experts in memory, which a cache reads.
+// Layers of experts in memory, as source of a cache.
 struct Layers {
   explicit Layers(int count) {
     for (int site = 0; site < count; ++site)
@@ -105,7 +105,7 @@ TEST(ExpertCache, ACoresetIsItsSequences) {
   EXPECT_EQ(layers.taken(), (Reads{{0, 1}}));
 }
 
-// Of rows that other ranks sent nobody says whose they are.
+// The sequences of other ranks' rows are unknown.
 TEST(ExpertCache, RowsOfAnybodyAreOfTheCoresetsOfAll) {
   Layers layers(1);
   ExpertCache cache(2, layers.reader());
@@ -126,7 +126,7 @@ TEST(ExpertCache, RowsOfAnybodyAreOfTheCoresetsOfAll) {
   }
 }
 
-// Layers come in turn, so the oldest would always be the next one that is needed: 8 reads a pass.
+// Layers run in turn, so the oldest expert would always be needed next: 8 reads a pass.
 TEST(ExpertCache, OfCoresetsThatDoNotFitTheLayerBeforeLeavesFirst) {
   Layers layers(4);
   ExpertCache cache(6, layers.reader());
@@ -190,7 +190,7 @@ TEST(ExpertCache, TheNextOneGoesOnWithWhatStays) {
   EXPECT_EQ(layers.taken(), (Reads{{0, 5}}));
 }
 
-// A store gives one expert to all who ask while anybody has it.
+// A store shares an expert among all users while any user holds the expert.
 TEST(ExpertCache, CountsWhatItHoldsWhoeverReadItAndSharesIt) {
   std::weak_ptr<const ops::Expert> known;
   std::vector<std::shared_ptr<const ops::Expert>> users;
@@ -210,7 +210,7 @@ TEST(ExpertCache, CountsWhatItHoldsWhoeverReadItAndSharesIt) {
   }
   const int64_t one = scopes[0].memory->current();
   EXPECT_GT(one, 0);
-  auto kept = cache.release();  // others have it still
+  auto kept = cache.release();  // others still hold the expert
   EXPECT_EQ(scopes[0].memory->current(), 0);
   ExpertCache next(1, read);
   {
@@ -239,7 +239,7 @@ TEST(ExpertCache, AFailureToReadLeavesItAsItIs) {
 
 TEST(ExpertCache, LayersOverItHaveTheBitsOfAllInMemory) {
   Layers layers(3);
-  std::vector<ExpertWeights> bare;  // as a model has them that holds no experts
+  std::vector<ExpertWeights> bare;  // as in a model without experts
   for (const ExpertWeights& whole : layers.all)
     bare.push_back({std::make_shared<std::vector<ops::Expert>>(kExperts), whole.shared});
   const auto cache = std::make_shared<ExpertCache>(kExperts, layers.reader());

@@ -9,16 +9,15 @@
 
 namespace tessera::nn {
 
-/// Each expert takes the tokens of a sequence that score highest with it (expert choice, Zhou et
-/// al. 2022): as many as make `top_k` a token on average, out of all of the sequence, whoever holds
-/// them.
+/// Each expert takes the tokens of a sequence with its highest scores (expert choice, Zhou et al.
+/// 2022): an average of `top_k` experts per token, over the whole sequence on all ranks.
 class ExpertChoice final : public ExpertPolicy {
  public:
   ops::Routing choose(const MoeCall& call, const Tensor&, const Tensor& logits,
                       const ops::RoutingOptions& router) const override {
     SequencePeers* peers = call.view.peers;
     const Tensor scores = peers ? peers->gather(logits) : logits;
-    std::map<int, std::vector<int64_t>> places;  // of the tokens of each sequence
+    std::map<int, std::vector<int64_t>> places;  // places of the tokens of each sequence
     int64_t at = 0;
     for (const Segment& s : peers ? peers->tokens() : call.view.body)
       for (int64_t id = s.ids.begin; id < s.ids.end; ++id) places[s.sequence].push_back(at++);

@@ -65,7 +65,7 @@ TEST(ExpertSelection, AllExpertsAreVanillaBitByBit) {
             ops::route(logits, router));
 }
 
-// Two tokens: one is unsure of experts 0 and 1, the other sure of 2 and of 3.
+// Two tokens: one without preference for experts 0 and 1, the other sure of 2 and of 3.
 TEST(ExpertSelection, VotesByScoreCountHowSureARouterIs) {
   const std::vector<float> logits{-1, -2, -9, -9, -9, -9, 2, 1.9f};
   const Tensor two = Tensor::from(std::span<const float>(logits), {2, 4});

@@ -10,7 +10,7 @@
 
 namespace tessera::nn {
 
-/// Experts under a selection rule, and what their sequences used.
+/// Experts under a selection rule, with usage by sequence.
 struct SelectedExperts {
   explicit SelectedExperts(const SelectionRule& rule, std::unique_ptr<ExpertBackend> backend =
                                                           std::make_unique<LocalBackend>())
