@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes are a readable GGUF file, with any family's names too, or fail with an
-// Error(model) of a single line.
+// libFuzzer target: any bytes are a readable GGUF file, with any family's names too, or fail with
+// an Error(model) of a single line.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

@@ -16,7 +16,7 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-// Nothing is held but what is made.
+// Packing takes no memory besides the result.
 TEST(PackedTranspose, IsThatOfATurnedTable) {
   for (const auto& [k, n] : {std::pair<int64_t, int64_t>{1, 1}, {33, 16}, {70, 47}, {130, 96}})
     for (DType stored : {DType::f32, DType::bf16, DType::f16})

@@ -76,7 +76,7 @@ TEST(NibbleBlocks, AScaleThatIsNoNumberIsRefused) {
   expect_says(model_error([&] { nibbles_of(file, "w"); }), "holds a scale that is infinite");
 }
 
-// The form of each product, and that a store packs what is foreseen on meta.
+// Checks the form of each product, and compares packing by a store with the prediction on meta.
 TEST(NibbleBlocks, ProductsHaveTheBitsOfTheFile) {
   const ScratchFolder folder;
   folder.write("f.gguf", image());
@@ -113,7 +113,7 @@ TEST(NibbleBlocks, ProductsHaveTheBitsOfTheFile) {
   EXPECT_THROW(rules.add("blocks=int4", "test"), Error);
 }
 
-// Int8 with a scale a row adds less than a percent to the formats that become it.
+// Int8 with a scale per row adds less than a percent to the formats converted to int8.
 TEST(NibbleBlocks, Int8AddsLittle) {
   struct Format {
     uint32_t type;
