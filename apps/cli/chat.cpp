@@ -184,7 +184,7 @@ class Chat {
   std::string model_name_;
   std::set<std::string> saved_;
   std::set<std::string> noted_;
-  KeptPrefix prefix_;  // a turn computes only new tokens
+  PrefixCache prefix_;  // a turn computes only new tokens
   std::string stats_ = "no turn has been answered";
 };
 

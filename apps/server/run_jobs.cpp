@@ -119,15 +119,16 @@ void Jobs::tell_running(Job& job) {
 // Takes jobs that can join a running request, only if it is their turn, so that others wait no
 // longer.
 std::vector<JobPtr> Jobs::join(const std::shared_ptr<Run>& run, const std::string& key,
-                               int at_work) {
+                               int reservation) {
   std::vector<JobPtr> jobs;
   const std::lock_guard lock(mutex_);
   const bool open = !closing_ && !run->stop.stop_requested() && first_.empty();
-  while (open && queue_.size() > 0 && at_work < options_.batch && run->jobs.size() < kMostInRun) {
+  while (open && queue_.size() > 0 && reservation < options_.batch &&
+         run->jobs.size() < kMostInRun) {
     const JobPtr job = queue_.order().front();
     const int samples = samples_of(job->ask);
-    if (at_work + samples > options_.batch || batch_key(*job) != key) break;
-    at_work += samples;
+    if (reservation + samples > options_.batch || batch_key(*job) != key) break;
+    reservation += samples;
     jobs.push_back(queue_.pop());
     start(*job, run);
   }
@@ -151,8 +152,8 @@ Look Jobs::look_of(const std::vector<JobPtr>& jobs) {
     stand_back(*run);
   };
   if (!may_join(*jobs[0])) return look;
-  look.join = [this, key = batch_key(*jobs[0]), run = jobs[0]->run](int at_work) {
-    return join(run, key, at_work);
+  look.join = [this, key = batch_key(*jobs[0]), run = jobs[0]->run](int reservation) {
+    return join(run, key, reservation);
   };
   look.ended = [this](const JobPtr& job, const Outcome& outcome) {
     const std::lock_guard lock(mutex_);
@@ -199,7 +200,7 @@ std::shared_ptr<const void> Jobs::counting(int& count) {
   return {this, [this, &count](const void*) {
             const std::lock_guard lock(mutex_);
             --count;
-            if (&count == &at_work_) ++rests_;
+            if (&count == &reservation_) ++rests_;
             changed_.notify_all();
           }};
 }
@@ -238,7 +239,7 @@ bool Jobs::wait_for_room(const Error& why, std::vector<JobPtr>& jobs, uint64_t r
                          const std::stop_token& stop) {
   const Json said = body_of(refusal_of(models_.with_names(why)))["error"];
   std::unique_lock lock(mutex_);
-  if (rests_ == rests && at_work_ == 0) return false;
+  if (rests_ == rests && reservation_ == 0) return false;
   for (const JobPtr& job : jobs) {
     if (ended(job->record.state)) continue;
     job->record.state = JobState::queued;
@@ -279,7 +280,7 @@ std::vector<Outcome> Jobs::run_with_room(std::vector<JobPtr>& jobs, const std::s
     uint64_t rests = 0;
     const size_t begun = jobs.size();
     try {
-      const auto at_work = counting(at_work_);
+      const auto reservation = counting(reservation_);
       {
         const std::lock_guard lock(mutex_);
         rests = rests_ + 1;  // counts this run's own end

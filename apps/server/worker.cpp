@@ -195,7 +195,7 @@ class Flow {
 
   std::vector<std::vector<int32_t>> join() {
     std::vector<std::vector<int32_t>> prompts;
-    for (const JobPtr& job : look_.join(at_work_)) {
+    for (const JobPtr& job : look_.join(reservation_)) {
       jobs_.push_back(job);
       shares_.add(*job);
       note(*job);
@@ -207,10 +207,10 @@ class Flow {
   }
   void answered(int answer, const CompleteResult& now) {
     const size_t owner = shares_.owner(answer);
-    --at_work_;
+    --reservation_;
     if (--left_[owner] > 0) return;
     const Outcome outcome = answers_of(now, shares_, owner);
-    if (at_work_ > 0)
+    if (reservation_ > 0)
       look_.ended(jobs_[owner], outcome);
     else  // otherwise the job ends with the run and gets its full report
       last_ = {jobs_[owner], outcome};
@@ -219,7 +219,7 @@ class Flow {
  private:
   void note(const Job& job) {
     left_.push_back(samples_of(job.ask));
-    at_work_ += left_.back();
+    reservation_ += left_.back();
   }
 
   std::vector<JobPtr>& jobs_;
@@ -227,7 +227,7 @@ class Flow {
   const Look& look_;
   const std::stop_token stop_;
   std::vector<int> left_;  // remaining answers of each job
-  int at_work_ = 0;
+  int reservation_ = 0;
   std::optional<std::pair<JobPtr, Outcome>> last_;
 };
 

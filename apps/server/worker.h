@@ -24,9 +24,9 @@ struct Look {
   /// Runs work after the library has answered, such as encoding files; with rank processes, rank 0
   /// alone does this.
   std::function<void(const std::function<void()>& work)> after;
-  /// Returns further jobs of the same batch_key() before each pass of a text run; `at_work` is the
-  /// number of answers still running. Empty: no joins.
-  std::function<std::vector<JobPtr>(int at_work)> join{};
+  /// Returns further jobs of the same batch_key() before each pass of a text run; `reservation` is
+  /// the number of answers still running. Empty: no joins.
+  std::function<std::vector<JobPtr>(int reservation)> join{};
   /// A job ended while the run continues.
   std::function<void(const JobPtr& job, const Outcome& outcome)> ended{};
 };

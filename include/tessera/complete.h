@@ -83,12 +83,12 @@ struct CompleteProgress {
 /// own then replace them, even after a stop. Nothing is cached for bidirectional models, for other
 /// caches than blocks (CachePolicy), with select_prefill, for several sequences, or where ranks
 /// are processes.
-class KeptPrefix {
+class PrefixCache {
  public:
-  KeptPrefix();
-  KeptPrefix(const KeptPrefix&) = delete;
-  KeptPrefix& operator=(const KeptPrefix&) = delete;
-  ~KeptPrefix();
+  PrefixCache();
+  PrefixCache(const PrefixCache&) = delete;
+  PrefixCache& operator=(const PrefixCache&) = delete;
+  ~PrefixCache();
   int64_t tokens() const;  ///< cached tokens; 0 during a request
   int64_t bytes() const;   ///< memory on all ranks; the request's during a request
   void clear();
@@ -113,7 +113,7 @@ struct Completion {
   int prompt = 0;                   ///< index of its prompt
   uint64_t seed = 0;                ///< the prompt alone has this answer with this seed
   std::vector<int32_t> prompt_ids;  ///< after the chat template
-  int64_t reused = 0;               ///< first tokens of the prompt that came from KeptPrefix
+  int64_t reused = 0;               ///< first tokens of the prompt that came from PrefixCache
   std::vector<int32_t> ids;
   std::vector<double> confidences;  ///< confidence of each id in the pass that committed each
   /// Natural logarithm of a token's probability, by softmax over the whole vocabulary.
@@ -167,7 +167,7 @@ struct CompleteControl {
   std::function<void(const CompleteProgress&)> on_progress;  ///< may be empty
   /// Receives notes on the course of a run, a sentence each; may be empty.
   std::function<void(const std::string&)> on_note;
-  KeptPrefix* prefix = nullptr;  ///< cache of the last request; null: none
+  PrefixCache* prefix = nullptr;  ///< cache of the last request; null: none
   /// Called before each pass, if present (not with moe=fused): returns prompts, as ids, to join the
   /// batch behind the present ones. Each answer equals that of its prompt alone, bit by bit, except
   /// under a rule with scope=batch. Prompts without room in memory wait until others end. An

@@ -105,7 +105,7 @@ GenerateResult generate(const OpenModel& model, GenerateRequest request, const n
 
 // Requests are copies: while Python runs on, another thread may set the fields of its own.
 std::string complete(const OpenModel& model, CompleteRequest request, const nb::object& on_progress,
-                     const nb::object& on_note, const CancelToken* cancel, KeptPrefix* prefix) {
+                     const nb::object& on_note, const CancelToken* cancel, PrefixCache* prefix) {
   std::string json;
   run_aside(token_of(cancel), [&](const std::stop_token& stop, const Ask& ask) {
     CompleteControl control{stop, {}, note_to(on_note, ask), prefix};
@@ -272,13 +272,13 @@ void bind_model(nb::module_& module) {
       .def_rw("chat", &TokenizeRequest::chat)
       .def_rw("raw", &TokenizeRequest::raw)
       .def_rw("tokenizer", &TokenizeRequest::tokenizer);
-  nb::class_<KeptPrefix>(
+  nb::class_<PrefixCache>(
       module, "KeptPrefix",
       "What the turns of one talk share: keys and values of its finished blocks.")
       .def(nb::init<>())
-      .def_prop_ro("tokens", &KeptPrefix::tokens)
-      .def_prop_ro("bytes", &KeptPrefix::bytes)
-      .def("clear", &KeptPrefix::clear);
+      .def_prop_ro("tokens", &PrefixCache::tokens)
+      .def_prop_ro("bytes", &PrefixCache::bytes)
+      .def("clear", &PrefixCache::clear);
   bind_result(module);
   const auto none = nb::none();
   nb::class_<OpenModel>(module, "OpenModel")

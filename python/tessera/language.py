@@ -119,7 +119,7 @@ class LanguageModel(Model):
                  enable_thinking: bool | None = None, on_progress: Progress | None = None,
                  plan: str | Mapping[str, Any] | None = None, ranks: int | None = None,
                  threads: int | None = None, cancel: _core.CancelToken | None = None,
-                 prefix: _core.KeptPrefix | None = None, **options: Any) -> GenerateOutput:
+                 prefix: _core.PrefixCache | None = None, **options: Any) -> GenerateOutput:
         """Completes prompts, lists of ids, or one chat of {"role": ..., "content": ...}; all are
         one batch, and each answer is that of its prompt alone.
 
@@ -128,11 +128,11 @@ class LanguageModel(Model):
         top_p, repetition_penalty, seed, n, logprobs, stop, draws (a path). enable_thinking is a
         switch that the chat template of a folder may have. on_progress hears after each pass: the
         prompt's number, what has become final, the block's tokens with "" for a mask, the first
-        one's position, and whether it ended. A KeptPrefix that the turns of one talk share spares
+        one's position, and whether it ended. A PrefixCache that the turns of one talk share spares
         them what the one before has computed; the answers are the same.
         """
         expect(cancel, _core.CancelToken, "cancel", "a CancelToken")
-        expect(prefix, _core.KeptPrefix, "prefix", "a KeptPrefix")
+        expect(prefix, _core.PrefixCache, "prefix", "a PrefixCache")
         expect(on_progress, Callable, "on_progress", "a function")
         request = _request(prompt, prompt_ids, chat, enable_thinking, options)
         model = self._opened_for(plan=plan, ranks=ranks, threads=threads)
@@ -143,11 +143,11 @@ class LanguageModel(Model):
                chat: Chat | None = None, enable_thinking: bool | None = None,
                plan: str | Mapping[str, Any] | None = None,
                ranks: int | None = None, threads: int | None = None,
-               prefix: _core.KeptPrefix | None = None, **options: Any) -> TextStream:
+               prefix: _core.PrefixCache | None = None, **options: Any) -> TextStream:
         """The answer to one prompt in pieces, as they become final; options as of generate."""
         if prompt is not None and not isinstance(prompt, str):
             raise TypeError(f"stream answers one prompt, a str, not a {type(prompt).__name__}")
-        expect(prefix, _core.KeptPrefix, "prefix", "a KeptPrefix")
+        expect(prefix, _core.PrefixCache, "prefix", "a PrefixCache")
         request = _request(prompt, None if prompt_ids is None else [prompt_ids], chat,
                            enable_thinking, options)
         model = self._opened_for(plan=plan, ranks=ranks, threads=threads)

@@ -108,7 +108,7 @@ std::string ExpectedTime::sentence() const {
 namespace {
 
 // Encoding runs before the transformer is read.
-void add_encoding(diffusion::Need& all, const diffusion::Need& one) {
+void add_encoding(diffusion::MemoryNeed& all, const diffusion::MemoryNeed& one) {
   all.peak = std::max(all.peak, one.peak);
   for (const auto& [op, entry] : one.work) {
     all.work[op].calls += entry.calls;
@@ -124,17 +124,17 @@ RunNeed run_need(const runtime::ModelState& state, const diffusion::Job& job, bo
   RunNeed need;
   RunOptions alone = state.options;
   alone.plan = {};
-  const Rehearsal found = rehearse(state, alone, job);
+  const DryRun found = dry_run(state, alone, job);
   need.denoise = {found.weights, found.process - found.weights, found.process, 0, found.work};
   for (const diffusion::Text& text : job.texts) {
     need.text.stored += text.need.stored;
     add_encoding(need.text, text.need);
   }
-  if (job.source) add_encoding(need.text, rehearse_encode(state, job, *job.source, {}));
+  if (job.source) add_encoding(need.text, dry_run_encode(state, job, *job.source, {}));
   if (state.has_vae())
     for (const diffusion::SourceImage& image : job.references)
-      add_encoding(need.text, rehearse_encode(state, job, image, {}));
-  if (decode && state.has_vae()) need.decode = rehearse_decode(state, job, {});
+      add_encoding(need.text, dry_run_encode(state, job, image, {}));
+  if (decode && state.has_vae()) need.decode = dry_run_decode(state, job, {});
   need.peak = std::max({need.denoise.peak, need.text.peak, need.decode.peak});
   need.samples = job.samples();
   need.steps = job.sampler->steps();

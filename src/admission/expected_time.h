@@ -33,8 +33,8 @@ struct ExpectedTime {
 /// The needs of a run of an open model on a single rank, from configurations
 /// only.
 struct RunNeed {
-  diffusion::Need denoise, text, decode;  ///< a step; all texts; one image or video
-  int64_t peak = 0;                       ///< bytes; parts follow each other in memory
+  diffusion::MemoryNeed denoise, text, decode;  ///< a step; all texts; one image or video
+  int64_t peak = 0;                             ///< bytes; parts follow each other in memory
   int samples = 1, steps = 1;
   double computed_share = 1;  ///< computed blocks / all, known from a step cache's rule
 };

@@ -23,7 +23,7 @@ const char* const kSmaller = "use a smaller size or `count`";
 // Alternatives for the denoising: a plan with more ranks and fewer experts on each, or
 // processes.
 std::string ranks_that_fit(const runtime::ModelState& state, const diffusion::Job& job,
-                           const Rehearsal& need, const Room& room) {
+                           const DryRun& need, const MemoryLimit& room) {
   const RunOptions& options = state.options;
   const Plan& plan = options.plan;
   const auto sites = state.geometry().experts;
@@ -33,7 +33,7 @@ std::string ranks_that_fit(const runtime::ModelState& state, const diffusion::Jo
     wider.plan.expert = wider.plan.data = ranks;
     wider.plan.placement = ExpertPlacement::blocks;
     if (!parallel::problems(wider.plan, state.geometry(), job.workload()).empty()) continue;
-    const int64_t bytes = rehearse(state, wider, job).process;
+    const int64_t bytes = dry_run(state, wider, job).process;
     if (bytes <= room.bytes)
       return fmt::format("`plan` {} needs {} a rank", to_string(wider.plan), amount(double(bytes)));
   }
@@ -51,14 +51,14 @@ std::string remedy_of(const runtime::ModelState& state, std::string ranks, int64
 }
 
 /// A part above the limit.
-struct Misfit {
+struct MemoryOverrun {
   std::string what;
   int64_t bytes = 0, weights = 0;
 };
 
 // Keeps as many blocks as fit, beside a preview of `preview` bytes (0: none). False: none fit.
-bool stream(const runtime::ModelState& state, const Rehearsal& whole, int64_t room, int64_t preview,
-            diffusion::Job& job, Rehearsal& need) {
+bool stream(const runtime::ModelState& state, const DryRun& whole, int64_t room, int64_t preview,
+            diffusion::Job& job, DryRun& need) {
   const auto takes = [&] {
     return std::max(need.process, preview > 0 ? need.between + preview : 0);
   };
@@ -69,22 +69,23 @@ bool stream(const runtime::ModelState& state, const Rehearsal& whole, int64_t ro
   const int64_t rest = takes() - need.weights;
   job.resident_blocks = std::max<int64_t>(runtime::resident_blocks(parts, room - rest), 0);
   for (;; --job.resident_blocks) {
-    need = rehearse(state, job);
+    need = dry_run(state, job);
     if (takes() <= room) return true;
     if (job.resident_blocks == 0) return false;
   }
 }
 
 // For the denoising. A single rank streams blocks above the limit.
-std::optional<Misfit> fit_transformer(const runtime::ModelState& state, const Room& room,
-                                      bool previews, diffusion::Job& job, Rehearsal& need) {
+std::optional<MemoryOverrun> fit_transformer(const runtime::ModelState& state,
+                                             const MemoryLimit& room, bool previews,
+                                             diffusion::Job& job, DryRun& need) {
   job.resident_blocks = -1;
-  need = rehearse(state, job);
-  const auto refused = [&] { return Misfit{"this run", need.process, need.weights}; };
+  need = dry_run(state, job);
+  const auto refused = [&] { return MemoryOverrun{"this run", need.process, need.weights}; };
   if (need.process <= room.bytes) return {};
   if (state.options.plan.ranks() > 1 || state.quantises_experts() || state.quantises_products())
     return refused();
-  const Rehearsal whole = need;
+  const DryRun whole = need;
   const int64_t least = previews ? choose_tiles(state, job, {}).need.peak : 0;
   if (!(least > 0 && stream(state, whole, room.bytes, least, job, need)) &&
       !stream(state, whole, room.bytes, 0, job, need))
@@ -98,11 +99,11 @@ std::optional<Misfit> fit_transformer(const runtime::ModelState& state, const Ro
 }
 
 // Bytes beside the decoder during decoding, without all latents and a kept transformer.
-int64_t held_in_decoding(const diffusion::Job& job, const Rehearsal& denoise) {
+int64_t held_in_decoding(const diffusion::Job& job, const DryRun& denoise) {
   return input_bytes(job) + denoise.traced;
 }
 
-void note_tiles(const runtime::ModelState& state, bool asked, const Room& room,
+void note_tiles(const runtime::ModelState& state, bool asked, const MemoryLimit& room,
                 diffusion::Job& job) {
   const int64_t factor = state.vae_factor();
   const bool one =
@@ -115,17 +116,18 @@ void note_tiles(const runtime::ModelState& state, bool asked, const Room& room,
 }
 
 // An image is encoded before the transformer is read; like a result, in tiles if it must be.
-std::optional<Misfit> fit_image(const runtime::ModelState& state, const GenerateRequest& request,
-                                const Room& room, diffusion::Job& job,
-                                diffusion::SourceImage& image, Fit& fit) {
+std::optional<MemoryOverrun> fit_image(const runtime::ModelState& state,
+                                       const GenerateRequest& request, const MemoryLimit& room,
+                                       diffusion::Job& job, diffusion::SourceImage& image,
+                                       MemoryFit& fit) {
   Tiles& tiles = image.tiles;
   if (request.vae_tiling == VaeTiling::on) tiles = vae_tiles(state, request.vae_tile);
-  diffusion::Need need = rehearse_encode(state, job, image, tiles);
+  diffusion::MemoryNeed need = dry_run_encode(state, job, image, tiles);
   if (request.vae_tiling == VaeTiling::automatic)
     for (const int64_t pixels : {0, 1024, 512, 256, 128}) {
       if (need.peak <= room.bytes) break;
       const Tiles smaller = vae_tiles(state, pixels);
-      const diffusion::Need other = rehearse_encode(state, job, image, smaller);
+      const diffusion::MemoryNeed other = dry_run_encode(state, job, image, smaller);
       if (other.peak < need.peak) tiles = smaller, need = other;
     }
   if (tiles && need.peak <= room.bytes) {
@@ -136,19 +138,21 @@ std::optional<Misfit> fit_image(const runtime::ModelState& state, const Generate
   }
   fit.text = std::max(fit.text, need.peak);
   if (need.peak <= room.bytes) return {};
-  return Misfit{"the encoding of the image", need.peak, need.weights};
+  return MemoryOverrun{"the encoding of the image", need.peak, need.weights};
 }
 
-std::optional<Misfit> fit_tiles(const runtime::ModelState& state, const GenerateRequest& request,
-                                int64_t held, diffusion::Job& job, Fit& fit) {
-  const Room room = room_of(state, held);
-  diffusion::Need& need = fit.decode;
+std::optional<MemoryOverrun> fit_tiles(const runtime::ModelState& state,
+                                       const GenerateRequest& request, int64_t held,
+                                       diffusion::Job& job, MemoryFit& fit) {
+  const MemoryLimit room = room_of(state, held);
+  diffusion::MemoryNeed& need = fit.decode;
   if (const int shares = state.options.plan.vae; shares > 1) {
     require(request.vae_tiling != VaeTiling::on, ErrorCode::plan, kTilesOrBands, shares);
-    need = rehearse_bands(state, job, fit.denoise.ranks);
+    need = dry_run_bands(state, job, fit.denoise.ranks);
     if (need.peak <= room.bytes) return {};
-    return Misfit{fmt::format("this run's decoding by vae={}, which is not in tiles,", shares),
-                  held + need.peak, need.weights};
+    return MemoryOverrun{
+        fmt::format("this run's decoding by vae={}, which is not in tiles,", shares),
+        held + need.peak, need.weights};
   }
   const bool chosen = request.vae_tiling == VaeTiling::automatic;
   if (chosen) {
@@ -157,24 +161,25 @@ std::optional<Misfit> fit_tiles(const runtime::ModelState& state, const Generate
     need = choice.need;
   } else {
     if (request.vae_tiling == VaeTiling::on) job.tiles = vae_tiles(state, request.vae_tile);
-    need = rehearse_decode(state, job, job.tiles);
+    need = dry_run_decode(state, job, job.tiles);
   }
   if (need.peak > room.bytes)
-    return Misfit{chosen ? "this run's decoding, in tiles,"
-                         : "this run's decoding, unless `vae_tiling` is auto,",
-                  held + need.peak, need.weights};
+    return MemoryOverrun{chosen ? "this run's decoding, in tiles,"
+                                : "this run's decoding, unless `vae_tiling` is auto,",
+                         held + need.peak, need.weights};
   if (job.tiles) note_tiles(state, !chosen, room, job);
   return {};
 }
 
 // For separate decoding ranks; a single decoder may use the largest fitting tiles.
-std::optional<Misfit> fit_halves(const runtime::ModelState& state, const GenerateRequest& request,
-                                 const Room& room, diffusion::Job& job, Fit& fit) {
+std::optional<MemoryOverrun> fit_halves(const runtime::ModelState& state,
+                                        const GenerateRequest& request, const MemoryLimit& room,
+                                        diffusion::Job& job, MemoryFit& fit) {
   const int shares = state.options.plan.vae;
   const bool asked = request.vae_tiling == VaeTiling::on;
   require(shares == 1 || !asked, ErrorCode::plan, kTilesOrBands, shares);
   if (asked) job.tiles = vae_tiles(state, request.vae_tile);
-  std::optional<Misfit> misfit = fit_transformer(state, room, false, job, fit.denoise);
+  std::optional<MemoryOverrun> misfit = fit_transformer(state, room, false, job, fit.denoise);
   if (shares == 1 && request.vae_tiling == VaeTiling::automatic)
     for (const int64_t pixels : {0, 1024, 512, 256, 128}) {
       if (!misfit) break;
@@ -194,11 +199,11 @@ std::string written(double bytes, int digits) {
 }
 
 // "`memory_budget` allows 5.2 MB", for a need of so many bytes.
-std::string allowed(const Room& room, double need) {
+std::string allowed(const MemoryLimit& room, double need) {
   return fmt::format("{} {}{}", room.giver, amount(room.whole, need), room.beside);
 }
 
-void check_latents(const diffusion::Job& job, const Room& room) {
+void check_latents(const diffusion::Job& job, const MemoryLimit& room) {
   const double latents = double(job.layout.tokens()) * double(job.layout.token_channels()) *
                          job.samples() * 4 * sizeof(float);
   require(latents < double(room.bytes), ErrorCode::memory,
@@ -240,7 +245,7 @@ std::string size_of(const GenerateRequest& request, const diffusion::Job& job) {
 
 // Keeps weights of text encoders and the VAE that fit beside the whole run; earlier kept weights go
 // first. Returns the bytes of all kept weights.
-int64_t choose_kept(const runtime::ModelState& state, const Fit& fit, int64_t room,
+int64_t choose_kept(const runtime::ModelState& state, const MemoryFit& fit, int64_t room,
                     diffusion::Job& job) {
   if (!state.options.keep_parts) return 0;
   std::map<std::string, int64_t> parts;
@@ -273,15 +278,15 @@ std::string budget_of(int64_t bytes) {
   return fmt::format("`memory_budget` {:.1f}MB", std::ceil(double(bytes) / 1e5) / 10);
 }
 
-std::string too_large(const std::string& what, int64_t bytes, int64_t weights, const Room& room,
-                      const std::string& remedy) {
+std::string too_large(const std::string& what, int64_t bytes, int64_t weights,
+                      const MemoryLimit& room, const std::string& remedy) {
   const auto need = double(bytes);
   return fmt::format("{} would need about {} (weights {}, activations {}), {}: {}", what,
                      amount(need, room.whole), amount(double(weights)),
                      amount(double(bytes - weights)), allowed(room, need), remedy);
 }
 
-Room room_of(const runtime::ModelState& state, int64_t held) {
+MemoryLimit room_of(const runtime::ModelState& state, int64_t held) {
   const int64_t budget = state.options.memory_budget;
   const std::string beside =
       held > 0 ? fmt::format(", and the run holds {} of them", amount(double(held))) : "";
@@ -297,13 +302,13 @@ Room room_of(const runtime::ModelState& state, int64_t held) {
 }
 
 void take_room(const runtime::ModelState& state, const std::string& what, int64_t bytes,
-               int64_t weights, runtime::AtWork& at_work) {
-  const Room room = room_of(state);
-  std::vector<runtime::AtWork::Held> others;
-  if (at_work.take(bytes, weights, room.bytes, others)) return;
+               int64_t weights, runtime::MemoryReservation& reservation) {
+  const MemoryLimit room = room_of(state);
+  std::vector<runtime::MemoryReservation::Held> others;
+  if (reservation.take(bytes, weights, room.bytes, others)) return;
   double held = 0;
   std::string each;
-  for (const runtime::AtWork::Held& one : others) {
+  for (const runtime::MemoryReservation::Held& one : others) {
     held += double(one.bytes);
     each += fmt::format("{}'{}' {}", each.empty() ? "" : ", ", one.name, amount(double(one.bytes)));
   }
@@ -314,8 +319,8 @@ void take_room(const runtime::ModelState& state, const std::string& what, int64_
        allowed(room, double(bytes)), amount(held), each);
 }
 
-std::string as_processes(const RunOptions& options, const Rehearsal& need, int64_t beside,
-                         const Room& room) {
+std::string as_processes(const RunOptions& options, const DryRun& need, int64_t beside,
+                         const MemoryLimit& room) {
   int64_t most = 0;
   for (const Inspection::Rank& rank : need.ranks)
     most = std::max({most, rank.total + beside, rank.decode + beside, rank.text});
@@ -326,9 +331,9 @@ std::string as_processes(const RunOptions& options, const Rehearsal& need, int64
 }
 
 TileChoice choose_preview(const runtime::ModelState& state, const diffusion::Job& job,
-                          const Room& room) {
+                          const MemoryLimit& room) {
   if (job.tiles) {
-    TileChoice same{job.tiles, rehearse_decode(state, job, job.tiles)};
+    TileChoice same{job.tiles, dry_run_decode(state, job, job.tiles)};
     if (same.need.peak <= room.bytes) return same;
   }
   return choose_tiles(state, job, room);
@@ -336,14 +341,14 @@ TileChoice choose_preview(const runtime::ModelState& state, const diffusion::Job
 
 std::optional<models::Tiling> preview_tiles(const runtime::ModelState& state,
                                             const diffusion::Job& job) {
-  Room room = room_of(state, job.meters.memory->current());
+  MemoryLimit room = room_of(state, job.meters.memory->current());
   TileChoice choice = choose_preview(state, job, room);
   if (choice.need.peak > room.bytes && state.kept.bytes() > 0) {
     state.kept.release();
     room = room_of(state, job.meters.memory->current());
     choice = choose_preview(state, job, room);
   }
-  const diffusion::Need& need = choice.need;
+  const diffusion::MemoryNeed& need = choice.need;
   if (need.peak > room.bytes)
     fail(ErrorCode::memory, "{}",
          too_large("a preview", need.peak, need.weights, room, "use a smaller size"));
@@ -351,12 +356,12 @@ std::optional<models::Tiling> preview_tiles(const runtime::ModelState& state,
 }
 
 TileChoice choose_tiles(const runtime::ModelState& state, const diffusion::Job& job,
-                        const Room& room) {
-  TileChoice least{{}, rehearse_decode(state, job, {})};
+                        const MemoryLimit& room) {
+  TileChoice least{{}, dry_run_decode(state, job, {})};
   for (const int64_t pixels : {0, 1024, 512, 256, 128}) {
     if (least.need.peak <= room.bytes) break;
     const Tiles tiles = vae_tiles(state, pixels);
-    diffusion::Need need = rehearse_decode(state, job, tiles);
+    diffusion::MemoryNeed need = dry_run_decode(state, job, tiles);
     if (need.peak < least.need.peak) least = {tiles, std::move(need)};
   }
   return least;
@@ -369,12 +374,12 @@ models::Tiling vae_tiles(const runtime::ModelState& state, int64_t pixels) {
   return state.vae().tiling(pixels);
 }
 
-Fit fit_memory(const runtime::ModelState& state, const GenerateRequest& request,
-               diffusion::Job& job, int64_t beside) {
-  const Room room = room_of(state, beside);
+MemoryFit fit_memory(const runtime::ModelState& state, const GenerateRequest& request,
+                     diffusion::Job& job, int64_t beside) {
+  const MemoryLimit room = room_of(state, beside);
   const bool apart = state.options.plan.vae_apart;
-  Fit fit;
-  std::vector<Misfit> misfits;
+  MemoryFit fit;
+  std::vector<MemoryOverrun> misfits;
   const int64_t adapters = job.adapters ? job.adapters->bytes : 0;  // are there before the texts
   for (const diffusion::Text& text : job.texts) {
     const int64_t peak = text.need.peak + adapters;
@@ -405,14 +410,14 @@ Fit fit_memory(const runtime::ModelState& state, const GenerateRequest& request,
   job.keeps_transformer = state.options.keep_parts && (apart || beside_all <= room.bytes);
   if (job.keeps_transformer && !apart) fit.process = std::max(fit.process, beside_all);
   if (previews && !denoising) {
-    const Room left = room_of(state, beside + fit.denoise.between);
+    const MemoryLimit left = room_of(state, beside + fit.denoise.between);
     const int64_t preview = choose_preview(state, job, left).need.peak;
     if (preview <= left.bytes) fit.process = std::max(fit.process, fit.denoise.between + preview);
   }
   if (misfits.empty()) return fit;
-  const Misfit& first = misfits.front();
+  const MemoryOverrun& first = misfits.front();
   int64_t least = 0;
-  for (const Misfit& each : misfits) least = std::max(least, each.bytes);
+  for (const MemoryOverrun& each : misfits) least = std::max(least, each.bytes);
   // More ranks help neither an encoder nor a decoder.
   const std::string ranks = denoising && misfits.size() == 1
                                 ? ranks_that_fit(state, job, fit.denoise, room)
@@ -422,16 +427,16 @@ Fit fit_memory(const runtime::ModelState& state, const GenerateRequest& request,
   return fit;
 }
 
-Fit require_memory(const runtime::ModelState& state, const GenerateRequest& request,
-                   diffusion::Job& job, int64_t beside) {
-  const Room room = room_of(state, beside);
+MemoryFit require_memory(const runtime::ModelState& state, const GenerateRequest& request,
+                         diffusion::Job& job, int64_t beside) {
+  const MemoryLimit room = room_of(state, beside);
   check_latents(job, room);
   const bool usual = tensor::current_scope().assumptions.expert_load.empty() && !request.previews &&
                      !state.options.plan.vae_apart;
   const std::string size = size_of(request, job);
   if (const auto known = usual ? state.fitting.find(size) : std::nullopt)
     if (known->process <= room.bytes) {
-      Fit fit;
+      MemoryFit fit;
       fit.process = known->process;
       fit.text = known->text;
       fit.denoise.weights = known->transformer;
@@ -440,7 +445,7 @@ Fit require_memory(const runtime::ModelState& state, const GenerateRequest& requ
       return fit;
     }
   const size_t notes = job.notes.size();
-  Fit fit = fit_memory(state, request, job, beside);
+  MemoryFit fit = fit_memory(state, request, job, beside);
   if (!fit.problem.empty()) fail(ErrorCode::memory, "{}", fit.problem);
   const bool whole = job.notes.size() == notes;  // nothing streamed, no tiles
   if (usual && whole)
@@ -449,9 +454,9 @@ Fit require_memory(const runtime::ModelState& state, const GenerateRequest& requ
   return fit;
 }
 
-Fit plan_memory(runtime::ModelState& state, const GenerateRequest& request, diffusion::Job& job,
-                int64_t beside) {
-  Fit fit = require_memory(state, request, job, beside);
+MemoryFit plan_memory(runtime::ModelState& state, const GenerateRequest& request,
+                      diffusion::Job& job, int64_t beside) {
+  MemoryFit fit = require_memory(state, request, job, beside);
   state.transformers.keep_only(job.resident_blocks);
   const int64_t room = room_of(state).bytes, kept = choose_kept(state, fit, room, job);
   fit.stays = kept + (job.keeps_transformer ? fit.denoise.weights : 0);
@@ -462,16 +467,16 @@ Fit plan_memory(runtime::ModelState& state, const GenerateRequest& request, diff
   fit.taken = std::max(fit.process + kept, fit.text > 0 ? fit.text + std::max(fit.stays, kept) : 0);
   if (state.options.memory_budget == 0) return fit;
   const int64_t most = most_uneven(state.options.plan, state.geometry(), nullptr,
-                                   [&] { return rehearse(state, job); });
+                                   [&] { return dry_run(state, job); });
   if (most > 0) job.notes.push_back(assumed_routing(most));
   return fit;
 }
 
-int64_t require_overlap(const runtime::ModelState& state, const std::vector<Fit>& fits,
+int64_t require_overlap(const runtime::ModelState& state, const std::vector<MemoryFit>& fits,
                         int64_t inputs) {
-  const Room room = room_of(state);
+  const MemoryLimit room = room_of(state);
   int64_t denoise = 0, decode = 0, weights = 0, made = 0;
-  for (const Fit& fit : fits) {
+  for (const MemoryFit& fit : fits) {
     denoise = std::max(denoise, made + fit.denoise.process - fit.denoise.decoding);
     made += fit.denoise.results + fit.denoise.traced;  // kept until all have ended
     decode = std::max(decode, fit.denoise.decoding);
@@ -507,19 +512,19 @@ std::vector<double> uneven_load(const Plan& plan, const nn::Geometry& geometry,
 }
 
 int64_t most_uneven(const Plan& plan, const nn::Geometry& geometry, const nn::SelectionRule* rule,
-                    const std::function<Rehearsal()>& rehearse) {
+                    const std::function<DryRun()>& dry_run) {
   std::vector<double> load = uneven_load(plan, geometry, rule);
   if (load.empty()) return 0;
   tensor::Scope scope = tensor::current_scope();
   scope.assumptions.expert_load = std::move(load);
   const tensor::BindScope bind(scope);
-  return rehearse().process;
+  return dry_run().process;
 }
 
 std::string assumed_routing(int64_t most_uneven) {
   if (most_uneven == 0) return "";
   return fmt::format(
-      "memory is foreseen as if all experts got as many tokens each; a rank takes more where its "
+      "memory is predicted as if all experts got as many tokens each; a rank takes more where its "
       "experts get more: a process {} at most, if all tokens choose the experts of one rank",
       amount(double(most_uneven)));
 }

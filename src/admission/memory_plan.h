@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "admission/rehearse.h"
+#include "admission/dry_run.h"
 #include "diffusion/job.h"
 
 namespace tessera::admission {
@@ -24,7 +24,7 @@ std::string amount(double bytes, double other);
 
 /// A run's memory limit: bytes, and its name in messages: owner, total, other
 /// holders.
-struct Room {
+struct MemoryLimit {
   int64_t bytes = 0;
   std::string giver{};
   double whole = 0;
@@ -32,35 +32,35 @@ struct Room {
 };
 /// The limit of this process: RunOptions::memory_budget, else nearly all memory of the machine or
 /// the GPU, shared with its other ranks, minus the run's present memory.
-Room room_of(const runtime::ModelState& state, int64_t held = 0);
+MemoryLimit room_of(const runtime::ModelState& state, int64_t held = 0);
 /// "`memory_budget` 5.2MB", for so many bytes.
 std::string budget_of(int64_t bytes);
 /// The reason against a part: the thing, its need, the limit, and a remedy.
-std::string too_large(const std::string& what, int64_t bytes, int64_t weights, const Room& room,
-                      const std::string& remedy);
+std::string too_large(const std::string& what, int64_t bytes, int64_t weights,
+                      const MemoryLimit& room, const std::string& remedy);
 
 /// Reserves bytes of the process for a run that fits alone, `weights` of them for the model; idle
 /// models may release kept weights. Throws Error(memory), with the names of other runs, without
 /// enough memory.
 void take_room(const runtime::ModelState& state, const std::string& what, int64_t bytes,
-               int64_t weights, runtime::AtWork& at_work);
+               int64_t weights, runtime::MemoryReservation& reservation);
 
 /// The need of each of a plan's ranks as processes, with `beside` bytes of the request, if fitting;
 /// "": not fitting, or already processes.
-std::string as_processes(const RunOptions& options, const Rehearsal& need, int64_t beside,
-                         const Room& room);
+std::string as_processes(const RunOptions& options, const DryRun& need, int64_t beside,
+                         const MemoryLimit& room);
 
 /// The largest fitting tiles for an image or video of a job (none: whole; else the published size,
 /// or halves of 1024 pixels), or the smallest.
 struct TileChoice {
   std::optional<models::Tiling> tiles;
-  diffusion::Need need;
+  diffusion::MemoryNeed need;
 };
 TileChoice choose_tiles(const runtime::ModelState& state, const diffusion::Job& job,
-                        const Room& room);
+                        const MemoryLimit& room);
 /// The same for a preview during a run: in the result's tiles if they fit.
 TileChoice choose_preview(const runtime::ModelState& state, const diffusion::Job& job,
-                          const Room& room);
+                          const MemoryLimit& room);
 
 /// The tiles of a preview beside the run's memory; kept weights of other parts go first. Throws
 /// Error(memory).
@@ -68,11 +68,11 @@ std::optional<models::Tiling> preview_tiles(const runtime::ModelState& state,
                                             const diffusion::Job& job);
 
 /// The needs of a run's parts, in sequence, and the reason against a part; "": all fit.
-struct Fit {
-  Rehearsal denoise;
-  diffusion::Need decode;  ///< for an image or video; empty without decoding
-  int64_t text = 0;        ///< bytes of text encoders in this process, at most
-  int64_t process = 0;     ///< bytes of this process at most
+struct MemoryFit {
+  DryRun denoise;
+  diffusion::MemoryNeed decode;  ///< for an image or video; empty without decoding
+  int64_t text = 0;              ///< bytes of text encoders in this process, at most
+  int64_t process = 0;           ///< bytes of this process at most
   /// After plan_memory(): bytes with kept weights of other parts, and the bytes kept between
   /// requests and shared with other requests of the model.
   int64_t taken = 0, stays = 0;
@@ -83,21 +83,21 @@ struct Fit {
 /// possible, and the tiles for decoding, and notes both in job.notes. Reads no weight.
 /// Throws Error(usage) for invalid tiles. `beside`: bytes held by other requests of a
 /// sequence.
-Fit fit_memory(const runtime::ModelState& state, const GenerateRequest& request,
-               diffusion::Job& job, int64_t beside = 0);
+MemoryFit fit_memory(const runtime::ModelState& state, const GenerateRequest& request,
+                     diffusion::Job& job, int64_t beside = 0);
 
 /// The same for a request: throws Error(memory) without a remedy. For a request like an earlier
 /// fitting one, sets only `process`, `text` and weights, unless a plan decodes apart.
-Fit require_memory(const runtime::ModelState& state, const GenerateRequest& request,
-                   diffusion::Job& job, int64_t beside = 0);
+MemoryFit require_memory(const runtime::ModelState& state, const GenerateRequest& request,
+                         diffusion::Job& job, int64_t beside = 0);
 /// The same for a run: releases other memory first.
-Fit plan_memory(runtime::ModelState& state, const GenerateRequest& request, diffusion::Job& job,
-                int64_t beside = 0);
+MemoryFit plan_memory(runtime::ModelState& state, const GenerateRequest& request,
+                      diffusion::Job& job, int64_t beside = 0);
 
 /// Throws Error(memory) if images of a request in a sequence cannot be decoded while another is
 /// denoised, beside earlier results; `inputs`: bytes of all. Returns their total (0: a single
 /// request).
-int64_t require_overlap(const runtime::ModelState& state, const std::vector<Fit>& fits,
+int64_t require_overlap(const runtime::ModelState& state, const std::vector<MemoryFit>& fits,
                         int64_t inputs);
 
 /// The rows of each expert of a layer, as in tensor::Assumptions, if all tokens choose the
@@ -108,7 +108,7 @@ std::vector<double> uneven_load(const Plan& plan, const nn::Geometry& geometry,
                                 const nn::SelectionRule* rule);
 /// Bytes of a process in a dry run under this load; 0: no such load.
 int64_t most_uneven(const Plan& plan, const nn::Geometry& geometry, const nn::SelectionRule* rule,
-                    const std::function<Rehearsal()>& rehearse);
+                    const std::function<DryRun()>& dry_run);
 /// A note about the assumption of equal load, with its worst case; "": most_uneven() returned
 /// 0.
 std::string assumed_routing(int64_t most_uneven);

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "admission/held_experts.h"
+#include "admission/expert_memory.h"
 #include "base/fail.h"
 #include "base/stop.h"
 #include "completion/options.h"
@@ -42,14 +42,14 @@ std::shared_ptr<const nn::TokenModel> network_of(const runtime::ModelState& stat
 
 /// Tokens of each sequence in a pass, and the decided ones; for executed passes, the number of
 /// represented passes of the run.
-struct Stand {
+struct TypicalPass {
   std::vector<nn::Range> body;
   int64_t decided = 0;
   int64_t canvas = 0;  // vocabulary of a denoised canvas; 0: text or masks
   double passes = 1;
 };
 
-sample::TokenPass pass_of(const Stand& stand) {
+sample::TokenPass pass_of(const TypicalPass& stand) {
   sample::TokenPass pass;
   for (size_t r = 0; r < stand.body.size(); ++r) {
     const nn::Range& body = stand.body[r];
@@ -75,10 +75,10 @@ sample::TokenPass pass_of(const Stand& stand) {
 }
 
 // The prompts, then each canvas: denoised, then read as text before the next.
-std::vector<Stand> canvases_of(const completion::TokenRun& run) {
+std::vector<TypicalPass> canvases_of(const completion::TokenRun& run) {
   std::vector<nn::Range> body;
   for (const int64_t tokens : run.prefill) body.push_back({run.kept, tokens});
-  std::vector<Stand> passes{{body, 0}};
+  std::vector<TypicalPass> passes{{body, 0}};
   for (bool more = true; more;) {
     more = false;
     for (size_t r = 0; r < body.size(); ++r) {
@@ -94,7 +94,7 @@ std::vector<Stand> canvases_of(const completion::TokenRun& run) {
 
 // Over all tokens, twice, because the first pass's memory stays for the second; or the first of a
 // block cache, then block by block.
-std::vector<Stand> passes_of(const completion::TokenRun& run) {
+std::vector<TypicalPass> passes_of(const completion::TokenRun& run) {
   if (run.canvas > 0) return canvases_of(run);
   std::vector<nn::Range> body;
   if (run.prefill.empty()) {
@@ -102,7 +102,7 @@ std::vector<Stand> passes_of(const completion::TokenRun& run) {
     return {{body, run.decided}, {body, run.decided}};
   }
   for (const int64_t tokens : run.prefill) body.push_back({run.kept, tokens});
-  std::vector<Stand> passes;
+  std::vector<TypicalPass> passes;
   if (!run.joined) passes.push_back({body, 0});
   for (bool more = true, first = true; more; first = false) {
     more = false;
@@ -117,7 +117,7 @@ std::vector<Stand> passes_of(const completion::TokenRun& run) {
   return passes;
 }
 
-bool as_wide(const Stand& a, const Stand& b) {
+bool as_wide(const TypicalPass& a, const TypicalPass& b) {
   return a.decided == b.decided && a.canvas == b.canvas &&
          std::equal(a.body.begin(), a.body.end(), b.body.begin(),
                     [](const nn::Range& x, const nn::Range& y) { return x.size() == y.size(); });
@@ -125,9 +125,9 @@ bool as_wide(const Stand& a, const Stand& b) {
 
 // Neighbours with equally many tokens differ in their visible tokens only, with evenly growing
 // work: the last is the largest, first and last give the mean.
-std::vector<Stand> stands_of(const completion::TokenRun& run) {
-  const std::vector<Stand> all = passes_of(run);
-  std::vector<Stand> stands;
+std::vector<TypicalPass> stands_of(const completion::TokenRun& run) {
+  const std::vector<TypicalPass> all = passes_of(run);
+  std::vector<TypicalPass> stands;
   for (size_t first = 0, end = 0; first < all.size(); first = end) {
     while (end < all.size() && as_wide(all[first], all[end])) ++end;
     stands.push_back(all[first]);
@@ -138,15 +138,15 @@ std::vector<Stand> stands_of(const completion::TokenRun& run) {
   return stands;
 }
 
-double passes_in(const std::vector<Stand>& stands) {
+double passes_in(const std::vector<TypicalPass>& stands) {
   double passes = 0;
-  for (const Stand& stand : stands) passes += stand.passes;
+  for (const TypicalPass& stand : stands) passes += stand.passes;
   return passes;
 }
 
 int64_t most_at_once(const completion::TokenRun& run) {
   int64_t most = 0;
-  for (const Stand& stand : stands_of(run))
+  for (const TypicalPass& stand : stands_of(run))
     most = std::max(most, nn::token_count(pass_of(stand).view.body));
   return most;
 }
@@ -168,9 +168,10 @@ void adopt_kept(const completion::TokenRun& run, const nn::Geometry& geometry, n
 }
 
 /// A rank's work, with passes that represent several.
-class Stood {
+class PassCost {
  public:
-  Stood(const tensor::Scope& rank, const comm::Communicator* world) : rank_(rank), world_(world) {}
+  PassCost(const tensor::Scope& rank, const comm::Communicator* world)
+      : rank_(rank), world_(world) {}
   void count(double passes) {
     const double flops = rank_.meter->total().flops;
     const auto sent = world_ ? double(world_->ledger().total().bytes) : 0;
@@ -190,15 +191,15 @@ class Stood {
 };
 
 // Experts read on demand leave no reserve: all tokens choose a single rank's experts,
-void crowd_one(const runtime::ModelState& state, const RunOptions& options,
-               const completion::TokenRun& run, runtime::ModelState& stage) {
+void route_to_one_expert(const runtime::ModelState& state, const RunOptions& options,
+                         const completion::TokenRun& run, runtime::ModelState& stage) {
   std::vector<double> load =
       uneven_load(options.plan, state.language->geometry(runtime::dtype_of(options)), &run.rule);
   if (!load.empty()) stage.workers.assumptions.expert_load = std::move(load);
 }
 
 // and each rank may be this rank.
-void crowd_each(const RunOptions& options, Rehearsal& found) {
+void crowd_each(const RunOptions& options, DryRun& found) {
   if (!cluster::Ranks::of(options).all_here() || options.plan.expert == 1) return;
   int64_t most = 0;
   for (const Inspection::Rank& rank : found.ranks) most = std::max(most, rank.total - rank.weights);
@@ -206,25 +207,25 @@ void crowd_each(const RunOptions& options, Rehearsal& found) {
 }
 
 // Without experts read on demand.
-Rehearsal rehearse_others(const runtime::ModelState& state, const RunOptions& options,
-                          const completion::TokenRun& run, Passes which) {
+DryRun dry_run_others(const runtime::ModelState& state, const RunOptions& options,
+                      const completion::TokenRun& run, Passes which) {
   require(tokens_of(run) <= diffusion::kMostTokens, ErrorCode::memory,
           "a run of {} tokens is too long for any machine: use fewer or shorter prompts",
           tokens_of(run));
   runtime::ModelState stage;
-  runtime::set_stage(state, options, stage);
-  if (run.experts > 0) crowd_one(state, options, run, stage);
+  runtime::copy_for_dry_run(state, options, stage);
+  if (run.experts > 0) route_to_one_expert(state, options, run, stage);
   const runtime::RunMeters meters(stage.workers.ranks.size());
   const tensor::BindScope bind(stage.workers.scope(-1, &meters));  // outside the run's memory
-  runtime::Loaded<nn::TokenModel> loaded;
+  runtime::NetworkCache<nn::TokenModel> loaded;
   std::vector<std::shared_ptr<const nn::TokenModel>> networks;
   for (int r = 0; r < options.plan.world(); ++r)
     networks.push_back(loaded.get(0, r, stage.workers.scope(r, &meters).memory, [&] {
       return network_of(state, options, state.language->on_meta(), r, run);
     }));
-  const std::vector<Stand> stands = which == Passes::all ? passes_of(run) : stands_of(run);
+  const std::vector<TypicalPass> stands = which == Passes::all ? passes_of(run) : stands_of(run);
   const double passes = passes_in(stands);
-  Rehearsal found;
+  DryRun found;
   found.ranks.resize(networks.size());
   const std::stop_token& stop = base::current_stop();
   runtime::launch_ranks(stage, meters, stop, [&](comm::Communicator* world) {
@@ -242,8 +243,8 @@ Rehearsal rehearse_others(const runtime::ModelState& state, const RunOptions& op
         [&](const nn::MoeWork& work) { routed.push_back(work.routing.ids); });
     const tensor::Scope scope = stage.workers.scope(static_cast<int>(rank), &meters);
     adopt_kept(run, model.geometry(), runtime::dtype_of(options), setup.cache->slots());
-    Stood did(scope, world);
-    for (const Stand& stand : stands) {
+    PassCost did(scope, world);
+    for (const TypicalPass& stand : stands) {
       const sample::TokenPass pass = pass_of(stand);
       if (pass.ids.empty()) continue;
       base::check_stop(stop);
@@ -255,7 +256,7 @@ Rehearsal rehearse_others(const runtime::ModelState& state, const RunOptions& op
     tensor::watch_part("");
     setup.finish();
     did.count(1);
-    found.ranks[rank] = foretold(
+    found.ranks[rank] = predicted(
         did.all(), parallel::experts_of(options.plan, model.geometry(), static_cast<int>(rank)),
         nn::token_count(setup.view().body), static_cast<int>(passes));
   });
@@ -281,7 +282,7 @@ completion::TokenRun sketched(const models::TokenSpec& spec, const TokenForecast
 
 }  // namespace
 
-TokenForecast foretell_tokens(const runtime::ModelState& state, const TokenSketch& sketch) {
+TokenForecast predict_tokens(const runtime::ModelState& state, const TokenSketch& sketch) {
   completion::check_token_plan(state);
   const models::TokenSpec& spec = state.language->spec();
   TokenForecast made{.block = spec.block, .canvas = spec.canvas};
@@ -294,8 +295,8 @@ TokenForecast foretell_tokens(const runtime::ModelState& state, const TokenSketc
           "{} tokens of prompt and {} of answer: the model's context has {}", made.prompt,
           made.answer, spec.context);
   const completion::TokenRun run = sketched(spec, made, sketch.prompts);
-  made.ranks = rehearse_tokens(state, state.options, run).ranks;
-  for (const Stand& stand : stands_of(run)) {
+  made.ranks = dry_run_tokens(state, state.options, run).ranks;
+  for (const TypicalPass& stand : stands_of(run)) {
     if (pass_of(stand).ids.empty()) continue;
     made.passes.push_back({stand.passes, stand.decided == 0});
   }
@@ -307,11 +308,11 @@ TokenForecast foretell_tokens(const runtime::ModelState& state, const TokenSketc
   return made;
 }
 
-Rehearsal rehearse_tokens(const runtime::ModelState& state, const RunOptions& options,
-                          const completion::TokenRun& run, Passes which) {
-  Rehearsal others = rehearse_others(state, options, run, which);
+DryRun dry_run_tokens(const runtime::ModelState& state, const RunOptions& options,
+                      const completion::TokenRun& run, Passes which) {
+  DryRun others = dry_run_others(state, options, run, which);
   if (run.experts == 0) return others;
-  const HeldExperts held(state, options);
+  const ExpertMemory held(state, options);
   return held.beside(std::move(others), run.experts);
 }
 
@@ -319,7 +320,7 @@ namespace {
 
 // Routed experts of the rank with the most, within reach of a pass's tokens in a
 // layer.
-int64_t most_of_a_layer(const nn::Geometry& geometry, const HeldExperts& held,
+int64_t most_of_a_layer(const nn::Geometry& geometry, const ExpertMemory& held,
                         const completion::TokenRun& run) {
   return std::min(held.most() / std::ssize(geometry.experts),
                   most_at_once(run) * parallel::most_slots(geometry, &run.rule));
@@ -338,7 +339,7 @@ std::string who_reads(const runtime::ModelState& state) {
 }
 
 std::string problem_of(const runtime::ModelState& state, const completion::TokenRun& run,
-                       const Rehearsal& need, const Room& room) {
+                       const DryRun& need, const MemoryLimit& room) {
   std::string remedy = as_processes(state.options, need, 0, room);
   if (remedy.empty()) remedy = "spread it over machines (`plan` expert=N or tensor=N)";
   for (const Precision smaller : {Precision::bf16, Precision::int8}) {
@@ -346,7 +347,7 @@ std::string problem_of(const runtime::ModelState& state, const completion::Token
     options.precision = smaller;
     completion::TokenRun whole = run;
     whole.experts = 0;
-    const int64_t bytes = rehearse_tokens(state, options, whole).process;
+    const int64_t bytes = dry_run_tokens(state, options, whole).process;
     if (bytes > room.bytes || bytes >= need.process) continue;
     remedy = fmt::format("`dtype` {} would need {}", word_of(smaller), amount(double(bytes)));
     break;
@@ -362,8 +363,8 @@ std::string problem_of(const runtime::ModelState& state, const completion::Token
                    need.process, need.weights, room, remedy);
 }
 
-std::string note_of(const runtime::ModelState& state, const HeldExperts& held, int64_t experts,
-                    int64_t weights, const Room& room) {
+std::string note_of(const runtime::ModelState& state, const ExpertMemory& held, int64_t experts,
+                    int64_t weights, const MemoryLimit& room) {
   const std::string stay =
       state.options.plan.expert > 1
           ? fmt::format("each rank keeps {} of its {} in memory", experts, held.most())
@@ -377,15 +378,15 @@ std::string note_of(const runtime::ModelState& state, const HeldExperts& held, i
 }  // namespace
 
 TokenFit fit_tokens(const runtime::ModelState& state, completion::TokenRun& run) {
-  const Room room = room_of(state);
-  TokenFit fit{rehearse_tokens(state, state.options, run)};
+  const MemoryLimit room = room_of(state);
+  TokenFit fit{dry_run_tokens(state, state.options, run)};
   if (fit.need.process <= room.bytes) return fit;
   const nn::Geometry geometry = state.language->geometry(state.dtype());
   if (!geometry.experts.empty() && completion::may_stream_experts(state)) {
-    const HeldExperts held(state, state.options);
+    const ExpertMemory held(state, state.options);
     completion::TokenRun reading = run;
     reading.experts = most_of_a_layer(geometry, held, run);
-    const Rehearsal others = rehearse_others(state, state.options, reading, Passes::largest);
+    const DryRun others = dry_run_others(state, state.options, reading, Passes::largest);
     const int64_t least = others.process + held.bytes(reading.experts), whole = fit.need.weights;
     if (reading.experts < held.most() && least < fit.need.process) {
       while (reading.experts < held.most() &&
@@ -408,33 +409,33 @@ namespace {
 
 // The memory of a run like an earlier fitting run, if available without other models.
 bool takes_at_once(const runtime::ModelState& state, const std::array<int64_t, 2>& bytes,
-                   runtime::AtWork* at_work) {
-  std::vector<runtime::AtWork::Held> others;
-  return !at_work || at_work->take(bytes[0], bytes[1], room_of(state).bytes, others,
-                                   runtime::AtWork::Idle::stay);
+                   runtime::MemoryReservation* reservation) {
+  std::vector<runtime::MemoryReservation::Held> others;
+  return !reservation || reservation->take(bytes[0], bytes[1], room_of(state).bytes, others,
+                                           runtime::MemoryReservation::Idle::stay);
 }
 
 }  // namespace
 
 std::string plan_tokens(runtime::ModelState& state, completion::TokenRun& run,
-                        runtime::AtWork* at_work) {
+                        runtime::MemoryReservation* reservation) {
   const std::array<int64_t, 3> size{tokens_of(run), most_at_once(run),
                                     static_cast<int64_t>(run.lengths.size()) * run.decided};
   {
-    const std::lock_guard lock(state.foreseen.mutex);
-    const auto& known = state.foreseen.size;
+    const std::lock_guard lock(state.expected.mutex);
+    const auto& known = state.expected.size;
     const bool usual = run.rule.method == nn::SelectionRule::Method::vanilla && run.kept == 0;
     if (usual && size[0] <= known[0] && size[1] <= known[1] && size[2] <= known[2] &&
-        takes_at_once(state, state.foreseen.bytes, at_work))
+        takes_at_once(state, state.expected.bytes, reservation))
       return "";
   }
   TokenFit fit = fit_tokens(state, run);
   if (!fit.problem.empty()) fail(ErrorCode::memory, "{}", fit.problem);
-  if (at_work) take_room(state, "this run", fit.need.process, fit.need.weights, *at_work);
+  if (reservation) take_room(state, "this run", fit.need.process, fit.need.weights, *reservation);
   if (run.experts > 0) return std::move(fit.note);
-  const std::lock_guard lock(state.foreseen.mutex);
-  state.foreseen.size = size;
-  state.foreseen.bytes = {fit.need.process, fit.need.weights};
+  const std::lock_guard lock(state.expected.mutex);
+  state.expected.size = size;
+  state.expected.bytes = {fit.need.process, fit.need.weights};
   return "";
 }
 

@@ -13,8 +13,8 @@ enum class Passes { largest, all };
 /// The passes of a dry run: over all tokens, or the first and one of each block. Work is the mean
 /// of the executed passes. With experts read on demand, each rank is predicted as if all tokens
 /// chose its experts, so nothing exceeds the result.
-Rehearsal rehearse_tokens(const runtime::ModelState& state, const RunOptions& options,
-                          const completion::TokenRun& run, Passes which = Passes::largest);
+DryRun dry_run_tokens(const runtime::ModelState& state, const RunOptions& options,
+                      const completion::TokenRun& run, Passes which = Passes::largest);
 
 /// A run of a language model by its sizes alone.
 struct TokenSketch {
@@ -36,12 +36,12 @@ struct TokenForecast {
 };
 /// Throws Error(plan) for a plan that cannot run, Error(usage) for more tokens than the model's
 /// context.
-TokenForecast foretell_tokens(const runtime::ModelState& state, const TokenSketch& sketch);
+TokenForecast predict_tokens(const runtime::ModelState& state, const TokenSketch& sketch);
 
 /// The memory of a run within the machine's memory or
 /// RunOptions::memory_budget.
 struct TokenFit {
-  Rehearsal need;
+  DryRun need;
   std::string problem{};  ///< reason and remedy; "": fits
   std::string note{};     ///< the read of experts, and the resident number
 };
@@ -49,9 +49,9 @@ struct TokenFit {
 /// least to the experts of a pass in a layer. Reads no weight.
 TokenFit fit_tokens(const runtime::ModelState& state, completion::TokenRun& run);
 /// The same for a run: throws Error(memory) with the problem, gives the note. Skips the check for
-/// runs no larger than the last fitting run. `at_work` reserves the memory, or throws as
+/// runs no larger than the last fitting run. `reservation` reserves the memory, or throws as
 /// take_room().
 std::string plan_tokens(runtime::ModelState& state, completion::TokenRun& run,
-                        runtime::AtWork* at_work = nullptr);
+                        runtime::MemoryReservation* reservation = nullptr);
 
 }  // namespace tessera::admission

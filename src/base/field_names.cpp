@@ -5,8 +5,6 @@
 
 #include "tessera/error.h"
 
-#include "tessera/error.h"
-
 namespace tessera {
 namespace {
 

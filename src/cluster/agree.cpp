@@ -26,7 +26,7 @@ std::string digest_of(std::string_view bytes) {
 
 }  // namespace
 
-void Terms::say(const std::string& what, std::string_view value) {
+void RunFingerprint::say(const std::string& what, std::string_view value) {
   const bool plain =
       std::all_of(value.begin(), value.end(), [](char c) { return c >= 32 && c < 127; });
   items_.emplace_back(
@@ -35,7 +35,7 @@ void Terms::say(const std::string& what, std::string_view value) {
                 : fmt::format("{} characters, digest {}", value.size(), digest_of(value)));
 }
 
-void Terms::file(const std::string& what, const std::string& path) {
+void RunFingerprint::file(const std::string& what, const std::string& path) {
   const base::InputFile in(path);
   const int64_t size = in.size();
   base::Digest digest;
@@ -52,7 +52,7 @@ void Terms::file(const std::string& what, const std::string& path) {
   items_.emplace_back(what, fmt::format("{} bytes, digest {}", size, digest.text()));
 }
 
-void agree(comm::Communicator& world, const std::function<Terms()>& terms) {
+void require_same(comm::Communicator& world, const std::function<RunFingerprint()>& terms) {
   using Items = std::vector<std::pair<std::string, std::string>>;
   tensor::Tensor mine;
   try {
@@ -65,7 +65,7 @@ void agree(comm::Communicator& world, const std::function<Terms()>& terms) {
   }
   const auto all = comm::all_gather(world, mine, {"agree", -1}).wait();
   for (const tensor::Tensor& word : all)
-    if (word.elements() > 0 && *static_cast<const char*>(word.raw()) != '[') heed(word);
+    if (word.elements() > 0 && *static_cast<const char*>(word.raw()) != '[') throw_if_error(word);
   std::vector<Items> said;
   for (size_t rank = 0; rank < all.size(); ++rank) {
     require(all[rank].bytes() <= kTermsBytes, ErrorCode::rank, "rank {} says {} bytes of terms",
@@ -82,12 +82,12 @@ void agree(comm::Communicator& world, const std::function<Terms()>& terms) {
     const std::string& what = a != one.end() ? a->first : b->first;
     fail(ErrorCode::rank, "ranks do not run the same: {} of rank {} is {}, of rank 0 {}; {}", what,
          rank, same_name ? b->second : "another thing", a != one.end() ? a->second : "none",
-         what == Terms::kUnit ? "choose one for all: TESSERA_UNIT=fma"
-                              : "start all ranks with one program, model and request");
+         what == RunFingerprint::kUnit ? "choose one for all: TESSERA_UNIT=fma"
+                                       : "start all ranks with one program, model and request");
   }
 }
 
-void heed(const tensor::Tensor& word) {
+void throw_if_error(const tensor::Tensor& word) {
   if (const auto error = comm::error_of(word)) throw Error(*error);
 }
 
@@ -138,8 +138,8 @@ void end_all(comm::Communicator& ranks, int in_world, const std::exception& thro
   throw Error(error);
 }
 
-void end_together(comm::Communicator& world,
-                  const std::function<void(comm::Communicator& ranks)>& part) {
+void run_collectively(comm::Communicator& world,
+                      const std::function<void(comm::Communicator& ranks)>& part) {
   auto ranks = world.request();
   std::exception_ptr thrown;
   bool shared = false;
@@ -159,7 +159,7 @@ void end_together(comm::Communicator& world,
   const Error* const mine = own ? &*own : nullptr;
   const std::vector<tensor::Tensor> words = said_by_all(world, comm::word_of(mine));
   if (own && world.rank() == 0 && thrown) std::rethrow_exception(thrown);  // including a callback's
-  for (const tensor::Tensor& word : words) heed(word);
+  for (const tensor::Tensor& word : words) throw_if_error(word);
   if (thrown) std::rethrow_exception(thrown);
 }
 

@@ -13,7 +13,7 @@ namespace tessera::cluster {
 
 /// Settings that processes must have in common to compute the result of a single rank: names and
 /// values, long values as digests.
-class Terms {
+class RunFingerprint {
  public:
   /// The name of the computing unit; ranks may be told to choose one.
   static constexpr const char* kUnit = "the unit";
@@ -30,7 +30,7 @@ class Terms {
 /// Compares the terms of all ranks. For different terms throws Error(rank) on each of them, with
 /// the first difference and its rank; if terms() throws on some ranks, all throw the error of the
 /// lowest, with its number.
-void agree(comm::Communicator& world, const std::function<Terms()>& terms);
+void require_same(comm::Communicator& world, const std::function<RunFingerprint()>& terms);
 /// An error that all ranks throw by agreement, without a rank's number.
 class SharedError : public Error {
  public:
@@ -38,7 +38,7 @@ class SharedError : public Error {
   explicit SharedError(const Error& error) : Error(error) {}
 };
 /// Throws the error of a message, if any.
-void heed(const tensor::Tensor& word);
+void throw_if_error(const tensor::Tensor& word);
 /// A rank's error as thrown on the other ranks: "rank 3, which decodes: ...";
 /// unchanged for rank 0, a stop, a lost rank, and errors with a rank's number. `does`:
 /// "decodes".
@@ -51,7 +51,7 @@ Error named(const std::exception& thrown, int rank, const char* does);
 /// Runs a rank's part of a request. When a rank of the world fails, all end the request at once
 /// with the error of the lowest, by number, and the world stays usable, except after a lost
 /// rank.
-void end_together(comm::Communicator& world,
-                  const std::function<void(comm::Communicator& ranks)>& part);
+void run_collectively(comm::Communicator& world,
+                      const std::function<void(comm::Communicator& ranks)>& part);
 
 }  // namespace tessera::cluster

@@ -77,7 +77,7 @@ void Ranks::run(const std::function<tensor::Scope(int rank)>& scope, const std::
   if (processes_) {
     comm::Communicator& ranks = world();
     if (&ranks != processes_->state().world) return one(&ranks);
-    return end_together(ranks, [&](comm::Communicator& request) { one(&request); });
+    return run_collectively(ranks, [&](comm::Communicator& request) { one(&request); });
   }
   if (!meta_)
     return comm::threads::run(size_, deadline_, [&](comm::Communicator& ranks) { one(&ranks); });
@@ -87,11 +87,11 @@ void Ranks::run(const std::function<tensor::Scope(int rank)>& scope, const std::
 }
 
 void Ranks::between_processes(const std::function<void(comm::Communicator& ranks)>& part) const {
-  if (processes_) end_together(*processes_->state().world, part);
+  if (processes_) run_collectively(*processes_->state().world, part);
 }
 
-void Ranks::agree(const std::function<Terms()>& terms) const {
-  if (processes_) cluster::agree(*processes_->state().world, terms);
+void Ranks::require_same(const std::function<RunFingerprint()>& terms) const {
+  if (processes_) cluster::require_same(*processes_->state().world, terms);
 }
 
 void Ranks::all_or_none(const char* does, const std::function<void()>& work,

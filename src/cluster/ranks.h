@@ -57,7 +57,7 @@ class Ranks {
   void between_processes(const std::function<void(comm::Communicator& ranks)>& part) const;
 
   /// Throws Error(rank) on all processes with different terms (agree.h).
-  void agree(const std::function<Terms()>& terms) const;
+  void require_same(const std::function<RunFingerprint()>& terms) const;
   /// Does `work` on each process: after errors, all throw the error of the lowest, by number, and
   /// stay together. `request`: its ranks, within a request. `does`: "decodes".
   void all_or_none(const char* does, const std::function<void()>& work,

@@ -60,7 +60,7 @@ PromptIds share_prompts(comm::Communicator* world, const std::function<PromptIds
     }
   said = comm::broadcast(*world, 0, said, kTag);
   if (failed) std::rethrow_exception(failed);
-  if (said.dtype() == tensor::DType::u8) heed(said);
+  if (said.dtype() == tensor::DType::u8) throw_if_error(said);
   return unpacked(said);
 }
 

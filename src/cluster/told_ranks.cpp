@@ -16,14 +16,14 @@ const comm::Tag kTag{"looks", -1, TrafficKind::report};
 
 }  // namespace
 
-ToldRanks::ToldRanks(comm::Communicator& world, bool looks) {
+RankProgressChannel::RankProgressChannel(comm::Communicator& world, bool looks) {
   if (world.size() == 1 || !comm::agreed(world, 0, looks, kTag)) return;
   std::vector<int> all(static_cast<size_t>(world.size()));
   std::iota(all.begin(), all.end(), 0);
   channel_ = world.group(all);
 }
 
-void ToldRanks::tell(const RankProgress& did) {
+void RankProgressChannel::tell(const RankProgress& did) {
   const tensor::Uncounted aside(tensor::Counts::work);  // outside the prediction
   const std::string text =
       base::Json{{"rank", did.rank},           {"compute", did.compute_seconds},
@@ -35,7 +35,7 @@ void ToldRanks::tell(const RankProgress& did) {
   channel_->post(0, bytes, kTag);
 }
 
-std::vector<RankProgress> ToldRanks::hear() {
+std::vector<RankProgress> RankProgressChannel::hear() {
   const tensor::Uncounted aside(tensor::Counts::work);  // outside the prediction
   std::vector<RankProgress> all;
   for (int rank = 1; rank < channel_->size(); ++rank) {

@@ -11,10 +11,10 @@ namespace tessera::cluster {
 /// Progress of processes for rank 0 during denoising: besides the plan's messages,
 /// outside ledgers and memory counts. All ranks of `world` construct this together, for a
 /// request.
-class ToldRanks {
+class RankProgressChannel {
  public:
   /// `looks`: rank 0's interest; other ranks' values are ignored.
-  ToldRanks(comm::Communicator& world, bool looks);
+  RankProgressChannel(comm::Communicator& world, bool looks);
 
   /// Rank 0's interest.
   bool wanted() const { return channel_ != nullptr; }

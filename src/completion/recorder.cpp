@@ -62,7 +62,7 @@ void Recorder::before(const std::vector<sample::SequencePass>& passes) {
   pass = {};
 }
 
-SaidTokens::LogprobsOf Recorder::logprobs_in(const tensor::Tensor& logits) const {
+TokenConfidences::LogprobsOf Recorder::logprobs_in(const tensor::Tensor& logits) const {
   if (!request.logprobs) return {};
   return [&, here = logits.to(tensor::Device::cpu)](int64_t row, int32_t token) {
     const std::span all(here.row<float>(row), static_cast<size_t>(here.size(1)));

@@ -8,7 +8,7 @@
 
 #include "base/stopwatch.h"
 #include "completion/answer_text.h"
-#include "completion/said_tokens.h"
+#include "completion/token_confidences.h"
 #include "models/token_spec.h"
 #include "nn/moe/expert_cache.h"
 #include "nn/moe/log.h"
@@ -44,7 +44,7 @@ struct Recorder {
   CompleteResult result{};
   nn::SequenceUsage usage{};
   std::vector<nn::SequenceUsage::Use> uses{};
-  std::vector<SaidTokens> said{};  // by sequence
+  std::vector<TokenConfidences> said{};  // by sequence
   base::Stopwatch clock{}, pass{};
   bool fresh_uses = false;
 
@@ -52,7 +52,7 @@ struct Recorder {
   /// Before each pass.
   void before(const std::vector<sample::SequencePass>& passes);
   /// Reads log probabilities from the pass's logits; empty if the request has none.
-  SaidTokens::LogprobsOf logprobs_in(const tensor::Tensor& logits) const;
+  TokenConfidences::LogprobsOf logprobs_in(const tensor::Tensor& logits) const;
   /// Call after each sequence of a pass; false: a stop text ended the sequence.
   bool after(const sample::SequencePass& p, const sample::BlockWalk& walk,
              const tensor::Tensor& logits);

@@ -60,14 +60,14 @@ CompleteResult CompletionRun::run(comm::Communicator* world) {
   describe(recorder.result);
   setup.experts->log().watch([&](const nn::MoeWork& work) { recorder.usage.see(work); });
   if (watch.experts) setup.experts->log().watch(watch.experts);
-  const LastingExperts lasting(*state.language, rank, cache);
-  HandedOn handed_on(keys.ranks.empty() ? nullptr : &keys.ranks.at(size_t(rank)),
-                     prompts.front().kept, setup.cache->slots());
+  const ExpertCacheLease lasting(*state.language, rank, cache);
+  RankPrefix rank_prefix(keys.ranks.empty() ? nullptr : &keys.ranks.at(size_t(rank)),
+                         prompts.front().kept, setup.cache->slots());
   sample::DecodeControl passes;
   passes.stop = control.stop;
   passes.before = [&](const auto& sequences) { recorder.before(sequences); };
   passes.after = [&](const auto& p, const auto& walk, const auto& logits) {
-    handed_on.see(walk);
+    rank_prefix.see(walk);
     return recorder.after(p, walk, logits);
   };
   passes.ended = [&](int sequence, const auto& out) { recorder.ended(sequence, out); };

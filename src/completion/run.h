@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "completion/kept_prefix.h"
+#include "completion/prefix_cache.h"
 #include "completion/recorder.h"
 #include "completion/token_run.h"
 #include "runtime/model_state.h"
@@ -31,8 +31,9 @@ struct CompletionRun {
   /// Reserves memory for a larger batch. Returns the reason if the batch does not fit, else "";
   /// sets the number of experts that stay.
   std::function<std::string(TokenRun& run)> admit;
-  KeptPrefix::State::Keys& keys;  // an earlier request's keys, later this request's; no ranks: none
-  std::atomic<int64_t> experts;   // as in TokenRun; rank 0 updates the count when prompts join
+  PrefixCache::State::Keys&
+      keys;                      // an earlier request's keys, later this request's; no ranks: none
+  std::atomic<int64_t> experts;  // as in TokenRun; rank 0 updates the count when prompts join
   std::vector<std::shared_ptr<const nn::TokenModel>> networks{};  // by rank, only this process's
   std::mutex mutex{};
   Report report{};  // work of each rank of this process

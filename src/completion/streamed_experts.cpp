@@ -89,12 +89,12 @@ void add_streamed(const StreamedExperts& rank, std::optional<StreamedExperts>& s
   all.bytes += rank.bytes;
 }
 
-LastingExperts::LastingExperts(runtime::Language& language, int rank, nn::ExpertCache* cache)
+ExpertCacheLease::ExpertCacheLease(runtime::Language& language, int rank, nn::ExpertCache* cache)
     : language_(language), rank_(rank), cache_(cache) {
   if (cache_) cache_->adopt(language_.take_experts(rank_));
 }
 
-LastingExperts::~LastingExperts() {
+ExpertCacheLease::~ExpertCacheLease() {
   if (cache_) language_.keep_experts(rank_, cache_->release());
 }
 

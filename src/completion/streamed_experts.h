@@ -44,12 +44,12 @@ void add_streamed(const StreamedExperts& rank, std::optional<StreamedExperts>& s
 /// Moves experts between requests: the constructor fills a rank's cache with the experts kept by
 /// the open model's last request, and the destructor keeps them for the next request. With a null
 /// cache both do nothing.
-class LastingExperts {
+class ExpertCacheLease {
  public:
-  LastingExperts(runtime::Language& language, int rank, nn::ExpertCache* cache);
-  ~LastingExperts();
-  LastingExperts(const LastingExperts&) = delete;
-  LastingExperts& operator=(const LastingExperts&) = delete;
+  ExpertCacheLease(runtime::Language& language, int rank, nn::ExpertCache* cache);
+  ~ExpertCacheLease();
+  ExpertCacheLease(const ExpertCacheLease&) = delete;
+  ExpertCacheLease& operator=(const ExpertCacheLease&) = delete;
 
  private:
   runtime::Language& language_;

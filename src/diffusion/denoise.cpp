@@ -169,7 +169,7 @@ Denoising::Begin& Denoising::begin(int rank, const comm::Communicator* ranks) {
 }
 
 // Sends this rank's numbers; the first rank receives as many from each other rank.
-void Denoising::note_others(cluster::ToldRanks& told, int rank, int words) {
+void Denoising::note_others(cluster::RankProgressChannel& told, int rank, int words) {
   if (rank > 0) return told.tell(now_.at(rank));
   for (int i = 0; i < words; ++i)
     for (RankProgress& did : told.hear()) now_[did.rank] = std::move(did);
@@ -208,7 +208,7 @@ Tensor Denoising::run(comm::Communicator* ranks, const Job& part, const comm::Co
   Start start(request_, part, setup);
   std::vector<double> marks;
   parallel::DenoiseControl watched = watch(setup, part, marks);
-  std::optional<cluster::ToldRanks> told;
+  std::optional<cluster::RankProgressChannel> told;
   if (ranks && !state_.ranks().all_here()) told.emplace(*ranks, control_.on_progress != nullptr);
   const bool looks = told ? told->wanted() : control_.on_progress != nullptr;
   // Other processes report a step late, so that rank 0 never waits for them.

@@ -4,7 +4,7 @@
 #include "base/stopwatch.h"
 #include "cluster/agree.h"
 #include "diffusion/plan_text.h"
-#include "diffusion/spread_text.h"
+#include "diffusion/sharded_text.h"
 #include "diffusion/text_encoders.h"
 #include "load/held_weights.h"
 
@@ -50,9 +50,10 @@ Embeddings encode_texts(const runtime::ModelState& state, bool two, const RunCon
       if (first && control.on_progress)
         control.on_progress({Phase::encode, i, count, clock.seconds()});
     });
-    states = spread ? encode_spread(state, text.part.encoder, seen(text), keep ? text.need.kept : 0,
-                                    meters, control.stop, job.encoded, adapters)
-                    : encode_alone(state, text, adapters, keep);
+    states = spread
+                 ? encode_sharded(state, text.part.encoder, seen(text), keep ? text.need.kept : 0,
+                                  meters, control.stop, job.encoded, adapters)
+                 : encode_alone(state, text, adapters, keep);
   }
   if (!spread) job.encoded.per_rank = {runtime::work_of(state.workers.scope(-1, &job.meters), 0)};
   Embeddings found;

@@ -22,7 +22,7 @@ using Work = std::map<std::string, tensor::Meter::Entry>;
 double flops_of(const Work& work);
 
 /// Cost of a part of a run, found by running the part on meta: bytes and operations.
-struct Need {
+struct MemoryNeed {
   int64_t weights = 0, activations = 0, peak = 0;
   int64_t stored = 0;  ///< bytes of all weights, also those never in memory together
   Work work;
@@ -35,13 +35,13 @@ struct Text {
   models::TextPart part;
   models::TextBatch batch;
   bool there = true;  ///< false if the folder lacks an optional encoder; then there is no batch
-  Need need{};        ///< cost of encoding
+  MemoryNeed need{};  ///< cost of encoding
 };
 
 /// A request after all decisions that need no weights.
 struct Job {
-  std::shared_ptr<runtime::AtWork>
-      at_work{};  ///< holds the memory reservation until the last part has ended
+  std::shared_ptr<runtime::MemoryReservation>
+      reservation{};  ///< holds the memory reservation until the last part has ended
   nn::TokenLayout layout;
   nn::LatentForm form = nn::LatentForm::image;
   std::vector<std::string> labels;  ///< the class or prompt of each image or video

@@ -230,7 +230,7 @@ void plan_text(const runtime::ModelState& state, const GenerateRequest& request,
   note_passes(state, request, steps, job);
   if (request.embeddings.empty()) job.texts = cut_texts(state, request, branches.two, job.notes);
   const Embeddings embeddings = request.embeddings.empty()
-                                    ? foresee_texts(state, job.texts, branches.two, job.notes)
+                                    ? predict_texts(state, job.texts, branches.two, job.notes)
                                     : read_embeddings(request);
   const int64_t prompts = prompt_count(spec, embeddings, branches.two);
   image_count(prompts, request);
@@ -371,7 +371,7 @@ void sketch_conditioning(const runtime::ModelState& state, const GenerateRequest
   if (!request.embeddings.empty())
     embeddings = read_embeddings(request);
   else if (!job.texts.empty() && all)
-    embeddings = foresee_texts(state, job.texts, two, notes);
+    embeddings = predict_texts(state, job.texts, two, notes);
   else
     return void(job.conditioning = state.spec->example(int64_t{job.samples()} * (two ? 2 : 1)));
   job.labels.resize(

@@ -8,7 +8,7 @@
 #include "base/stop.h"
 #include "caption/caption.h"
 #include "cluster/agree.h"
-#include "diffusion/spread_text.h"
+#include "diffusion/sharded_text.h"
 #include "diffusion/text_encoders.h"
 #include "load/held_weights.h"
 #include "tensor/uncounted.h"
@@ -59,13 +59,13 @@ void check_vocabulary(const runtime::ModelState& state, const Text& text,
 }
 
 // Runs an encoder on meta with the ranks of this process that share its layers.
-TextStates foresee_spread(const runtime::ModelState& state, Text& text) {
+TextStates predict_sharded(const runtime::ModelState& state, Text& text) {
   runtime::ModelState stage;
-  runtime::set_stage(state, state.options, stage);
+  runtime::copy_for_dry_run(state, state.options, stage);
   const runtime::RunMeters meters(stage.workers.ranks.size());
   Report did;
   const TextStates states =
-      encode_spread(stage, text.part.encoder, seen(text), 0, meters, base::current_stop(), did);
+      encode_sharded(stage, text.part.encoder, seen(text), 0, meters, base::current_stop(), did);
   std::vector<int64_t> weights;
   text.need.ranks.clear();
   for (const Report::Rank& rank : did.per_rank) {
@@ -80,7 +80,7 @@ TextStates foresee_spread(const runtime::ModelState& state, Text& text) {
 }
 
 // Runs an encoder on meta; returns the shapes of its states and sets text.need.
-TextStates foresee(const runtime::ModelState& state, Text& text) {
+TextStates predict(const runtime::ModelState& state, Text& text) {
   const runtime::RunMeters meters;
   tensor::Scope scope;
   scope.memory = meters.memory;
@@ -94,7 +94,7 @@ TextStates foresee(const runtime::ModelState& state, Text& text) {
                meters.memory->peak(tensor::MemoryClass::activations), meters.memory->peak(),
                weights->parameters() * size_of(state.dtype()), meters.all->entries()};
   text.need.ranks = {text.need.peak};
-  return state.options.plan.shard > 1 ? foresee_spread(state, text) : states;
+  return state.options.plan.shard > 1 ? predict_sharded(state, text) : states;
 }
 
 // Bytes of all weights of an encoder together, in the packed form for a run of one token.
@@ -111,7 +111,7 @@ int64_t packed_bytes(const runtime::ModelState& state, const TextPart& text) {
   if (spread) layers = [&](int64_t) { return meta; };
   encoder_over(state, part, held)->encode({{0}, {1}, 1, text.hidden}, {}, layers);
   const int64_t whole = meters.memory->current(tensor::MemoryClass::weights);
-  return whole + (spread ? spread_bytes(state, part, text.hidden) : 0);
+  return whole + (spread ? sharded_bytes(state, part, text.hidden) : 0);
 }
 
 // Texts of the part's length; a tokenizer may reduce the length to its limit.
@@ -280,7 +280,7 @@ std::vector<Text> cut_texts(const runtime::ModelState& state, const GenerateRequ
   return texts;
 }
 
-Embeddings foresee_texts(const runtime::ModelState& state, std::vector<Text>& texts, bool two,
+Embeddings predict_texts(const runtime::ModelState& state, std::vector<Text>& texts, bool two,
                          std::vector<std::string>& notes) {
   int64_t held = 0;  // bytes of the previous encoders
   std::vector<TextStates> made;
@@ -290,7 +290,7 @@ Embeddings foresee_texts(const runtime::ModelState& state, std::vector<Text>& te
     const bool weights = load::has_weights(state.folder.component(text.part.encoder));
     const std::string said = weights ? state.check_text_encoder(text.part.encoder) : "";
     if (!said.empty()) notes.push_back(said);
-    TextStates states = foresee(state, text);
+    TextStates states = predict(state, text);
     text.need.peak += held;
     text.need.ranks.front() += held;
     if (state.options.keep_parts) text.need.kept = packed_bytes(state, text.part);
@@ -310,7 +310,7 @@ std::vector<Text> usual_texts(const runtime::ModelState& state, int count) {
     if (!text.there) continue;
     text.batch = usual_batch(state, part, count);
     text.part.tokens = text.batch.length;
-    foresee(state, text);
+    predict(state, text);
   }
   return texts;
 }

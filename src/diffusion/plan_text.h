@@ -45,7 +45,7 @@ Embeddings embeddings_of(const models::PipelineSpec& spec, const std::vector<Tex
 /// Shapes of the embeddings of a job's texts, found on meta, and the cost of the encoders; the
 /// numbers are zeros. Reads no weights. Throws for malformed encoders, and for encoders that do not
 /// fit the texts.
-Embeddings foresee_texts(const runtime::ModelState& state, std::vector<Text>& texts, bool two,
+Embeddings predict_texts(const runtime::ModelState& state, std::vector<Text>& texts, bool two,
                          std::vector<std::string>& notes);
 /// Texts of each part's length with the cost of their encoders, from configurations alone. If the
 /// folder lacks an encoder, its text has no cost and `there` is false.

@@ -90,9 +90,8 @@ Component describe(const runtime::ModelState& state, const load::Component& part
 
 // Adds the memory under the most uneven routing.
 void add_uneven(Inspection& found, const Plan& plan, const nn::Geometry& geometry,
-                const nn::SelectionRule* rule,
-                const std::function<admission::Rehearsal()>& rehearse) {
-  const int64_t most = admission::most_uneven(plan, geometry, rule, rehearse);
+                const nn::SelectionRule* rule, const std::function<admission::DryRun()>& dry_run) {
+  const int64_t most = admission::most_uneven(plan, geometry, rule, dry_run);
   if (most == 0) return;
   found.memory["uneven"] = most;
   add_note(found, admission::assumed_routing(most));
@@ -104,12 +103,12 @@ void add_run(Inspection& found, const runtime::ModelState& state, const Generate
   const int64_t factor = state.vae_factor();
   found.plan = to_string(state.options.plan);
   if (!found.plan.empty() || state.options.memory_budget > 0) {
-    admission::Fit fit = admission::fit_memory(state, request, job);
+    admission::MemoryFit fit = admission::fit_memory(state, request, job);
     found.ranks = std::move(fit.denoise.ranks);
     found.memory["process"] = fit.process;
     if (state.options.memory_budget > 0) found.unfit = std::move(fit.problem);
     add_uneven(found, state.options.plan, state.geometry(), nullptr,
-               [&] { return admission::rehearse(state, job); });
+               [&] { return admission::dry_run(state, job); });
   }
   found.notes.insert(found.notes.end(), job.notes.begin(), job.notes.end());
   found.width = job.layout.size[2] * factor;
@@ -139,7 +138,7 @@ void add_need(Inspection& found, const runtime::ModelState& state, const admissi
 
 // Estimates seconds. A pass computes and reads weights, nearly all of them with so many tokens.
 void add_seconds(Inspection& found, const runtime::ModelState& state,
-                 const admission::Rehearsal& alone) {
+                 const admission::DryRun& alone) {
   if (found.device != "cpu") return;
   const tensor::BindScope bind(state.workers.scope());
   const admission::Rates rates = admission::measure_rates(state.dtype());
@@ -193,12 +192,12 @@ void add_tokens(Inspection& found, const runtime::ModelState& state) {
   }
   RunOptions one = state.options;
   one.plan = {};
-  admission::Rehearsal alone = admission::rehearse_tokens(state, one, run);
+  admission::DryRun alone = admission::dry_run_tokens(state, one, run);
   found.flops_per_step = diffusion::flops_of(alone.work);
   add_seconds(found, state, alone);
   if (spec.block_causal && !spec.canvas) {
     run.prefill = {found.prompt_tokens / spec.block * spec.block};
-    alone = admission::rehearse_tokens(state, one, run);
+    alone = admission::dry_run_tokens(state, one, run);
   }
   found.sequences = 1;
   found.memory = {{"weights", alone.weights},
@@ -214,7 +213,7 @@ void add_tokens(Inspection& found, const runtime::ModelState& state) {
     found.memory["process"] = fit.need.process;
     if (run.experts == 0)
       add_uneven(found, state.options.plan, language.geometry(state.dtype()), &run.rule,
-                 [&] { return admission::rehearse_tokens(state, state.options, run); });
+                 [&] { return admission::dry_run_tokens(state, state.options, run); });
   }
 }
 

@@ -39,7 +39,7 @@ void run_processes(const ProcessOptions& options,
   mpi.give_up = options.give_up;
   mpi.ending = options.ending;
   comm::mpi::run(mpi, [&](comm::Communicator& world) {
-    runtime::share_unit(world);
+    runtime::share_bf16_path(world);
     const int near = here <= world.size() ? here : 1;
     auto state = std::make_unique<Processes::State>();
     state->rank = world.rank();

@@ -132,8 +132,8 @@ void MoeOperator::begin(const Tensor& tokens, const nn::Gate& gate,
   coordinator_.begin(blocks(), shared_.defined(), words_);
 }
 
-Tensor MoeOperator::rehearse(const Tensor& tokens, const nn::Gate& gate,
-                             const nn::ExpertWeights& weights) {
+Tensor MoeOperator::dry_run(const Tensor& tokens, const nn::Gate& gate,
+                            const nn::ExpertWeights& weights) {
   take_tokens(tokens, gate, weights);
   decide();
   for (int b = 0; shared_.defined() && b < blocks(); ++b) share(block(b));

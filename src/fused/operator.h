@@ -55,8 +55,8 @@ class MoeOperator {
   nn::Tensor result() const;
   /// Memory and work of a layer with tokens on meta on this rank, without the products of its
   /// routed experts; nothing is sent. Returns the result.
-  nn::Tensor rehearse(const nn::Tensor& tokens, const nn::Gate& gate,
-                      const nn::ExpertWeights& weights);
+  nn::Tensor dry_run(const nn::Tensor& tokens, const nn::Gate& gate,
+                     const nn::ExpertWeights& weights);
 
   /// The routing of this layer, and the returned rows [tokens * k, hidden].
   const ops::Routing& routing() const { return routing_; }

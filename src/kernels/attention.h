@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/unit.h"
+#include "kernels/bf16_path.h"
 #include "tensor/dtype.h"
 
 namespace tessera::kernels {
@@ -39,7 +39,7 @@ namespace avx512 {
 /// Tiled with online softmax. f32 uses fused multiply-adds; bf16 the same after widening, or dot
 /// products with probabilities rounded to bf16.
 void attention(const AttentionArgs& args);
-void attention(Unit unit, const AttentionArgs& args);
+void attention(Bf16Path unit, const AttentionArgs& args);
 }  // namespace avx512
 namespace cuda {
 /// Tensor cores with online softmax for bf16 heads of up to 512 channels; on compute capability 9,

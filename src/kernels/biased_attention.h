@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/unit.h"
+#include "kernels/bf16_path.h"
 #include "tensor/dtype.h"
 
 namespace tessera::kernels {
@@ -33,7 +33,7 @@ void biased_attention(const BiasedAttentionArgs& args);
 namespace avx512 {
 /// Same in wider vectors; with bf16 dot products, probabilities are rounded.
 void biased_attention(const BiasedAttentionArgs& args);
-void biased_attention(Unit unit, const BiasedAttentionArgs& args);
+void biased_attention(Bf16Path unit, const BiasedAttentionArgs& args);
 }  // namespace avx512
 namespace cuda {
 /// Like cuda::attention in f32; bf16 probabilities, relative to the running maximum, are rounded.

@@ -155,7 +155,7 @@ class Reduce {
 };
 
 /// Blocks with weights split over ranks: this rank has a run of each block's bytes.
-struct SpreadBlocks {
+struct ShardedBlocks {
   Range blocks;                ///< blocks of the stack, or of the rank's stage
   std::vector<Tensor> mine;    ///< u8, for each block; the ranks' runs are consecutive
   std::vector<int64_t> whole;  ///< bytes of all runs, for each block
@@ -167,7 +167,7 @@ class Gather {
   virtual ~Gather() = default;
   /// All bytes of a block, u8, kept alive by the holder. Blocks are requested in order, pass by
   /// pass, on all ranks alike; the next block travels meanwhile.
-  virtual Tensor bytes(int block, const SpreadBlocks& of) = 0;
+  virtual Tensor bytes(int block, const ShardedBlocks& of) = 0;
   /// All bytes, u8, of a matrix besides the blocks, at its use: each rank has a run, this rank
   /// `mine`. Requested on all ranks alike.
   virtual Tensor whole(const Tensor& mine, std::span<const Range> runs) = 0;

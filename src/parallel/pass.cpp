@@ -66,7 +66,7 @@ Tensor run_rows(const nn::Denoiser& model, const nn::StepContext& step,
 
 Places places_of(const nn::Denoiser& model, const nn::Context& context, const nn::TokenView& view,
                  const Setup& setup) {
-  if (!setup.turns) return {model.place(context, view)};
+  if (!setup.two_batch_overlap) return {model.place(context, view)};
   const size_t sequences = view.sequences.size(), cut = (sequences + 1) / 2;
   return {model.place(context, take_sequences(view, 0, cut)),
           model.place(context, take_sequences(view, cut, sequences))};
@@ -83,7 +83,7 @@ Tensor run_blocks(const nn::Denoiser& model, const nn::StepContext& step, const 
   const int64_t first = nn::token_count(places[0]->view.body);
   const Tensor latents[] = {latent.slice(0, 0, first), latent.slice(0, first, latent.size(0))};
   std::vector<Tensor> out(2);
-  setup.turns->run([&](int i) {
+  setup.two_batch_overlap->run([&](int i) {
     const auto at = static_cast<size_t>(i);
     out[at] = run_rows(model, step, *places[at], latents[at], setup, control, watch, i);
   });

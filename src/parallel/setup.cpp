@@ -391,8 +391,8 @@ void Setup::share_experts(const nn::Geometry& geometry, const Workload& workload
                         static_cast<uint64_t>(id));
   }};
   if (plan.schedule == ExpertSchedule::staggered_batch) {
-    turns = std::make_unique<Turns>();
-    hooks.travels = [this] { turns->hand_over(); };
+    two_batch_overlap = std::make_unique<TwoBatchOverlap>();
+    hooks.travels = [this] { two_batch_overlap->hand_over(); };
   }
   const int steps = workload.text ? std::numeric_limits<int>::max() : workload.steps;
   const int count = geometry.experts.empty() ? 0 : geometry.experts.front().experts;
@@ -409,7 +409,7 @@ void Setup::share_experts(const nn::Geometry& geometry, const Workload& workload
         ExpertExchange(expert_group.get(), expert_owners(plan, count), residence.experts), hooks);
   };
   experts = std::make_unique<nn::MoeLayers>(chooses, backend());
-  if (turns) second = std::make_unique<nn::MoeLayers>(chooses, backend());
+  if (two_batch_overlap) second = std::make_unique<nn::MoeLayers>(chooses, backend());
 }
 
 }  // namespace tessera::parallel

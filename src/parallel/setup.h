@@ -17,7 +17,7 @@
 #include "parallel/sequence/group_peers.h"
 #include "parallel/stages.h"
 #include "parallel/tensor/block_gather.h"
-#include "parallel/turns.h"
+#include "parallel/two_batch_overlap.h"
 #include "tessera/plan.h"
 #include "tessera/step_cache.h"
 
@@ -78,11 +78,11 @@ struct Setup {
   std::unique_ptr<BlockGather> gather;          ///< shard=; null: blocks are local
   std::shared_ptr<nn::SelectionPolicy> policy;  ///< for text: the rule for experts
   std::unique_ptr<nn::MoeLayers> experts;
-  std::unique_ptr<Turns> turns;           ///< staggered batch: its halves
-  std::unique_ptr<nn::MoeLayers> second;  ///< experts of the second half
-  std::unique_ptr<GroupPeers> peers;      ///< for text: ranks with other tokens of a pass
-  std::optional<StepCache> step_cache;    ///< the request's
-  std::unique_ptr<StepReuse> reuse;       ///< denoise() makes it for step_cache; null: none
+  std::unique_ptr<TwoBatchOverlap> two_batch_overlap;  ///< staggered batch: its halves
+  std::unique_ptr<nn::MoeLayers> second;               ///< experts of the second half
+  std::unique_ptr<GroupPeers> peers;    ///< for text: ranks with other tokens of a pass
+  std::optional<StepCache> step_cache;  ///< the request's
+  std::unique_ptr<StepReuse> reuse;     ///< denoise() makes it for step_cache; null: none
 
   /// The own tokens.
   nn::TokenView view(int patch = -1) const;

@@ -12,7 +12,7 @@
 #include "completion/run.h"
 #include "completion/token_run.h"
 #include "pipeline/check_request.h"
-#include "pipeline/terms.h"
+#include "pipeline/fingerprint.h"
 
 namespace tessera::pipeline {
 namespace {
@@ -29,9 +29,9 @@ void require_stops(const CompleteRequest& q, const runtime::Language& language) 
 
 // Reserves memory for a run; returns the reason of a failure, or "".
 std::string misfit(runtime::ModelState& state, completion::TokenRun& run,
-                   runtime::AtWork& at_work) {
+                   runtime::MemoryReservation& reservation) {
   try {
-    admission::plan_tokens(state, run, &at_work);
+    admission::plan_tokens(state, run, &reservation);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::memory) throw;
     return error.what();
@@ -79,10 +79,10 @@ CompleteResult complete(runtime::ModelState& state, const CompleteRequest& q,
   const cluster::ExclusiveRequest alone(state.ranks(), state.name);
   const base::BindStop stop(control.stop);
   require_language(state);
-  state.ranks().agree([&] { return terms_of(state, q); });
+  state.ranks().require_same([&] { return fingerprint_of(state, q); });
   completion::check_token_plan(state);
   runtime::Language& language = *state.language;
-  runtime::AtWork at_work(state.residence ? &*state.residence : nullptr);
+  runtime::MemoryReservation reservation(state.residence ? &*state.residence : nullptr);
   const runtime::RunMeters meters(state.workers.ranks.size());
   const tensor::BindScope bind(state.workers.scope(-1, &meters));
   const models::TokenSpec& spec = language.spec();
@@ -104,14 +104,14 @@ CompleteResult complete(runtime::ModelState& state, const CompleteRequest& q,
     if (control.on_note && !said.empty()) control.on_note(said);
   };
   state.ranks().all_or_none("plans the run",
-                            [&] { note(admission::plan_tokens(state, run, &at_work)); });
+                            [&] { note(admission::plan_tokens(state, run, &reservation)); });
   require(run.experts == 0 || !watch.experts, ErrorCode::memory,
           "this measurement looks at all experts of a layer, which do not fit into memory beside "
           "those of the others: give more memory");
   if (state.options.memory_budget > 0 && run.experts == 0)
     note(admission::assumed_routing(admission::most_uneven(
         state.options.plan, language.geometry(state.dtype()), &run.rule,
-        [&] { return admission::rehearse_tokens(state, state.options, run); })));
+        [&] { return admission::dry_run_tokens(state, state.options, run); })));
   note(control.on_note ? language.check(state.dtype()) : "");
   completion::CompletionRun ranks{
       .state = state,
@@ -124,7 +124,7 @@ CompleteResult complete(runtime::ModelState& state, const CompleteRequest& q,
       .prompts = std::move(prompts),
       .tokens = tokens,
       .meters = meters,
-      .admit = [&](completion::TokenRun& more) { return misfit(state, more, at_work); },
+      .admit = [&](completion::TokenRun& more) { return misfit(state, more, reservation); },
       .keys = lease.keys,
       .experts = run.experts};
   CompleteResult result = ranks.all();

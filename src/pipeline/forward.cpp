@@ -26,9 +26,9 @@
 #include "parallel/spatial/bands.h"
 #include "parallel/stages.h"
 #include "pipeline/check_request.h"
+#include "pipeline/fingerprint.h"
 #include "pipeline/forward_moe_layer.h"
 #include "pipeline/forward_tokens.h"
-#include "pipeline/terms.h"
 #include "runtime/former_output.h"
 #include "runtime/launch.h"
 #include "runtime/load_adapters.h"
@@ -448,10 +448,10 @@ Tensors run_part(runtime::ModelState& state, const ForwardRequest& request, Tens
 
 // The same on meta: the memory of this process, with its inputs; for a single rank with
 // traces.
-diffusion::Need rehearse_part(const runtime::ModelState& state, ForwardRequest request,
-                              const Tensors& inputs, const runtime::Adapters* adapters) {
+diffusion::MemoryNeed dry_run_part(const runtime::ModelState& state, ForwardRequest request,
+                                   const Tensors& inputs, const runtime::Adapters* adapters) {
   runtime::ModelState stage;
-  runtime::set_stage(state, state.options, stage);
+  runtime::copy_for_dry_run(state, state.options, stage);
   const runtime::RunMeters meters(stage.workers.ranks.size());
   const tensor::BindScope bind(stage.workers.scope(-1, &meters));
   Tensors shapes;
@@ -465,9 +465,9 @@ diffusion::Need rehearse_part(const runtime::ModelState& state, ForwardRequest r
   run_part(stage, request, shapes, {.stop = base::current_stop()}, meters, adapters);
   const MemoryPeaks peak = runtime::peaks_of(*meters.memory);
   if (!over_ranks) return {peak.weights, peak.activations, peak.total};
-  admission::Rehearsal found;
+  admission::DryRun found;
   for (size_t r = 0; r < meters.ranks.size(); ++r)
-    found.ranks.push_back(admission::foretold(
+    found.ranks.push_back(admission::predicted(
         runtime::work_of(stage.workers.scope(static_cast<int>(r), &meters), 0), 0, 0, 1));
   if (request.component != ModelPart::transformer) {  // a VAE's weights, shared by all ranks
     std::vector<int64_t> held;
@@ -488,14 +488,14 @@ diffusion::Need rehearse_part(const runtime::ModelState& state, ForwardRequest r
 
 // The first tiles within a VAE's memory; "": none.
 std::string tiles_that_fit(const runtime::ModelState& state, ForwardRequest request,
-                           const Tensors& inputs, const admission::Room& room) {
+                           const Tensors& inputs, const admission::MemoryLimit& room) {
   const bool vae =
       request.component == ModelPart::vae_decode || request.component == ModelPart::vae_encode;
   if (!vae || request.trace || state.options.plan.vae > 1) return "";
   request.vae_tiling = VaeTiling::on;
   for (const int64_t pixels : {0, 512, 256, 128}) {
     request.vae_tile = pixels;
-    const int64_t bytes = rehearse_part(state, request, inputs, nullptr).peak;
+    const int64_t bytes = dry_run_part(state, request, inputs, nullptr).peak;
     if (bytes <= room.bytes)
       return fmt::format("`vae_tiling` {} needs {}", pixels == 0 ? "on" : std::to_string(pixels),
                          admission::amount(double(bytes)));
@@ -505,8 +505,8 @@ std::string tiles_that_fit(const runtime::ModelState& state, ForwardRequest requ
 
 void admit(const runtime::ModelState& state, const ForwardRequest& request, const Tensors& inputs,
            const runtime::Adapters* adapters) {
-  const admission::Room room = admission::room_of(state);
-  const diffusion::Need need = rehearse_part(state, request, inputs, adapters);
+  const admission::MemoryLimit room = admission::room_of(state);
+  const diffusion::MemoryNeed need = dry_run_part(state, request, inputs, adapters);
   if (need.peak + state.kept.bytes() > room.bytes) state.kept.release();
   if (need.peak <= room.bytes) return;
   std::string remedy = tiles_that_fit(state, request, inputs, room);
@@ -560,7 +560,7 @@ NamedTensors forward(runtime::ModelState& state, const ForwardRequest& request,
                         : state.has_vae(),
           ErrorCode::usage, "'{}' has no {}; give a folder that has one", state.name,
           part == "vae" ? "VAE" : part);
-  state.ranks().agree([&] { return terms_of(state, request); });
+  state.ranks().require_same([&] { return fingerprint_of(state, request); });
   check_output(state, request);
   if (control.on_note && !text && !layer) {
     const std::string said = language      ? state.language->check(state.dtype())

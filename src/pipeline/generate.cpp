@@ -14,19 +14,19 @@
 #include "base/stopwatch.h"
 #include "cluster/agree.h"
 #include "cluster/gather_reports.h"
+#include "diffusion/broadcast_conditioning.h"
 #include "diffusion/decode.h"
+#include "diffusion/decode_pipeline.h"
 #include "diffusion/denoise.h"
 #include "diffusion/encode_images.h"
 #include "diffusion/encode_text.h"
 #include "diffusion/parts.h"
 #include "diffusion/plan_job.h"
-#include "diffusion/relay.h"
-#include "diffusion/share_text.h"
+#include "kernels/bf16_path.h"
 #include "kernels/isa.h"
-#include "kernels/unit.h"
 #include "load/safetensors.h"
 #include "pipeline/check_request.h"
-#include "pipeline/terms.h"
+#include "pipeline/fingerprint.h"
 #include "runtime/former_output.h"
 #include "tessera/version.h"
 
@@ -86,7 +86,7 @@ void finish_report(const runtime::ModelState& state, const diffusion::Job& job, 
     if (const auto counts = state.products_of(part); !counts.empty())
       report.products[part] = counts;
   report.instruction_set = kernels::name_of(kernels::active_isa());
-  report.unit = kernels::name_of(kernels::active_unit());
+  report.unit = kernels::name_of(kernels::active_bf16_path());
   report.threads = state.workers.pool->threads();
   report.ranks = state.options.plan.ranks();
   report.flops = job.meters.all->total().flops;
@@ -116,18 +116,19 @@ class ForThisRun {
 };
 
 // The memory of all orders of a sequence.
-std::shared_ptr<runtime::AtWork> at_work(runtime::ModelState& state, const char* what,
-                                         int64_t bytes, int64_t stays) {
+std::shared_ptr<runtime::MemoryReservation> reservation(runtime::ModelState& state,
+                                                        const char* what, int64_t bytes,
+                                                        int64_t stays) {
   if (!state.residence) return nullptr;
-  auto taken = std::make_shared<runtime::AtWork>(&*state.residence);
+  auto taken = std::make_shared<runtime::MemoryReservation>(&*state.residence);
   admission::take_room(state, what, bytes, stays, *taken);
   return taken;
 }
 
 // Otherwise ranks with fewer requests would miss the last ones.
 void agree_on_count(const runtime::ModelState& state, size_t requests) {
-  state.ranks().agree([&] {
-    cluster::Terms terms;
+  state.ranks().require_same([&] {
+    cluster::RunFingerprint terms;
     terms.say("the command", "generate");  // first word of ranks with another command
     terms.say("the number of requests", std::to_string(requests));
     return terms;
@@ -138,7 +139,7 @@ void agree_on_count(const runtime::ModelState& state, size_t requests) {
 bool encodes_together(const runtime::ModelState& state) { return state.options.plan.shard > 1; }
 
 void agree_on(const runtime::ModelState& state, const GenerateRequest& request) {
-  state.ranks().agree([&] { return terms_of(state, request); });
+  state.ranks().require_same([&] { return fingerprint_of(state, request); });
 }
 
 // All decisions before any computation, except memory.
@@ -190,8 +191,8 @@ GenerateResult generate_one(runtime::ModelState& state, const GenerateRequest& r
   diffusion::Job job;
   state.ranks().all_or_none(kPlans, [&] {
     job = planned(state, request, control, result);
-    const admission::Fit fit = admission::plan_memory(state, request, job);
-    job.at_work = at_work(state, "this run", fit.taken, fit.stays);
+    const admission::MemoryFit fit = admission::plan_memory(state, request, job);
+    job.reservation = reservation(state, "this run", fit.taken, fit.stays);
   });
   job.sent_before = sent_before;
   tell_notes(job, control, result);
@@ -207,7 +208,7 @@ GenerateResult generate_one(runtime::ModelState& state, const GenerateRequest& r
     result.report.phase_seconds[Phase::load] = clock.seconds();
   });
   const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
-  diffusion::share_text(state, job);
+  diffusion::broadcast_conditioning(state, job);
   diffusion::Trace trace(job, !request.trace.empty());
   const Tensor tokens = diffusion::denoise(state, request, control, job, trace, result.report);
   if (!job.keeps_transformer) job.networks.clear();
@@ -220,23 +221,24 @@ GenerateResult generate_one(runtime::ModelState& state, const GenerateRequest& r
 }
 
 // Admits all orders to the memory of this process together.
-void admit(runtime::ModelState& state, std::deque<diffusion::Order>& orders, int64_t inputs) {
-  std::vector<admission::Fit> fits;
-  for (diffusion::Order& order : orders)
+void admit(runtime::ModelState& state, std::deque<diffusion::QueuedRequest>& orders,
+           int64_t inputs) {
+  std::vector<admission::MemoryFit> fits;
+  for (diffusion::QueuedRequest& order : orders)
     fits.push_back(admission::plan_memory(state, order.request, order.job,
                                           inputs - admission::input_bytes(order.job)));
   const int64_t together = admission::require_overlap(state, fits, inputs);
   int64_t taken = 0, stays = 0;
-  for (const admission::Fit& fit : fits) {
+  for (const admission::MemoryFit& fit : fits) {
     taken = std::max(taken, fit.taken + std::max<int64_t>(together - fit.process, 0));
     stays = std::max(stays, fit.stays);
   }
-  orders.front().job.at_work = at_work(state, "this run", taken, stays);
+  orders.front().job.reservation = reservation(state, "this run", taken, stays);
 }
 
 // Plans and admits all orders.
 void place_orders(runtime::ModelState& state, std::span<const GenerateRequest> requests,
-                  const RunControl& control, std::deque<diffusion::Order>& orders) {
+                  const RunControl& control, std::deque<diffusion::QueuedRequest>& orders) {
   const comm::Ledger::Entries sent_before = state.ranks().sent();
   for (const GenerateRequest& request : requests) agree_on(state, request);
   state.ranks().all_or_none(kPlans, [&] {
@@ -250,22 +252,22 @@ void place_orders(runtime::ModelState& state, std::span<const GenerateRequest> r
     }
     admit(state, orders, inputs);
   });
-  for (diffusion::Order& order : orders) tell_notes(order.job, control, order.result);
+  for (diffusion::QueuedRequest& order : orders) tell_notes(order.job, control, order.result);
 }
 // Loads this process's parts: text encoders, the transformers of its ranks, and the decoder.
 diffusion::SharedDecoder load_halves(runtime::ModelState& state, const RunControl& control,
-                                     std::deque<diffusion::Order>& orders) {
+                                     std::deque<diffusion::QueuedRequest>& orders) {
   const bool decodes = diffusion::decodes_here(state);
   diffusion::SharedDecoder decoder;
   const auto encode = [&] {
-    for (diffusion::Order& order : orders)
+    for (diffusion::QueuedRequest& order : orders)
       diffusion::encode_text(state, order.request, control, order.job);
   };
   if (encodes_together(state)) encode();
   state.ranks().all_or_none(decodes ? kDecodes : kLoads, [&] {
     if (!encodes_together(state)) encode();
     if (control.on_progress) control.on_progress({Phase::load, 0, 0, 0});
-    for (diffusion::Order& order : orders) {
+    for (diffusion::QueuedRequest& order : orders) {
       diffusion::encode_images(state, order.request, order.job);
       const base::Stopwatch clock;
       const tensor::BindScope bind(state.workers.scope(-1, &order.job.meters));
@@ -277,9 +279,9 @@ diffusion::SharedDecoder load_halves(runtime::ModelState& state, const RunContro
       order.result.report.phase_seconds[Phase::load] = clock.seconds();
     }
   });
-  for (diffusion::Order& order : orders) {
+  for (diffusion::QueuedRequest& order : orders) {
     const tensor::BindScope bind(state.workers.scope(-1, &order.job.meters));
-    diffusion::share_text(state, order.job);
+    diffusion::broadcast_conditioning(state, order.job);
     for (const nn::Range samples : diffusion::parts_of(state.options.plan, order.job.samples()))
       order.parts.push_back(diffusion::part_of(order.job, samples));
     if (order.parts.size() > 1) order.job.conditioning = {};  // each part has its own
@@ -290,13 +292,13 @@ diffusion::SharedDecoder load_halves(runtime::ModelState& state, const RunContro
 std::vector<GenerateResult> generate_overlapped(runtime::ModelState& state,
                                                 std::span<const GenerateRequest> requests,
                                                 const RunControl& control) {
-  std::deque<diffusion::Order> orders;
+  std::deque<diffusion::QueuedRequest> orders;
   place_orders(state, requests, control, orders);
   const ForThisRun loaded(state, state.options.keep_parts);
   const diffusion::SharedDecoder decoder = load_halves(state, control, orders);
-  diffusion::run_halves(state, control, orders, decoder);
+  diffusion::run_stages(state, control, orders, decoder);
   std::vector<GenerateResult> results;
-  for (diffusion::Order& order : orders) {
+  for (diffusion::QueuedRequest& order : orders) {
     GenerateResult& result = order.result;
     result.elsewhere = !state.ranks().first();
     result.report.phase_seconds.try_emplace(Phase::decode, 0);  // beside the next sample

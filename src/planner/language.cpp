@@ -55,23 +55,23 @@ std::vector<Plan> LanguageSubject::plans(int ranks) const {
   return found;
 }
 
-LanguageSubject::Foretold LanguageSubject::of(const Plan& plan) {
+LanguageSubject::RecordedPlan LanguageSubject::of(const Plan& plan) {
   const auto wrong = problems(plan, plan.ranks());
   require(wrong.empty(), ErrorCode::plan, "{}", fmt::join(wrong, "; "));
   state_->options.plan = plan;
   Recorder recorder(plan.ranks());
-  Foretold made;
+  RecordedPlan made;
   {
     const tensor::BindRunWatcher watch(recorder.root());
-    made.forecast = admission::foretell_tokens(*state_, sketch_);
+    made.forecast = admission::predict_tokens(*state_, sketch_);
   }
   made.recording = recorder.take(static_cast<int>(made.forecast.passes.size()), 1);
   return made;
 }
 
 PredictedPlan LanguageSubject::predicted(const Cluster& cluster, const Plan& plan) {
-  const Foretold foretold = of(plan);
-  const admission::TokenForecast& forecast = foretold.forecast;
+  const RecordedPlan recorded = of(plan);
+  const admission::TokenForecast& forecast = recorded.forecast;
   PredictedPlan made;
   made.plan = to_string(plan);
   for (const Inspection::Rank& rank : forecast.ranks) {
@@ -85,7 +85,7 @@ PredictedPlan LanguageSubject::predicted(const Cluster& cluster, const Plan& pla
   for (size_t i = 0; i < forecast.passes.size(); ++i) {
     const auto [stands_for, fills] = forecast.passes[i];
     const double count = fills ? stands_for : stands_for * passes;
-    const Recording step = step_of(foretold.recording, i);
+    const Recording step = step_of(recorded.recording, i);
     const Simulation run = simulate(step, cluster);
     (fills ? made.text : made.denoising) += count * run.seconds;
     made.passes += fills ? 0 : count;

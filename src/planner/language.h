@@ -11,7 +11,7 @@
 
 namespace tessera::planner {
 
-/// A language model and a run whose plans are foretold. Not thread-safe.
+/// A language model and a run whose plans are predicted. Not thread-safe.
 class LanguageSubject {
  public:
   /// `state`: an open language model. Throws Error(usage) for numbers out of range.
@@ -20,12 +20,12 @@ class LanguageSubject {
   /// Plans of so many ranks that are worth a try.
   std::vector<Plan> plans(int ranks) const;
   /// The dry run of a plan: a step of the recording for each kind of pass.
-  struct Foretold {
+  struct RecordedPlan {
     Recording recording;
     admission::TokenForecast forecast;
   };
   /// Throws Error(plan).
-  Foretold of(const Plan& plan);
+  RecordedPlan of(const Plan& plan);
   /// Throws Error(plan), and Error(memory) with the bytes needed.
   PredictedPlan predicted(const Cluster& cluster, const Plan& plan);
 

@@ -147,10 +147,10 @@ double PublishedRuns::plan_seconds(const PublishedCase& run, const Plan& plan) {
   if (const auto known = seconds_.find(key); known != seconds_.end()) return known->second;
   try {
     Subject& of = subject(run);
-    const Foretold& foretold = of.of(plan);
-    require(double(foretold.rank_bytes) <= room_of(there), ErrorCode::memory,
-            "a rank takes {:.1f} GB", double(foretold.rank_bytes) / 1e9);
-    return seconds_[key] = simulate(foretold.recording, there).seconds + of.text_seconds(there);
+    const RecordedPlan& recorded = of.of(plan);
+    require(double(recorded.rank_bytes) <= room_of(there), ErrorCode::memory,
+            "a rank takes {:.1f} GB", double(recorded.rank_bytes) / 1e9);
+    return seconds_[key] = simulate(recorded.recording, there).seconds + of.text_seconds(there);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::plan || error.code() == ErrorCode::memory)
       refused_[key] = error.what();

@@ -62,7 +62,7 @@ Line ordering_line(PublishedRuns& runs, const Json& row) {
 }
 
 /// Scores the rows of a file on several threads. Each thread takes all rows of a model and a size,
-/// so that no plan is rehearsed twice; lines are said in the order of the file.
+/// so that no plan is run dry twice; lines are said in the order of the file.
 class Scorer {
  public:
   Scorer(const std::vector<std::pair<Json, bool>>& rows,

@@ -108,10 +108,10 @@ std::optional<double> decode_seconds(PublishedRuns& runs, const PublishedCase& r
   decoded.steps = 1;
   const int ranks = run.plan.contains("vae") ? run.plan.at("vae") : 1;
   const Cluster there = PublishedRuns::cluster(run);
-  const Foretold& foretold =
+  const RecordedPlan& recorded =
       runs.subject(decoded).decoding(ranks, std::numeric_limits<double>::infinity());
-  if (double(foretold.rank_bytes) > room_of(there)) return {};
-  return simulate(foretold.recording, there).seconds;
+  if (double(recorded.rank_bytes) > room_of(there)) return {};
+  return simulate(recorded.recording, there).seconds;
 }
 
 double largest_side(PublishedRuns& runs, const PublishedCase& run, const Json& row) {

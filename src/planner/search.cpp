@@ -80,11 +80,11 @@ int64_t Subject::heads() const {
   return geometry.attention.empty() ? 1 : geometry.attention.front().heads;
 }
 
-const Foretold& Subject::of(const Plan& plan) {
+const RecordedPlan& Subject::of(const Plan& plan) {
   const auto [at, first] = plans_.try_emplace(to_string(plan));
   if (!first) return at->second;
   try {
-    at->second = foretell(*state_, *job_, plan, brief_);
+    at->second = record_plan(*state_, *job_, plan, brief_);
     brief_ = brief_ && at->second.steady;  // a sampler with a memory has it under every plan
   } catch (...) {
     plans_.erase(at);
@@ -93,11 +93,11 @@ const Foretold& Subject::of(const Plan& plan) {
   return at->second;
 }
 
-const Foretold& Subject::decoding(int ranks, double room) {
+const RecordedPlan& Subject::decoding(int ranks, double room) {
   const auto [at, first] = decodings_.try_emplace({ranks, room});
   if (!first) return at->second;
   try {
-    at->second = foretell_decode(*state_, *job_, ranks, room);
+    at->second = record_decode(*state_, *job_, ranks, room);
   } catch (...) {
     decodings_.erase(at);
     throw;
@@ -128,7 +128,7 @@ Decoding fastest(Subject& subject, const Cluster& cluster, int world) {
   bool found = false;
   for (int ranks = 1; ranks <= world; ranks *= 2) {
     try {
-      const Foretold& one = subject.decoding(ranks, room_of(cluster));
+      const RecordedPlan& one = subject.decoding(ranks, room_of(cluster));
       require_room(fmt::format("decoding by vae={}", ranks), double(one.rank_bytes), cluster);
       const double seconds = simulate(one.recording, cluster).seconds;
       if (found && seconds >= best.seconds) continue;
@@ -159,9 +159,9 @@ Decoding Decodings::of(Subject& subject, const Cluster& cluster, int world) {
 
 PredictedPlan predicted(Subject& subject, const Cluster& cluster, const Plan& plan,
                         Decodings& decodings) {
-  const Foretold& foretold = subject.of(plan);
-  require_room("denoising", double(foretold.rank_bytes), cluster);
-  const Simulation run = simulate(foretold.recording, cluster);
+  const RecordedPlan& recorded = subject.of(plan);
+  require_room("denoising", double(recorded.rank_bytes), cluster);
+  const Simulation run = simulate(recorded.recording, cluster);
   PredictedPlan made;
   const Decoding decoding = decodings.of(subject, cluster, plan.world());
   require(decoding.problem.empty(), ErrorCode::memory, "{}", decoding.problem);
@@ -173,10 +173,10 @@ PredictedPlan predicted(Subject& subject, const Cluster& cluster, const Plan& pl
   made.denoising = run.seconds;
   made.samples_per_second = subject.job().samples() / made.seconds();
   made.waiting = run.waiting_share();
-  made.rank_bytes = std::max(foretold.rank_bytes, decoding.bytes);
-  made.sent_bytes = foretold.recording.sent_bytes();
-  made.messages = foretold.recording.sent_messages();
-  made.flops = foretold.flops;
+  made.rank_bytes = std::max(recorded.rank_bytes, decoding.bytes);
+  made.sent_bytes = recorded.recording.sent_bytes();
+  made.messages = recorded.recording.sent_messages();
+  made.flops = recorded.flops;
   made.link_bytes = run.link_bytes;
   return made;
 }

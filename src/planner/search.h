@@ -10,7 +10,7 @@
 
 #include "diffusion/job.h"
 #include "planner/cluster_description.h"
-#include "planner/foretell.h"
+#include "planner/record_plan.h"
 #include "planner/simulate.h"
 #include "runtime/model_state.h"
 #include "tessera/prediction.h"
@@ -30,8 +30,8 @@ class Subject {
   int experts() const;
   int64_t heads() const;  ///< heads of self-attention
   /// The recording of a plan. Throws Error(plan).
-  const Foretold& of(const Plan& plan);
-  const Foretold& decoding(int ranks, double room);
+  const RecordedPlan& of(const Plan& plan);
+  const RecordedPlan& decoding(int ranks, double room);
   /// Seconds of all texts on a single rank.
   double text_seconds(const Cluster& cluster) const;
   /// Releases the recordings.
@@ -41,8 +41,8 @@ class Subject {
   std::unique_ptr<runtime::ModelState> state_;
   std::unique_ptr<diffusion::Job> job_;
   bool brief_ = true;
-  std::map<std::string, Foretold> plans_;
-  std::map<std::pair<int, double>, Foretold> decodings_;
+  std::map<std::string, RecordedPlan> plans_;
+  std::map<std::pair<int, double>, RecordedPlan> decodings_;
 };
 
 /// Opens a model for dry runs.

@@ -7,7 +7,7 @@
 
 #include "nn/block_stack.h"
 #include "nn/low_rank_weights.h"
-#include "runtime/loaded.h"
+#include "runtime/network_cache.h"
 
 namespace tessera::runtime {
 
@@ -18,7 +18,7 @@ struct Adapters {
   bool merge = false;              ///< merge all adapters into the weights
   int64_t bytes = 0;               ///< bytes of all matrices
   std::vector<std::string> notes;  ///< a note for each adapter, naming the changed weights
-  mutable Loaded<nn::Denoiser> transformers{};
+  mutable NetworkCache<nn::Denoiser> transformers{};
 
   bool change(const std::string& part) const { return parts.contains(part); }
   /// Weights of a part with the adapters to be merged, for products on a device.

@@ -8,8 +8,8 @@
 #include "cluster/processes.h"
 #include "comm/collectives.h"
 #include "comm/nccl/launch.h"
+#include "kernels/bf16_path.h"
 #include "kernels/gpu.h"
-#include "kernels/unit.h"
 #include "tensor/device_pool.h"
 
 namespace tessera {
@@ -41,7 +41,7 @@ DeviceChoice choose_device(const DeviceOption& option) {
 
 void start_device(const DeviceChoice& choice) {
   if (!is_gpu(choice.device)) {
-    kernels::active_unit();  // refuse an instruction set of the environment before any work
+    kernels::active_bf16_path();  // refuse an instruction set of the environment before any work
     return;
   }
   static std::mutex starting;
@@ -87,10 +87,11 @@ void start_device(DeviceChoice& choice, const RunOptions& options) {
   if (!state.gpus) state.gpus = comm::nccl::over(*state.world);
 }
 
-void share_unit(comm::Communicator& world) {
-  using kernels::Unit;
-  const bool dot = world.rank() == 0 && kernels::active_unit() == Unit::dot;
-  kernels::take_unit(comm::agreed(world, 0, dot, comm::kControl) ? Unit::dot : Unit::fma);
+void share_bf16_path(comm::Communicator& world) {
+  using kernels::Bf16Path;
+  const bool dot = world.rank() == 0 && kernels::active_bf16_path() == Bf16Path::dot;
+  kernels::use_bf16_path(comm::agreed(world, 0, dot, comm::kControl) ? Bf16Path::dot
+                                                                     : Bf16Path::fma);
 }
 
 std::string device_name(const DeviceChoice& choice) {

@@ -29,7 +29,7 @@ void check_experts(const Plan& plan, const DeviceChoice& choice);
 void check_gpus(int gpus, int ranks);
 /// All ranks use the instruction set of the first rank, because measurements on a busy machine may
 /// differ.
-void share_unit(comm::Communicator& world);
+void share_bf16_path(comm::Communicator& world);
 /// "cpu" or "cuda:0 (NVIDIA H200)", for reports.
 std::string device_name(const DeviceChoice& choice);
 /// Copies a tensor to the memory of the host; meta tensors stay on meta.

@@ -17,8 +17,8 @@
 #include "load/weights_file.h"
 #include "models/token_spec.h"
 #include "nn/moe/expert_cache.h"
-#include "runtime/loaded.h"
-#include "runtime/remembered.h"
+#include "runtime/memo.h"
+#include "runtime/network_cache.h"
 #include "sample/block_walk.h"
 #include "tokenizer/byte_level_bpe.h"
 
@@ -94,15 +94,15 @@ class Language {
   std::string template_, tool_template_;  // the second for chats with tools, if present
   int64_t max_tokens_ = 128;
   bool says_max_tokens_ = false;
-  std::string unused_;             // a sentence naming unused keys of generation_config.json
-  std::vector<int32_t> ends_;      // end tokens of generation_config.json
-  Loaded<nn::TokenModel> models_;  // by rank, for a length of blocks, with experts or without
+  std::string unused_;                   // a sentence naming unused keys of generation_config.json
+  std::vector<int32_t> ends_;            // end tokens of generation_config.json
+  NetworkCache<nn::TokenModel> models_;  // by rank, for a length of blocks, with experts or without
   mutable std::mutex keeping_;
   std::map<int, std::vector<nn::ExpertCache::Kept>> kept_experts_;  // by rank
   std::atomic<bool> checked_{false};
   tensor::Device device_ = tensor::Device::cpu;
   bool maps_ = false;
-  Remembered<std::tuple<nn::DType, int, int>, nn::Geometry> geometry_;  // by dtype, shard, shards
+  Memo<std::tuple<nn::DType, int, int>, nn::Geometry> geometry_;  // by dtype, shard, shards
 };
 
 }  // namespace tessera::runtime

@@ -19,7 +19,7 @@
 #include "runtime/choose_stages.h"
 #include "runtime/published.h"
 #include "runtime/resolve_model.h"
-#include "runtime/spread_denoiser.h"
+#include "runtime/sharded_denoiser.h"
 #include "tensor/device_pool.h"
 #include "tensor/uncounted.h"
 
@@ -229,8 +229,8 @@ const load::WeightStore& weight_store() {
   return one;
 }
 
-Residents& residents() {
-  static Residents one;  // per process, as memory is
+ModelPool& pool() {
+  static ModelPool one;  // per process, as memory is
   return one;
 }
 
@@ -386,8 +386,8 @@ std::unique_ptr<nn::Denoiser> ModelState::make_transformer(
   if (options.plan.shard == 1) return spec->make(*all, mine, dtype());
   auto meta = weights;
   if (device() != tensor::Device::meta) meta = merged(meta_weights_of(kPart));
-  return std::make_unique<SpreadDenoiser>(*spec, meta, *weights, dtype(), mine, shard_of(rank),
-                                          device(), pairs);
+  return std::make_unique<ShardedDenoiser>(*spec, meta, *weights, dtype(), mine, shard_of(rank),
+                                           device(), pairs);
 }
 
 load::TensorSet ModelState::tensors_of(const std::string& part) const {
@@ -476,7 +476,7 @@ void ModelState::release_kept() {
   if (language) language->release();
 }
 
-void set_stage(const ModelState& state, const RunOptions& options, ModelState& stage) {
+void copy_for_dry_run(const ModelState& state, const RunOptions& options, ModelState& stage) {
   stage.options = options;
   stage.options.processes = nullptr;
   stage.options.keep_parts = false;
@@ -549,9 +549,9 @@ void open_parts(const std::string& model, load::ModelFolder folder, const RunOpt
   choose_stages(state);
   state.workers.start(options);
   if (options.keep_parts && state.device() == tensor::Device::cpu)
-    state.residence.emplace(residents(),
-                            Resident::Keeps{model, [&state] { return state.kept_bytes(); },
-                                            [&state] { state.release_kept(); }});
+    state.residence.emplace(pool(),
+                            PooledModel::Keeps{model, [&state] { return state.kept_bytes(); },
+                                               [&state] { state.release_kept(); }});
 }
 
 }  // namespace

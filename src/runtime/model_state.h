@@ -16,11 +16,11 @@
 #include "models/registry.h"
 #include "runtime/adapters.h"
 #include "runtime/device.h"
-#include "runtime/kept_parts.h"
 #include "runtime/language.h"
-#include "runtime/loaded.h"
-#include "runtime/remembered.h"
-#include "runtime/residents.h"
+#include "runtime/memo.h"
+#include "runtime/model_pool.h"
+#include "runtime/network_cache.h"
+#include "runtime/weight_cache.h"
 #include "runtime/workers.h"
 #include "tessera/request.h"
 
@@ -50,15 +50,15 @@ struct ModelState {
   std::optional<models::MoeLayerConfig> layer;  ///< none: not a moe_layer
   std::vector<std::string> class_names;         ///< empty: classes have numbers only
   Workers workers;
-  Loaded<nn::Denoiser> transformers;  ///< by parallel::portion_number
-  mutable KeptParts kept;             ///< kept by RunOptions::keep_parts, as far as memory allows
+  NetworkCache<nn::Denoiser> transformers;  ///< by parallel::portion_number
+  mutable WeightCache kept;  ///< kept by RunOptions::keep_parts, as far as memory allows
   /// The last run of a language model that fit into memory: its tokens, tokens of its largest pass,
   /// and tokens decided by a pass; bytes of the process, and of weights.
   struct {
     std::mutex mutex;
     std::array<int64_t, 3> size{};
     std::array<int64_t, 2> bytes{};
-  } foreseen;
+  } expected;
   /// Memory of a run that makes images, in bytes: peak of the process, peak while texts are
   /// encoded, weights of the transformer and of the VAE; and whether the transformer fits beside
   /// the decoding.
@@ -67,9 +67,9 @@ struct ModelState {
     bool beside = false;
   };
   /// Runs that fit as a whole, by everything that determines their memory.
-  Remembered<std::string, Fitting> fitting;
+  Memo<std::string, Fitting> fitting;
   /// With RunOptions::keep_parts on a CPU: this model among the others of the process.
-  std::optional<Resident> residence;
+  std::optional<PooledModel> residence;
 
   nn::DType dtype() const { return dtype_of(options); }
   tensor::Device device() const { return place.device; }
@@ -143,8 +143,8 @@ struct ModelState {
                                                  const Adapters* adapters) const;
   std::string checked(const std::string& part, const std::function<std::string()>& check) const;
 
-  Remembered<std::string, std::string> said_;  // sentences of checked files
-  Remembered<nn::DType, nn::Geometry> geometry_;
+  Memo<std::string, std::string> said_;  // sentences of checked files
+  Memo<nn::DType, nn::Geometry> geometry_;
 };
 
 /// Reads the folder and starts the device; as Model::open.
@@ -153,11 +153,11 @@ void open_model(const std::string& model, const RunOptions& options, ModelState&
 
 /// A copy of an open model for a dry run: weights and tensors are on meta, and ranks are threads
 /// but count as processes. Experts get as many assignments as the caller's scope assumes.
-void set_stage(const ModelState& state, const RunOptions& options, ModelState& stage);
+void copy_for_dry_run(const ModelState& state, const RunOptions& options, ModelState& stage);
 
 /// The process's store of packed weights.
 const load::WeightStore& weight_store();
 /// The process's models with weights kept between requests.
-Residents& residents();
+ModelPool& pool();
 
 }  // namespace tessera::runtime

@@ -75,7 +75,7 @@ std::unique_ptr<Sampler> flow_match_euler(const base::ConfigReader& read,
             request.steps, last);
     for (double& s : sigmas) s = 1 - (1 - s) / scale;
   }
-  if (const Spread spread = read_spread(read); spread != Spread::even)
+  if (const Spread spread = read_sharded(read); spread != Spread::even)
     sigmas = spread_sigmas(spread, sigmas.front(), sigmas.back(), request.steps);
   std::vector<float> path(sigmas.begin(), sigmas.end());
   if (inverted)

@@ -179,7 +179,7 @@ std::vector<int64_t> spaced_timesteps(const std::string& spacing, int train_step
   return result;
 }
 
-Spread read_spread(const base::ConfigReader& read) {
+Spread read_sharded(const base::ConfigReader& read) {
   Spread found = Spread::even;
   for (const auto& [key, spread] : {std::pair{"use_karras_sigmas", Spread::karras},
                                     {"use_exponential_sigmas", Spread::exponential},

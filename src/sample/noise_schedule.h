@@ -52,7 +52,7 @@ double rounded(double x);
 enum class Spread : uint8_t { even, karras, exponential, beta };
 /// Reads use_karras_sigmas, use_exponential_sigmas and use_beta_sigmas; at most a single flag may
 /// be true.
-Spread read_spread(const base::ConfigReader& read);
+Spread read_sharded(const base::ConfigReader& read);
 /// n sigmas from the largest to the smallest; `spread` is not even.
 std::vector<double> spread_sigmas(Spread spread, double largest, double smallest, int n);
 /// Logarithms of f32 values, bit-identical to numpy, whose function differs from the system's in a

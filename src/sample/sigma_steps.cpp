@@ -58,7 +58,7 @@ SigmaSteps configured_path(const base::ConfigReader& read, const ScheduleRequest
   if (keys.ends &&
       read.choice("interpolation_type", "linear", {"linear", "log_linear"}) != "linear")
     path.sigmas = log_linear(float_logs(all), request.steps + 1);
-  if (const Spread spread = keys.spreads ? read_spread(read) : Spread::even;
+  if (const Spread spread = keys.spreads ? read_sharded(read) : Spread::even;
       spread != Spread::even) {
     double high = path.sigmas.front(), low = path.sigmas.back();
     if (keys.ends) {

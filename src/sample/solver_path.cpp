@@ -167,7 +167,7 @@ SolverPath solver_path(const base::ConfigReader& read, const ScheduleRequest& re
                     request.max_shift,
                     schedule.sigmas(),
                     request.sigmas};
-  const Spread spread = read_spread(read);
+  const Spread spread = read_sharded(read);
   const bool lu = kind == SolverClass::dpm_multistep && spread != Spread::karras &&
                   read.flag("use_lu_lambdas", false);
   const bool spreads = lu || spread != Spread::even;

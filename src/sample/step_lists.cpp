@@ -73,7 +73,7 @@ void check_step_lists(const Scheduler& scheduler, const base::ConfigReader& read
   const bool flow =
       euler_flow || (scheduler.flow == FlowPath::asked && read.flag("use_flow_sigmas", false));
   const bool spreads =
-      read_spread(read) != Spread::even || (!flow && read.flag("use_lu_lambdas", false));
+      read_sharded(read) != Spread::even || (!flow && read.flag("use_lu_lambdas", false));
   require(euler_flow || !spreads || (scheduler.sigmas == Sigmas::places && !request.sigmas.empty()),
           ErrorCode::usage,
           "`{}`: {} spreads sigmas itself (use_karras_sigmas or the like); leave the list out",

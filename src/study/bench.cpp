@@ -7,9 +7,9 @@
 
 #include "base/fail.h"
 #include "base/thread_pool.h"
+#include "kernels/bf16_path.h"
 #include "kernels/isa.h"
 #include "kernels/probe.h"
-#include "kernels/unit.h"
 #include "ops/matmul.h"
 #include "runtime/device.h"
 #include "study/bench_products.h"
@@ -62,8 +62,9 @@ Bench measured_cpu(const std::function<void(const std::string&)>& line, int thre
   line(fmt::format(
       R"({{"bench":"limits","isa":"{}","unit":"{}","threads":{},"bf16_dot_gflops":{:.1f},)"
       R"("f32_fma_gflops":{:.1f},"bf16_tile_gflops":{:.1f},"read_gb_s":{:.2f}}})",
-      kernels::name_of(kernels::active_isa()), kernels::name_of(kernels::active_unit()), threads,
-      limits.bf16_dot / 1e9, limits.f32_fma / 1e9, limits.bf16_tile / 1e9, limits.read / 1e9));
+      kernels::name_of(kernels::active_isa()), kernels::name_of(kernels::active_bf16_path()),
+      threads, limits.bf16_dot / 1e9, limits.f32_fma / 1e9, limits.bf16_tile / 1e9,
+      limits.read / 1e9));
   return {line, Device::cpu, limits.product(true), limits.product(false), limits.read, 1};
 }
 

@@ -7,8 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "admission/dry_run.h"
 #include "admission/memory_plan.h"
-#include "admission/rehearse.h"
 #include "base/fail.h"
 #include "base/json.h"
 #include "base/stop.h"
@@ -76,22 +76,22 @@ struct Comparison {
   std::vector<Plan> plans{};  // in the order of costs.plans, while plans are measured
   std::vector<std::vector<double>> seconds{};
 
-  void foretell(runtime::ModelState& state);
+  void predict(runtime::ModelState& state);
   void measure(const GenerateRequest& asked);
-  std::optional<PlanCost> foretold(runtime::ModelState& state, const diffusion::Job& job,
-                                   const Plan& plan);
+  std::optional<PlanCost> predicted(runtime::ModelState& state, const diffusion::Job& job,
+                                    const Plan& plan);
   bool measured(size_t plan, const GenerateRequest& asked);
 };
 
-std::optional<PlanCost> Comparison::foretold(runtime::ModelState& state, const diffusion::Job& job,
-                                             const Plan& plan) {
+std::optional<PlanCost> Comparison::predicted(runtime::ModelState& state, const diffusion::Job& job,
+                                              const Plan& plan) {
   state.options.plan = plan;
-  admission::Rehearsal found;
+  admission::DryRun found;
   try {
     require(problems(plan, plan.ranks()).empty(), ErrorCode::plan, "not for any model");
     runtime::check_experts(plan, state.place);
     runtime::choose_stages(state);
-    found = admission::rehearse(state, job);
+    found = admission::dry_run(state, job);
   } catch (const Error& e) {
     if (e.code() != ErrorCode::plan) throw;
     ++costs.refused;
@@ -111,7 +111,7 @@ std::optional<PlanCost> Comparison::foretold(runtime::ModelState& state, const d
   return cost;
 }
 
-void Comparison::foretell(runtime::ModelState& state) {
+void Comparison::predict(runtime::ModelState& state) {
   const diffusion::Job job = diffusion::sketch_job(state, request.generate);
   std::vector<Plan> all = study::plans_for(request.ranks, !state.geometry().experts.empty());
   std::stable_sort(all.begin(), all.end(),
@@ -124,7 +124,7 @@ void Comparison::foretell(runtime::ModelState& state) {
     if (progress) progress("predicted", static_cast<int>(i), static_cast<int>(all.size()));
     bool stopped = false;
     try {
-      if (auto cost = foretold(state, job, all[i])) found.emplace_back(*std::move(cost), all[i]);
+      if (auto cost = predicted(state, job, all[i])) found.emplace_back(*std::move(cost), all[i]);
     } catch (const Error& e) {
       if (e.code() != ErrorCode::cancelled) throw;
       stopped = true;
@@ -251,7 +251,7 @@ PlanCosts compare_plans(const std::string& model, const RunOptions& options,
   if (!generate.embeddings.empty()) diffusion::plan_job(state, generate);
   const int64_t room = -cluster::Ranks::of(options).most(-admission::room_of(state).bytes);
   Comparison comparison{model, options, asked, progress, stop, room};
-  comparison.foretell(state);
+  comparison.predict(state);
   if (request.seconds > 0 && !comparison.costs.stopped) comparison.measure(generate);
   PlanCosts& costs = comparison.costs;
   for (size_t p = 0; p < comparison.seconds.size(); ++p) {

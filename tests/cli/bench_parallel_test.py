@@ -37,7 +37,7 @@ class BenchParallel(ProgramTest):
             self.assertGreater(line["sent_bytes"], 0)
             self.assertEqual(line["rounds"], 1)
 
-    def test_foretold_alone(self):
+    def test_predicted_alone(self):
         done = self.run_here(*RUN, "--ranks", "6", "--seconds", "0")
         self.assertEqual(done.returncode, 0, done.stderr)
         rows, end = self.rows(done)
@@ -45,7 +45,7 @@ class BenchParallel(ProgramTest):
         self.assertIn(f"{len(rows)} plans for 6 ranks, {len(rows)} not measured", end)
         self.assertEqual(self.run_here(*RUN, "--ranks", "6", "--seconds", "0").stdout, done.stdout)
 
-    def test_so_many_plans_are_foretold(self):
+    def test_so_many_plans_are_predicted(self):
         done = self.run_here(*RUN, "--ranks", "64", "--seconds", "0", "--plans", "2")
         rows, end = self.rows(done)
         self.assertEqual(len(rows), 2)

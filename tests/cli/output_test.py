@@ -131,15 +131,15 @@ class Outputs(ProgramTest):
 
 
 class Reports(ProgramTest):
-    def test_the_memory_that_inspect_foresees_is_what_a_run_takes(self):
+    def test_the_memory_that_inspect_predicts_is_what_a_run_takes(self):
         for size in (("--width", "128"), ("--width", "384", "--height", "256", "--count", "2")):
-            foreseen = json.loads(self.run_here("inspect", "shapes", "--json", *size).stdout)["memory"]
+            predicted = json.loads(self.run_here("inspect", "shapes", "--json", *size).stdout)["memory"]
             done = self.run_here(*QUICK, *size, "-o", "/dev/null" if len(size) == 2 else "out/",
                                  "--report", "r.json")
             self.assertEqual(done.returncode, 0, done.stderr)
             taken = json.loads((self.folder / "r.json").read_text())["peak_bytes"]
             for name, key in (("weights", "weights"), ("activations", "activations"), ("peak", "total")):
-                self.assertLess(abs(foreseen[name] - taken[key]), 0.1 * taken[key] + 2**18, name)
+                self.assertLess(abs(predicted[name] - taken[key]), 0.1 * taken[key] + 2**18, name)
 
 
 class Pipes(ProgramTest):

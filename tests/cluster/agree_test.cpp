@@ -18,13 +18,13 @@ namespace {
 using namespace std::chrono_literals;
 
 // The messages of all three ranks if rank 2 has `other`.
-std::vector<std::string> told(const Terms& usual, const Terms& other) {
+std::vector<std::string> told(const RunFingerprint& usual, const RunFingerprint& other) {
   std::vector<std::string> messages(3);
   try {
     comm::threads::run(3, 10s, [&](comm::Communicator& world) {
       const int rank = world.rank();
       try {
-        agree(world, [&] { return rank == 2 ? other : usual; });
+        require_same(world, [&] { return rank == 2 ? other : usual; });
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), ErrorCode::rank);
         messages[static_cast<size_t>(rank)] = error.what();
@@ -37,14 +37,14 @@ std::vector<std::string> told(const Terms& usual, const Terms& other) {
 }
 
 TEST(Agree, EqualTermsAreNoError) {
-  Terms terms;
+  RunFingerprint terms;
   terms.say("`seed`", "3");
   EXPECT_EQ(told(terms, terms), (std::vector<std::string>(3)));
 }
 
 TEST(Agree, EveryRankNamesTheRankAndTheThing) {
-  Terms usual, other;
-  for (Terms* terms : {&usual, &other}) terms->say("`steps`", "20");
+  RunFingerprint usual, other;
+  for (RunFingerprint* terms : {&usual, &other}) terms->say("`steps`", "20");
   usual.say("`seed`", "3");
   other.say("`seed`", "4");
   for (const std::string& message : told(usual, other))
@@ -54,7 +54,7 @@ TEST(Agree, EveryRankNamesTheRankAndTheThing) {
 }
 
 TEST(Agree, AThingThatOneRankLacksIsNamed) {
-  Terms usual, other;
+  RunFingerprint usual, other;
   usual.say("`seed`", "3");
   for (const std::string& message : told(usual, other))
     EXPECT_NE(message.find("`seed` of rank 2"), std::string::npos) << message;
@@ -65,13 +65,13 @@ TEST(Agree, AThingThatOneRankLacksIsNamed) {
 TEST(Agree, TermsThatOneRankCannotSayAreTheErrorOfAll) {
   comm::threads::run(3, 60s, [](comm::Communicator& world) {
     for (const int failing : {1, 3}) {
-      const auto terms = [&]() -> Terms {
+      const auto terms = [&]() -> RunFingerprint {
         if (world.rank() >= failing) fail(ErrorCode::model, "no file on {}", world.rank());
         return {};
       };
       std::string said;
       try {
-        agree(world, terms);
+        require_same(world, terms);
       } catch (const Error& e) {
         EXPECT_EQ(e.code(), ErrorCode::model);
         said = e.what();
@@ -82,7 +82,7 @@ TEST(Agree, TermsThatOneRankCannotSayAreTheErrorOfAll) {
 }
 
 TEST(Agree, LongAndOddValuesAreTold) {
-  Terms usual, other;
+  RunFingerprint usual, other;
   usual.say("the prompt", std::string(100, 'x'));
   other.say("the prompt", "\xff\n");
   for (const std::string& message : told(usual, other)) {
@@ -91,12 +91,12 @@ TEST(Agree, LongAndOddValuesAreTold) {
   }
 }
 
-TEST(Terms, AFileCountsBySizeAndBytes) {
+TEST(RunFingerprint, AFileCountsBySizeAndBytes) {
   const load::ScratchFolder folder;
   const auto terms_of_file = [&](const std::string& bytes) {
     const std::string path = folder.path("file");
     std::ofstream(path, std::ios::binary) << bytes;
-    Terms terms;
+    RunFingerprint terms;
     terms.file("it", path);
     return terms.items();
   };
@@ -138,7 +138,7 @@ TEST(Agree, WhatOneRankOfAGroupThrowsEndsTheWaitsOfAllByItsName) {
 std::string said_of(comm::Communicator& world,
                     const std::function<void(comm::Communicator& ranks)>& part) {
   try {
-    end_together(world, part);
+    run_collectively(world, part);
   } catch (const Error& e) {
     return fmt::format("{}: {}", static_cast<int>(e.code()), e.what());
   } catch (const std::exception& e) {
@@ -255,7 +255,7 @@ TEST(EndTogether, WhatACallbackThrowsItsRankThrowsAndTheOthersStop) {
 TEST(EndTogether, ALostRankEndsTheWorld) {
   EXPECT_THROW(comm::threads::run(2, 60s,
                                   [](comm::Communicator& world) {
-                                    end_together(world, [](comm::Communicator& ranks) {
+                                    run_collectively(world, [](comm::Communicator& ranks) {
                                       if (ranks.rank() == 1) fail(ErrorCode::rank, "lost");
                                       ranks.receive(1, {"never", -1}).wait();
                                     });
@@ -265,7 +265,7 @@ TEST(EndTogether, ALostRankEndsTheWorld) {
 
 TEST(EndTogether, WhatIsSaidAtTheEndIsNoTraffic) {
   comm::threads::run(2, 60s, [](comm::Communicator& world) {
-    end_together(world, [](comm::Communicator& ranks) { pass_on(ranks, 0); });
+    run_collectively(world, [](comm::Communicator& ranks) { pass_on(ranks, 0); });
     EXPECT_EQ(world.ledger().total().messages, 1);
     EXPECT_EQ(world.ledger().total().bytes, 8);
   });

@@ -30,7 +30,7 @@ TEST(Ranks, ThreadsAreAllHereAndRankZeroSpeaksForThem) {
   EXPECT_EQ(ranks.sum(7), 7);
   EXPECT_TRUE(ranks.sent().empty());
   ranks.between_processes([](comm::Communicator&) { FAIL() << "there is one process"; });
-  ranks.agree([]() -> Terms { throw std::logic_error("nothing is compared"); });
+  ranks.require_same([]() -> RunFingerprint { throw std::logic_error("nothing is compared"); });
 }
 
 TEST(Ranks, AProcessHasItsOwnAndAgreesWithTheOthers) {

@@ -9,10 +9,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(ToldRanks, RankZeroHearsEachWordInItsOrder) {
+TEST(RankProgressChannel, RankZeroHearsEachWordInItsOrder) {
   comm::threads::run(3, 10s, [](comm::Communicator& world) {
     const auto before = world.ledger().total().bytes;
-    ToldRanks told(world, world.rank() == 0);  // the first rank's word decides
+    RankProgressChannel told(world, world.rank() == 0);  // the first rank's word decides
     ASSERT_TRUE(told.wanted());
     for (int step = 0; step < 3 && world.rank() > 0; ++step)
       told.tell({world.rank(), 0.5 * step, 0.25, 100 + step, {1, step}, {7}});
@@ -33,16 +33,16 @@ TEST(ToldRanks, RankZeroHearsEachWordInItsOrder) {
   });
 }
 
-TEST(ToldRanks, NothingIsSaidWhereNobodyLooks) {
+TEST(RankProgressChannel, NothingIsSaidWhereNobodyLooks) {
   comm::threads::run(2, 10s, [](comm::Communicator& world) {
-    EXPECT_FALSE(ToldRanks(world, world.rank() == 1).wanted());
+    EXPECT_FALSE(RankProgressChannel(world, world.rank() == 1).wanted());
   });
 }
 
-TEST(ToldRanks, WhatNobodyHearsIsDropped) {  // a cancelled run
+TEST(RankProgressChannel, WhatNobodyHearsIsDropped) {  // a cancelled run
   comm::threads::run(2, 10s, [](comm::Communicator& world) {
     for (int run = 0; run < 3; ++run) {
-      ToldRanks told(world, true);
+      RankProgressChannel told(world, true);
       if (world.rank() == 1) told.tell({1, 1.0 * run, 0, 0, {}, {}});
       if (world.rank() == 1) told.tell({1, 9, 0, 0, {}, {}});
       if (world.rank() > 0) continue;

@@ -4,8 +4,8 @@
 
 #include "cluster/processes.h"
 #include "comm/communicator.h"
-#include "comm/nccl/courier.h"
 #include "comm/nccl/launch.h"
+#include "comm/nccl/transfer_queue.h"
 #include "comm/threads/launch.h"
 #include "device/emulated_gpu.h"
 #include "device/emulated_nccl.h"
@@ -70,7 +70,7 @@ Moved on_ranks(const std::string& plan, const std::function<void(const RunOption
   EXPECT_EQ(nccl.open_ends(), 0);
   const int64_t tensors = nccl.transfers() - ranks * (ranks - 1);
   EXPECT_EQ(gpu.spared(), 0);
-  EXPECT_EQ(gpu.most_spared(), tensors > 0 ? comm::nccl::Courier::kSpared : 0);
+  EXPECT_EQ(gpu.most_spared(), tensors > 0 ? comm::nccl::TransferQueue::kSpared : 0);
   return {tensors, gpu.downloads()};
 }
 

@@ -118,13 +118,13 @@ TEST(Inspect, BadPlansOfLanguageModelsAreRefused) {
     }
 }
 
-TEST(Inspect, ForetellsTheWeightsOfARank) {
+TEST(Inspect, PredictsTheWeightsOfARank) {
   const std::string folder = TESSERA_TEST_DATA "/moe/dit_moe_flash/model";
   const load::TensorSet tensors = load::open_component(folder);
   const base::Json config = base::read_json(folder + "/config.json");
   const auto spec = models::pipeline_of("dit_moe", {config, "config.json"});
   for (Precision precision : {Precision::f32, Precision::bf16}) {
-    const auto foretold = Model::open(folder, under("expert=3", precision)).inspect().ranks;
+    const auto predicted = Model::open(folder, under("expert=3", precision)).inspect().ranks;
     for (size_t r = 0; r < 3; ++r) {
       nn::Portion portion = spec.whole();
       for (int owner : parallel::experts_in_blocks(4, 3))
@@ -136,7 +136,7 @@ TEST(Inspect, ForetellsTheWeightsOfARank) {
       const auto network =
           spec.make(*store.open(tensors), portion,
                     precision == Precision::f32 ? tensor::DType::f32 : tensor::DType::bf16);
-      EXPECT_EQ(scope.memory->current(tensor::MemoryClass::weights), foretold[r].weights) << r;
+      EXPECT_EQ(scope.memory->current(tensor::MemoryClass::weights), predicted[r].weights) << r;
     }
   }
 }
@@ -177,7 +177,7 @@ std::vector<int64_t> second_step(const Model& model, GenerateRequest request) {
   return sent;
 }
 
-std::vector<int64_t> foretold(const Model& model, const GenerateRequest& request) {
+std::vector<int64_t> predicted(const Model& model, const GenerateRequest& request) {
   std::vector<int64_t> sent;
   for (const Inspection::Rank& rank : model.inspect(request).ranks) sent.push_back(rank.sent);
   return sent;
@@ -190,7 +190,7 @@ GenerateRequest small_request() {
   return request;
 }
 
-TEST(Inspect, ForetellsWhatRanksSendWithTextsAsLongAsTheEncodersReadThem) {
+TEST(Inspect, PredictsWhatRanksSendWithTextsAsLongAsTheEncodersReadThem) {
   RunOptions options = golden::options(Precision::f32);
   options.plan = parse_plan("ulysses=2");
   auto folders = golden::text_pipelines();
@@ -201,11 +201,11 @@ TEST(Inspect, ForetellsWhatRanksSendWithTextsAsLongAsTheEncodersReadThem) {
     const GenerateRequest asked = small_request();
     GenerateRequest request = asked;
     request.prompts = {"a red circle"};
-    EXPECT_EQ(foretold(model, asked), second_step(model, request)) << name;
+    EXPECT_EQ(predicted(model, asked), second_step(model, request)) << name;
   }
 }
 
-TEST(Inspect, ForetellsWhatRanksSendWithGivenEmbeddings) {
+TEST(Inspect, PredictsWhatRanksSendWithGivenEmbeddings) {
   RunOptions options = golden::options(Precision::f32);
   options.plan = parse_plan("ulysses=2");
   const Model model = Model::open(runtime::resolve_model("scenes"), options);
@@ -218,7 +218,7 @@ TEST(Inspect, ForetellsWhatRanksSendWithGivenEmbeddings) {
     given[branch + "pooled_prompt_embeds"] = tensor::Tensor::zeros({2, 128}, tensor::DType::f32);
   }
   load::write_safetensors(request.embeddings, given);
-  EXPECT_EQ(foretold(model, request), second_step(model, request));
+  EXPECT_EQ(predicted(model, request), second_step(model, request));
   const Inspection found = model.inspect(request);
   EXPECT_EQ(found.sequences, 4);
   const Model classes = Model::open(runtime::resolve_model("shapes"), options);

@@ -11,8 +11,8 @@
 
 #include "base/stop.h"
 #include "kernels/attention_problem.h"
+#include "kernels/bf16_path.h"
 #include "kernels/forms.h"
-#include "kernels/unit.h"
 #include "tensor/scope.h"
 #include "tessera/error.h"
 
@@ -23,9 +23,10 @@ using tensor::DType;
 using tensor::Tensor;
 
 std::vector<Form<AttentionArgs>> forms() {
-  return forms_of<AttentionArgs>(&KernelTable::attention,
-                                 {[](const AttentionArgs& a) { avx512::attention(Unit::fma, a); },
-                                  [](const AttentionArgs& a) { avx512::attention(Unit::dot, a); }});
+  return forms_of<AttentionArgs>(
+      &KernelTable::attention,
+      {[](const AttentionArgs& a) { avx512::attention(Bf16Path::fma, a); },
+       [](const AttentionArgs& a) { avx512::attention(Bf16Path::dot, a); }});
 }
 
 double worst_difference(const Tensor& a, const Tensor& b) {
@@ -172,8 +173,8 @@ TEST(Attention, TheUnitDoesNotMatterToF32) {
   if (!has_dot_products()) GTEST_SKIP() << "this CPU has one unit for products";
   const Problem p{3, 1, 40, 65, DType::f32};
   const Ranges spans = {{0, 65, 0, 65}};
-  EXPECT_EQ(run([](const AttentionArgs& a) { avx512::attention(Unit::dot, a); }, p, spans),
-            run([](const AttentionArgs& a) { avx512::attention(Unit::fma, a); }, p, spans));
+  EXPECT_EQ(run([](const AttentionArgs& a) { avx512::attention(Bf16Path::dot, a); }, p, spans),
+            run([](const AttentionArgs& a) { avx512::attention(Bf16Path::fma, a); }, p, spans));
 }
 
 // Sums of many keys stay in f32: rounding each probability to bf16 averages out.

@@ -37,8 +37,8 @@ using AnyForm = Form<BiasedAttentionArgs>;
 std::vector<AnyForm> forms() {
   return forms_of<BiasedAttentionArgs>(
       &KernelTable::biased_attention,
-      {[](const BiasedAttentionArgs& a) { avx512::biased_attention(Unit::fma, a); },
-       [](const BiasedAttentionArgs& a) { avx512::biased_attention(Unit::dot, a); }});
+      {[](const BiasedAttentionArgs& a) { avx512::biased_attention(Bf16Path::fma, a); },
+       [](const BiasedAttentionArgs& a) { avx512::biased_attention(Bf16Path::dot, a); }});
 }
 
 std::vector<float> run(const AnyForm& form, const BiasedProblem& p) {

@@ -10,12 +10,12 @@
 
 #include "kernels/avx2/product.h"
 #include "kernels/avx512/product.h"
+#include "kernels/bf16_path.h"
 #include "kernels/closeness.h"
 #include "kernels/experts_layer.h"
 #include "kernels/matmul.h"
 #include "kernels/scratch.h"
 #include "kernels/table.h"
-#include "kernels/unit.h"
 #include "tensor/scope.h"
 
 namespace tessera::kernels {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/bf16_path.h"
 #include "kernels/table.h"
-#include "kernels/unit.h"
 
 namespace tessera::kernels {
 

@@ -10,11 +10,11 @@
 #include <utility>
 
 #include "kernels/avx512/product.h"
+#include "kernels/bf16_path.h"
 #include "kernels/nibbles.h"
 #include "kernels/random_values.h"
 #include "kernels/reference/epilogue.h"
 #include "kernels/table.h"
-#include "kernels/unit.h"
 #include "tensor/scope.h"
 
 namespace tessera::kernels {

@@ -166,9 +166,9 @@ TEST(Nibbles, TheReferenceKeepsThemAsTheyAreStored) {
   const StoredMatrix meta(Tensor::empty({3, 20}, DType::u8, tensor::Device::meta),
                           Tensor::empty({3, 2}, DType::bf16, tensor::Device::meta));
   for (Isa isa : {Isa::reference, Isa::avx2}) {
-    const PackedWeight foreseen = pack_weight(meta, meta, DType::i8, isa);
-    EXPECT_TRUE(foreseen.data.is_meta());
-    EXPECT_EQ(foreseen.bytes(), pack_weight(w, up, DType::i8, isa).bytes());
+    const PackedWeight expected = pack_weight(meta, meta, DType::i8, isa);
+    EXPECT_TRUE(expected.data.is_meta());
+    EXPECT_EQ(expected.bytes(), pack_weight(w, up, DType::i8, isa).bytes());
   }
 }
 

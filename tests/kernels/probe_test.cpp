@@ -5,7 +5,7 @@
 #include <chrono>
 #include <thread>
 
-#include "kernels/unit.h"
+#include "kernels/bf16_path.h"
 
 namespace tessera::kernels {
 namespace {

@@ -293,7 +293,7 @@ class GenerateTest(unittest.TestCase):
         self.assertEqual(len(lines), 1, done.stderr)
         self.assertIn("needs 1 ranks", lines[0])
 
-    def test_inspect_foretells_what_the_processes_would_do(self):
+    def test_inspect_predicts_what_the_processes_would_do(self):
         def inspect(command, *words):
             return subprocess.run([*command, PROGRAM, "inspect", MODEL, *words],
                                   capture_output=True, text=True, timeout=60,

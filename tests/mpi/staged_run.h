@@ -82,7 +82,7 @@ class StagedRun {
         conditioning_(model_.conditioning(1, network.text)) {
     if (plan_.shard > 1)
       portion_ =
-          spread_network(model_.spec, plan_, model_.network->geometry(), rank, tensor::DType::f32);
+          shard_network(model_.spec, plan_, model_.network->geometry(), rank, tensor::DType::f32);
     else if (plan_.pipefusion > 1)
       portion_ = model_.spec.make(models::NamedNoise(),
                                   parallel::portion_of(plan_, model_.network->geometry(), rank),

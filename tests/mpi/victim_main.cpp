@@ -29,7 +29,7 @@
 #include "diffusion/failing_decoder.h"
 #include "diffusion/launch_bands.h"
 #include "diffusion/plan_job.h"
-#include "diffusion/spread_text.h"
+#include "diffusion/sharded_text.h"
 #include "mpi/staged_run.h"
 #include "nn/local_spatial.h"
 #include "tensor/scope.h"
@@ -150,7 +150,7 @@ void texts(Communicator& world, const std::string& begun, Clock::time_point end)
   barrier(world);
   write(begun, 1);
   for (int round = 0; another(world, round, end); ++round)
-    diffusion::encode_spread(state, "text_encoder", batch, 0, meters, {}, did);
+    diffusion::encode_sharded(state, "text_encoder", batch, 0, meters, {}, did);
 }
 
 void body(Communicator& world, const std::string& begun, const std::string& told,

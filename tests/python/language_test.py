@@ -159,7 +159,7 @@ def test_progress_and_its_exceptions():
 
 
 def test_turns_share_what_is_computed():
-    prefix = tessera.KeptPrefix()
+    prefix = tessera.PrefixCache()
     first = MODEL.generate(LONG, prefix=prefix)
     assert first.completions[0]["usage"]["reused_tokens"] == 0
     tokens = first.completions[0]["usage"]["prompt_tokens"] + len(first.completions[0]["ids"])
@@ -202,7 +202,7 @@ def test_wrong_arguments(wrong, kind):
 @pytest.mark.parametrize("wrong, says", [
     ({"prompt": 7}, r"^prompt=\[7\]"), ({"max_tokens": -1}, "^max_tokens -1"), ({"top_k": -1}, "^top_k -1"),
     ({"n": 2}, "add temperature"), ({"stop": ""}, "^stop '': an empty text"), ({"cancel": 3}, "^cancel=3"),
-    ({"prefix": 3}, "^prefix=3: expected a KeptPrefix"), ({"on_progress": 3}, "^on_progress=3"),
+    ({"prefix": 3}, "^prefix=3: expected a PrefixCache"), ({"on_progress": 3}, "^on_progress=3"),
     ({"chat": "hello"}, "^chat='hello': expected a list of"), ({"chat": [3]}, "^a message of the chat=3"),
     ({"prompt_ids": 3}, "^prompt_ids=3"), ({"prompt_ids": [["a"]]}, "^prompt_ids="),
     ({"threshold": "x"}, "^threshold='x'"), ({"prompt": None}, "give prompt, prompt_ids or chat$")])

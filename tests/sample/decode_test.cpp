@@ -100,7 +100,7 @@ TEST(Decode, PromptsJoinBetweenPassesAndEachEndIsTold) {
 
 TEST(Decode, NoPromptsAreNoWork) { EXPECT_TRUE(Rig().run({}, {}).empty()); }
 
-TEST(Decode, ForetellsTheLengthsOfItsSequences) {
+TEST(Decode, PredictsTheLengthsOfItsSequences) {
   const std::vector<TokenPrompt> prompts{{{1, 1}, 3}, {{}, 8}};
   const DecodingPolicy policy{.block = 4};
   EXPECT_EQ(sequence_lengths(prompts, policy, false), (std::vector<int64_t>{5, 8}));

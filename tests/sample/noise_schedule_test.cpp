@@ -72,9 +72,9 @@ TEST(NoiseSchedule, EverySpreadKeepsTheEnds) {
 TEST(NoiseSchedule, TakesOneSpreadAtMost) {
   const base::Json two =
       base::Json::parse(R"({"use_karras_sigmas": true, "use_beta_sigmas": true})");
-  EXPECT_THROW(read_spread({two, "c"}), Error);
+  EXPECT_THROW(read_sharded({two, "c"}), Error);
   const base::Json one = base::Json::parse(R"({"use_beta_sigmas": true})");
-  EXPECT_EQ(read_spread({one, "c"}), Spread::beta);
+  EXPECT_EQ(read_sharded({one, "c"}), Spread::beta);
 }
 
 }  // namespace

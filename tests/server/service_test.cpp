@@ -6,7 +6,7 @@ namespace tessera::server {
 namespace {
 
 // Busy since `begun`, with steps of `step` seconds; the last step ends at `now`.
-Service at_work(double begun, double step, double now) {
+Service reservation(double begun, double step, double now) {
   Service service;
   service.begin(begun);
   service.step(now - step);
@@ -15,7 +15,8 @@ Service at_work(double begun, double step, double now) {
 }
 
 TEST(Service, WhoGotLessThanHalfAsMuchComesBefore) {
-  const Service old = at_work(0, 1, 100), fresh = at_work(90, 1, 100), half = at_work(50, 1, 100);
+  const Service old = reservation(0, 1, 100), fresh = reservation(90, 1, 100),
+                half = reservation(50, 1, 100);
   EXPECT_TRUE(fresh.comes_before(old, 100));
   EXPECT_FALSE(old.comes_before(fresh, 100));
   EXPECT_FALSE(half.comes_before(old, 100)) << "exactly half";
@@ -25,7 +26,7 @@ TEST(Service, WhoGotLessThanHalfAsMuchComesBefore) {
 TEST(Service, OneThatDoesNotComputeYetComesBeforeNobody) {
   Service reads;
   reads.begin(99);
-  const Service old = at_work(0, 1, 100);
+  const Service old = reservation(0, 1, 100);
   EXPECT_FALSE(reads.comes_before(old, 100));
   EXPECT_EQ(reads.step(100), 0) << "what it read was no step";
   EXPECT_TRUE(reads.comes_before(old, 100));
@@ -47,8 +48,8 @@ TEST(Service, StandsBackTwiceAsLongAsAStep) {
 }
 
 TEST(Service, IsThatOfTheJobThatJoinedLast) {
-  Service joined = at_work(0, 1, 100);
-  const Service old = at_work(50, 1, 100);
+  Service joined = reservation(0, 1, 100);
+  const Service old = reservation(50, 1, 100);
   EXPECT_FALSE(joined.comes_before(old, 100));
   joined.begin(99);
   EXPECT_TRUE(joined.comes_before(old, 100));

@@ -87,7 +87,7 @@ TEST(ComparePlans, GivesWhatRunsWithItsTimeFastestFirst) {
     EXPECT_TRUE(plans.contains(to_string(parse_plan(plan)))) << plan;
 }
 
-TEST(ComparePlans, ForetellsWhatInspectDoes) {
+TEST(ComparePlans, PredictsWhatInspectDoes) {
   for (const size_t network : {size_t{1}, size_t{4}}) {
     const golden::RandomModel model(models::kNetworks[network], "");
     PlanCostsRequest request;
@@ -118,7 +118,7 @@ TEST(ComparePlans, ForetellsWhatInspectDoes) {
   }
 }
 
-TEST(ComparePlans, ForetellsThoseOfFewAxesFirst) {
+TEST(ComparePlans, PredictsThoseOfFewAxesFirst) {
   PlanCostsRequest request;
   request.seconds = 0;
   request.ranks = 8;
@@ -178,9 +178,9 @@ TEST(ComparePlans, RefusesWhatItCannotCompare) {
   EXPECT_NE(said(kModel, {.rounds = 0}).find("0 rounds"), std::string::npos);
   EXPECT_NE(said(kModel, {.seconds = -1}).find("0 or more"), std::string::npos);
   EXPECT_NE(said(kModel, {.most = 0}).find("0 plans"), std::string::npos);
-  PlanCostsRequest foretold{.seconds = 0};
-  foretold.generate.embeddings = "none.safetensors";
-  EXPECT_NE(said("scenes", foretold).find("none.safetensors"), std::string::npos);
+  PlanCostsRequest predicted{.seconds = 0};
+  predicted.generate.embeddings = "none.safetensors";
+  EXPECT_NE(said("scenes", predicted).find("none.safetensors"), std::string::npos);
   EXPECT_NE(said(kModel, {}, "ulysses=2").find("leave out `plan`"), std::string::npos);
   EXPECT_NE(said("tasks-a", {}).find("makes no images"), std::string::npos);
 }

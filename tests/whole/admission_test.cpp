@@ -139,7 +139,7 @@ Report run(const Row& row, int64_t budget, bool shown = false) {
   return Model::open(row.model, options).generate(row.request, control).report;
 }
 
-admission::Fit foreseen(const Row& row, int64_t budget) {
+admission::MemoryFit expected(const Row& row, int64_t budget) {
   runtime::ModelState state;
   RunOptions options = golden::options(row.precision);
   options.plan = parse_plan(row.plan);
@@ -159,20 +159,20 @@ const std::locale kThousands(std::locale::classic(), new Thousands);
 
 // A row of docs/results/memory.md: predicted and measured bytes of a process and of its fullest
 // rank.
-void print_row(const Row& row, const admission::Fit& fit, const Report& report) {
-  int64_t foreseen = 0, taken = 0;
-  for (const auto& rank : fit.denoise.ranks) foreseen = std::max(foreseen, rank.total);
+void print_row(const Row& row, const admission::MemoryFit& fit, const Report& report) {
+  int64_t expected = 0, taken = 0;
+  for (const auto& rank : fit.denoise.ranks) expected = std::max(expected, rank.total);
   for (const auto& rank : report.per_rank) taken = std::max(taken, rank.peak_bytes.total);
   std::cout << fmt::format(kThousands, "| {} | {:L} | {:L} | {:L} | {:L} |\n", row.name,
-                           fit.process, report.peak_bytes.total, foreseen, taken);
+                           fit.process, report.peak_bytes.total, expected, taken);
 }
 
 TEST(Admission, IsWhatRunsTakeAndNoneTakesMore) {
   const golden::Scratch scratch, videos;
   for (const Row& row : rows(scratch, videos)) {
-    const int64_t whole = foreseen(row, kPlenty).process;
+    const int64_t whole = expected(row, kPlenty).process;
     const auto budget = static_cast<int64_t>(std::ceil(double(whole) * row.budget));
-    const admission::Fit fit = foreseen(row, budget);
+    const admission::MemoryFit fit = expected(row, budget);
     ASSERT_EQ(fit.problem, "") << row.name;
     EXPECT_LE(fit.process, budget) << row.name;
     const Report report = run(row, budget, true);
@@ -206,12 +206,12 @@ int64_t named_budget(const std::string& problem) {
 TEST(Admission, TheBudgetThatARefusalNamesIsEnough) {
   const golden::Scratch scratch, videos;
   for (const Row& row : rows(scratch, videos)) {
-    const std::string problem = foreseen(row, 1000).problem;
+    const std::string problem = expected(row, 1000).problem;
     ASSERT_NE(problem, "") << row.name;
     const int64_t named = named_budget(problem);
     EXPECT_LE(run(row, named).peak_bytes.total, named) << row.name;
     if (named > 200'000) {
-      EXPECT_NE(foreseen(row, named - 150'000).problem, "") << row.name;
+      EXPECT_NE(expected(row, named - 150'000).problem, "") << row.name;
     }
   }
 }
@@ -220,13 +220,13 @@ TEST(Admission, RanksAreNoRemedyWhereTheyAreNotAllThatIsTooLarge) {
   const golden::Scratch scratch;
   GenerateRequest images = classes(3, 2, 0, true);
   const Row shapes{"shapes", "shapes", "cfg=2", images};  // at 1,000 bytes the decoder, too
-  const std::string both = foreseen(shapes, 1000).problem;
+  const std::string both = expected(shapes, 1000).problem;
   EXPECT_EQ(both.find("ranks of a plan"), std::string::npos) << both;
   EXPECT_EQ(both.find("mpirun"), std::string::npos) << both;
   EXPECT_GT(named_budget(both), 0);
   images.decode = false;
   const Row alone{"latents", "shapes", "cfg=2", images};
-  EXPECT_NE(foreseen(alone, 1000).problem.find("ranks of a plan do not stream"), std::string::npos);
+  EXPECT_NE(expected(alone, 1000).problem.find("ranks of a plan do not stream"), std::string::npos);
 }
 
 TEST(Admission, HeedsAStopRequest) {
@@ -250,20 +250,20 @@ TEST(Admission, HeedsAStopRequest) {
 
 TEST(Admission, TilesAndBandsAreNotMixedAndWhatBandsNeedIsSaid) {
   Row row{"bands", "shapes", "ulysses=2,vae=2", classes(1, 1, 512, true)};
-  const admission::Fit fit = foreseen(row, kPlenty);
+  const admission::MemoryFit fit = expected(row, kPlenty);
   ASSERT_GT(fit.decode.peak, fit.denoise.process) << "the case is no case";
-  const std::string problem = foreseen(row, fit.process - 1).problem;
+  const std::string problem = expected(row, fit.process - 1).problem;
   EXPECT_NE(problem.find("this run's decoding by vae=2"), std::string::npos) << problem;
-  EXPECT_EQ(foreseen(row, fit.process).problem, "");
+  EXPECT_EQ(expected(row, fit.process).problem, "");
   row.plan = "vae=+1";
-  const int64_t apart = foreseen(row, kPlenty).process;
-  const admission::Fit tiled = foreseen(row, apart * 8 / 10);
+  const int64_t apart = expected(row, kPlenty).process;
+  const admission::MemoryFit tiled = expected(row, apart * 8 / 10);
   EXPECT_EQ(tiled.problem, "") << "one that decodes apart may take tiles";
   EXPECT_LE(run(row, apart * 8 / 10).peak_bytes.total, apart * 8 / 10);
   row.request.vae_tiling = VaeTiling::on;
   row.plan = "ulysses=2,vae=+2";
   try {
-    foreseen(row, kPlenty);
+    expected(row, kPlenty);
     ADD_FAILURE() << "went on";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::plan);
@@ -275,20 +275,20 @@ TEST(Admission, AChunkOfLinesFitsWhereAllOfThemDoNot) {
   for (const char* plan : {"", "ulysses=2,vae=2", "vae=+1"}) {
     Row row{"chunk", "shapes", plan, classes(1, 1, 512, true)};
     row.request.vae_tiling = VaeTiling::off;
-    const int64_t whole = foreseen(row, kPlenty).process;
+    const int64_t whole = expected(row, kPlenty).process;
     row.request.vae_chunk = 16;
-    const int64_t cut = foreseen(row, kPlenty).process;
+    const int64_t cut = expected(row, kPlenty).process;
     EXPECT_LT(double(cut), 0.9 * double(whole)) << plan;
-    EXPECT_EQ(foreseen(row, cut).problem, "") << plan;
+    EXPECT_EQ(expected(row, cut).problem, "") << plan;
     row.request.vae_chunk = 0;
-    EXPECT_NE(foreseen(row, cut).problem, "") << plan;
+    EXPECT_NE(expected(row, cut).problem, "") << plan;
   }
 }
 
 // With uneven routing a rank may take more memory: then the run reports a note.
 TEST(Admission, RoutingThatIsUnevenIsNotWithoutAWord) {
   const Row row{"experts", kDitMoe, "expert=2", classes(4, 5)};
-  const admission::Fit fit = foreseen(row, kPlenty);
+  const admission::MemoryFit fit = expected(row, kPlenty);
   const Report even = run(row, kPlenty);
   EXPECT_TRUE(std::count_if(even.notes.begin(), even.notes.end(), [](const std::string& note) {
     return note.find("as if all experts got as many tokens") != std::string::npos;
@@ -310,7 +310,7 @@ TEST(Admission, RoutingThatIsUnevenIsNotWithoutAWord) {
       << "ranks that are threads count together";
 }
 
-TEST(Admission, ARuleThatTakesMoreExpertsIsForeseen) {
+TEST(Admission, ARuleThatTakesMoreExpertsIsPredicted) {
   const golden::TextModel folder("llada2");
   RunOptions options = golden::options(Precision::bf16);
   options.memory_budget = kPlenty;
@@ -322,16 +322,16 @@ TEST(Admission, ARuleThatTakesMoreExpertsIsForeseen) {
   q.block = 8;
   q.select = "topk:16";
   completion::TokenRun run{{24}, q.block, q.block, {8}, true};
-  const int64_t usual = admission::rehearse_tokens(state, options, run).ranks.front().total;
+  const int64_t usual = admission::dry_run_tokens(state, options, run).ranks.front().total;
   run.rule = nn::parse_selection(q.select);
-  const int64_t more = admission::rehearse_tokens(state, options, run).ranks.front().total;
+  const int64_t more = admission::dry_run_tokens(state, options, run).ranks.front().total;
   const auto took = pipeline::complete(state, q, {}).per_rank.front().peak_bytes.total;
   EXPECT_GT(took, usual);
   EXPECT_LE(took, more);
   EXPECT_NEAR(double(more), double(took), 0.05 * double(took));
 }
 
-TEST(Admission, CompletionsTakeWhatIsForeseen) {
+TEST(Admission, CompletionsTakeWhatIsPredicted) {
   for (const char* name : {"llada_moe", "llada2"})
     for (const std::string plan : {"", "tensor=2", "expert=2"})
       for (const KvCache cache : {KvCache::automatic, KvCache::none})
@@ -351,23 +351,23 @@ TEST(Admission, CompletionsTakeWhatIsForeseen) {
           completion::TokenRun run{std::vector<int64_t>(prompts, 24), q.block, q.block};
           run.joined = true;
           if (std::string(name) == "llada2") run.prefill.assign(prompts, 8);
-          const admission::Rehearsal foretold = admission::rehearse_tokens(state, options, run);
+          const admission::DryRun predicted = admission::dry_run_tokens(state, options, run);
           const CompleteResult did = pipeline::complete(state, q, {});
-          ASSERT_EQ(did.per_rank.size(), foretold.ranks.size());
+          ASSERT_EQ(did.per_rank.size(), predicted.ranks.size());
           const char* const how = cache == KvCache::none ? ", no cache" : "";
           std::cout << fmt::format(kThousands, "| {}, {} prompts{}{}{} | {:L} | {:L} |\n", name,
                                    prompts, how, plan.empty() ? "" : ", ", plan,
-                                   foretold.ranks.front().total,
+                                   predicted.ranks.front().total,
                                    did.per_rank.front().peak_bytes.total);
           const double routed = plan == "expert=2" ? 1.05 : 1;  // some experts get more tokens
-          EXPECT_LE(double(did.peak_bytes.total), routed * double(foretold.process))
+          EXPECT_LE(double(did.peak_bytes.total), routed * double(predicted.process))
               << name << plan;
           for (size_t r = 0; r < did.per_rank.size(); ++r) {
             const auto took = double(did.per_rank[r].peak_bytes.total);
             EXPECT_GT(did.per_rank[r].flops, 0);
             if (plan == "expert=2") continue;  // the routing decides
-            EXPECT_LE(took, double(foretold.ranks[r].total)) << name << plan;
-            EXPECT_NEAR(double(foretold.ranks[r].total), took, 0.05 * took) << name << plan;
+            EXPECT_LE(took, double(predicted.ranks[r].total)) << name << plan;
+            EXPECT_NEAR(double(predicted.ranks[r].total), took, 0.05 * took) << name << plan;
           }
         }
 }

@@ -66,7 +66,7 @@ int told_rank() {
 class Rank {
  public:
   explicit Rank(const Options& options)
-      : options_(options), told_rank_(told_rank()), limit_(Clock::now() + options.deadline) {}
+      : options_(options), rank_progress_(told_rank()), limit_(Clock::now() + options.deadline) {}
 
   void run(const std::function<void(Communicator&)>& body);
 
@@ -86,7 +86,7 @@ class Rank {
   std::exception_ptr work(const std::function<void(Communicator&)>& body);
 
   const Options options_;
-  const int told_rank_;
+  const int rank_progress_;
   const std::shared_ptr<Progress> progress_ = std::make_shared<Progress>(options_.deadline);
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -147,8 +147,8 @@ Rank::Last Rank::last_moment() {
         Error(ErrorCode::rank,
               fmt::format("the launcher of MPI ended this run (SIGTERM) while MPI {}; it says why",
                           what)),
-        told_rank_ == 0, told_rank_ != 0};
-  return {limit_ + kStagger * std::min(told_rank_, 16),
+        rank_progress_ == 0, rank_progress_ != 0};
+  return {limit_ + kStagger * std::min(rank_progress_, 16),
           Error(ErrorCode::rank,
                 fmt::format("MPI did not get on within {} s while it {}; see that all hosts "
                             "reach each other, or raise `comm_timeout`",

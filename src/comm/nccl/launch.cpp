@@ -50,7 +50,7 @@ std::unique_ptr<Communicator> over(Communicator& world, const Functions& nccl) {
     for (int from = 0; from < world.size(); ++from)
       for (int to = 0; to < world.size(); ++to)
         if (from != to && (from == world.rank() || to == world.rank()))
-          transport->courier().open(from, to, agreed_id(world, from, to, nccl));
+          transport->transfer_queue().open(from, to, agreed_id(world, from, to, nccl));
     transport->start();
     return transport;
   });

@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "comm/nccl/courier.h"
+#include "comm/nccl/transfer_queue.h"
 #include "comm/transport.h"
 #include "tensor/device_pool.h"
 
@@ -30,21 +30,21 @@ class NcclTransport : public Transport {
  public:
   NcclTransport(std::shared_ptr<Transport> host, std::chrono::milliseconds deadline,
                 const Functions& nccl)
-      : host_(std::move(host)), courier_(std::make_shared<Courier>(host_, deadline, nccl)) {
-    host_->inbox().guard(courier_);
+      : host_(std::move(host)), transfers_(std::make_shared<TransferQueue>(host_, deadline, nccl)) {
+    host_->inbox().guard(transfers_);
   }
   /// Waits for the other ranks, unless this rank fails.
   ~NcclTransport() override {
-    if (std::uncaught_exceptions() == 0 && started_) courier_->close();
+    if (std::uncaught_exceptions() == 0 && started_) transfers_->close();
     host_->inbox().guard(nullptr);
-    courier_->end();
+    transfers_->end();
   }
   NcclTransport(const NcclTransport&) = delete;
   NcclTransport& operator=(const NcclTransport&) = delete;
 
-  Courier& courier() { return *courier_; }
+  TransferQueue& transfer_queue() { return *transfers_; }
   void start() {
-    courier_->start();
+    transfers_->start();
     started_ = true;
   }
   int rank() const override { return host_->rank(); }
@@ -52,7 +52,7 @@ class NcclTransport : public Transport {
   void send(int to, uint64_t channel, Message message) override {
     if (!tensor::is_gpu(message.data.device()) || to == rank())
       return host_->send(to, channel, std::move(message));
-    courier_->send(to, channel, std::move(message));
+    transfers_->send(to, channel, std::move(message));
   }
   void await_room(int to, const std::function<void()>& expired) override {
     host_->await_room(to, expired);
@@ -66,7 +66,7 @@ class NcclTransport : public Transport {
 
  private:
   const std::shared_ptr<Transport> host_;
-  const std::shared_ptr<Courier> courier_;
+  const std::shared_ptr<TransferQueue> transfers_;
   bool started_ = false;
 };
 

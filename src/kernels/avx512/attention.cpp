@@ -10,7 +10,7 @@
 
 #include "kernels/avx512/product.h"
 #include "kernels/avx512/vector.h"
-#include "kernels/unit.h"
+#include "kernels/bf16_path.h"
 #include "kernels/wide/flash.h"
 
 TESSERA_AVX512_BEGIN
@@ -117,22 +117,24 @@ struct Dot {
   }
 };
 
-const AttentionEngine& attention_engine(DType dtype, Unit unit) {
+const AttentionEngine& attention_engine(DType dtype, Bf16Path unit) {
   if (dtype == DType::f32) return kEngine<MultiplyAdd<float>>;
-  return unit == Unit::dot ? kEngine<Dot> : kEngine<MultiplyAdd<tensor::BFloat16>>;
+  return unit == Bf16Path::dot ? kEngine<Dot> : kEngine<MultiplyAdd<tensor::BFloat16>>;
 }
 
 }  // namespace
 
-void attention(Unit unit, const AttentionArgs& args) {
+void attention(Bf16Path unit, const AttentionArgs& args) {
   run_attention(attention_engine(args.dtype, unit), args, {});
 }
-void attention(const AttentionArgs& args) { attention(active_unit(), args); }
+void attention(const AttentionArgs& args) { attention(active_bf16_path(), args); }
 
-void biased_attention(Unit unit, const BiasedAttentionArgs& args) {
+void biased_attention(Bf16Path unit, const BiasedAttentionArgs& args) {
   run_attention(attention_engine(args.dtype, unit), args);
 }
-void biased_attention(const BiasedAttentionArgs& args) { biased_attention(active_unit(), args); }
+void biased_attention(const BiasedAttentionArgs& args) {
+  biased_attention(active_bf16_path(), args);
+}
 
 }  // namespace tessera::kernels::avx512
 TESSERA_AVX512_END

@@ -8,7 +8,7 @@
 #include "base/fail.h"
 #include "kernels/avx512/product.h"
 #include "kernels/avx512/vector.h"
-#include "kernels/unit.h"
+#include "kernels/bf16_path.h"
 #include "kernels/wide/stream.h"
 #include "tensor/scope.h"
 
@@ -32,7 +32,9 @@ const Engine& dot_engine() {
   return kEngine;
 }
 
-const Engine& engine() { return active_unit() == Unit::dot ? dot_engine() : multiply_add_engine(); }
+const Engine& engine() {
+  return active_bf16_path() == Bf16Path::dot ? dot_engine() : multiply_add_engine();
+}
 
 const Engine& engine_for(const PackedWeight& weight) {
   if (weight.int8_rows) return weight.int4 ? int4_engine() : int8_engine();

@@ -11,7 +11,7 @@ using namespace wide;
 const Engine& multiply_add_engine();
 /// Dot products of AVX512_BF16. f32 weights take multiply-adds here too.
 const Engine& dot_engine();
-/// The engine for active_unit().
+/// The engine for active_bf16_path().
 const Engine& engine();
 /// VNNI, only for i8 weights. A row is rounded to integers with maximum 32,639; products with the
 /// weights are exact.

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/bf16_path.h"
 #include "kernels/matmul.h"
-#include "kernels/unit.h"
 #include "kernels/wide/inline.h"
 #include "tensor/dtype.h"
 

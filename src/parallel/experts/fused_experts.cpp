@@ -63,7 +63,7 @@ int64_t FusedExperts::note_transfers(int site) const {
   return rows;
 }
 
-int64_t FusedExperts::rehearse_transfers(int site) const {
+int64_t FusedExperts::dry_run_transfers(int site) const {
   tensor::Scope scope = tensor::current_scope();
   scope.memory = nullptr;  // rows travel within the heap
   const tensor::BindScope aside(scope);
@@ -116,11 +116,11 @@ Tensor FusedExperts::run(const nn::MoeCall& call, const Tensor& tokens, const nn
   require(!tensor::is_gpu(tokens.device()), ErrorCode::plan,
           "moe=fused computes on CPUs; use moe=bulk, or `device` cpu");
   if (!operator_) open(tokens);
-  const bool rehearsal = tokens.is_meta();
+  const bool dry_run = tokens.is_meta();
   const Tensor out =
-      rehearsal ? operator_->rehearse(tokens, gate, weights) : actors_->run(tokens, gate, weights);
-  const int64_t rows = rehearsal ? rehearse_transfers(call.site) : note_transfers(call.site);
-  if (!rehearsal) note_incast(log);
+      dry_run ? operator_->dry_run(tokens, gate, weights) : actors_->run(tokens, gate, weights);
+  const int64_t rows = dry_run ? dry_run_transfers(call.site) : note_transfers(call.site);
+  if (!dry_run) note_incast(log);
   note_work(tokens, weights, rows);
   const ops::Routing& routing = operator_->routing();
   nn::MoeEvent event{

@@ -39,7 +39,7 @@ class FusedExperts final : public nn::ExpertBackend {
   /// All ranks' rows for the own experts; sent rows go into the ledger.
   int64_t note_transfers(int site) const;
   /// The same for a dry run, with row counts from messages.
-  int64_t rehearse_transfers(int site) const;
+  int64_t dry_run_transfers(int site) const;
   /// Rows for the own experts and own results, as many as others may send before an answer.
   void note_incast(nn::MoeLog& log) const;
   void note_work(const nn::Tensor& tokens, const nn::ExpertWeights& weights, int64_t rows) const;

@@ -10,12 +10,12 @@ namespace tessera::parallel {
 using tensor::Tensor;
 
 Tensor PredictionReuse::predicted() {
-  const Tensor foreseen = run_.meta ? Tensor() : foresee();
-  if (foreseen.defined())
+  const Tensor expected = run_.meta ? Tensor() : predict();
+  if (expected.defined())
     skip_pass(cost_);
   else
     begun_ = flops_now();
-  return foreseen;
+  return expected;
 }
 
 void PredictionReuse::keep(const Tensor& prediction) {
@@ -23,7 +23,7 @@ void PredictionReuse::keep(const Tensor& prediction) {
   learn(prediction);
 }
 
-Tensor TaylorPrediction::foresee() {
+Tensor TaylorPrediction::predict() {
   return taylor_computes(cache_, step()) ? Tensor() : taylor_.at(step());
 }
 
@@ -40,7 +40,7 @@ Tensor DriftReuse::line(double time) const {
   return ops::blend(b.value, 1 + by, a.value, -by);
 }
 
-Tensor DriftReuse::foresee() {
+Tensor DriftReuse::predict() {
   if (curvature_ < 0 || reused_ >= cache_.max_skip) return {};
   const double now = time(step()), gap = std::abs(nodes_.back().time - nodes_.front().time);
   const double away = std::abs(now - nodes_.back().time);

@@ -15,7 +15,7 @@ class PredictionReuse : public StepReuse {
 
  protected:
   /// The prediction for this step, undefined to compute it.
-  virtual tensor::Tensor foresee() = 0;
+  virtual tensor::Tensor predict() = 0;
   virtual void learn(const tensor::Tensor& prediction) = 0;
 
  private:
@@ -29,7 +29,7 @@ class TaylorPrediction final : public PredictionReuse {
       : PredictionReuse(std::move(run)), cache_(cache), taylor_(cache.order) {}
 
  private:
-  tensor::Tensor foresee() override;
+  tensor::Tensor predict() override;
   void learn(const tensor::Tensor& prediction) override { taylor_.update(prediction, step()); }
   const StepCache cache_;
   Taylor taylor_;
@@ -48,7 +48,7 @@ class DriftReuse final : public PredictionReuse {
     double time = 0;
     tensor::Tensor value;
   };
-  tensor::Tensor foresee() override;
+  tensor::Tensor predict() override;
   void learn(const tensor::Tensor& prediction) override;
   tensor::Tensor line(double time) const;
   double time(int step) const { return run_.timesteps.at(static_cast<size_t>(step)); }

@@ -33,13 +33,13 @@ void copy(const Tensor& to, const Tensor& from) {
 
 }  // namespace
 
-comm::Exchange BlockGather::launch(int block, const nn::SpreadBlocks& of) {
+comm::Exchange BlockGather::launch(int block, const nn::ShardedBlocks& of) {
   next_ = block;
   const auto at = static_cast<size_t>(block - of.blocks.begin);
   return comm::all_gather(ranks_, of.mine.at(at), {operation_, block});
 }
 
-Tensor BlockGather::bytes(int block, const nn::SpreadBlocks& of) {
+Tensor BlockGather::bytes(int block, const nn::ShardedBlocks& of) {
   if (!under_way_ || next_ != block) under_way_.emplace(launch(block, of));
   const auto at = static_cast<size_t>(block - of.blocks.begin);
   const int64_t whole = of.whole.at(at);

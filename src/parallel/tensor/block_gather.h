@@ -27,12 +27,12 @@ class BlockGather final : public nn::Gather {
     end_ = end;
     another_ = false;
   }
-  tensor::Tensor bytes(int block, const nn::SpreadBlocks& of) override;
+  tensor::Tensor bytes(int block, const nn::ShardedBlocks& of) override;
   /// Gathers beside a block under way; large tensors travel in parts.
   tensor::Tensor whole(const tensor::Tensor& mine, std::span<const nn::Range> runs) override;
 
  private:
-  comm::Exchange launch(int block, const nn::SpreadBlocks& of);
+  comm::Exchange launch(int block, const nn::ShardedBlocks& of);
 
   comm::Communicator& ranks_;
   const char* operation_;

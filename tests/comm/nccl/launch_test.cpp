@@ -9,7 +9,7 @@
 #include "../conformance.h"
 #include "base/fail.h"
 #include "comm/collectives.h"
-#include "comm/nccl/courier.h"
+#include "comm/nccl/transfer_queue.h"
 #include "comm/threads/launch.h"
 #include "device/emulated_nccl.h"
 #include "device/emulated_streams.h"
@@ -151,8 +151,8 @@ TEST(Nccl, AFloodIsHeldBack) {
       EXPECT_EQ(world.receive(1 - world.rank(), {"x", i}).wait().elements(), i + 1);
     if (later.joinable()) later.join();
   });
-  EXPECT_LE(ranks.nccl.most_under_way(), nccl::Courier::kMostUnderWay);
-  EXPECT_GT(ranks.nccl.most_under_way(), nccl::Courier::kMostUnderWay / 2);
+  EXPECT_LE(ranks.nccl.most_under_way(), nccl::TransferQueue::kMostUnderWay);
+  EXPECT_GT(ranks.nccl.most_under_way(), nccl::TransferQueue::kMostUnderWay / 2);
   ranks.expect_clean();
 }
 

@@ -216,13 +216,13 @@ std::vector<Peaks> peaks_on(tensor::Device where) {
   return peaks;
 }
 
-TEST(FusedExperts, ARehearsalIsTheRun) {
-  const auto did = peaks_on(tensor::Device::cpu), foretold = peaks_on(tensor::Device::meta);
+TEST(FusedExperts, ADryRunIsTheRun) {
+  const auto did = peaks_on(tensor::Device::cpu), predicted = peaks_on(tensor::Device::meta);
   for (size_t r = 0; r < did.size(); ++r) {
-    EXPECT_EQ(foretold[r].activations, did[r].activations) << r;
-    EXPECT_EQ(foretold[r].buffers, did[r].buffers) << r;
-    EXPECT_EQ(foretold[r].total, did[r].total) << r;
-    EXPECT_EQ(foretold[r].flops, did[r].flops) << r;
+    EXPECT_EQ(predicted[r].activations, did[r].activations) << r;
+    EXPECT_EQ(predicted[r].buffers, did[r].buffers) << r;
+    EXPECT_EQ(predicted[r].total, did[r].total) << r;
+    EXPECT_EQ(predicted[r].flops, did[r].flops) << r;
   }
 }
 

@@ -38,7 +38,7 @@ class Asking final : public Ramp {
 };
 
 // First differences extrapolate linear results exactly.
-TEST(AttentionReuse, ForeseesTheResultsOfEachAttention) {
+TEST(AttentionReuse, PredictsTheResultsOfEachAttention) {
   const Asking model(std::vector<float>(9, 0));
   const StepReuse::Log log = model.run("taylorseer,before=3,interval=3");
   EXPECT_EQ(counts(log), "3 3 3 0 3 0 0 3 0");

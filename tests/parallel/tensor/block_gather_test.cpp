@@ -27,8 +27,8 @@ std::byte byte_of(int64_t block, int64_t at) {
 }
 
 /// A rank's runs of the blocks.
-nn::SpreadBlocks spread(int rank, int ranks) {
-  nn::SpreadBlocks blocks;
+nn::ShardedBlocks spread(int rank, int ranks) {
+  nn::ShardedBlocks blocks;
   blocks.blocks = {kFirst, kFirst + std::ssize(kSizes)};
   blocks.whole = kSizes;
   for (size_t b = 0; b < kSizes.size(); ++b) {
@@ -61,7 +61,7 @@ int64_t sent(comm::Communicator& world) {
 TEST(BlockGather, GivesEveryRankAllBytesOfEachBlockPassByPass) {
   for (const int ranks : {1, 2, 3, 5})
     comm::threads::run(ranks, 20s, [&](comm::Communicator& world) {
-      const nn::SpreadBlocks blocks = spread(world.rank(), ranks);
+      const nn::ShardedBlocks blocks = spread(world.rank(), ranks);
       BlockGather gather(world);
       int64_t own = 0;
       for (const Tensor& run : blocks.mine) own += run.bytes();
@@ -76,7 +76,7 @@ TEST(BlockGather, GivesEveryRankAllBytesOfEachBlockPassByPass) {
 
 TEST(BlockGather, TheNextBlockTravelsWhileOneComputes) {
   comm::threads::run(2, 20s, [&](comm::Communicator& world) {
-    const nn::SpreadBlocks blocks = spread(world.rank(), 2);
+    const nn::ShardedBlocks blocks = spread(world.rank(), 2);
     const auto bytes = [&](int count) {
       int64_t sum = 0;
       for (int i = 0; i < count; ++i) sum += blocks.mine[static_cast<size_t>(i) % 4].bytes();
@@ -111,7 +111,7 @@ struct Besides {
 TEST(BlockGather, GivesAllOfWhatIsBesidesTheBlocksWhileOneIsUnderWay) {
   for (const int ranks : {1, 2, 3, 5})
     comm::threads::run(ranks, 20s, [&](comm::Communicator& world) {
-      const nn::SpreadBlocks blocks = spread(world.rank(), ranks);
+      const nn::ShardedBlocks blocks = spread(world.rank(), ranks);
       BlockGather gather(world);
       for (int pass = 0; pass < 2; ++pass) {
         gather.begin(pass == 0);
@@ -171,7 +171,7 @@ TEST(BlockGather, RanksThatDisagreeOnWhatIsBesidesTheBlocksAreAnError) {
 TEST(BlockGather, HoldsTwoBlocksAtMost) {
   for (const int ranks : {2, 4})
     comm::threads::run(ranks, 20s, [&](comm::Communicator& world) {
-      const nn::SpreadBlocks blocks = spread(world.rank(), ranks);
+      const nn::ShardedBlocks blocks = spread(world.rank(), ranks);
       tensor::Scope scope = tensor::current_scope();
       scope.memory = std::make_shared<tensor::MemoryTracker>();
       const tensor::BindScope bind(scope);
@@ -187,7 +187,7 @@ TEST(BlockGather, HoldsTwoBlocksAtMost) {
 
 /// Seconds of two passes over `blocks`, with a link as slow as the computation of a block;
 /// `gathered`: blocks are remote.
-double two_passes(comm::Communicator& world, const nn::SpreadBlocks& blocks, bool gathered) {
+double two_passes(comm::Communicator& world, const nn::ShardedBlocks& blocks, bool gathered) {
   constexpr auto kBlock = 20ms;
   comm::barrier(world);
   const base::Stopwatch clock;
@@ -212,7 +212,7 @@ TEST(BlockGather, ALinkThatBringsABlockInABlocksTimeIsHiddenBehindIt) {
     for (int round = 0; round < 8 && best > 1.1; ++round)
       comm::threads::run(ranks, 20s, [&](comm::Communicator& world) {
         const auto slow = comm::paced(world, kBytes / 0.020);
-        nn::SpreadBlocks blocks{{0, kBlocks}, {}, std::vector<int64_t>(kBlocks, kBytes)};
+        nn::ShardedBlocks blocks{{0, kBlocks}, {}, std::vector<int64_t>(kBlocks, kBytes)};
         for (int64_t b = 0; b < kBlocks; ++b)
           blocks.mine.push_back(Tensor::zeros({kBytes / ranks}, tensor::DType::u8));
         const double here = two_passes(*slow, blocks, false);
@@ -227,7 +227,7 @@ TEST(BlockGather, ALinkThatBringsABlockInABlocksTimeIsHiddenBehindIt) {
 TEST(BlockGather, RanksThatDoNotHaveAllOfABlockAreAnError) {
   try {
     comm::threads::run(2, 20s, [&](comm::Communicator& world) {
-      nn::SpreadBlocks blocks = spread(world.rank(), 2);
+      nn::ShardedBlocks blocks = spread(world.rank(), 2);
       if (world.rank() == 1) blocks.mine[0] = blocks.mine[0].slice(0, 0, 8);
       BlockGather gather(world);
       (void)gather.bytes(kFirst, blocks);
@@ -242,7 +242,7 @@ TEST(BlockGather, RanksThatDoNotHaveAllOfABlockAreAnError) {
 TEST(BlockGather, ARankThatFailsMeanwhileIsTheOneThatIsTold) {
   try {
     comm::threads::run(3, 20s, [&](comm::Communicator& world) {
-      const nn::SpreadBlocks blocks = spread(world.rank(), 3);
+      const nn::ShardedBlocks blocks = spread(world.rank(), 3);
       BlockGather gather(world);
       gather.begin(true);
       for (auto b = static_cast<int>(blocks.blocks.begin);; ++b) {

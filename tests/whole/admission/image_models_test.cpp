@@ -10,7 +10,7 @@
 #include "nn/latent_form.h"
 #include "nn/local_spatial.h"
 #include "runtime/model_state.h"
-#include "runtime/spread_blocks.h"
+#include "runtime/sharded_blocks.h"
 #include "test_paths.h"
 #include "whole/golden.h"
 #include "whole/small_video.h"
@@ -46,39 +46,39 @@ RunOptions within(int64_t budget, Precision precision = Precision::bf16,
   return options;
 }
 
-void expect_foretold(const std::string& folder, const GenerateRequest& request,
-                     const std::string& plan) {
+void expect_predicted(const std::string& folder, const GenerateRequest& request,
+                      const std::string& plan) {
   const std::string what = folder + " " + plan;
   const RunOptions options = within(0, Precision::bf16, plan);
   runtime::ModelState state;
   runtime::open_model(folder, options, state);
   diffusion::Job job = diffusion::plan_job(state, request);
-  const auto foretold = admission::fit_memory(state, request, job).denoise.ranks;
+  const auto predicted = admission::fit_memory(state, request, job).denoise.ranks;
   const Report report = Model::open(folder, options).generate(request).report;
-  ASSERT_EQ(report.per_rank.size(), foretold.size()) << what;
-  for (size_t r = 0; r < foretold.size(); ++r) {
+  ASSERT_EQ(report.per_rank.size(), predicted.size()) << what;
+  for (size_t r = 0; r < predicted.size(); ++r) {
     const MemoryPeaks& did = report.per_rank[r].peak_bytes;
-    EXPECT_EQ(foretold[r].activations, did.activations) << what << ", rank " << r;
-    EXPECT_EQ(foretold[r].kv, did.kv) << what << ", rank " << r;
-    EXPECT_EQ(foretold[r].buffers, did.buffers) << what << ", rank " << r;
-    EXPECT_EQ(foretold[r].total - foretold[r].weights, did.total - did.weights)
+    EXPECT_EQ(predicted[r].activations, did.activations) << what << ", rank " << r;
+    EXPECT_EQ(predicted[r].kv, did.kv) << what << ", rank " << r;
+    EXPECT_EQ(predicted[r].buffers, did.buffers) << what << ", rank " << r;
+    EXPECT_EQ(predicted[r].total - predicted[r].weights, did.total - did.weights)
         << what << ", rank " << r;
   }
 }
 
-TEST(ImageModels, MemoryOfARunIsForetold) {
+TEST(ImageModels, MemoryOfARunIsPredicted) {
   const auto pipelines = golden::text_pipelines();
   const golden::Scratch scratch;
   for (const char* plan : {"", "ulysses=2", "shards=2"}) {
     GenerateRequest full = prompted();  // Z-Image needs less for a shorter text
     for (int i = 0; i < 5; ++i) full.prompts[0] += " " + full.prompts[0];
-    for (const char* name : kNames) expect_foretold(folder_of(name), full, plan);
+    for (const char* name : kNames) expect_predicted(folder_of(name), full, plan);
     full.text_tokens = 0;
     for (const auto& [name, pipeline] : pipelines)
-      if (name == "flux" || name == "hunyuan") expect_foretold(pipeline->path(), full, plan);
+      if (name == "flux" || name == "hunyuan") expect_predicted(pipeline->path(), full, plan);
     GenerateRequest video = golden::small_video(scratch);
     video.decode = false;
-    expect_foretold(golden::kVideoModel, video, plan);
+    expect_predicted(golden::kVideoModel, video, plan);
   }
 }
 

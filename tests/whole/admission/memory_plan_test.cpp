@@ -52,10 +52,10 @@ struct Decoding {
     job.layout = layout;
     job.labels.resize(1);
   }
-  diffusion::Need need(int64_t pixels) const {
+  diffusion::MemoryNeed need(int64_t pixels) const {
     std::optional<models::Tiling> tiles;
     if (pixels > 0) tiles = admission::vae_tiles(state, pixels);
-    return admission::rehearse_decode(state, job, tiles);
+    return admission::dry_run_decode(state, job, tiles);
   }
 };
 
@@ -151,13 +151,13 @@ TEST(MemoryPlan, ResultsOfASequenceCount) {
   request.steps = 1;
   request.width = request.height = 64;
   diffusion::Job job = diffusion::plan_job(state, request);
-  const admission::Fit fit = admission::fit_memory(state, request, job);
+  const admission::MemoryFit fit = admission::fit_memory(state, request, job);
   const int64_t image = 64 * 64 * 3 + 4 * 8 * 8 * 4;  // pixels, and a latent in f32
   EXPECT_EQ(fit.denoise.results, 3 * image);
   EXPECT_GT(fit.decode.weights, 0) << "what of the decoder may stay";
   const int64_t inputs = 1000, before = fit.denoise.process + inputs;
   for (const int others : {1, 4, 40}) {
-    const std::vector<admission::Fit> fits(static_cast<size_t>(others) + 1, fit);
+    const std::vector<admission::MemoryFit> fits(static_cast<size_t>(others) + 1, fit);
     state.options.memory_budget = before + others * fit.denoise.results;
     EXPECT_NO_THROW(admission::require_overlap(state, fits, inputs)) << others;
     --state.options.memory_budget;
@@ -173,7 +173,7 @@ TEST(MemoryPlan, AmountsAreToldApart) {
   EXPECT_EQ(admission::amount(5.93e6, 5.94e6), "5.93 MB");
   EXPECT_EQ(admission::amount(5.9e6, 7e6), "5.9 MB");
   EXPECT_EQ(admission::amount(5.9e6, 5.9e6), "5.9 MB");
-  const admission::Room room{5'900'000, "`memory_budget` allows", 5.9e6};
+  const admission::MemoryLimit room{5'900'000, "`memory_budget` allows", 5.9e6};
   const std::string said = admission::too_large("it", 5'900'001, 1000, room, "less");
   EXPECT_NE(said.find("it would need about 5.900001 MB (weights 1.0 KB"), std::string::npos)
       << said;

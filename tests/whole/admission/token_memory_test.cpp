@@ -47,7 +47,7 @@ TEST(TokenMemory, SaysWhichDtypeWouldFit) {
   EXPECT_NE(inspect().unfit.find("spread it over machines"), std::string::npos);
 }
 
-TEST(TokenMemory, InspectForeseesWhatARunHolds) {
+TEST(TokenMemory, InspectPredictsWhatARunHolds) {
   for (const char* name : {"llada_moe", "llada2"}) {
     const golden::TextModel folder(name);
     Model model = Model::open(folder.path(), golden::options(Precision::bf16));
@@ -85,7 +85,7 @@ int64_t loaded_bytes(const runtime::ModelState& state) {
   return scope.memory->current(tensor::MemoryClass::weights);
 }
 
-TEST(TokenMemory, RanksHoldWhatIsForeseen) {
+TEST(TokenMemory, RanksHoldWhatIsPredicted) {
   const golden::TextModel folder("llada_moe");
   for (const std::string plan : {"tensor=2", "expert=2"}) {
     RunOptions options = golden::options(Precision::bf16);
@@ -104,18 +104,18 @@ TEST(TokenMemory, RanksHoldWhatIsForeseen) {
       ranks.insert(tensor::current_scope().memory);
     };
     pipeline::complete(state, q, {}, watch);
-    const auto need = admission::rehearse_tokens(state, options, {{16}, 8, 8});
+    const auto need = admission::dry_run_tokens(state, options, {{16}, 8, 8});
     ASSERT_EQ(need.ranks.size(), 2u);
     ASSERT_EQ(ranks.size(), 2u);
     const int experts = state.language->geometry(state.dtype()).experts.at(0).experts;
-    for (const Inspection::Rank& foretold : need.ranks) {
-      EXPECT_GT(foretold.sent, 0) << plan;
-      EXPECT_EQ(foretold.experts, plan == "expert=2" ? experts / 2 : experts) << plan;
+    for (const Inspection::Rank& predicted : need.ranks) {
+      EXPECT_GT(predicted.sent, 0) << plan;
+      EXPECT_EQ(predicted.experts, plan == "expert=2" ? experts / 2 : experts) << plan;
       for (const auto& did : ranks) {
-        EXPECT_EQ(did->peak(tensor::MemoryClass::kv), foretold.kv) << plan;
-        EXPECT_EQ(did->peak(tensor::MemoryClass::weights), foretold.weights) << plan;
+        EXPECT_EQ(did->peak(tensor::MemoryClass::kv), predicted.kv) << plan;
+        EXPECT_EQ(did->peak(tensor::MemoryClass::weights), predicted.weights) << plan;
         if (plan != "tensor=2") continue;  // routing decides the work of each rank
-        EXPECT_NEAR(double(did->peak()), double(foretold.total), 0.05 * double(did->peak()))
+        EXPECT_NEAR(double(did->peak()), double(predicted.total), 0.05 * double(did->peak()))
             << plan;
       }
     }
@@ -144,8 +144,8 @@ TEST(TokenMemory, TheLargestPassesStandForAll) {
            })
         for (const bool joined : {false, true}) {
           run.joined = joined;
-          const auto few = admission::rehearse_tokens(state, options, run);
-          const auto all = admission::rehearse_tokens(state, options, run, admission::Passes::all);
+          const auto few = admission::dry_run_tokens(state, options, run);
+          const auto all = admission::dry_run_tokens(state, options, run, admission::Passes::all);
           const std::string what =
               fmt::format("{} {} {} joined {}", name, plan, fmt::join(run.lengths, "+"), joined);
           EXPECT_EQ(few.process, all.process) << what;
@@ -164,14 +164,14 @@ TEST(TokenMemory, TheLargestPassesStandForAll) {
     }
 }
 
-TEST(TokenMemory, ALongCompletionIsRehearsedByAFewPasses) {
+TEST(TokenMemory, ALongCompletionIsRunDryByAFewPasses) {
   const golden::TextModel folder("llada2");
   runtime::ModelState state;
   const RunOptions options = golden::options(Precision::bf16);
   runtime::open_model(folder.path(), options, state);
   const auto passes = [&](int64_t length) {
     completion::TokenRun run{{length, length / 2}, 32, 32, {32, 32}, true};
-    const auto found = admission::rehearse_tokens(state, options, run);
+    const auto found = admission::dry_run_tokens(state, options, run);
     return std::pair(found, found.work);
   };
   const auto [some, some_work] = passes(1 << 10);

@@ -225,7 +225,7 @@ TEST(StreamedExperts, RanksThatAreProcessesReadTheirOwn) {
     }
 }
 
-TEST(StreamedExperts, ARunThatIsForetoldIsHeld) {
+TEST(StreamedExperts, ARunThatIsPredictedIsHeld) {
   const std::string path = shipped("tasks-b");
   const Sizes sizes(path);
   for (int64_t experts = sizes.layer + 20; experts < sizes.all; experts += 40) {
@@ -239,7 +239,7 @@ TEST(StreamedExperts, ARunThatIsForetoldIsHeld) {
     EXPECT_GE(run.experts, sizes.layer);
     EXPECT_LE(fit.need.process, options.memory_budget);
     EXPECT_GT(fit.need.process + sizes.one.packed, options.memory_budget) << "no room is left";
-    EXPECT_EQ(admission::rehearse_tokens(state, options, run).process, fit.need.process);
+    EXPECT_EQ(admission::dry_run_tokens(state, options, run).process, fit.need.process);
   }
 }
 
@@ -363,7 +363,7 @@ TEST(StreamedExperts, ATalkGoesOn) {
   const Sizes sizes(path);
   CompleteRequest q = question();
   q.prompts = {"sum 1 2 3 4 5 6 7 8 9 1 2 3 4 5 6 7 8 9 1 2 3 4 5="};
-  KeptPrefix whole, streamed;
+  PrefixCache whole, streamed;
   const Model all = Model::open(path, golden::options(Precision::bf16)),
               some = Model::open(path, with_budget(sizes.budget(sizes.layer + 20)));
   for (int turn = 0; turn < 2; ++turn) {

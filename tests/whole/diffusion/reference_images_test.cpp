@@ -127,7 +127,7 @@ TEST(ReferenceImages, OfModelsThatTakeNoneAreRefused) {
 }
 
 // A dry run includes reference images: the run takes the predicted memory.
-TEST(ReferenceImages, AreForeseen) {
+TEST(ReferenceImages, ArePredicted) {
   GenerateRequest q = two_references();
   q.prompts.pop_back();
   q.text_tokens = 512;

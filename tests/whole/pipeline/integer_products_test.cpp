@@ -173,7 +173,7 @@ TEST(IntegerProducts, ImagesOfAFolderAreThoseOfQuantisingAtLoadBitByBit) {
     }
 }
 
-TEST(IntegerProducts, MemoryIsForetoldAsItIsCounted) {
+TEST(IntegerProducts, MemoryIsPredictedAsItIsCounted) {
   const Scratch scratch;
   const std::string out = scratch / "q";
   QuantiseRequest request{.output = out};

@@ -344,7 +344,7 @@ TEST(Quantise, ImagesAreThoseOfInt8AtLoadWholeOrStreamed) {
   EXPECT_EQ(open(out).inspect().components.back().downloaded, true);
 }
 
-TEST(Quantise, InspectForetellsWhatARunTakes) {
+TEST(Quantise, InspectPredictsWhatARunTakes) {
   const golden::Scratch scratch;
   const std::string out = scratch / "q";
   open(shipped("tasks-a")).quantise({out});

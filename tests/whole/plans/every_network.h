@@ -146,7 +146,7 @@ class Subject {
     const auto at = static_cast<size_t>(rank);
     std::unique_ptr<nn::Denoiser> portion;
     if (plan.shard > 1)
-      portion = spread_network(model_.spec, plan, geometry(), rank, dtype_);
+      portion = shard_network(model_.spec, plan, geometry(), rank, dtype_);
     else if (plan.expert > 1 || plan.tensor > 1 || plan.pipefusion > 1)
       portion = model_.spec.make(models::NamedNoise(), parallel::portion_of(plan, geometry(), rank),
                                  dtype_);

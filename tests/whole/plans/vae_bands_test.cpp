@@ -294,7 +294,7 @@ TEST(VaeChunk, AnEncoderOfImagesHoldsTwoWholeOnes) {
   }
 }
 
-TEST(VaeChunk, MetaForetellsIt) {
+TEST(VaeChunk, MetaPredictsIt) {
   for (const int64_t chunk : {0, 5}) {
     const auto peaks = [&](Device device) {
       const models::RandomWeights weights(device);

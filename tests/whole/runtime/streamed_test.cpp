@@ -175,8 +175,8 @@ TEST(Streamed, HoldsOneBlockAtATime) {
   family.run(streamed);
   const int64_t peak = scope.memory->peak(tensor::MemoryClass::weights);
   // Tables in stored form are f32 here but predicted as bf16: less than 1 % of the total.
-  const int64_t foretold = parts.fixed + parts.blocks[0] + parts.largest(1);
-  EXPECT_LE(double(peak), 1.01 * double(foretold));
+  const int64_t predicted = parts.fixed + parts.blocks[0] + parts.largest(1);
+  EXPECT_LE(double(peak), 1.01 * double(predicted));
   EXPECT_LT(peak, parts.whole());
 }
 

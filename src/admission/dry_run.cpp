@@ -1,0 +1,386 @@
+#include "admission/dry_run.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "base/stop.h"
+#include "cluster/agree.h"
+#include "diffusion/decode.h"
+#include "diffusion/decode_pipeline.h"
+#include "diffusion/denoise.h"
+#include "diffusion/encode_images.h"
+#include "parallel/experts/exchange.h"
+
+namespace tessera::admission {
+namespace {
+
+using tensor::Tensor;
+
+constexpr int64_t kRemembered = 4;  // steps with samplers' and experts' state
+constexpr int64_t kFactors = 6;     // steps until a step cache holds all its differences
+
+/// The first steps of a sampler.
+class FirstSteps final : public sample::Sampler {
+ public:
+  FirstSteps(const sample::Sampler& all, int steps) : all_(all), steps_(steps) {}
+  int steps() const override { return steps_; }
+  float timestep(int i) const override { return all_.timestep(i); }
+  bool needs_noise(int i) const override { return all_.needs_noise(i); }
+  int noise_draws(int i) const override { return all_.noise_draws(i); }
+  float initial_scale() const override { return all_.initial_scale(); }
+  bool whole_samples() const override { return all_.whole_samples(); }
+  float input_scale(int i) const override { return all_.input_scale(i); }
+  Noised noised(int i) const override { return all_.noised(i); }
+  Tensor step(int i, const Tensor& prediction, const Tensor& x, const Tensor& noise,
+              sample::History& history) const override {
+    return all_.step(i, prediction, x, noise, history);
+  }
+
+ private:
+  const sample::Sampler& all_;
+  int steps_;
+};
+
+// The image that a job starts from as if it were encoded.
+diffusion::SourceImage encoded_on_meta(const diffusion::Job& job) {
+  diffusion::SourceImage source;
+  source.takes_mean = job.source->takes_mean;
+  source.mean = source.logvar =
+      Tensor::empty({1, job.layout.channels, job.layout.size[1], job.layout.size[2]},
+                    tensor::DType::f32, tensor::Device::meta);
+  if (job.source->mask.defined()) source.mask = job.source->mask.to(tensor::Device::meta);
+  return source;
+}
+
+diffusion::Job shortened(const diffusion::Job& job, int steps) {
+  diffusion::Job first;
+  first.layout = job.layout;
+  first.form = job.form;
+  first.labels = job.labels;
+  first.prefixes = job.prefixes;
+  first.decoded_lines = job.decoded_lines;
+  first.added_frames = job.added_frames;
+  first.crop_height = job.crop_height;
+  first.crop_width = job.crop_width;
+  first.crop_covers = job.crop_covers;
+  first.tiles = job.tiles;
+  first.vae_chunk = job.vae_chunk;
+  first.guidance = job.guidance;
+  first.resident_blocks = job.resident_blocks;
+  first.traced = job.traced;
+  first.adapters = job.adapters;
+  first.step_cache = job.step_cache;
+  first.sampler = std::make_unique<FirstSteps>(*job.sampler, steps);
+  for (const auto& [name, x] : job.conditioning.tensors) {
+    const bool says_lengths = name.find("mask") != std::string::npos;  // keeps elements
+    first.conditioning.tensors[name] = says_lengths ? x : x.to(tensor::Device::meta);
+  }
+  for (const auto& [name, x] : job.given) first.given[name] = x.to(tensor::Device::meta);
+  if (job.source) first.source = encoded_on_meta(job);
+  return first;
+}
+
+std::vector<Inspection::Rank> ranks_of(const Report& report, const Plan& plan,
+                                       const nn::Geometry& geometry, const diffusion::Job& run,
+                                       int steps) {
+  const parallel::Partition partition(plan, run.workload());
+  std::vector<Inspection::Rank> ranks;
+  for (int r = 0; r < plan.world(); ++r)
+    ranks.push_back(predicted(report.per_rank[static_cast<size_t>(r)],
+                              parallel::experts_of(plan, geometry, r),
+                              nn::token_count(partition.view(r).body), steps));
+  return ranks;
+}
+
+// The first steps of a job, ready to be denoised on the ranks of a stage.
+diffusion::Job begun(runtime::ModelState& stage, const diffusion::Job& job, int steps) {
+  diffusion::Job run = shortened(job, steps);
+  run.meters = runtime::RunMeters(stage.workers.ranks.size());
+  parallel::require_runnable(stage.options.plan, stage.geometry(), run.workload());
+  return run;
+}
+
+// A job's last image or video, for a decoder.
+diffusion::Job last_of(const diffusion::Job& job, size_t ranks) {
+  diffusion::Job one;
+  one.layout = job.layout;
+  one.form = job.form;
+  one.labels.resize(1);
+  one.added_frames = job.added_frames;
+  one.traced = job.traced;
+  one.crop_height = job.crop_height;
+  one.crop_width = job.crop_width;
+  one.crop_covers = job.crop_covers;
+  one.vae_chunk = job.vae_chunk;
+  one.meters = runtime::RunMeters(ranks);
+  return one;
+}
+
+Tensor latents_of(const diffusion::Job& job) {
+  return Tensor::empty({job.samples() * job.layout.tokens(), job.layout.token_channels()},
+                       tensor::DType::f32, tensor::Device::meta);
+}
+
+/// Bytes of a job's other images or videos while the last is decoded; and of all, with the latents,
+/// when all numbers are joined.
+struct Beside {
+  Beside(const diffusion::Job& job, const Tensor& latents, const diffusion::Decoded& made) {
+    int64_t pixels = 0;
+    for (const Tensor& image : made.pixels) pixels += image.bytes();
+    const int64_t numbers = job.traced ? made.numbers.bytes() : 0;
+    others = (job.samples() - 1) * (pixels + numbers);
+    joining = latents.bytes() + job.samples() * (pixels + 2 * numbers);
+  }
+  int64_t others = 0, joining = 0;
+};
+
+/// The executed part of a job: its first steps, for all samples or its first parts.
+struct Tried {
+  int steps = 0;              ///< total steps
+  int samples = 0;            ///< executed samples
+  diffusion::Decoded made{};  ///< by separate decoding ranks
+};
+
+// Two parts: one is decoded while the other is denoised.
+Tried try_halves(runtime::ModelState& stage, const RunControl& control, const diffusion::Job& job,
+                 diffusion::Trace& trace, Report& report) {
+  const GenerateRequest request;
+  std::deque<diffusion::QueuedRequest> orders;
+  diffusion::QueuedRequest& order = orders.emplace_back(request, job);
+  Tried tried;
+  for (const nn::Range samples : diffusion::parts_of(stage.options.plan, job.samples())) {
+    order.parts.push_back(diffusion::part_of(job, samples));
+    tried.samples += order.parts.back().samples();
+    if (order.parts.size() == 2) break;
+  }
+  const diffusion::SharedDecoder decoder = diffusion::load_decoder(stage, job, job.meters.memory);
+  diffusion::run_stages(stage, control, orders, decoder);
+  trace = std::move(order.trace);
+  report = std::move(order.result.report);
+  tried.steps = job.sampler->steps() * static_cast<int>(order.parts.size());
+  tried.made = std::move(order.made);
+  return tried;
+}
+
+// For the denoising ranks.
+diffusion::Work work_of_denoisers(const diffusion::Job& run, const Plan& plan) {
+  if (!plan.vae_apart) return run.meters.all->entries();
+  tensor::Meter sum;
+  for (int r = 0; r < plan.world(); ++r)
+    sum.add(run.meters.ranks[static_cast<size_t>(r)].work->entries());
+  return sum.entries();
+}
+
+// Adds separate decoding ranks, and rank 0's memory for samples without execution.
+void add_decoders(const RunOptions& options, const diffusion::Job& job, const Tried& tried,
+                  const Report& report, DryRun& found) {
+  int64_t weights = 0, sum = 0, most = 0;
+  for (size_t r = found.ranks.size(); r < report.per_rank.size(); ++r) {
+    const MemoryPeaks& peak = report.per_rank[r].decode_peak_bytes;
+    found.ranks.push_back({.decode = peak.total});
+    weights = peak.weights;
+    sum += peak.total - peak.weights;
+    most = std::max(most, peak.total);
+  }
+  int64_t each = latents_of(job).bytes() / job.samples();
+  for (const Tensor& image : tried.made.pixels) each += image.bytes() / tried.samples;
+  if (job.traced) each += tried.made.numbers.bytes() / tried.samples;
+  const int64_t others = (job.samples() - tried.samples) * each;
+  found.ranks[0].activations += others;
+  found.ranks[0].total += others;
+  found.decoders = weights;
+  found.results = job.samples() * each;
+  const bool all_here = cluster::Ranks::of(options).all_here();
+  found.decoding = all_here ? sum + weights : 0;
+  found.process = std::max(found.process + others + found.decoding, all_here ? 0 : most);
+}
+
+}  // namespace
+
+// Plans count their periods from the last step.
+int steps_until_they_repeat(const Plan& plan, const diffusion::Job& job) {
+  const int steps = job.sampler->steps();
+  const int64_t period =
+      std::lcm(int64_t{std::max(plan.stride, 1)}, int64_t{std::max(plan.sync_every, 1)});
+  const int64_t least = (job.step_cache ? kFactors : kRemembered) +
+                        (plan.stale() ? plan.warmup + plan.cooldown + period : 0);
+  return static_cast<int>(steps <= least ? steps : least + (steps - least) % period);
+}
+
+diffusion::Work mean_work(diffusion::Work work, int steps) {
+  for (auto& [op, entry] : work) {
+    entry.flops /= steps;
+    entry.bytes /= steps;
+  }
+  return work;
+}
+
+Inspection::Rank predicted(const Report::Rank& did, int experts, int64_t tokens, int steps) {
+  const MemoryPeaks& peak = did.peak_bytes;
+  return {.experts = experts,
+          .tokens = tokens,
+          .weights = peak.weights,
+          .activations = peak.activations,
+          .kv = peak.kv,
+          .buffers = peak.buffers,
+          .total = peak.total,
+          .flops = did.flops / steps,
+          .sent = did.sent_bytes / steps};
+}
+
+void add_process(const RunOptions& options,
+                 const std::function<std::shared_ptr<const void>(int rank)>& make, DryRun& found) {
+  const bool all_here = cluster::Ranks::of(options).all_here();
+  tensor::Scope scope;
+  scope.memory = std::make_shared<tensor::MemoryTracker>();
+  const tensor::BindScope bind(scope);
+  std::vector<std::shared_ptr<const void>> networks;  // shared by several slices
+  std::map<int, std::weak_ptr<const void>> portions;  // shared by ranks with equal portions
+  int64_t sum = 0;
+  for (const Inspection::Rank& rank : found.ranks) {
+    base::check_stop();
+    if (!all_here) networks.clear();
+    const auto number = static_cast<int>(&rank - found.ranks.data());
+    auto& portion = portions[parallel::portion_number(options.plan, number)];
+    networks.push_back(portion.lock());
+    if (!networks.back()) portion = networks.back() = make(number);
+    found.process = std::max(found.process, rank.total);
+    found.weights = std::max(found.weights, rank.weights);
+    sum += rank.total - rank.weights;
+  }
+  if (all_here && found.ranks.size() > 1) {
+    found.weights = scope.memory->current(tensor::MemoryClass::weights);
+    found.process = sum + found.weights;
+  }
+  found.process = std::max(found.process, scope.memory->peak());  // during their construction
+}
+
+int64_t input_bytes(const diffusion::Job& job) {
+  int64_t bytes = 0;
+  for (const auto* tensors : {&job.conditioning.tensors, &job.given})
+    for (const auto& [name, x] : *tensors) bytes += x.bytes();
+  for (const diffusion::SourceImage& image : job.references) bytes += image.bytes();
+  return bytes + (job.source ? job.source->bytes() : 0) + (job.adapters ? job.adapters->bytes : 0);
+}
+
+DryRun dry_run(const runtime::ModelState& state, const RunOptions& options,
+               const diffusion::Job& job) {
+  runtime::ModelState stage;
+  runtime::copy_for_dry_run(state, options, stage);
+  const tensor::BindScope bind(stage.workers.scope());
+  diffusion::Job run = begun(stage, job, steps_until_they_repeat(options.plan, job));
+  diffusion::load_ranks(stage, run);
+  diffusion::Trace trace(run, run.traced);
+  Report report;
+  RunControl control;
+  control.stop = base::current_stop();
+  int64_t between = 0;
+  control.on_progress = [&](const Progress&) {
+    between = std::max(between, tensor::current_scope().memory->current());
+  };
+  Tried tried{run.sampler->steps(), run.samples()};
+  if (options.plan.vae_apart)
+    tried = try_halves(stage, control, run, trace, report);
+  else
+    diffusion::denoise(stage, {}, control, run, trace, report);
+  DryRun found{.ranks = ranks_of(report, options.plan, stage.geometry(), run, tried.steps),
+               .work = mean_work(work_of_denoisers(run, options.plan), tried.steps)};
+  found.traced =
+      trace.bytes() / run.sampler->steps() * job.sampler->steps() / tried.samples * job.samples();
+  const int64_t later = found.traced - trace.bytes();  // for steps outside the dry run
+  found.ranks[0].activations += later;
+  found.ranks[0].total += later;
+  for (const auto& [tag, sent] : report.traffic)
+    if (sent.kind == TrafficKind::plan) found.messages += double(sent.messages) / tried.steps;
+  const auto weights = stage.weights_of("transformer");
+  add_process(
+      options,
+      [&](int rank) -> std::shared_ptr<const void> {
+        return stage.make_transformer(rank, job.resident_blocks, weights, job.adapters.get());
+      },
+      found);
+  if (options.plan.vae_apart) add_decoders(options, job, tried, report, found);
+  found.process += input_bytes(job);
+  // Other threads may be anywhere in their steps.
+  found.between = found.ranks.size() > 1 ? found.process : between + later + input_bytes(job);
+  return found;
+}
+
+DryRun dry_run(const runtime::ModelState& state, const diffusion::Job& job) {
+  return dry_run(state, state.options, job);
+}
+
+std::vector<Inspection::Rank> dry_run_ranks(const runtime::ModelState& state,
+                                            const diffusion::Job& job, int steps) {
+  runtime::ModelState stage;
+  runtime::copy_for_dry_run(state, state.options, stage);
+  const tensor::BindScope bind(stage.workers.scope());
+  diffusion::Job run = begun(stage, job, steps);
+  // Sums over all ranks are not wanted, and each message would wait for their locks.
+  for (runtime::RunMeters::Rank& rank : run.meters.ranks)
+    rank = {std::make_shared<tensor::Meter>(), std::make_shared<tensor::MemoryTracker>()};
+  diffusion::load_ranks(stage, run);
+  diffusion::Trace trace(run, run.traced);
+  Report report;
+  RunControl control;
+  control.stop = base::current_stop();
+  diffusion::denoise(stage, {}, control, run, trace, report);
+  return ranks_of(report, state.options.plan, stage.geometry(), run, steps);
+}
+
+diffusion::MemoryNeed dry_run_decode(const runtime::ModelState& state, const diffusion::Job& job,
+                                     const std::optional<models::Tiling>& tiles) {
+  runtime::ModelState stage;
+  runtime::copy_for_dry_run(state, {.precision = state.options.precision}, stage);
+  const diffusion::Job one = last_of(job, 0);
+  const tensor::BindScope bind(stage.workers.scope(-1, &one.meters));
+  const Tensor latents = latents_of(job);
+  const Beside beside(job, latents, diffusion::decode(stage, {}, one, tiles, latents, job.traced));
+  const MemoryPeaks peak = runtime::peaks_of(*one.meters.memory);
+  return {peak.weights, std::max(peak.activations + beside.others, beside.joining),
+          std::max(peak.total + beside.others, peak.weights + beside.joining), 0,
+          one.meters.all->entries()};
+}
+
+diffusion::MemoryNeed dry_run_encode(const runtime::ModelState& state, const diffusion::Job& job,
+                                     const diffusion::SourceImage& image,
+                                     const std::optional<models::Tiling>& tiles) {
+  runtime::ModelState stage;
+  runtime::copy_for_dry_run(state, {.precision = state.options.precision}, stage);
+  diffusion::Job one;
+  one.layout = job.layout;
+  one.vae_chunk = job.vae_chunk;
+  one.source.emplace();
+  one.source->pixels = image.pixels.to(tensor::Device::meta);
+  one.source->tiles = tiles;
+  diffusion::encode_images(stage, {}, one);
+  const MemoryPeaks peak = runtime::peaks_of(*one.meters.memory);
+  return {peak.weights, peak.activations, peak.total, 0, one.meters.all->entries()};
+}
+
+diffusion::MemoryNeed dry_run_bands(const runtime::ModelState& state, const diffusion::Job& job,
+                                    std::vector<Inspection::Rank>& ranks) {
+  runtime::ModelState stage;
+  RunOptions options{.precision = state.options.precision};
+  options.plan.data = options.plan.vae = state.options.plan.vae;
+  runtime::copy_for_dry_run(state, options, stage);
+  const diffusion::Job one = last_of(job, stage.workers.ranks.size());
+  const tensor::BindScope bind(stage.workers.scope(-1, &one.meters));
+  const Tensor latents = latents_of(job);
+  const diffusion::Decoded made = diffusion::decode_in_bands(stage, {}, one, latents, job.traced);
+  const Beside beside(job, latents, made);
+  const int64_t weights = one.meters.memory->peak(tensor::MemoryClass::weights);
+  std::vector<int64_t> held;  // besides the weights
+  for (const Report::Rank& rank : made.shared.per_rank)
+    held.push_back(rank.peak_bytes.total - weights);
+  held[0] = std::max(held[0] + beside.others, beside.joining - latents.bytes());
+  for (size_t r = 0; r < held.size(); ++r) ranks.at(r).decode = weights + held[r];
+  held[0] += latents.bytes();
+  const int64_t activations = state.ranks().bytes_here(held);
+  return {weights, activations, weights + activations, 0, one.meters.all->entries()};
+}
+
+}  // namespace tessera::admission

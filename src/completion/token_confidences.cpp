@@ -1,0 +1,38 @@
+#include "completion/token_confidences.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tessera::completion {
+
+Completion::TokenLogprob logprob_of(const tokenizer::ByteLevelBpe* tokens, int32_t id,
+                                    double logprob) {
+  if (!tokens) return {id, "", logprob};
+  return {id, tokenizer::readable(tokens->bytes_of(id, false), true), logprob,
+          tokens->bytes_of(id)};
+}
+
+int64_t TokenConfidences::take(const sample::SequencePass& pass, int32_t mask,
+                               const LogprobsOf& logprobs_of) {
+  const auto before = std::ranges::any_of(pass.commits, &sample::Prediction::moved)
+                          ? said_
+                          : std::map<int64_t, Said>();
+  int64_t count = 0;
+  for (const sample::Prediction& one : pass.commits) {
+    const int64_t from = one.position - one.shift;
+    if (one.token == mask || one.noise) {
+      said_.erase(one.position);
+    } else if (one.moved) {
+      const auto stood = before.find(from);
+      said_[one.position] = stood == before.end() ? Said{one.confidence} : stood->second;
+    } else {
+      Said& said = said_[one.position] = {one.confidence};
+      const auto row = std::ranges::lower_bound(pass.open, from) - pass.open.begin();
+      if (logprobs_of) said.logprobs = logprobs_of(row, one.token);
+      count += one.accepted ? 1 : 0;
+    }
+  }
+  return count;
+}
+
+}  // namespace tessera::completion

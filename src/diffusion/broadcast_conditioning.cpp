@@ -1,0 +1,64 @@
+#include "diffusion/broadcast_conditioning.h"
+
+#include <algorithm>
+
+#include "base/fail.h"
+#include "diffusion/conditioning.h"
+#include "diffusion/parts.h"
+
+namespace tessera::diffusion {
+namespace {
+
+using tensor::Tensor;
+
+constexpr comm::Tag kText{"text", -1};
+
+// The text part of a job's conditioning.
+nn::Conditioning text_of(const runtime::ModelState& state, const Job& job) {
+  nn::Conditioning text;
+  for (const auto& [given, argument] : state.spec->text_inputs) {
+    const auto found = job.conditioning.tensors.find(argument);
+    if (found != job.conditioning.tensors.end()) text.tensors.insert(*found);
+  }
+  return text;
+}
+
+void send(const runtime::ModelState& state, comm::Communicator& ranks, const Job& job) {
+  const nn::Conditioning text = text_of(state, job);
+  for (int rank = 1; rank < ranks.size(); ++rank) {
+    const std::vector<int> sequences = sequences_of(state.options.plan, job, rank);
+    if (sequences.empty()) continue;
+    for (const auto& [name, x] : take_sequences(text, sequences).tensors)
+      ranks.send(rank, x, kText);
+  }
+}
+
+void receive(const runtime::ModelState& state, comm::Communicator& ranks, Job& job) {
+  const std::vector<int> sequences = sequences_of(state.options.plan, job, ranks.rank());
+  if (sequences.empty()) return;
+  for (const auto& [name, zeros] : text_of(state, job).tensors) {
+    const Tensor mine = ranks.receive(0, kText).wait();
+    const auto count = static_cast<int64_t>(sequences.size());
+    require(mine.dtype() == zeros.dtype() && mine.shape() == zeros.shape().with(0, count),
+            ErrorCode::rank, "rank 0 encodes texts to '{}' {} {} for {} sequences of {} {}", name,
+            tensor::name_of(mine.dtype()), mine.shape().str(), count,
+            tensor::name_of(zeros.dtype()), zeros.shape().str());
+    const Tensor all = Tensor::zeros(zeros.shape(), zeros.dtype());
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t at = sequences[static_cast<size_t>(i)];
+      tensor::copy_into(all.slice(0, at, at + 1), mine.slice(0, i, i + 1));
+    }
+    job.conditioning.tensors[name] = all;
+  }
+}
+
+}  // namespace
+
+void broadcast_conditioning(const runtime::ModelState& state, Job& job) {
+  if (job.texts.empty()) return;
+  state.ranks().between_processes([&](comm::Communicator& ranks) {
+    state.ranks().first() ? send(state, ranks, job) : receive(state, ranks, job);
+  });
+}
+
+}  // namespace tessera::diffusion

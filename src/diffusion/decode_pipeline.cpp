@@ -1,0 +1,292 @@
+#include "diffusion/decode_pipeline.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "base/fail.h"
+#include "base/stop.h"
+#include "base/stopwatch.h"
+#include "cluster/agree.h"
+#include "cluster/gather_reports.h"
+#include "nn/local_spatial.h"
+#include "ops/elementwise.h"
+#include "parallel/spatial/bands.h"
+#include "runtime/launch.h"
+
+namespace tessera::diffusion {
+namespace {
+
+using tensor::DType;
+using tensor::Tensor;
+
+constexpr comm::Tag kLatents{"latents", -1, TrafficKind::decode},
+    kImage{"image", -1, TrafficKind::decode}, kWord = comm::kControl;
+
+// Sends a control word; no ledger counts control words as traffic.
+void tell(comm::Communicator& ranks, const Tensor& word) {
+  for (int r = 0; r < ranks.size(); ++r)
+    if (r != ranks.rank()) ranks.post(r, word, kWord);
+}
+
+// Packs a sample's images into u8 [frames, height, width, 3]; on meta [frames, bytes].
+Tensor packed(const Decoded& made, size_t first, size_t frames) {
+  const auto count = static_cast<int64_t>(frames);
+  if (made.images.empty())
+    return Tensor::empty({count, made.pixels[first].elements()}, DType::u8, tensor::Device::meta);
+  const Image& any = made.images[first];
+  Tensor all = Tensor::empty({count, any.height, any.width, 3}, DType::u8);
+  for (size_t t = 0; t < frames; ++t) {
+    const std::vector<uint8_t>& rgb = made.images[first + t].rgb;
+    std::memcpy(static_cast<uint8_t*>(all.raw()) + t * rgb.size(), rgb.data(), rgb.size());
+  }
+  return all;
+}
+
+// `video`: number of the video, or -1; `rate`: frames a second.
+void unpack(const Tensor& x, const std::string& label, int video, double rate, Decoded& into) {
+  const auto bytes = static_cast<size_t>(x.elements() / x.size(0));
+  for (int64_t t = 0; t < x.size(0); ++t) {
+    into.pixels.push_back(
+        Tensor::empty({static_cast<int64_t>(bytes)}, DType::u8, tensor::Device::meta));
+    if (x.is_meta()) continue;
+    const auto* const rgb = static_cast<const uint8_t*>(x.raw()) + static_cast<size_t>(t) * bytes;
+    into.images.push_back(
+        {x.size(2), x.size(1), {rgb, rgb + bytes}, label, video, static_cast<int>(t), rate});
+  }
+}
+
+/// Rank 0's end of the relay: sends latents, receives images.
+class LatentExchange {
+ public:
+  /// `pair`, `latents`: rank 0 and the first decoder.
+  LatentExchange(comm::Communicator& pair, comm::Communicator& latents,
+                 const runtime::ModelState& state, std::stop_token stop)
+      : pair_(pair),
+        latents_(latents),
+        video_(state.video()),
+        rate_(video_ ? state.spec->frame_rate : 0),
+        stop_(std::move(stop)) {}
+  void give(QueuedRequest& order, const Job& part, const Tensor& tokens) {
+    take();
+    tell(pair_, comm::word_of(nullptr));
+    latents_.send(1, tokens, kLatents);
+    ended_ = pair_.receive(1, kWord);
+    const int messages = part.samples() + (order.trace.wanted() ? 1 : 0);
+    for (int i = 0; i < messages; ++i) coming_.push_back(pair_.receive(1, kImage));
+    order_ = &order;
+    part_ = &part;
+  }
+  /// Receives the images of the part in flight. Rethrows an error of the decoder.
+  void take() {
+    if (!coming_.empty()) cluster::throw_if_error(ended_.wait());
+    for (size_t i = 0; i < coming_.size(); ++i) {
+      require(!stop_.stop_requested(), ErrorCode::cancelled, "stopped before image {} of {}",
+              part_->first_sample + std::min(static_cast<int>(i) + 1, part_->samples()),
+              order_->job.samples());
+      const Tensor x = coming_[i].wait();
+      const auto sample = static_cast<int>(i);
+      Decoded& made = order_->made;
+      if (sample < part_->samples())
+        unpack(x, part_->labels[i], video_ ? part_->first_sample + sample : -1, rate_, made);
+      else
+        made.numbers = made.numbers.defined() ? ops::concat_rows({made.numbers, x}) : x;
+    }
+    coming_.clear();
+  }
+
+ private:
+  comm::Communicator &pair_, &latents_;
+  bool video_;
+  double rate_;
+  std::stop_token stop_;
+  QueuedRequest* order_ = nullptr;
+  const Job* part_ = nullptr;
+  comm::Pending ended_;
+  std::vector<comm::Pending> coming_;
+};
+
+/// A rank within its half.
+struct RequestStage {
+  runtime::ModelState& state;
+  const RunControl& control;
+  std::deque<QueuedRequest>& orders;
+  std::deque<Denoising>& denoising;  ///< an object for each order
+  const SharedDecoder& decoder;
+  comm::Communicator& all;
+  comm::Communicator* mine;  ///< ranks of this half; null: a single rank
+  /// `pair` connects only rank 0 and the first decoder; other ranks are alone in their groups.
+  /// Messages left in a group are dropped when either end leaves. Latents have a group of their
+  /// own: if sending latents fails, the next message must not be taken for them.
+  comm::Communicator &pair, &latents, &urgent;
+  std::stop_token stop;  ///< the stop of this half: rank 0's, if a decoder is another process
+
+  void denoise();
+  void denoise_all();
+  void by_first(const std::function<void()>& work);
+  void decode();
+  void go_on();
+  void each(const std::function<void(QueuedRequest& order, Denoising& denoising)>& run,
+            int64_t weights);
+  void decode_part(const QueuedRequest& order, const Job& part, nn::Spatial& spatial);
+  bool first() const { return !mine || mine->rank() == 0; }
+};
+
+// Runs all orders in turn, each in its own scope and report.
+void RequestStage::each(const std::function<void(QueuedRequest& order, Denoising& denoising)>& run,
+                        int64_t weights) {
+  for (size_t i = 0; i < orders.size(); ++i) {
+    const auto before = i == 0 ? orders[i].job.sent_before : all.ledger().entries();
+    const tensor::BindScope bind(state.workers.scope(all.rank(), &orders[i].job.meters));
+    run(orders[i], denoising[i]);
+    denoising[i].end(all.rank(), &all, before, weights);
+  }
+}
+
+// Runs `work` on the first rank of the half. If `work` throws, all ranks of the half throw the same
+// error.
+void RequestStage::by_first(const std::function<void()>& work) {
+  if (!first()) return cluster::throw_if_error(mine->receive(0, kWord).wait());
+  try {
+    work();
+  } catch (const Error& e) {
+    if (mine && e.code() != ErrorCode::rank) tell(*mine, comm::word_of(&e));
+    throw;
+  }
+  if (mine) tell(*mine, comm::word_of(nullptr));
+}
+
+void RequestStage::denoise_all() {
+  LatentExchange relay(pair, latents, state, control.stop);
+  const auto last = [&](QueuedRequest& order) {
+    const base::Stopwatch waiting;
+    const int samples = order.job.samples();
+    const auto tell = [&](int done) {
+      if (control.on_progress)
+        control.on_progress({Phase::decode, done, samples, waiting.seconds()});
+    };
+    tell(samples - order.parts.back().samples());
+    relay.take();
+    order.result.report.phase_seconds[Phase::decode] = waiting.seconds();
+    tell(samples);
+  };
+  const auto run = [&](QueuedRequest& order, Denoising& steps) {
+    std::vector<Tensor> made;
+    for (const Job& part : order.parts) {
+      made.push_back(steps.run(mine, part, &all));
+      by_first([&] { relay.give(order, part, made.back()); });
+    }
+    if (first()) order.tokens = ops::concat_rows(made);
+    if (&order == &orders.back()) by_first([&] { last(order); });
+  };
+  each(run, 0);
+}
+
+// Threads end together in any case. Decoders in other processes learn from rank 0 how the run
+// ended, at once if they are busy.
+void RequestStage::denoise() {
+  try {
+    denoise_all();
+  } catch (const Error& e) {
+    if (first() && !state.ranks().all_here() && e.code() != ErrorCode::rank) {
+      tell(urgent, comm::word_of(nullptr));
+      tell(pair, comm::word_of(&e));
+    }
+    throw;
+  }
+  if (first()) tell(pair, comm::word_of(nullptr));
+}
+
+// Receives rank 0's word: the next part or the end. Rethrows rank 0's error.
+void RequestStage::go_on() {
+  const Tensor word = (first() ? pair : *mine).receive(0, kWord).wait();
+  if (first() && mine) tell(*mine, word);
+  cluster::throw_if_error(word);
+}
+
+void RequestStage::decode_part(const QueuedRequest& order, const Job& part, nn::Spatial& spatial) {
+  const Tensor tokens = first() ? latents.receive(0, kLatents).wait() : Tensor();
+  RunControl quiet;
+  quiet.stop = stop;
+  Decoded made;
+  try {
+    made = decode_share(state, quiet, part, mine ? std::nullopt : order.job.tiles, tokens,
+                        *decoder.decoder, spatial, mine, all.rank(), order.trace.wanted());
+  } catch (const Error& e) {
+    if (e.code() == ErrorCode::rank) throw;
+    if (e.code() == ErrorCode::cancelled && !control.stop.stop_requested()) go_on();
+    if (first()) tell(pair, comm::word_of(&e));
+    throw;
+  }
+  if (!first()) return;
+  tell(pair, comm::word_of(nullptr));
+  const size_t frames = made.pixels.size() / static_cast<size_t>(part.samples());
+  for (size_t at = 0; at < made.pixels.size(); at += frames)
+    pair.send(0, packed(made, at, frames), kImage);
+  if (order.trace.wanted()) pair.send(0, made.numbers, kImage);
+}
+
+void RequestStage::decode() {
+  const bool heeds = first() || !state.ranks().all_here();
+  const auto run = [&](QueuedRequest& order, Denoising&) {
+    const int64_t chunk = order.job.vae_chunk;
+    nn::LocalSpatial whole(chunk);
+    std::optional<parallel::Bands> bands;
+    if (mine) bands.emplace(*mine, heeds ? stop : std::stop_token(), chunk);
+    for (const Job& part : order.parts) {
+      go_on();
+      decode_part(order, part, mine ? static_cast<nn::Spatial&>(*bands) : whole);
+    }
+  };
+  each(run, decoder.weights);
+  go_on();
+}
+
+// Marks the decoders' work in the report.
+void name_decoders(const Plan& plan, Report& report) {
+  for (size_t r = static_cast<size_t>(plan.world()); r < report.per_rank.size(); ++r) {
+    Report::Rank& rank = report.per_rank[r];
+    rank.decode_peak_bytes = std::exchange(rank.peak_bytes, {});
+    rank.decode_flops = std::exchange(rank.flops, 0);
+  }
+}
+
+}  // namespace
+
+void run_stages(runtime::ModelState& state, const RunControl& control,
+                std::deque<QueuedRequest>& orders, const SharedDecoder& decoder) {
+  const Plan& plan = state.options.plan;
+  std::deque<Denoising> denoising;
+  for (QueuedRequest& order : orders)
+    denoising.emplace_back(state, order.request, control, order.job, order.trace,
+                           order.result.report);
+  runtime::launch_ranks(
+      state, orders.front().job.meters, control.stop, [&](comm::Communicator* all) {
+        const bool decodes = all->rank() >= plan.world();
+        std::vector<int> members(static_cast<size_t>(decodes ? plan.vae : plan.world()));
+        std::iota(members.begin(), members.end(), decodes ? plan.world() : 0);
+        const auto group = all->group(members);
+        const bool alone = members.size() == 1;
+        const bool talks = all->rank() == 0 || all->rank() == plan.world();
+        const std::vector<int> ends =
+            talks ? std::vector{0, plan.world()} : std::vector{all->rank()};
+        const auto pair = all->group(ends), latents = all->group(ends), urgent = all->group(ends);
+        std::stop_source told;
+        if (decodes && talks)
+          urgent->listen([told](int, const comm::Message&) mutable { told.request_stop(); });
+        const std::stop_callback asked(control.stop, [&told] { told.request_stop(); });
+        const std::stop_token stop = decodes ? told.get_token() : control.stop;
+        const base::BindStop halt(alone ? stop : std::stop_token());
+        RequestStage half{
+            state, control,  orders,  denoising, decoder, *all, alone ? nullptr : group.get(),
+            *pair, *latents, *urgent, stop};
+        decodes ? half.decode() : half.denoise();
+        for (QueuedRequest& order : orders) state.ranks().gather(all, order.result.report);
+      });
+  for (QueuedRequest& order : orders) name_decoders(plan, order.result.report);
+}
+
+}  // namespace tessera::diffusion

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "diffusion/decode.h"
+#include "diffusion/denoise.h"
+#include "diffusion/parts.h"
+
+namespace tessera::diffusion {
+
+/// A request in a queue, with images decoded by separate ranks (Plan::vae_apart). Orders never move
+/// in memory.
+struct QueuedRequest {
+  QueuedRequest(const GenerateRequest& asked, Job planned, GenerateResult begun = {})
+      : request(asked), job(std::move(planned)), trace(job, job.traced), result(std::move(begun)) {}
+  QueuedRequest(const QueuedRequest&) = delete;
+  QueuedRequest& operator=(const QueuedRequest&) = delete;
+
+  const GenerateRequest& request;
+  Job job;
+  Trace trace;
+  GenerateResult result;     ///< the report covers all ranks; decoders' entries are named decode_*
+  std::vector<Job> parts{};  ///< denoised one after the other
+  tensor::Tensor tokens{};   ///< latents of all parts, at rank 0
+  Decoded made{};            ///< decoded images, at rank 0
+};
+
+/// Denoises the parts of all orders on the first ranks of the plan, while the last ranks decode the
+/// previous part. Rank 0 sends latents to the first decoder, and receives images before the next
+/// latents, so at most a single part is in flight. A failure or a stop in either half ends both.
+/// `decoder`: the stop of a process that decodes.
+void run_stages(runtime::ModelState& state, const RunControl& control,
+                std::deque<QueuedRequest>& orders, const SharedDecoder& decoder);
+
+}  // namespace tessera::diffusion

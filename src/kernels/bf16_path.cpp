@@ -1,0 +1,82 @@
+#include "kernels/bf16_path.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include "base/fail.h"
+#include "base/printable.h"
+#include "kernels/cpuid.h"
+#include "kernels/probe.h"
+
+namespace tessera::kernels {
+namespace {
+
+constexpr double kClear = 1.25;  // factor beyond the noise of equal rates
+
+constexpr int kTimes = 6;  // repetitions, so that an interruption does not affect all
+constexpr auto kBetween = std::chrono::microseconds(300);
+
+std::atomic<int> taken{-1};
+
+Bf16Path measure() {
+  if (!has_dot_products()) return Bf16Path::fma;
+  double dot = 0, fma = 0;
+  for (int i = 0; i < kTimes; ++i) {
+    if (i > 0) std::this_thread::sleep_for(kBetween);
+    const Limits limits = probe_vectors();
+    dot = std::max(dot, limits.bf16_dot), fma = std::max(fma, limits.f32_fma);
+  }
+  return dot > kClear * fma ? Bf16Path::dot : Bf16Path::fma;
+}
+
+Bf16Path chosen() {
+  const char* name = std::getenv("TESSERA_UNIT");
+  if (name && *name) {
+    const Bf16Path unit = parse_bf16_path(name, active_isa());
+    require(unit == Bf16Path::fma || has_dot_products(), ErrorCode::usage,
+            "TESSERA_UNIT={}: this CPU has no dot products of bf16; choose fma", name);
+    return unit;
+  }
+  if (active_isa() < Isa::avx512 || !has_dot_products()) return Bf16Path::fma;
+  const int other = taken;
+  return other < 0 ? measured_bf16_path() : static_cast<Bf16Path>(other);
+}
+
+}  // namespace
+
+bool has_dot_products() {
+#if defined(__x86_64__)
+  static const bool has = cpuid_bit(7, 1, 'a', 5);
+  return has;
+#else
+  return false;
+#endif
+}
+
+const char* name_of(Bf16Path unit) { return unit == Bf16Path::dot ? "dot" : "fma"; }
+
+Bf16Path parse_bf16_path(std::string_view name, Isa isa) {
+  if (name == name_of(Bf16Path::fma)) return Bf16Path::fma;
+  require(name == name_of(Bf16Path::dot), ErrorCode::usage, "TESSERA_UNIT={}: expected fma or dot",
+          base::printable(name));
+  require(isa >= Isa::avx512, ErrorCode::usage,
+          "TESSERA_UNIT={}: {} has no dot products of bf16; choose fma", name, name_of(isa));
+  return Bf16Path::dot;
+}
+
+Bf16Path measured_bf16_path() {
+  static const Bf16Path unit = measure();
+  return unit;
+}
+
+void use_bf16_path(Bf16Path unit) { taken = static_cast<int>(unit); }
+
+Bf16Path active_bf16_path() {
+  static const Bf16Path unit = chosen();
+  return unit;
+}
+
+}  // namespace tessera::kernels

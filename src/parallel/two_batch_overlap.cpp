@@ -1,0 +1,63 @@
+#include "parallel/two_batch_overlap.h"
+
+#include <thread>
+#include <utility>
+
+#include "tensor/scope.h"
+#include "tensor/work_count.h"
+
+namespace tessera::parallel {
+
+void TwoBatchOverlap::work(int mine, const std::function<void(int)>& piece) {
+  std::exception_ptr thrown;
+  try {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return turn_ == mine; });
+      if (failure_) throw Interrupted{};
+    }
+    piece(mine);
+  } catch (const Interrupted&) {
+    thrown = nullptr;  // the other piece has the error
+  } catch (...) {
+    thrown = std::current_exception();
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (thrown && !failure_) failure_ = std::move(thrown);
+    ended_[mine] = true;
+    turn_ = 1 - mine;
+  }
+  changed_.notify_all();
+}
+
+void TwoBatchOverlap::run(const std::function<void(int)>& piece) {
+  {
+    // The thread shares the pool, the meter and the memory count of this thread.
+    std::jthread other([&, scope = tensor::current_scope(), count = tensor::work_count()] {
+      const tensor::BindScope bind(scope);
+      const tensor::BindWorkCount counted(count);
+      work(1, piece);
+    });
+    {
+      const std::lock_guard lock(mutex_);
+      turn_ = 0;
+    }
+    work(0, piece);
+  }
+  turn_ = -1;
+  ended_[0] = ended_[1] = false;
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+void TwoBatchOverlap::hand_over() {
+  std::unique_lock lock(mutex_);
+  const int mine = turn_;
+  if (mine < 0 || ended_[1 - mine]) return;
+  turn_ = 1 - mine;
+  changed_.notify_all();
+  changed_.wait(lock, [&] { return turn_ == mine; });
+  if (failure_) throw Interrupted{};
+}
+
+}  // namespace tessera::parallel

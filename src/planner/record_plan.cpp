@@ -1,0 +1,100 @@
+#include "planner/record_plan.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "admission/dry_run.h"
+#include "admission/memory_plan.h"
+#include "base/fail.h"
+#include "runtime/choose_stages.h"
+
+namespace tessera::planner {
+namespace {
+
+// The period of the ranks' work, in steps.
+int period_of(const Plan& plan) {
+  const int64_t stride = plan.conditional == KeptSlot::all ? 1 : std::max(plan.stride, 1);
+  return static_cast<int>(std::lcm(stride, int64_t{std::max(plan.sync_every, 1)}));
+}
+
+constexpr int kBrief = 2;  // the first step, and one that has another before it
+
+// Whether steps of a plan may all do the same, so that two of them are enough.
+bool forgets(const Plan& plan, const diffusion::Job& job, int steps) {
+  return steps > kBrief && !plan.stale() && !job.step_cache && !plan.vae_apart;
+}
+
+double step_flops(const Recording& recording, size_t rank) {
+  double flops = 0;
+  for (const Event& event : recording.ranks[rank].steps[0])
+    if (event.kind == Event::Kind::op) flops += recording.ops[event.id].flops;
+  return flops;
+}
+
+RecordedPlan dry(runtime::ModelState& state, const diffusion::Job& job, int steps, int all) {
+  const Plan& plan = state.options.plan;
+  Recorder recorder(plan.ranks());
+  std::vector<Inspection::Rank> ranks;
+  {
+    const tensor::BindRunWatcher watch(recorder.root());
+    ranks = plan.vae_apart ? admission::dry_run(state, job).ranks
+                           : admission::dry_run_ranks(state, job, steps);
+  }
+  RecordedPlan made{recorder.take(job.sampler->steps(), period_of(plan))};
+  made.steady = made.recording.steady();
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    double flops = ranks[r].flops;
+    if (steps < all && made.steady)  // the mean counts what stands before the steps
+      flops = (flops * steps + step_flops(made.recording, r) * (all - steps)) / all;
+    made.rank_bytes = std::max(made.rank_bytes, ranks[r].total);
+    made.flops = std::max(made.flops, flops);
+  }
+  return made;
+}
+
+}  // namespace
+
+RecordedPlan record_plan(runtime::ModelState& state, const diffusion::Job& job, const Plan& plan,
+                         bool brief) {
+  const auto found = problems(plan, plan.ranks());
+  require(found.empty(), ErrorCode::plan, "{}", fmt::join(found, "; "));
+  state.options.plan = plan;
+  runtime::choose_stages(state);
+  const int all = admission::steps_until_they_repeat(plan, job);
+  if (brief && forgets(plan, job, all)) {
+    RecordedPlan made = dry(state, job, kBrief, all);
+    if (made.steady) made.recording.repeat(all);
+    if (made.steady) return made;
+  }
+  RecordedPlan made = dry(state, job, all, all);
+  made.steady = made.steady || !forgets(plan, job, all);
+  return made;
+}
+
+RecordedPlan record_decode(runtime::ModelState& state, const diffusion::Job& job, int ranks,
+                           double room) {
+  Recorder recorder(ranks);
+  RecordedPlan made;
+  if (ranks > 1) {
+    state.options.plan = {};
+    state.options.plan.data = state.options.plan.vae = ranks;
+    std::vector<Inspection::Rank> held(static_cast<size_t>(ranks));
+    const tensor::BindRunWatcher watch(recorder.root());
+    admission::dry_run_bands(state, job, held);
+    for (const Inspection::Rank& rank : held)
+      made.rank_bytes = std::max(made.rank_bytes, rank.decode);
+  } else {
+    state.options.plan = {};
+    const tensor::BindRunWatcher watch(recorder.root());
+    made.rank_bytes = admission::dry_run_decode(state, job, job.tiles).peak;
+    if (double(made.rank_bytes) > room && !job.tiles) {
+      recorder.take(0, 1);
+      made.rank_bytes = admission::dry_run_decode(state, job, admission::vae_tiles(state, 0)).peak;
+    }
+  }
+  made.recording = recorder.take(0, 1);
+  return made;
+}
+
+}  // namespace tessera::planner
