@@ -1,4 +1,4 @@
-// An image through the library: the shipped model, one class, the PNG beside the program's caller.
+// Generates an image of a class with the shipped model, and saves the image as a PNG file.
 
 #include <cstdio>
 

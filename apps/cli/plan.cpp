@@ -30,7 +30,7 @@ std::string seconds(double value) {
   return text;
 }
 
-// Of a language model: the prompt, all passes, one pass.
+// A language model has columns for the prompt, all passes and a single pass.
 void print_head(size_t width, bool text) {
   std::printf("%-*s  %8s  %8s  %8s  %8s  %7s  %8s  %9s\n", static_cast<int>(width), "plan",
               "seconds", text ? "prompt" : "text", text ? "passes" : "denoise",

@@ -17,7 +17,7 @@ using FieldNames = std::map<std::string, std::string>;
 /// that quote no client.
 std::string in_fields(const std::string& sentence, const FieldNames& form = {},
                       bool quoted_paths = false);
-/// Returns the field that a message is about, which is the one it begins with; "": none.
+/// Returns the field that a message begins with and is about, or "" if there is no such field.
 std::string field_blamed(const std::string& sentence, const FieldNames& form = {});
 
 /// Maps a library error to HTTP: usage and plan 400, memory 503, others 500. Messages name request

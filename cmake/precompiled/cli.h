@@ -1,4 +1,4 @@
-// Precompiled for the command line: what most of its files include.
+// Most files of the command line include these headers, so they are precompiled.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// Precompiled for the layers: what most of them include.
+// Most layers include these headers, so they are precompiled.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Precompiled for the server: what most of its files include.
+// Most files of the server include these headers, so they are precompiled.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Precompiled for the tests: what most of them include.
+// Most tests include these headers, so they are precompiled.
 #pragma once
 
 #include <fmt/format.h>

@@ -34,8 +34,8 @@ std::string shown(nb::handle text) {
   return ascii.is_valid() ? nb::cast<std::string>(ascii) : "?";
 }
 
-// An array that is made while it is asked for its memory may be interrupted, or end the program:
-// nanobind takes every exception for "no array".
+// Asks an array for memory before nanobind does: nanobind takes every exception for "no array", and
+// an array may be interrupted, or end the program, while the memory is made.
 void ask_for_memory(nb::handle value) {
   if (PyObject_CheckBuffer(value.ptr()) || !nb::hasattr(value, "__dlpack__")) return;
   try {

@@ -13,16 +13,16 @@ namespace tessera::python {
 /// Any framework's array in the CPU's memory, the last axis fastest.
 using Array = nanobind::ndarray<nanobind::ro, nanobind::c_contig, nanobind::device::cpu>;
 
-/// Arrays that stay alive as long as something reads them.
+/// Keeps arrays alive as long as their views are read.
 struct Inputs {
   TensorViews views;
   std::vector<Array> kept;
 };
 
-/// Views of a dict's arrays; only what is not dense is copied. Throws a TypeError that names the
-/// array for what is none, or has elements that no model takes.
+/// Returns views of a dict's arrays; an array is copied only if it is not dense. Throws a TypeError
+/// with the name of a value if the value is no array, or has elements that no model takes.
 Inputs inputs_of(const nanobind::dict& arrays);
-/// A NumPy array that owns the numbers.
+/// Moves the numbers into a NumPy array, their owner.
 nanobind::object array_of(TensorData data);
 
 }  // namespace tessera::python

@@ -15,7 +15,7 @@ namespace nb = nanobind;
 
 constexpr std::chrono::milliseconds kBetweenSignals{20};
 
-// What the two threads tell each other.
+// The worker leaves questions here for the calling thread, and reports the end of the work.
 struct Desk {
   std::mutex mutex;
   std::condition_variable changed;
@@ -35,7 +35,7 @@ struct Desk {
   }
 };
 
-// What Python raises while it answers, or at a signal.
+// Returns the exception that Python raises during an answer or at a signal.
 std::exception_ptr raised_by(const std::function<void()>* question) {
   const nb::gil_scoped_acquire gil;
   try {
@@ -47,7 +47,7 @@ std::exception_ptr raised_by(const std::function<void()>* question) {
   return nullptr;
 }
 
-// Until the work is done. Returns what Python raised first.
+// Answers questions until the work is done. Returns the first exception of Python.
 std::exception_ptr attend(Desk& desk, std::stop_source& stop) {
   std::exception_ptr raised;
   for (std::unique_lock lock(desk.mutex); !desk.done;) {

@@ -69,7 +69,7 @@ nb::object previews_of(std::vector<Image> images) {
   return arrays_of(*kept, owner);
 }
 
-// What a step's callback gets; of latents and previews what it wants.
+// A step's callback gets latents and previews only if the caller wants them.
 struct StepWatch {
   nb::object on_step = nb::none();
   bool latents = false, previews = false;

@@ -12,12 +12,12 @@
 
 namespace tessera::python {
 
-/// A word from another thread, or from a callback, that ends work.
+/// Another thread, or a callback, ends work through this token.
 struct CancelToken {
   std::stop_source source;
 };
 
-/// How a model is opened, as Python says it.
+/// Python opens a model with these options.
 struct OpenOptions {
   std::string dtype = "bf16", quantise_rules, device = "cpu", plan;
   int threads = 0, ranks = 0;
@@ -28,15 +28,15 @@ struct OpenOptions {
   std::vector<std::string> text_encoders;
 };
 
-/// An open model, of one process: the threads of a model do not survive a fork.
+/// An open model belongs to a process, because the threads of a model do not survive a fork.
 class OpenModel {
  public:
   OpenModel(const std::string& model, const OpenOptions& options, const CancelToken* cancel);
-  /// Leaves the model alone in a process that was forked: its threads are not there to be joined.
+  /// Leaves the model alone in a forked process, where no thread of the model can be joined.
   ~OpenModel();
   OpenModel(const OpenModel&) = delete;
   OpenModel& operator=(const OpenModel&) = delete;
-  /// Throws Error(usage) in a process that was forked.
+  /// Throws Error(usage) in a forked process.
   const Model& use() const;
 
  private:
@@ -44,7 +44,7 @@ class OpenModel {
   pid_t process_;
 };
 
-/// OpenModel with all that it is asked for.
+/// Binds OpenModel and the classes of its arguments.
 void bind_model(nanobind::module_& module);
 
 }  // namespace tessera::python

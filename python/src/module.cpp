@@ -11,7 +11,7 @@ namespace nb = nanobind;
 
 namespace {
 
-// The library's error as the exception of tessera.errors that stands for its code.
+// Raises an error of the library as the exception of tessera.errors for the error's code.
 void raise(const tessera::Error& error) {
   const std::string what = error.what();
   const auto message =

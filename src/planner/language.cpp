@@ -11,7 +11,7 @@
 namespace tessera::planner {
 namespace {
 
-// A recording of one of its steps alone.
+// Returns a recording with a single step of `all`.
 Recording step_of(const Recording& all, size_t step) {
   Recording one{all.ops, all.ways, all.letters, {}, 1, 1};
   for (const RankRecording& rank : all.ranks) one.ranks.push_back({{}, {rank.steps.at(step)}, {}});

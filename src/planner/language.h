@@ -32,7 +32,7 @@ class LanguageSubject {
  private:
   std::unique_ptr<runtime::ModelState> state_;
   admission::TokenSketch sketch_;
-  int passes_ = 0;  // of each block or canvas; 0: the most
+  int passes_ = 0;  // passes of each block or canvas; 0 stands for the most
 };
 
 }  // namespace tessera::planner

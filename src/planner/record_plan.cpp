@@ -12,15 +12,15 @@
 namespace tessera::planner {
 namespace {
 
-// The period of the ranks' work, in steps.
+// Returns the period of the ranks' work, in steps.
 int period_of(const Plan& plan) {
   const int64_t stride = plan.conditional == KeptSlot::all ? 1 : std::max(plan.stride, 1);
   return static_cast<int>(std::lcm(stride, int64_t{std::max(plan.sync_every, 1)}));
 }
 
-constexpr int kBrief = 2;  // the first step, and one that has another before it
+constexpr int kBrief = 2;  // the first step may differ from a later step
 
-// Whether steps of a plan may all do the same, so that two of them are enough.
+// Returns whether all steps of a plan may do the same, so two steps are enough.
 bool forgets(const Plan& plan, const diffusion::Job& job, int steps) {
   return steps > kBrief && !plan.stale() && !job.step_cache && !plan.vae_apart;
 }
@@ -45,7 +45,7 @@ RecordedPlan dry(runtime::ModelState& state, const diffusion::Job& job, int step
   made.steady = made.recording.steady();
   for (size_t r = 0; r < ranks.size(); ++r) {
     double flops = ranks[r].flops;
-    if (steps < all && made.steady)  // the mean counts what stands before the steps
+    if (steps < all && made.steady)  // the mean counts the work before the steps
       flops = (flops * steps + step_flops(made.recording, r) * (all - steps)) / all;
     made.rank_bytes = std::max(made.rank_bytes, ranks[r].total);
     made.flops = std::max(made.flops, flops);

@@ -13,17 +13,17 @@ namespace tessera::planner {
 struct RecordedPlan {
   Recording recording;
   int64_t rank_bytes = 0;
-  double flops = 0;    ///< of a step, of the rank that computes most
-  bool steady = true;  ///< unless steps differ although the plan remembers nothing
+  double flops = 0;    ///< the busiest rank computes so many in a step
+  bool steady = true;  ///< false if steps differ although the plan remembers nothing
 };
 
-/// The denoising of a job under a plan, which becomes that of `state`. Reads no weight. Throws
-/// Error(plan) for a plan that cannot run. `brief`: of plans that remember nothing, two steps are
-/// tried first, and stand for all if they are equal; the result is the same.
+/// Records the denoising of a job under a plan, and sets the plan of `state`. Reads no weight.
+/// Throws Error(plan) if the plan cannot run. With `brief`, two steps are tried first if the plan
+/// remembers nothing, and stand for all steps if they are equal; the result is the same.
 RecordedPlan record_plan(runtime::ModelState& state, const diffusion::Job& job, const Plan& plan,
                          bool brief = true);
-/// The decoding of its last image or video, by so many ranks, in bands; one alone that has no more
-/// than `room` bytes does so in tiles where it must.
+/// Records the decoding of the job's last image or video: `ranks` ranks decode in bands, and a
+/// single rank decodes in tiles if the whole takes more than `room` bytes.
 RecordedPlan record_decode(runtime::ModelState& state, const diffusion::Job& job, int ranks,
                            double room);
 

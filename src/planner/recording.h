@@ -37,8 +37,8 @@ struct Letter {
 struct Event {
   enum class Kind : uint8_t { op, send, expect, wait };
   Kind kind = Kind::op;
-  uint32_t id = 0;   ///< of the op, the letter or the way
-  uint32_t lag = 0;  ///< of a wait: messages of the way that were expected after this one
+  uint32_t id = 0;   ///< identifies the op, the letter or the way
+  uint32_t lag = 0;  ///< for a wait: counts later messages that the way expected
   bool operator==(const Event&) const = default;
 };
 
@@ -62,9 +62,9 @@ struct Recording {
   /// The recorded step for step `i` of a run of `of` steps.
   int recorded(int i, int of) const;
   int recorded_steps() const;
-  /// Whether all ranks do the same in each recorded step.
+  /// Returns whether each rank does the same in all of its recorded steps.
   bool steady() const;
-  /// A steady one as if so many steps had been recorded.
+  /// Extends a steady recording as if `kept` steps had been recorded.
   void repeat(int kept);
   /// Bytes that all ranks send in the run, and messages.
   double sent_bytes() const;

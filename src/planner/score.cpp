@@ -35,7 +35,7 @@ std::string id_of(const Json& row) {
   return named ? found->get<std::string>() : "";
 }
 
-/// A line of the result, and what it adds to the summary.
+/// A line of the result adds a row or an ordering to the summary.
 struct Line {
   Json said;
   std::optional<Scored> row;
@@ -74,7 +74,7 @@ class Scorer {
       if (first) groups_.emplace_back();
       groups_[at->second].push_back(i);
     }
-    // The largest first, so that none is left alone at the end.
+    // The largest group comes first, so no large group is left alone at the end.
     std::stable_sort(groups_.begin(), groups_.end(),
                      [](const auto& a, const auto& b) { return a.size() > b.size(); });
   }
@@ -99,7 +99,7 @@ class Scorer {
   std::exception_ptr failure_;
 };
 
-// What cannot be predicted is said, with the reason.
+// A row without a prediction is reported as skipped, with the reason.
 void Scorer::score(PublishedRuns& runs, size_t i) {
   const auto& [row, is_ordering] = rows_[i];
   Line made;
@@ -183,7 +183,7 @@ void score_predictions(const std::string& file, int threads,
   const base::Json published = base::read_json(file);
   require(published.is_object() && published.contains("rows") && published["rows"].is_array(),
           ErrorCode::usage, "`score` {}: expected an object with a list 'rows'", file);
-  std::vector<std::pair<base::Json, bool>> rows;  // or orderings
+  std::vector<std::pair<base::Json, bool>> rows;  // true marks an ordering
   std::set<std::string> ids;
   for (const base::Json& row : published["rows"]) {
     const std::string id = planner::id_of(row);

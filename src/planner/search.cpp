@@ -85,7 +85,7 @@ const RecordedPlan& Subject::of(const Plan& plan) {
   if (!first) return at->second;
   try {
     at->second = record_plan(*state_, *job_, plan, brief_);
-    brief_ = brief_ && at->second.steady;  // a sampler with a memory has it under every plan
+    brief_ = brief_ && at->second.steady;  // a sampler has the same memory under every plan
   } catch (...) {
     plans_.erase(at);
     throw;
@@ -207,7 +207,7 @@ Cluster cluster_for(const PredictionRequest& request) {
   return cluster;
 }
 
-// With the load of experts that the request assumes.
+// Returns the current scope with the load of experts that the request assumes.
 tensor::Scope scope_of(const PredictionRequest& request) {
   tensor::Scope scope = tensor::current_scope();
   scope.assumptions.expert_load = request.expert_load;
@@ -226,7 +226,7 @@ void check_load(const std::vector<double>& load, int experts) {
           ErrorCode::usage, "`expert_load` is 0 for all {} experts: expected one above 0", experts);
 }
 
-/// A model of images, or of text.
+/// Holds a model of images or of text.
 class Subjects {
  public:
   Subjects(const std::string& model, const RunOptions& options, const PredictionRequest& request) {
@@ -258,7 +258,7 @@ class Subjects {
   std::optional<Subject> images_;
 };
 
-/// Plans of a list that a thread takes one after the other, with what it found of each.
+/// Threads take the plans of a list in turn, and keep the prediction or refusal of each plan.
 struct Search {
   const PredictionRequest& request;
   const Cluster& cluster;

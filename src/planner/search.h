@@ -50,20 +50,20 @@ void open_subject(const std::string& model, const RunOptions& options, runtime::
 
 /// Bytes of a device available to a run.
 double room_of(const Cluster& cluster);
-/// Throws Error(memory) that says what takes more than that of a rank.
+/// Throws Error(memory) if `what` takes more bytes than a rank has room for.
 void require_room(const std::string& what, double bytes, const Cluster& cluster);
 
-/// Decoding by the number of ranks that makes it fastest.
+/// Decoding runs on the number of ranks with the shortest time.
 struct Decoding {
   int ranks = 1;
   double seconds = 0;
-  int64_t bytes = 0;    ///< of a rank
-  std::string problem;  ///< not empty: it does not fit
+  int64_t bytes = 0;    ///< a rank needs so many
+  std::string problem;  ///< says why no number of ranks can decode; otherwise empty
 };
 /// Decodings on a cluster, each found once for all plans. Thread-safe.
 class Decodings {
  public:
-  /// By at most `world` ranks.
+  /// Returns the fastest decoding by at most `world` ranks.
   Decoding of(Subject& subject, const Cluster& cluster, int world);
 
  private:
@@ -74,7 +74,7 @@ class Decodings {
 /// Predicts one plan on a cluster. Throws Error(plan), and Error(memory) with the bytes needed.
 PredictedPlan predicted(Subject& subject, const Cluster& cluster, const Plan& plan,
                         Decodings& decodings);
-/// Sorts by the goal; of equal ones the plan of fewer axes first.
+/// Sorts by the goal; among equal plans the plan of fewer axes comes first.
 void rank(std::vector<PredictedPlan>& plans, PlanGoal goal);
 
 }  // namespace tessera::planner

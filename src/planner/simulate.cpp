@@ -45,7 +45,7 @@ class Replay {
     int part = 0;  // 0: prepare, then the steps, then gather
     size_t event = 0;
     double host = 0, device = 0, compute = 0, wait = 0, since = 0;
-    int call = -1;  // whose messages it sends, one after the other
+    int call = -1;  // the last message belongs to this call; a new call costs host time
     bool connected = false, ended = false;
   };
   using Turn = std::pair<double, int>;  // time and rank; the earlier time goes first
@@ -77,12 +77,12 @@ class Replay {
   const Cluster& cluster_;
   const Routes routes_;
   const bool spans_;
-  std::vector<double> costs_;                  // of ops
-  std::vector<int> calls_;                     // of letters: the operation that sends them
-  std::vector<double> free_, bytes_, moving_;  // of links
-  std::vector<uint64_t> expected_;             // messages of a way
-  std::vector<std::vector<double>> arrived_;   // when, by way
-  std::vector<int> parked_;                    // who waits for the next message of a way
+  std::vector<double> costs_;                  // an op takes so many seconds
+  std::vector<int> calls_;                     // a letter belongs to this call
+  std::vector<double> free_, bytes_, moving_;  // a link is free then, moved bytes, was busy
+  std::vector<uint64_t> expected_;             // a way expects so many messages
+  std::vector<std::vector<double>> arrived_;   // a way's messages arrive at these times
+  std::vector<int> parked_;                    // this rank waits for a way's next message
   std::vector<Rank> ranks_;
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns_;
   Simulation made_;
@@ -129,7 +129,7 @@ void Replay::send(int number) {
   advance(number);
 }
 
-// Whether the message of a wait was sent; if so, the rank waits until its arrival.
+// Returns whether the message of a wait was sent; if so, the rank waits until the arrival.
 bool Replay::arrive(int number, const Event& event) {
   const uint64_t order = expected_[event.id] - 1 - event.lag;
   const auto& there = arrived_[event.id];

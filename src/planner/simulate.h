@@ -16,7 +16,7 @@ struct Span {
   int peer = -1;     ///< for messages: the receiver; `rank` is the sender
   std::string name;  ///< "compute", "wait", or the operation of a message
   int step = -1;
-  int link = -1;  ///< of Simulation::links: the bytes of a message on it
+  int link = -1;  ///< a message moves bytes on this link of Simulation::links
 };
 
 /// A simulated run on a cluster.
@@ -27,10 +27,10 @@ struct Simulation {
   std::vector<double> compute_seconds;       ///< seconds of ops, by rank
   std::vector<double> wait_seconds;          ///< idle seconds, by rank
   std::map<std::string, double> link_bytes;  ///< by link: "out 3", "in 3", "bridge 0", "network 1"
-  std::map<std::string, double> link_seconds;  ///< in which it moves bytes
+  std::map<std::string, double> link_seconds;  ///< a link moves bytes for so long
   std::vector<Span> spans;                     ///< where they are wanted
   std::vector<std::string> links;              ///< with spans: their names
-  double waiting_share() const;                ///< of all ranks' time until the end
+  double waiting_share() const;                ///< ranks wait for this share of all ranks' time
 };
 
 /// Replays a recording on a cluster. Each rank runs its events in order, ops one after the other.

@@ -22,7 +22,7 @@ const char* colour(const Span& span) {
   return span.name == "wait" ? "#d9d9d9" : "#2f6db3";
 }
 
-// The lanes of links that move bytes, in their order; the others have none.
+// Returns the lanes of links in their order; a link without bytes has no lane.
 std::map<int, int> link_lanes(const Simulation& run) {
   std::map<int, int> lanes;
   for (const Span& span : run.spans)
@@ -87,7 +87,7 @@ std::string image_of(const Simulation& run) {
                        run.links.at(static_cast<size_t>(link)));
   for (const Span& span : run.spans) {
     const double x = kLeft + span.begin * scale, width = (span.end - span.begin) * scale;
-    if (width < 0.05) continue;  // nobody sees it
+    if (width < 0.05) continue;  // so short a span is invisible
     const bool message = span.peer >= 0, link = span.link >= 0;
     const double y = link ? below + kLinkLane * links.at(span.link) + 3
                           : kTop + kLane * span.rank + (message ? 18 : 2);

@@ -6,13 +6,13 @@
 
 namespace tessera::planner {
 
-/// A process of a trace, so that both can stand in one.
+/// A trace may hold a prediction and a measurement, as two processes.
 enum class TimelineOf { prediction, measurement };
-/// A simulation with spans in Chrome's trace format: a lane for what each rank does, one for the
-/// messages that it sends, and one for each link that moves bytes.
+/// Returns a simulation with spans in Chrome's trace format: a rank has a lane for computation and
+/// waits and a lane for sent messages, and each link that moves bytes has a lane.
 std::string trace_of(const Simulation& run, TimelineOf of = TimelineOf::prediction);
-/// The same as an SVG image: a lane a rank, computing dark, waits light, messages as a line
-/// below; then a lane a link.
+/// Draws a simulation as an SVG image: each rank has a lane with dark computation, light waits and
+/// messages as a line below; each link has a lane below the ranks.
 std::string image_of(const Simulation& run);
 
 }  // namespace tessera::planner
