@@ -1,4 +1,4 @@
-// Most files of the command line include these headers, so they are precompiled.
+// Precompiled for the command line: what most of its files include.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// Most layers include these headers, so they are precompiled.
+// Precompiled for the layers: what most of them include.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Most files of the server include these headers, so they are precompiled.
+// Precompiled for the server: what most of its files include.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Most tests include these headers, so they are precompiled.
+// Precompiled for the tests: what most of them include.
 #pragma once
 
 #include <fmt/format.h>
