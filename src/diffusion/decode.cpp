@@ -65,7 +65,7 @@ struct Decoding {
   bool all_know = false;  ///< all ranks know the failure
 
   bool first() const { return !ranks || ranks->rank() == 0; }
-  // What the first rank says.
+  // All ranks return the word of the first rank.
   bool agreed(bool word) const {
     return ranks ? comm::agreed(*ranks, 0, word, comm::kControl) : word;
   }

@@ -15,7 +15,7 @@ struct Span {
   int begin = 0, end = 0, size = 0;
 
   int length() const { return end - begin; }
-  // To a length, to both sides alike, moved inside where one side ends.
+  // Widens the span to a length by the same on both sides, then moves the span into the image.
   void widen(double length_wanted) {
     const int more = static_cast<int>(length_wanted - length());
     const int before = more >= 0 ? more / 2 : (more - 1) / 2;  // rounded down
@@ -42,7 +42,7 @@ std::pair<Span, Span> filled(const Pixels& mask) {
 
 int divided_by_255(int x) { return (x + 128 + ((x + 128) >> 8)) >> 8; }
 
-// One channel of an image under the original with its alpha, as Pillow composes them.
+// Lays a channel of the original over an image by alpha, as Pillow composes them.
 uint8_t composed(uint8_t made, uint8_t original, int alpha) {
   constexpr int kBits = 7;
   if (alpha == 0) return made;

@@ -5,22 +5,22 @@
 
 namespace tessera::diffusion {
 
-/// The region of an image that a run paints (padding_mask_crop of diffusers): images of the run
-/// are resized to it, and the image is laid over them where the mask is black.
+/// A run paints this region of an image (padding_mask_crop of diffusers). The run's images are
+/// resized to the region, and the original image covers them where the mask is black.
 struct Overlay {
-  media::Pixels image, mask;  ///< of one size; the mask has one channel
+  media::Pixels image, mask;  ///< both have the same size; the mask has a single channel
   int left = 0, top = 0, width = 0, height = 0;
 };
 
-/// The region that a mask's levels above 0 fill with `pad` pixels around them, widened to the
-/// aspect of width x height within the mask, as get_crop_region of diffusers' image processor
-/// finds it. Throws Error(usage) for a mask that is black.
+/// Returns the bounding box of the mask's levels above 0 with `pad` pixels around, widened to the
+/// aspect of width x height inside the mask, as get_crop_region of diffusers' image processor
+/// does. Throws Error(usage) for a black mask.
 Overlay masked_region(const media::Pixels& image, const media::Pixels& mask, int width, int height,
                       int pad);
-/// The pixels of a region of an image.
+/// Returns the pixels of a region of an image.
 media::Pixels region_of(const media::Pixels& image, const Overlay& region);
-/// An image of a run in its region, under the image as far as the mask is black (apply_overlay of
-/// diffusers, in the bytes of Pillow).
+/// Puts a run's image into the region, and lays the original over it where the mask is black
+/// (apply_overlay of diffusers, with the bytes of Pillow).
 Image overlaid(const Image& made, const Overlay& overlay);
 
 }  // namespace tessera::diffusion

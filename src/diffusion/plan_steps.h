@@ -5,21 +5,21 @@
 
 namespace tessera::diffusion {
 
-/// Steps and guidance of a request: as asked, else of its few-step adapters
-/// (load::few_steps_of_adapter), else of the model.
+/// A run takes these steps and this guidance: the request's values, else those of few-step adapters
+/// (load::few_steps_of_adapter), else the model's.
 struct AskedRun {
   int steps = 0;
   float guidance = 1;
 };
-/// Says in the notes which of them an adapter gives, and in one note if those asked for are unusual
-/// for the model and an image is decoded. Throws Error(usage) for lists of timesteps and sigmas
-/// that the scheduler does not take, and for steps that are not as many.
+/// Chooses steps and guidance. Adds a note if an adapter gives them, and a note if the requested
+/// values are unusual for the model and an image is decoded. Throws Error(usage) for timesteps or
+/// sigmas that the scheduler does not take, and if `steps` differs from the steps of the list.
 AskedRun asked_run(const runtime::ModelState& state, const GenerateRequest& request,
                    std::vector<std::string>& notes);
-/// The sampler of a model with text, of the folder's scheduler or the one that is asked for.
+/// Creates the sampler of a text-conditioned model from the requested scheduler, else the folder's.
 void choose_sampler(const runtime::ModelState& state, const GenerateRequest& request, int steps,
                     Job& job);
-/// Notes what the sampler does otherwise than one would think.
+/// Adds notes on passes, timesteps and noise of the sampler that a user may not expect.
 void note_passes(const runtime::ModelState& state, const GenerateRequest& request, int steps,
                  Job& job);
 

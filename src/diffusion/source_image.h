@@ -19,8 +19,8 @@ struct Job;
 struct SourceImage {
   tensor::Tensor pixels;  ///< f32 [1, 3, height, width] in [-1, 1]
   tensor::Tensor mask;    ///< f32 [1, 1, h, w] of the latent, 1: is made anew; undefined: all is
-  tensor::Tensor mean, logvar;          ///< of its latent, as the transformer's are; once encoded
-  std::optional<models::Tiling> tiles;  ///< in which it is encoded; none: whole
+  tensor::Tensor mean, logvar;          ///< the encoder sets the latent's scaled moments
+  std::optional<models::Tiling> tiles;  ///< the image is encoded in these tiles; none: whole
   bool takes_mean = false;              ///< its latent is the mean, not drawn by logvar
   bool referenced = false;              ///< it stands beside the noise, too
   /// For PipelineSpec::fills_mask, in place of `mask`: f32 [1, factor * factor, h, w], the mask's

@@ -5,8 +5,8 @@
 
 namespace tessera::diffusion {
 
-/// Latents and noise of a request, drawn in full and in order on every rank, then cut: plain noise,
-/// or noise added to an image's latent.
+/// Draws latents and noise of a request, in full and in order on every rank, then cuts them:
+/// plain noise, or noise added to an image's latent.
 class Start {
  public:
   Start(const GenerateRequest& request, const Job& job, const parallel::Setup& setup);
@@ -29,8 +29,8 @@ class Start {
   parallel::Kept kept_;
 };
 
-/// The latent of a job's masked image (SourceImage::masked) in the numbers that its request draws:
-/// [1, C, h, w], or one for each seed. Each process of a plan draws alike.
+/// Returns the latent of a job's masked image (SourceImage::masked), drawn with the numbers of the
+/// request: [1, C, h, w], or a latent for each seed. All processes of a plan draw the same.
 tensor::Tensor drawn_fill(const GenerateRequest& request, const Job& job);
 
 }  // namespace tessera::diffusion

@@ -24,14 +24,14 @@ std::string small_letters(std::string text) {
   return text;
 }
 
-// Whether a word begins in `text`, at its start or behind something that is no letter.
+// Returns whether a word begins in `text`, at the start or behind a character that is no letter.
 bool holds_word(const std::string& text, std::string_view word) {
   for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1))
     if (at == 0 || !letter(text[at - 1])) return true;
   return false;
 }
 
-// The number before "step" or "steps", with a space, line or underscore between at most; 0: none.
+// Returns the number before "step", with a space, hyphen or underscore between at most; 0: none.
 int number_of_steps(const std::string& text) {
   for (size_t at = text.find("step"); at != std::string::npos; at = text.find("step", at + 1)) {
     size_t end = at;

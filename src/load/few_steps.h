@@ -5,23 +5,23 @@
 
 namespace tessera::load {
 
-/// The run that a distilled model or adapter is made for (Turbo, Lightning, Hyper, LCM, ...).
+/// A distilled model or adapter is made for this run (Turbo, Lightning, Hyper, LCM, ...).
 struct FewSteps {
   int steps = 0;
-  bool guided = false;  ///< it is to be run with guidance ("CFG")
+  bool guided = false;  ///< the run uses guidance ("CFG")
   bool operator==(const FewSteps&) const = default;
 };
 
-/// The run that a published name tells: "Hyper-SD3-4steps-CFG-lora" -> 4 steps with guidance. Such
-/// a name holds a word of distillation and a number of steps up to 32; others tell nothing.
+/// Reads the run from a published name: "Hyper-SD3-4steps-CFG-lora" -> 4 steps with guidance. The
+/// name must hold a word of distillation and a number of steps up to 32; else returns nothing.
 std::optional<FewSteps> few_steps_of(const std::string& name);
 
-/// Whether a name holds the word "turbo".
+/// Returns whether a name holds the word "turbo".
 bool says_turbo(const std::string& name);
 
-/// The run that an adapter file tells in its name, in "modelspec.title", "modelspec.usage_hint" or
-/// "ss_output_name" of its header, or in the name of its folder, in this order. Throws
-/// Error(model) for a file that cannot be read.
+/// Reads the run of an adapter from the file's name, from "modelspec.title", "modelspec.usage_hint"
+/// or "ss_output_name" of the header, or from the folder's name, in this order. Throws Error(model)
+/// for an unreadable file.
 std::optional<FewSteps> few_steps_of_adapter(const std::string& path);
 
 }  // namespace tessera::load

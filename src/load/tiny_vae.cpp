@@ -14,14 +14,14 @@ namespace tessera::load {
 namespace {
 
 struct Place {
-  std::string_view prefix;  ///< of the file's names
+  std::string_view prefix;  ///< the file's names begin with this prefix
   bool decoder = false;
 };
 constexpr Place kPlaces[] = {{"taesd_decoder.", true},  {"taesd_encoder.", false},
                              {"decoder.layers.", true}, {"encoder.layers.", false},
                              {"decoder.", true},        {"encoder.", false}};
 
-// The number before the first dot, which ends at `rest`; -1: there is none.
+// Returns the number before the first dot, and sets `rest` to the text from the dot on; -1: none.
 int number_of(std::string_view name, std::string_view& rest) {
   int number = -1;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
@@ -30,7 +30,7 @@ int number_of(std::string_view name, std::string_view& rest) {
   return number;
 }
 
-// The maker's decoder begins with a layer without weights that diffusers leaves out.
+// The maker's decoder begins with a layer without weights; diffusers leaves this layer out.
 std::string diffusers_name(std::string_view name, const Place& place) {
   std::string_view rest;
   const int number = number_of(name.substr(place.prefix.size()), rest);
@@ -46,8 +46,8 @@ const Place* place_of(const std::string& name) {
   return nullptr;
 }
 
-// Without a prefix it is the decoder or the encoder alone: the first block of the decoder is layer
-// 3, that of the encoder layer 1.
+// A file without prefixes holds the decoder or the encoder alone: the first block of the decoder is
+// layer 3, the first block of the encoder is layer 1.
 Place bare_place(const TensorFile& file) { return {"", !file.has("1.conv.0.weight")}; }
 
 std::string name_in_diffusers(const TensorFile& file, const std::string& name) {

@@ -13,7 +13,7 @@ constexpr int64_t kWaves = 256;  // channels of a sinusoidal embedding
 struct FluxContext : nn::Context {
   Tensor text;              // [batch * length, hidden]
   Tensor fixed;             // f32 [batch, hidden]: pooled text and guidance
-  ops::RotaryTable angles;  // of one sequence's text, then its image and its references
+  ops::RotaryTable angles;  // a sequence has angles for text, then image and references
   Tensor references;        // f32 [batch * their tokens, out_channels]
   Tensor fill;              // f32 [batch * tokens, fill_channels]
   nn::TokenShape shape;

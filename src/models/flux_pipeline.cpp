@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t kMaskChannels = 4 * 64;
 constexpr const char* kKontext = "FluxKontextPipeline";
 
-// Of FLUX.1-Kontext, as diffusers lists them.
+// diffusers lists these sizes for FLUX.1-Kontext.
 const std::vector<std::pair<int, int>> kKontextSizes{
     {672, 1568}, {688, 1504}, {720, 1456},  {752, 1392}, {800, 1328}, {832, 1248},
     {880, 1184}, {944, 1104}, {1024, 1024}, {1104, 944}, {1184, 880}, {1248, 832},

@@ -104,7 +104,7 @@ struct PipelineSpec {
   /// Those of the published distilled model of the family whose name says "turbo".
   std::optional<Defaults> turbo;
   int64_t classes = 0;           ///< 0: a model that takes text
-  std::string scheduler;         ///< of a model of classes, when the folder does not say
+  std::string scheduler;         ///< class models use this one if the folder names none
   bool embeds_guidance = false;  ///< guidance is an input, not a second branch
   float no_guidance = 1;         ///< --guidance value that means no guidance
   bool negated = false;          ///< the network predicts the negative of the flow
@@ -124,7 +124,7 @@ struct PipelineSpec {
   size_t most_references = 16;  ///< images that may stand beside the noise
   bool fills_mask = false;      ///< the network reads a masked image and its mask beside the noise
   bool sized_by_image = false;  ///< a run from an image has its size, unless a request says
-  bool encodes_mean = false;    ///< of such an image the mean is taken, and nothing is drawn
+  bool encodes_mean = false;    ///< an input image's latent is the mean; nothing is drawn
   bool masks_patches = false;   ///< a mask has one value for each patch
   int64_t most_image_pixels = 0;  ///< to which images are scaled down; 0: any number
   /// Strength of a run that starts from an image, and of one with a mask.

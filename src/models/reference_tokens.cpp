@@ -6,7 +6,7 @@
 namespace tessera::models {
 namespace {
 
-// Lines and columns of each reference, checked against the tokens that there are.
+// Returns lines and columns of each reference, and checks them against the number of tokens.
 std::vector<std::array<int64_t, 2>> sizes_of(const nn::Conditioning& conditioning,
                                              const nn::TokenShape& shape) {
   std::vector<std::array<int64_t, 2>> sizes;

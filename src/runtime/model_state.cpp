@@ -26,8 +26,8 @@
 namespace tessera::runtime {
 namespace {
 
-// The published names of a model: its folder's, in the hub's cache the repository's, and the one
-// that its transformer was saved under.
+// Returns the published names of a model: of the folder, of the repository in the hub's cache, and
+// of the transformer (`_name_or_path` in the configuration).
 std::vector<std::string> names_of(const load::ModelFolder& folder) {
   std::vector<std::string> names;
   for (const auto& part : std::filesystem::path(folder.path).lexically_normal())
@@ -39,7 +39,7 @@ std::vector<std::string> names_of(const load::ModelFolder& folder) {
   return names;
 }
 
-// The defaults of a distilled model, whose published name tells them.
+// Returns the defaults of a distilled model, as the published name tells them.
 models::PipelineSpec::Defaults distilled_defaults(const load::ModelFolder& folder,
                                                   const models::PipelineSpec& spec) {
   models::PipelineSpec::Defaults defaults = spec.defaults;
@@ -54,9 +54,9 @@ models::PipelineSpec::Defaults distilled_defaults(const load::ModelFolder& folde
   return defaults;
 }
 
-// Over those of the family: those of distilled and consistency models, and what the makers of a
-// model advise in its generation_config.json. The lengths of texts in `spec` become those that it
-// advises.
+// Returns the defaults of the family, replaced by those of distilled and consistency models and by
+// the values of the model's generation_config.json. The text lengths in `spec` become the values of
+// this file, too.
 models::PipelineSpec::Defaults read_defaults(const load::ModelFolder& folder,
                                              models::PipelineSpec& spec) {
   const std::string path = folder.path + "/generation_config.json";
@@ -118,14 +118,14 @@ bool quantises(const RunOptions& options) {
          !options.quantise_rules.empty();
 }
 
-constexpr const char* kBlocks = "blocks";  // a rule of what files hold in few bits
+constexpr const char* kBlocks = "blocks";  // this rule is for weights in block formats
 
-// Whether rules say more than that.
+// Returns whether any rule is for other weights than those in block formats.
 bool names_products(const load::QuantiseRules& rules) {
   return std::ranges::any_of(rules.rules(), [](const auto& rule) { return rule.of != kBlocks; });
 }
 
-// On CPUs products have what a file holds in few bits as it is, unless the options say else.
+// On CPUs products keep the block formats of a file, unless the options say otherwise.
 load::QuantiseRules rules_with_blocks(const RunOptions& options) {
   load::QuantiseRules rules;
   if (options.precision != Precision::f32 && options.device.kind == DeviceKind::cpu)

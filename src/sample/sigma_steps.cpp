@@ -28,7 +28,7 @@ std::vector<double> places(const base::ConfigReader& read, const std::string& sp
   return times;
 }
 
-// Sigmas that were asked for, and the timesteps between which they lie.
+// Returns the requested sigmas, with timesteps interpolated between the training timesteps.
 SigmaSteps listed_path(const std::vector<double>& sigmas, const std::vector<double>& all) {
   SigmaSteps path;
   path.sigmas = sigmas;
@@ -54,7 +54,7 @@ SigmaSteps configured_path(const base::ConfigReader& read, const ScheduleRequest
                    ? places(read, spacing, schedule.train_steps, request.steps)
                    : request.timesteps;
   for (double t : path.times) path.sigmas.push_back(sigma_at(all, t));
-  // Evenly in the logarithm, and one more: the last step ends at the smallest.
+  // Sigmas are even in the logarithm; an added last sigma, the smallest, ends the last step.
   if (keys.ends &&
       read.choice("interpolation_type", "linear", {"linear", "log_linear"}) != "linear")
     path.sigmas = log_linear(float_logs(all), request.steps + 1);

@@ -77,7 +77,7 @@ TEST(TinyVae, OtherFilesAndFoldersAreRefused) {
       0u);
   EXPECT_NE(refused(folder.path("nothing")), "nothing was refused");
   EXPECT_NE(refused(folder.path()), "nothing was refused");
-  // A name twice, and a first filter that is none.
+  // The first file holds a name twice; the filter of the second file has a single axis.
   EXPECT_NE(refused(written(folder, "twice",
                             {{"decoder.1.weight", filter(4, 4)},
                              {"decoder.3.conv.0.weight", filter(4, 4)},

@@ -50,11 +50,11 @@ TEST(Language, PredictsPassesOfPublishedModels) {
 TEST(Language, CountsPassesByBlocks) {
   PredictionRequest request = of(1);
   const PredictedPlan most = predict_plans("llada_moe", {.threads = 1}, request).plans.at(0);
-  EXPECT_EQ(most.passes, 64);  // one for each token
-  EXPECT_EQ(most.text, 0);     // it has no cache
+  EXPECT_EQ(most.passes, 64);  // each token takes a pass
+  EXPECT_EQ(most.text, 0);     // this model has no cache
   request.generate.steps = 4;
   const PredictedPlan few = predict_plans("llada_moe", {.threads = 1}, request).plans.at(0);
-  EXPECT_EQ(few.passes, 8);  // of two blocks of 32
+  EXPECT_EQ(few.passes, 8);  // each of two blocks of 32 tokens takes 4
   EXPECT_NEAR(few.pass_seconds, most.pass_seconds, 1e-9 * most.pass_seconds);
   EXPECT_GT(predict_plans("llada2_mini", {.threads = 1}, request).plans.at(0).text, 0);
 }

@@ -14,7 +14,7 @@ namespace {
 
 using base::Json;
 
-// A run of two ranks that are threads: each sends the other one number in each of two steps.
+// Runs two ranks as threads: each rank sends a tensor to the other in each of two steps.
 void run(const cluster::Ranks& ranks) {
   ranks.run([](int) { return tensor::Scope(); }, {},
             [](comm::Communicator* world) {

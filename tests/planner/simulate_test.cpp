@@ -88,7 +88,7 @@ TEST(Simulate, ShowsWhatRanksDoWhen) {
   EXPECT_EQ(computes, 2);
   EXPECT_EQ(waits, 2);
   EXPECT_EQ(messages, 2);
-  EXPECT_EQ(links, 4);  // out of one rank, into the other one
+  EXPECT_EQ(links, 4);  // each message leaves a rank and enters the other
 }
 
 TEST(Simulate, OneCallOfTheHostSendsTheMessagesOfACollective) {

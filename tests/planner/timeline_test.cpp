@@ -29,7 +29,7 @@ TEST(Timeline, IsATraceThatChromeReads) {
     EXPECT_EQ(event.at("ph"), "X");
     end = std::max(end, event.at("ts").get<double>() + event.at("dur").get<double>());
   }
-  EXPECT_EQ(lanes, 8);        // of ranks, their messages, and two links a rank
+  EXPECT_EQ(lanes, 8);        // ranks, their messages and two links a rank have lanes
   EXPECT_NEAR(end, 4000, 1);  // microseconds
 }
 

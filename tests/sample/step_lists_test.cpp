@@ -10,7 +10,7 @@ std::vector<double> list_of(const base::Json& run, const char* key) {
   return run.contains(key) ? run[key].get<std::vector<double>>() : std::vector<double>();
 }
 
-// Messages of a list that is refused.
+// Returns the message for a refused list.
 std::string refused(const char* name, const char* json, const std::vector<double>& timesteps,
                     const std::vector<double>& sigmas) {
   try {

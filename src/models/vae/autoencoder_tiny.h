@@ -8,7 +8,7 @@
 
 namespace tessera::models {
 
-/// An AutoencoderTiny's sizes, by the names of its config.json.
+/// These are the sizes of an AutoencoderTiny, by the names of config.json.
 struct AutoencoderTinyConfig {
   int64_t in_channels = 3, out_channels = 3, latent_channels = 4;
   std::vector<int64_t> encoder_block_out_channels{64, 64, 64, 64};
@@ -16,10 +16,10 @@ struct AutoencoderTinyConfig {
   std::vector<int64_t> num_encoder_blocks{1, 3, 3, 3}, num_decoder_blocks{3, 3, 3, 1};
   double scaling_factor = 1, shift_factor = 0;
 };
-/// Throws Error(model) naming `where`, the key, its value and what fits.
+/// Throws Error(model) with `where`, the key, the value and the expected values.
 AutoencoderTinyConfig parse_autoencoder_tiny_config(const base::Json& config,
                                                     const std::string& where);
-/// Tiles of 512 pixels, or of `pixels` if above 0, of which an eighth overlaps.
+/// Returns tiles of 512 pixels, or of `pixels` if above 0; an eighth of a tile overlaps.
 Tiling tiling_of(const AutoencoderTinyConfig& config, int64_t pixels = 0);
 
 /// A block of three filters: relu(x + conv(relu(conv(relu(conv(x)))))).
@@ -54,7 +54,7 @@ class AutoencoderTiny : public VaeDecoder {
   std::vector<Level> levels_;
 };
 
-/// The encoder of the same: a latent is not drawn, it is the mean.
+/// The encoder of an AutoencoderTiny returns the mean as the latent, and draws nothing.
 class AutoencoderTinyEncoder : public VaeEncoder {
  public:
   AutoencoderTinyEncoder(const AutoencoderTinyConfig& config, const nn::Weights& weights,

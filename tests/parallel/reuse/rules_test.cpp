@@ -33,9 +33,9 @@ TEST(StepCacheRules, TheComputedShareIsKnownWhereNoDataDecide) {
   };
   // Steps 0, 1, 2 and 4 of 6.
   EXPECT_DOUBLE_EQ(*share("taylorseer,before=3,interval=2,lite=1", 6), 4.0 / 6);
-  // Two of four steps are computed, the others run one block of four.
+  // Two of four steps are computed, the others run a block of four.
   EXPECT_DOUBLE_EQ(*share("dbcache,policy=static,mask=1010,warmup=0", 4), (2 + 2 * 0.25) / 4);
-  // Ratios of 1 have no error: after the start, each computed step is followed by two reused ones.
+  // Ratios of 1 have no error: after the start, two reused steps follow each computed step.
   EXPECT_DOUBLE_EQ(*share("magcache,ratios=1+1,retention=0.25,max_skip=2", 8), (2 + 2.0) / 8);
   EXPECT_FALSE(share("fbcache", 4));
   EXPECT_FALSE(share("dbcache", 4));

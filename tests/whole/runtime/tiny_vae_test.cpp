@@ -53,7 +53,7 @@ std::map<std::string, Tensor> tiny_vae(int64_t latent) {
   return all;
 }
 
-// The same decoder as its maker stores it: layers without a prefix, one number later.
+// Returns the decoder by the maker's names: layers without a prefix, numbers greater by 1.
 std::map<std::string, Tensor> decoder_of_maker(const std::map<std::string, Tensor>& vae) {
   constexpr std::string_view kPrefix = "decoder.layers.";
   std::map<std::string, Tensor> all;
