@@ -64,14 +64,14 @@ def comments(text):
 
 
 def unclear_comments(path, text):
-    """Offences of the comments of a file in a folder of CLEAR."""
+    """Offences of the comments of a file."""
     found, words = comments(text), []
     for line, comment in found:
         words += re.findall(r"[A-Za-z]+", comment)
         if OPENING.match(comment):
             yield f"{path}:{line}: {comment[:40]}: a comment begins with its subject, not with of, what or who"
     pronouns = [word for word in words if word.lower() in PRONOUNS]
-    if len(pronouns) > MOST_PRONOUNS * len(words):
+    if len(pronouns) > max(2, MOST_PRONOUNS * len(words)):
         yield (f"{path}: {len(pronouns)} of {len(words)} words in comments are what, which, that, it, one or "
                f"their like, {MOST_PRONOUNS:.0%} at most: name the thing")
 

@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kCommands =
     "/reset      forget what was said\n"
     "/save FILE  write what was said, for 'tessera complete --chat FILE'\n"
-    "/stats      tokens of the last turn, and how many of them were kept from before\n"
+    "/stats      tokens of the last turn, and how many of them came from the cache\n"
     "/help       show this\n"
     "Ctrl-C ends an answer, twice or at the prompt the program; Ctrl-D ends it, too.\n"
     "A line that begins with // is sent with one /.\n";
@@ -153,9 +153,9 @@ class Chat {
       };
       const CompleteResult made = model_.complete(request_, {now.token(), show, note, &prefix_});
       const Completion& turn = made.completions[0];
-      stats_ = std::to_string(turn.prompt_ids.size()) + " tokens were asked with, of which " +
-               std::to_string(turn.reused) + " were kept from before; " +
-               std::to_string(turn.ids.size()) + " answered, in " + std::to_string(made.forwards) +
+      stats_ = std::to_string(turn.prompt_ids.size()) + " prompt tokens, " +
+               std::to_string(turn.reused) + " of them from the cache; " +
+               std::to_string(turn.ids.size()) + " new tokens in " + std::to_string(made.forwards) +
                " passes";
     } catch (const Error& e) {
       if (e.code() != ErrorCode::cancelled || stop_.stop_requested()) {

@@ -23,7 +23,7 @@ class Fields {
   Fields(const Json& object, const std::string& what, bool inside = false);
   /// Null if not given.
   const Json* take(const std::string& name);
-  /// Same as take(), but also returns an empty list.
+  /// Same as take(), but null for an empty list, too.
   const Json* take_list(const std::string& name);
   /// These return whether the field was given, and store the field in `value`.
   bool text(const std::string& name, std::string& value);

@@ -91,9 +91,8 @@ class Jobs {
   std::shared_ptr<const void> counting(int& count);
   std::shared_ptr<const void> standing_first(const Run& run);
   void conclude(Job& job, const Outcome& outcome);
-  Look look_of(const std::vector<JobPtr>& jobs);
-  std::vector<JobPtr> join(const std::shared_ptr<Run>& run, const std::string& key,
-                           int reservation);
+  RunCallbacks callbacks_of(const std::vector<JobPtr>& jobs);
+  std::vector<JobPtr> join(const std::shared_ptr<Run>& run, const std::string& key, int active);
   void start(Job& job, const std::shared_ptr<Run>& run);
   void tell_running(Job& job);
   void stand_back(Run& run);
@@ -132,11 +131,11 @@ class Jobs {
   std::deque<std::string> ended_;       // oldest first, in live_
   std::deque<JobRecord> unwritten_;     // ended jobs not yet written to the store
   std::vector<std::shared_ptr<Run>> running_;
-  int reservation_ = 0;            // runs, except those waiting for memory
+  int active_ = 0;                 // runs, except those waiting for memory
   int busy_ = 0;                   // workers with a run
   Recent recent_;                  // recent compute of each client
   std::vector<const Run*> first_;  // runs waiting for memory; new runs must not overtake them
-  uint64_t rests_ = 0;             // number of times reservation_ decreased
+  uint64_t rests_ = 0;             // number of times active_ decreased
   bool closing_ = false, requeue_ = false;
   std::exception_ptr lost_;  // error of the ranks
   double mean_seconds_ = 1;  // mean duration of a run

@@ -119,16 +119,15 @@ void Jobs::tell_running(Job& job) {
 // Takes jobs that can join a running request, only if it is their turn, so that others wait no
 // longer.
 std::vector<JobPtr> Jobs::join(const std::shared_ptr<Run>& run, const std::string& key,
-                               int reservation) {
+                               int active) {
   std::vector<JobPtr> jobs;
   const std::lock_guard lock(mutex_);
   const bool open = !closing_ && !run->stop.stop_requested() && first_.empty();
-  while (open && queue_.size() > 0 && reservation < options_.batch &&
-         run->jobs.size() < kMostInRun) {
+  while (open && queue_.size() > 0 && active < options_.batch && run->jobs.size() < kMostInRun) {
     const JobPtr job = queue_.order().front();
     const int samples = samples_of(job->ask);
-    if (reservation + samples > options_.batch || batch_key(*job) != key) break;
-    reservation += samples;
+    if (active + samples > options_.batch || batch_key(*job) != key) break;
+    active += samples;
     jobs.push_back(queue_.pop());
     start(*job, run);
   }
@@ -138,10 +137,10 @@ std::vector<JobPtr> Jobs::join(const std::shared_ptr<Run>& run, const std::strin
   return jobs;
 }
 
-Look Jobs::look_of(const std::vector<JobPtr>& jobs) {
-  Look look;
-  look.after = [this](const std::function<void()>& work) { keep_ranks(work); };
-  look.step = [this, run = jobs[0]->run](Job& job, int step, int steps, double seconds) {
+RunCallbacks Jobs::callbacks_of(const std::vector<JobPtr>& jobs) {
+  RunCallbacks callbacks;
+  callbacks.after = [this](const std::function<void()>& work) { keep_ranks(work); };
+  callbacks.step = [this, run = jobs[0]->run](Job& job, int step, int steps, double seconds) {
     {
       const std::lock_guard lock(mutex_);
       job.step = step;
@@ -151,15 +150,15 @@ Look Jobs::look_of(const std::vector<JobPtr>& jobs) {
     }
     stand_back(*run);
   };
-  if (!may_join(*jobs[0])) return look;
-  look.join = [this, key = batch_key(*jobs[0]), run = jobs[0]->run](int reservation) {
-    return join(run, key, reservation);
+  if (!may_join(*jobs[0])) return callbacks;
+  callbacks.join = [this, key = batch_key(*jobs[0]), run = jobs[0]->run](int active) {
+    return join(run, key, active);
   };
-  look.ended = [this](const JobPtr& job, const Outcome& outcome) {
+  callbacks.ended = [this](const JobPtr& job, const Outcome& outcome) {
     const std::lock_guard lock(mutex_);
     if (!ended(job->record.state)) conclude(*job, outcome);
   };
-  return look;
+  return callbacks;
 }
 
 // Runs jobs. If a merged run is refused, each job runs alone, so that one bad job fails alone.
@@ -200,7 +199,7 @@ std::shared_ptr<const void> Jobs::counting(int& count) {
   return {this, [this, &count](const void*) {
             const std::lock_guard lock(mutex_);
             --count;
-            if (&count == &reservation_) ++rests_;
+            if (&count == &active_) ++rests_;
             changed_.notify_all();
           }};
 }
@@ -239,7 +238,7 @@ bool Jobs::wait_for_room(const Error& why, std::vector<JobPtr>& jobs, uint64_t r
                          const std::stop_token& stop) {
   const Json said = body_of(refusal_of(models_.with_names(why)))["error"];
   std::unique_lock lock(mutex_);
-  if (rests_ == rests && reservation_ == 0) return false;
+  if (rests_ == rests && active_ == 0) return false;
   for (const JobPtr& job : jobs) {
     if (ended(job->record.state)) continue;
     job->record.state = JobState::queued;
@@ -264,8 +263,8 @@ bool Jobs::wait_for_room(const Error& why, std::vector<JobPtr>& jobs, uint64_t r
 std::vector<Outcome> Jobs::run_with_room(std::vector<JobPtr>& jobs, const std::stop_token& stop) {
   std::shared_ptr<const void> first;
   bool admitted = false;  // clients must hear of the start only once
-  Look look = look_of(jobs);
-  look.admitted = [&] {
+  RunCallbacks callbacks = callbacks_of(jobs);
+  callbacks.admitted = [&] {
     admitted = true;
     if (!first) return;
     {
@@ -280,12 +279,12 @@ std::vector<Outcome> Jobs::run_with_room(std::vector<JobPtr>& jobs, const std::s
     uint64_t rests = 0;
     const size_t begun = jobs.size();
     try {
-      const auto reservation = counting(reservation_);
+      const auto active = counting(active_);
       {
         const std::lock_guard lock(mutex_);
         rests = rests_ + 1;  // counts this run's own end
       }
-      return run_jobs(jobs, store_, look, stop, options_.run.processes != nullptr);
+      return run_jobs(jobs, store_, callbacks, stop, options_.run.processes != nullptr);
     } catch (const Error& e) {
       if (e.code() != ErrorCode::memory || jobs.size() != begun || admitted) throw;
       if (!first) first = standing_first(*jobs[0]->run);

@@ -125,14 +125,14 @@ class StepStop {
 };
 
 std::vector<Outcome> run_images(const std::vector<JobPtr>& jobs, const Store& store,
-                                const Look& look, StepStop step_stop) {
+                                const RunCallbacks& callbacks, StepStop step_stop) {
   const Shares shares(jobs);
   const std::stop_token stop = step_stop.token();
   RunControl control{stop, {}, {}};
   control.on_progress = [&](const Progress& p) {
-    look.admitted();
+    callbacks.admitted();
     if (p.phase != Phase::denoise) return;
-    for (const JobPtr& job : jobs) look.step(*job, p.step, p.steps, p.seconds);
+    for (const JobPtr& job : jobs) callbacks.step(*job, p.step, p.steps, p.seconds);
     if (p.step > 0) tell_ranks(jobs, p);
     show_preview(jobs, shares, p, stop);
     if (p.step < p.steps) step_stop.between_steps();
@@ -141,7 +141,7 @@ std::vector<Outcome> run_images(const std::vector<JobPtr>& jobs, const Store& st
   const GenerateResult result = jobs[0]->served->model.generate(request, control);
   const auto samples = tessera::samples_of(result, request, jobs[0]->record.model);
   std::vector<Outcome> outcomes;
-  look.after([&] {
+  callbacks.after([&] {
     for (size_t i = 0; i < jobs.size(); ++i) {
       const auto own = std::span(samples).subspan(size_t(shares.first(i)), size_t(shares.count(i)));
       outcomes.push_back(outcome_of(*jobs[i], store, result, own, stop));
@@ -188,30 +188,31 @@ Outcome answers_of(const CompleteResult& result, const Shares& shares, size_t jo
 // Jobs that join and leave a running batch of texts.
 class Flow {
  public:
-  Flow(std::vector<JobPtr>& jobs, Shares& shares, const Look& look, const std::stop_token& stop)
-      : jobs_(jobs), shares_(shares), look_(look), stop_(stop) {
+  Flow(std::vector<JobPtr>& jobs, Shares& shares, const RunCallbacks& callbacks,
+       const std::stop_token& stop)
+      : jobs_(jobs), shares_(shares), callbacks_(callbacks), stop_(stop) {
     for (const JobPtr& job : jobs_) note(*job);
   }
 
   std::vector<std::vector<int32_t>> join() {
     std::vector<std::vector<int32_t>> prompts;
-    for (const JobPtr& job : look_.join(reservation_)) {
+    for (const JobPtr& job : callbacks_.join(active_)) {
       jobs_.push_back(job);
       shares_.add(*job);
       note(*job);
       for (auto& ids : prompt_ids(*job, stop_)) prompts.push_back(std::move(ids));
     }
-    if (!prompts.empty() && last_) look_.ended(last_->first, last_->second);
+    if (!prompts.empty() && last_) callbacks_.ended(last_->first, last_->second);
     if (!prompts.empty()) last_.reset();
     return prompts;
   }
   void answered(int answer, const CompleteResult& now) {
     const size_t owner = shares_.owner(answer);
-    --reservation_;
+    --active_;
     if (--left_[owner] > 0) return;
     const Outcome outcome = answers_of(now, shares_, owner);
-    if (reservation_ > 0)
-      look_.ended(jobs_[owner], outcome);
+    if (active_ > 0)
+      callbacks_.ended(jobs_[owner], outcome);
     else  // otherwise the job ends with the run and gets its full report
       last_ = {jobs_[owner], outcome};
   }
@@ -219,28 +220,29 @@ class Flow {
  private:
   void note(const Job& job) {
     left_.push_back(samples_of(job.ask));
-    reservation_ += left_.back();
+    active_ += left_.back();
   }
 
   std::vector<JobPtr>& jobs_;
   Shares& shares_;
-  const Look& look_;
+  const RunCallbacks& callbacks_;
   const std::stop_token stop_;
   std::vector<int> left_;  // remaining answers of each job
-  int reservation_ = 0;
+  int active_ = 0;
   std::optional<std::pair<JobPtr, Outcome>> last_;
 };
 
-std::vector<Outcome> run_texts(std::vector<JobPtr>& jobs, const Look& look, StepStop step_stop) {
+std::vector<Outcome> run_texts(std::vector<JobPtr>& jobs, const RunCallbacks& callbacks,
+                               StepStop step_stop) {
   const std::stop_token stop = step_stop.token();
   Shares shares(jobs);
   std::map<const Job*, int> passes;
   const double begun = now();
   CompleteControl control{stop, {}, {}};
-  Flow flow(jobs, shares, look, stop);
-  if (look.join) {
+  Flow flow(jobs, shares, callbacks, stop);
+  if (callbacks.join) {
     control.join = [&] {
-      look.admitted();
+      callbacks.admitted();
       return flow.join();
     };
     control.on_answer = [&](int answer, const CompleteResult& so_far) {
@@ -248,10 +250,10 @@ std::vector<Outcome> run_texts(std::vector<JobPtr>& jobs, const Look& look, Step
     };
   }
   control.on_progress = [&](const CompleteProgress& p) {
-    look.admitted();
+    callbacks.admitted();
     const size_t owner = shares.owner(p.prompt);
     tell_block(*jobs[owner], p.prompt - shares.first(owner), p);
-    look.step(*jobs[owner], ++passes[jobs[owner].get()], 0, now() - begun);
+    callbacks.step(*jobs[owner], ++passes[jobs[owner].get()], 0, now() - begun);
     step_stop.between_steps();
   };
   const CompleteResult result = jobs[0]->served->model.complete(merged_texts(jobs, stop), control);
@@ -262,10 +264,11 @@ std::vector<Outcome> run_texts(std::vector<JobPtr>& jobs, const Look& look, Step
 
 }  // namespace
 
-std::vector<Outcome> run_jobs(std::vector<JobPtr>& jobs, const Store& store, const Look& look,
-                              const std::stop_token& stop, bool together) {
-  if (jobs[0]->record.kind == Kind::text) return run_texts(jobs, look, {stop, together});
-  return run_images(jobs, store, look, {stop, together});
+std::vector<Outcome> run_jobs(std::vector<JobPtr>& jobs, const Store& store,
+                              const RunCallbacks& callbacks, const std::stop_token& stop,
+                              bool together) {
+  if (jobs[0]->record.kind == Kind::text) return run_texts(jobs, callbacks, {stop, together});
+  return run_images(jobs, store, callbacks, {stop, together});
 }
 
 void take(const Outcome& outcome, Job& job, Metrics& metrics) {

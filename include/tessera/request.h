@@ -148,7 +148,7 @@ struct GenerateRequest {
   bool overwrite = false;      ///< lets save_latents and trace replace any file; see check_files
   /// The image for image to image (SDEdit, Meng et al. 2022); empty: start from noise.
   std::vector<InputImage> images{};
-  /// Share of the steps to run, 0 to 1: the distance from the image. Not set: 0.6.
+  /// Share of the steps to run, 0 to 1: the distance from the image. Not set: the family's.
   std::optional<double> strength{};
   /// White is repainted, black stays. Not set: everything is repainted.
   std::optional<InputImage> mask{};

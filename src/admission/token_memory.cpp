@@ -49,25 +49,25 @@ struct TypicalPass {
   double passes = 1;
 };
 
-sample::TokenPass pass_of(const TypicalPass& stand) {
+sample::TokenPass pass_of(const TypicalPass& kind) {
   sample::TokenPass pass;
-  for (size_t r = 0; r < stand.body.size(); ++r) {
-    const nn::Range& body = stand.body[r];
+  for (size_t r = 0; r < kind.body.size(); ++r) {
+    const nn::Range& body = kind.body[r];
     if (body.size() == 0) continue;  // ended
     const auto sequence = static_cast<int>(r);
     pass.view.sequences.push_back(sequence);
     pass.view.body.push_back({sequence, body});
     pass.view.lengths.push_back(body.end);
     // In two parts, like separated masks: their rows are copied.
-    const nn::Range open{std::max(body.begin, body.end - stand.decided), body.end};
+    const nn::Range open{std::max(body.begin, body.end - kind.decided), body.end};
     const int64_t first = std::min(open.begin + 1, open.end);
     if (first > open.begin) pass.decide.push_back({sequence, {open.begin, first}});
     if (first < open.end) pass.decide.push_back({sequence, {first, open.end}});
-    if (stand.canvas > 0) pass.view.canvas.push_back(body.begin);
+    if (kind.canvas > 0) pass.view.canvas.push_back(body.begin);
   }
-  if (stand.canvas > 0) {
+  if (kind.canvas > 0) {
     pass.earlier.tokens = pass.view.body;
-    pass.earlier.logits = tensor::Tensor::empty({nn::token_count(pass.view.body), stand.canvas},
+    pass.earlier.logits = tensor::Tensor::empty({nn::token_count(pass.view.body), kind.canvas},
                                                 nn::DType::f32, tensor::Device::meta);
   }
   pass.ids.resize(static_cast<size_t>(nn::token_count(pass.view.body)));
@@ -125,29 +125,29 @@ bool as_wide(const TypicalPass& a, const TypicalPass& b) {
 
 // Neighbours with equally many tokens differ in their visible tokens only, with evenly growing
 // work: the last is the largest, first and last give the mean.
-std::vector<TypicalPass> stands_of(const completion::TokenRun& run) {
+std::vector<TypicalPass> typical_passes(const completion::TokenRun& run) {
   const std::vector<TypicalPass> all = passes_of(run);
-  std::vector<TypicalPass> stands;
+  std::vector<TypicalPass> typical;
   for (size_t first = 0, end = 0; first < all.size(); first = end) {
     while (end < all.size() && as_wide(all[first], all[end])) ++end;
-    stands.push_back(all[first]);
+    typical.push_back(all[first]);
     if (end - first == 1) continue;
-    stands.push_back(all[end - 1]);
-    for (size_t i : {1, 2}) stands[stands.size() - i].passes = double(end - first) / 2;
+    typical.push_back(all[end - 1]);
+    for (size_t i : {1, 2}) typical[typical.size() - i].passes = double(end - first) / 2;
   }
-  return stands;
+  return typical;
 }
 
-double passes_in(const std::vector<TypicalPass>& stands) {
+double passes_in(const std::vector<TypicalPass>& typical) {
   double passes = 0;
-  for (const TypicalPass& stand : stands) passes += stand.passes;
+  for (const TypicalPass& kind : typical) passes += kind.passes;
   return passes;
 }
 
 int64_t most_at_once(const completion::TokenRun& run) {
   int64_t most = 0;
-  for (const TypicalPass& stand : stands_of(run))
-    most = std::max(most, nn::token_count(pass_of(stand).view.body));
+  for (const TypicalPass& kind : typical_passes(run))
+    most = std::max(most, nn::token_count(pass_of(kind).view.body));
   return most;
 }
 
@@ -223,8 +223,8 @@ DryRun dry_run_others(const runtime::ModelState& state, const RunOptions& option
     networks.push_back(loaded.get(0, r, stage.workers.scope(r, &meters).memory, [&] {
       return network_of(state, options, state.language->on_meta(), r, run);
     }));
-  const std::vector<TypicalPass> stands = which == Passes::all ? passes_of(run) : stands_of(run);
-  const double passes = passes_in(stands);
+  const std::vector<TypicalPass> typical =
+      which == Passes::all ? passes_of(run) : typical_passes(run);
   DryRun found;
   found.ranks.resize(networks.size());
   const std::stop_token& stop = base::current_stop();
@@ -244,13 +244,13 @@ DryRun dry_run_others(const runtime::ModelState& state, const RunOptions& option
     const tensor::Scope scope = stage.workers.scope(static_cast<int>(rank), &meters);
     adopt_kept(run, model.geometry(), runtime::dtype_of(options), setup.cache->slots());
     PassCost did(scope, world);
-    for (const TypicalPass& stand : stands) {
-      const sample::TokenPass pass = pass_of(stand);
+    for (const TypicalPass& kind : typical) {
+      const sample::TokenPass pass = pass_of(kind);
       if (pass.ids.empty()) continue;
       base::check_stop(stop);
-      tensor::watch_part("step", static_cast<int>(&stand - stands.data()));
+      tensor::watch_part("step", static_cast<int>(&kind - typical.data()));
       parallel::forward(model, pass, setup, {});
-      did.count(stand.passes);
+      did.count(kind.passes);
       routed.clear();
     }
     tensor::watch_part("");
@@ -258,9 +258,9 @@ DryRun dry_run_others(const runtime::ModelState& state, const RunOptions& option
     did.count(1);
     found.ranks[rank] = predicted(
         did.all(), parallel::experts_of(options.plan, model.geometry(), static_cast<int>(rank)),
-        nn::token_count(setup.view().body), static_cast<int>(passes));
+        nn::token_count(setup.view().body), static_cast<int>(passes_in(typical)));
   });
-  found.work = mean_work(meters.all->entries(), static_cast<int>(stands.size()));
+  found.work = mean_work(meters.all->entries(), static_cast<int>(typical.size()));
   const load::MetaWeights weights = state.language->on_meta();
   add_process(
       options, [&](int rank) { return network_of(state, options, weights, rank, run); }, found);
@@ -296,9 +296,9 @@ TokenForecast predict_tokens(const runtime::ModelState& state, const TokenSketch
           made.answer, spec.context);
   const completion::TokenRun run = sketched(spec, made, sketch.prompts);
   made.ranks = dry_run_tokens(state, state.options, run).ranks;
-  for (const TypicalPass& stand : stands_of(run)) {
-    if (pass_of(stand).ids.empty()) continue;
-    made.passes.push_back({stand.passes, stand.decided == 0});
+  for (const TypicalPass& kind : typical_passes(run)) {
+    if (pass_of(kind).ids.empty()) continue;
+    made.passes.push_back({kind.passes, kind.decided == 0});
   }
   // A model without a cache computes all tokens in each pass; two were tried.
   if (run.prefill.empty()) {

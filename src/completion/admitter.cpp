@@ -40,8 +40,8 @@ std::vector<sample::TokenPrompt> Admitter::operator()() {
 int64_t Admitter::fitting() {
   if (world_ && !run_.state.ranks().speaks(world_->rank())) return cluster::kAnyNumber;
   std::vector<sample::TokenPrompt> together;
-  for (const int reservation : recorder_.working)
-    together.push_back(recorder_.prompts[static_cast<size_t>(reservation)]);
+  for (const int sequence : recorder_.working)
+    together.push_back(recorder_.prompts[static_cast<size_t>(sequence)]);
   int64_t fit = 0;
   for (; fit < std::ssize(waiting_); ++fit) {
     together.push_back(waiting_[static_cast<size_t>(fit)]);

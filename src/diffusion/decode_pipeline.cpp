@@ -70,14 +70,14 @@ class LatentExchange {
         video_(state.video()),
         rate_(video_ ? state.spec->frame_rate : 0),
         stop_(std::move(stop)) {}
-  void give(QueuedRequest& order, const Job& part, const Tensor& tokens) {
+  void give(QueuedRequest& queued, const Job& part, const Tensor& tokens) {
     take();
     tell(pair_, comm::word_of(nullptr));
     latents_.send(1, tokens, kLatents);
     ended_ = pair_.receive(1, kWord);
-    const int messages = part.samples() + (order.trace.wanted() ? 1 : 0);
+    const int messages = part.samples() + (queued.trace.wanted() ? 1 : 0);
     for (int i = 0; i < messages; ++i) coming_.push_back(pair_.receive(1, kImage));
-    order_ = &order;
+    queued_ = &queued;
     part_ = &part;
   }
   /// Receives the images of the part in flight. Rethrows an error of the decoder.
@@ -86,10 +86,10 @@ class LatentExchange {
     for (size_t i = 0; i < coming_.size(); ++i) {
       require(!stop_.stop_requested(), ErrorCode::cancelled, "stopped before image {} of {}",
               part_->first_sample + std::min(static_cast<int>(i) + 1, part_->samples()),
-              order_->job.samples());
+              queued_->job.samples());
       const Tensor x = coming_[i].wait();
       const auto sample = static_cast<int>(i);
-      Decoded& made = order_->made;
+      Decoded& made = queued_->made;
       if (sample < part_->samples())
         unpack(x, part_->labels[i], video_ ? part_->first_sample + sample : -1, rate_, made);
       else
@@ -103,51 +103,51 @@ class LatentExchange {
   bool video_;
   double rate_;
   std::stop_token stop_;
-  QueuedRequest* order_ = nullptr;
+  QueuedRequest* queued_ = nullptr;
   const Job* part_ = nullptr;
   comm::Pending ended_;
   std::vector<comm::Pending> coming_;
 };
 
-/// A rank within its half.
+/// A rank within its stage.
 struct RequestStage {
   runtime::ModelState& state;
   const RunControl& control;
-  std::deque<QueuedRequest>& orders;
-  std::deque<Denoising>& denoising;  ///< an object for each order
+  std::deque<QueuedRequest>& requests;
+  std::deque<Denoising>& denoising;  ///< an object for each request
   const SharedDecoder& decoder;
   comm::Communicator& all;
-  comm::Communicator* mine;  ///< ranks of this half; null: a single rank
+  comm::Communicator* mine;  ///< ranks of this stage; null: a single rank
   /// `pair` connects only rank 0 and the first decoder; other ranks are alone in their groups.
   /// Messages left in a group are dropped when either end leaves. Latents have a group of their
   /// own: if sending latents fails, the next message must not be taken for them.
   comm::Communicator &pair, &latents, &urgent;
-  std::stop_token stop;  ///< the stop of this half: rank 0's, if a decoder is another process
+  std::stop_token stop;  ///< the stop of this stage: rank 0's, if a decoder is another process
 
   void denoise();
   void denoise_all();
   void by_first(const std::function<void()>& work);
   void decode();
   void go_on();
-  void each(const std::function<void(QueuedRequest& order, Denoising& denoising)>& run,
+  void each(const std::function<void(QueuedRequest& queued, Denoising& denoising)>& run,
             int64_t weights);
-  void decode_part(const QueuedRequest& order, const Job& part, nn::Spatial& spatial);
+  void decode_part(const QueuedRequest& queued, const Job& part, nn::Spatial& spatial);
   bool first() const { return !mine || mine->rank() == 0; }
 };
 
-// Runs all orders in turn, each in its own scope and report.
-void RequestStage::each(const std::function<void(QueuedRequest& order, Denoising& denoising)>& run,
+// Runs all requests in turn, each in its own scope and report.
+void RequestStage::each(const std::function<void(QueuedRequest& queued, Denoising& denoising)>& run,
                         int64_t weights) {
-  for (size_t i = 0; i < orders.size(); ++i) {
-    const auto before = i == 0 ? orders[i].job.sent_before : all.ledger().entries();
-    const tensor::BindScope bind(state.workers.scope(all.rank(), &orders[i].job.meters));
-    run(orders[i], denoising[i]);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const auto before = i == 0 ? requests[i].job.sent_before : all.ledger().entries();
+    const tensor::BindScope bind(state.workers.scope(all.rank(), &requests[i].job.meters));
+    run(requests[i], denoising[i]);
     denoising[i].end(all.rank(), &all, before, weights);
   }
 }
 
-// Runs `work` on the first rank of the half. If `work` throws, all ranks of the half throw the same
-// error.
+// Runs `work` on the first rank of the stage. If `work` throws, all ranks of the stage throw the
+// same error.
 void RequestStage::by_first(const std::function<void()>& work) {
   if (!first()) return cluster::throw_if_error(mine->receive(0, kWord).wait());
   try {
@@ -161,26 +161,26 @@ void RequestStage::by_first(const std::function<void()>& work) {
 
 void RequestStage::denoise_all() {
   LatentExchange relay(pair, latents, state, control.stop);
-  const auto last = [&](QueuedRequest& order) {
+  const auto last = [&](QueuedRequest& queued) {
     const base::Stopwatch waiting;
-    const int samples = order.job.samples();
+    const int samples = queued.job.samples();
     const auto tell = [&](int done) {
       if (control.on_progress)
         control.on_progress({Phase::decode, done, samples, waiting.seconds()});
     };
-    tell(samples - order.parts.back().samples());
+    tell(samples - queued.parts.back().samples());
     relay.take();
-    order.result.report.phase_seconds[Phase::decode] = waiting.seconds();
+    queued.result.report.phase_seconds[Phase::decode] = waiting.seconds();
     tell(samples);
   };
-  const auto run = [&](QueuedRequest& order, Denoising& steps) {
+  const auto run = [&](QueuedRequest& queued, Denoising& steps) {
     std::vector<Tensor> made;
-    for (const Job& part : order.parts) {
+    for (const Job& part : queued.parts) {
       made.push_back(steps.run(mine, part, &all));
-      by_first([&] { relay.give(order, part, made.back()); });
+      by_first([&] { relay.give(queued, part, made.back()); });
     }
-    if (first()) order.tokens = ops::concat_rows(made);
-    if (&order == &orders.back()) by_first([&] { last(order); });
+    if (first()) queued.tokens = ops::concat_rows(made);
+    if (&queued == &requests.back()) by_first([&] { last(queued); });
   };
   each(run, 0);
 }
@@ -207,14 +207,14 @@ void RequestStage::go_on() {
   cluster::throw_if_error(word);
 }
 
-void RequestStage::decode_part(const QueuedRequest& order, const Job& part, nn::Spatial& spatial) {
+void RequestStage::decode_part(const QueuedRequest& queued, const Job& part, nn::Spatial& spatial) {
   const Tensor tokens = first() ? latents.receive(0, kLatents).wait() : Tensor();
   RunControl quiet;
   quiet.stop = stop;
   Decoded made;
   try {
-    made = decode_share(state, quiet, part, mine ? std::nullopt : order.job.tiles, tokens,
-                        *decoder.decoder, spatial, mine, all.rank(), order.trace.wanted());
+    made = decode_share(state, quiet, part, mine ? std::nullopt : queued.job.tiles, tokens,
+                        *decoder.decoder, spatial, mine, all.rank(), queued.trace.wanted());
   } catch (const Error& e) {
     if (e.code() == ErrorCode::rank) throw;
     if (e.code() == ErrorCode::cancelled && !control.stop.stop_requested()) go_on();
@@ -226,19 +226,19 @@ void RequestStage::decode_part(const QueuedRequest& order, const Job& part, nn::
   const size_t frames = made.pixels.size() / static_cast<size_t>(part.samples());
   for (size_t at = 0; at < made.pixels.size(); at += frames)
     pair.send(0, packed(made, at, frames), kImage);
-  if (order.trace.wanted()) pair.send(0, made.numbers, kImage);
+  if (queued.trace.wanted()) pair.send(0, made.numbers, kImage);
 }
 
 void RequestStage::decode() {
   const bool heeds = first() || !state.ranks().all_here();
-  const auto run = [&](QueuedRequest& order, Denoising&) {
-    const int64_t chunk = order.job.vae_chunk;
+  const auto run = [&](QueuedRequest& queued, Denoising&) {
+    const int64_t chunk = queued.job.vae_chunk;
     nn::LocalSpatial whole(chunk);
     std::optional<parallel::Bands> bands;
     if (mine) bands.emplace(*mine, heeds ? stop : std::stop_token(), chunk);
-    for (const Job& part : order.parts) {
+    for (const Job& part : queued.parts) {
       go_on();
-      decode_part(order, part, mine ? static_cast<nn::Spatial&>(*bands) : whole);
+      decode_part(queued, part, mine ? static_cast<nn::Spatial&>(*bands) : whole);
     }
   };
   each(run, decoder.weights);
@@ -257,14 +257,14 @@ void name_decoders(const Plan& plan, Report& report) {
 }  // namespace
 
 void run_stages(runtime::ModelState& state, const RunControl& control,
-                std::deque<QueuedRequest>& orders, const SharedDecoder& decoder) {
+                std::deque<QueuedRequest>& requests, const SharedDecoder& decoder) {
   const Plan& plan = state.options.plan;
   std::deque<Denoising> denoising;
-  for (QueuedRequest& order : orders)
-    denoising.emplace_back(state, order.request, control, order.job, order.trace,
-                           order.result.report);
+  for (QueuedRequest& queued : requests)
+    denoising.emplace_back(state, queued.request, control, queued.job, queued.trace,
+                           queued.result.report);
   runtime::launch_ranks(
-      state, orders.front().job.meters, control.stop, [&](comm::Communicator* all) {
+      state, requests.front().job.meters, control.stop, [&](comm::Communicator* all) {
         const bool decodes = all->rank() >= plan.world();
         std::vector<int> members(static_cast<size_t>(decodes ? plan.vae : plan.world()));
         std::iota(members.begin(), members.end(), decodes ? plan.world() : 0);
@@ -280,13 +280,13 @@ void run_stages(runtime::ModelState& state, const RunControl& control,
         const std::stop_callback asked(control.stop, [&told] { told.request_stop(); });
         const std::stop_token stop = decodes ? told.get_token() : control.stop;
         const base::BindStop halt(alone ? stop : std::stop_token());
-        RequestStage half{
-            state, control,  orders,  denoising, decoder, *all, alone ? nullptr : group.get(),
-            *pair, *latents, *urgent, stop};
-        decodes ? half.decode() : half.denoise();
-        for (QueuedRequest& order : orders) state.ranks().gather(all, order.result.report);
+        RequestStage stage{
+            state, control,  requests, denoising, decoder, *all, alone ? nullptr : group.get(),
+            *pair, *latents, *urgent,  stop};
+        decodes ? stage.decode() : stage.denoise();
+        for (QueuedRequest& queued : requests) state.ranks().gather(all, queued.result.report);
       });
-  for (QueuedRequest& order : orders) name_decoders(plan, order.result.report);
+  for (QueuedRequest& queued : requests) name_decoders(plan, queued.result.report);
 }
 
 }  // namespace tessera::diffusion

@@ -9,8 +9,8 @@
 
 namespace tessera::diffusion {
 
-/// A request in a queue, with images decoded by separate ranks (Plan::vae_apart). Orders never move
-/// in memory.
+/// A request in a queue, with images decoded by separate ranks (Plan::vae_apart). Requests never
+/// move in memory.
 struct QueuedRequest {
   QueuedRequest(const GenerateRequest& asked, Job planned, GenerateResult begun = {})
       : request(asked), job(std::move(planned)), trace(job, job.traced), result(std::move(begun)) {}
@@ -26,11 +26,11 @@ struct QueuedRequest {
   Decoded made{};            ///< decoded images, at rank 0
 };
 
-/// Denoises the parts of all orders on the first ranks of the plan, while the last ranks decode the
-/// previous part. Rank 0 sends latents to the first decoder, and receives images before the next
-/// latents, so at most a single part is in flight. A failure or a stop in either half ends both.
-/// `decoder`: the stop of a process that decodes.
+/// Denoises the parts of all requests on the first ranks of the plan, while the last ranks decode
+/// the previous part. Rank 0 sends latents to the first decoder, and receives images before the
+/// next latents, so at most a single part is in flight. A failure or a stop in either stage ends
+/// both. `decoder`: the stop of a process that decodes.
 void run_stages(runtime::ModelState& state, const RunControl& control,
-                std::deque<QueuedRequest>& orders, const SharedDecoder& decoder);
+                std::deque<QueuedRequest>& requests, const SharedDecoder& decoder);
 
 }  // namespace tessera::diffusion

@@ -8,7 +8,7 @@
 #include "base/fail.h"
 #include "base/stop.h"
 #include "cluster/gather_reports.h"
-#include "cluster/told_ranks.h"
+#include "cluster/rank_progress_channel.h"
 #include "comm/collectives.h"
 #include "diffusion/conditioning.h"
 #include "diffusion/parts.h"

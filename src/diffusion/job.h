@@ -64,8 +64,8 @@ struct Job {
   int64_t crop_height = 0, crop_width = 0;      ///< pixels of what is made; 0: as decoded
   bool crop_covers = false;                     ///< an image is resized until it covers them
   std::shared_ptr<const Overlay> overlay{};     ///< null: nothing is laid over what is made
-  std::optional<models::Tiling> tiles;          ///< in which latents are decoded; none: whole
-  /// Those in which a preview of a part is decoded, beside what the run holds. Throws
+  std::optional<models::Tiling> tiles;          ///< tiles for decoding; none: whole
+  /// Tiles for a preview of a part, in the memory beside the run. Throws
   /// Error(memory).
   std::function<std::optional<models::Tiling>(const Job& part)> preview_tiles{};
   int64_t vae_chunk = 0;           ///< lines per call of its filters; 0: all

@@ -21,7 +21,7 @@ inline Range split(Range range, int n, int i) {
 /// A run of tokens of a sequence; a sequence is a guidance branch x an image, or a prompt.
 struct Segment {
   int sequence = 0;
-  Range ids;
+  Range ids;  ///< positions in the sequence; text stands below 0
   bool operator==(const Segment&) const = default;
 };
 

@@ -32,7 +32,8 @@ double step_flops(const Recording& recording, size_t rank) {
   return flops;
 }
 
-RecordedPlan dry(runtime::ModelState& state, const diffusion::Job& job, int steps, int all) {
+RecordedPlan record_steps(runtime::ModelState& state, const diffusion::Job& job, int steps,
+                          int all) {
   const Plan& plan = state.options.plan;
   Recorder recorder(plan.ranks());
   std::vector<Inspection::Rank> ranks;
@@ -63,11 +64,11 @@ RecordedPlan record_plan(runtime::ModelState& state, const diffusion::Job& job, 
   runtime::choose_stages(state);
   const int all = admission::steps_until_they_repeat(plan, job);
   if (brief && forgets(plan, job, all)) {
-    RecordedPlan made = dry(state, job, kBrief, all);
+    RecordedPlan made = record_steps(state, job, kBrief, all);
     if (made.steady) made.recording.repeat(all);
     if (made.steady) return made;
   }
-  RecordedPlan made = dry(state, job, all, all);
+  RecordedPlan made = record_steps(state, job, all, all);
   made.steady = made.steady || !forgets(plan, job, all);
   return made;
 }

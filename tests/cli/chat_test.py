@@ -91,13 +91,13 @@ class Piped(ProgramTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         stats = done.stderr.splitlines()
         self.assertEqual(stats[0], "no turn has been answered")
-        self.assertRegex(stats[1], r"^32 tokens were asked with, of which 0 were kept from before; \d+ answered, in \d+ passes$")
-        self.assertRegex(stats[2], r" of which 32 were kept from before")
-        self.assertRegex(stats[3], r"^10 tokens were asked with, of which 0 were kept")
+        self.assertRegex(stats[1], r"^32 prompt tokens, 0 of them from the cache; \d+ new tokens in \d+ passes$")
+        self.assertRegex(stats[2], r" 32 of them from the cache")
+        self.assertRegex(stats[3], r"^10 prompt tokens, 0 of them from the cache")
         self.assertEqual(done.stdout, self.chat(text, "--cache", "none").stdout)  # of nothing is anything kept
         self.refused(2, "chat", "tasks-b", input="/stats now\n", says="nothing follows")
         done = self.chat("rev stone=\nsort hello=\n/stats\n", model="tasks-c")
-        self.assertRegex(done.stderr, r"^26 tokens were asked with, of which 10 were kept from before")
+        self.assertRegex(done.stderr, r"^26 prompt tokens, 10 of them from the cache")
 
     def test_help(self):
         done = self.chat("/help\n")

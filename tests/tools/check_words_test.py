@@ -49,6 +49,7 @@ class CheckWords(unittest.TestCase):
         self.expect({"tools/a.py": "open('/home/me/x')"}, "a path of one machine")
 
     def test_words_of_the_glossary(self):
+        self.expect({"src/nn/a.cpp": "void rehearse();"}, "say dry run")
         self.expect({"src/nn/a.cpp": "WebPPicture p; Image image; int sequence; // a row of a matrix\n"})
         self.expect({"src/nn/a.h": "struct Picture {};"}, "say image")
         self.expect({"tests/nn/a_test.cpp": "KvSlots slots; TwoLinears two;"}, "say KvCache", "say Mlp")
@@ -56,13 +57,13 @@ class CheckWords(unittest.TestCase):
     def test_comments_begin_with_their_subject(self):
         for comment in ("/// Of a step.", "// What a rank has.", "int a;  ///< of a step", "/// Who has it."):
             self.expect({"src/parallel/a.h": comment + "\n"}, "begins with its subject")
-            self.expect({"src/elsewhere/a.h": comment + "\n"})
+            self.expect({"apps/cli/a.h": comment + "\n"}, "begins with its subject")
         self.expect({"src/parallel/a.h": "/// The part\n/// of a step.\nint a;  ///< a rank\n"})
 
     def test_comments_name_their_things(self):
         words = "/// A rank sends rows to the experts of a layer and waits for the results of all ranks of the group.\n"
         self.expect({"include/tessera/a.h": words})
-        self.expect({"include/tessera/a.h": words + "/// It sends that which it has.\n"}, "5% at most")
+        self.expect({"include/tessera/a.h": words + "/// It sends that which it has to those of it.\n"}, "5% at most")
         self.expect({"include/tessera/a.h": 'auto that = "it is what it is";\n' + words})
 
     def test_file_names(self):

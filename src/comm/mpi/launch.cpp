@@ -52,7 +52,7 @@ constexpr auto kServe = 50ms;     // until then they listen
 constexpr auto kStagger = 200ms;  // between ranks without knowledge of each other
 
 // This process's number from mpirun, before MPI starts.
-int told_rank() {
+int launcher_rank() {
   const char* text = std::getenv("OMPI_COMM_WORLD_RANK");
   int rank = 0;
   if (text) std::from_chars(text, text + std::string_view(text).size(), rank);
@@ -66,7 +66,9 @@ int told_rank() {
 class Rank {
  public:
   explicit Rank(const Options& options)
-      : options_(options), rank_progress_(told_rank()), limit_(Clock::now() + options.deadline) {}
+      : options_(options),
+        launcher_rank_(launcher_rank()),
+        limit_(Clock::now() + options.deadline) {}
 
   void run(const std::function<void(Communicator&)>& body);
 
@@ -86,7 +88,7 @@ class Rank {
   std::exception_ptr work(const std::function<void(Communicator&)>& body);
 
   const Options options_;
-  const int rank_progress_;
+  const int launcher_rank_;
   const std::shared_ptr<Progress> progress_ = std::make_shared<Progress>(options_.deadline);
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -147,8 +149,8 @@ Rank::Last Rank::last_moment() {
         Error(ErrorCode::rank,
               fmt::format("the launcher of MPI ended this run (SIGTERM) while MPI {}; it says why",
                           what)),
-        rank_progress_ == 0, rank_progress_ != 0};
-  return {limit_ + kStagger * std::min(rank_progress_, 16),
+        launcher_rank_ == 0, launcher_rank_ != 0};
+  return {limit_ + kStagger * std::min(launcher_rank_, 16),
           Error(ErrorCode::rank,
                 fmt::format("MPI did not get on within {} s while it {}; see that all hosts "
                             "reach each other, or raise `comm_timeout`",

@@ -1,4 +1,4 @@
-#include "cluster/told_ranks.h"
+#include "cluster/rank_progress_channel.h"
 
 #include <cstring>
 #include <numeric>
