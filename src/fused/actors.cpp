@@ -47,7 +47,7 @@ class Actors::Rest {
 
 Actors::Actors(MoeOperator& one)
     : operator_(one),
-      busy_(std::make_unique<std::atomic<bool>[]>(static_cast<size_t>(one.processors()))) {}
+      taken_(std::make_unique<std::atomic<bool>[]>(static_cast<size_t>(one.processors()))) {}
 
 nn::Tensor Actors::run(const nn::Tensor& tokens, const nn::Gate& gate,
                        const nn::ExpertWeights& weights) {
@@ -124,12 +124,12 @@ bool Actors::poll() {
 // Takes any processor with a task and no actor.
 bool Actors::work() {
   for (int p = 0; p < operator_.processors(); ++p) {
-    std::atomic<bool>& busy = busy_[static_cast<size_t>(p)];
-    if (!operator_.called(p) || busy.exchange(true, std::memory_order_acquire)) continue;
+    std::atomic<bool>& taken = taken_[static_cast<size_t>(p)];
+    if (!operator_.called(p) || taken.exchange(true, std::memory_order_acquire)) continue;
     ++busy_;
     const bool worked = operator_.work(p);
     --busy_;
-    busy.store(false, std::memory_order_release);
+    taken.store(false, std::memory_order_release);
     if (worked) return true;
   }
   return false;

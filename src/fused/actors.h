@@ -39,8 +39,8 @@ class Actors {
   [[noreturn]] void stand_still(double seconds);
 
   MoeOperator& operator_;
-  std::mutex polling_;                         // guards the coordinator
-  std::unique_ptr<std::atomic<bool>[]> busy_;  // by processor
+  std::mutex polling_;                          // guards the coordinator
+  std::unique_ptr<std::atomic<bool>[]> taken_;  // by processor
   std::atomic<bool> done_{true}, failed_{false};
   std::atomic<bool> resting_{false};  // all actors leave
   std::atomic<int> busy_{0};          // actors with a task
