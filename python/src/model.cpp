@@ -273,7 +273,7 @@ void bind_model(nb::module_& module) {
       .def_rw("raw", &TokenizeRequest::raw)
       .def_rw("tokenizer", &TokenizeRequest::tokenizer);
   nb::class_<PrefixCache>(
-      module, "KeptPrefix",
+      module, "PrefixCache",
       "What the turns of one talk share: keys and values of its finished blocks.")
       .def(nb::init<>())
       .def_prop_ro("tokens", &PrefixCache::tokens)

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/fail.h"
+#include "tessera/field_names.h"
 
 namespace tessera::diffusion {
 
@@ -10,7 +11,7 @@ using media::Pixels;
 using tensor::Tensor;
 
 media::ReadImage read_input(const InputImage& given, const std::string& option) {
-  if (!given.bytes.empty()) return media::read_image(given.bytes, option.substr(2));
+  if (!given.bytes.empty()) return media::read_image(given.bytes, plain_fields(option));
   if (!given.file.empty()) return media::read_image_file(given.file);
   const Image& image = given.pixels;
   const bool whole = image.width > 0 && image.height > 0 && image.width <= media::kMostPixels &&

@@ -28,11 +28,15 @@ TEST(PipelineSpec, HeadsHaveAnEvenWidth) {
 }
 
 TEST(PipelineSpec, NetworksThatTakeAnImageBesideTheNoiseAreRefused) {
-  for (const char* type :
-       {"SD3Transformer2DModel", "FluxTransformer2DModel", "CogVideoXTransformer3DModel"})
-    EXPECT_NE(spec_refusal(type, R"({"in_channels": 384, "out_channels": 64})")
-                  .find("an image beside the noise"),
-              std::string::npos)
+  // FLUX.1-Fill has 384 channels and runs; FLUX.1-Canny and -Depth have 128.
+  for (const auto& [type, channels] : {std::pair{"SD3Transformer2DModel", 384},
+                                       {"FluxTransformer2DModel", 128},
+                                       {"CogVideoXTransformer3DModel", 384}})
+    EXPECT_NE(
+        spec_refusal(type,
+                     fmt::format(R"({{"in_channels": {}, "out_channels": 64}})", channels).c_str())
+            .find("an image beside the noise"),
+        std::string::npos)
         << type;
 }
 

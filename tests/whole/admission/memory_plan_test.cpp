@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/json.h"
 #include "diffusion/plan_job.h"
 #include "test_paths.h"
@@ -119,7 +121,9 @@ TEST(MemoryPlan, OneTileIsTheImageBitByBit) {
   const auto whole = run();
   run.request.vae_tiling = VaeTiling::on;  // the configuration says 64 pixels
   EXPECT_EQ(run().images[0].rgb, whole.images[0].rgb);
-  EXPECT_NE(run.notes.at(0).find("in one tile"), std::string::npos);
+  EXPECT_TRUE(std::ranges::any_of(run.notes, [](const std::string& note) {
+    return note.find("in one tile") != std::string::npos;
+  }));
   run.request.vae_tile = 4096;
   EXPECT_EQ(run().images[0].rgb, whole.images[0].rgb);
   run.request.vae_tile = 32;

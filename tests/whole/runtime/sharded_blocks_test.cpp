@@ -29,14 +29,14 @@ std::vector<int64_t> block_bytes(const Subject& run) {
   return bytes;
 }
 
-class ShardedNetwork : public testing::TestWithParam<size_t> {
+class FsdpNetwork : public testing::TestWithParam<size_t> {
  protected:
   Subject subject(DType dtype) const { return Subject(kNetworks[GetParam()], dtype); }
   bool has_experts() const { return GetParam() == 0; }
 };
-INSTANTIATE_TEST_SUITE_P(Shard, ShardedNetwork, testing::Range<size_t>(0, 6));
+INSTANTIATE_TEST_SUITE_P(Shard, FsdpNetwork, testing::Range<size_t>(0, 6));
 
-TEST_P(ShardedNetwork, GivesTheBitsOfOneRank) {
+TEST_P(FsdpNetwork, GivesTheBitsOfOneRank) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Subject run = subject(dtype);
     const auto one = run({}).steps;
@@ -49,7 +49,7 @@ TEST_P(ShardedNetwork, GivesTheBitsOfOneRank) {
   }
 }
 
-TEST_P(ShardedNetwork, GoesWithWhatIsStaleOrRounded) {
+TEST_P(FsdpNetwork, GoesWithWhatIsStaleOrRounded) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Subject run = subject(dtype);
     const auto same = [&](const char* plan, const char* as) {
@@ -69,7 +69,7 @@ TEST_P(ShardedNetwork, GoesWithWhatIsStaleOrRounded) {
 }
 
 // Each block's other runs come once in each call of the network; nothing is sent in vain.
-TEST_P(ShardedNetwork, SendsEachBlockOnceACall) {
+TEST_P(FsdpNetwork, SendsEachBlockOnceACall) {
   const Subject run = subject(DType::bf16);
   const std::vector<int64_t> blocks = block_bytes(run);
   const int64_t bytes = std::accumulate(blocks.begin(), blocks.end(), int64_t{0});
@@ -91,7 +91,7 @@ TEST_P(ShardedNetwork, SendsEachBlockOnceACall) {
 
 // Besides the weights around the blocks, most of these small networks: an Nth of the blocks, and
 // two whole blocks in passing. For published sizes see spread_denoiser_test.cpp.
-TEST_P(ShardedNetwork, HoldsAPartOfTheBlocksAndTwoOfThem) {
+TEST_P(FsdpNetwork, HoldsAPartOfTheBlocksAndTwoOfThem) {
   const Subject run = subject(DType::bf16);
   const std::vector<int64_t> blocks = block_bytes(run);
   const int64_t all = std::accumulate(blocks.begin(), blocks.end(), int64_t{0});
@@ -115,7 +115,7 @@ TEST_P(ShardedNetwork, HoldsAPartOfTheBlocksAndTwoOfThem) {
 }
 
 // The runs of a layout together are the whole block, and its weights equal those from files.
-TEST_P(ShardedNetwork, RunsOfABlockPutTogetherAreAllOfIt) {
+TEST_P(FsdpNetwork, RunsOfABlockPutTogetherAreAllOfIt) {
   const Subject run = subject(DType::bf16);
   const auto meta = std::make_shared<load::MetaWeights>(DType::f32);
   const models::NamedNoise weights;
