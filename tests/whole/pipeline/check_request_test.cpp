@@ -113,7 +113,8 @@ TEST(CheckRequest, RequestsOutOfTheirRange) {
   complete([](CompleteRequest& q) { q.max_tokens = -1; }, "`max_tokens` -1");
   complete([](CompleteRequest& q) { q.cache.kind = static_cast<KvCache>(9); }, "`cache` 9");
   complete([](CompleteRequest& q) { q.cache = {KvCache::vicinity, -1}; }, "vicinity -1");
-  complete([](CompleteRequest& q) { q.stop_at_eos = static_cast<StopAtEos>(3); }, "`stop_at_eos` 3");
+  complete([](CompleteRequest& q) { q.stop_at_eos = static_cast<StopAtEos>(3); },
+           "`stop_at_eos` 3");
   complete([](CompleteRequest& q) { q.temperature = NAN; }, "temperature nan");
   complete([](CompleteRequest& q) { q.top_k = -1; }, "`top_k` -1");
   complete([](CompleteRequest& q) { q.top_p = NAN; }, "top_p nan");
