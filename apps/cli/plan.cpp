@@ -223,7 +223,7 @@ void add_request(CLI::App& app, Options& o) {
       ->check(positive())
       ->group(group)
       ->type_name("N");
-  app.add_option("--steps", g.steps, "Steps, or passes for each block (default: the model's)")
+  app.add_option("--steps", g.steps, "Steps, or passes of a block (default: the model's)")
       ->check(positive())
       ->group(group)
       ->type_name("N");
