@@ -84,12 +84,8 @@ TEST(CheckRequest, RequestsOutOfTheirRange) {
   says([](GenerateRequest& q) { q.noise = static_cast<NoiseSource>(5); }, "`noise` 5");
   says([](GenerateRequest& q) { q.vae_tiling = static_cast<VaeTiling>(5); }, "`vae_tiling` 5");
   says([](GenerateRequest& q) { q.vae_chunk = -1; }, "`vae_chunk` -1");
-  says(
-      [](GenerateRequest& q) {
-        q.decode = true;
-        q.vae_chunk = 4096;
-      },
-      "`vae_chunk` 4096: an image here has");
+  const auto tall = [](GenerateRequest& q) { q.decode = true, q.vae_chunk = 4096; };
+  says(tall, "`vae_chunk` 4096: an image here has");
   says([](GenerateRequest& q) { q.save_latents = q.trace = "/tmp/one"; }, "written twice");
   ForwardRequest forward;
   forward.vae_tile = -1;
