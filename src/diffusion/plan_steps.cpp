@@ -17,7 +17,7 @@ constexpr int kFewSteps = 16;  // a model that runs in so many is distilled
 sample::SchedulerConfig scheduler_of(const runtime::ModelState& state,
                                      const GenerateRequest& request) {
   const load::Component& part = state.folder.component("scheduler");
-  const sample::SchedulerConfig own{part.class_name, part.config};
+  sample::SchedulerConfig own{part.class_name, part.config};
   if (request.scheduler == SchedulerName::automatic) return own;
   return sample::other_scheduler(own, request.scheduler, state.spec->predicts_flow);
 }

@@ -14,7 +14,7 @@ struct Router {
   tensor::Tensor features{};
 
   /// Input of the router for the experts' input `tokens`, all tokens of a call.
-  const tensor::Tensor& input(const tensor::Tensor& tokens) const {
+  tensor::Tensor input(const tensor::Tensor& tokens) const {
     return features.defined() ? features : tokens;
   }
   /// tokens [tokens, hidden] -> logits f32 [tokens, experts]. Throws Error(model) on the cpu for
