@@ -42,7 +42,7 @@ void refuse_empty_values(const CLI::App& app) {
   for (const CLI::App* inner : app.get_subcommands()) refuse_empty_values(*inner);
 }
 
-// Without standard streams, the first opened files would take their descriptors. The placeholders
+// Without standard streams, the first opened files would take their descriptors. The null devices
 // fail on use, as a closed stream does.
 bool open_missing_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {

@@ -44,7 +44,7 @@ std::string narrow(const Wide& text) {
   return out;
 }
 
-// Expands placeholders to Python's character classes: {w} \w, {s} \s, {d} \d, {b} \b, {end} $.
+// Replaces names in braces by Python's character classes: {w} \w, {s} \s, {d} \d, {b} \b, {end} $.
 std::string spelled(std::string pattern) {
   static const std::pair<const char*, const char*> names[] = {
       {"{b}", "(?:(?<={w})(?!{w})|(?<!{w})(?={w}))"},

@@ -35,7 +35,7 @@ struct TokenSpec {
   bool canvas = false;        ///< denoises canvases of random tokens; otherwise fills masks
   int block = 32;             ///< default tokens of a block or canvas
   std::string decode = "threshold:0.9";  ///< default policy of committing tokens
-  std::vector<int32_t> images{};         ///< image placeholder ids, which are refused
+  std::vector<int32_t> images{};         ///< ids of image tokens, refused in prompts
   std::vector<std::string> unread{};     ///< unused tensors: names, or prefixes with '*'
   nn::SelectionRule routing{};           ///< expert selection rule of the model, if any
 

@@ -174,7 +174,8 @@ void check_quantises(const ModelState& state) {
   const bool exact =
       std::ranges::any_of(rules.rules(), [](const auto& rule) { return rule.of == kBlocks; });
   require(!exact || holds_blocks(state), ErrorCode::usage,
-          "`quantise_rules` blocks: '{}' has no GGUF file in blocks; leave it out", state.name);
+          "`exact_quants` (blocks=bf16): '{}' has no GGUF file in blocks; leave it out",
+          state.name);
   if (!names_products(rules)) return;
   bool any = state.spec && rules.experts() != load::QuantiseRules::Bits::none &&
              !state.geometry().experts.empty();

@@ -1,7 +1,6 @@
 // Products in whole numbers: --dtype int8 and int4 of pipelines, and folders of 'tessera quantise'.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <filesystem>
 
 #include "load/quantisation.h"
@@ -114,9 +113,8 @@ TEST(IntegerProducts, TextEncodersAreNearTheirBf16) {
       const auto bf16 = run(Precision::bf16), eight = run(Precision::int8);
       EXPECT_NE(eight, bf16) << name << part;
       EXPECT_LT(golden::l2_error(eight, bf16), 0.06) << name << part;
-      // Errors of layers add up: klein's encoder has 28, the others 6 at most.
-      const double four = name == "flux2_klein_base" ? 0.4 * std::sqrt(28.0 / 6) : 0.4;
-      EXPECT_LT(golden::l2_error(run(Precision::int4), bf16), four) << name << part;
+      // Errors of layers add up: encoders have 2 to 28.
+      EXPECT_LT(golden::l2_error(run(Precision::int4), bf16), 0.5) << name << part;
       EXPECT_EQ(run(Precision::int8, "text=bf16"), bf16) << name << part;
     }
 }
