@@ -6,9 +6,11 @@
 
 #include "kernels/gpu.h"
 #include "tensor/device_pool.h"
+#include "temporary_folder.h"
 
 // Every test needs a GPU from sm_80; without a GPU the program fails with a message.
 int main(int argc, char** argv) {
+  const tessera::TemporaryFolder folder;
   testing::InitGoogleTest(&argc, argv);
   if (GTEST_FLAG_GET(list_tests)) return RUN_ALL_TESTS();
   try {

@@ -108,8 +108,3 @@ INSTANTIATE_TEST_SUITE_P(All, Readers, testing::ValuesIn(all_readers()), number_
 void PrintTo(const Reader& reader, std::ostream* out) { *out << reader.name; }
 
 }  // namespace tessera::readers
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
