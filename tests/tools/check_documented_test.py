@@ -48,7 +48,8 @@ class CheckDocumented(unittest.TestCase):
     def test_what_cannot_run_is_said(self):
         def broken():
             raise RuntimeError("no such program")
-        self.assertEqual(self.judged(broken), ("could not run: no such program", True))
+        self.assertEqual(self.judged(broken), ("could not run: RuntimeError('no such program')", True))
+        self.assertEqual(self.judged(lambda: [][0]["key"])[1], True)
         self.assertEqual(self.judged(broken, needs=lambda: False, without="no GPU"), ("not run: no GPU", False))
 
     def test_programs_run_in_a_folder_of_their_own(self):
