@@ -24,14 +24,14 @@ class Coordinator {
 
   /// Starts the next epoch, with `blocks` of tokens. Nothing of the epoch before is under way.
   template <class Words>
-  void begin(int blocks, bool shared, Words& words) {
+  TESSERA_ANYWHERE void begin(int blocks, bool shared, Words& words) {
     subscriber_.begin(++epoch_);
     scheduler_.begin(blocks, shared);
     scheduler_.hand_out(words);
   }
   /// Looks at one item and acts on it; false: nothing new.
   template <class Words>
-  bool look(int item, Words& words) {
+  TESSERA_ANYWHERE bool look(int item, Words& words) {
     if (item < shape_.processors) {
       if (!look_at(item, words)) return false;
     } else {
@@ -42,10 +42,10 @@ class Coordinator {
     scheduler_.hand_out(words);
     return true;
   }
-  int items() const { return shape_.processors + subscriber_.items(); }
+  TESSERA_ANYWHERE int items() const { return shape_.processors + subscriber_.items(); }
   /// Looks at all items.
   template <class Words>
-  bool poll(Words& words) {
+  TESSERA_ANYWHERE bool poll(Words& words) {
     bool found = false;
     for (int p = 0; p < shape_.processors; ++p) found |= look_at(p, words);
     if (found) scheduler_.hand_out(words);  // before a long search
@@ -57,18 +57,18 @@ class Coordinator {
     return found;
   }
 
-  bool done() const { return scheduler_.done(); }
+  TESSERA_ANYWHERE bool done() const { return scheduler_.done(); }
   /// The missing arrival during a wait for a peer.
-  Arrival missing() const { return subscriber_.missing(shape_.rank); }
+  TESSERA_ANYWHERE Arrival missing() const { return subscriber_.missing(shape_.rank); }
   /// Impossible counts of a peer, if any: they have no effect.
-  Arrival refused() const { return refused_; }
-  uint64_t epoch() const { return epoch_; }
-  const Scheduler& scheduler() const { return scheduler_; }
-  Processor processor(int i) const { return Processor(scheduler_.bell(i)); }
+  TESSERA_ANYWHERE Arrival refused() const { return refused_; }
+  TESSERA_ANYWHERE uint64_t epoch() const { return epoch_; }
+  TESSERA_ANYWHERE const Scheduler& scheduler() const { return scheduler_; }
+  TESSERA_ANYWHERE Processor processor(int i) const { return Processor(scheduler_.bell(i)); }
   /// The gate's results.
-  const Routed& routed() const { return routed_; }
+  TESSERA_ANYWHERE const Routed& routed() const { return routed_; }
   /// Rows of a tile's peer for own experts; for dispatch and collect, own rows for the peer's.
-  const int64_t* counts(const Task& task) const {
+  TESSERA_ANYWHERE const int64_t* counts(const Task& task) const {
     return task.kind == TaskKind::dispatch || task.kind == TaskKind::collect ||
                    task.peer == shape_.rank
                ? routed_.to(shape_.layout, task.peer)
@@ -84,7 +84,7 @@ class Coordinator {
         scheduler_(shape, routed_, memory) {}
 
   template <class Words>
-  bool look_at(int processor, Words& words) {
+  TESSERA_ANYWHERE bool look_at(int processor, Words& words) {
     Task task;
     if (!scheduler_.look(processor, task, words)) return false;
     if (task.kind != TaskKind::gate) return true;
@@ -92,7 +92,7 @@ class Coordinator {
       if (p != shape_.rank) subscriber_.expect(Round::combine, p, routed_.to(shape_.layout, p));
     return true;
   }
-  void follow(const Arrival& one) {
+  TESSERA_ANYWHERE void follow(const Arrival& one) {
     if (one.kind == Arrival::Kind::refused) refused_ = one;
     if (one.kind == Arrival::Kind::rows) scheduler_.arrived(one.tile);
     if (one.kind == Arrival::Kind::results) scheduler_.returned(one.tile);

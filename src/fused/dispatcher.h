@@ -27,14 +27,14 @@ constexpr uint64_t tile_word(const Layout& layout, uint64_t epoch, int64_t numbe
 /// expert: for dispatch those of own tokens, for give_back those of the peer's.
 class Dispatcher {
  public:
-  Dispatcher(const Layout& layout, int rank) : layout_(layout), rank_(rank) {}
+  TESSERA_ANYWHERE Dispatcher(const Layout& layout, int rank) : layout_(layout), rank_(rank) {}
 
   /// Tells a peer the number of own rows for an expert there.
-  Transfer count(int peer, int expert, int64_t rows, uint64_t epoch) const {
+  TESSERA_ANYWHERE Transfer count(int peer, int expert, int64_t rows, uint64_t epoch) const {
     return {peer, 0, 0, 0, layout_.count_offset(epoch, rank_, expert), count_word(epoch, rows)};
   }
   /// A tile of dispatch or give_back, without its padding.
-  Transfer tile(const Task& task, const int64_t* counts, uint64_t epoch) const {
+  TESSERA_ANYWHERE Transfer tile(const Task& task, const int64_t* counts, uint64_t epoch) const {
     const int64_t first = layout_.first_row(counts, task.expert);
     const Place arrives = place(task, Side::incoming, rank_);
     return {task.peer,
@@ -45,10 +45,10 @@ class Dispatcher {
             tile_word(layout_, epoch, layout_.number(arrives, first))};
   }
   /// The place of a tile's departure or arrival.
-  Place place(const Task& task, Side side, int peer) const {
+  TESSERA_ANYWHERE Place place(const Task& task, Side side, int peer) const {
     return {peer, round_of(task.kind), side, task.expert, task.index * layout_.tiles.tile};
   }
-  int64_t offset(const Task& task, Side side, const int64_t* counts) const {
+  TESSERA_ANYWHERE int64_t offset(const Task& task, Side side, const int64_t* counts) const {
     return layout_.offset(place(task, side, task.peer), layout_.first_row(counts, task.expert));
   }
 

@@ -2,6 +2,13 @@
 
 #include <cstdint>
 
+/// Marks functions of the protocol: GPUs run the same order of work as CPUs.
+#if defined(__CUDACC__)
+#define TESSERA_ANYWHERE __host__ __device__
+#else
+#define TESSERA_ANYWHERE
+#endif
+
 namespace tessera::fused {
 
 /// Rows travel to their experts, and back.

@@ -7,22 +7,22 @@ namespace tessera::fused {
 /// Executes tasks, as seen by the scheduler. `Words` reads and writes shared words.
 class Processor {
  public:
-  explicit Processor(Doorbell* bell = nullptr) : bell_(bell) {}
+  TESSERA_ANYWHERE explicit Processor(Doorbell* bell = nullptr) : bell_(bell) {}
 
   /// True if there is a task; reliable for the processor's holder only.
   template <class Words>
-  bool called(Words& words) const {
+  TESSERA_ANYWHERE bool called(Words& words) const {
     return words.load(&bell_->word) != 0;
   }
   /// True if there is a task; then `task` is set, and done() follows after the work.
   template <class Words>
-  bool take(Task& task, Words& words) const {
+  TESSERA_ANYWHERE bool take(Task& task, Words& words) const {
     if (!called(words)) return false;
     task = bell_->task;
     return true;
   }
   template <class Words>
-  void done(Words& words) const {
+  TESSERA_ANYWHERE void done(Words& words) const {
     words.store(&bell_->word, 0);
   }
 

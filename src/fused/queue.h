@@ -32,9 +32,9 @@ struct TaskQueue {
   TaskQueue(Carver& memory, int64_t tasks_at_most)
       : tasks(memory.take<Task>(tasks_at_most)), room(static_cast<int32_t>(tasks_at_most)) {}
 
-  bool empty() const { return count == 0; }
-  void push(const Task& task) { tasks[(first + count++) % room] = task; }
-  Task pop() {
+  TESSERA_ANYWHERE bool empty() const { return count == 0; }
+  TESSERA_ANYWHERE void push(const Task& task) { tasks[(first + count++) % room] = task; }
+  TESSERA_ANYWHERE Task pop() {
     const Task task = tasks[first];
     tasks[first] = {};  // equal queues are equal bytes
     first = (first + 1) % room;
@@ -42,7 +42,7 @@ struct TaskQueue {
     return task;
   }
   /// Takes the first tile of an expert with at most `rows` rows; false: none.
-  bool take(int32_t expert, int32_t rows, Task& task) {
+  TESSERA_ANYWHERE bool take(int32_t expert, int32_t rows, Task& task) {
     for (int32_t i = 0; i < count; ++i) {
       task = tasks[(first + i) % room];
       if (task.expert != expert || task.rows > rows) continue;

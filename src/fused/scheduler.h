@@ -23,7 +23,7 @@ class Scheduler {
         mine_(memory, most(shape) + 1) {}
 
   /// `shared`: the layer has a shared expert.
-  void begin(int blocks, bool shared) {
+  TESSERA_ANYWHERE void begin(int blocks, bool shared) {
     const int64_t peers = shape_.layout.ranks - 1;
     finished_ = 0;
     bound_ = 1 + int64_t{blocks} * (shared ? 2 : 1) + most(shape_) * (2 * peers + parts()) +
@@ -37,20 +37,20 @@ class Scheduler {
     }
   }
   /// A peer announced its number of tiles.
-  void heard(int64_t count) {
+  TESSERA_ANYWHERE void heard(int64_t count) {
     bound_ -= (most(shape_) - count) * (parts() + 1);
     --unheard_;
   }
   /// A tile's rows have arrived.
-  void arrived(const Task& tile) {
+  TESSERA_ANYWHERE void arrived(const Task& tile) {
     arrived_.push(tile);
     start_tiles();
   }
   /// The results of a tile of own tokens have arrived.
-  void returned(const Task& tile) { ready_.push(tile); }
+  TESSERA_ANYWHERE void returned(const Task& tile) { ready_.push(tile); }
   /// Gives ready tasks to idle processors.
   template <class Words>
-  void hand_out(Words& words) {
+  TESSERA_ANYWHERE void hand_out(Words& words) {
     for (int p = 0; p < shape_.processors; ++p) {
       if (busy_[p]) continue;
       TaskQueue& from = ready_.empty() ? later_ : ready_;
@@ -62,7 +62,7 @@ class Scheduler {
   }
   /// Looks for a finished task of a processor.
   template <class Words>
-  bool look(int processor, Task& task, Words& words) {
+  TESSERA_ANYWHERE bool look(int processor, Task& task, Words& words) {
     if (!busy_[processor] || words.load(&bells_[processor].word) != 0) return false;
     busy_[processor] = 0;
     task = bells_[processor].task;
@@ -72,15 +72,15 @@ class Scheduler {
   }
 
   /// The known bound of tasks; never grows in an epoch.
-  int64_t bound() const { return bound_; }
-  int64_t finished() const { return finished_; }
+  TESSERA_ANYWHERE int64_t bound() const { return bound_; }
+  TESSERA_ANYWHERE int64_t finished() const { return finished_; }
   /// All is done, and every peer has begun this epoch: none is more than one behind.
-  bool done() const { return finished_ == bound_ && unheard_ == 0; }
+  TESSERA_ANYWHERE bool done() const { return finished_ == bound_ && unheard_ == 0; }
   /// The tiles of a product in work.
-  const TileGroup& group(int slot) const { return groups_[slot]; }
-  Doorbell* bell(int processor) const { return bells_ + processor; }
+  TESSERA_ANYWHERE const TileGroup& group(int slot) const { return groups_[slot]; }
+  TESSERA_ANYWHERE Doorbell* bell(int processor) const { return bells_ + processor; }
   /// A processor is idle although a task is ready; never after hand_out().
-  bool idle_while_ready() const {
+  TESSERA_ANYWHERE bool idle_while_ready() const {
     if (ready_.empty() && later_.empty()) return false;
     for (int p = 0; p < shape_.processors; ++p)
       if (!busy_[p]) return true;
@@ -88,24 +88,24 @@ class Scheduler {
   }
 
  private:
-  static int64_t most(const Shape& s) { return s.layout.most; }
-  static int64_t most_ready(const Shape& s) {
+  TESSERA_ANYWHERE static int64_t most(const Shape& s) { return s.layout.most; }
+  TESSERA_ANYWHERE static int64_t most_ready(const Shape& s) {
     const int parts = s.up_parts > s.down_parts ? s.up_parts : s.down_parts;
     return 1 + int64_t{2} * s.layout.ranks * s.layout.run_tiles() + int64_t{s.slots} * parts +
            s.blocks;
   }
-  int64_t parts() const { return shape_.up_parts + shape_.down_parts; }
+  TESSERA_ANYWHERE int64_t parts() const { return shape_.up_parts + shape_.down_parts; }
 
-  void release(int block) {
+  TESSERA_ANYWHERE void release(int block) {
     if (--missing_[block] == 0) ready_.push({.kind = TaskKind::combine, .index = block});
   }
   // The results of an own tile are at their place for the sum.
-  void settle(const Task& tile) {
+  TESSERA_ANYWHERE void settle(const Task& tile) {
     const Blocks waits = routed_.wait(shape_.layout, tile);
     for (int b = waits.first; b <= waits.last; ++b) release(b);
   }
   // The next tile for the place of this tile in its run, if any.
-  void send_next(const Task& tile) {
+  TESSERA_ANYWHERE void send_next(const Task& tile) {
     const Layout& layout = shape_.layout;
     const int64_t number = routed_.number(layout, tile) + layout.run_tiles();
     const int64_t* rows = routed_.to(layout, tile.peer);
@@ -120,16 +120,16 @@ class Scheduler {
     }
   }
   // Parts of a slot's product: joined tiles are small, and not split.
-  int parts_of(TaskKind kind, int32_t slot) const {
+  TESSERA_ANYWHERE int parts_of(TaskKind kind, int32_t slot) const {
     if (groups_[slot].count > 1) return 1;
     return kind == TaskKind::up ? shape_.up_parts : shape_.down_parts;
   }
-  void push_parts(Task task, TaskKind kind) {
+  TESSERA_ANYWHERE void push_parts(Task task, TaskKind kind) {
     left_[task.slot] = parts_of(kind, task.slot);
     task.kind = kind;
     for (task.part = 0; task.part < left_[task.slot]; ++task.part) ready_.push(task);
   }
-  void start_tiles() {
+  TESSERA_ANYWHERE void start_tiles() {
     for (int32_t slot = 0; slot < shape_.slots; ++slot) {
       if (left_[slot] > 0) continue;
       TaskQueue& from = arrived_.empty() ? mine_ : arrived_;
@@ -147,7 +147,7 @@ class Scheduler {
     }
   }
   // The results are here, or leave.
-  void end_tiles(int32_t slot) {
+  TESSERA_ANYWHERE void end_tiles(int32_t slot) {
     const TileGroup group = groups_[slot];
     groups_[slot] = TileGroup();
     start_tiles();
@@ -158,14 +158,14 @@ class Scheduler {
     }
   }
   // The task's share of the bound.
-  int64_t worth(const Task& task) const {
+  TESSERA_ANYWHERE int64_t worth(const Task& task) const {
     if (task.kind != TaskKind::up && task.kind != TaskKind::down) return 1;
     const int64_t tiles = groups_[task.slot].count;
     const int parts = task.kind == TaskKind::up ? shape_.up_parts : shape_.down_parts;
     return tiles > 1 ? tiles * parts : 1;
   }
   // Tasks made possible by a finished task.
-  void follow(const Task& task) {
+  TESSERA_ANYWHERE void follow(const Task& task) {
     finished_ += worth(task);
     if (task.kind == TaskKind::gate) {
       route();
@@ -181,7 +181,7 @@ class Scheduler {
     }
   }
   // After the gate: rows for others leave first, within their places, then own rows are computed.
-  void route() {
+  TESSERA_ANYWHERE void route() {
     const Layout& layout = shape_.layout;
     for (int step = 1; step <= layout.ranks; ++step) {
       const int peer = (shape_.rank + step) % layout.ranks;  // spread over the ranks

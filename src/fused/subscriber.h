@@ -30,7 +30,7 @@ class Subscriber {
         heard_(memory.take<int32_t>(layout.ranks)),
         rows_(memory.take<int64_t>(int64_t{layout.ranks} * layout.experts)) {}
 
-  void begin(uint64_t epoch) {
+  TESSERA_ANYWHERE void begin(uint64_t epoch) {
     epoch_ = epoch;
     for (int i = 0; i < 2 * layout_.ranks; ++i) {
       for (int t = 0; t < known_[i]; ++t) awaited_[i * layout_.most + t] = {};
@@ -41,7 +41,7 @@ class Subscriber {
   }
   /// Tiles to expect from a peer: known by the counts, so flags are read only when
   /// possible.
-  int expect(Round round, int peer, const int64_t* counts) {
+  TESSERA_ANYWHERE int expect(Round round, int peer, const int64_t* counts) {
     const int list = peer * 2 + static_cast<int>(round);
     for (int e = 0; e < layout_.experts; ++e) {
       const int64_t first = layout_.first_row(counts, e) / layout_.tiles.tile;
@@ -56,9 +56,9 @@ class Subscriber {
   }
 
   /// Each item is a word to look for; found items are not found again.
-  int items() const { return layout_.ranks * (1 + 2 * layout_.run_tiles()); }
+  TESSERA_ANYWHERE int items() const { return layout_.ranks * (1 + 2 * layout_.run_tiles()); }
   template <class Words>
-  Arrival look(int item, Words& words) {
+  TESSERA_ANYWHERE Arrival look(int item, Words& words) {
     if (item < layout_.ranks) return look_for_counts(item, words);
     const int list = (item - layout_.ranks) / layout_.run_tiles();
     const int place = (item - layout_.ranks) % layout_.run_tiles();
@@ -72,7 +72,7 @@ class Subscriber {
   }
   /// Looks at all items; calls arrived(Arrival) for present ones.
   template <class Words, class Arrived>
-  void look_everywhere(Words& words, const Arrived& arrived) {
+  TESSERA_ANYWHERE void look_everywhere(Words& words, const Arrived& arrived) {
     for (int p = 0; p < layout_.ranks; ++p) {
       const Arrival one = look(p, words);
       if (one.kind != Arrival::Kind::nothing) arrived(one);
@@ -85,7 +85,7 @@ class Subscriber {
   }
 
   /// The first awaited and missing arrival.
-  Arrival missing(int me) const {
+  TESSERA_ANYWHERE Arrival missing(int me) const {
     for (int p = 0; p < layout_.ranks; ++p)
       if (p != me && !heard_[p])
         return {Arrival::Kind::counts, p, {}, layout_.count_offset(epoch_, p, 0)};
@@ -97,11 +97,11 @@ class Subscriber {
     return {};
   }
   /// Rows of a peer for each own expert, after its announcement.
-  const int64_t* rows(int peer) const { return rows_ + peer * layout_.experts; }
+  TESSERA_ANYWHERE const int64_t* rows(int peer) const { return rows_ + peer * layout_.experts; }
 
  private:
   // The next tile at a place of a run, if any.
-  Arrival awaited(int list, int place) const {
+  TESSERA_ANYWHERE Arrival awaited(int list, int place) const {
     const int32_t number = next_[list * layout_.run_tiles() + place];
     if (number >= known_[list]) return {};
     const Task& tile = awaited_[list * layout_.most + number];
@@ -110,17 +110,17 @@ class Subscriber {
     return {round == Round::dispatch ? Arrival::Kind::rows : Arrival::Kind::results, list / 2, tile,
             layout_.flag_offset(list / 2, round, place)};
   }
-  const uint64_t* word(int64_t offset) const {
+  TESSERA_ANYWHERE const uint64_t* word(int64_t offset) const {
     return reinterpret_cast<const uint64_t*>(buffer_ + offset);
   }
   // A peer's count is a size here, so it is checked before use.
-  bool may_be(const int64_t* counts) const {
+  TESSERA_ANYWHERE bool may_be(const int64_t* counts) const {
     for (int e = experts_; e < layout_.experts; ++e)
       if (counts[e] != 0) return false;
     return layout_.fits(counts);
   }
   template <class Words>
-  Arrival look_for_counts(int peer, Words& words) {
+  TESSERA_ANYWHERE Arrival look_for_counts(int peer, Words& words) {
     if (heard_[peer]) return {};
     int64_t* const rows = rows_ + peer * layout_.experts;
     for (int e = 0; e < layout_.experts; ++e) {

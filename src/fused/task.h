@@ -34,7 +34,7 @@ struct TileGroup {
   Task tiles[kMost]{};
   int32_t count = 0, rows = 0;
 
-  void add(const Task& tile) {
+  TESSERA_ANYWHERE void add(const Task& tile) {
     tiles[count++] = tile;
     rows += tile.rows;
   }
@@ -73,15 +73,15 @@ struct Routed {
   int64_t* sent = nullptr;  ///< [ranks][experts]: own rows for each expert
   Blocks* waits = nullptr;  ///< [ranks][most tiles]: blocks in need of own tiles
 
-  int64_t* to(const Layout& layout, int peer) const {
+  TESSERA_ANYWHERE int64_t* to(const Layout& layout, int peer) const {
     return sent + int64_t{peer} * layout.experts;
   }
   /// For an own tile.
-  Blocks& wait(const Layout& layout, const Task& tile) const {
+  TESSERA_ANYWHERE Blocks& wait(const Layout& layout, const Task& tile) const {
     return waits[int64_t{tile.peer} * layout.most + number(layout, tile)];
   }
   /// The number among tiles to the same rank.
-  int64_t number(const Layout& layout, const Task& tile) const {
+  TESSERA_ANYWHERE int64_t number(const Layout& layout, const Task& tile) const {
     return layout.first_row(to(layout, tile.peer), tile.expert) / layout.tiles.tile + tile.index;
   }
 };
