@@ -7,6 +7,9 @@
 
 namespace tessera::kernels {
 
+/// The device of these kernels.
+inline constexpr tensor::Device kKernelDevice = tensor::Device::cuda;
+
 /// Device memory from the pool for a call. The next user of the memory works later on the same
 /// stream; memory taken while recording stays with the recording.
 class DeviceScratch {

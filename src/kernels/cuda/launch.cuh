@@ -15,6 +15,7 @@ struct Launch {
   int threads = 128;   ///< threads of a block, a multiple of 32
   int64_t shared = 0;  ///< bytes of dynamic shared memory for each block
   bool early = false;  ///< starts before earlier kernels have ended; requires after_those_before()
+  bool resident = false;  ///< all blocks run at once, or the launch fails; see resident_blocks()
 };
 
 /// Launch shape for kernels in which each thread takes one of `pieces` at a time, in steps of the
@@ -73,19 +74,25 @@ void launch(const char* name, void (*kernel)(Params...), const Launch& shape, Ar
   std::apply(
       [&](auto&... each) {
         void* pointers[] = {static_cast<void*>(&each)...};
-        cudaLaunchAttribute early{};
+        cudaLaunchAttribute attributes[2] = {};
         cudaLaunchConfig_t config{};
         config.gridDim =
             dim3(static_cast<unsigned>(shape.blocks), static_cast<unsigned>(shape.rows));
         config.blockDim = dim3(static_cast<unsigned>(shape.threads));
         config.dynamicSmemBytes = static_cast<size_t>(shape.shared);
         config.stream = current_stream();
-        config.attrs = &early;
-        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-        early.val.programmaticStreamSerializationAllowed = 1;
+        config.attrs = attributes;
         // An early kernel would occupy multiprocessors reserved for others.
-        const bool comes_early = shape.early && has_warpgroups() && nothing_spared();
-        config.numAttrs = comes_early ? 1 : 0;
+        if (shape.early && has_warpgroups() && nothing_spared()) {
+          cudaLaunchAttribute& early = attributes[config.numAttrs++];
+          early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+          early.val.programmaticStreamSerializationAllowed = 1;
+        }
+        if (shape.resident) {
+          cudaLaunchAttribute& resident = attributes[config.numAttrs++];
+          resident.id = cudaLaunchAttributeCooperative;
+          resident.val.cooperative = 1;
+        }
         check(name, cudaLaunchKernelExC(&config, function, pointers));
       },
       values);
@@ -99,6 +106,18 @@ inline int multiprocessors() {
   check("device", cudaGetDevice(&device));
   check("device", cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
   return count;
+}
+
+/// Blocks of this shape that run at once on the multiprocessors left to kernels.
+template <class... Params>
+int resident_blocks(const char* name, void (*kernel)(Params...), const Launch& shape) {
+  const void* function = reinterpret_cast<const void*>(kernel);
+  check(name, cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   static_cast<int>(shape.shared)));
+  int each = 0;
+  check(name, cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, function, shape.threads,
+                                                            static_cast<size_t>(shape.shared)));
+  return each * unspared(multiprocessors());
 }
 
 /// Maximum bytes of shared memory of a block on the current device.

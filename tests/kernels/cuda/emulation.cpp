@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <map>
+#include <random>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -103,7 +104,18 @@ struct Thread {
   std::function<bool()> ready;
 };
 
+// A store that other blocks do not see yet.
+struct LateStore {
+  void* to;
+  uint4 value;
+  int thread;
+  int64_t barrier;  // the phase of the block's barrier that the thread waited for; -1: none
+};
+
 struct Block {
+  int index = 0, next = 0;
+  bool left = false;  // for other blocks
+  std::vector<LateStore> late;
   Barrier barrier;
   std::map<int, Barrier> named;
   std::vector<std::function<void()>> engine;  // requested, not yet done
@@ -118,20 +130,31 @@ struct Block {
   Place scheduler;
   std::exception_ptr error;
 };
-Block block;
+Block only;
+Block* block = &only;  // the running one
+
+// Blocks that run at once.
+struct Grid {
+  std::vector<Block> blocks;
+  std::vector<size_t> running;
+  std::vector<uint32_t> shares;  // turns of each block
+  std::mt19937 random;
+  uint32_t between = 2;  // touched words between changes of blocks, on average
+};
+Grid* grid = nullptr;
 
 void enter() {
   try {
-    (*block.body)();
+    (*block->body)();
   } catch (...) {
-    block.error = std::current_exception();
+    block->error = std::current_exception();
   }
-  block.running->done = true;
-  switch_to(block.running->place, block.scheduler);
+  block->running->done = true;
+  switch_to(block->running->place, block->scheduler);
 }
 
 void wait_at(Barrier& barrier) {
-  Thread& self = *block.running;
+  Thread& self = *block->running;
   if (++barrier.arrived == barrier.members) {
     barrier.arrived = 0;
     ++barrier.generation;
@@ -139,7 +162,7 @@ void wait_at(Barrier& barrier) {
   }
   self.waits = &barrier;
   self.generation = barrier.generation;
-  switch_to(self.place, block.scheduler);
+  switch_to(self.place, block->scheduler);
 }
 
 bool resume(Thread& thread) {
@@ -147,78 +170,217 @@ bool resume(Thread& thread) {
   if (thread.ready && !thread.ready()) return false;
   thread.waits = nullptr;
   thread.ready = nullptr;
-  block.running = &thread;
+  block->running = &thread;
   threadIdx = {static_cast<unsigned>(thread.index), 0, 0};
-  switch_to(block.scheduler, thread.place);
+  if (grid) blockIdx = {static_cast<unsigned>(block->index), 0, 0};
+  switch_to(block->scheduler, thread.place);
   return true;
 }
 
-}  // namespace
-
-void run_block(int threads, int64_t shared_bytes, const std::function<void()>& body) {
+void open_block(int threads, int64_t shared_bytes, const std::function<void()>& body) {
   if (threads <= 0 || threads % 32 != 0 || threads > 1024)
     throw std::logic_error("a block of " + std::to_string(threads) + " threads");
   static std::vector<std::unique_ptr<std::byte[]>> stacks;
-  while (stacks.size() < static_cast<size_t>(threads)) stacks.emplace_back(new std::byte[kStack]);
-  block.body = &body;
-  block.error = nullptr;
-  block.shared.assign(static_cast<size_t>(shared_bytes) / 16 + 73, {~0u, ~0u, ~0u, ~0u});
-  const auto* base = reinterpret_cast<const unsigned char*>(block.shared.data());
-  block.shown.assign(base, base + block.shared.size() * 16);
-  block.fresh_barriers.clear();
-  block.copied_to.clear();
-  block.named.clear();
-  block.engine.clear();
-  block.barrier = {.members = threads};
-  block.warps.assign(static_cast<size_t>(threads / 32), Warp{{.members = 32}, {}});
-  block.threads.assign(static_cast<size_t>(threads), Thread{});
+  const size_t first = static_cast<size_t>(block->index * threads);
+  while (stacks.size() < first + static_cast<size_t>(threads))
+    stacks.emplace_back(new std::byte[kStack]);
+  block->body = &body;
+  block->error = nullptr;
+  block->shared.assign(static_cast<size_t>(shared_bytes) / 16 + 73, {~0u, ~0u, ~0u, ~0u});
+  const auto* base = reinterpret_cast<const unsigned char*>(block->shared.data());
+  block->shown.assign(base, base + block->shared.size() * 16);
+  block->fresh_barriers.clear();
+  block->copied_to.clear();
+  block->named.clear();
+  block->engine.clear();
+  block->late.clear();
+  block->next = 0;
+  block->barrier = {.members = threads};
+  block->warps.assign(static_cast<size_t>(threads / 32), Warp{{.members = 32}, {}});
+  block->threads.assign(static_cast<size_t>(threads), Thread{});
   for (int t = 0; t < threads; ++t) {
-    block.threads[static_cast<size_t>(t)].index = t;
-    prepare(block.threads[static_cast<size_t>(t)].place, stacks[static_cast<size_t>(t)].get(),
-            enter);
+    block->threads[static_cast<size_t>(t)].index = t;
+    prepare(block->threads[static_cast<size_t>(t)].place,
+            stacks[first + static_cast<size_t>(t)].get(), enter);
   }
-  for (bool progress = true; progress;) {
-    progress = false;
-    for (int i = 0; i < threads; ++i)
-      progress |= resume(block.threads[static_cast<size_t>(backwards ? threads - 1 - i : i)]);
-    if (progress || block.engine.empty() || block.error) continue;
-    const auto work = std::move(block.engine.back());
-    block.engine.pop_back();
+}
+
+// Runs the block until its threads can do no more, or leave for other blocks; false: nothing ran.
+bool run_on() {
+  const auto threads = static_cast<int>(block->threads.size());
+  bool ran = false;
+  block->left = false;
+  for (int idle = 0; idle < threads && !block->left && !block->error;) {
+    const int i = block->next;
+    block->next = (i + 1) % threads;
+    const bool progress =
+        resume(block->threads[static_cast<size_t>(backwards ? threads - 1 - i : i)]);
+    ran |= progress;
+    idle = progress ? 0 : idle + 1;
+  }
+  if (!block->left && !block->engine.empty() && !block->error) {
+    const auto work = std::move(block->engine.back());
+    block->engine.pop_back();
     work();
-    progress = true;
+    ran = true;
   }
-  if (block.error) std::rethrow_exception(block.error);
-  for (const Thread& thread : block.threads)
+  return ran;
+}
+
+bool ended() {
+  return std::all_of(block->threads.begin(), block->threads.end(),
+                     [](const Thread& thread) { return thread.done; });
+}
+
+void close_block() {
+  if (block->error) std::rethrow_exception(block->error);
+  for (const Thread& thread : block->threads)
     if (!thread.done)
       throw std::logic_error("thread " + std::to_string(thread.index) +
                              " waits for threads that do not come");
-  for (const Thread& thread : block.threads)
+  for (const Thread& thread : block->threads)
     if (!thread.products.empty()) throw std::logic_error("nobody waited for a product");
-  if (!block.copied_to.empty()) throw std::logic_error("nobody waited for a copy");
-  for (const auto& [name, barrier] : block.named)
+  if (!block->copied_to.empty()) throw std::logic_error("nobody waited for a copy");
+  for (const auto& [name, barrier] : block->named)
     if (barrier.arrived != 0)
       throw std::logic_error("barrier " + std::to_string(name) + " still waits for threads");
 }
 
-void wait_for_block() { wait_at(block.barrier); }
+void show_to_others(const LateStore& one) { std::memcpy(one.to, &one.value, 16); }
 
-int lane() { return block.running->index % 32; }
+// One late store of any block becomes visible.
+void show_any() {
+  Block& from = grid->blocks[grid->running[grid->random() % grid->running.size()]];
+  if (from.late.empty()) return;
+  const size_t at = grid->random() % from.late.size();
+  show_to_others(from.late[at]);
+  from.late.erase(from.late.begin() + static_cast<ptrdiff_t>(at));
+}
+
+uint32_t share_of(size_t index, size_t blocks) {
+  constexpr std::array<uint32_t, 3> kShares = {1, 8, 64};
+  switch (order.kind) {
+    case Order::Kind::random: return kShares[grid->random() % kShares.size()];
+    case Order::Kind::first_starves: return index < blocks / 2 ? 1 : 64;
+    case Order::Kind::last_starves: return index < blocks / 2 ? 64 : 1;
+    case Order::Kind::even: break;
+  }
+  return 1;
+}
+
+// The place in `running` of the block with the next turn.
+size_t next_turn() {
+  uint32_t sum = 0;
+  for (const size_t b : grid->running) sum += grid->shares[b];
+  uint32_t draw = grid->random() % sum;
+  for (size_t at = 0; at < grid->running.size(); ++at) {
+    const uint32_t share = grid->shares[grid->running[at]];
+    if (draw < share) return at;
+    draw -= share;
+  }
+  return 0;
+}
+
+// A turn of a running block; false: it could do nothing.
+bool take_turn(size_t at) {
+  block = &grid->blocks[grid->running[at]];
+  const bool ran = run_on();
+  if (block->error || ended()) {
+    for (const LateStore& one : block->late) show_to_others(one);
+    close_block();
+    grid->running.erase(grid->running.begin() + static_cast<ptrdiff_t>(at));
+  }
+  if (!grid->running.empty() && grid->random() % 8 == 0) show_any();
+  return ran;
+}
+
+}  // namespace
+
+void run_grid(int blocks, int threads, int64_t shared_bytes, const std::function<void()>& body) {
+  const auto all = static_cast<size_t>(blocks);
+  Grid made{std::vector<Block>(all), {}, {}, std::mt19937(order.seed)};
+  struct Within {
+    explicit Within(Grid* one) { grid = one; }
+    ~Within() {
+      grid = nullptr;
+      block = &only;
+    }
+    Within(const Within&) = delete;
+    Within& operator=(const Within&) = delete;
+  } const within(&made);
+  made.between = std::array<uint32_t, 3>{1, 4, 32}[made.random() % 3];
+  for (size_t b = 0; b < all; ++b) made.shares.push_back(share_of(b, all));
+  const size_t resident = order.resident > 0 ? static_cast<size_t>(order.resident) : all;
+  size_t opened = 0;
+  turns_taken = 0;
+  while (opened < all || !made.running.empty()) {
+    for (; opened < all && made.running.size() < resident; ++opened) {
+      block = &made.blocks[opened];
+      block->index = static_cast<int>(opened);
+      open_block(threads, shared_bytes, body);
+      made.running.push_back(opened);
+    }
+    ++turns_taken;
+    if (take_turn(next_turn())) continue;
+    bool any = false;
+    for (size_t at = 0; at < made.running.size() && !any; ++at) any = take_turn(at);
+    if (!any) close_block();  // says which thread waits
+  }
+}
+
+void touch_words(bool wait) {
+  if (!grid || (!wait && grid->random() % grid->between != 0)) return;
+  block->left = true;
+  switch_to(block->running->place, block->scheduler);
+}
+
+void store_late(void* to, const void* from) {
+  LateStore one{to, {}, block->running->index, -1};
+  std::memcpy(&one.value, from, 16);
+  if (!grid) return show_to_others(one);
+  block->late.push_back(one);
+}
+
+void release_stores() {
+  std::erase_if(block->late, [](const LateStore& one) {
+    const bool ordered = one.barrier >= 0 && one.barrier < block->barrier.generation;
+    if (!ordered && one.thread != block->running->index) return false;
+    show_to_others(one);
+    return true;
+  });
+}
+
+void run_block(int threads, int64_t shared_bytes, const std::function<void()>& body) {
+  open_block(threads, shared_bytes, body);
+  while (run_on()) {
+  }
+  close_block();
+}
+
+void wait_for_block() {
+  for (LateStore& one : block->late)
+    if (one.thread == block->running->index && one.barrier < 0)
+      one.barrier = block->barrier.generation;
+  wait_at(block->barrier);
+}
+
+int lane() { return block->running->index % 32; }
 
 void wait_for_warp() {
-  wait_at(block.warps[static_cast<size_t>(block.running->index / 32)].barrier);
+  wait_at(block->warps[static_cast<size_t>(block->running->index / 32)].barrier);
 }
 
 const Slots& show(const void* value, size_t bytes) {
-  Warp& warp = block.warps[static_cast<size_t>(block.running->index / 32)];
-  Slots& slots = warp.slots[block.running->shown];
-  block.running->shown ^= 1;  // a new value does not disturb readers of the last
+  Warp& warp = block->warps[static_cast<size_t>(block->running->index / 32)];
+  Slots& slots = warp.slots[block->running->shown];
+  block->running->shown ^= 1;  // a new value does not disturb readers of the last
   std::memcpy(slots[static_cast<size_t>(lane())].data(), value, bytes);
   wait_at(warp.barrier);
   return slots;
 }
 
 unsigned char* shared_base() {
-  auto* data = reinterpret_cast<unsigned char*>(block.shared.data());
+  auto* data = reinterpret_cast<unsigned char*>(block->shared.data());
   return data + (1024 - reinterpret_cast<uintptr_t>(data) % 1024) % 1024;
 }
 
@@ -227,18 +389,18 @@ unsigned char* dynamic_shared() { return shared_base() + 128; }
 
 void wait_until(std::function<bool()> ready) {
   if (ready()) return;
-  Thread& self = *block.running;
+  Thread& self = *block->running;
   self.ready = std::move(ready);
-  switch_to(self.place, block.scheduler);
+  switch_to(self.place, block->scheduler);
 }
 
 void engine_later(std::function<void()> work) {
   if (backwards) return work();
-  block.engine.push_back(std::move(work));
+  block->engine.push_back(std::move(work));
 }
 
 Barrier& named(int name, int threads) {
-  Barrier& barrier = block.named[name];
+  Barrier& barrier = block->named[name];
   if (barrier.arrived > 0 && barrier.members != threads)
     throw std::logic_error("threads that count a barrier's members otherwise");
   barrier.members = threads;
@@ -256,50 +418,50 @@ void arrive_for_threads(int name, int threads) {
 
 size_t line_of(const void* shared) {
   return static_cast<size_t>(static_cast<const unsigned char*>(shared) -
-                             reinterpret_cast<const unsigned char*>(block.shared.data())) /
+                             reinterpret_cast<const unsigned char*>(block->shared.data())) /
          16 * 16;
 }
 
 unsigned char* line_at(size_t line) {
-  return reinterpret_cast<unsigned char*>(block.shared.data()) + line;
+  return reinterpret_cast<unsigned char*>(block->shared.data()) + line;
 }
 
 void store_line(void* to, const void* from) {
   if (reinterpret_cast<uintptr_t>(to) % 16)
     throw std::logic_error("16 bytes that are stored at no multiple of 16");
   std::memcpy(to, from, 16);
-  block.running->unseen.push_back(line_of(to));
+  block->running->unseen.push_back(line_of(to));
 }
 
 void show_to_engine() {
-  for (const size_t line : block.running->unseen)
-    std::memcpy(&block.shown[line], line_at(line), 16);
-  block.running->unseen.clear();
+  for (const size_t line : block->running->unseen)
+    std::memcpy(&block->shown[line], line_at(line), 16);
+  block->running->unseen.clear();
 }
 
 void engine_wrote(const void* shared, int64_t bytes) {
-  std::memcpy(&block.shown[line_of(shared)], shared, static_cast<size_t>(bytes));
+  std::memcpy(&block->shown[line_of(shared)], shared, static_cast<size_t>(bytes));
 }
 
 void check_shown(const void* at) {
   const size_t line = line_of(at);
-  if (std::memcmp(&block.shown[line], line_at(line), 16) != 0)
+  if (std::memcmp(&block->shown[line], line_at(line), 16) != 0)
     throw std::logic_error("shared memory that a thread wrote and did not show (fence_shared)");
 }
 
-void barrier_made(uint64_t* barrier) { block.fresh_barriers.push_back(barrier); }
+void barrier_made(uint64_t* barrier) { block->fresh_barriers.push_back(barrier); }
 
 void make_barriers_known() {
-  for (uint64_t* barrier : block.fresh_barriers) {
+  for (uint64_t* barrier : block->fresh_barriers) {
     auto phases = std::bit_cast<Phases>(*barrier);
     phases.valid = kBarrier;
     *barrier = std::bit_cast<uint64_t>(phases);
   }
-  block.fresh_barriers.clear();
+  block->fresh_barriers.clear();
 }
 
 void product_later(std::function<void()> work, float* sums, int count, const uint32_t* left) {
-  Thread& self = *block.running;
+  Thread& self = *block->running;
   if (!self.products_begun)
     throw std::logic_error("a product before products_begin(), after a wait for others");
   Product made{std::move(work), self.committed_products, sums, {}, left, {}};
@@ -310,7 +472,7 @@ void product_later(std::function<void()> work, float* sums, int count, const uin
   self.products.push_back(std::move(made));
 }
 
-void begin_products() { block.running->products_begun = true; }
+void begin_products() { block->running->products_begun = true; }
 
 void do_product(const Product& product) {
   const std::vector<float>& then = product.sums_then;
@@ -321,10 +483,10 @@ void do_product(const Product& product) {
   product.work();
 }
 
-void commit_products() { ++block.running->committed_products; }
+void commit_products() { ++block->running->committed_products; }
 
 void finish_products(int left) {
-  Thread& self = *block.running;
+  Thread& self = *block->running;
   const int64_t before = self.committed_products - left;
   size_t done = 0;
   for (; done < self.products.size() && self.products[done].group < before; ++done)
@@ -336,15 +498,15 @@ void finish_products(int left) {
 void copy_later(void* to, const void* from, bool valid) {
   if (reinterpret_cast<uintptr_t>(to) % 16 || reinterpret_cast<uintptr_t>(from) % 16)
     throw std::logic_error("an asynchronous copy between addresses that are no multiples of 16");
-  if (!block.copied_to.insert(to).second)
+  if (!block->copied_to.insert(to).second)
     throw std::logic_error("a copy to where another one is under way");
-  block.running->copies.push_back({to, from, valid, block.running->committed});
+  block->running->copies.push_back({to, from, valid, block->running->committed});
 }
 
-void commit_copies() { ++block.running->committed; }
+void commit_copies() { ++block->running->committed; }
 
 void finish_copies(int left) {
-  Thread& self = *block.running;
+  Thread& self = *block->running;
   const int64_t before = self.committed - left;
   std::erase_if(self.copies, [&](const Copy& copy) {
     if (copy.group >= before) return false;
@@ -352,7 +514,7 @@ void finish_copies(int left) {
       std::memcpy(copy.to, copy.from, 16);
     else
       std::memset(copy.to, 0, 16);
-    block.copied_to.erase(copy.to);
+    block->copied_to.erase(copy.to);
     self.unseen.push_back(line_of(copy.to));
     return true;
   });

@@ -51,6 +51,8 @@ inline bool backwards = false;
 
 /// Shared memory of a block in bytes; as on Hopper.
 inline int most_shared = 227 * 1024;
+/// Blocks that run at once, as told to programs.
+inline int resident_blocks = 12;
 
 /// Opens (true) and closes the memory of the device around running code, if necessary.
 inline std::function<void(bool)> reach;
@@ -68,6 +70,25 @@ class Reach {
 
 /// Runs a block of `threads` threads. Throws std::logic_error if they would hang.
 void run_block(int threads, int64_t shared_bytes, const std::function<void()>& body);
+
+/// An order of blocks that run at once, and of what they see of each other. Each block gets a share
+/// of the turns drawn from the seed, some almost none; blocks change at accesses to shared words.
+struct Order {
+  enum class Kind { random, first_starves, last_starves, even } kind = Kind::random;
+  uint32_t seed = 1;
+  int resident = 0;  ///< blocks that run at once; the next starts when one has ended. 0: all
+};
+inline Order order;
+/// Turns of the last grid of blocks.
+inline int64_t turns_taken = 0;
+/// Runs `blocks` blocks at once.
+void run_grid(int blocks, int threads, int64_t shared_bytes, const std::function<void()>& body);
+/// Other blocks may run now; `wait`: they do.
+void touch_words(bool wait);
+/// A store that other blocks see after the next release of this block, or at any time before.
+void store_late(void* to, const void* from);
+/// Makes late stores visible: those of this thread, and of others before a block barrier.
+void release_stores();
 /// Waits for all threads of the block, or of the warp.
 void wait_for_block();
 void wait_for_warp();
@@ -167,6 +188,24 @@ inline uint32_t pack_bf16(float low, float high) {
 
 inline void after_those_before() {}
 
+inline uint64_t load_word(const uint64_t* word) {
+  emulation::touch_words(false);
+  return *word;
+}
+inline void acquire_words() {}
+inline uint64_t load_acquire(const uint64_t* word) { return load_word(word); }
+inline void store_release(uint64_t* word, uint64_t value) {
+  emulation::release_stores();
+  *word = value;
+  emulation::touch_words(false);
+}
+inline void store_unordered(uint64_t* word, uint64_t value) {
+  *word = value;
+  emulation::touch_words(false);
+}
+inline void put_16(void* to, uint4 value) { emulation::store_late(to, &value); }
+inline void pause() { emulation::touch_words(true); }
+
 inline float exp2_of(float x) {
   const float value = std::exp2(x);
   return value < 0x1p-126f ? 0 : value;
@@ -246,6 +285,10 @@ class Scratch : public DeviceScratch {
 };
 
 inline int multiprocessors() { return 3; }
+template <class... Params>
+int resident_blocks(const char*, void (*)(Params...), const Launch&) {
+  return emulation::resident_blocks;
+}
 inline int most_shared() { return emulation::most_shared; }
 
 }  // namespace cuda
@@ -262,6 +305,9 @@ void launch(const char*, void (*kernel)(Params...), const Launch& shape, Args...
   const emulation::Reach reach;
   gridDim = {static_cast<unsigned>(shape.blocks), static_cast<unsigned>(shape.rows), 1};
   blockDim = {static_cast<unsigned>(shape.threads), 1, 1};
+  if (shape.resident)
+    return emulation::run_grid(static_cast<int>(shape.blocks), shape.threads, shape.shared,
+                               [&] { std::apply(kernel, values); });
   for (unsigned y = 0; y < gridDim.y; ++y)
     for (unsigned x = 0; x < gridDim.x; ++x) {
       blockIdx = {x, y, 0};

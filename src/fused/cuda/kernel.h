@@ -1,0 +1,20 @@
+#pragma once
+
+#include "fused/cuda/work.h"
+
+namespace tessera::fused::cuda {
+
+/// Rows of a tile, and columns of its products' panels, on the current device.
+struct KernelTiles {
+  int64_t rows = 0, up_columns = 0, down_columns = 0;
+};
+KernelTiles kernel_tiles(DType weights, Activation kind);
+
+/// Blocks that run at once on the current device, for this work.
+int resident_blocks(const Work& work);
+
+/// Queues the layer of all ranks: a single launch, on the stream of the current scope. Throws
+/// Error(usage) if the device refuses.
+void launch_layer(const Work& work);
+
+}  // namespace tessera::fused::cuda

@@ -1,0 +1,303 @@
+#pragma once
+
+#include "fused/cuda/moves.cuh"
+#include "kernels/cuda/convert.cuh"
+#include "kernels/cuda/matmul_finish.cuh"
+#include "kernels/cuda/product.cuh"
+#include "kernels/cuda/product_f32.cuh"
+#include "kernels/cuda/product_sm90.cuh"
+
+// The products of a slot's tiles, by the tiles of kernels/cuda: rows are read where they arrived,
+// and results are written where they leave.
+namespace tessera::fused::cuda {
+
+using kernels::cuda::Form;
+using tensor::BFloat16;
+
+/// Rows of a tile of the slot.
+struct Member {
+  const std::byte* x;
+  std::byte* y;
+  const int32_t* pair;  ///< for own tokens; null: rows in order
+  int64_t rows;
+};
+
+/// The members of a slot, in shared memory.
+struct Desk {
+  Task task;
+  int32_t state;
+  int32_t count;
+  int64_t rows;
+  Member members[TileGroup::kMost];
+
+  /// The member with row m; m becomes its row there.
+  __device__ const Member& find(int64_t& m) const {
+    int i = 0;
+    for (; i < count - 1 && m >= members[i].rows; ++i) m -= members[i].rows;
+    return members[i];
+  }
+};
+
+__device__ inline void lay_out_members(const Seat& seat, const Task& task, Desk& desk) {
+  const TileGroup& group = seat.coordinator().scheduler().group(task.slot);
+  if (own_thread() == 0) {
+    desk.count = group.count;
+    desk.rows = group.rows;
+  }
+  if (own_thread() < group.count) {
+    const Dispatcher dispatcher = seat.dispatcher();
+    const RankWork& r = seat.own();
+    Task tile = group.tiles[own_thread()];
+    Member& member = desk.members[own_thread()];
+    member.rows = tile.rows;
+    if (tile.peer == seat.rank) {
+      member = {static_cast<const std::byte*>(r.x), static_cast<std::byte*>(r.rows),
+                seat.pairs(tile), tile.rows};
+    } else {
+      const int64_t* const counts = seat.coordinator().counts(tile);
+      tile.kind = TaskKind::up;
+      member.x = r.heap + dispatcher.offset(tile, Side::incoming, counts);
+      tile.kind = TaskKind::give_back;
+      member.y = r.heap + dispatcher.offset(tile, Side::outgoing, counts);
+      member.pair = nullptr;
+    }
+  }
+  __syncthreads();
+}
+
+/// Rows of x in a form other than theirs; `Form` of kernels/cuda/convert.cuh.
+template <class T>
+struct ArrivedRows {
+  using Row = const std::byte*;
+  const T* x;  ///< any address
+  const Desk& desk;
+  int64_t row_bytes, x_stride, slots;  ///< x_stride: bytes of own tokens
+  DType dtype;
+  int repeats;
+  bool words;
+
+  __device__ Row row(int64_t m) const {
+    if (m >= desk.rows) return nullptr;
+    const Member& member = desk.find(m);
+    return member.x + (member.pair ? member.pair[m] / slots * x_stride : m * row_bytes);
+  }
+  __device__ const T* at(Row row, int, int64_t k) const {
+    return row ? reinterpret_cast<const T*>(row) + k : nullptr;
+  }
+};
+
+/// Elements k .. k + 8 of an arrived row; other types than bf16 are rounded, and the rounding
+/// errors are the second plane.
+__device__ inline void stage_left(BFloat16* to, const ArrivedRows<BFloat16>& source,
+                                  const std::byte* const& row, int repeat, int64_t k, int64_t end) {
+  const bool inside = row && k < end;
+  if (source.dtype == DType::bf16) {
+    kernels::cuda::cp_async_16(to, inside ? source.at(row, 0, k) : source.x, inside);
+    return;
+  }
+  float v[8] = {};
+  if (inside) kernels::cuda::load<8>(row, source.dtype, k, v);
+  if (repeat > 0) TESSERA_UNROLL
+  for (int j = 0; j < 8; ++j) v[j] -= kernels::cuda::widen(kernels::cuda::narrow<BFloat16>(v[j]));
+  kernels::cuda::store_shared(to, kernels::cuda::narrow_word<BFloat16>(v));
+}
+
+/// Inner activations of a slot, in planes.
+template <class T>
+struct InnerRows {
+  using Row = const T*;
+  const T* x;
+  int64_t stride, plane, rows;
+  int repeats;
+  bool words;
+
+  __device__ Row row(int64_t m) const { return m < rows ? x + m * stride : nullptr; }
+  __device__ const T* at(Row row, int repeat, int64_t k) const {
+    return row ? row + repeat * plane + k : nullptr;
+  }
+};
+
+/// Activation of a value, or of gate and up. `Fast`: as in the epilogues of tiles by warpgroups.
+template <bool Fast>
+__device__ inline float activated(Activation kind, float x, float up) {
+  using kernels::cuda::activate;
+  switch (kind) {
+    case Activation::swiglu:
+      return Fast ? activate<Activation::swiglu>(x, up) : kernels::cuda::silu(x) * up;
+    case Activation::geglu: return activate<Activation::geglu>(x, up);
+    case Activation::silu: return activate<Activation::silu>(x, up);
+    case Activation::gelu_tanh: return activate<Activation::gelu_tanh>(x, up);
+    case Activation::gelu_erf: return activate<Activation::gelu_erf>(x, up);
+    case Activation::quick_gelu: return activate<Activation::quick_gelu>(x, up);
+    case Activation::relu: return activate<Activation::relu>(x, up);
+    case Activation::none: break;
+  }
+  return x;
+}
+
+template <bool Paired, bool Fast>
+struct InnerSink {
+  static constexpr bool kPaired = Paired;
+  void* to;
+  Form form;
+  Activation kind;
+  int64_t rows, n, plane;
+  const float *scales, *bias;
+
+  __device__ void put_one(int64_t m, int64_t c, float x, float up) const {
+    kernels::cuda::put(to, form, plane, m * n + c, activated<Fast>(kind, x, up));
+  }
+  __device__ void pair(int64_t m, int64_t column, const float (&gate)[2],
+                       const float (&up)[2]) const {
+    if (m >= rows) return;
+    for (int i = 0; i < 2; ++i) {
+      const int64_t c = column + i;
+      if (c >= n) return;
+      put_one(m, c, scales ? gate[i] * scales[c] : gate[i], scales ? up[i] * scales[n + c] : up[i]);
+    }
+  }
+  __device__ void pair(int64_t m, int64_t column, const float (&sums)[2]) const {
+    if (m >= rows) return;
+    for (int i = 0; i < 2; ++i) {
+      const int64_t c = column + i;
+      if (c >= n) return;
+      const float sum = scales ? sums[i] * scales[c] : sums[i];
+      put_one(m, c, bias ? sum + bias[c] : sum, 0);
+    }
+  }
+};
+
+struct ResultSink {
+  static constexpr bool kPaired = false;
+  const Desk& desk;
+  DType dtype;
+  int64_t n;
+  const float *scales, *bias;
+
+  __device__ float finished(float sum, int64_t c) const {
+    const float value = scales ? sum * scales[c] : sum;
+    return bias ? value + bias[c] : value;
+  }
+  __device__ void pair(int64_t m, int64_t column, const float (&sums)[2]) const {
+    if (m >= desk.rows || column >= n) return;
+    const Member& member = desk.find(m);
+    const bool both = column + 1 < n;
+    const int64_t row = member.pair ? member.pair[m] : m;
+    kernels::cuda::store_two(member.y, dtype, row * n + column, finished(sums[0], column),
+                             both ? finished(sums[1], column + 1) : 0, both);
+  }
+};
+
+/// Products of bf16 or i8 weights on any tensor cores.
+template <class Weight, bool Paired>
+struct WarpProducts {
+  using Element = BFloat16;
+  using Up = kernels::cuda::TileWeights<Weight, Paired>;
+  using Down = kernels::cuda::TileWeights<Weight, false>;
+  static constexpr bool kPaired = Paired, kFast = false;
+  static constexpr int kRows = 64;
+  static constexpr int64_t kShared = kernels::cuda::product_shared(kRows);
+  template <class Source, class Weights, class Sink>
+  static __device__ void multiply(const Source& x, int64_t row, const Weights& w,
+                                  const Sink& sink) {
+    kernels::cuda::product_tile<kRows>(x, row, w, sink);
+  }
+  template <class Weights>
+  static __device__ Weights weights(const void* data, int64_t n, int64_t k, int64_t first) {
+    return {static_cast<const Weight*>(data), n, k, first, k % 8 == 0};
+  }
+};
+
+/// The same by warpgroups.
+template <class Weight, bool Paired>
+struct GroupProducts : WarpProducts<Weight, Paired> {
+  static constexpr bool kFast = true;
+  static constexpr int kRows = kernels::cuda::kGroupRows;
+  static constexpr int64_t kShared = kernels::cuda::group_shared(kernels::cuda::kProductColumns);
+  template <class Source, class Weights, class Sink>
+  static __device__ void multiply(const Source& x, int64_t row, const Weights& w,
+                                  const Sink& sink) {
+#if TESSERA_WARPGROUPS
+    kernels::cuda::product_tile_sm90<kernels::cuda::kProductColumns>(x, row, w, sink);
+#else
+    __trap();
+#endif
+  }
+};
+
+/// Products of f32 weights, with f32 rows.
+template <bool Paired>
+struct PlainProducts {
+  using Element = float;
+  using Up = kernels::cuda::PlainWeights<Paired>;
+  using Down = kernels::cuda::PlainWeights<false>;
+  static constexpr bool kPaired = Paired, kFast = false;
+  static constexpr int kRows = kernels::cuda::kPlainRows;
+  static constexpr int64_t kShared = 0;
+  template <class Source, class Weights, class Sink>
+  static __device__ void multiply(const Source& x, int64_t row, const Weights& w,
+                                  const Sink& sink) {
+    kernels::cuda::product_tile_f32(x, row, w, sink);
+  }
+  template <class Weights>
+  static __device__ Weights weights(const void* data, int64_t n, int64_t k, int64_t first) {
+    return {static_cast<const float*>(data), n, k, first};
+  }
+};
+
+/// Planes of inner activations: with i8 weights they keep their rounding errors.
+constexpr Form inner_form(DType weights) {
+  return weights == DType::f32 ? Form::f32 : weights == DType::i8 ? Form::split : Form::bf16;
+}
+/// Planes of rows, as in kernels/cuda/experts.cu.
+constexpr int planes_of(DType weights, DType rows) {
+  return weights == DType::i8 && rows != DType::bf16 ? 2 : 1;
+}
+
+// Panels [begin, end) of a product, for all rows of the slot.
+template <class Products, class Weights, class Source, class Sink>
+__device__ inline void multiply_panels(const Task& task, bool whole, int parts, const void* data,
+                                       int64_t n, int64_t k, int64_t rows, const Source& source,
+                                       const Sink& sink) {
+  const int64_t panels = (n + Weights::kColumns - 1) / Weights::kColumns;
+  const int64_t begin = whole ? 0 : panels * task.part / parts;
+  const int64_t end = whole ? panels : panels * (task.part + 1) / parts;
+  for (int64_t panel = begin; panel < end; ++panel)
+    for (int64_t row = 0; row < rows; row += Products::kRows) {
+      __syncthreads();  // shared memory is free
+      Products::multiply(source, row,
+                         Products::template weights<Weights>(data, n, k, panel * Weights::kColumns),
+                         sink);
+    }
+}
+
+template <class Products>
+__device__ inline void multiply(const Seat& seat, const Task& task, Desk& desk) {
+  using Element = typename Products::Element;
+  const Work& w = seat.w;
+  const RankWork& r = seat.own();
+  lay_out_members(seat, task, desk);
+  const ExpertData& expert = w.bank[r.first_expert + task.expert];
+  const DType weights = w.weights;
+  auto* const inner = reinterpret_cast<Element*>(r.inner + task.slot * w.slot_bytes);
+  const int64_t plane = w.slot_rows * w.inner;
+  const bool whole = desk.count > 1;
+  if (task.kind == TaskKind::up) {
+    const ArrivedRows<Element> rows{static_cast<const Element*>(r.x), desk,    w.layout.row_bytes,
+                                    r.x_stride * size_of(w.dtype),    w.slots, w.dtype,
+                                    planes_of(weights, w.dtype),      true};
+    multiply_panels<Products, typename Products::Up>(
+        task, whole, w.up_parts, expert.up, w.inner, w.hidden, desk.rows, rows,
+        InnerSink<Products::kPaired, Products::kFast>{inner, inner_form(weights), w.activation,
+                                                      desk.rows, w.inner, plane, expert.up_scales,
+                                                      expert.up_bias});
+  } else {
+    const InnerRows<Element> rows{
+        inner, w.inner, plane, desk.rows, weights == DType::i8 ? 2 : 1, w.inner % 8 == 0};
+    multiply_panels<Products, typename Products::Down>(
+        task, whole, w.down_parts, expert.down, w.hidden, w.inner, desk.rows, rows,
+        ResultSink{desk, w.dtype, w.hidden, expert.down_scales, expert.down_bias});
+  }
+}
+
+}  // namespace tessera::fused::cuda

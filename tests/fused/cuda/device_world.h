@@ -1,0 +1,168 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "fused/cuda/seeded.h"
+#include "kernels/closeness.h"
+#include "kernels/experts_layer.h"
+
+namespace tessera::fused {
+
+using kernels::Activation, kernels::here, kernels::kThere, kernels::Layer;
+using tensor::DType, tensor::Tensor;
+
+struct Case {
+  int experts = 4, slots = 2;
+  std::vector<int64_t> tokens = {5, 3};  // by rank
+  int64_t hidden = 8, inner = 8;
+  DType weights = DType::f32, dtype = DType::f32;
+  Activation activation = Activation::swiglu;
+  bool biased = false, shared = false;
+  int processors = 2, parts = 0;
+  int64_t window = 0, block = 4, patience = 1000000;
+  int most_slots = 0;  // ids beyond are -1; 0: all are experts
+  int only = -1;       // all pairs go to this expert
+  uint32_t seed = 1;
+
+  int ranks() const { return static_cast<int>(tokens.size()); }
+};
+
+/// All ranks of an MoE layer on the emulated GPU.
+class DeviceWorld {
+ public:
+  explicit DeviceWorld(const Case& is)
+      : is_(is),
+        layer_(is.hidden, is.inner, is.experts, is.weights, kernels::Isa::reference, is.activation,
+               is.biased) {
+    for (const auto& w : layer_.weights) weights_.push_back(kThere(w));
+    for (const auto& b : layer_.up_biases) up_biases_.push_back(kThere(b));
+    for (const auto& b : layer_.down_biases) down_biases_.push_back(kThere(b));
+    for (int e = 0; e < is.experts; ++e) owner_.push_back(e * is.ranks() / is.experts);
+    bank_.resize(static_cast<size_t>(is.ranks()));
+    for (size_t e = 0; e < owner_.size(); ++e) bank_[size_t(owner_[e])].push_back(view(e));
+    operator_ = std::make_unique<cuda::DeviceOperator>(
+        cuda::DeviceOperator::Size{is.ranks(), owner_,
+                                   *std::max_element(is.tokens.begin(), is.tokens.end()), is.slots,
+                                   is.hidden, is.inner, is.dtype, is.weights, is.activation},
+        cuda::DeviceOperator::Manner{is.processors, is.parts, is.window, is.block, is.patience});
+  }
+
+  /// A layer of new tokens; the sums of each rank.
+  std::vector<Tensor> run(uint32_t step = 0) {
+    make_inputs(step);
+    std::vector<cuda::DeviceOperator::Layer> layers;
+    std::vector<Tensor> y;
+    for (Rank& r : ranks_) {
+      y.push_back(kThere(kernels::random_tensor(r.x.shape(), is_.dtype, 77)));
+      layers.push_back(
+          {r.there.raw(), is_.hidden, r.x.size(0), static_cast<const int32_t*>(r.ids_there.raw()),
+           r.weights_there.data<float>(), r.shared_there.defined() ? r.shared_there.raw() : nullptr,
+           is_.hidden, bank_[layers.size()].data(), y.back().raw()});
+    }
+    operator_->run(layers);
+    for (Tensor& one : y) one = here(one);
+    return y;
+  }
+
+  /// The same by the launches of a single rank.
+  std::vector<Tensor> separate() const {
+    std::vector<Tensor> all;
+    for (const Rank& r : ranks_)
+      all.push_back(summed(r, layer_.run(kThere, kernels::cuda::experts, r.there, r.ids), kThere,
+                           kernels::cuda::combine));
+    return all;
+  }
+  /// The definition of correct results.
+  std::vector<Tensor> reference() const {
+    std::vector<Tensor> all;
+    for (const Rank& r : ranks_)
+      all.push_back(summed(r, layer_.run(kernels::kHost, kernels::reference::experts, r.x, r.ids),
+                           kernels::kHost, kernels::reference::combine));
+    return all;
+  }
+  cuda::DeviceOperator& one() { return *operator_; }
+
+ private:
+  struct Rank {
+    Tensor x, weights, shared;
+    std::vector<int32_t> ids;
+    Tensor there, ids_there, weights_there, shared_there;
+  };
+  kernels::ExpertView view(size_t e) const {
+    kernels::ExpertView one{&weights_[2 * e], &weights_[2 * e + 1]};
+    if (!up_biases_.empty()) one.up_bias = up_biases_[e].data<float>();
+    if (!down_biases_.empty()) one.down_bias = down_biases_[e].data<float>();
+    return one;
+  }
+  void make_inputs(uint32_t step) {
+    ranks_.clear();
+    std::mt19937 random(is_.seed * 1000 + step);
+    for (const int64_t tokens : is_.tokens) {
+      Rank& r = ranks_.emplace_back();
+      const auto seed = static_cast<uint32_t>(random() % 10000);
+      r.x = kernels::random_tensor({tokens, is_.hidden}, is_.dtype, seed);
+      r.weights = kernels::random_tensor({tokens, is_.slots}, DType::f32, seed + 1);
+      if (is_.shared) r.shared = kernels::random_tensor({tokens, is_.hidden}, is_.dtype, seed + 2);
+      for (int64_t t = 0; t < tokens; ++t) {
+        std::vector<int32_t> order(size_t(is_.experts));
+        for (size_t e = 0; e < order.size(); ++e) order[e] = int32_t(e);
+        std::shuffle(order.begin(), order.end(), random);
+        for (int64_t j = 0; j < is_.slots; ++j) {
+          const bool none =
+              is_.most_slots > 0 && int(random() % unsigned(is_.slots)) >= is_.most_slots;
+          r.ids.push_back(none ? -1 : is_.only >= 0 ? is_.only : order[size_t(j)]);
+        }
+      }
+      r.there = kThere(r.x);
+      r.ids_there = kThere(r.ids);
+      r.weights_there = kThere(r.weights);
+      if (is_.shared) r.shared_there = kThere(r.shared);
+    }
+  }
+  Tensor summed(const Rank& r, const Tensor& made, const kernels::Where& at,
+                void (*combine)(const kernels::CombineArgs&)) const {
+    const Tensor rows = at(made), weights = at(r.weights),
+                 shared = is_.shared ? at(r.shared) : Tensor();
+    const Tensor y = at(kernels::random_tensor(r.x.shape(), is_.dtype, 78));
+    combine({.rows = rows.raw(),
+             .dtype = is_.dtype,
+             .row_stride = is_.hidden,
+             .tokens = r.x.size(0),
+             .slots = is_.slots,
+             .hidden = is_.hidden,
+             .weights = weights.data<float>(),
+             .shared = shared.defined() ? shared.raw() : nullptr,
+             .shared_stride = is_.hidden,
+             .y = y.raw()});
+    return here(y);
+  }
+
+  const Case is_;
+  Layer layer_;
+  std::vector<kernels::PackedWeight> weights_;
+  std::vector<Tensor> up_biases_, down_biases_;
+  std::vector<int> owner_;
+  std::vector<std::vector<kernels::ExpertView>> bank_;
+  std::unique_ptr<cuda::DeviceOperator> operator_;
+  std::vector<Rank> ranks_;
+};
+
+/// More of a test's cases with TESSERA_FUSED=long.
+inline uint32_t amount(uint32_t few, uint32_t many) {
+  const char* const how = std::getenv("TESSERA_FUSED");
+  return how && std::string(how) == "long" ? many : few;
+}
+
+/// True if all ranks' sums are the same bits.
+inline bool same(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  for (size_t r = 0; r < a.size(); ++r)
+    if (!kernels::same_bits(a[r], b[r])) return false;
+  return a.size() == b.size();
+}
+
+}  // namespace tessera::fused

@@ -1,0 +1,120 @@
+// The kernel's protocol under adversarial orders of blocks, and with seeded faults.
+#include "fused/cuda/device_world.h"
+// Include the world first: the sources below depend on the emulation.
+#include <gtest/gtest.h>
+
+#include "tessera/error.h"
+
+namespace tessera::fused {
+namespace {
+
+using cuda::Fault;
+
+/// Layers with few rows, many flags, and reused places.
+Case crowded(uint32_t seed) {
+  std::vector<int64_t> tokens = {70, 5};
+  if (seed % 3 == 1) tokens = {3, 66, 0};
+  if (seed % 3 == 2) tokens = {1, 40, 30, 2};
+  return {.experts = 4,
+          .slots = 2,
+          .tokens = tokens,
+          .processors = 1 + int(seed % 2),
+          .window = 1,
+          .block = 16,
+          .seed = seed};
+}
+
+/// The failure of a world under an order; empty: none.
+std::string outcome(const Case& is, const emulation::Order& order, int steps = 2) {
+  emulation::order = order;
+  std::string wrong;
+  try {
+    DeviceWorld world(is);
+    for (int step = 0; step < steps && wrong.empty(); ++step) {
+      const auto got = world.run(static_cast<uint32_t>(step));
+      emulation::order = {};
+      if (!same(got, world.separate())) wrong = "other sums";
+      emulation::order = order;
+    }
+  } catch (const Error& error) {
+    wrong = error.what();
+  }
+  emulation::order = {};
+  return wrong;
+}
+
+emulation::Order order_of(uint32_t seed) {
+  using Kind = emulation::Order::Kind;
+  constexpr Kind kKinds[] = {Kind::random, Kind::random, Kind::first_starves, Kind::last_starves,
+                             Kind::even};
+  return {.kind = kKinds[seed % 5], .seed = seed};
+}
+
+// 10,000 with TESSERA_FUSED=long.
+TEST(DeviceProtocol, EndsUnderAdversarialOrders) {
+  for (uint32_t seed = 0; seed < amount(100, 10000); ++seed)
+    ASSERT_EQ(outcome(crowded(seed), order_of(seed)), "") << seed;
+}
+
+/// Failures of a fault, over some orders.
+std::vector<std::string> found(Fault fault, uint32_t orders = 40, int64_t patience = 20000) {
+  cuda::Seeded::fault = fault;
+  std::vector<std::string> wrong;
+  for (uint32_t seed = 0; seed < orders && wrong.size() < 2; ++seed) {
+    Case is = crowded(seed);
+    is.patience = patience;
+    const std::string one = outcome(is, order_of(seed), 3);
+    if (!one.empty()) wrong.push_back(one);
+  }
+  cuda::Seeded::fault = Fault::none;
+  return wrong;
+}
+bool says(const std::vector<std::string>& wrong, const std::string& what) {
+  return std::any_of(wrong.begin(), wrong.end(),
+                     [&](const std::string& one) { return one.find(what) != std::string::npos; });
+}
+
+TEST(DeviceFaults, AFlagWithoutFence) {
+  EXPECT_TRUE(says(found(Fault::flag_without_fence), "other sums"));
+}
+TEST(DeviceFaults, AFlagBeforeItsRows) {
+  EXPECT_TRUE(says(found(Fault::flag_before_rows), "other sums"));
+}
+TEST(DeviceFaults, AFlagBeforeTheRowsOfOtherThreads) {
+  EXPECT_TRUE(says(found(Fault::flag_before_barrier), "other sums"));
+}
+TEST(DeviceFaults, AFlagOfTheWrongEpoch) {
+  EXPECT_TRUE(says(found(Fault::flag_of_last_epoch, 2), "waits in epoch 1 for the rows of rank"));
+}
+TEST(DeviceFaults, FlagsOfAnyEpochAreTaken) {
+  EXPECT_TRUE(says(found(Fault::any_epoch_of_flags), "other sums"));
+}
+TEST(DeviceFaults, CountsOfAnyEpochAreTaken) {
+  EXPECT_FALSE(found(Fault::any_epoch_of_counts).empty());
+}
+TEST(DeviceFaults, CountsThatAPeerIsNotTold) {
+  EXPECT_TRUE(says(found(Fault::counts_to_one_peer, 4), "waits in epoch 1 for the counts of rank"));
+}
+TEST(DeviceFaults, ABellClearedBeforeTheWork) {
+  EXPECT_TRUE(says(found(Fault::bell_before_work), "other sums"));
+}
+TEST(DeviceFaults, ABellThatIsNotCleared) {
+  // The processor repeats the gate until the scheduler gives up.
+  EXPECT_TRUE(says(found(Fault::bell_not_cleared, 1, 50), "waits in epoch 1 for the"));
+}
+TEST(DeviceFaults, APlaceFreedBeforeItWasRead) {
+  EXPECT_TRUE(says(found(Fault::place_freed_unread, 200), "other sums"));
+}
+TEST(DeviceFaults, ATaskReadBeforeItsBell) { EXPECT_FALSE(found(Fault::task_read_early).empty()); }
+// Fewer blocks run at once than the program was told: it ends with an error.
+TEST(DeviceFaults, BlocksThatDoNotRunAtOnce) {
+  Case is = crowded(0);
+  is.patience = 500;
+  emulation::Order order;
+  order.resident = 2;  // six are needed
+  EXPECT_NE(outcome(is, order, 1).find("waits in epoch 1 for the"), std::string::npos);
+}
+TEST(DeviceFaults, NoneWithoutAFault) { EXPECT_TRUE(found(Fault::none).empty()); }
+
+}  // namespace
+}  // namespace tessera::fused
