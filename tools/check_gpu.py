@@ -3,6 +3,7 @@
 
   check_gpu.py                                 builds, then all stages -> build/gpu/gpu.md
   check_gpu.py --stages tests,memcheck         only these stages; --list names all
+  check_gpu.py --stages fused                  an MoE layer in one launch, within 8 minutes
   check_gpu.py --programs FOLDER               with programs of pack_gpu.py instead of a build
   check_gpu.py --from a/gpu.json --stages none the page of results from several calls
 
@@ -28,12 +29,16 @@ import gpu_page
 import pack_gpu
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BENCHES = ("attention_bench", "experts_bench", "families_bench", "dit_moe_bench", "vae_bench")
+BENCHES = ("attention_bench", "experts_bench", "families_bench", "dit_moe_bench", "vae_bench", "one_launch_bench")
 # Tests for the checkers: small problems of every kernel, without tests that launch thousands; for memory
 # also two whole models, for races and barriers only Tessera's own kernels.
 LONG = "-CudaElementwise.EveryOp*:CudaMatmul.EveryEpilogue*:CudaNorm.EqualsTheReference*:*Plan.*"
 CHECKED = f"Cuda*:TransformersOnGpu.DitMoe:EncodersOnGpu.VaeDecodesAndEncodes{LONG}"
 RACED = f"Cuda*{LONG}:CudaMatmul.*"
+# An MoE layer in one launch: rows and sums, memory, times beside separate launches and PyTorch.
+FUSED = ("one_launch_tests", "one_launch_memcheck", "one_launch", "one_launch_peer", "one_launch_roof")
+FUSED_MINUTES = 8
+FUSED_SHAPES = ",".join(f"{tokens}x{layer}" for tokens in (256, 16384) for layer in ("2048x2048x64x2", "1152x4608x8x2", "2048x512x256x8", "2816x704x128x8"))
 SHARDS = 4  # processes for a checker's tests
 
 
@@ -74,13 +79,18 @@ def stages(programs, python, build):
         Stage("vae", 180, peer("vae", "1024x1024", "compile")),
         sanitizer("racecheck", test, RACED, 180),
         sanitizer("synccheck", test, RACED, 120),
+        Stage("one_launch_tests", 90, [test, "--gtest_filter=*DeviceOperator*:DeviceGolden.*"]),
+        sanitizer("one_launch_memcheck", test, "*DeviceOperator*:-*RandomLayers*", 90),
+        Stage("one_launch", 150, [programs / "bench/one_launch_bench", "1", "--device", "cuda"]),
+        Stage("one_launch_peer", 90, peer("experts", FUSED_SHAPES)),
+        Stage("one_launch_roof", 60, [python, ROOT / "bench/peers/roof_peer.py", FUSED_SHAPES]),
     ]
 
 
 def chosen(found, words):
     if words == "all":
         return found
-    wanted = [] if words == "none" else words.split(",")
+    wanted = [] if words == "none" else list(FUSED) if words == "fused" else words.split(",")
     known = [stage.name for stage in found]
     for word in wanted:
         if word not in known:
@@ -147,7 +157,7 @@ def arguments():
     parser.add_argument("--stages", default="all", help="names with commas; all (default) or none")
     parser.add_argument("--list", action="store_true", help="name the stages and their limits")
     parser.add_argument("--programs", type=pathlib.Path, help="built already: a build folder or a packed one")
-    parser.add_argument("--minutes", type=float, default=60, help="for all stages together")
+    parser.add_argument("--minutes", type=float, help="for all stages together; 8 for fused, or 60")
     parser.add_argument("--from", dest="before", type=pathlib.Path, action="append", default=[],
                         help="results of an earlier call (its .json)")
     parser.add_argument("--python", default=sys.executable, help="the one that has PyTorch")
@@ -163,7 +173,7 @@ def main():
         print("\n".join(f"{stage.name}: {stage.seconds} s" for stage in found))
         return 0
     wanted = chosen(found, args.stages)
-    end = time.monotonic() + 60 * args.minutes
+    end = time.monotonic() + 60 * (args.minutes or (FUSED_MINUTES if args.stages == "fused" else 60))
     environment = pack_gpu.environment(programs, ROOT)
     results = earlier(args.before)
     if wanted:

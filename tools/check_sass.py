@@ -6,6 +6,7 @@
 - Kernels that move elements have no 64-bit division, and read 16-byte words if possible.
 - The code size of heavily unrolled kernels does not grow: attention and products stay below the 128 KB
   of the instruction cache, convolutions do not.
+- The fused kernel has the products of its tiles, a fence before each flag, and no stale L1 cache.
 
 Reports a missing nvcc and succeeds; without nvdisasm (from the toolkit, or NVIDIA's package
 nvidia-cuda-nvdisasm) only the first check runs.
@@ -31,6 +32,10 @@ MOST_BYTES = {"attention_sm90_kernel": 64 * 1024, "matmul_sm90_kernel": 84 * 102
               "expert_products_sm90_kernel": 84 * 1024}
 # These have no 64-bit division, a call of some hundred instructions, and use words for eight elements.
 WORDS = ("rope_kernel", "copy_kernel", "move_rows_kernel", "convert_kernel", "prepare_kernel")
+# Instructions of the fused kernel by tiles; each store of a flag or bell follows a fence, and loads drop the L1 cache.
+FUSED_NEEDS = {"GroupProducts": (r"HGMMA", r"FENCE\.VIEW\.ASYNC"), "WarpProducts": (r"HMMA",),
+               "PlainProducts": (r"FFMA",)}
+FLAG_STORE, FLAG_LOAD = re.compile(r"STG?\.E\.64\.STRONG\.SYS"), re.compile(r"LDG?\.E\.64\.STRONG\.SYS")
 # Keys of a block by the width of a head, as in Sm90Tile.
 KEYS = {64: 128, 80: 128, 128: 128, 256: 64}
 
@@ -67,6 +72,24 @@ def wrong_order(name, code):
     return "no wait for scores comes before one for the product with values"
 
 
+def fused_fault(name, code):
+    """Returns the problem of a fused kernel's products, flags and fences, or None."""
+    words = [what for _, what in code]
+    tiles = re.search(r"(\w+Products)<", name)
+    for needed in FUSED_NEEDS.get(tiles.group(1), ()) if tiles else ():
+        if not any(re.match(needed, what) for what in words):
+            return f"has no {needed}"
+    stores = [i for i, what in enumerate(words) if FLAG_STORE.match(what)]
+    if not stores or not any(FLAG_LOAD.match(what) for what in words):
+        return "has no flags"
+    for i in stores:
+        if not any(what.startswith("MEMBAR") and "SYS" in what for what in words[max(0, i - 24):i]):
+            return "stores a flag without a fence before"
+    if not any(what.startswith("CCTL.IVALL") for what in words):
+        return "keeps old rows in the L1 cache"
+    return None
+
+
 def faults(listing):
     """Returns (number of checked kernels, problems)."""
     found, wrong = kernels(listing), []
@@ -77,6 +100,8 @@ def faults(listing):
             wrong.append(f"{name}: {size} bytes of code, at most {most} were meant")
         if name.startswith("attention_sm90_kernel") and (order := wrong_order(name, code)):
             wrong.append(f"{name}: {order}")
+        if "moe_layer_kernel" in name and (fault := fused_fault(name, code)):
+            wrong.append(f"{name}: {fault}")
         if name.split("<")[0] in WORDS:
             if any(re.search(r"CALL.*[su]64", what) for _, what in code):
                 wrong.append(f"{name}: divides 64 bits")
@@ -87,7 +112,7 @@ def faults(listing):
 
 
 def nvcc(compiler, root, name, *options):
-    source = root / "src/kernels/cuda" / f"{name}.cu"
+    source = root / ("src" if "/" in name else "src/kernels/cuda") / f"{name}.cu"
     done = subprocess.run([compiler, *FLAGS, *options, f"-I{root / 'src'}", f"-I{root / 'include'}",
                            source], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -117,7 +142,8 @@ def wrong_forms(compiler, root):
 def listings(compiler, disassembler, root):
     with tempfile.TemporaryDirectory() as folder:
         cubin = pathlib.Path(folder) / "code.cubin"
-        for name in ("attention_sm90", "matmul_sm90", "rope", "copy", "conv", "conv_sm90", "experts_sm90"):
+        for name in ("attention_sm90", "matmul_sm90", "rope", "copy", "conv", "conv_sm90", "experts_sm90",
+                     "fused/cuda/kernel"):
             nvcc(compiler, root, name, "-arch=sm_90a", "-cubin", "-o", cubin)
             yield subprocess.run([disassembler, "-c", cubin], capture_output=True, text=True,
                                  check=True).stdout

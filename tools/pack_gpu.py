@@ -18,7 +18,7 @@ import sys
 import tarfile
 import tempfile
 
-PROGRAMS = ("tessera", "tests/tessera_gpu_test", "bench/attention_bench", "bench/experts_bench",
+PROGRAMS = ("tessera", "tests/tessera_gpu_test", "bench/attention_bench", "bench/experts_bench", "bench/one_launch_bench",
             "bench/families_bench", "bench/dit_moe_bench", "bench/vae_bench")
 EMPTY = re.compile(r"lib(?:avformat|avcodec|avutil|swscale)\.so")
 THEIRS = re.compile(r"(?:lib(?:c|m|dl|rt|pthread|stdc\+\+|gcc_s|resolv)|ld-linux.*)\.so")

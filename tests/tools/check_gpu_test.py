@@ -77,6 +77,15 @@ class CheckGpu(unittest.TestCase):
         self.assertEqual(status, 0, said)
         self.assertIn("2 stages passed", said)
 
+    def test_the_stages_of_one_launch_have_a_name(self):
+        status, said = self.run_tool("--stages", "fused")
+        self.assertEqual(status, 1, said)  # its programs are not here
+        self.assertEqual(list(self.stages()), ["one_launch_tests", "one_launch_memcheck", "one_launch",
+                                               "one_launch_peer", "one_launch_roof"])
+        self.assertEqual(self.stages()["one_launch_peer"], "passed")
+        limits = [one["limit_s"] for one in json.loads(self.out.with_suffix(".json").read_text())["stages"].values()]
+        self.assertLessEqual(sum(limits), 480)
+
     def test_an_unknown_stage_is_named(self):
         status, said = self.run_tool("--stages", "tests,speed")
         self.assertEqual(status, 1)

@@ -11,6 +11,7 @@ NVCC = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
 NAME = {"attention": "_ZN7tessera7kernels4cuda12_GLOBAL__N_121attention_sm90_kernelILi128EEEvv",
         "matmul": "_ZN7tessera7kernels4cuda12_GLOBAL__N_118matmul_sm90_kernelILi128ELb0EEEvv"}
 NAME["copy"] = "_ZN7tessera7kernels4cuda12_GLOBAL__N_111copy_kernelI5uint4EEvv"
+NAME["fused"] = ("_ZN7tessera5fused4cuda12_GLOBAL__N_116moe_layer_kernelINS1_13GroupProductsIaLb1EEENS1_5SoundEEEvv")
 SCORES, VALUES = "WARPGROUP.DEPBAR.LE gsb0, 0x1", "WARPGROUP.DEPBAR.LE gsb0, 0x0"
 EXPONENTIAL = "MUFU.EX2 R7, R2"
 
@@ -61,6 +62,17 @@ class CheckSass(unittest.TestCase):
                                               "CALL.REL.NOINC `($__internal_0_$__cuda_sm20_div_s64)"]))
         self.assertEqual(status, 1)
         self.assertIn("divides 64 bits", said)
+
+    def test_finds_flags_of_the_fused_kernel_without_fences(self):
+        fence, flag = "MEMBAR.ALL.SYS", "STG.E.64.STRONG.SYS desc[UR4][R2.64], R4"
+        sound = ["HGMMA.64x128x16.F32.BF16 R24", "FENCE.VIEW.ASYNC.S", "LDG.E.64.STRONG.SYS R2, [R4]", "CCTL.IVALL"]
+        status, said = check(listing("fused", sound + [fence, flag]))
+        self.assertEqual(status, 0, said)
+        for code, why in ((sound + [flag], "a flag without a fence"), (sound[1:] + [fence, flag], "no HGMMA"),
+                          (sound[:3] + [fence, flag], "L1 cache"), (sound, "no flags")):
+            status, said = check(listing("fused", code))
+            self.assertEqual(status, 1)
+            self.assertIn(why, said)
 
     def test_an_empty_listing_is_no_success(self):
         self.assertEqual(check("nothing")[0], 1)

@@ -117,22 +117,32 @@ struct InnerRows {
   }
 };
 
-/// Activation of a value, or of gate and up. `Fast`: as in the epilogues of tiles by warpgroups.
-template <bool Fast>
-__device__ inline float activated(Activation kind, float x, float up) {
-  using kernels::cuda::activate;
-  switch (kind) {
-    case Activation::swiglu:
-      return Fast ? activate<Activation::swiglu>(x, up) : kernels::cuda::silu(x) * up;
-    case Activation::geglu: return activate<Activation::geglu>(x, up);
-    case Activation::silu: return activate<Activation::silu>(x, up);
-    case Activation::gelu_tanh: return activate<Activation::gelu_tanh>(x, up);
-    case Activation::gelu_erf: return activate<Activation::gelu_erf>(x, up);
-    case Activation::quick_gelu: return activate<Activation::quick_gelu>(x, up);
-    case Activation::relu: return activate<Activation::relu>(x, up);
-    case Activation::none: break;
+/// An activation as numbers, so that the code of an epilogue serves all: x / (1 + 2^-e) with e = a
+/// x (1 + b x^2) has the bits of activate() for silu, quick_gelu and gelu_tanh.
+struct Curve {
+  float a, b;
+  Activation kind;
+
+  __device__ explicit Curve(Activation paired) : a(0), b(0), kind(kernels::gate_function(paired)) {
+    constexpr float kLog2E = 1.4426950408889634f;
+    if (kind == Activation::silu) a = kLog2E;
+    if (kind == Activation::quick_gelu) a = 1.702f * kLog2E;
+    if (kind != Activation::gelu_tanh) return;
+    a = 2 * kLog2E * 0.7978845608028654f;
+    b = 0.044715f;
   }
-  return x;
+  __device__ float operator()(float x) const {
+    if (a != 0) return kernels::cuda::gated_by_itself(x, a * x * fmaf(b * x, x, 1));
+    if (kind == Activation::gelu_erf) return kernels::cuda::fast_gelu_erf(x);
+    return kind == Activation::relu && x < 0 ? 0 : x;
+  }
+};
+
+/// `Fast`: a SwiGLU as in the epilogues of tiles by warpgroups.
+template <bool Fast>
+__device__ inline float gated(const Curve& curve, float x, float up) {
+  if (!Fast && curve.kind == Activation::silu) return kernels::cuda::silu(x) * up;
+  return curve(x) * up;
 }
 
 template <bool Paired, bool Fast>
@@ -140,12 +150,12 @@ struct InnerSink {
   static constexpr bool kPaired = Paired;
   void* to;
   Form form;
-  Activation kind;
+  Curve curve;
   int64_t rows, n, plane;
   const float *scales, *bias;
 
-  __device__ void put_one(int64_t m, int64_t c, float x, float up) const {
-    kernels::cuda::put(to, form, plane, m * n + c, activated<Fast>(kind, x, up));
+  __device__ void put_one(int64_t m, int64_t c, float value) const {
+    kernels::cuda::put(to, form, plane, m * n + c, value);
   }
   __device__ void pair(int64_t m, int64_t column, const float (&gate)[2],
                        const float (&up)[2]) const {
@@ -153,7 +163,9 @@ struct InnerSink {
     for (int i = 0; i < 2; ++i) {
       const int64_t c = column + i;
       if (c >= n) return;
-      put_one(m, c, scales ? gate[i] * scales[c] : gate[i], scales ? up[i] * scales[n + c] : up[i]);
+      put_one(m, c,
+              gated<Fast>(curve, scales ? gate[i] * scales[c] : gate[i],
+                          scales ? up[i] * scales[n + c] : up[i]));
     }
   }
   __device__ void pair(int64_t m, int64_t column, const float (&sums)[2]) const {
@@ -162,7 +174,7 @@ struct InnerSink {
       const int64_t c = column + i;
       if (c >= n) return;
       const float sum = scales ? sums[i] * scales[c] : sums[i];
-      put_one(m, c, bias ? sum + bias[c] : sum, 0);
+      put_one(m, c, curve(bias ? sum + bias[c] : sum));
     }
   }
 };
@@ -288,9 +300,9 @@ __device__ inline void multiply(const Seat& seat, const Task& task, Desk& desk) 
                                     planes_of(weights, w.dtype),      true};
     multiply_panels<Products, typename Products::Up>(
         task, whole, w.up_parts, expert.up, w.inner, w.hidden, desk.rows, rows,
-        InnerSink<Products::kPaired, Products::kFast>{inner, inner_form(weights), w.activation,
-                                                      desk.rows, w.inner, plane, expert.up_scales,
-                                                      expert.up_bias});
+        InnerSink<Products::kPaired, Products::kFast>{inner, inner_form(weights),
+                                                      Curve(w.activation), desk.rows, w.inner,
+                                                      plane, expert.up_scales, expert.up_bias});
   } else {
     const InnerRows<Element> rows{
         inner, w.inner, plane, desk.rows, weights == DType::i8 ? 2 : 1, w.inner % 8 == 0};

@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "fused/cuda/seeded.h"
+#include "kernels/cuda/leg.h"
+// The leg first: the sources below depend on it.
+#include "fused/cuda/operator.h"
 #include "kernels/closeness.h"
 #include "kernels/experts_layer.h"
 
@@ -150,6 +152,26 @@ class DeviceWorld {
   std::vector<std::vector<kernels::ExpertView>> bank_;
   std::unique_ptr<cuda::DeviceOperator> operator_;
   std::vector<Rank> ranks_;
+};
+
+/// Sets what an emulated GPU has, until destruction; a real one has its own.
+class EmulatedGpuHas {
+ public:
+#if defined(TESSERA_ON_GPU)
+  explicit EmulatedGpuHas(bool, int = 0) {}
+#else
+  explicit EmulatedGpuHas(bool warpgroups, int blocks = 12) {
+    emulation::warpgroups = warpgroups;
+    emulation::resident_blocks = blocks;
+  }
+  ~EmulatedGpuHas() {
+    emulation::warpgroups = false;
+    emulation::resident_blocks = 12;
+    emulation::order = {};
+  }
+#endif
+  EmulatedGpuHas(const EmulatedGpuHas&) = delete;
+  EmulatedGpuHas& operator=(const EmulatedGpuHas&) = delete;
 };
 
 /// More of a test's cases with TESSERA_FUSED=long.

@@ -1,4 +1,6 @@
 // The kernel's protocol under adversarial orders of blocks, and with seeded faults.
+#include "fused/cuda/seeded.h"
+// Include the emulation first.
 #include "fused/cuda/device_world.h"
 // Include the world first: the sources below depend on the emulation.
 #include <gtest/gtest.h>
