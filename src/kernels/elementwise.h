@@ -13,6 +13,7 @@ enum class Elementwise : uint8_t {
   multiply,   ///< a * b
   scale,      ///< a / beta * alpha
   silu,       ///< a / (1 + exp(-a))
+  relu,       ///< max(a, 0); NaN stays
   gelu_tanh,  ///< tanh form
   swiglu,     ///< silu(a) * b
   softcap,    ///< alpha * tanh(a / alpha)

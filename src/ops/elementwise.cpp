@@ -103,6 +103,7 @@ Tensor multiply(const Tensor& a, const Tensor& b) {
   return apply("multiply", Elementwise::multiply, 1, a, b, a.dtype());
 }
 Tensor silu(const Tensor& x) { return apply("silu", Elementwise::silu, 8, x, {}, x.dtype()); }
+Tensor relu(const Tensor& x) { return apply("relu", Elementwise::relu, 1, x, {}, x.dtype()); }
 Tensor gelu_tanh(const Tensor& x) {
   return apply("gelu_tanh", Elementwise::gelu_tanh, 12, x, {}, x.dtype());
 }

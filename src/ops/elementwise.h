@@ -23,6 +23,8 @@ Tensor scale(const Tensor& x, float by, float over = 1);
 /// a * b, same shape; the dtype of a.
 Tensor multiply(const Tensor& a, const Tensor& b);
 Tensor silu(const Tensor& x);
+/// max(x, 0); NaN stays.
+Tensor relu(const Tensor& x);
 Tensor gelu_tanh(const Tensor& x);
 /// silu(gate) * up, same shape.
 Tensor swiglu(const Tensor& gate, const Tensor& up);

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "kernels/closeness.h"
@@ -21,6 +23,7 @@ double right(Elementwise op, double a, double b, double alpha, double beta, doub
     case Elementwise::multiply: return a * b;
     case Elementwise::scale: return a / beta * alpha;
     case Elementwise::silu: return a / (1 + std::exp(-a));
+    case Elementwise::relu: return std::max(a, 0.0);
     case Elementwise::gelu_tanh:
       return 0.5 * a * (1 + std::tanh(std::sqrt(2 / M_PI) * (a + 0.044715 * a * a * a)));
     case Elementwise::swiglu: return a / (1 + std::exp(-a)) * b;
@@ -59,6 +62,24 @@ TEST(Elementwise, EveryOpIsItsFormulaOnEveryInstructionSet) {
           ASSERT_NEAR(y[i], e, 2e-6 * (1 + std::abs(e))) << "op " << op << " at " << i;
         }
       }
+}
+
+TEST(Elementwise, ReluKeepsNaN) {
+  std::vector<float> a(21, -1), y(21, 5);
+  a[2] = a[20] = std::nanf("");
+  a[3] = std::numeric_limits<float>::infinity();
+  for (Isa isa : available_isas()) {
+    cpu_table(isa).elementwise({.op = Elementwise::relu,
+                                .a = a.data(),
+                                .a_stride = 21,
+                                .y = y.data(),
+                                .y_stride = 21,
+                                .rows = 1,
+                                .columns = 21});
+    EXPECT_TRUE(std::isnan(y[2]) && std::isnan(y[20]));
+    EXPECT_EQ(y[3], a[3]);
+    EXPECT_EQ(y[4], 0);
+  }
 }
 
 // Bit-identical for single elements, elsewhere within a unit of the last place: including rounding

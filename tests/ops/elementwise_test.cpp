@@ -25,6 +25,7 @@ TEST(ElementwiseOps, AddBlendGate) {
   EXPECT_EQ(add(a, b).to_floats(), (std::vector<float>{11, 22, 33, 44}));
   EXPECT_EQ(blend(a, 2, b, -1).to_floats(), (std::vector<float>{-8, -16, -24, -32}));
   EXPECT_EQ(multiply(a, b).to_floats(), (std::vector<float>{10, 40, 90, 160}));
+  EXPECT_EQ(relu(of({-1, 2, 0, -3}, {1, 2, 1, 2})).to_floats(), (std::vector<float>{0, 2, 0, 0}));
   const std::vector<int32_t> rows{1, 0};
   EXPECT_EQ(add_gated(a, b, of({1, 2, 3, 4}, {2, 2}), rows).to_floats(),
             (std::vector<float>{31, 82, 33, 84}));

@@ -12,6 +12,7 @@ __device__ inline float apply(const ElementwiseArgs& args, float a, float b, flo
     case Elementwise::multiply: return a * b;
     case Elementwise::scale: return a / args.beta * args.alpha;
     case Elementwise::silu: return silu(a);
+    case Elementwise::relu: return a < 0 ? 0 : a;
     case Elementwise::gelu_tanh: return gelu_tanh(a);
     case Elementwise::swiglu: return silu(a) * b;
     case Elementwise::softcap: return args.alpha * tanhf(a / args.alpha);

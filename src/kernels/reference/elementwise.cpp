@@ -35,6 +35,7 @@ void row(const ElementwiseArgs& args, int64_t t) {
     case Elementwise::multiply: return run([](float a, float b, int64_t) { return a * b; });
     case Elementwise::scale: return run([=](float a, float, int64_t) { return a / beta * alpha; });
     case Elementwise::silu: return run([](float a, float, int64_t) { return silu(a); });
+    case Elementwise::relu: return run([](float a, float, int64_t) { return a < 0 ? 0 : a; });
     case Elementwise::gelu_tanh: return run([](float a, float, int64_t) { return gelu_tanh(a); });
     case Elementwise::swiglu: return run([](float a, float b, int64_t) { return silu(a) * b; });
     case Elementwise::softcap:

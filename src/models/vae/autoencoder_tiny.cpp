@@ -14,7 +14,6 @@ using tensor::DType;
 using tensor::Tensor;
 
 constexpr int64_t kMost = 65536;
-constexpr float kSteep = 0x1p40f;
 
 // The same scale and shift for all channels: f32 [batch, 2, channels].
 Tensor affine(const Tensor& x, float scale, float shift) {
@@ -26,11 +25,7 @@ Tensor affine(const Tensor& x, float scale, float shift) {
   return Tensor::from(std::span<const float>(values), shape).to(x.device());
 }
 
-// silu(2^40 x) / 2^40, which is max(x, 0) to 2^-38 on every device.
-Plane relu(const Plane& x) {
-  const Tensor steep = ops::channel_affine(x.data, affine(x.data, kSteep, 0), true);
-  return {ops::scale(steep, 1, kSteep), x.height, x.begin};
-}
+Plane relu(const Plane& x) { return {ops::relu(x.data), x.height, x.begin}; }
 
 std::vector<int64_t> read_list(const base::ConfigReader& read, const char* key,
                                const std::vector<int64_t>& missing, int64_t least) {
