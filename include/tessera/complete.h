@@ -147,6 +147,7 @@ struct CompleteResult {
   std::vector<Completion> completions;
   int64_t forwards = 0;                     ///< passes of the batch
   int64_t experts_read = 0;                 ///< distinct in the batch, over layers and passes
+  std::vector<int64_t> expert_load;         ///< as Report::expert_load; complete at the end
   std::vector<double> pass_seconds;         ///< seconds of each pass of the batch
   bool has_texts = false;                   ///< the folder has a tokenizer: the answers are texts
   double seconds = 0, bytes_read = 0;       ///< bytes: on all ranks, from memory

@@ -67,6 +67,9 @@ struct Report {
     int oldest = 0;                   ///< age of the oldest result read
   };
   std::vector<Layer> layers;
+  /// Tokens of each expert, over all layers, steps and ranks, as PredictionRequest::expert_load;
+  /// empty without experts.
+  std::vector<int64_t> expert_load;
   /// Similarity of a layer of experts in two neighbouring steps (GenerateRequest::compare_steps).
   struct Similarity {
     int layer = 0, step = 0;  ///< step: the later of both
@@ -108,8 +111,12 @@ struct Report {
     /// By step: blocks whose attention ran. Requests in parts: part by part.
     std::vector<std::vector<int>> computed_blocks;
     std::vector<double> changes;  ///< by step: the number of the decision; NaN: none
-    int64_t blocks_computed = 0, blocks_reused = 0;
-    double flops_saved = 0;  ///< on all ranks
+    /// The same of the negative branch of guidance, where branches decide apart (StepCache::apart),
+    /// and the above is of the conditional one; else empty.
+    std::vector<std::vector<int>> negative_computed_blocks{};
+    std::vector<double> negative_changes{};
+    int64_t blocks_computed = 0, blocks_reused = 0;  ///< branches that decide apart count twice
+    double flops_saved = 0;                          ///< on all ranks
   };
   std::optional<Reused> reused{};
 };

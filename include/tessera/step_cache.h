@@ -16,6 +16,9 @@ enum class StepCacheRule : uint8_t { fbcache, dbcache, taylorseer, magcache, tea
 /// the network.
 struct StepCache {
   StepCacheRule rule = StepCacheRule::fbcache;
+  /// The branches of guidance decide each for itself (cache-dit: separate_cfg), by passes of their
+  /// own; false: one decision and pass for both.
+  bool apart = false;
   double threshold = 0;       ///< the rule's limit; parse_step_cache knows the defaults
   int first_blocks = 1;       ///< dbcache Fn: blocks that always run, before the decision
   int last_blocks = 0;        ///< dbcache Bn: blocks that always run, behind the reused ones

@@ -105,9 +105,9 @@ Key numbers(const char* name, Rule rule, std::vector<double> StepCache::*field,
           [=](const StepCache& cache) { return shown(cache.*field); }};
 }
 
-Key choice(const char* name, Rule rule, bool StepCache::*field, const char* no, const char* yes) {
-  return {name,
-          {rule},
+Key choice(const char* name, std::set<Rule> rules, bool StepCache::*field, const char* no,
+           const char* yes) {
+  return {name, std::move(rules),
           [=](StepCache& cache, const Place& at) {
             if (at.value != no && at.value != yes) at.refuse(fmt::format("{} or {}", no, yes));
             cache.*field = at.value == yes;
@@ -147,16 +147,20 @@ const std::vector<Key>& keys() {
       whole("max_continuous", {Rule::dbcache}, &StepCache::max_continuous, -1, kSteps),
       whole("taylor", {Rule::dbcache}, &StepCache::taylor, 0, 4),
       mask(),
-      choice("policy", Rule::dbcache, &StepCache::mask_decides, "dynamic", "static"),
+      choice("policy", {Rule::dbcache}, &StepCache::mask_decides, "dynamic", "static"),
       whole("order", {Rule::taylorseer}, &StepCache::order, 0, 4),
       whole("interval", {Rule::taylorseer}, &StepCache::interval, 1, kSteps),
       whole("before", {Rule::taylorseer}, &StepCache::before, 1, kSteps),
       whole("after", {Rule::taylorseer}, &StepCache::after, -1, kSteps),
-      choice("lite", Rule::taylorseer, &StepCache::lite, "0", "1"),
+      choice("lite", {Rule::taylorseer}, &StepCache::lite, "0", "1"),
       whole("max_skip", {Rule::magcache, Rule::drift}, &StepCache::max_skip, 0, kSteps),
       number("retention", {Rule::magcache}, &StepCache::retention, 1),
       numbers("ratios", Rule::magcache, &StepCache::ratios, kFluxRatios),
-      numbers("coefficients", Rule::teacache, &StepCache::coefficients, kFluxCoefficients)};
+      numbers("coefficients", Rule::teacache, &StepCache::coefficients, kFluxCoefficients),
+      choice("branches",
+             {Rule::fbcache, Rule::dbcache, Rule::taylorseer, Rule::magcache, Rule::teacache,
+              Rule::drift},
+             &StepCache::apart, "together", "apart")};
   return all;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,24 @@ namespace tessera::cluster {
 namespace {
 
 using base::Json;
+
+// A rank other than the first knows the decisions of the negative branch alone.
+Json written(const Report::Reused& reused) {
+  return {reused.flops_saved, reused.negative_computed_blocks, reused.negative_changes,
+          reused.blocks_computed, reused.blocks_reused};
+}
+
+Report::Reused read_reused(const Json& json) {
+  Report::Reused reused;
+  reused.flops_saved = json.at(0);
+  reused.negative_computed_blocks = json.at(1).get<std::vector<std::vector<int>>>();
+  for (const Json& change : json.at(2))
+    reused.negative_changes.push_back(change.is_null() ? std::numeric_limits<double>::quiet_NaN()
+                                                       : change.get<double>());
+  reused.blocks_computed = json.at(3);
+  reused.blocks_reused = json.at(4);
+  return reused;
+}
 
 Json written(const Report& report) {
   Json layers = Json::array(), traffic = Json::array(), ranks = Json::array();
@@ -34,9 +53,10 @@ Json written(const Report& report) {
           {"traffic", traffic},
           {"ranks", ranks},
           {"ages", report.kv_ages},
+          {"load", report.expert_load},
           {"kept", report.kept_row_bytes},
           {"incast", {report.incast.most, report.incast.bound}},
-          {"saved", report.reused ? report.reused->flops_saved : 0}};
+          {"reused", report.reused ? written(*report.reused) : Json()}};
 }
 
 Report read(const Json& json) {
@@ -64,13 +84,31 @@ Report read(const Json& json) {
     report.per_rank.push_back(rank);
   }
   report.kv_ages = json.at("ages").get<std::vector<int64_t>>();
+  report.expert_load = json.at("load").get<std::vector<int64_t>>();
   report.kept_row_bytes = json.at("kept");
   report.incast = {json.at("incast").at(0), json.at("incast").at(1)};
-  report.reused.emplace().flops_saved = json.at("saved");
+  if (const Json& reused = json.at("reused"); !reused.is_null())
+    report.reused = read_reused(reused);
   return report;
 }
 
+void add_reused(const Report::Reused& rank, Report::Reused& all) {
+  const auto append = [](auto& to, const auto& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  append(all.negative_computed_blocks, rank.negative_computed_blocks);
+  append(all.negative_changes, rank.negative_changes);
+  all.flops_saved += rank.flops_saved;
+  all.blocks_computed += rank.blocks_computed;
+  all.blocks_reused += rank.blocks_reused;
+}
+
 }  // namespace
+
+void add_counts(const std::vector<int64_t>& from, std::vector<int64_t>& to) {
+  to.resize(std::max(to.size(), from.size()));
+  for (size_t i = 0; i < from.size(); ++i) to[i] += from[i];
+}
 
 void add_report(const Report& rank, Report& all) {
   if (all.layers.size() < rank.layers.size()) all.layers.resize(rank.layers.size());
@@ -82,8 +120,7 @@ void add_report(const Report& rank, Report& all) {
     to.tokens += from.tokens;
     to.assignments += from.assignments;
     to.assignments_changed += from.assignments_changed;
-    to.ages.resize(std::max(to.ages.size(), from.ages.size()));
-    for (size_t age = 0; age < from.ages.size(); ++age) to.ages[age] += from.ages[age];
+    add_counts(from.ages, to.ages);
     to.oldest = std::max(to.oldest, from.oldest);
   }
   for (const auto& [key, from] : rank.traffic) {
@@ -95,12 +132,12 @@ void add_report(const Report& rank, Report& all) {
     to.kind = from.kind;
   }
   all.per_rank.insert(all.per_rank.end(), rank.per_rank.begin(), rank.per_rank.end());
-  all.kv_ages.resize(std::max(all.kv_ages.size(), rank.kv_ages.size()));
-  for (size_t age = 0; age < rank.kv_ages.size(); ++age) all.kv_ages[age] += rank.kv_ages[age];
+  add_counts(rank.kv_ages, all.kv_ages);
+  add_counts(rank.expert_load, all.expert_load);
   all.kept_row_bytes = std::max(all.kept_row_bytes, rank.kept_row_bytes);
   all.incast = {std::max(all.incast.most, rank.incast.most),
                 std::max(all.incast.bound, rank.incast.bound)};
-  if (all.reused && rank.reused) all.reused->flops_saved += rank.reused->flops_saved;
+  if (all.reused && rank.reused) add_reused(*rank.reused, *all.reused);
 }
 
 void gather_reports(comm::Communicator& world, Report& report) {

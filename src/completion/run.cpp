@@ -9,6 +9,7 @@
 #include "completion/streamed_experts.h"
 #include "parallel/decode.h"
 #include "runtime/launch.h"
+#include "tensor/run_watcher.h"
 
 namespace tessera::completion {
 
@@ -65,7 +66,10 @@ CompleteResult CompletionRun::run(comm::Communicator* world) {
                          prompts.front().kept, setup.cache->slots());
   sample::DecodeControl passes;
   passes.stop = control.stop;
-  passes.before = [&](const auto& sequences) { recorder.before(sequences); };
+  passes.before = [&](const auto& sequences) {
+    tensor::watch_part("step", static_cast<int>(recorder.result.forwards));
+    recorder.before(sequences);
+  };
   passes.after = [&](const auto& p, const auto& walk, const auto& logits) {
     rank_prefix.see(walk);
     return recorder.after(p, walk, logits);
@@ -74,10 +78,12 @@ CompleteResult CompletionRun::run(comm::Communicator* world) {
   if (control.join) passes.join = Admitter(*this, recorder, world);
   recorder.clock = {};
   parallel::decode(*own, prompts, policy, special, setup, passes);
+  tensor::watch_part("");
   recorder.result.seconds = recorder.clock.seconds();
   recorder.result.experts_read = recorder.usage.experts_read();
   const int64_t sent = world ? world->ledger().total().bytes - sent_before : 0;
   const std::lock_guard lock(mutex);
+  for (const auto& load : setup.expert_loads()) cluster::add_counts(load, report.expert_load);
   Report::Rank& mine =
       report.per_rank.at(state.workers.ranks.empty() ? 0 : static_cast<size_t>(rank));
   mine = runtime::work_of(state.workers.scope(rank, &meters), sent);
@@ -102,6 +108,7 @@ CompleteResult CompletionRun::all() {
   result.bytes_read = meters.all->total().bytes;
   result.peak_bytes = runtime::peaks_of(*meters.memory);
   result.per_rank = report.per_rank;
+  result.expert_load = report.expert_load;
   for (const Report::Rank& rank : result.per_rank) {
     result.bytes_sent += rank.sent_bytes;
     if (rank.streamed) add_streamed(*rank.streamed, result.streamed);

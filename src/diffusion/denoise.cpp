@@ -118,7 +118,8 @@ void Denoising::note_rank(const parallel::Setup& setup) {
   auto& layers = report_.layers;
   const Plan& plan = state_.options.plan;
   const int others = plan.tensor * plan.pipefusion;  // ranks with the same tokens, or other layers
-  const double calls = double(steps) * plan.world() * double(parts_.size());
+  const int passes = setup.branches_in_turn ? 2 : 1;
+  const double calls = double(steps) * plan.world() * double(parts_.size()) * passes;
   const bool first = setup.partition.mesh().coordinate(setup.rank, "tensor") == 0;
   for (const nn::MoeEvent& event : first ? setup.expert_events() : std::vector<nn::MoeEvent>()) {
     if (layers.size() <= static_cast<size_t>(event.site))
@@ -138,25 +139,29 @@ void Denoising::note_rank(const parallel::Setup& setup) {
   const nn::MoeLog& log = setup.experts->log();
   report_.incast = {std::max(report_.incast.most, log.most_coming()),
                     std::max(report_.incast.bound, log.coming_bound())};
+  for (const auto& load : setup.expert_loads()) cluster::add_counts(load, report_.expert_load);
   note_reuse(setup);
-  if (!setup.cache) return;
-  const std::vector<int64_t>& ages = setup.cache->ages();
-  report_.kv_ages.resize(std::max(report_.kv_ages.size(), ages.size()));
-  for (size_t age = 0; age < ages.size(); ++age) report_.kv_ages[age] += ages[age];
+  if (setup.cache) cluster::add_counts(setup.cache->ages(), report_.kv_ages);
 }
 
-// Reuse decisions are the same on all ranks, so rank 0 reports them.
+// Reuse decisions are the same on all ranks of a branch, so the first of these reports them.
 void Denoising::note_reuse(const parallel::Setup& setup) {
-  if (!setup.reuse) return;
+  if (setup.reuse.empty()) return;
   if (!report_.reused) report_.reused.emplace().rule = to_string(*setup.step_cache);
   Report::Reused& all = *report_.reused;
-  const parallel::StepReuse::Log& log = setup.reuse->log();
-  all.flops_saved += log.flops_saved;
-  if (setup.rank != 0) return;
-  all.computed_blocks.insert(all.computed_blocks.end(), log.computed.begin(), log.computed.end());
-  all.changes.insert(all.changes.end(), log.changes.begin(), log.changes.end());
-  all.blocks_computed += log.blocks_computed;
-  all.blocks_reused += log.blocks_reused;
+  for (const auto& reuse : setup.reuse) all.flops_saved += reuse->log().flops_saved;
+  if ((setup.same_branch ? setup.same_branch->rank() : setup.rank) != 0) return;
+  const auto append = [](auto& to, const auto& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  for (size_t i = 0; i < setup.reuse.size(); ++i) {
+    const parallel::StepReuse::Log& log = setup.reuse[i]->log();
+    const bool negative = i > 0 || (setup.same_branch && setup.branch_group->rank() > 0);
+    append(negative ? all.negative_computed_blocks : all.computed_blocks, log.computed);
+    append(negative ? all.negative_changes : all.changes, log.changes);
+    all.blocks_computed += log.blocks_computed;
+    all.blocks_reused += log.blocks_reused;
+  }
 }
 
 Denoising::Begin& Denoising::begin(int rank, const comm::Communicator* ranks) {

@@ -102,6 +102,7 @@ std::string to_json(const CompleteResult& r) {
                {"max_tokens", r.max_tokens},
                {"limit", r.limit},
                {"program", "Tessera"}});
+  if (!r.expert_load.empty()) result["expert_load"] = r.expert_load;
   if (r.streamed) result["streamed_experts"] = Json(json_of(*r.streamed));
   return base::json_text(result);
 }

@@ -36,11 +36,16 @@ void add_of_some_plans(const Report& r, Json& document) {
   if (!r.products.empty()) document["products"] = r.products;
   if (r.incast.bound > 0)
     document["incast"] = Json{{"most_bytes", r.incast.most}, {"bound_bytes", r.incast.bound}};
+  if (!r.expert_load.empty()) document["expert_load"] = r.expert_load;
   if (!r.kv_ages.empty()) document["kv_ages"] = r.kv_ages;
   if (!r.reused) return;
   document["cache"] = r.reused->rule;
   document["computed_blocks"] = r.reused->computed_blocks;
   document["cache_changes"] = r.reused->changes;  // NaN and infinity become null
+  if (!r.reused->negative_computed_blocks.empty()) {
+    document["negative_computed_blocks"] = r.reused->negative_computed_blocks;
+    document["negative_cache_changes"] = r.reused->negative_changes;
+  }
   document["blocks_computed"] = r.reused->blocks_computed;
   document["blocks_reused"] = r.reused->blocks_reused;
   document["flops_saved"] = r.reused->flops_saved;

@@ -317,11 +317,12 @@ void Steps::begin_reuse() {
   StepReuse::Run run{.geometry = model_.geometry(),
                      .reusable = model_.reusable(),
                      .timesteps = {},
-                     .world = setup_.world,
+                     .world = setup_.same_branch ? setup_.same_branch.get() : setup_.world,
                      .counted = setup_.partition.mesh().coordinate(setup_.rank, "tensor") == 0,
                      .meta = device_ == tensor::Device::meta};
   for (int i = 0; i < sampler_.steps(); ++i) run.timesteps.push_back(sampler_.timestep(i));
-  setup_.reuse = make_step_reuse(*setup_.step_cache, std::move(run));
+  for (int branch = 0; branch < (setup_.branches_in_turn ? 2 : 1); ++branch)
+    setup_.reuse.push_back(make_step_reuse(*setup_.step_cache, run));
 }
 
 Tensor Steps::run(const nn::Conditioning& conditioning, Tensor latent) {

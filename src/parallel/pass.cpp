@@ -66,7 +66,7 @@ Tensor run_rows(const nn::Denoiser& model, const nn::StepContext& step,
 
 Places places_of(const nn::Denoiser& model, const nn::Context& context, const nn::TokenView& view,
                  const Setup& setup) {
-  if (!setup.two_batch_overlap) return {model.place(context, view)};
+  if (!setup.two_batch_overlap && !setup.branches_in_turn) return {model.place(context, view)};
   const size_t sequences = view.sequences.size(), cut = (sequences + 1) / 2;
   return {model.place(context, take_sequences(view, 0, cut)),
           model.place(context, take_sequences(view, cut, sequences))};
@@ -78,11 +78,17 @@ Tensor run_blocks(const nn::Denoiser& model, const nn::StepContext& step, const 
   // A check on the host costs a hundredth of the computation; on a device it would wait.
   const tensor::Device device = latent.defined() ? latent.device() : setup.residence.device;
   const Watch watch = device == tensor::Device::cpu ? Watch::numbers : Watch::nothing;
+  const auto reuse = [&](size_t i) {
+    return i < setup.reuse.size() ? setup.reuse[i].get() : nullptr;
+  };
   if (places.size() == 1)
-    return run_rows(model, step, *places[0], latent, setup, control, watch, 0, setup.reuse.get());
+    return run_rows(model, step, *places[0], latent, setup, control, watch, 0, reuse(0));
   const int64_t first = nn::token_count(places[0]->view.body);
   const Tensor latents[] = {latent.slice(0, 0, first), latent.slice(0, first, latent.size(0))};
   std::vector<Tensor> out(2);
+  for (size_t i = 0; i < 2 && setup.branches_in_turn; ++i)
+    out[i] = run_rows(model, step, *places[i], latents[i], setup, control, watch, 0, reuse(i));
+  if (setup.branches_in_turn) return ops::concat_rows(out);
   setup.two_batch_overlap->run([&](int i) {
     const auto at = static_cast<size_t>(i);
     out[at] = run_rows(model, step, *places[at], latents[at], setup, control, watch, i);

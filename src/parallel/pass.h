@@ -7,8 +7,8 @@
 
 namespace tessera::parallel {
 
-/// The places of the tokens of a pass: all sequences at once, or two halves in
-/// turn.
+/// The places of the tokens of a pass: all sequences at once, or two halves in turn (of a staggered
+/// batch, or branches of guidance that decide apart).
 using Places = std::vector<nn::PlacementPtr>;
 Places places_of(const nn::Denoiser& model, const nn::Context& context, const nn::TokenView& view,
                  const Setup& setup);

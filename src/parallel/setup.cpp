@@ -128,6 +128,20 @@ void cache_problems(const Plan& plan, const StepCache& cache, Problems& found) {
         word_of(cache.rule), bad));
 }
 
+// Exchanges of experts join all ranks of a group, so its ranks reuse the same steps.
+void branch_problems(const Plan& plan, const StepCache& cache, Problems& found) {
+  if (!cache.apart || plan.cfg == 1 || plan.expert == 1) return;
+  const comm::Mesh mesh = mesh_of(plan);
+  for (int rank = 0; rank < plan.world(); ++rank)
+    for (const int other : expert_group(plan, rank))
+      if (mesh.coordinate(rank, "cfg") != mesh.coordinate(other, "cfg"))
+        return found.push_back(fmt::format(
+            "`cache` {},branches=apart: expert={} shares experts between ranks of both branches "
+            "of guidance (cfg=2), and these reuse different steps; use branches=together, or a "
+            "plan whose experts stay within a branch",
+            word_of(cache.rule), plan.expert));
+}
+
 void sample_problems(const Plan& plan, const nn::Geometry& geometry, const Workload& workload,
                      Problems& found) {
   if (plan.data > workload.samples && plan.data > plan.expert)
@@ -145,7 +159,10 @@ void sample_problems(const Plan& plan, const nn::Geometry& geometry, const Workl
   block_problems(plan, workload, found);
   stage_problems(plan, geometry, workload, found);
   for (std::string& each : band_problems(plan, workload.lines)) found.push_back(std::move(each));
-  if (workload.step_cache) cache_problems(plan, *workload.step_cache, found);
+  if (workload.step_cache) {
+    cache_problems(plan, *workload.step_cache, found);
+    branch_problems(plan, *workload.step_cache, found);
+  }
   const bool whole = Partition(plan, workload).whole_samples();
   if (workload.rescales && !whole)
     found.push_back(
@@ -244,7 +261,7 @@ void Setup::begin_step(const nn::StepInfo& info) {
   attention->begin_step(info);
   experts->begin_step(info);
   if (second) second->begin_step(info);
-  if (reuse) reuse->begin_step(info.index);
+  for (const auto& each : reuse) each->begin_step(info.index);
 }
 
 void Setup::begin_call(bool another) {
@@ -281,6 +298,13 @@ std::vector<nn::MoeEvent> Setup::expert_events() const {
   return events;
 }
 
+std::vector<std::vector<int64_t>> Setup::expert_loads() const {
+  if (partition.mesh().coordinate(rank, "tensor") > 0) return {};
+  std::vector<std::vector<int64_t>> loads{experts->log().load()};
+  if (second) loads.push_back(second->log().load());
+  return loads;
+}
+
 int64_t Setup::peak_kept_bytes() const {
   // Both halves have rows under way at once.
   return experts->log().peak_kept_bytes() + (second ? second->log().peak_kept_bytes() : 0);
@@ -306,6 +330,16 @@ Setup::Setup(const Plan& asked, const nn::Geometry& geometry, const Workload& wo
   share_blocks(geometry);
   share_tokens(geometry, workload);
   share_experts(geometry, workload);
+  share_decisions(workload);
+}
+
+void Setup::share_decisions(const Workload& workload) {
+  if (!step_cache || !step_cache->apart || workload.branches < 2) return;
+  branches_in_turn = plan.cfg == 1;
+  std::vector<std::string_view> others;
+  for (const Axis& axis : partition.mesh().axes())
+    if (axis.name != "cfg") others.push_back(axis.name);
+  if (plan.cfg > 1) same_branch = partition.mesh().communicator(*world, others);
 }
 
 void Setup::share_blocks(const nn::Geometry& geometry) {

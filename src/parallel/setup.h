@@ -82,7 +82,12 @@ struct Setup {
   std::unique_ptr<nn::MoeLayers> second;               ///< experts of the second half
   std::unique_ptr<GroupPeers> peers;    ///< for text: ranks with other tokens of a pass
   std::optional<StepCache> step_cache;  ///< the request's
-  std::unique_ptr<StepReuse> reuse;     ///< denoise() makes it for step_cache; null: none
+  /// Both branches of guidance are here, and decide apart: each has a pass of its own.
+  bool branches_in_turn = false;
+  /// Ranks of the same branch, if branches decide apart on ranks of their own; else null.
+  std::unique_ptr<comm::Communicator> same_branch;
+  /// denoise() makes them for step_cache: one, or one for each branch in turn. Empty: none.
+  std::vector<std::unique_ptr<StepReuse>> reuse;
 
   /// The own tokens.
   nn::TokenView view(int patch = -1) const;
@@ -104,6 +109,9 @@ struct Setup {
   bool may_record() const;
   /// Events of the experts, call by call.
   std::vector<nn::MoeEvent> expert_events() const;
+  /// Assignments of this rank's tokens to each expert, over all layers and calls, for each half of
+  /// a staggered batch. Empty on ranks of tensor= that repeat the choice of another.
+  std::vector<std::vector<int64_t>> expert_loads() const;
   /// Peak bytes of expert rows kept between layers, steps or halves.
   int64_t peak_kept_bytes() const;
 
@@ -115,6 +123,7 @@ struct Setup {
   void share_blocks(const nn::Geometry& geometry);
   void share_tokens(const nn::Geometry& geometry, const Workload& workload);
   void share_experts(const nn::Geometry& geometry, const Workload& workload);
+  void share_decisions(const Workload& workload);
 };
 
 }  // namespace tessera::parallel

@@ -37,6 +37,18 @@ TEST(StepCache, ReadsRulesAndDefaults) {
   EXPECT_EQ(parse_step_cache("teacache,coefficients=flux").coefficients.size(), 5u);
 }
 
+TEST(StepCache, BranchesDecideTogetherOrApart) {
+  EXPECT_FALSE(parse_step_cache("fbcache").apart);
+  EXPECT_FALSE(parse_step_cache("drift,branches=together").apart);
+  for (const std::string rule : {"fbcache", "dbcache", "taylorseer", "magcache,ratios=flux",
+                                 "teacache,coefficients=flux", "drift"}) {
+    const StepCache cache = parse_step_cache(rule + ",branches=apart");
+    EXPECT_TRUE(cache.apart) << rule;
+    EXPECT_EQ(parse_step_cache(to_string(cache)), cache) << rule;
+  }
+  EXPECT_NE(refusal("fbcache,branches=both").find("together or apart"), std::string::npos);
+}
+
 TEST(StepCache, WritesItsNumbers) {
   for (const char* text : {"fbcache,threshold=0.1", "taylorseer,order=1,interval=3,before=4,lite=1",
                            "dbcache,threshold=0.08,Fn=2,mask=1101,policy=static",

@@ -41,6 +41,23 @@ class StepCaching(ProgramTest):
                 self.assertEqual(report["computed_blocks"], same[1]["computed_blocks"], (cache, plan))
                 self.assertEqual(ranks, same[0], (cache, plan))
 
+    def test_branches_decide_apart_on_one_rank_and_more(self):
+        cache = "fbcache,threshold=0.15,branches=apart"
+        alone, one = self.made("--cache", cache)
+        self.assertEqual(one["cache"], "fbcache,threshold=0.15,branches=apart")
+        self.assertEqual(len(one["negative_computed_blocks"]), 8)
+        self.assertEqual(len(one["negative_cache_changes"]), 8)
+        ran = sum(len(blocks) for key in ("computed_blocks", "negative_computed_blocks") for blocks in one[key])
+        self.assertEqual(one["blocks_computed"], ran)
+        for plan in ("cfg=2", "cfg=2,ulysses=2"):
+            ranks, report = self.made("--cache", cache, "--plan", plan)
+            for key in ("cache", "computed_blocks", "negative_computed_blocks", "blocks_computed", "blocks_reused"):
+                self.assertEqual(report[key], one[key], (key, plan))
+            self.assertEqual(ranks, alone, plan)
+        self.assertNotIn("negative_computed_blocks", self.made("--cache", "fbcache,threshold=0.15")[1])
+        self.refused(4, *RUN, "--cache", cache, "--plan", "cfg=2,expert=2", says=["branches=apart", "expert=2"])
+        self.refused(2, *RUN, "--cache", "fbcache,branches=both", says="together or apart")
+
     def test_no_threshold_is_no_cache(self):
         plain, _ = self.made()
         cached, report = self.made("--cache", "fbcache,threshold=0")

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "comm/threads/launch.h"
 
 namespace tessera::cluster {
@@ -22,6 +24,7 @@ TEST(GatherReports, RankZeroHasTheSums) {
     layer.oldest = rank;
     report.layers = {layer};
     report.traffic[{"dispatch", 4}] = {1, 100, 0.25, 0.5, TrafficKind::decode};
+    report.expert_load = {1, rank};
     report.kept_row_bytes = 10 * rank;
     report.incast = {.most = 30 - rank, .bound = 40};
     report.per_rank = {{{.weights = 100 + rank, .kv = 3, .total = 200 + rank}, 1.5 * rank}};
@@ -37,6 +40,7 @@ TEST(GatherReports, RankZeroHasTheSums) {
     EXPECT_EQ(report.traffic.at({"dispatch", 4}).bytes, 300);
     EXPECT_DOUBLE_EQ(report.traffic.at({"dispatch", 4}).wait_seconds, 0.75);
     EXPECT_EQ(report.traffic.at({"dispatch", 4}).kind, TrafficKind::decode);
+    EXPECT_EQ(report.expert_load, (std::vector<int64_t>{3, 3}));
     EXPECT_EQ(report.kept_row_bytes, 20);
     EXPECT_EQ(report.incast.most, 30);
     EXPECT_EQ(report.incast.bound, 40);
@@ -53,6 +57,27 @@ TEST(GatherReports, RankZeroHasTheSums) {
       EXPECT_EQ(one.streamed->misses, 4);
       EXPECT_EQ(one.streamed->bytes, int64_t{1} << 40);
     }
+  });
+}
+
+TEST(GatherReports, AnotherRankKnowsTheNegativeBranch) {
+  comm::threads::run(2, 10s, [](comm::Communicator& world) {
+    Report report;
+    Report::Reused& reused = report.reused.emplace();
+    reused.flops_saved = 2;
+    reused.blocks_computed = 3 + world.rank();
+    reused.blocks_reused = 1;
+    (world.rank() == 0 ? reused.computed_blocks : reused.negative_computed_blocks) = {{0, 1}, {}};
+    (world.rank() == 0 ? reused.changes : reused.negative_changes) = {std::nan(""), 0.25};
+    gather_reports(world, report);
+    if (world.rank() != 0) return;
+    EXPECT_EQ(reused.negative_computed_blocks, reused.computed_blocks);
+    ASSERT_EQ(reused.negative_changes.size(), 2u);
+    EXPECT_TRUE(std::isnan(reused.negative_changes[0]));
+    EXPECT_EQ(reused.negative_changes[1], 0.25);
+    EXPECT_EQ(reused.flops_saved, 4);
+    EXPECT_EQ(reused.blocks_computed, 7);
+    EXPECT_EQ(reused.blocks_reused, 2);
   });
 }
 

@@ -1,12 +1,15 @@
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
+#include "load/safetensors.h"
 #include "models/registry.h"
 #include "test_paths.h"
 #include "whole/golden.h"
@@ -43,6 +46,22 @@ inline std::vector<std::string> diffusers_cases(const std::string& file, size_t 
     throw std::runtime_error(file + ": " + std::to_string(found.size()) + " cases, expected " +
                              std::to_string(least));
   return found;
+}
+
+/// A file with the embeddings of `file` and, as the negative ones, the same numbers backwards.
+inline std::string with_negative(const std::string& file, const Scratch& scratch) {
+  const load::SafetensorsFile given(file);
+  std::map<std::string, tensor::Tensor> all;
+  for (const auto& [name, entry] : given.entries()) {
+    all[name] = given.get(name);
+    std::vector<float> numbers = all[name].to_floats();
+    std::reverse(numbers.begin(), numbers.end());
+    all["negative_" + name] =
+        tensor::Tensor::from(std::span<const float>(numbers), all[name].shape());
+  }
+  const std::string path = scratch / "with_negative.safetensors";
+  load::write_safetensors(path, all);
+  return path;
 }
 
 }  // namespace tessera::golden

@@ -1,5 +1,7 @@
 #include "nn/moe/log.h"
 
+#include <algorithm>
+
 #include "tensor/scope.h"
 
 namespace tessera::nn {
@@ -7,7 +9,9 @@ namespace {
 
 constexpr size_t kMostUncounted = 256;  // calls between two counts of a device's routing
 
-void count(const Tensor& ids, MoeEvent& event) {
+}  // namespace
+
+void MoeLog::count(const Tensor& ids, MoeEvent& event) const {
   std::vector<bool> touched;
   int64_t rows = 0;
   for (int64_t t = 0; t < ids.size(0); ++t)
@@ -17,6 +21,8 @@ void count(const Tensor& ids, MoeEvent& event) {
       ++rows;
       const auto expert = static_cast<size_t>(id);
       if (expert >= touched.size()) touched.resize(expert + 1);
+      if (expert >= load_.size()) load_.resize(expert + 1);
+      ++load_[expert];
       if (touched[expert]) continue;
       touched[expert] = true;
       ++event.distinct;
@@ -24,7 +30,16 @@ void count(const Tensor& ids, MoeEvent& event) {
   event.assignments = {rows};
 }
 
-}  // namespace
+void MoeLog::chose(const Tensor& ids, int64_t experts) {
+  MoeEvent unused;
+  load_.resize(std::max(load_.size(), static_cast<size_t>(experts)));
+  if (!ids.is_meta()) count(ids, unused);
+}
+
+const std::vector<int64_t>& MoeLog::load() const {
+  settle();
+  return load_;
+}
 
 void MoeLog::settle() const {
   std::vector<Tensor> ids;
@@ -58,6 +73,7 @@ void MoeLog::add(const MoeCall& call, const Tensor& ids, int64_t experts) {
   MoeEvent event{
       .step = call.step.index, .site = call.site, .tokens = ids.size(0), .assignments = {}};
   const tensor::Scope& scope = tensor::current_scope();
+  if (!ids.is_meta()) load_.resize(std::max(load_.size(), static_cast<size_t>(experts)));
   if (ids.is_meta()) {
     event.assignments = {ids.elements()};
     event.distinct =

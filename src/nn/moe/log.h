@@ -48,6 +48,10 @@ class MoeLog {
   void add(const MoeCall& call, const Tensor& ids, int64_t experts);
   /// The recorded calls (tensor::Recording) ran again, in this step.
   void replayed(int step);
+  /// Notes the choice of a call that adds a complete event; `ids` are on the host.
+  void chose(const Tensor& ids, int64_t experts);
+  /// Assignments to each expert, over all layers and calls; empty on meta.
+  const std::vector<int64_t>& load() const;
   /// Every call since the start, in order.
   const std::vector<MoeEvent>& events() const;
 
@@ -66,10 +70,12 @@ class MoeLog {
 
  private:
   void settle() const;
+  void count(const Tensor& ids, MoeEvent& event) const;
   void count_later(const MoeEvent& event, const Tensor& ids);
   std::vector<std::function<void(const MoeWork&)>> observers_;
   mutable std::vector<MoeEvent> events_;
   mutable std::vector<std::pair<size_t, Tensor>> uncounted_;  // ids, by event
+  mutable std::vector<int64_t> load_;
   std::vector<std::pair<MoeEvent, Tensor>> recorded_;
   int64_t peak_kept_ = 0, most_coming_ = 0, coming_bound_ = 0;
 };

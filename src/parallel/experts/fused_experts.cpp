@@ -126,6 +126,7 @@ Tensor FusedExperts::run(const nn::MoeCall& call, const Tensor& tokens, const nn
   nn::MoeEvent event{
       .step = call.step.index, .site = call.site, .tokens = tokens.size(0), .assignments = {}};
   event.distinct = distinct_experts(routing.ids, weights.experts());
+  log.chose(routing.ids, weights.experts());
   for (int p = 0; p < group_.size(); ++p)
     event.assignments.push_back(load(TaskKind::dispatch, p).rows);
   log.show({call, tokens, gate, weights, routing, operator_->rows()});

@@ -252,6 +252,7 @@ Tensor ScheduledExchange::run(const nn::MoeCall& call, const Tensor& tokens, con
   // The host needs the routing for messages.
   ops::Routing routing = ops::host_routing(gate(tokens), weights.experts());
   event.distinct = distinct_experts(routing.ids, weights.experts());
+  log.chose(routing.ids, weights.experts());
   CallResults& mine = launch(call, tokens, std::move(routing), weights, event);
   const Tensor shared = weights.shared_rows(tokens);
   // While these rows travel, compute received rows: of the layer before (interweaved), or of the

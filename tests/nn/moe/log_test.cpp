@@ -25,6 +25,10 @@ TEST(MoeLog, CountsRowsAndDistinctExpertsOfWhatWasRouted) {
   EXPECT_EQ(event.tokens, 2);
   EXPECT_EQ(event.assignments, (std::vector<int64_t>{3}));
   EXPECT_EQ(event.distinct, 2);
+  EXPECT_EQ(log.load(), (std::vector<int64_t>{1, 0, 0, 2, 0, 0, 0, 0}));
+  log.chose(ids_of({3, 7}), 8);
+  EXPECT_EQ(log.load(), (std::vector<int64_t>{1, 0, 0, 3, 0, 0, 0, 1}));
+  EXPECT_EQ(log.events().size(), 1u) << "the caller adds its event";
 }
 
 TEST(MoeLog, KeepsTheOrderOfCallsHoweverLateItCounts) {
@@ -66,6 +70,7 @@ TEST(MoeLog, RecordedCallsAreCountedEachTimeTheyAreMade) {
   EXPECT_EQ(log.events()[1].step, 2);
   EXPECT_EQ(log.events()[1].site, 3);
   EXPECT_EQ(log.events()[1].distinct, 2);
+  EXPECT_EQ(log.load(), (std::vector<int64_t>{0, 2, 2, 0})) << "twice";
 }
 
 TEST(MoeLog, RemembersTheMostThatWasKept) {

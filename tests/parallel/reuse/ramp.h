@@ -54,18 +54,21 @@ class Ramp : public nn::Denoiser {
   mutable std::vector<float> predicted;
 
   /// Runs all steps with a rule ("": none) and returns the log.
-  StepReuse::Log run(const std::string& rule) const {
+  StepReuse::Log run(const std::string& rule, int branches = 1) const {
     step_ = -1;
     predicted.clear();
     const auto flow = sample::rectified_flow(static_cast<int>(first_.size()));
-    Workload work{.samples = 1, .grid = {1, 1, 1}, .branches = 1, .steps = flow->steps()};
+    Workload work{.samples = 1, .grid = {1, 1, 1}, .branches = branches, .steps = flow->steps()};
     if (!rule.empty()) work.step_cache = parse_step_cache(rule);
     Setup setup({}, geometry_, work);
     const auto none = [](int) { return tensor::Tensor(); };
-    last = denoise(*this, {}, *flow, {1, 2}, row(1, 1), none, setup, {}).to_floats();
-    return setup.reuse ? setup.reuse->log() : StepReuse::Log{};
+    const Guidance guidance{branches == 2 ? 2.0f : 1.0f, 2};
+    last = denoise(*this, {}, *flow, guidance, row(1, 1), none, setup, {}).to_floats();
+    negative = setup.reuse.size() > 1 ? setup.reuse[1]->log() : StepReuse::Log{};
+    return setup.reuse.empty() ? StepReuse::Log{} : setup.reuse.front()->log();
   }
   mutable std::vector<float> last;
+  mutable StepReuse::Log negative;  // the log of a branch that decides apart
 
  protected:
   static tensor::Tensor row(int64_t tokens, float value) {

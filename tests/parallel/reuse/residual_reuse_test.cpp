@@ -69,6 +69,43 @@ TEST(ResidualReuse, TeaCacheAddsUpChangesOfEachStep) {
   EXPECT_EQ(counts(model.run("teacache,coefficients=1+0,threshold=0.25")), "3 0 0 3 0 3");
 }
 
+/// A ramp whose negative branch has a first block of its own.
+class TwoRamps final : public Ramp {
+ public:
+  TwoRamps(std::vector<float> first, std::vector<float> other)
+      : Ramp(std::move(first)), other_(std::move(other)) {}
+  void block(int index, const nn::StepContext& at, const nn::Placement& placement,
+             nn::Hidden& hidden, const nn::Seams& seams) const override {
+    const tensor::Tensor before = hidden.tokens.body;
+    Ramp::block(index, at, placement, hidden, seams);
+    const nn::Segments& held = placement.view.body;
+    for (size_t t = 0; t < held.size() && index == 0; ++t) {
+      if (held[t].sequence == 0) continue;
+      tensor::Tensor own = before.slice(0, int64_t(t), int64_t(t) + 1);
+      add(own, other_.at(static_cast<size_t>(step())));
+      tensor::copy_into(hidden.tokens.body.slice(0, int64_t(t), int64_t(t) + 1), own);
+    }
+  }
+
+ private:
+  std::vector<float> other_;
+};
+
+TEST(ResidualReuse, BranchesDecideTogetherOrApart) {
+  const TwoRamps model({1, 1, 1, 2, 2}, {1, 2, 2, 2, 4});
+  EXPECT_EQ(counts(model.run("fbcache,threshold=0.1,branches=apart", 2)), "3 1 1 3 1");
+  EXPECT_EQ(counts(model.negative), "3 3 1 1 3");
+  EXPECT_EQ(model.predicted.size(), 10u) << "each branch has a pass of its own";
+  const StepReuse::Log both = model.run("fbcache,threshold=0.1,branches=together", 2);
+  EXPECT_EQ(counts(both), "3 3 1 3 3");
+  EXPECT_TRUE(model.negative.computed.empty());
+  EXPECT_NEAR(both.changes[1], 0.5, 1e-6) << "of both branches";
+  const StepReuse::Log blind = model.run("magcache,ratios=1,branches=apart", 2);
+  EXPECT_EQ(counts(blind), counts(model.negative));
+  EXPECT_EQ(counts(model.run("fbcache,threshold=0.1,branches=apart")), "3 1 1 3 1")
+      << "no guidance";
+}
+
 TEST(ResidualReuse, LastBlocksWithLongSkipsAreRefused) {
   nn::Geometry geometry;
   geometry.blocks = 4;

@@ -152,6 +152,49 @@ TEST(CacheGolden, ComputesTheBlocksOfDiffusersAndCacheDit) {
   }
 }
 
+// FLUX.1 with true guidance in diffusers: a cache context for each branch. The negative text is the
+// text, mirrored; decisions and numbers are those of diffusers 0.42.1, made once.
+TEST(CacheGolden, BranchesApartDecideAsInDiffusers) {
+  const Scratch scratch;
+  const std::string data = TESSERA_TEST_DATA;
+  const SafetensorsFile begin(data + "/diffusers/flux_dev/io_e2e_0.safetensors");
+  load::write_safetensors(scratch / "init.safetensors",
+                          {{"latents", begin.get("latents.init").slice(0, 0, 1)}});
+  GenerateRequest q;
+  q.embeddings = golden::with_negative(data + "/features/image/text_flux_dev.safetensors", scratch);
+  q.initial_latents = scratch / "init.safetensors";
+  q.height = 64;
+  q.width = 96;
+  q.steps = 20;
+  q.guidance = 3.5f;
+  q.true_guidance = 2;
+  q.decode = false;
+  q.cache = parse_step_cache("fbcache,threshold=0.45,branches=apart");
+  const auto computed = [](const std::vector<std::vector<int>>& steps) {
+    std::string text;
+    for (const auto& blocks : steps) text += blocks.size() == 5 ? '1' : '0';
+    return text;
+  };
+  std::vector<float> first;
+  for (const char* plan : {"", "cfg=2", "cfg=2,ulysses=2"}) {
+    RunOptions options = golden::options(Precision::f32);
+    options.plan = parse_plan(plan);
+    const GenerateResult made =
+        Model::open(data + "/diffusers/flux_dev/model", options).generate(q);
+    const Report::Reused& reused = *made.report.reused;
+    EXPECT_EQ(computed(reused.computed_blocks), "11111110101011111101") << plan;
+    EXPECT_EQ(computed(reused.negative_computed_blocks), "11110110001011111101") << plan;
+    double norm = 0;
+    for (const float value : made.latents) norm += double(value) * value;
+    EXPECT_NEAR(std::sqrt(norm), 74.347618, 0.02);
+    const float expected[] = {0.085165f, 4.461385f, -0.518854f, -0.205529f, 3.509997f, 0.361941f};
+    for (size_t i = 0; i < std::size(expected); ++i)
+      EXPECT_NEAR(made.latents[i], expected[i], 2e-3) << i;
+    if (first.empty()) first = made.latents;
+    EXPECT_EQ(made.latents, first) << plan;
+  }
+}
+
 // Reused steps save their computation, and a plan changes no decision and no bit.
 TEST(CacheGolden, PlansGiveTheSameBits) {
   for (const CachedRun& one : runs()) {

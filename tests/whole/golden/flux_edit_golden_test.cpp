@@ -85,9 +85,12 @@ void compare(const std::string& model, const GenerateRequest& q, const std::stri
   EXPECT_LT(golden::l2_error(made.to_floats(), expected.to_floats()), 1e-3) << name << plan;
 }
 
-std::string refusal(const std::string& model, const GenerateRequest& q) {
+std::string refusal(const std::string& model, const GenerateRequest& q,
+                    const std::string& plan = "") {
   try {
-    Model::open(model, golden::options(Precision::f32)).generate(q);
+    RunOptions options = golden::options(Precision::f32);
+    options.plan = parse_plan(plan);
+    Model::open(model, options).generate(q);
   } catch (const Error& e) {
     return e.what();
   }
@@ -125,6 +128,41 @@ TEST(FluxEditGolden, KontextFollowsAnImageAsDiffusersDoes) {
   GenerateRequest q = request_of(runs[0], scratch);
   q.images.assign(2, {.file = kImages + "image.png"});
   EXPECT_NE(refusal(model, q).find("takes 1 reference image"), std::string::npos);
+}
+
+std::vector<float> latents(const std::string& model, const GenerateRequest& q,
+                           const std::string& plan) {
+  RunOptions options = golden::options(Precision::f32);
+  options.plan = parse_plan(plan);
+  return Model::open(model, options).generate(q).latents;
+}
+
+// Extra tokens of Kontext, and extra channels of Fill, under every plan.
+TEST(FluxEditGolden, PlansComputeWhatOneRankDoes) {
+  const Scratch scratch;
+  const Json described = base::read_json(kRoot + "case.json");
+  const std::string text = golden::with_negative(kImages + "text_flux_dev.safetensors", scratch);
+  for (const bool fill : {false, true}) {
+    const std::string model = folder_of(scratch, fill ? "FluxFillPipeline" : "FluxKontextPipeline");
+    if (fill) widen(model);
+    GenerateRequest q = request_of(described[fill ? "fill" : "kontext"][0], scratch);
+    q.save_latents.clear();
+    q.embeddings = text;
+    q.true_guidance = 2;
+    q.steps = 2;
+    q.count = 1;
+    q.images = {{.file = kImages + "image.png"}};
+    if (fill) q.mask = InputImage{.file = kImages + "mask_hard.png"};
+    const std::vector<float> one = latents(model, q, "");
+    for (const char* plan : {"cfg=2,ulysses=2", "shard=2", "pipefusion=2,patches=3,warmup=9"})
+      EXPECT_EQ(latents(model, q, plan), one) << plan << fill;
+    for (const char* plan : {"ulysses=2,ring=2", "cfg=2,tensor=2"})
+      EXPECT_LT(golden::l2_error(latents(model, q, plan), one), 1e-4) << plan << fill;
+    const double stale = golden::l2_error(latents(model, q, "pipefusion=2,patches=2"), one);
+    EXPECT_TRUE(stale > 0 && stale < 0.5) << fill << " " << stale;
+    q.true_guidance = 1;
+    EXPECT_NE(refusal(model, q, "cfg=2").find("cfg=2"), std::string::npos);
+  }
 }
 
 }  // namespace

@@ -60,6 +60,7 @@ class Subject {
     std::vector<int64_t> buffers{};            ///< peak bytes of buffers, by rank
     std::vector<std::vector<int64_t>> ages{};  ///< ages of read tokens, by rank
     std::vector<std::vector<int>> computed{};  ///< blocks of each step, with a cache
+    std::vector<std::vector<int>> negative{};  ///< the same of a negative branch apart
   };
   Ran operator()(const Asked& asked) const {
     const Plan plan = parse_plan(asked.plan);
@@ -134,6 +135,13 @@ class Subject {
     conditioning_.tensors["reference_tokens"] = models::NamedNoise().get(
         "reference_tokens", {2 * kSamples, layout_.extra, layout_.token_channels()});
   }
+  static void note_reuse(const parallel::Setup& setup, Ran& ran) {
+    const auto cfg = setup.branch_group ? setup.branch_group->rank() : 0;
+    if (!setup.reuse.empty() && setup.rank == 0) ran.computed = setup.reuse[0]->log().computed;
+    if (setup.reuse.size() > 1 && setup.rank == 0) ran.negative = setup.reuse[1]->log().computed;
+    if (setup.same_branch && cfg == 1 && setup.same_branch->rank() == 0)
+      ran.negative = setup.reuse[0]->log().computed;
+  }
   static std::string deeper(const std::string& json, int more) {
     std::smatch found;
     std::regex_search(json, found, std::regex(R"(("depth"|"num_layers"|"n_layers"): (\d+))"));
@@ -172,7 +180,7 @@ class Subject {
     ran.kept[at] = scope.memory->peak(tensor::MemoryClass::kv);
     ran.buffers[at] = scope.memory->peak(tensor::MemoryClass::buffers);
     if (setup.cache) ran.ages[at] = setup.cache->ages();
-    if (setup.reuse && rank == 0) ran.computed = setup.reuse->log().computed;
+    note_reuse(setup, ran);
   }
 
   DType dtype_;

@@ -48,6 +48,27 @@ TEST_P(CachedNetwork, GivesTheSameBitsOnAnyRanks) {
   }
 }
 
+TEST_P(CachedNetwork, BranchesThatDecideApartDoSoOnAnyRanks) {
+  const Subject run = subject();
+  for (const std::string cache :
+       {"fbcache,threshold=0.3", "dbcache,warmup=2,threshold=0.4,taylor=1",
+        "taylorseer,before=3,interval=3", "drift,threshold=0.5"}) {
+    SCOPED_TRACE(run.name + " " + cache);
+    const Subject::Ran one = run(asked("", cache + ",branches=apart"));
+    ASSERT_EQ(std::ssize(one.computed), kCachedSteps);
+    ASSERT_EQ(std::ssize(one.negative), kCachedSteps);
+    if (cache.starts_with("taylor")) {
+      EXPECT_EQ(one.steps, run(asked("", cache)).steps) << "no data decide";
+    }
+    for (const char* plan : {"cfg=2", "ulysses=2", "cfg=2,ulysses=2", "cfg=2,shard=2"}) {
+      const Subject::Ran many = run(asked(plan, cache + ",branches=apart"));
+      EXPECT_EQ(many.computed, one.computed) << plan;
+      EXPECT_EQ(many.negative, one.negative) << plan;
+      EXPECT_EQ(many.steps, one.steps) << plan;
+    }
+  }
+}
+
 TEST_P(CachedNetwork, TensorAndRingMakeTheirOwnBitsAndOneDecision) {
   const Subject run = subject();
   const char* const cache = "fbcache,threshold=0.3";
