@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "arguments.h"
+#include "tessera/prediction.h"
 
 namespace tessera::cli {
 namespace {
@@ -27,18 +28,35 @@ Command add_bench_kernels(CLI::App& bench) {
           }};
 }
 
+Command add_bench_calibrate(CLI::App& bench) {
+  CLI::App* app =
+      bench.add_subcommand("calibrate", "Measure this machine for 'plan --hardware FILE'");
+  auto ranks = std::make_shared<int>(1), threads = std::make_shared<int>(0);
+  app->add_option("--ranks", *ranks, "Ranks that share the cores (default 1)")
+      ->check(whole(1, 512))
+      ->type_name("N");
+  app->add_option("--threads", *threads, "Threads of all ranks (default: all cores)")
+      ->check(whole(1, 4096))
+      ->type_name("N");
+  return {app, [ranks, threads](const std::stop_token& stop) {
+            refuse_processes("bench calibrate");
+            std::printf("%s\n", calibrate(*ranks, *threads, stop).c_str());
+          }};
+}
+
 }  // namespace
 
 Command add_bench(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("bench", "Measure kernels, or all plans for some ranks");
-  const Command inner[] = {add_bench_kernels(*app), add_bench_parallel(*app)};
+  CLI::App* app = program.add_subcommand("bench", "Measure kernels, plans, or this machine");
+  const std::vector<Command> all{add_bench_kernels(*app), add_bench_parallel(*app),
+                                 add_bench_calibrate(*app)};
   return {app,
-          [kernels = inner[0], parallel = inner[1]](const std::stop_token& stop) {
-            for (const Command& command : {kernels, parallel})
+          [all](const std::stop_token& stop) {
+            for (const Command& command : all)
               if (command.app->parsed()) return command.run(stop);
             throw Error(ErrorCode::usage,
-                        "bench: name what to measure: kernels or parallel (see 'tessera bench "
-                        "--help')");
+                        "bench: name what to measure: kernels, parallel or calibrate (see "
+                        "'tessera bench --help')");
           },
           true};
 }

@@ -6,6 +6,7 @@
 #include "block_view.h"
 #include "commands.h"
 #include "inputs.h"
+#include "outputs.h"
 #include "progress.h"
 
 namespace tessera::cli {
@@ -15,7 +16,7 @@ struct Options {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   CompleteRequest request;
   std::vector<std::string> ids;
-  std::string chat, prompt_file, report;
+  std::string chat, prompt_file, report, timeline;
   bool json = false, visualise = false, overwrite = false;
 };
 
@@ -77,12 +78,14 @@ void complete(Options& o, const std::stop_token& stop, const Processes* processe
   if (first)
     check_files({o.model->model,
                  {{"--prompt-file", o.prompt_file}, {"--chat", o.chat}},
-                 {{"--report", o.report, FileKind::report}},
+                 {{"--report", o.report, FileKind::report},
+                  {"--timeline", o.timeline, FileKind::plan_costs}},
                  o.overwrite,
                  o.model->files});
   const size_t prompts = read_prompts(o, stop);
   if (first && o.request.logprobs && !o.json && o.report.empty())
     print_note("--logprobs has no effect: they are part of --json and --report");
+  const TimelineFile timeline(o.timeline, processes);
   Model model = Model::open(o.model->model, run, stop, o.model->files);
   const size_t answers = prompts * static_cast<size_t>(o.request.n);
   const bool stream = !o.json && answers == 1 && !o.visualise;
@@ -98,6 +101,7 @@ void complete(Options& o, const std::stop_token& stop, const Processes* processe
   const CompleteResult result = model.complete(o.request, control);
   if (result.elsewhere) return;
   if (!o.report.empty()) save_text(to_json(result) + "\n", o.report);
+  timeline.save();
   if (o.json)
     std::printf("%s\n", to_json(result).c_str());
   else if (stream && result.has_texts)
@@ -138,6 +142,7 @@ void add_files(CLI::App& app, const std::shared_ptr<Options>& o) {
   option("--logprobs", o->request.logprobs, "N", "Log probabilities of N tokens, in --json")
       ->check(whole(0, 1000));
   option("--report", o->report, "F", "Write time, work and memory as JSON");
+  option("--timeline", o->timeline, "F", "Write what ranks did when: Chrome trace, or .svg");
   app.add_flag("--overwrite", o->overwrite, "Replace files that Tessera did not write")
       ->group(kFiles);
   app.add_flag("--visualise", o->visualise, "Show blocks on stderr as they fill in")->group(kFiles);

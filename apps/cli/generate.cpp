@@ -61,10 +61,6 @@ void save(const GenerateResult& result, const Options& o, const std::stop_token&
   if (!o.report.empty()) save_text(to_json(result.report) + "\n", o.report);
 }
 
-void save_timeline(const RunTimeline& run, const std::string& path) {
-  save_text(run.text(path.ends_with(".svg") ? TimelineForm::image : TimelineForm::trace), path);
-}
-
 // The options that most requests use, shown first by --help.
 void add_common(CLI::App& app, const std::shared_ptr<Options>& o) {
   GenerateRequest& q = o->request;
@@ -361,13 +357,7 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
   if (first && o.request.compare_steps && o.report.empty())
     view.note("--compare-steps has no effect: its numbers are part of --report");
   GenerateResult result;
-  std::optional<RunTimeline> timeline;
-  if (!o.timeline.empty()) {
-    if (processes)
-      throw Error(ErrorCode::usage,
-                  "`timeline` is of ranks in one process; leave out mpirun, and give --ranks N");
-    timeline.emplace();
-  }
+  const TimelineFile timeline(o.timeline, processes);
   {
     Model model = Model::open(o.model->model, run, stop, o.model->files);
     o.output.videos = model.makes_videos();
@@ -381,7 +371,7 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
   view.end_line();
   if (preview.waits()) print_note("no preview: this run had no step to show; see --preview-every");
   if (!result.elsewhere) save(result, o, stop);
-  if (timeline) save_timeline(*timeline, o.timeline);
+  timeline.save();
 }
 
 }  // namespace

@@ -158,6 +158,11 @@ Command add_inspect(CLI::App& program) {
                   "Text embeddings (default: the longest texts)")
       ->group(group)
       ->type_name("FILE");
+  app->add_option("--text-tokens", o->request.text_tokens,
+                  "Tokens that T5 reads (default: the model's)")
+      ->check(positive())
+      ->group(group)
+      ->type_name("N");
   add_memory_budget(*app, o->model, "Memory limit, e.g. 4GB (default: the machine's)", group);
   app->add_flag("--json", o->json, "Print the result as JSON")->group(group);
   add_weight_files(*app, o->model);

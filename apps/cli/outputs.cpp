@@ -71,6 +71,20 @@ void check_preview(const std::string& path, bool videos) {
                                     (videos ? ".mp4" : ".png, .webp or .jpg"));
 }
 
+TimelineFile::TimelineFile(std::string path, const Processes* processes) : path_(std::move(path)) {
+  if (path_.empty()) return;
+  if (processes)
+    throw Error(ErrorCode::usage,
+                "--timeline is of ranks in one process; leave out mpirun, and give --ranks N");
+  run_.emplace();
+}
+
+void TimelineFile::save() const {
+  if (!run_) return;
+  const auto form = path_.ends_with(".svg") ? TimelineForm::image : TimelineForm::trace;
+  save_text(run_->text(form), path_);
+}
+
 std::string PreviewFile::show(const Progress& p, const std::stop_token& stop) {
   const bool done = p.step == 0 || p.step == p.steps;  // pure noise, or the final output
   if (path_.empty() || p.phase != Phase::denoise || done || p.step % every_ != 0) return "";

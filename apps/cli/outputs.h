@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tessera/engine.h"
+#include "tessera/prediction.h"
 
 namespace tessera::cli {
 
@@ -29,6 +30,18 @@ void save_output(const GenerateResult& result, const GenerateRequest& request,
 /// Throws Error(usage) unless the name is for an image or, with `videos`, for a video ("": no
 /// preview).
 void check_preview(const std::string& path, bool videos);
+
+/// Times the runs of this thread for --timeline.
+class TimelineFile {
+ public:
+  /// "": no file. Throws Error(usage) for ranks that are processes.
+  TimelineFile(std::string path, const Processes* processes);
+  void save() const;
+
+ private:
+  std::string path_;
+  std::optional<RunTimeline> run_;
+};
 
 /// Writes previews of the first image or video into a file, replacing the last preview.
 class PreviewFile {

@@ -234,6 +234,10 @@ void add_request(CLI::App& app, Options& o) {
   app.add_option("--guidance", g.guidance, "Guidance scale (default: the model's)")
       ->group(group)
       ->type_name("G");
+  app.add_option("--text-tokens", g.text_tokens, "Of a prompt for T5 (default: the model's)")
+      ->check(positive())
+      ->group(group)
+      ->type_name("N");
   app.add_option("--prompt-tokens", o.request.prompt_tokens, "Of a language model's prompt")
       ->check(positive())
       ->group(group)

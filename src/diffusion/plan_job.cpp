@@ -363,7 +363,7 @@ void sketch_conditioning(const runtime::ModelState& state, const GenerateRequest
   require(request.embeddings.empty() || state.spec->takes_text(), ErrorCode::usage,
           "`embeddings` {}: this model takes classes, not text; leave it out", request.embeddings);
   const bool two = job.guidance.branches();
-  job.texts = usual_texts(state, text_count(state, request, job));
+  job.texts = usual_texts(state, request, text_count(state, request, job));
   const bool all = std::all_of(job.texts.begin(), job.texts.end(),
                                [](const Text& t) { return t.there || t.part.optional; });
   std::vector<std::string> notes;
@@ -373,7 +373,8 @@ void sketch_conditioning(const runtime::ModelState& state, const GenerateRequest
   else if (!job.texts.empty() && all)
     embeddings = predict_texts(state, job.texts, two, notes);
   else
-    return void(job.conditioning = state.spec->example(int64_t{job.samples()} * (two ? 2 : 1)));
+    return void(job.conditioning = state.spec->example(int64_t{job.samples()} * (two ? 2 : 1),
+                                                       request.text_tokens));
   job.labels.resize(
       static_cast<size_t>(image_count(prompt_count(*state.spec, embeddings, two), request)));
   job.conditioning = conditioning_of(state, request, embeddings, job);
@@ -459,6 +460,8 @@ Job sketch_job(const runtime::ModelState& state, const GenerateRequest& request)
   Job job;
   const int steps = begin_job(state, request, job);
   require(steps >= 1, ErrorCode::usage, "`steps` {}: expected 1 or more", steps);
+  if (request.text_tokens > 0 && !spec.takes_text())
+    job.notes.push_back("`text_tokens` has no effect: this model reads no text");
   job.labels.resize(static_cast<size_t>(
       image_count(static_cast<int64_t>(request.classes.size() + request.prompts.size()), request)));
   if (!spec.takes_text()) {

@@ -114,12 +114,13 @@ int64_t packed_bytes(const runtime::ModelState& state, const TextPart& text) {
   return whole + (spread ? sharded_bytes(state, part, text.hidden) : 0);
 }
 
-// Texts of the part's length; a tokenizer may reduce the length to its limit.
-TextBatch usual_batch(const runtime::ModelState& state, const TextPart& part, int texts) {
+// Texts of the part's length; an encoder may reduce a length that is not `asked` for.
+TextBatch usual_batch(const runtime::ModelState& state, const TextPart& part, bool asked,
+                      int texts) {
   const tensor::Uncounted aside;
   const int64_t longest =
       encoder_over(state, part.encoder, meta_weights_of(state, part.encoder))->longest();
-  const int64_t tokens = longest > 0 ? std::min(part.tokens, longest) : part.tokens;
+  const int64_t tokens = longest > 0 && !asked ? std::min(part.tokens, longest) : part.tokens;
   const auto count = static_cast<size_t>(texts);
   return {std::vector<int32_t>(count * static_cast<size_t>(tokens), 0),
           std::vector<int64_t>(count, tokens), tokens};
@@ -250,21 +251,37 @@ TextBatch tokens_of(TextPart& part, const TextReader& reader,
   return batch;
 }
 
+namespace {
+
+// The pipeline's parts, with the request's number of tokens.
+std::vector<TextPart> parts_of(const runtime::ModelState& state, const GenerateRequest& request) {
+  require(request.text_tokens >= 0 && request.text_tokens <= kMostTextTokens, ErrorCode::usage,
+          "`text_tokens` {}: expected a number from 1 to {}", request.text_tokens, kMostTextTokens);
+  std::vector<TextPart> parts = state.spec->text_parts;
+  bool adjusted = request.text_tokens == 0;
+  for (TextPart& part : parts) {
+    if (part.adjustable && request.text_tokens > 0) part.tokens = request.text_tokens;
+    adjusted |= part.adjustable;
+  }
+  require(adjusted || parts.empty(), ErrorCode::usage,
+          "`text_tokens` {}: '{}' takes texts of one length", request.text_tokens, state.name);
+  return parts;
+}
+
+}  // namespace
+
 std::vector<Text> cut_texts(const runtime::ModelState& state, const GenerateRequest& request,
                             bool two, std::vector<std::string>& notes) {
   require(!request.prompts.empty(), ErrorCode::usage,
           "what to make is missing: '{}' takes text, give `prompt` T", state.name);
-  require(request.text_tokens >= 0 && request.text_tokens <= kMostTextTokens, ErrorCode::usage,
-          "`text_tokens` {}: expected a number from 1 to {}", request.text_tokens, kMostTextTokens);
+  const std::vector<TextPart> parts = parts_of(state, request);
+  require(!parts.empty(), ErrorCode::usage, "'{}' takes no prompt", state.name);
   std::vector<std::string> prompts = request.prompts;
   if (two)
     prompts.push_back(state.spec->empty_negative ? "" : request.negative_prompt.value_or(""));
   prompts = cleaned_prompts(*state.spec, prompts, request.clean_caption.value_or(true), notes);
   std::vector<Text> texts;
-  bool adjusted = request.text_tokens == 0;
-  for (TextPart part : state.spec->text_parts) {
-    if (part.adjustable && request.text_tokens > 0) part.tokens = request.text_tokens;
-    adjusted |= part.adjustable;
+  for (const TextPart& part : parts) {
     Text text{part, {{}, {}, part.tokens}};
     text.there = !part.optional || state.folder.has(part.encoder) ||
                  state.folder.absent.contains(part.encoder);
@@ -274,9 +291,6 @@ std::vector<Text> cut_texts(const runtime::ModelState& state, const GenerateRequ
     }
     texts.push_back(std::move(text));
   }
-  require(!texts.empty(), ErrorCode::usage, "'{}' takes no prompt", state.name);
-  require(adjusted, ErrorCode::usage, "`text_tokens` {}: '{}' takes texts of one length",
-          request.text_tokens, state.name);
   return texts;
 }
 
@@ -301,14 +315,15 @@ Embeddings predict_texts(const runtime::ModelState& state, std::vector<Text>& te
   return embeddings_of(*state.spec, texts, made, two);
 }
 
-std::vector<Text> usual_texts(const runtime::ModelState& state, int count) {
+std::vector<Text> usual_texts(const runtime::ModelState& state, const GenerateRequest& request,
+                              int count) {
   std::vector<Text> texts;
-  for (const TextPart& part : state.spec->text_parts) {
+  for (const TextPart& part : parts_of(state, request)) {
     if (count == 0) break;
     Text& text = texts.emplace_back(Text{part, {}});
     text.there = state.folder.has(part.encoder);
     if (!text.there) continue;
-    text.batch = usual_batch(state, part, count);
+    text.batch = usual_batch(state, part, part.adjustable && request.text_tokens > 0, count);
     text.part.tokens = text.batch.length;
     predict(state, text);
   }

@@ -47,9 +47,10 @@ Embeddings embeddings_of(const models::PipelineSpec& spec, const std::vector<Tex
 /// fit the texts.
 Embeddings predict_texts(const runtime::ModelState& state, std::vector<Text>& texts, bool two,
                          std::vector<std::string>& notes);
-/// Texts of each part's length with the cost of their encoders, from configurations alone. If the
-/// folder lacks an encoder, its text has no cost and `there` is false.
-std::vector<Text> usual_texts(const runtime::ModelState& state, int count);
+/// Texts of each part's length, or of the request's, with the cost of their encoders, from
+/// configurations alone. If the folder lacks an encoder, its text has no cost and `there` is false.
+std::vector<Text> usual_texts(const runtime::ModelState& state, const GenerateRequest& request,
+                              int count);
 /// Conditioning of all sequences of a job.
 nn::Conditioning conditioning_of(const runtime::ModelState& state, const GenerateRequest& request,
                                  const Embeddings& embeddings, const Job& job);

@@ -70,11 +70,14 @@ int64_t PipelineSpec::prefix(const nn::Conditioning& conditioning) const {
   return lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
 }
 
-nn::Conditioning PipelineSpec::example(int64_t batch) const {
+nn::Conditioning PipelineSpec::example(int64_t batch, int64_t text_tokens) const {
   nn::Conditioning made;
   for (const Input& input : inputs) {
     std::vector<int64_t> sizes{batch};
     sizes.insert(sizes.end(), input.sizes.begin(), input.sizes.end());
+    const bool text = takes_text() && input.name == text_inputs.front().second;
+    for (const TextPart& part : text_parts)  // SD3 puts other texts before the adjustable one
+      if (text && part.adjustable && text_tokens > 0) sizes[1] += text_tokens - part.tokens;
     made.tensors[input.name] =
         Tensor::empty(tensor::Shape(sizes), input.dtype, tensor::Device::meta);
   }

@@ -170,8 +170,9 @@ struct PipelineSpec {
   int64_t prefix(const nn::Conditioning& conditioning) const;
   /// The network's argument for the padding mask of text; "": none.
   std::string text_mask() const;
-  /// Conditioning of a batch on meta, for estimates.
-  nn::Conditioning example(int64_t batch) const;
+  /// Conditioning of a batch on meta, for estimates; `text_tokens`: of the adjustable text, 0: as
+  /// usual.
+  nn::Conditioning example(int64_t batch, int64_t text_tokens = 0) const;
 };
 
 /// PipelineSpec::make for a network with a configuration.

@@ -52,7 +52,8 @@ PipelineSpec pixart_pipeline(const Source& source) {
                          {"patch_size", c.patch_size}});
   spec.forward_names = {.conditioning = {"encoder_hidden_states"},
                         .optional = {"encoder_attention_mask"}};
-  spec.inputs = {{"encoder_hidden_states", {300, c.caption_channels}},
+  const int64_t text_tokens = source.pipeline == "PixArtAlphaPipeline" ? 120 : 300;
+  spec.inputs = {{"encoder_hidden_states", {text_tokens, c.caption_channels}},
                  {"resolution", {2}},
                  {"aspect_ratio", {1}}};
   spec.trained = square_layout(c.in_channels, c.patch_size, c.sample_size);
@@ -64,7 +65,7 @@ PipelineSpec pixart_pipeline(const Source& source) {
                       {"prompt_attention_mask", "encoder_attention_mask"}};
   spec.text_parts = {{.tokenizer = "tokenizer",
                       .encoder = "text_encoder",
-                      .tokens = source.pipeline == "PixArtAlphaPipeline" ? 120 : 300,
+                      .tokens = text_tokens,
                       .masked = true,
                       .adjustable = true}};
   spec.plain_prompt = caption::plain_caption;

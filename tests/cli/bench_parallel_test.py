@@ -71,7 +71,7 @@ class BenchParallel(ProgramTest):
                                 (("--plan", "ulysses=2"), "leave out --plan"), (("--rounds", "0"), "--rounds"),
                                 (("--json", "no/folder/x"), "make its folder first")):
             self.refused(2, *RUN, *arguments, says=says)
-        self.refused(2, "bench", says="kernels or parallel")
+        self.refused(2, "bench", says="kernels, parallel or calibrate")
         self.refused(2, "bench", "parallel", says="MODEL")
         self.refused(2, "bench", "paralel", says=["unknown command 'bench paralel'", "did you mean 'parallel'"])
         self.refused(2, "bench", "parallel", "tasks-a", says="makes no images")

@@ -4,9 +4,10 @@
 import json
 import unittest
 
-from program import DATA, ProgramTest
+from program import DATA, SHAPES, SOURCE, ProgramTest
 
 TINY = DATA / "moe/dit_moe_flash/model"
+TASKS = SOURCE / "models/tasks-a"
 RUN = ("plan", TINY, "--hardware", "A100", "--steps", "6")
 PAIR = {"device": {"flops": {"bf16": 1e13}, "memory_bytes": 1e10, "memory_bandwidth": 1e11},
         "devices_per_host": 2, "link": {"bytes_per_second": 1e10, "latency": 1e-5}}
@@ -83,6 +84,47 @@ class Plan(ProgramTest):
         operations = {name: {span["name"] for span in spans[name]} - {"go"} for name in spans}
         self.assertLessEqual(operations["predicted"], operations["measured"])
         self.assertTrue((self.folder / "measured.svg").read_text().startswith("<svg"))
+
+    def test_a_report_says_how_tokens_load_the_experts(self):
+        done = self.run_here("generate", SHAPES, "--class", "1", "--steps", "2", "--latents-only", "--save-latents",
+                             "x.safetensors", "--report", "images.json", "--plan", "expert=2", "--count", "2",
+                             "--progress", "none")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.run_here("complete", TASKS, "--prompt", "3+4=", "--max-tokens", "16", "--report", "text.json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for model, name in ((SHAPES, "images.json"), (TASKS, "text.json")):
+            report = json.loads((self.folder / name).read_text())
+            load = report["expert_load"]
+            if name == "images.json":
+                self.assertEqual(sum(load), sum(layer["assignments"] for layer in report["experts_touched"]))
+            run = ("plan", model, "--hardware", "A100", "--ranks", "2", "--plan", "expert=2", "--steps", "2")
+            even, measured, listed = (self.object(*run, *more)["plans"][0] for more in (
+                (), ("--expert-load", name), ("--expert-load", ",".join(map(str, load)))))
+            self.assertEqual(measured, listed, model)
+            self.assertNotEqual(measured, even, model)
+        self.refused(2, "plan", TINY, "--hardware", "A100", "--expert-load", "text.json",
+                     says=["the model's layers have", "experts"])
+
+    def test_a_completion_has_a_timeline(self):
+        for name in ("t.json", "t.svg"):
+            done = self.run_here("complete", TASKS, "--prompt", "3+4=", "--max-tokens", "16", "--plan", "expert=2",
+                                 "--timeline", name, "--report", "r.json")
+            self.assertEqual(done.returncode, 0, done.stderr)
+        events = json.loads((self.folder / "t.json").read_text())["traceEvents"]
+        spans = [event for event in events if event["ph"] == "X"]
+        forwards = json.loads((self.folder / "r.json").read_text())["forwards"]
+        self.assertEqual({span["args"]["step"] for span in spans}, set(range(forwards)))
+        self.assertLessEqual({"compute", "wait", "dispatch", "combine"}, {span["name"] for span in spans})
+        self.assertEqual({span["tid"] for span in spans}, {0, 1, 2, 3})
+        self.assertTrue((self.folder / "t.svg").read_text().startswith("<svg"))
+        self.refused(2, "complete", TASKS, "--prompt", "x", "--timeline", "/no/folder/t.json", says="/no/folder")
+
+    def test_this_machine_is_measured(self):
+        for command in (("bench", "calibrate"), ("plan", "--calibrate")):
+            done = self.run_here(*command, "--ranks", "2", "--threads", "1")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            found = json.loads(done.stdout)
+            self.assertEqual((found["devices_per_host"], found["hosts"]), (2, 1))
 
     def test_language_models(self):
         run = ("plan", "llada_moe", "--hardware", "A100", "--max-tokens", "64", "--steps", "8")

@@ -34,6 +34,33 @@ TEST(Inspect, KnowsItsNames) {
   }
 }
 
+TEST(Inspect, CountsTheAskedTokensOfText) {
+  GenerateRequest request;
+  request.width = request.height = 256;
+  const auto flops = [&](const std::string& model, int64_t tokens) {
+    request.text_tokens = tokens;
+    return inspect_by_name(model, golden::options(Precision::bf16), request).flops_per_step;
+  };
+  for (const auto& [model, usual] : {std::pair("flux_1_dev", 512), {"sd3_medium", 256}}) {
+    EXPECT_EQ(flops(model, usual), flops(model, 0)) << model;
+    EXPECT_LT(flops(model, 128), flops(model, 0)) << model;
+  }
+  request.text_tokens = 32;
+  request.width = request.height = 0;
+  const RunOptions run = golden::options(Precision::f32);
+  const std::string folder = TESSERA_TEST_DATA "/diffusers/z_image_turbo/model";
+  EXPECT_EQ(Model::open(folder, run).inspect(request).prompt_tokens, 32);
+  EXPECT_EQ(Model::open(folder, run).inspect({}).prompt_tokens, 512);
+  request.text_tokens = 1 << 20;
+  EXPECT_THROW(inspect_by_name("flux_1_dev", run, request), Error);
+  request.text_tokens = 5;
+  const auto classes = inspect_by_name("dit_moe_s", run, request);
+  EXPECT_EQ(
+      std::ranges::count(classes.notes, "`text_tokens` has no effect: this model reads no text"),
+      1);
+  EXPECT_THROW(inspect_by_name("hunyuan_dit", run, request), Error) << "texts of one length";
+}
+
 TEST(Inspect, RefusesRunsThatCannotBe) {
   const RunOptions run = golden::options(Precision::bf16);
   for (const auto& [count, width] : {std::pair<int, int64_t>{0, 256}, {1, -8}, {1, 100}}) {
