@@ -5,6 +5,7 @@
 
 #include "arguments.h"
 #include "commands.h"
+#include "field_options.h"
 #include "interrupts.h"
 #include "progress.h"
 #include "tessera/encodings.h"
@@ -206,17 +207,12 @@ Command add_chat(CLI::App& program) {
       ->group(what);
   app->add_flag("--thinking", o->thinking, "Ask for thoughts, where the template has the switch")
       ->group(what);
-  app->add_option("--max-tokens", q.max_tokens,
-                  "Tokens of an answer (default: the model's, or 128)")
-      ->check(whole(1, kMostTokens))
-      ->group(what)
-      ->type_name("N");
-  add_drawing_options(*app, q, what);
+  add_fields(*app, q, what);
+  add_fields(*app, q, "Sampling", what);
   add_text(*app, "--stop", q.stop, "Text that ends an answer, repeatable")->group(what);
   add_decoding_options(*app, q);
-  app->add_option("--select", q.select, "Expert sharing, e.g. des-max:0.25 (default vanilla)")
-      ->group(kDecoding)
-      ->type_name("RULE");
+  add_fields(*app, q, kDecoding,
+             [](const Field& field) { return field.name == std::string("select"); });
   add_transformer_file(*app, o->model);
   add_model_options(*app, o->model);
   add_memory_budget(*app, o->model, "Memory limit, e.g. 4GB (default: the machine's)");

@@ -6,6 +6,7 @@
 #include <stop_token>
 #include <string>
 
+#include "arguments.h"
 #include "tessera/engine.h"
 #include "tessera/study.h"
 
@@ -39,12 +40,8 @@ struct ReaderLeft {};
 
 /// Upper bound of --max-tokens; models may have a lower limit.
 constexpr int kMostTokens = 1 << 20;
-/// Sampling options: temperature, seed and the filters of the distribution.
-void add_drawing_options(CLI::App& command, CompleteRequest& request, const char* group);
 /// Decoding options of text, without the selection of experts; `request` outlives the parsing.
 void add_decoding_options(CLI::App& command, CompleteRequest& request);
-/// Adds the option for the passes that follow the selection rule.
-void add_ruled_passes(CLI::App& command, CompleteRequest& request, const char* group);
 /// Adds "eval speed", "eval tasks" and "eval experts".
 Command add_eval_speed(CLI::App& eval);
 Command add_eval_tasks(CLI::App& eval);
@@ -74,6 +71,7 @@ struct ModelOptions {
 };
 /// Option groups shared by several commands.
 inline constexpr const char* kExecution = "Execution";
+inline constexpr const char* kAdapters = "Adapters";
 inline constexpr const char* kDecoding = "Decoding";
 inline constexpr const char* kFiles = "Input and output";
 void add_model(CLI::App& command, const std::shared_ptr<ModelOptions>& options);
@@ -95,18 +93,13 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, Choice& choice,
       },
       description);
 }
-/// Adds --lora and --merge-lora to a request that takes adapters.
-template <class Request>
-void add_loras(CLI::App& app, Request& request) {
-  const char* group = "Adapters";
+/// Adds --lora to a request that takes adapters.
+inline void add_loras(CLI::App& app, std::vector<Lora>& loras) {
   add_text(
-      app, "--lora",
-      [&request](const std::string& text) { request.loras.push_back(parse_lora(text)); },
+      app, "--lora", [&loras](const std::string& text) { loras.push_back(parse_lora(text)); },
       "Repeatable: FILE, or FILE:STRENGTH")
-      ->group(group)
+      ->group(kAdapters)
       ->type_name("F[:S]");
-  app.add_flag("--merge-lora", request.merge_lora, "Into the weights, not beside their products")
-      ->group(group);
 }
 /// Throws Error(usage) or Error(plan) for unsupported values.
 RunOptions run_options(const ModelOptions& options, const Processes* processes = nullptr);

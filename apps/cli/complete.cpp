@@ -5,6 +5,7 @@
 #include "arguments.h"
 #include "block_view.h"
 #include "commands.h"
+#include "field_options.h"
 #include "inputs.h"
 #include "outputs.h"
 #include "progress.h"
@@ -119,13 +120,10 @@ void add_common(CLI::App& app, const std::shared_ptr<Options>& o) {
   app.add_option("--chat", o->chat, "Chat as JSON, a file or '-', instead of a prompt")
       ->group(group)
       ->type_name("F");
-  app.add_option("--max-tokens", q.max_tokens, "Tokens of an answer (default: the model's, or 128)")
-      ->check(whole(1, kMostTokens))
-      ->group(group)
-      ->type_name("N");
+  add_fields(app, q, group);
   app.add_flag("--json", o->json, "Print ids, confidences, times and experts as JSON")
       ->group(group);
-  add_drawing_options(app, q, "Sampling");
+  add_fields(app, q, "Sampling");
 }
 
 void add_files(CLI::App& app, const std::shared_ptr<Options>& o) {
@@ -137,10 +135,8 @@ void add_files(CLI::App& app, const std::shared_ptr<Options>& o) {
   option("--prompt-ids", o->ids, "IDS", "Prompt as token ids joined by commas, repeatable")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_flag("--raw", q.raw, "Use prompts without the chat template")->group(kFiles);
   add_text(app, "--stop", q.stop, "Text that ends an answer, repeatable")->group(kFiles);
-  option("--logprobs", o->request.logprobs, "N", "Log probabilities of N tokens, in --json")
-      ->check(whole(0, 1000));
+  add_fields(app, q, kFiles);
   option("--report", o->report, "F", "Write time, work and memory as JSON");
   option("--timeline", o->timeline, "F", "Write what ranks did when: Chrome trace, or .svg");
   app.add_flag("--overwrite", o->overwrite, "Replace files that Tessera did not write")
@@ -148,73 +144,18 @@ void add_files(CLI::App& app, const std::shared_ptr<Options>& o) {
   app.add_flag("--visualise", o->visualise, "Show blocks on stderr as they fill in")->group(kFiles);
 }
 
-void add_selection_options(CLI::App& app, CompleteRequest& q) {
-  app.add_option("--select", q.select, "Expert sharing, e.g. des-max:0.25 (default vanilla)")
-      ->group(kDecoding)
-      ->type_name("RULE");
-  add_ruled_passes(app, q, kDecoding);
-}
-
 }  // namespace
 
-void add_ruled_passes(CLI::App& app, CompleteRequest& q, const char* group) {
-  app.add_option_function<std::string>(
-         "--select-refresh", [&q](const std::string& word) { q.select_refresh = word == "on"; },
-         "Share experts in cache refreshes: on (default), off")
-      ->check(one_of({"on", "off"}))
-      ->group(group)
-      ->type_name("S");
-  app.add_flag("--select-prefill", q.select_prefill, "Share experts in prefill passes, too")
-      ->group(group);
-}
-
-void add_drawing_options(CLI::App& app, CompleteRequest& q, const char* group) {
-  const auto option = [&](const char* name, auto& value, const char* type, const char* text) {
-    return app.add_option(name, value, text)->group(group)->type_name(type);
-  };
-  option("--temperature", q.temperature, "T", "Temperature; 0 (default) is greedy");
-  option("--seed", q.seed, "S", "Seed of the draws (default 0)")->check(seed());
-  option("--top-k", q.top_k, "K", "Draw from the K likeliest tokens (default 0: all)")
-      ->check(whole(0, 1 << 30));
-  option("--top-p", q.top_p, "P", "Draw from tokens of probability P (default 1: all)");
-  option("--repetition-penalty", q.repetition_penalty, "R",
-         "Penalty for repeated tokens (default 1: none)");
-}
-
 void add_decoding_options(CLI::App& app, CompleteRequest& q) {
-  const char* how = kDecoding;
-  app.add_option("--decode", q.decode, "steps:N, threshold:T, factor:F, hierarchy:T,LOW, ...")
-      ->group(how)
-      ->type_name("RULE");
+  add_fields(app, q, kDecoding);
   app.add_option_function<double>(
          "--threshold", [&q](const double& t) { q.decode = "threshold:" + std::to_string(t); },
          "Commit tokens above confidence T (default 0.9)")
-      ->group(how)
+      ->group(kDecoding)
       ->type_name("T")
       ->excludes("--decode");
-  app.add_option("--block", q.block, "Tokens of a block (default: the model's)")
-      ->check(whole(1, 1 << 16))
-      ->group(how)
-      ->type_name("N");
-  app.add_option("--steps", q.steps, "Steps of a block's schedule (default: by --decode)")
-      ->check(whole(1, 1 << 16))
-      ->group(how)
-      ->type_name("N");
-  app.add_flag("--as-published", q.as_published, "Run the passes of the published programs")
-      ->group(how);
-  app.add_option_function<std::string>(
-         "--cache",
-         [&q](const std::string& text) {
-           if (!text.empty()) q.cache = parse_cache(text);  // empty: refused after parsing
-         },
-         "K/V cache: none, prefix, dual, block, vicinity:B,A,W")
-      ->group(how)
-      ->type_name("C");
-  add_choice(app, "--stop-at-eos", q.stop_at_eos, "End at EOS: none, block or early (default)")
-      ->group(how)
-      ->type_name("S");
   app.add_option("--draws", q.draws, "Stored draws of DiffusionGemma (safetensors)")
-      ->group(how)
+      ->group(kDecoding)
       ->type_name("F");
 }
 
@@ -225,13 +166,10 @@ Command add_complete(CLI::App& program) {
   app->add_option("MODEL", o->model->model, "Folder, hub id, or shipped: tasks-a, -b, -c")
       ->required();
   add_common(*app, o);
-  app->add_option("--n", o->request.n, "Answers to each prompt, by seed (default 1)")
-      ->check(whole(1, 10'000))
-      ->group("Sampling")
-      ->type_name("N");
+  add_fields(*app, o->request, "Answers", "Sampling");
   add_files(*app, o);
   add_decoding_options(*app, o->request);
-  add_selection_options(*app, o->request);
+  add_fields(*app, o->request, "Expert sharing", kDecoding);
   add_transformer_file(*app, o->model);
   add_model_options(*app, o->model);
   add_memory_budget(*app, o->model, "Memory limit, e.g. 4GB (default: the machine's)");

@@ -3,6 +3,7 @@
 
 #include "arguments.h"
 #include "commands.h"
+#include "field_options.h"
 #include "inputs.h"
 
 namespace tessera::cli {
@@ -99,7 +100,8 @@ Command add_eval_tasks(CLI::App& eval) {
   app->add_option("--select", r.selects, "Rules beside vanilla, e.g. des-vote:0.4 des-max:0.25")
       ->group(group)
       ->type_name("R ...");
-  add_ruled_passes(*app, r.complete, group);
+  add_fields(*app, r.complete, group,
+             [](const Field& field) { return std::string(field.name).starts_with("select_"); });
   app->add_option("--select-tune", o->tune, "Find the fewest experts that lose at most E")
       ->check(within(0.0, 1.0))
       ->group(group)
@@ -114,7 +116,8 @@ Command add_eval_tasks(CLI::App& eval) {
       ->check(whole(1, 100000))
       ->group(group)
       ->type_name("N");
-  app->add_flag("--raw", r.complete.raw, "Use prompts without the chat template")->group(group);
+  add_fields(*app, r.complete, group,
+             [](const Field& field) { return field.name == std::string("raw"); });
   app->add_flag("--json", o->json, "Print JSON lines")->group(group);
   add_decoding_options(*app, r.complete);
   add_model_options(*app, o->model);

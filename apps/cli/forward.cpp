@@ -50,7 +50,9 @@ Command add_forward(CLI::App& program) {
       ->type_name("N");
   app->add_flag("--trace", request->trace, "Also write the hidden states after each block")
       ->group(group);
-  add_loras(*app, *request);
+  add_loras(*app, request->loras);
+  app->add_flag("--merge-lora", request->merge_lora, "Into the weights, not beside their products")
+      ->group(kAdapters);
   add_model_options(*app, model);
   add_weight_files(*app, model);
   add_memory_budget(*app, model, "Memory limit, e.g. 4GB (default: the machine's)");

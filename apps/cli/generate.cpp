@@ -1,11 +1,10 @@
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <optional>
-#include <tuple>
 
 #include "arguments.h"
 #include "commands.h"
+#include "field_options.h"
 #include "inputs.h"
 #include "outputs.h"
 #include "plan.h"
@@ -21,9 +20,8 @@ struct Options {
   Output output;
   std::optional<std::string> prompt;
   std::string classes, prompt_file, report, timeline;
-  std::string progress = "auto", binning = "off", preview;
+  std::string progress = "auto", preview;
   int preview_every = 1;
-  std::string clean_caption;
   std::string tiling = "auto";
   bool latents_only = false;
   std::vector<std::string> images;
@@ -72,18 +70,7 @@ void add_common(CLI::App& app, const std::shared_ptr<Options>& o) {
   app.add_option("-o,--output", o->output.asked, "Image, video or folder/ (default tessera.png)")
       ->group(group)
       ->type_name("OUT");
-  app.add_option("--steps", q.steps, "Denoising steps (default: the model's)")
-      ->group(group)
-      ->type_name("N");
-  app.add_option("--seed", q.seed, "Seed of the initial noise (default 0)")
-      ->check(seed())
-      ->group(group)
-      ->type_name("S");
-  app.add_option("--width", q.width, "Size in pixels (default: as trained)")
-      ->check(positive())
-      ->group(group)
-      ->type_name("W");
-  app.add_option("--height", q.height)->check(positive())->group(group)->type_name("H");
+  add_fields(app, q, group);
 }
 
 void add_source(CLI::App& app, const std::shared_ptr<Options>& o) {
@@ -92,30 +79,13 @@ void add_source(CLI::App& app, const std::shared_ptr<Options>& o) {
   add_text(app, "--image", o->images, "Image to start from, or reference image (repeatable)")
       ->group(group)
       ->type_name("F");
-  app.add_option("--strength", q.strength, "Share of the steps that run, 0 to 1 (default 0.6)")
-      ->group(group)
-      ->type_name("S");
   app.add_option("--mask", o->mask, "Image that is white where to repaint (default: all)")
       ->group(group)
       ->type_name("F");
-  app.add_flag("--mask-alpha", q.alpha_mask, "Repaint what is transparent")->group(group);
-  app.add_flag("--mask-soft", q.soft_mask, "Repaint grey in part (default: from one half)")
-      ->group(group);
-  app.add_option("--mask-blur", q.mask_blur, "Blur radius of the mask in pixels (default 0)")
-      ->group(group)
-      ->type_name("R");
-  app.add_option("--padding-mask-crop", q.padding_mask_crop,
-                 "Paint the mask's region and so many pixels around it")
-      ->check(whole(0, 16384))
-      ->group(group)
-      ->type_name("P");
-  add_choice(app, "--image-fit", q.image_fitting, "To the size: stretch (default), fill or crop")
-      ->check(one_of(words_of<ImageFitting>()))
-      ->group(group)
-      ->type_name("M");
   app.add_option("--outpaint", o->margins, "Pixels to add: all sides, or left,top,right,bottom")
       ->group(group)
       ->type_name("P");
+  add_fields(app, q, group);
 }
 
 void add_subject(CLI::App& app, const std::shared_ptr<Options>& o) {
@@ -130,99 +100,7 @@ void add_subject(CLI::App& app, const std::shared_ptr<Options>& o) {
   app.add_option("--embeddings", q.embeddings, "Text embeddings (safetensors) instead of prompts")
       ->group(group)
       ->type_name("F");
-  app.add_option("--text-tokens", q.text_tokens, "Tokens that T5 reads (default: the model's)")
-      ->check(positive())
-      ->group(group)
-      ->type_name("N");
-  app.add_option("--clean-caption", o->clean_caption,
-                 "Clean prompts of PixArt: on or off (default on)")
-      ->check(one_of({"on", "off"}))
-      ->group(group)
-      ->type_name("B");
-  app.add_option("--count", q.count, "Samples of each class or prompt (default 1)")
-      ->group(group)
-      ->type_name("N");
-}
-
-// "999,750,500"
-std::vector<double> numbers_of(const std::string& text, const std::string& option) {
-  std::vector<double> numbers;
-  for (const std::string& part : split(text)) {
-    const auto [end, error] =
-        std::from_chars(part.data(), part.data() + part.size(), numbers.emplace_back());
-    if (error != std::errc() || end != part.data() + part.size())
-      throw Error(ErrorCode::usage,
-                  option + " " + text + ": expected numbers, with commas between");
-  }
-  return numbers;
-}
-
-void add_steps(CLI::App& app, const std::shared_ptr<Options>& o) {
-  GenerateRequest& q = o->request;
-  for (const auto& [option, list, text] :
-       {std::tuple{"--timesteps", &q.timesteps, "Timesteps of the steps, largest first"},
-        {"--sigmas", &q.sigmas, "Sigmas of the steps, largest first"}})
-    app.add_option_function<std::string>(
-           option,
-           [name = std::string(option), list = list](const std::string& given) {
-             *list = numbers_of(given, name);
-           },
-           text)
-        ->group("Sampling")
-        ->type_name("N[,N...]");
-}
-
-void add_sampling(CLI::App& app, const std::shared_ptr<Options>& o) {
-  GenerateRequest& q = o->request;
-  const char* group = "Sampling";
-  app.add_option("--guidance", q.guidance, "Guidance scale, 1: none (default: the model's)")
-      ->group(group)
-      ->type_name("G");
-  app.add_option("--true-guidance", q.true_guidance,
-                 "FLUX: guidance by a negative prompt (default 1)")
-      ->group(group)
-      ->type_name("G");
-  app.add_option("--guidance-rescale", q.guidance_rescale,
-                 "Rescale guided predictions, 0 to 1 (default 0)")
-      ->group(group)
-      ->type_name("R");
-  app.add_option("--cfg-normalization", q.cfg_normalization,
-                 "Limit of guided over conditional norm (default 0)")
-      ->group(group)
-      ->type_name("N");
-  app.add_option("--cfg-truncation", q.cfg_truncation,
-                 "Share of time with guidance, 0 to 1 (default 1)")
-      ->group(group)
-      ->type_name("T");
-  app.add_option_function<std::string>(
-         "--scheduler",
-         [&q](const std::string& name) {
-           if (!name.empty()) q.scheduler = parse_scheduler(name);  // empty: refused after parsing
-         },
-         "Scheduler, e.g. unipc (default: the model's)")
-      ->group(group)
-      ->type_name("S");
-  app.add_option_function<std::string>(
-         "--cache",
-         [&q](const std::string& text) {
-           if (!text.empty()) q.cache = parse_step_cache(text);  // empty: refused after parsing
-         },
-         "Reuse results of steps: fbcache,threshold=0.1")
-      ->group(group)
-      ->type_name("C[,K=V]");
-  add_choice(app, "--rng", q.noise, "Noise generator: torch (default) or philox")
-      ->check(one_of(words_of<NoiseSource>()))
-      ->group(group)
-      ->type_name("R");
-  app.add_option("--frames", q.frames, "Frames of a video (default: as trained)")
-      ->check(positive())
-      ->group(group)
-      ->type_name("N");
-  app.add_flag("--fit", q.fit, "Compute sizes between multiples larger, and crop")->group(group);
-  app.add_option("--binning", o->binning, "Use the nearest trained size: on, off (default off)")
-      ->check(one_of({"on", "off"}))
-      ->group(group)
-      ->type_name("B");
+  add_fields(app, q, group);
 }
 
 void add_files(CLI::App& app, const std::shared_ptr<Options>& o) {
@@ -231,8 +109,6 @@ void add_files(CLI::App& app, const std::shared_ptr<Options>& o) {
   app.add_option("--fps", o->output.rate, "Frames a second of .mp4 (default: the model's)")
       ->group(files)
       ->type_name("N");
-  app.add_flag("--overwrite", q.overwrite, "Replace files that Tessera did not write")
-      ->group(files);
   app.add_option("--initial-latents", q.initial_latents, "Start from these latents, not from noise")
       ->group(files)
       ->type_name("F");
@@ -250,8 +126,6 @@ void add_files(CLI::App& app, const std::shared_ptr<Options>& o) {
   app.add_option("--timeline", o->timeline, "Write what ranks did when: Chrome trace, or .svg")
       ->group(files)
       ->type_name("F");
-  app.add_flag("--compare-steps", q.compare_steps, "Add the experts' similarity to the report")
-      ->group(files);
   app.add_option("--progress", o->progress, "Progress: auto (default), plain or none")
       ->check(one_of({"auto", "plain", "none"}))
       ->group(files)
@@ -265,16 +139,17 @@ void add_files(CLI::App& app, const std::shared_ptr<Options>& o) {
       ->check(whole(1, 1 << 20))
       ->group(files)
       ->type_name("N");
+  add_fields(app, q, files);
 }
 
 void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
   add_model(app, o->model);
   add_common(app, o);
   add_subject(app, o);
-  add_steps(app, o);
-  add_sampling(app, o);
+  add_fields(app, o->request, "Sampling");
   add_source(app, o);
-  add_loras(app, o->request);
+  add_loras(app, o->request.loras);
+  add_fields(app, o->request, kAdapters);
   add_files(app, o);
   add_weight_files(app, o->model);
   add_model_options(app, o->model);
@@ -282,10 +157,7 @@ void add_options(CLI::App& app, const std::shared_ptr<Options>& o) {
   app.add_option("--vae-tiling", o->tiling, "Decode in tiles: auto (default), on, off, pixels")
       ->group(kExecution)
       ->type_name("T");
-  app.add_option("--vae-chunk", o->request.vae_chunk, "Lines at a time in the VAE (default: all)")
-      ->check(positive())
-      ->group(kExecution)
-      ->type_name("N");
+  add_fields(app, o->request, kExecution);
 }
 
 // Output files of a run beside `images`, whose path may be unknown yet.
@@ -331,8 +203,6 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
   if (!o.margins.empty()) o.request.outpaint = parse_margins(o.margins);
   o.request.decode = !o.latents_only;
   o.request.previews = !o.preview.empty();
-  o.request.binning = o.binning == "on";
-  if (!o.clean_caption.empty()) o.request.clean_caption = o.clean_caption == "on";
   set_tiling(o.tiling, o.request.vae_tiling, o.request.vae_tile);
   if (o.latents_only && o.request.save_latents.empty())
     throw Error(ErrorCode::usage, "--latents-only makes nothing without --save-latents FILE");

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "server/option_names.h"
+#include "tessera/request_fields.h"
 
 namespace tessera::server {
 namespace {
@@ -18,57 +19,23 @@ const FieldNames kBeginnings{{"'image", "image"},
                              {"`chat`: 'tools'", "tools"},
                              {"`chat`: 'enable_thinking'", "enable_thinking"}};
 
-const std::set<std::string> kFields{"binning",
-                                    "block",
-                                    "cache",
-                                    "classes",
-                                    "count",
-                                    "decode",
-                                    "enable_thinking",
-                                    "fit",
-                                    "frames",
-                                    "guidance",
-                                    "height",
-                                    "image",
-                                    "image_fit",
-                                    "logprobs",
-                                    "loras",
-                                    "mask",
-                                    "mask_alpha",
-                                    "mask_blur",
-                                    "mask_soft",
-                                    "max_tokens",
-                                    "messages",
-                                    "n",
-                                    "noise",
-                                    "outpaint",
-                                    "padding_mask_crop",
-                                    "prompt",
-                                    "raw",
-                                    "scheduler",
-                                    "seed",
-                                    "select",
-                                    "sigmas",
-                                    "steps",
-                                    "stop",
-                                    "stop_at_eos",
-                                    "strength",
-                                    "temperature",
-                                    "text_tokens",
-                                    "timesteps",
-                                    "tools",
-                                    "top_k",
-                                    "top_p",
-                                    "true_guidance",
-                                    "width",
-                                    "clean_caption",
-                                    "guidance_rescale",
-                                    "cfg_normalization",
-                                    "cfg_truncation",
-                                    "negative_prompt",
-                                    "repetition_penalty",
-                                    "select_prefill",
-                                    "select_refresh"};
+// Fields of a body: those of the requests' tables, and those with forms of their own.
+const std::set<std::string>& known_fields() {
+  static const std::set<std::string> all = [] {
+    std::set<std::string> names{"classes", "enable_thinking", "image",          "loras",
+                                "mask",    "messages",        "outpaint",       "prompt",
+                                "stop",    "tools",           "negative_prompt"};
+    const auto add = [&](const Field& field, const auto&) {
+      if (field.served) names.insert(field.name);
+    };
+    const GenerateRequest images;
+    const CompleteRequest texts;
+    visit_fields(images, add);
+    visit_fields(texts, add);
+    return names;
+  }();
+  return all;
+}
 
 bool of_word(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_';
@@ -87,7 +54,7 @@ std::string renamed(const std::string& field, const FieldNames& form) {
 // The name in a body; "": a body has no such field.
 std::string in_body(const std::string& field, const FieldNames& form) {
   const std::string name = renamed(field, kRenamed);
-  return kFields.contains(name) ? renamed(name, form) : "";
+  return known_fields().contains(name) ? renamed(name, form) : "";
 }
 
 // Where the folders of a path that begins at `at` end, behind the last slash; `at`: none begins.
@@ -129,7 +96,7 @@ std::string field_blamed(const std::string& sentence, const FieldNames& form) {
     if (sentence.starts_with(beginning)) return renamed(field, form);
   if (const std::string field = field_of(sentence); !field.empty()) return in_body(field, form);
   const std::string word = word_at(sentence, 0);
-  return kFields.contains(word) ? renamed(word, form) : "";
+  return known_fields().contains(word) ? renamed(word, form) : "";
 }
 
 Refusal refusal_of(const Error& error, const FieldNames& form) {

@@ -3,7 +3,6 @@
 #include "server/field_names.h"
 #include "server/refusal.h"
 #include "tessera/encodings.h"
-#include "tessera/words.h"
 
 namespace tessera::server {
 namespace {
@@ -32,17 +31,7 @@ void read_image_fields(Fields& fields, GenerateRequest& q) {
   for (const std::string& text : images) q.images.push_back(decoded(text, "image"));
   std::string text;
   if (fields.text("mask", text)) q.mask = decoded(text, "mask");
-  double number = 0;
-  if (fields.number("strength", 0, 1, number)) q.strength = number;
-  fields.flag("mask_alpha", q.alpha_mask);
-  fields.flag("mask_soft", q.soft_mask);
-  fields.number("mask_blur", 0, 1000, q.mask_blur);
-  int64_t margin = 0;
-  if (fields.whole("padding_mask_crop", 0, 16384, margin))
-    q.padding_mask_crop = static_cast<int>(margin);
   try {
-    if (fields.text("image_fit", text))
-      q.image_fitting = choice_of<ImageFitting>(text, "image_fit");
     if (fields.text("outpaint", text)) q.outpaint = parse_margins(text);
   } catch (const Error& e) {
     const std::string said = in_fields(e.what());

@@ -9,8 +9,8 @@ namespace tessera::server {
 /// Maximum number of input images of a request.
 constexpr size_t kMostImages = 16;
 
-/// Reads `image` (the bytes of a file in base64, or a list of them), `mask`, `strength`,
-/// `mask_alpha`, `mask_soft`, `mask_blur`, `image_fit` and `outpaint`. Throws Refusal(400).
+/// Reads `image` (the bytes of a file in base64, or a list of them), `mask` and `outpaint`. Throws
+/// Refusal(400).
 void read_image_fields(Fields& fields, GenerateRequest& q);
 
 /// Replaces image bytes by their sizes in a request shown to a client.

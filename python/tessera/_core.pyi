@@ -66,12 +66,13 @@ class GenerateRequest:
     compare_steps: bool
     previews: bool
     strength: float | None
-    alpha_mask: bool
-    soft_mask: bool
+    mask_alpha: bool
+    mask_soft: bool
     mask_blur: float
-    image_fitting: str
+    image_fit: str
     outpaint: str
     cache: str
+    merge_lora: bool
     def __init__(self) -> None: ...
     def add_image(self, image: str | bytes | npt.NDArray[np.uint8]) -> None: ...
     def add_lora(self, file: str, strength: float) -> None: ...

@@ -35,7 +35,7 @@ _ARGUMENTS = {"prompts": "prompt", "classes": "class_labels",
               "count": "num_images_per_prompt", "seed": "generator", "seeds": "generator",
               "text_tokens": "max_sequence_length", "binning": "use_resolution_binning",
               "vae_tile": "vae_tiling", "initial_latents": "latents",
-              "mask": "mask_image", "image_fit": "resize_mode", "image_fitting": "resize_mode",
+              "mask": "mask_image", "image_fit": "resize_mode",
               "mask_alpha": "alpha_mask", "mask_soft": "soft_mask"}
 
 Callback = Callable[["Pipeline", int, float, dict[str, Any]], "dict[str, Any] | None"]
@@ -135,23 +135,23 @@ class Pipeline(Model):
                  num_inference_steps: int | None = None, timesteps: Sequence[float] | None = None,
                  sigmas: Sequence[float] | None = None, guidance_scale: float | None = None,
                  true_cfg_scale: float | None = None, guidance_rescale: float | None = None,
-                 cfg_normalization: float | None = None, cfg_truncation: float | None = None,
                  height: int | None = None, width: int | None = None, num_frames: int | None = None,
                  num_images_per_prompt: int | None = None, num_videos_per_prompt: int | None = None,
                  generator: Seed | Sequence[Seed] | None = None, latents: Any = None,
                  max_sequence_length: int | None = None, clean_caption: bool | None = None,
                  image: Any = None, mask_image: Any = None, strength: float | None = None,
-                 mask_blur: float | None = None, soft_mask: bool | None = None, cache: str | None = None,
+                 soft_mask: bool | None = None, cache: str | None = None,
                  alpha_mask: bool | None = None, resize_mode: str | None = None, outpaint: str | None = None,
                  padding_mask_crop: int | None = None, use_resolution_binning: bool | None = None,
                  fit: bool | None = None, output_type: str = "pil", callback_on_step_end: Callback | None = None,
                  callback_on_step_end_tensor_inputs: Sequence[str] = ("latents",),
                  scheduler: str | None = None, noise: str | None = None,
                  embeddings: str | None = None, vae_tiling: bool | int | None = None, vae_chunk: int | None = None,
-                 compare_steps: bool | None = None, trace: str | None = None, overwrite: bool | None = None,
-                 plan: str | Mapping[str, Any] | None = None, ranks: int | None = None,
-                 threads: int | None = None, cancel: _core.CancelToken | None = None) -> PipelineOutput:
-        """Makes images or videos. None means the model's default; see docs/guides/python.md."""
+                 trace: str | None = None, overwrite: bool | None = None,
+                 plan: str | Mapping[str, Any] | None = None, ranks: int | None = None, threads: int | None = None,
+                 cancel: _core.CancelToken | None = None, **fields: Any) -> PipelineOutput:
+        """Makes images or videos. None means the model's default; see docs/guides/python.md. Further
+        fields of a request are given by the names of the server's guide, as `mask_blur=4`."""
         if output_type not in _OUTPUTS:
             raise UsageError(f"output_type={output_type!r}: expected one of {', '.join(_OUTPUTS)}")
         expect(cancel, _core.CancelToken, "cancel", "a CancelToken")
@@ -168,14 +168,13 @@ class Pipeline(Model):
             classes=[str(label) for label in listed(class_labels) or ()],
             steps=num_inference_steps, timesteps=listed(timesteps), sigmas=listed(sigmas),
             padding_mask_crop=padding_mask_crop, guidance=guidance_scale, true_guidance=true_cfg_scale,
-            guidance_rescale=guidance_rescale, cfg_normalization=cfg_normalization,
-            cfg_truncation=cfg_truncation, height=height, width=width, frames=num_frames,
+            guidance_rescale=guidance_rescale, height=height, width=width, frames=num_frames,
             count=num_images_per_prompt if num_videos_per_prompt is None else num_videos_per_prompt,
             text_tokens=max_sequence_length, clean_caption=clean_caption, scheduler=scheduler,
-            binning=use_resolution_binning, fit=fit, vae_tiling=tiled, vae_tile=pixels,
-            vae_chunk=vae_chunk, compare_steps=compare_steps, decode=output_type != "latent",
-            strength=strength, mask_blur=mask_blur, soft_mask=soft_mask, alpha_mask=alpha_mask,
-            image_fitting=_FITTINGS.get(resize_mode or "", resize_mode), outpaint=outpaint, cache=cache)
+            binning=use_resolution_binning, fit=fit, vae_tiling=tiled, vae_tile=pixels, vae_chunk=vae_chunk,
+            decode=output_type != "latent", strength=strength, mask_soft=soft_mask, mask_alpha=alpha_mask,
+            image_fit=_FITTINGS.get(resize_mode or "", resize_mode), outpaint=outpaint, cache=cache)
+        fill(request, arguments, **fields)
         self._give_files(request, image, mask_image)
         _seed(request, generator)
         watch = self._watch(request, callback_on_step_end, callback_on_step_end_tensor_inputs)

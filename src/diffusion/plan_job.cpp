@@ -130,8 +130,6 @@ void plan_classes(const runtime::ModelState& state, const GenerateRequest& reque
 
 void plan_rescale(const models::PipelineSpec& spec, const GenerateRequest& request, Job& job) {
   const float phi = request.guidance_rescale;
-  require(phi >= 0 && phi <= 1, ErrorCode::usage,
-          "`guidance_rescale` {}: expected a number from 0 to 1", phi);
   require(phi == 0 || job.guidance.branches(), ErrorCode::usage,
           "`guidance_rescale` {}: this run has no guidance to rescale; it needs {}", phi,
           spec.embeds_guidance ? "`true_guidance` above 1 with `negative_prompt`"
@@ -139,10 +137,6 @@ void plan_rescale(const models::PipelineSpec& spec, const GenerateRequest& reque
                                : "`guidance` other than 1");
   job.guidance.rescale = phi;
   const float limit = request.cfg_normalization, until = request.cfg_truncation;
-  require(limit >= 0 && limit <= 1000, ErrorCode::usage,
-          "`cfg_normalization` {}: expected a number from 0 to 1000", limit);
-  require(until >= 0 && until <= 1, ErrorCode::usage,
-          "`cfg_truncation` {}: expected a number from 0 to 1", until);
   if (!job.guidance.branches()) return;  // note_without_effect() reports the case
   job.guidance.limit = limit;
   job.guidance.until = until;
@@ -335,9 +329,8 @@ int begin_job(const runtime::ModelState& state, const GenerateRequest& request, 
   job.step_cache = request.cache;
   const AskedRun run = asked_run(state, request, job.notes);
   job.guidance_asked = run.guidance;
-  for (const float scale : {job.guidance_asked, request.true_guidance})
-    require(scale >= 0 && scale <= 1000, ErrorCode::usage,
-            "`guidance` {}: expected a number from 0 to 1000", scale);
+  require(job.guidance_asked >= 0 && job.guidance_asked <= 1000, ErrorCode::usage,
+          "`guidance` {}: expected a number from 0 to 1000", job.guidance_asked);
   read_references(state, request, job);
   plan_size(state, request, job);
   if (request.decode && state.has_vae()) {

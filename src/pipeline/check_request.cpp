@@ -1,8 +1,13 @@
 #include "pipeline/check_request.h"
 
 #include <algorithm>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <type_traits>
 
 #include "base/fail.h"
+#include "tessera/request_fields.h"
 #include "tessera/words.h"
 
 namespace tessera::pipeline {
@@ -20,6 +25,36 @@ template <class Value>
 void choice(const char* name, Value value) {
   number(name, static_cast<int64_t>(value), 0, std::ssize(words_of<Value>()) - 1);
 }
+
+template <class Value>
+void check_field(const Field& field, const Value& value, const Value& unset) {
+  if constexpr (std::is_enum_v<Value>) {
+    choice(fmt::format("`{}`", field.name).c_str(), value);
+  } else if constexpr (std::is_arithmetic_v<Value> && !std::is_same_v<Value, bool>) {
+    if ((field.least == 0 && field.most == 0) || value == unset) return;
+    require(value >= field.least && value <= field.most, ErrorCode::usage,
+            "`{}` {}: expected a number from {} to {}", field.name, value, field.least, field.most);
+  }
+}
+template <class Value>
+void check_field(const Field& field, const std::optional<Value>& value,
+                 const std::optional<Value>& /*unset*/) {
+  // A given number has no default that may lie outside the bounds.
+  if (value) check_field(field, *value, std::numeric_limits<Value>::lowest());
+}
+
+// Each choice and number of the request's fields.
+template <class Request>
+void check_fields(const Request& request) {
+  const Request unset;
+  visit_fields(request, [&](const Field& field, const auto& value) {
+    visit_fields(unset, [&](const Field& other, const auto& same) {
+      if constexpr (std::is_same_v<decltype(value), decltype(same)>)
+        if (std::string_view(field.name) == other.name) check_field(field, value, same);
+    });
+  });
+}
+
 void tiling(VaeTiling value) {
   number("`vae_tiling`", static_cast<int64_t>(value), 0, static_cast<int64_t>(VaeTiling::off));
 }
@@ -42,36 +77,19 @@ void check_request(const RunOptions& o) {
 }
 
 void check_request(const GenerateRequest& q) {
-  choice("`noise`", q.noise);
-  choice("`scheduler`", q.scheduler);
+  check_fields(q);
   tiling(q.vae_tiling);
-  number("`count`", q.count, 1, 100'000);
-  number("`width`", q.width, 0, 1 << 20);
-  number("`height`", q.height, 0, 1 << 20);
-  number("`frames`", q.frames, 0, 1 << 20);
-  number("`text_tokens`", q.text_tokens, 0, 1 << 20);
   number("`vae_tiling` (pixels)", q.vae_tile, 0, 1 << 20);
-  number("`vae_chunk`", q.vae_chunk, 0, 1 << 20);
   if (q.cache) check_values(*q.cache);
-  choice("`image_fit`", q.image_fitting);
-  require(q.mask_blur >= 0 && q.mask_blur <= 1000, ErrorCode::usage,
-          "`mask_blur` {}: expected a radius of 0 to 1000 pixels", q.mask_blur);
-  number("`padding_mask_crop`", q.padding_mask_crop.value_or(0), 0, 16384);
   for (const int margin : {q.outpaint.left, q.outpaint.top, q.outpaint.right, q.outpaint.bottom})
     number("`outpaint`", margin, 0, 16384);
 }
 
 void check_request(const CompleteRequest& q) {
-  number("`block`", q.block, 0, 1 << 20);
-  number("`max_tokens`", q.max_tokens, 0, int64_t{1} << 40);
-  number("`steps`", q.steps, 0, 1 << 20);
+  check_fields(q);
   choice("`cache`", q.cache.kind);
   for (const int count : {q.cache.before, q.cache.after, q.cache.warmup})
     number("`cache` vicinity", count, 0, 1 << 20);
-  choice("`stop_at_eos`", q.stop_at_eos);
-  number("`top_k`", q.top_k, 0, 1 << 30);
-  number("`n`", q.n, 1, 10'000);
-  number("`logprobs`", q.logprobs.value_or(0), 0, 1000);
   for (const std::string& text : q.stop)
     require(!text.empty(), ErrorCode::usage,
             "`stop` '': an empty text ends every answer before it begins; leave it out");

@@ -9,22 +9,32 @@
 #include "kernels/isa.h"
 #include "load/weights_file.h"
 #include "runtime/tensor_view.h"
+#include "tessera/request_fields.h"
 #include "tessera/version.h"
-#include "tessera/words.h"
 
 namespace tessera::pipeline {
 namespace {
 
 template <class T>
 std::string shown(const T& value) {
-  if constexpr (std::is_enum_v<T>)
-    return std::to_string(static_cast<int>(value));
+  if constexpr (WordValue<T>)
+    return word_for(value);
   else
     return fmt::format("{}", value);
 }
+std::string shown(const std::vector<double>& values) {
+  return fmt::format("{}", fmt::join(values, ","));
+}
 template <class T>
-std::string shown(const std::optional<T>& value) {
+requires(!WordValue<std::optional<T>>) std::string shown(const std::optional<T>& value) {
   return value ? shown(*value) : "the model's default";
+}
+
+template <class Request>
+void say_fields(const Request& request, cluster::RunFingerprint& terms) {
+  visit_fields(request, [&](const Field& field, const auto& value) {
+    terms.say(fmt::format("`{}`", field.name), shown(value));
+  });
 }
 
 // Every text after its length, so different lists never look alike.
@@ -77,8 +87,7 @@ void say_tensors(const TensorViews& tensors, cluster::RunFingerprint& terms) {
   }
 }
 
-void say_loras(const std::vector<Lora>& loras, bool merged, cluster::RunFingerprint& terms) {
-  terms.say("`merge_lora`", shown(merged));
+void say_loras(const std::vector<Lora>& loras, cluster::RunFingerprint& terms) {
   for (const Lora& lora : loras) {
     terms.file("`loras`", lora.file);
     terms.say("the strength of `loras`", shown(lora.strength));
@@ -100,57 +109,27 @@ cluster::RunFingerprint fingerprint_of(const runtime::ModelState& state,
   cluster::RunFingerprint terms;
   terms.say("the command", "generate");
   say_model(state, terms);
-  // Names every member, so a new member cannot be forgotten here.
-  const auto& [classes, prompts, negative_prompt, embeddings, clean_caption, text_tokens, steps,
-               guidance, true_guidance, guidance_rescale, cfg_normalization, cfg_truncation, width,
-               height, binning, fit, frames, count, seed, seeds, noise, scheduler, initial_latents,
-               initial_tensors, save_latents, trace, decode, vae_tiling, vae_tile, vae_chunk,
-               compare_steps, previews, overwrite, images, strength, mask, alpha_mask, soft_mask,
-               mask_blur, image_fitting, outpaint, loras, merge_lora, cache, timesteps, sigmas,
-               padding_mask_crop] = request;
-  terms.say("`classes`", joined(classes));
-  terms.say("the prompt", joined(prompts));
-  terms.say("`negative_prompt`", negative_prompt ? "'" + *negative_prompt + "'" : "none");
-  if (!embeddings.empty()) terms.file("`embeddings`", embeddings);
-  terms.say("`clean_caption`", clean_caption ? shown(*clean_caption) : "");
-  terms.say("`text_tokens`", shown(text_tokens));
-  terms.say("`steps`", shown(steps));
-  terms.say("`timesteps`", fmt::format("{}", fmt::join(timesteps, ",")));
-  terms.say("`sigmas`", fmt::format("{}", fmt::join(sigmas, ",")));
-  terms.say("`guidance`", shown(guidance));
-  terms.say("`true_guidance`", shown(true_guidance));
-  terms.say("`guidance_rescale`", shown(guidance_rescale));
-  terms.say("`cfg_normalization`", shown(cfg_normalization));
-  terms.say("`cfg_truncation`", shown(cfg_truncation));
-  terms.say("`width`", shown(width));
-  terms.say("`height`", shown(height));
-  terms.say("`binning`", shown(binning));
-  terms.say("`fit`", shown(fit));
-  terms.say("`frames`", shown(frames));
-  terms.say("`count`", shown(count));
-  terms.say("`seed`", seeds.empty() ? shown(seed) : fmt::format("{}", fmt::join(seeds, ",")));
-  terms.say("`noise`", word_of(noise));
-  terms.say("`scheduler`", word_of(scheduler));
-  if (!initial_latents.empty()) terms.file("`initial_latents`", initial_latents);
-  say_tensors(initial_tensors, terms);
-  terms.say("`save_latents`", save_latents.empty() ? "no" : "yes");
-  terms.say("`trace`", trace.empty() ? "no" : "yes");
-  terms.say("`overwrite`", shown(overwrite));
-  terms.say("`latents_only`", decode ? "no" : "yes");
-  terms.say("`vae_tiling`", fmt::format("{} {}", shown(vae_tiling), vae_tile));
-  terms.say("`vae_chunk`", shown(vae_chunk));
-  terms.say("`compare_steps`", shown(compare_steps));
-  terms.say("`preview`", shown(previews));
-  for (const InputImage& image : images) say_image("`image`", image, terms);
-  if (mask) say_image("`mask`", *mask, terms);
-  terms.say("`strength`", shown(strength));
-  say_loras(loras, merge_lora, terms);
-  terms.say("the mask", fmt::format("{} {} {}", alpha_mask, soft_mask, mask_blur));
-  terms.say("`padding_mask_crop`", shown(padding_mask_crop));
-  terms.say("`image_fit`", word_of(image_fitting));
+  say_fields(request, terms);
+  terms.say("`classes`", joined(request.classes));
+  terms.say("the prompt", joined(request.prompts));
+  terms.say("`negative_prompt`",
+            request.negative_prompt ? "'" + *request.negative_prompt + "'" : "none");
+  if (!request.embeddings.empty()) terms.file("`embeddings`", request.embeddings);
+  terms.say("`seeds`", fmt::format("{}", fmt::join(request.seeds, ",")));
+  if (!request.initial_latents.empty()) terms.file("`initial_latents`", request.initial_latents);
+  say_tensors(request.initial_tensors, terms);
+  terms.say("`save_latents`", request.save_latents.empty() ? "no" : "yes");
+  terms.say("`trace`", request.trace.empty() ? "no" : "yes");
+  terms.say("`latents_only`", request.decode ? "no" : "yes");
+  terms.say("`vae_tiling`",
+            fmt::format("{} {}", static_cast<int>(request.vae_tiling), request.vae_tile));
+  terms.say("`preview`", shown(request.previews));
+  for (const InputImage& image : request.images) say_image("`image`", image, terms);
+  if (request.mask) say_image("`mask`", *request.mask, terms);
+  say_loras(request.loras, terms);
+  const Margins& outpaint = request.outpaint;
   terms.say("`outpaint`", fmt::format("{} {} {} {}", outpaint.left, outpaint.top, outpaint.right,
                                       outpaint.bottom));
-  terms.say("`cache`", cache ? to_string(*cache) : "none");
   return terms;
 }
 
@@ -159,35 +138,14 @@ cluster::RunFingerprint fingerprint_of(const runtime::ModelState& state,
   cluster::RunFingerprint terms;
   terms.say("the command", "complete");
   say_model(state, terms);
-  const auto& [prompts, prompt_ids, chat, raw, max_tokens, block, decode, as_published, steps,
-               cache, stop_at_eos, select, select_refresh, select_prefill, temperature, top_k,
-               top_p, repetition_penalty, seed, n, logprobs, stop, draws] = request;
-  terms.say("the prompt", joined(prompts));
+  say_fields(request, terms);
+  terms.say("the prompt", joined(request.prompts));
   std::string ids;
-  for (const auto& prompt : prompt_ids) ids += fmt::format("{};", fmt::join(prompt, ","));
+  for (const auto& prompt : request.prompt_ids) ids += fmt::format("{};", fmt::join(prompt, ","));
   terms.say("`prompt_ids`", ids);
-  terms.say("`chat`", chat);
-  terms.say("`raw`", shown(raw));
-  terms.say("`max_tokens`", shown(max_tokens));
-  terms.say("`block`", shown(block));
-  terms.say("`decode`", decode);
-  terms.say("`as_published`", shown(as_published));
-  terms.say("`steps`", shown(steps));
-  terms.say("`cache`", fmt::format("{}:{},{},{}", word_of(cache.kind), cache.before, cache.after,
-                                   cache.warmup));
-  terms.say("`stop_at_eos`", word_of(stop_at_eos));
-  terms.say("`select`", select);
-  terms.say("`select_refresh`", shown(select_refresh));
-  terms.say("`select_prefill`", shown(select_prefill));
-  terms.say("`temperature`", shown(temperature));
-  terms.say("`top_k`", shown(top_k));
-  terms.say("`top_p`", shown(top_p));
-  terms.say("`repetition_penalty`", shown(repetition_penalty));
-  terms.say("`seed`", shown(seed));
-  terms.say("`n`", shown(n));
-  terms.say("`logprobs`", logprobs ? shown(*logprobs) : "none");
-  terms.say("`stop`", joined(stop));
-  if (!draws.empty()) terms.file("`draws`", draws);
+  terms.say("`chat`", request.chat);
+  terms.say("`stop`", joined(request.stop));
+  if (!request.draws.empty()) terms.file("`draws`", request.draws);
   return terms;
 }
 
@@ -198,7 +156,8 @@ cluster::RunFingerprint fingerprint_of(const runtime::ModelState& state,
   say_model(state, terms);
   const auto& [component, inputs, tensors, outputs, trace, overwrite, moe, vae_tiling, vae_tile,
                vae_chunk, loras, merge_lora] = request;
-  say_loras(loras, merge_lora, terms);
+  terms.say("`merge_lora`", shown(merge_lora));
+  say_loras(loras, terms);
   terms.say("`component`", word_of(component));
   if (!inputs.empty()) terms.file("`inputs`", inputs);
   say_tensors(tensors, terms);
@@ -208,7 +167,7 @@ cluster::RunFingerprint fingerprint_of(const runtime::ModelState& state,
   if (moe)
     terms.say("`moe`", fmt::format("{} {} {} {} {}", moe->gate, moe->top_k, shown(moe->experts),
                                    moe->renormalise, shown(moe->capacity)));
-  terms.say("`vae_tiling`", fmt::format("{} {}", shown(vae_tiling), vae_tile));
+  terms.say("`vae_tiling`", fmt::format("{} {}", static_cast<int>(vae_tiling), vae_tile));
   terms.say("`vae_chunk`", shown(vae_chunk));
   return terms;
 }

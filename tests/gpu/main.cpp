@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "kernels/gpu.h"
-#include "tensor/device_pool.h"
 #include "temporary_folder.h"
+#include "tensor/device_pool.h"
 
 // Every test needs a GPU from sm_80; without a GPU the program fails with a message.
 int main(int argc, char** argv) {

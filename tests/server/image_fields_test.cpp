@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "server/field_reader.h"
 #include "server/openai.h"
 #include "server/refusal.h"
 #include "tessera/encodings.h"
@@ -13,6 +14,7 @@ GenerateRequest read(const Json& request) {
   Fields fields(request, "request");
   GenerateRequest q;
   read_image_fields(fields, q);
+  visit_fields(q, FieldReader(fields, {{"timesteps", 9}, {"sigmas", 9}}));
   fields.finish();
   return q;
 }

@@ -87,7 +87,7 @@ class Bodies(ServerTest):
                 ("/v1/images/generations", {"model": "shapes", "prompt": "red circle", "size": "70000x65537"}, "size", "width 70000 and height 65537: above 65536"),
                 ("/v1/images/generations", {"model": "shapes", "prompt": "red circle", "size": "20000x20000"}, "size", "400000000 pixels in all"),
                 ("/jobs", self.image(**CIRCLE, width=100000), "width", "width: 100000 is above 65536"),
-                ("/jobs", self.image(**CIRCLE, guidance=1e9), "guidance", "guidance: 1000000000 is above 10000"),
+                ("/jobs", self.image(**CIRCLE, guidance=1e9), "guidance", "guidance: 1000000000 is above 1000"),
                 ("/v1/images/generations", {"model": "shapes", "prompt": "purple cow", "n": 2}, "prompt", "purple cow"),
                 ("/v1/images/generations", {"model": "shapes", "prompt": "x" * 70000}, "prompt", "prompt: 70000"),
                 ("/v1/completions", {"model": "tasks-a", "prompt": ["x", ""]}, "prompt", "empty prompt"),

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "tessera/request_fields.h"
 #include "test_paths.h"
 #include "whole/golden.h"
 
@@ -31,6 +32,29 @@ GenerateRequest small() {
   q.width = q.height = 32;
   q.decode = false;
   return q;
+}
+
+// Checks that a value outside the bounds of a field's line is refused, and names the field.
+template <class Request>
+void expect_bounds() {
+  Request unset;
+  visit_fields(unset, [](const Field& field, auto&) {
+    if (field.most == 0) return;
+    for (const double outside : {field.least - 2, field.most + 1}) {
+      Request request;
+      visit_fields(request, [&]<class Value>(const Field& other, Value& given) {
+        if constexpr (std::is_convertible_v<double, Value> && !WordValue<Value>)
+          if (std::string(other.name) == field.name) given = static_cast<Value>(outside);
+      });
+      const std::string message = refusal([&] { pipeline::check_request(request); });
+      EXPECT_TRUE(message.starts_with("`" + std::string(field.name) + "` ")) << message;
+    }
+  });
+}
+
+TEST(CheckRequest, FieldsOutsideTheirBounds) {
+  expect_bounds<GenerateRequest>();
+  expect_bounds<CompleteRequest>();
 }
 
 TEST(CheckRequest, OptionsOutOfTheirRange) {
@@ -77,7 +101,7 @@ TEST(CheckRequest, RequestsOutOfTheirRange) {
   says([](GenerateRequest& q) { q.height = INT64_MIN; }, "`height`");
   says([](GenerateRequest& q) { q.frames = INT64_MIN; }, "`frames`");
   says([](GenerateRequest& q) { q.text_tokens = -1; }, "`text_tokens` -1");
-  says([](GenerateRequest& q) { q.steps = -1; }, "-1 steps");
+  says([](GenerateRequest& q) { q.steps = -1; }, "`steps` -1");
   says([](GenerateRequest& q) { q.guidance = NAN; }, "`guidance` nan");
   says([](GenerateRequest& q) { q.scheduler = static_cast<SchedulerName>(99); }, "`scheduler` 99");
   says([](GenerateRequest& q) { q.scheduler = SchedulerName::unipc; }, "rectified-flow, ddpm");
@@ -111,11 +135,11 @@ TEST(CheckRequest, RequestsOutOfTheirRange) {
   complete([](CompleteRequest& q) { q.cache = {KvCache::vicinity, -1}; }, "vicinity -1");
   complete([](CompleteRequest& q) { q.stop_at_eos = static_cast<StopAtEos>(3); },
            "`stop_at_eos` 3");
-  complete([](CompleteRequest& q) { q.temperature = NAN; }, "temperature nan");
+  complete([](CompleteRequest& q) { q.temperature = NAN; }, "`temperature` nan");
   complete([](CompleteRequest& q) { q.top_k = -1; }, "`top_k` -1");
-  complete([](CompleteRequest& q) { q.top_p = NAN; }, "top_p nan");
+  complete([](CompleteRequest& q) { q.top_p = NAN; }, "`top_p` nan");
   complete([](CompleteRequest& q) { q.top_p = 0; }, "top_p 0");
-  complete([](CompleteRequest& q) { q.repetition_penalty = NAN; }, "repetition_penalty nan");
+  complete([](CompleteRequest& q) { q.repetition_penalty = NAN; }, "`repetition_penalty` nan");
   complete([](CompleteRequest& q) { q.n = 0; }, "`n` 0");
   complete([](CompleteRequest& q) { q.n = 2; }, "one and the same");
   complete([](CompleteRequest& q) { q.top_k = 2; }, "temperature 0 draws nothing");
