@@ -12,6 +12,9 @@
 namespace tessera::fused::cuda {
 namespace {
 
+// Bytes and flags under way between two ranks at once.
+constexpr int64_t kWindowBytes = int64_t{32} << 20, kMostFlags = 4096;
+
 using tensor::Device;
 using tensor::Tensor;
 
@@ -87,9 +90,14 @@ void DeviceOperator::check(const Size& size) const {
 void DeviceOperator::choose(const Manner& manner) {
   const KernelTiles tiles_of = kernel_tiles(size_.weights, size_.activation);
   const int64_t most = most_of(size_.owner, size_.ranks);
-  work_.layout = Layout::dropless(
-      size_.ranks, static_cast<int>(most), size_.tokens * std::min(size_.slots, most),
-      size_.hidden * size_of(size_.dtype), {tiles_of.rows}, manner.window);
+  const int64_t row = size_.hidden * size_of(size_.dtype);
+  // Enough for busy links; flags of a rank fit into a block's shared memory.
+  const int64_t fill = std::max<int64_t>(4, kWindowBytes / (tiles_of.rows * row));
+  const int64_t window =
+      std::min(manner.window > 0 ? manner.window : fill, kMostFlags / size_.ranks);
+  work_.layout =
+      Layout::dropless(size_.ranks, static_cast<int>(most),
+                       size_.tokens * std::min(size_.slots, most), row, {tiles_of.rows}, window);
   work_.rank_count = size_.ranks;
   work_.dtype = size_.dtype;
   work_.weights = size_.weights;

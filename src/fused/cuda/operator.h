@@ -30,7 +30,7 @@ class DeviceOperator {
   struct Manner {
     int processors = 0;                   ///< blocks of a rank beside its scheduler
     int parts = 0;                        ///< tasks of a tile's products
-    int64_t window = 0;                   ///< tiles under way between two ranks; 0: all
+    int64_t window = 0;                   ///< tiles under way between two ranks
     int64_t block = 64;                   ///< tokens of a combine task
     int64_t patience = int64_t{1} << 21;  ///< turns of a wait without news
   };

@@ -2,4 +2,5 @@
 
 #define TESSERA_FUSED_FAULTS ::tessera::fused::emulated::Seeded
 #include "fused/cuda/kernel.cu"
-#include "fused/cuda/operator.cpp"
+// The host code again, in the namespace of the emulation.
+#include "fused/cuda/operator.cpp"  // NOLINT(bugprone-suspicious-include)

@@ -47,7 +47,7 @@ void prepare(Place& place, std::byte* stack, void (*entry)()) {
   *--top = nullptr;  // as if entry had been called: aligned to 16 less the return address
   *--top = reinterpret_cast<void*>(entry);
   for (int i = 0; i < 6; ++i) *--top = nullptr;
-  place = top;
+  place = static_cast<void*>(top);
 }
 void switch_to(Place& from, Place& to) { tessera_switch_fiber(&from, to); }
 #else
@@ -181,7 +181,7 @@ void open_block(int threads, int64_t shared_bytes, const std::function<void()>& 
   if (threads <= 0 || threads % 32 != 0 || threads > 1024)
     throw std::logic_error("a block of " + std::to_string(threads) + " threads");
   static std::vector<std::unique_ptr<std::byte[]>> stacks;
-  const size_t first = static_cast<size_t>(block->index * threads);
+  const size_t first = static_cast<size_t>(block->index) * static_cast<size_t>(threads);
   while (stacks.size() < first + static_cast<size_t>(threads))
     stacks.emplace_back(new std::byte[kStack]);
   block->body = &body;
