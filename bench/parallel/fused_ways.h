@@ -250,7 +250,7 @@ class ExchangeWay final : public Way {
   comm::Communicator& world_;
   ByteCosts costs_;
   const std::unique_ptr<comm::Communicator> linked_;
-  const parallel::ExpertExchange exchange_;
+  parallel::ExpertExchange exchange_;
   const int pieces_;
   const bool padded_;
   bool keeps_ = false;

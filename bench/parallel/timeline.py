@@ -24,6 +24,21 @@ def rows_of(spans, ways):
     return dict(sorted(rows.items()))
 
 
+def joined(spans, end):
+    """Returns kind, begin and end in pixels; spans of a kind that touch in the drawing are one."""
+    found, last = [], {}
+    for s in spans:
+        begin = WIDTH * s["ts"] / end
+        stop = begin + max(WIDTH * s["dur"] / end, 0.4)
+        before = last.get(s["cat"])
+        if before and begin <= before[2] + 0.5:
+            before[2] = max(before[2], stop)
+        else:
+            found.append([s["cat"], begin, stop])
+            last[s["cat"]] = found[-1]
+    return found
+
+
 def drawing(spans, ways):
     rows = rows_of(spans, ways)
     end = max(s["ts"] + s["dur"] for of in rows.values() for s in of)
@@ -35,10 +50,10 @@ def drawing(spans, ways):
             parts.append(f'<text x="{LEFT}" y="{y - 6}" font-weight="bold">{ways[way]}: {took / 1e3:.0f} ms</text>')
             last = way
         parts.append(f'<text x="{LEFT - 8}" y="{y + LINE - 3}" text-anchor="end">rank {rank}</text>')
-        for s in of:
-            seen.add(s["cat"])
-            parts.append(f'<rect x="{LEFT + WIDTH * s["ts"] / end:.2f}" y="{y}" height="{LINE - 2}" '
-                         f'width="{max(WIDTH * s["dur"] / end, 0.4):.2f}" fill="{COLOURS.get(s["cat"], "#999999")}"/>')
+        for kind, begin, stop in joined(of, end):
+            seen.add(kind)
+            parts.append(f'<rect x="{LEFT + begin:.2f}" y="{y}" height="{LINE - 2}" '
+                         f'width="{stop - begin:.2f}" fill="{COLOURS.get(kind, "#999999")}"/>')
         y += LINE
     y += GAP
     x = LEFT

@@ -255,10 +255,10 @@ std::vector<std::string> fused_problems(const Plan& plan) {
   if (plan.expert == 1)
     found.push_back(
         "moe=fused moves rows between the ranks of expert=N; add it, or leave out moe=");
-  if (plan.schedule != ExpertSchedule::sync || plan.conditional != KeptSlot::all)
+  if (plan.schedule == ExpertSchedule::staggered_batch)
     found.push_back(
-        "moe=fused leaves nothing for a later step or another half; leave out schedule= and "
-        "conditional=, or use moe=bulk");
+        "moe=fused takes a rank's sequences through a layer together, and "
+        "schedule=staggered-batch in halves; leave it out, or use moe=bulk");
   return found;
 }
 

@@ -1,6 +1,7 @@
 #include "fused/actors.h"
 
 #include <exception>
+#include <utility>
 
 #include "base/as_error.h"
 #include "base/fail.h"
@@ -24,6 +25,16 @@ const char* word_of(Arrival::Kind kind) {
   return "nothing";
 }
 
+bool is_product(TaskKind kind) {
+  return kind == TaskKind::up || kind == TaskKind::down || kind == TaskKind::shared;
+}
+
+size_t processors_of(const std::vector<MoeOperator*>& operators) {
+  size_t sum = 0;
+  for (const MoeOperator* one : operators) sum += static_cast<size_t>(one->processors());
+  return sum;
+}
+
 }  // namespace
 
 // The time without work on any actor of this rank.
@@ -45,16 +56,23 @@ class Actors::Rest {
   Clock::time_point since_ = Clock::now();
 };
 
-Actors::Actors(MoeOperator& one)
-    : operator_(one),
-      taken_(std::make_unique<std::atomic<bool>[]>(static_cast<size_t>(one.processors()))) {}
+Actors::Actors(std::vector<MoeOperator*> operators)
+    : operators_(std::move(operators)),
+      taken_(std::make_unique<std::atomic<bool>[]>(processors_of(operators_))) {}
 
 nn::Tensor Actors::run(const nn::Tensor& tokens, const nn::Gate& gate,
                        const nn::ExpertWeights& weights) {
-  operator_.begin(tokens, gate, weights);
+  MoeOperator& one = *operators_[0];
+  one.begin(tokens, gate, weights);
+  drive([&one] { return one.done(); });
+  return one.result();
+}
+
+void Actors::drive(const std::function<bool()>& over) {
+  if (over()) return;
+  over_ = &over;
   done_ = failed_ = false;
   for (start(); !done_; start()) wait_alone();
-  return operator_.result();
 }
 
 void Actors::start() {
@@ -69,20 +87,20 @@ void Actors::start() {
       act();
     } catch (const std::exception& e) {
       failed_ = true;  // the others end after their current task
-      operator_.heap().ranks().fail_all(base::as_error(e));
+      ranks().fail_all(base::as_error(e));
       throw;
     }
   });
 }
 
 void Actors::act() {
-  Standby standby(operator_.heap().ranks(), [this] { return awaited(); });
+  Standby standby(ranks(), [this] { return awaited(); });
   Rest rest(*this);
   while (!done_.load(std::memory_order_acquire) && !failed_ && !resting_) {
     const bool found = poll(), worked = work();
     if (found || worked) {
       ++found_;
-      operator_.heap().ranks().advance();
+      ranks().advance();
       standby.over();
     } else if (!standby.wait()) {
       stand_still(standby.seconds());
@@ -94,7 +112,7 @@ void Actors::act() {
 
 // Waits without the shared threads.
 void Actors::wait_alone() {
-  Standby standby(operator_.heap().ranks(), [this] { return awaited(); });
+  Standby standby(ranks(), [this] { return awaited(); });
   while (!called() && !poll())
     if (!standby.wait()) stand_still(standby.seconds());
 }
@@ -103,52 +121,71 @@ void Actors::wait_alone() {
 int Actors::awaited() {
   const std::unique_lock lock(polling_, std::try_to_lock);
   if (!lock.owns_lock()) return -1;
-  const Arrival missing = operator_.coordinator().missing();
-  return missing.kind == Arrival::Kind::nothing ? -1 : missing.peer;
+  for (const MoeOperator* one : operators_) {
+    if (one->done()) continue;
+    const Arrival missing = one->coordinator().missing();
+    if (missing.kind != Arrival::Kind::nothing) return missing.peer;
+  }
+  return -1;
 }
 
 bool Actors::called() const {
-  for (int p = 0; p < operator_.processors(); ++p)
-    if (operator_.called(p)) return true;
+  for (const MoeOperator* one : operators_)
+    for (int p = 0; p < one->processors(); ++p)
+      if (one->called(p)) return true;
   return false;
 }
 
 bool Actors::poll() {
   const std::unique_lock lock(polling_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
-  const bool found = operator_.poll();
-  if (operator_.done()) done_.store(true, std::memory_order_release);
+  bool found = false;
+  for (MoeOperator* one : operators_) found |= !one->done() && one->poll();
+  if ((*over_)()) done_.store(true, std::memory_order_release);
   return found;
 }
 
-// Takes any processor with a task and no actor.
-bool Actors::work() {
-  for (int p = 0; p < operator_.processors(); ++p) {
-    std::atomic<bool>& taken = taken_[static_cast<size_t>(p)];
-    if (!operator_.called(p) || taken.exchange(true, std::memory_order_acquire)) continue;
-    ++busy_;
-    const bool worked = operator_.work(p);
-    --busy_;
-    taken.store(false, std::memory_order_release);
-    if (worked) return true;
-  }
+bool Actors::work() { return work(false) || work(true); }
+
+// Takes any processor with such a task and no actor.
+bool Actors::work(bool products) {
+  size_t at = 0;
+  for (MoeOperator* one : operators_)
+    for (int p = 0; p < one->processors(); ++p, ++at) {
+      std::atomic<bool>& taken = taken_[at];
+      if (!one->called(p) || taken.exchange(true, std::memory_order_acquire)) continue;
+      bool worked = false;
+      if (is_product(one->next(p)) == products) {
+        ++busy_;
+        worked = one->work(p);
+        --busy_;
+      }
+      taken.store(false, std::memory_order_release);
+      if (worked) return true;
+    }
   return false;
 }
 
 void Actors::stand_still(double seconds) {
   const std::lock_guard lock(polling_);
-  const SymmetricHeap& heap = operator_.heap();
-  const Coordinator& coordinator = operator_.coordinator();
+  const SymmetricHeap& heap = operators_[0]->heap();
   const int me = heap.in_world(heap.rank());
-  const Arrival missing = coordinator.missing();
-  require(missing.kind != Arrival::Kind::nothing, ErrorCode::rank,
-          "fused experts: rank {} waits in epoch {} for its own tasks, of which none ended in {} s",
-          me, coordinator.epoch(), seconds);
+  uint64_t epoch = 0;
+  for (const MoeOperator* one : operators_) {
+    if (one->done()) continue;
+    const Coordinator& coordinator = one->coordinator();
+    const Arrival missing = coordinator.missing();
+    epoch = coordinator.epoch();
+    if (missing.kind == Arrival::Kind::nothing) continue;
+    fail(ErrorCode::rank,
+         "fused experts: rank {} waits in epoch {} for the {} of rank {} (expert {}, tile {}, flag "
+         "at {}); no rank got on in {} s; see what that rank does, or raise `comm_timeout`",
+         me, epoch, word_of(missing.kind), heap.in_world(missing.peer), missing.tile.expert,
+         missing.tile.index, missing.word, seconds);
+  }
   fail(ErrorCode::rank,
-       "fused experts: rank {} waits in epoch {} for the {} of rank {} (expert {}, tile {}, flag "
-       "at {}); no rank got on in {} s; see what that rank does, or raise `comm_timeout`",
-       me, coordinator.epoch(), word_of(missing.kind), heap.in_world(missing.peer),
-       missing.tile.expert, missing.tile.index, missing.word, seconds);
+       "fused experts: rank {} waits in epoch {} for its own tasks, of which none ended in {} s",
+       me, epoch, seconds);
 }
 
 }  // namespace tessera::fused

@@ -2,15 +2,18 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "fused/operator.h"
 
 namespace tessera::fused {
 
-/// Runs a rank's operator on the threads of its scope: each thread is an actor and executes a
-/// processor's task; idle actors look for arrivals. Actors replace each other, so a single
+/// Runs a rank's operators on the threads of its scope: each thread is an actor and executes a
+/// processor's task, first tasks that others wait for (rows that leave or have arrived), then
+/// products; idle actors look for arrivals. Actors replace each other, so a single
 /// thread is enough, and no thread is made for a layer. After all have waited for other ranks
 /// for kStay, they release their threads together until an arrival, for other requests on these
 /// threads.
@@ -18,14 +21,19 @@ class Actors {
  public:
   static constexpr std::chrono::milliseconds kStay{20};
 
-  /// The operator must outlive this object. Waits as long as the ranks of its heap.
-  explicit Actors(MoeOperator& one);
+  /// The operators must outlive this object, and share the ranks of their heaps. Waits as long as
+  /// those.
+  explicit Actors(std::vector<MoeOperator*> operators);
+  explicit Actors(MoeOperator& one) : Actors(std::vector<MoeOperator*>{&one}) {}
 
   /// A layer, on all ranks alike. Actors share the caller's scope, except its threads, and its stop
   /// request. Throws Error(cancelled) after a stop, the error behind the end of the ranks' world,
   /// and Error(rank) with the missing arrival when no rank makes progress within the deadline. An
   /// error of an actor ends the world at once.
   nn::Tensor run(const nn::Tensor& tokens, const nn::Gate& gate, const nn::ExpertWeights& weights);
+  /// Runs all operators with a layer until over(); what is not done then goes on in the next call.
+  /// over() may read the operators, and must come true by their progress alone.
+  void drive(const std::function<bool()>& over);
 
  private:
   class Rest;
@@ -36,11 +44,15 @@ class Actors {
   int awaited();
   bool poll();
   bool work();
+  bool work(bool products);
   [[noreturn]] void stand_still(double seconds);
 
-  MoeOperator& operator_;
-  std::mutex polling_;                          // guards the coordinator
-  std::unique_ptr<std::atomic<bool>[]> taken_;  // by processor
+  comm::Communicator& ranks() const { return operators_[0]->heap().ranks(); }
+
+  const std::vector<MoeOperator*> operators_;
+  const std::function<bool()>* over_ = nullptr;
+  std::mutex polling_;                          // guards the coordinators
+  std::unique_ptr<std::atomic<bool>[]> taken_;  // by processor, operator by operator
   std::atomic<bool> done_{true}, failed_{false};
   std::atomic<bool> resting_{false};  // all actors leave
   std::atomic<int> busy_{0};          // actors with a task

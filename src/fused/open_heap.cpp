@@ -113,7 +113,8 @@ struct Wish {
 void require_alike(comm::Communicator& group, const std::vector<Wish>& wishes) {
   const auto numbers = [](const HeapSize& s) {
     const Layout& l = s.layout;
-    return std::array<std::pair<const char*, int64_t>, 10>{{{"ranks", l.ranks},
+    return std::array<std::pair<const char*, int64_t>, 11>{{{"lanes", s.lanes},
+                                                            {"ranks", l.ranks},
                                                             {"experts of a rank", l.experts},
                                                             {"bytes of a row", l.row_bytes},
                                                             {"rows of a tile", l.tiles.tile},
@@ -157,8 +158,11 @@ std::vector<Tensor> of_threads(comm::Communicator& group, const HeapSize& size,
                                const std::vector<bool>& near) {
   const Tensor mine = Tensor::empty({size.bytes}, DType::u8, Device::cpu, MemoryClass::buffers);
   auto* const at = static_cast<std::byte*>(mine.raw());
-  std::memset(at, 0, static_cast<size_t>(size.zeroed));
-  std::memset(at + size.flags, 0, static_cast<size_t>(size.bytes - size.flags));
+  for (int lane = 0; lane < size.lanes; ++lane) {
+    std::byte* const begin = at + size.begin(lane);
+    std::memset(begin, 0, static_cast<size_t>(size.zeroed));
+    std::memset(begin + size.flags, 0, static_cast<size_t>(size.begin(1) - size.flags));
+  }
   std::vector<Tensor> parts = tell_all(group, mine.slice(0, 0, kWord));
   parts[static_cast<size_t>(group.rank())] = mine;
   for (size_t r = 0; r < parts.size(); ++r)
@@ -190,8 +194,9 @@ std::vector<Tensor> of_processes(comm::Communicator& group, const HeapSize& size
 
 }  // namespace
 
-HeapSize heap_of(const Layout& layout) {
-  return {layout.bytes(), layout.count_region(), layout.bytes() - 8 * layout.flags(), layout};
+HeapSize heap_of(const Layout& layout, int lanes) {
+  const int64_t bytes = lanes == 1 ? layout.bytes() : lanes * whole_lines(layout.bytes());
+  return {bytes, layout.count_region(), layout.bytes() - 8 * layout.flags(), layout, lanes};
 }
 
 std::unique_ptr<SymmetricHeap> open_heap(comm::Communicator& group, const HeapSize& size,

@@ -91,15 +91,19 @@ void MoeOperator::check(const Tensor& tokens, const nn::ExpertWeights& weights) 
 
 // Memory of all tasks but the gate's, so a layer's memory does not depend on the order of
 // work.
-void MoeOperator::take_tokens(const Tensor& tokens, const nn::Gate& gate,
-                              const nn::ExpertWeights& weights) {
+void MoeOperator::take_tokens(const Tensor& tokens, Choose choose, const nn::ExpertWeights& weights,
+                              const Destination& into) {
   check(tokens, weights);
   tokens_ = tokens;
-  gate_ = &gate;
+  choose_ = std::move(choose);
   weights_ = weights;
-  result_ = Tensor::empty(tokens.shape(), tokens.dtype(), tokens.device());
+  rows_ = into.rows;
+  combines_ = into.combines;
+  result_ = into.result;
+  if (combines_ && !result_.defined())
+    result_ = Tensor::empty(tokens.shape(), tokens.dtype(), tokens.device());
   shared_ = shared_inner_ = {};
-  if (!weights.shared.down) return;
+  if (!combines_ || !weights.shared.down) return;
   shared_ = Tensor::empty(tokens.shape(), tokens.dtype(), tokens.device());
   shared_inner_ =
       Tensor::empty({tokens.size(0), weights.shared.up->n}, tokens.dtype(), tokens.device());
@@ -127,14 +131,24 @@ void MoeOperator::take_weights() {
 
 void MoeOperator::begin(const Tensor& tokens, const nn::Gate& gate,
                         const nn::ExpertWeights& weights) {
-  take_tokens(tokens, gate, weights);
+  begin(tokens, [&gate](const Tensor& x) { return gate(x); }, weights, {});
+}
+
+void MoeOperator::begin(const Tensor& tokens, Choose choose, const nn::ExpertWeights& weights,
+                        const Destination& into) {
+  take_tokens(tokens, std::move(choose), weights, into);
   take_weights();
-  coordinator_.begin(blocks(), shared_.defined(), words_);
+  coordinator_.begin(combines_ ? blocks() : 0, shared_.defined(), words_);
 }
 
 Tensor MoeOperator::dry_run(const Tensor& tokens, const nn::Gate& gate,
                             const nn::ExpertWeights& weights) {
-  take_tokens(tokens, gate, weights);
+  return dry_run(tokens, [&gate](const Tensor& x) { return gate(x); }, weights, {});
+}
+
+Tensor MoeOperator::dry_run(const Tensor& tokens, Choose choose, const nn::ExpertWeights& weights,
+                            const Destination& into) {
+  take_tokens(tokens, std::move(choose), weights, into);
   decide();
   for (int b = 0; shared_.defined() && b < blocks(); ++b) share(block(b));
   return result_;
@@ -144,6 +158,7 @@ void MoeOperator::forget() {
   tokens_ = rows_ = shared_inner_ = shared_ = result_ = {};
   routing_ = {};
   weights_ = {};
+  choose_ = {};
 }
 
 bool MoeOperator::poll() {
@@ -164,6 +179,11 @@ void MoeOperator::refuse(const Arrival& counts) const {
        in_world(counts.peer), coordinator_.epoch(), in_world(rank_),
        fmt::join(rows, rows + layout_.experts, ", "),
        std::count(owner_.begin(), owner_.end(), rank_), layout_.most, layout_.tiles.tile);
+}
+
+TaskKind MoeOperator::next(int processor) {
+  Task task;
+  return coordinator_.processor(processor).take(task, words_) ? task.kind : TaskKind::none;
 }
 
 bool MoeOperator::work(int processor) {
@@ -195,10 +215,13 @@ void MoeOperator::perform(const Task& task) {
 
 void MoeOperator::decide() {
   const ops::Routing made =
-      ops::host_routing((*gate_)(tokens_), static_cast<int64_t>(owner_.size()));
+      ops::host_routing(choose_(tokens_), static_cast<int64_t>(owner_.size()));
   routing_ = {made.ids.contiguous(), made.weights.contiguous()};
-  rows_ =
-      Tensor::empty({routing_.ids.elements(), tokens_.size(1)}, tokens_.dtype(), tokens_.device());
+  const int64_t rows = routing_.ids.elements();
+  if (!rows_.defined())
+    rows_ = Tensor::empty({rows, tokens_.size(1)}, tokens_.dtype(), tokens_.device());
+  require(rows_.size(0) == rows, ErrorCode::usage,
+          "fused experts: {} rows of tokens and slots for a place of {}", rows, rows_.size(0));
   sort_assignments();
   count_rows();
 }
@@ -258,8 +281,11 @@ void MoeOperator::announce() {
         const Task tile{TaskKind::dispatch, p, e, static_cast<int32_t>(i),
                         static_cast<int32_t>(rows)};
         const int32_t* const pair = pairs(tile);
-        routed.wait(layout_, tile) = {static_cast<int32_t>(pair[0] / slots / manner_.block),
-                                      static_cast<int32_t>(pair[rows - 1] / slots / manner_.block)};
+        Blocks& waits = routed.wait(layout_, tile);
+        waits = {0, -1};  // no sum
+        if (combines_)
+          waits = {static_cast<int32_t>(pair[0] / slots / manner_.block),
+                   static_cast<int32_t>(pair[rows - 1] / slots / manner_.block)};
       }
   }
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "fused/coordinator.h"
@@ -16,6 +17,16 @@ struct Manner {
   int up_parts = 1, down_parts = 1;  ///< tasks of a tile's products
   int slots = 2;                     ///< tiles in computation at once
   int64_t block = 64;                ///< tokens of a combine task
+};
+
+/// Chooses the experts of tokens [tokens, hidden].
+using Choose = std::function<ops::Routing(const nn::Tensor& tokens)>;
+
+/// Memory for the products of a layer.
+struct Destination {
+  nn::Tensor rows{};     ///< [tokens * k, hidden]: the experts' rows; undefined: the operator's own
+  nn::Tensor result{};   ///< [tokens, hidden]; undefined: the operator's own
+  bool combines = true;  ///< false: rows only, without the shared expert and sums
 };
 
 /// Observes from the threads of all actors.
@@ -42,6 +53,10 @@ class MoeOperator {
   /// Starts the next layer, on all ranks alike; arguments must live until done(). Throws
   /// Error(usage) for invalid tokens or weights.
   void begin(const nn::Tensor& tokens, const nn::Gate& gate, const nn::ExpertWeights& weights);
+  /// The same with any choice, whose slots of -1 stay on this rank, and with rows and results at a
+  /// place of the caller.
+  void begin(const nn::Tensor& tokens, Choose choose, const nn::ExpertWeights& weights,
+             const Destination& into);
   /// Looks for arrivals and completions, and acts on them; true for any news. Throws Error(rank)
   /// for impossible counts of a peer.
   bool poll();
@@ -50,13 +65,21 @@ class MoeOperator {
   /// Executes a task of a processor, if any. Throws Error(usage) when the gate sends an expert more
   /// rows than the layout's room.
   bool work(int processor);
+  /// The kind of a processor's task; reliable for the processor's holder only.
+  TaskKind next(int processor);
   bool done() const { return coordinator_.done(); }
+  /// Rows of this layer have left, as many as places allow.
+  bool departed() const { return coordinator_.scheduler().departed(); }
+  /// This rank owes nobody a result of this layer.
+  bool served() const { return coordinator_.scheduler().served(); }
   /// [tokens, hidden]: routed experts, then the shared expert. After done().
   nn::Tensor result() const;
   /// Memory and work of a layer with tokens on meta on this rank, without the products of its
   /// routed experts; nothing is sent. Returns the result.
   nn::Tensor dry_run(const nn::Tensor& tokens, const nn::Gate& gate,
                      const nn::ExpertWeights& weights);
+  nn::Tensor dry_run(const nn::Tensor& tokens, Choose choose, const nn::ExpertWeights& weights,
+                     const Destination& into);
 
   /// The routing of this layer, and the returned rows [tokens * k, hidden].
   const ops::Routing& routing() const { return routing_; }
@@ -72,8 +95,8 @@ class MoeOperator {
 
  private:
   void check(const nn::Tensor& tokens, const nn::ExpertWeights& weights) const;
-  void take_tokens(const nn::Tensor& tokens, const nn::Gate& gate,
-                   const nn::ExpertWeights& weights);
+  void take_tokens(const nn::Tensor& tokens, Choose choose, const nn::ExpertWeights& weights,
+                   const Destination& into);
   void take_weights();
   void perform(const Task& task);
   void decide();
@@ -108,7 +131,8 @@ class MoeOperator {
   TaskWatch* watch_ = nullptr;
 
   nn::Tensor tokens_, rows_, shared_inner_, shared_, result_;
-  const nn::Gate* gate_ = nullptr;
+  Choose choose_;
+  bool combines_ = true;
   nn::ExpertWeights weights_;
   ops::Routing routing_;
   std::vector<kernels::ExpertView> mine_;  // the own experts

@@ -18,6 +18,7 @@ class Scheduler {
         groups_(memory.take<TileGroup>(shape.slots)),
         missing_(memory.take<int32_t>(shape.blocks)),
         ready_(memory, most_ready(shape)),
+        products_(memory, int64_t{shape.slots} * most_parts(shape)),
         later_(memory, shape.blocks),
         arrived_(memory, int64_t{shape.layout.ranks} * shape.layout.run_tiles() + 1),
         mine_(memory, most(shape) + 1) {}
@@ -30,6 +31,7 @@ class Scheduler {
              peers * most(shape_) * (parts() + 1);
     unheard_ = static_cast<int32_t>(peers);
     blocks_ = blocks;
+    gated_ = leaving_ = open_ = 0;
     ready_.push({TaskKind::gate});
     for (int32_t b = 0; b < blocks; ++b) {
       missing_[b] = shared ? 2 : 1;  // the gate, too
@@ -39,6 +41,7 @@ class Scheduler {
   /// A peer announced its number of tiles.
   TESSERA_ANYWHERE void heard(int64_t count) {
     bound_ -= (most(shape_) - count) * (parts() + 1);
+    open_ += static_cast<int32_t>(count);
     --unheard_;
   }
   /// A tile's rows have arrived.
@@ -48,12 +51,12 @@ class Scheduler {
   }
   /// The results of a tile of own tokens have arrived.
   TESSERA_ANYWHERE void returned(const Task& tile) { ready_.push(tile); }
-  /// Gives ready tasks to idle processors.
+  /// Gives ready tasks to idle processors: first those that let others go on, then products.
   template <class Words>
   TESSERA_ANYWHERE void hand_out(Words& words) {
     for (int p = 0; p < shape_.processors; ++p) {
       if (busy_[p]) continue;
-      TaskQueue& from = ready_.empty() ? later_ : ready_;
+      TaskQueue& from = !ready_.empty() ? ready_ : !products_.empty() ? products_ : later_;
       if (from.empty()) return;
       busy_[p] = 1;
       bells_[p].task = from.pop();
@@ -76,12 +79,17 @@ class Scheduler {
   TESSERA_ANYWHERE int64_t finished() const { return finished_; }
   /// All is done, and every peer has begun this epoch: none is more than one behind.
   TESSERA_ANYWHERE bool done() const { return finished_ == bound_ && unheard_ == 0; }
+  /// The gate has chosen, and rows with a free place in their run have left.
+  TESSERA_ANYWHERE bool departed() const { return gated_ == 1 && leaving_ == 0; }
+  /// All ranks' rows for own experts are computed, and results for others have left: only own
+  /// results are missing.
+  TESSERA_ANYWHERE bool served() const { return gated_ == 1 && unheard_ == 0 && open_ == 0; }
   /// The tiles of a product in work.
   TESSERA_ANYWHERE const TileGroup& group(int slot) const { return groups_[slot]; }
   TESSERA_ANYWHERE Doorbell* bell(int processor) const { return bells_ + processor; }
   /// A processor is idle although a task is ready; never after hand_out().
   TESSERA_ANYWHERE bool idle_while_ready() const {
-    if (ready_.empty() && later_.empty()) return false;
+    if (ready_.empty() && products_.empty() && later_.empty()) return false;
     for (int p = 0; p < shape_.processors; ++p)
       if (!busy_[p]) return true;
     return false;
@@ -90,9 +98,11 @@ class Scheduler {
  private:
   TESSERA_ANYWHERE static int64_t most(const Shape& s) { return s.layout.most; }
   TESSERA_ANYWHERE static int64_t most_ready(const Shape& s) {
-    const int parts = s.up_parts > s.down_parts ? s.up_parts : s.down_parts;
-    return 1 + int64_t{2} * s.layout.ranks * s.layout.run_tiles() + int64_t{s.slots} * parts +
-           s.blocks;
+    return 1 + int64_t{2} * s.layout.ranks * s.layout.run_tiles() +
+           int64_t{s.slots} * TileGroup::kMost + s.blocks;
+  }
+  TESSERA_ANYWHERE static int most_parts(const Shape& s) {
+    return s.up_parts > s.down_parts ? s.up_parts : s.down_parts;
   }
   TESSERA_ANYWHERE int64_t parts() const { return shape_.up_parts + shape_.down_parts; }
 
@@ -114,6 +124,7 @@ class Scheduler {
       const int64_t n = layout.tiles.count(rows[e]), i = number - first;
       if (i < n) {
         const auto left = static_cast<int32_t>(layout.tiles.rows_of(i, rows[e]));
+        ++leaving_;
         return ready_.push({TaskKind::dispatch, tile.peer, e, static_cast<int32_t>(i), left});
       }
       first += n;
@@ -127,7 +138,7 @@ class Scheduler {
   TESSERA_ANYWHERE void push_parts(Task task, TaskKind kind) {
     left_[task.slot] = parts_of(kind, task.slot);
     task.kind = kind;
-    for (task.part = 0; task.part < left_[task.slot]; ++task.part) ready_.push(task);
+    for (task.part = 0; task.part < left_[task.slot]; ++task.part) products_.push(task);
   }
   TESSERA_ANYWHERE void start_tiles() {
     for (int32_t slot = 0; slot < shape_.slots; ++slot) {
@@ -154,7 +165,12 @@ class Scheduler {
     for (int i = 0; i < group.count; ++i) {
       Task tile = group.tiles[i];
       tile.kind = TaskKind::give_back;
-      tile.peer == shape_.rank ? settle(tile) : ready_.push(tile);
+      if (tile.peer != shape_.rank) {
+        ready_.push(tile);
+        continue;
+      }
+      --open_;
+      settle(tile);
     }
   }
   // The task's share of the bound.
@@ -175,6 +191,10 @@ class Scheduler {
       push_parts(task, TaskKind::down);
     } else if (task.kind == TaskKind::down && --left_[task.slot] == 0) {
       end_tiles(task.slot);
+    } else if (task.kind == TaskKind::dispatch) {
+      --leaving_;
+    } else if (task.kind == TaskKind::give_back) {
+      --open_;
     } else if (task.kind == TaskKind::collect) {
       settle(task);
       send_next(task);
@@ -183,6 +203,7 @@ class Scheduler {
   // After the gate: rows for others leave first, within their places, then own rows are computed.
   TESSERA_ANYWHERE void route() {
     const Layout& layout = shape_.layout;
+    gated_ = 1;
     for (int step = 1; step <= layout.ranks; ++step) {
       const int peer = (shape_.rank + step) % layout.ranks;  // spread over the ranks
       const int64_t* rows = routed_.to(layout, peer);
@@ -194,10 +215,13 @@ class Scheduler {
                           static_cast<int32_t>(layout.tiles.rows_of(i, rows[e]))};
           const Blocks waits = routed_.wait(layout, tile);
           for (int b = waits.first; b <= waits.last; ++b) ++missing_[b];
-          if (peer == shape_.rank)
+          if (peer == shape_.rank) {
             mine_.push(tile);
-          else if (count < layout.run_tiles())
+            ++open_;
+          } else if (count < layout.run_tiles()) {
             ready_.push(tile);
+            ++leaving_;
+          }
         }
       }
       bound_ -= (most(shape_) - count) * (peer == shape_.rank ? parts() : 2);
@@ -210,13 +234,16 @@ class Scheduler {
   Routed routed_{};
   int64_t bound_ = 0, finished_ = 0;
   int32_t unheard_ = 0, blocks_ = 0;
-  Doorbell* bells_ = nullptr;    // [processors]
-  int32_t* busy_ = nullptr;      // [processors]
-  int32_t* left_ = nullptr;      // [slots]: parts of the product in work; 0: free
-  TileGroup* groups_ = nullptr;  // [slots]: tiles in work
-  int32_t* missing_ = nullptr;   // [blocks]: missing inputs of their sum
-  TaskQueue ready_, later_;
-  TaskQueue arrived_, mine_;  // other ranks' tiles first: their results must travel
+  int32_t gated_ = 0;                   // 1: after the gate
+  int32_t leaving_ = 0;                 // ready tiles of own rows
+  int32_t open_ = 0;                    // known tiles for own experts without results
+  Doorbell* bells_ = nullptr;           // [processors]
+  int32_t* busy_ = nullptr;             // [processors]
+  int32_t* left_ = nullptr;             // [slots]: parts of the product in work; 0: free
+  TileGroup* groups_ = nullptr;         // [slots]: tiles in work
+  int32_t* missing_ = nullptr;          // [blocks]: missing inputs of their sum
+  TaskQueue ready_, products_, later_;  // others wait for ready ones: rows that leave or came
+  TaskQueue arrived_, mine_;            // other ranks' tiles first: their results must travel
 };
 
 }  // namespace tessera::fused

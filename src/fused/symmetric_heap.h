@@ -47,6 +47,11 @@ class SymmetricHeap {
   SymmetricHeap(comm::Communicator* ranks, int rank, std::byte* memory)
       : ranks_(ranks), rank_(rank), memory_(memory) {}
   virtual ~SymmetricHeap() = default;
+  /// A part of another heap from `begin` on, a multiple of 64.
+  SymmetricHeap(const SymmetricHeap& whole, int64_t begin)
+      : ranks_(whole.ranks_),
+        rank_(whole.rank_),
+        memory_(whole.memory_ ? whole.memory_ + begin : nullptr) {}
   SymmetricHeap(const SymmetricHeap&) = delete;
   SymmetricHeap& operator=(const SymmetricHeap&) = delete;
 

@@ -9,6 +9,7 @@
 #include "comm/collectives.h"
 #include "nn/local.h"
 #include "nn/moe/capacity_policy.h"
+#include "parallel/experts/fused_carrier.h"
 #include "parallel/experts/fused_experts.h"
 #include "parallel/sequence/displaced_kv.h"
 #include "parallel/sequence/ring.h"
@@ -433,14 +434,20 @@ void Setup::share_experts(const nn::Geometry& geometry, const Workload& workload
   const auto backend = [&]() -> std::unique_ptr<nn::ExpertBackend> {
     if (reduce) return std::make_unique<NarrowExperts>(*reduce);
     if (!shares_experts(plan)) return std::make_unique<nn::LocalBackend>(residence.experts);
-    if (plan.moe == MoeForm::fused)
-      return std::make_unique<FusedExperts>(
-          *expert_group,
-          FusedExperts::Size{expert_owners(plan, count), most_tokens(workload),
-                             most_slots(geometry, workload.text ? &workload.text->rule : nullptr)});
+    std::unique_ptr<ExpertCarrier> carrier;
+    if (plan.moe == MoeForm::fused) {
+      FusedSize size{expert_owners(plan, count), most_tokens(workload),
+                     most_slots(geometry, workload.text ? &workload.text->rule : nullptr)};
+      if (plan.synchronous() && plan.conditional == KeptSlot::all)
+        return std::make_unique<FusedExperts>(*expert_group, std::move(size));
+      carrier = std::make_unique<FusedCarrier>(*expert_group, std::move(size));
+    } else {
+      carrier = std::make_unique<ExpertExchange>(expert_group.get(), expert_owners(plan, count),
+                                                 residence.experts);
+    }
     return std::make_unique<ScheduledExchange>(
-        plan, Timetable(plan, static_cast<int>(geometry.experts.size()), steps),
-        ExpertExchange(expert_group.get(), expert_owners(plan, count), residence.experts), hooks);
+        plan, Timetable(plan, static_cast<int>(geometry.experts.size()), steps), std::move(carrier),
+        hooks);
   };
   experts = std::make_unique<nn::MoeLayers>(chooses, backend());
   if (two_batch_overlap) second = std::make_unique<nn::MoeLayers>(chooses, backend());

@@ -32,6 +32,8 @@ struct Scenario {
   int64_t window = 0;              // tiles of a run without capacity; 0: all
   int up_parts = 1, down_parts = 1, slots = 1;
   bool shared = false;
+  bool later = false;    // epochs begin by begin() alone
+  bool combines = true;  // false: rows only
   // [epoch][from][to * experts + expert]
   std::vector<std::vector<std::vector<int64_t>>> rows{};
 };
@@ -55,13 +57,14 @@ class ProtocolWorld {
     for (int r = 0; r < is_.ranks; ++r) {
       Rank& one = ranks_[size_t(r)];
       new (one.coordinator) Coordinator(shapes_[size_t(r)], one.buffer, one.memory);
-      next_epoch(r);
+      if (!is_.later) next_epoch(r);
     }
   }
   ProtocolWorld(const ProtocolWorld&) = delete;
 
-  std::byte* state() { return begin_; }
   size_t size() const { return size_; }
+  void save(std::byte* to) const { std::memcpy(to, begin_, size_); }
+  void restore(const std::byte* from) { std::memcpy(begin_, from, size_); }
   const std::string& failure() const { return failure_; }
   int64_t payload() const { return payload_; }
 
@@ -75,7 +78,8 @@ class ProtocolWorld {
     Coordinator& coordinator = *ranks_[size_t(r)].coordinator;
     if (i < is_.processors) return work(r, i);
     if (i == is_.processors)
-      return coordinator.done() && int(coordinator.epoch()) < is_.epochs && next_epoch(r);
+      return !is_.later && coordinator.done() && int(coordinator.epoch()) < is_.epochs &&
+             next_epoch(r);
     const int64_t before = coordinator.scheduler().bound();
     Words words{this, r};
     const int item = i - is_.processors - 1;  // or all of them, as the operator's threads look
@@ -86,6 +90,29 @@ class ProtocolWorld {
     for (const Rank& other : ranks_)
       check(coordinator.epoch() <= other.coordinator->epoch() + 1, "more than one epoch ahead");
     return true;
+  }
+  // The rank of an action; -1: the wire.
+  int rank_of(int action) const {
+    return action < is_.ranks * per_rank() ? action / per_rank() : -1;
+  }
+  void begin(int r) { next_epoch(r); }
+  const Coordinator& coordinator(int r) const { return *ranks_[size_t(r)].coordinator; }
+  // No processor is within a task.
+  bool idle(int r) const {
+    for (int p = 0; p < is_.processors; ++p)
+      if (ranks_[size_t(r)].hands[p].stage != 0) return false;
+    return true;
+  }
+  // All results of the rank's tokens are those of its epoch.
+  bool has_results(int r) const {
+    bool all = true;
+    for (int to = 0; to < is_.ranks; ++to)
+      each_tile(counts(r, r, to), [&](Task tile) {
+        tile.peer = to;
+        for (int64_t i = 0; i < tile.rows; ++i)
+          all = all && *made(r, to, tile, i) == name(epoch(r), Round::combine, r, to, tile, i);
+      });
+    return all;
   }
   bool over() const {
     for (const Rank& one : ranks_)
@@ -208,7 +235,7 @@ class ProtocolWorld {
 
   bool next_epoch(int r) {
     Words words{this, r};
-    ranks_[size_t(r)].coordinator->begin(1, is_.shared, words);
+    ranks_[size_t(r)].coordinator->begin(is_.combines ? 1 : 0, is_.shared, words);
     return true;
   }
 
@@ -338,6 +365,8 @@ class ProtocolWorld {
     for (int to = 0; to < is_.ranks; ++to)
       for (int e = 0; e < is_.experts; ++e) {
         routed.to(layout(), to)[e] = counts(r, r, to)[e];
+        for (int64_t i = 0; !is_.combines && i < layout().tiles.count(counts(r, r, to)[e]); ++i)
+          routed.wait(layout(), {TaskKind::dispatch, to, e, int32_t(i)}) = {0, -1};
         if (to != r) send(r, dispatcher.count(to, e, counts(r, r, to)[e], epoch(r)));
       }
   }

@@ -250,6 +250,17 @@ TEST(Denoise, TheOrderOfAxesChangesNoNumber) {
   EXPECT_EQ(on_ranks(plan + ",order=distrifusion+data", 3), on_ranks(plan, 3));
 }
 
+TEST(Denoise, FusedExpertsAreBulkOnesUnderEverySchedule) {
+  for (const char* schedule : {"", ",schedule=interweaved", ",schedule=displaced,conditional=low",
+                               ",schedule=interweaved,sync=deep"})
+    for (const char* ranks :
+         {"expert=2", "expert=3", "data=2,distrifusion=2,expert=4,placement=strided",
+          "data=2,pipefusion=2,patches=2,expert=2"}) {
+      const std::string plan = std::string(ranks) + schedule;
+      EXPECT_EQ(on_ranks(plan + ",moe=fused", 3), on_ranks(plan, 3)) << plan;
+    }
+}
+
 TEST(StaggeredBatch, IsTheWholeBatchBitForBit) {
   for (int samples : {1, 2, 7}) {
     const auto whole = on_ranks("", samples);

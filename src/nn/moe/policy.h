@@ -20,6 +20,8 @@ class ExpertPolicy {
   /// slots, the same on all ranks; unused ones are -1 with weight 0.
   virtual ops::Routing choose(const MoeCall& call, const Tensor& tokens, const Tensor& logits,
                               const ops::RoutingOptions& router) const = 0;
+  /// True if a token's experts depend on its own logits alone, so a call may choose in parts.
+  virtual bool by_token() const { return false; }
 };
 
 /// The model's router.
@@ -29,6 +31,7 @@ class VanillaPolicy final : public ExpertPolicy {
                       const ops::RoutingOptions& router) const override {
     return ops::route(logits, router);
   }
+  bool by_token() const override { return true; }
 };
 
 /// A router under a policy, for the tokens of a call.
@@ -40,6 +43,14 @@ class Gate {
 
   ops::Routing operator()(const Tensor& tokens) const {
     return policy_.choose(call_, router_.input(tokens), router_.logits(tokens), router_.options);
+  }
+  bool by_token() const { return policy_.by_token(); }
+  /// The choice for a run of the call's tokens; needs by_token().
+  ops::Routing part(const Tensor& tokens, Range run) const {
+    Router router = router_;
+    if (router.features.defined()) router.features = router.features.slice(0, run.begin, run.end);
+    const Tensor x = tokens.slice(0, run.begin, run.end);
+    return policy_.choose(call_, router.input(x), router.logits(x), router.options);
   }
   /// For backends with decisions of their own, and for comparisons.
   const Router& router() const { return router_; }

@@ -114,7 +114,7 @@ void ExpertExchange::group(const int32_t* expert, const std::vector<int32_t>& as
 
 ExpertFlight ExpertExchange::dispatch(int site, const Tensor& tokens, const Tensor& ids,
                                       const std::vector<int32_t>& assignments,
-                                      nn::ExpertWeights weights) const {
+                                      nn::ExpertWeights weights) {
   ExpertFlight flight;
   flight.site = site;
   flight.weights = std::move(weights);
@@ -165,7 +165,7 @@ Tensor ExpertExchange::read_numbers(const std::vector<MessageParts>& parts) cons
   return experts.reshape({count, 1});
 }
 
-void ExpertExchange::compute(ExpertFlight& flight, bool waits) const {
+void ExpertExchange::compute(ExpertFlight& flight, bool waits) {
   std::vector<MessageParts> parts;
   std::vector<Tensor> arrived;
   for (const Tensor& message : flight.dispatch.wait()) {
@@ -195,6 +195,15 @@ void ExpertExchange::compute(ExpertFlight& flight, bool waits) const {
   }
   flight.combine = start(std::move(replies), "combine", flight.site);
   flight.computed = true;
+}
+
+Tensor ExpertExchange::bring(ExpertFlight& flight, const Tensor& ids, const Tensor& like) {
+  const int32_t *first = ids.data<int32_t>(), *last = first + ids.elements();
+  const bool holes = std::any_of(first, last, [](int32_t id) { return id < 0; });
+  const Tensor rows = (holes ? Tensor::zeros : Tensor::empty)(
+      {ids.elements(), like.size(1)}, like.dtype(), like.device(), tensor::MemoryClass::buffers);
+  finish(flight, rows);
+  return rows;
 }
 
 void ExpertExchange::finish(ExpertFlight& flight, const Tensor& rows) const {

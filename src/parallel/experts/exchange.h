@@ -6,27 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "comm/collectives.h"
 #include "nn/moe/expert_cache.h"
-#include "nn/seams.h"
-#include "tensor/tensor.h"
+#include "parallel/experts/carrier.h"
 #include "tessera/plan.h"
 
 namespace tessera::parallel {
-
-/// Rows of a layer and step on the way to their experts and back. Owns everything needed.
-struct ExpertFlight {
-  int site = 0;
-  nn::ExpertWeights weights;
-  std::vector<int32_t> assignments;  ///< token * k + slot of the rows sent, by rank, then by expert
-  std::vector<int64_t> begin;        ///< rank r gets assignments [begin[r], begin[r + 1])
-  comm::Exchange dispatch, combine;
-  bool computed = false;
-  int64_t hidden = 0;     ///< elements of a row
-  int64_t row_bytes = 0;  ///< on the wire
-  /// Bytes of rows that this rank holds or waits for.
-  int64_t bytes() const { return static_cast<int64_t>(assignments.size()) * row_bytes; }
-};
 
 /// Parts of a message to the experts: rows [n, hidden], and the bytes of their experts' numbers.
 struct MessageParts {
@@ -35,27 +19,25 @@ struct MessageParts {
 
 /// Moves rows between ranks that share the experts of a layer: one exchange to the experts with
 /// rows followed by their experts' numbers, and one exchange back.
-class ExpertExchange {
+class ExpertExchange final : public ExpertCarrier {
  public:
   /// `group`: ranks that share the experts; null: a single rank. `owner[e]`: the rank of expert e.
   /// `cache`: own experts without weights in the layer; null: none missing.
   ExpertExchange(comm::Communicator* group, std::vector<int> owner,
                  std::shared_ptr<nn::ExpertCache> cache = nullptr);
 
-  /// Sends the rows of `assignments` (token * k + slot, any order): tokens [n, hidden], ids i32 [n,
-  /// k].
   ExpertFlight dispatch(int site, const tensor::Tensor& tokens, const tensor::Tensor& ids,
-                        const std::vector<int32_t>& assignments, nn::ExpertWeights weights) const;
-  /// Waits for rows of other ranks, runs the own experts on all of them, sends results back.
-  /// `waits`: own results stay for long, and must not keep others' results in memory.
-  void compute(ExpertFlight& flight, bool waits = false) const;
+                        const std::vector<int32_t>& assignments,
+                        nn::ExpertWeights weights) override;
+  void compute(ExpertFlight& flight, bool waits = false) override;
+  tensor::Tensor bring(ExpertFlight& flight, const tensor::Tensor& ids,
+                       const tensor::Tensor& like) override;
   /// Waits for results: rows [tokens * k, hidden] receive those of flight.assignments, each in
   /// place.
   void finish(ExpertFlight& flight, const tensor::Tensor& rows) const;
 
-  /// The rank of an expert.
-  int owner(int32_t expert) const { return owner_.at(static_cast<size_t>(expert)); }
-  int ranks() const { return group_ ? group_->size() : 1; }
+  int owner(int32_t expert) const override { return owner_.at(static_cast<size_t>(expert)); }
+  int ranks() const override { return group_ ? group_->size() : 1; }
   int rank() const { return group_ ? group_->rank() : 0; }
 
  private:

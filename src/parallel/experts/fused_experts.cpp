@@ -3,136 +3,138 @@
 #include <algorithm>
 
 #include "base/fail.h"
-#include "comm/collectives.h"
-#include "fused/open_heap.h"
+#include "ops/experts.h"
 #include "parallel/experts/exchange.h"
-#include "tensor/device_pool.h"
-#include "tensor/scope.h"
+#include "tensor/uncounted.h"
 
 namespace tessera::parallel {
 namespace {
 
 using fused::TaskKind;
+using tensor::DType;
 using tensor::Tensor;
 
-constexpr int64_t kTile = 64, kBlock = 64;  // rows that travel together, tokens summed together
 // Bytes under way between two ranks at once: enough for busy links and receivers.
-constexpr int64_t kWindowBytes = int64_t{2} << 20, kLeastWindow = 4;
-
-fused::Manner manner_of(int threads) {
-  const int parts = std::min(threads, 4);
-  return {threads, parts, parts, threads + 1, kBlock};
-}
+constexpr int64_t kWindowBytes = int64_t{2} << 20;
+// Rows of a block for an expert: fewer make part tiles, and read weights for little.
+constexpr int64_t kBlockRows = 128;
+constexpr int64_t kMostBlocks = 4;
 
 }  // namespace
 
-void FusedExperts::open(const Tensor& tokens) {
-  const std::vector<int>& owner = size_.owner;
-  int most = 1;
-  for (int r = 0; r < group_.size(); ++r)
-    most = std::max(most, static_cast<int>(std::count(owner.begin(), owner.end(), r)));
-  const int64_t row = tokens.size(1) * size_of(tokens.dtype());
-  const int64_t window = std::max(kLeastWindow, kWindowBytes / (kTile * row));
-  layout_ = fused::Layout::dropless(group_.size(), most, size_.tokens * std::min(size_.slots, most),
-                                    row, {kTile}, window);
-  heap_ = fused::open_heap(group_, fused::heap_of(layout_), tokens.device());
-  operator_ = std::make_unique<fused::MoeOperator>(layout_, owner, size_.tokens,
-                                                   manner_of(tensor::thread_count()), *heap_);
-  actors_ = std::make_unique<fused::Actors>(*operator_);
+// By the agreement of the ranks alone, so all choose alike.
+int FusedExperts::blocks_for(const nn::Gate& gate) const {
+  if (!gate.by_token()) return 1;
+  const auto rows = size_.tokens * size_.slots / static_cast<int64_t>(size_.owner.size());
+  return static_cast<int>(std::clamp<int64_t>(rows / kBlockRows, 1, kMostBlocks));
 }
 
-FusedExperts::Load FusedExperts::load(TaskKind kind, int peer) const {
-  const int64_t* const counts = operator_->coordinator().counts({.kind = kind, .peer = peer});
-  Load sum;
-  for (int e = 0; e < layout_.experts; ++e) {
-    sum.rows += counts[e];
-    sum.tiles += layout_.tiles.count(counts[e]);
+// All threads share the gate, and then the operator.
+FusedExperts::Made FusedExperts::whole(const Tensor& tokens, const nn::Gate& gate,
+                                       const nn::ExpertWeights& weights) {
+  fused::MoeOperator& one = lanes_->at(0);
+  const ops::Routing chosen =
+      ops::host_routing(gate(tokens), static_cast<int64_t>(size_.owner.size()));
+  const auto choose = [&chosen](const Tensor&) { return chosen; };
+  Made made;
+  if (tokens.is_meta()) {
+    made.result = one.dry_run(tokens, choose, weights, {});
+  } else {
+    one.begin(tokens, choose, weights, {});
+    lanes_->drive([&] { return one.done(); });
+    made.result = one.result();
   }
-  return sum;
+  made.routing = one.routing();
+  made.rows = one.rows();
+  return made;
 }
 
-int64_t FusedExperts::note_transfers(int site) const {
-  int64_t rows = load(TaskKind::up, group_.rank()).rows;
-  for (int p = 0; p < group_.size(); ++p) {
-    if (p == group_.rank()) continue;
-    const Load sent = load(TaskKind::dispatch, p), returned = load(TaskKind::up, p);
-    group_.ledger().sent({"dispatch", site}, sent.rows * layout_.row_bytes, sent.tiles);
-    group_.ledger().sent({"combine", site}, returned.rows * layout_.row_bytes, returned.tiles);
-    rows += returned.rows;
+// Gates may run at once, in any order: room for the logits of all is counted instead of theirs.
+FusedExperts::Made FusedExperts::in_blocks(const Tensor& tokens, const nn::Gate& gate,
+                                           const nn::ExpertWeights& weights) {
+  const int64_t n = tokens.size(0), slots = gate.router().options.top_k;
+  const auto experts = static_cast<int64_t>(size_.owner.size());
+  Made made;
+  made.routing = {Tensor::empty({n, slots}, DType::i32), Tensor::empty({n, slots}, DType::f32)};
+  made.rows = Tensor::empty({n * slots, tokens.size(1)}, tokens.dtype(), tokens.device());
+  made.result = Tensor::empty(tokens.shape(), tokens.dtype(), tokens.device());
+  const Tensor room = Tensor::empty({n, experts}, DType::f32, tokens.device());
+  const int blocks = lanes_->count();
+  for (int b = 0; b < blocks; ++b) {
+    const nn::Range run = nn::split({0, n}, blocks, b);
+    const ops::Routing to{made.routing.ids.slice(0, run.begin, run.end),
+                          made.routing.weights.slice(0, run.begin, run.end)};
+    const auto choose = [&tokens, &gate, run, to, experts](const Tensor&) {
+      const tensor::Uncounted aside(tensor::Counts::work);
+      const ops::Routing chosen = ops::host_routing(gate.part(tokens, run), experts);
+      tensor::copy_into(to.ids, chosen.ids);
+      tensor::copy_into(to.weights, chosen.weights);
+      return to;
+    };
+    const fused::Destination into{made.rows.slice(0, run.begin * slots, run.end * slots),
+                                  made.result.slice(0, run.begin, run.end)};
+    const Tensor part = tokens.slice(0, run.begin, run.end);
+    if (tokens.is_meta())
+      (void)lanes_->at(b).dry_run(part, choose, weights, into);
+    else
+      lanes_->at(b).begin(part, choose, weights, into);
+  }
+  if (!tokens.is_meta())
+    lanes_->drive([&] {
+      for (int b = 0; b < blocks; ++b)
+        if (!lanes_->at(b).done()) return false;
+      return true;
+    });
+  return made;
+}
+
+int64_t FusedExperts::exchange(int site, bool dry_run) const {
+  int64_t rows = 0;
+  for (int lane = 0; lane < lanes_->count(); ++lane) {
+    if (!dry_run) {
+      rows += lanes_->note_transfers(lane, site);
+      continue;
+    }
+    comm::Exchange there = lanes_->start_dry_run(lane, site), back;
+    rows += lanes_->fetch(there, site, back);
+    lanes_->end_dry_run(back);
   }
   return rows;
 }
 
-int64_t FusedExperts::dry_run_transfers(int site) const {
-  tensor::Scope scope = tensor::current_scope();
-  scope.memory = nullptr;  // rows travel within the heap
-  const tensor::BindScope aside(scope);
-  const auto message = [](int64_t bytes) {
-    return Tensor::empty({bytes}, tensor::DType::u8, tensor::Device::meta);
-  };
-  std::vector<Tensor> rows;
-  for (int p = 0; p < group_.size(); ++p)
-    rows.push_back(message(load(TaskKind::dispatch, p).rows * layout_.row_bytes));
-  rows = comm::all_to_all(group_, std::move(rows), {"dispatch", site}).wait();
-  int64_t bytes = 0;
-  for (const Tensor& one : rows) bytes += one.bytes();
-  comm::all_to_all(group_, std::move(rows), {"combine", site}).wait();
-  return bytes / layout_.row_bytes;
-}
-
-void FusedExperts::note_incast(nn::MoeLog& log) const {
-  int64_t rows = 0;
-  for (int p = 0; p < group_.size(); ++p)
-    if (p != group_.rank())
-      rows += std::min(layout_.run, load(TaskKind::up, p).rows) +
-              std::min(layout_.run, load(TaskKind::dispatch, p).rows);
-  const int64_t bound = 2 * (int64_t{group_.size()} - 1) * layout_.run;
-  log.expect(rows * layout_.row_bytes, bound * layout_.row_bytes);
-}
-
-void FusedExperts::note_work(const Tensor& tokens, const nn::ExpertWeights& weights,
-                             int64_t rows) const {
-  double touched = 0;
-  if (tokens.is_meta()) {
-    const auto mine = std::count(size_.owner.begin(), size_.owner.end(), group_.rank());
-    touched =
-        std::min(tensor::current_scope().assumptions.touched_experts * static_cast<double>(mine),
-                 static_cast<double>(rows));
-  } else {
-    for (int e = 0; e < layout_.experts; ++e) {
-      bool any = false;
-      for (int p = 0; p < group_.size(); ++p)
-        any = any || operator_->coordinator().counts({.kind = TaskKind::up, .peer = p})[e] > 0;
-      touched += any ? 1 : 0;
-    }
-  }
-  const Tensor& made = operator_->rows();
-  if (rows > 0) ops::count_expert_rows(*weights.routed, made, rows, touched);
-  ops::count_combine(made, tokens, weights.shared.down != nullptr);
-}
-
 Tensor FusedExperts::run(const nn::MoeCall& call, const Tensor& tokens, const nn::Gate& gate,
                          const nn::ExpertWeights& weights, nn::MoeLog& log) {
-  require(!tensor::is_gpu(tokens.device()), ErrorCode::plan,
-          "moe=fused computes on CPUs; use moe=bulk, or `device` cpu");
-  if (!operator_) open(tokens);
+  if (!lanes_) {
+    const int blocks = blocks_ > 0 ? blocks_ : blocks_for(gate);
+    lanes_ = std::make_unique<FusedLanes>(
+        group_, size_, tokens, blocks, (size_.tokens + blocks - 1) / blocks, kWindowBytes / blocks);
+  }
+  const int blocks = lanes_->count();
+  require(blocks == 1 || gate.by_token(), ErrorCode::usage,
+          "fused experts: a policy chooses over all tokens after one that chose by token");
+  const Made made = blocks > 1 ? in_blocks(tokens, gate, weights) : whole(tokens, gate, weights);
   const bool dry_run = tokens.is_meta();
-  const Tensor out =
-      dry_run ? operator_->dry_run(tokens, gate, weights) : actors_->run(tokens, gate, weights);
-  const int64_t rows = dry_run ? dry_run_transfers(call.site) : note_transfers(call.site);
-  if (!dry_run) note_incast(log);
-  note_work(tokens, weights, rows);
-  const ops::Routing& routing = operator_->routing();
+  const int64_t rows = exchange(call.site, dry_run);
+  lanes_->note_products(
+      weights, made.rows, rows,
+      dry_run ? lanes_->assumed_touched(rows) : static_cast<double>(lanes_->touched(0, blocks)));
+  ops::count_combine(made.rows, tokens, weights.shared.down != nullptr);
   nn::MoeEvent event{
       .step = call.step.index, .site = call.site, .tokens = tokens.size(0), .assignments = {}};
-  event.distinct = distinct_experts(routing.ids, weights.experts());
-  log.chose(routing.ids, weights.experts());
-  for (int p = 0; p < group_.size(); ++p)
-    event.assignments.push_back(load(TaskKind::dispatch, p).rows);
-  log.show({call, tokens, gate, weights, routing, operator_->rows()});
+  event.distinct = distinct_experts(made.routing.ids, weights.experts());
+  log.chose(made.routing.ids, weights.experts());
+  event.assignments.resize(static_cast<size_t>(group_.size()));
+  int64_t coming = 0;
+  for (int lane = 0; lane < blocks; ++lane) {
+    for (int p = 0; p < group_.size(); ++p)
+      event.assignments[static_cast<size_t>(p)] += lanes_->load(lane, TaskKind::dispatch, p).rows;
+    if (!dry_run) coming += lanes_->coming(lane);
+  }
+  if (!dry_run) log.expect(coming, lanes_->coming_bound());
+  log.show({call, tokens, gate, weights, made.routing, made.rows});
   log.add(std::move(event));
-  operator_->forget();
-  return out;
+  for (int lane = 0; lane < blocks; ++lane) lanes_->at(lane).forget();
+  return made.result;
 }
 
 }  // namespace tessera::parallel

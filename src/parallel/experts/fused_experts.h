@@ -4,52 +4,45 @@
 #include <utility>
 #include <vector>
 
-#include "comm/communicator.h"
-#include "fused/actors.h"
 #include "nn/moe/backend.h"
+#include "parallel/experts/fused_lanes.h"
 
 namespace tessera::parallel {
 
 /// Expert parallelism without a bulk exchange: each layer is a single operator over its ranks
-/// (fused/operator), with rows in a heap shared by all ranks. Results equal one rank bit by
-/// bit.
+/// (fused/operator), with rows in a heap shared by all ranks; or several operators beside each
+/// other, each for a block of the tokens: the gates of the blocks are tasks of all threads, and
+/// rows of a block leave before the next one has its experts. Results equal one rank bit by bit.
 class FusedExperts final : public nn::ExpertBackend {
  public:
-  /// The agreement of the ranks: the rank of expert e, the most tokens of a rank in a call, and the
-  /// most experts of a token.
-  struct Size {
-    std::vector<int> owner;
-    int64_t tokens = 0;
-    int slots = 1;
-  };
-  /// `group`: ranks that share the experts; must outlive this object.
-  FusedExperts(comm::Communicator& group, Size size) : group_(group), size_(std::move(size)) {}
+  using Size = FusedSize;
+  /// `group`: ranks that share the experts; must outlive this object. `blocks`: of the gate; 0:
+  /// chosen by the number of rows.
+  FusedExperts(comm::Communicator& group, Size size, int blocks = 0)
+      : group_(group), size_(std::move(size)), blocks_(blocks) {}
 
   /// Throws Error(plan) for tokens on a GPU.
   nn::Tensor run(const nn::MoeCall& call, const nn::Tensor& tokens, const nn::Gate& gate,
                  const nn::ExpertWeights& weights, nn::MoeLog& log) override;
+  /// The operators of the present layer, for observers; null before the first.
+  FusedLanes* lanes() const { return lanes_.get(); }
 
  private:
-  /// Rows, and their tiles.
-  struct Load {
-    int64_t rows = 0, tiles = 0;
+  // The choice of all tokens and their rows.
+  struct Made {
+    ops::Routing routing;
+    nn::Tensor rows, result;
   };
-  void open(const nn::Tensor& tokens);
-  Load load(fused::TaskKind kind, int peer) const;
-  /// All ranks' rows for the own experts; sent rows go into the ledger.
-  int64_t note_transfers(int site) const;
-  /// The same for a dry run, with row counts from messages.
-  int64_t dry_run_transfers(int site) const;
-  /// Rows for the own experts and own results, as many as others may send before an answer.
-  void note_incast(nn::MoeLog& log) const;
-  void note_work(const nn::Tensor& tokens, const nn::ExpertWeights& weights, int64_t rows) const;
+  int blocks_for(const nn::Gate& gate) const;
+  Made whole(const nn::Tensor& tokens, const nn::Gate& gate, const nn::ExpertWeights& weights);
+  Made in_blocks(const nn::Tensor& tokens, const nn::Gate& gate, const nn::ExpertWeights& weights);
+  /// All ranks' rows for the own experts.
+  int64_t exchange(int site, bool dry_run) const;
 
   comm::Communicator& group_;
   const Size size_;
-  fused::Layout layout_;
-  std::unique_ptr<fused::SymmetricHeap> heap_;
-  std::unique_ptr<fused::MoeOperator> operator_;
-  std::unique_ptr<fused::Actors> actors_;
+  int blocks_;
+  std::unique_ptr<FusedLanes> lanes_;
 };
 
 }  // namespace tessera::parallel

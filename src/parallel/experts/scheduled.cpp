@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "ops/elementwise.h"
 #include "ops/experts.h"
+#include "tensor/uncounted.h"
 
 namespace tessera::parallel {
 
@@ -23,6 +24,13 @@ int64_t place_of(int32_t expert, const KeptToken& before) {
   return slot < k ? before.token * k + slot : -1;
 }
 
+// On meta a copy that the run does not make.
+Tensor weights_on(tensor::Device where, const Tensor& weights) {
+  if (where != tensor::Device::meta) return weights.to(where);
+  const tensor::Uncounted aside(tensor::Counts::work);
+  return weights.to(where);
+}
+
 // Tokens with a common budget, by number: those in a block of ids, so a split between blocks does
 // not change the choice.
 std::vector<int64_t> budget_blocks(const nn::Segments& body) {
@@ -37,12 +45,17 @@ std::vector<int64_t> budget_blocks(const nn::Segments& body) {
 
 }  // namespace
 
-ScheduledExchange::ScheduledExchange(const Plan& plan, Timetable timetable, ExpertExchange exchange,
-                                     ScheduleHooks hooks)
+ScheduledExchange::ScheduledExchange(const Plan& plan, Timetable timetable,
+                                     std::unique_ptr<ExpertCarrier> carrier, ScheduleHooks hooks)
     : plan_(plan),
       timetable_(std::move(timetable)),
-      exchange_(std::move(exchange)),
+      carrier_(std::move(carrier)),
       hooks_(std::move(hooks)) {}
+
+ScheduledExchange::ScheduledExchange(const Plan& plan, Timetable timetable, ExpertExchange exchange,
+                                     ScheduleHooks hooks)
+    : ScheduledExchange(plan, std::move(timetable),
+                        std::make_unique<ExpertExchange>(std::move(exchange)), std::move(hooks)) {}
 
 std::vector<int32_t> ScheduledExchange::choose(const nn::MoeCall& call, const Tensor& tokens,
                                                CallResults& mine, nn::MoeEvent& event) {
@@ -156,10 +169,10 @@ std::vector<int32_t> ScheduledExchange::choose_by_drift(const nn::TokenView& vie
 
 void ScheduledExchange::count(const std::vector<int32_t>& assignments, const CallResults& mine,
                               nn::MoeEvent& event) const {
-  event.assignments.assign(static_cast<size_t>(exchange_.ranks()), 0);
+  event.assignments.assign(static_cast<size_t>(carrier_->ranks()), 0);
   const int32_t* id = mine.routing.ids.data<int32_t>();
   for (int32_t assignment : assignments)
-    ++event.assignments[static_cast<size_t>(exchange_.owner(id[assignment]))];
+    ++event.assignments[static_cast<size_t>(carrier_->owner(id[assignment]))];
 }
 
 CallResults& ScheduledExchange::launch(const nn::MoeCall& call, const Tensor& tokens,
@@ -171,12 +184,12 @@ CallResults& ScheduledExchange::launch(const nn::MoeCall& call, const Tensor& to
   count(assignments, mine, event);
   event.sent = timetable_.consumed(call.step.index, call.site);
   if (event.sent)
-    mine.flight = exchange_.dispatch(call.site, tokens, mine.routing.ids, assignments, weights);
+    mine.flight = carrier_->dispatch(call.site, tokens, mine.routing.ids, assignments, weights);
   return mine;
 }
 
 void ScheduledExchange::compute(CallResults& call, bool waits) {
-  if (call.flight && !call.flight->computed) exchange_.compute(*call.flight, waits);
+  if (call.flight && !call.flight->computed) carrier_->compute(*call.flight, waits);
   if (waiting_ == &call) waiting_ = nullptr;
 }
 
@@ -192,12 +205,7 @@ void ScheduledExchange::bring_home(int site, int source, const Tensor& like, nn:
     if (!call.flight->computed) let_others_work(log);
     compute(call, false);
     let_others_work(log);
-    const Tensor& ids = call.routing.ids;
-    const int32_t *first = ids.data<int32_t>(), *last = first + ids.elements();
-    const bool holes = std::any_of(first, last, [](int32_t id) { return id < 0; });
-    const Tensor rows = (holes ? Tensor::zeros : Tensor::empty)(
-        {ids.elements(), like.size(1)}, like.dtype(), like.device(), tensor::MemoryClass::buffers);
-    exchange_.finish(*call.flight, rows);
+    const Tensor rows = carrier_->bring(*call.flight, call.routing.ids, like);
     if (!call.reused.empty()) bring_home(site, source - 1, like, log);
     for (const auto& [before, from, to] : call.reused) ops::move_rows(before->rows, from, rows, to);
     call.reused.clear();
@@ -265,15 +273,17 @@ Tensor ScheduledExchange::run(const nn::MoeCall& call, const Tensor& tokens, con
   bring_home(call.site, step - event.lag, tokens, log);
   const Read old = read(call, step - event.lag, mine, tokens);
   log.show({call, tokens, gate, weights, mine.routing, old.rows});
-  const Tensor out = ops::combine_rows(old.rows, old.weights.to(tokens.device()), shared);
+  const Tensor out = ops::combine_rows(old.rows, weights_on(tokens.device(), old.weights), shared);
   event.oldest = old.oldest;
   log.add(std::move(event));
   forget(call);
   log.keep(kept_bytes());
+  carrier_->note(log);
   return out;
 }
 
 void ScheduledExchange::finish() {
+  carrier_->finish();
   waiting_ = nullptr;
   sites_.clear();
 }

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "nn/moe/backend.h"
@@ -25,6 +26,8 @@ struct ScheduleHooks {
 /// ranks. The Timetable decides the reads of a step; messages only carry data.
 class ScheduledExchange final : public nn::ExpertBackend {
  public:
+  ScheduledExchange(const Plan& plan, Timetable timetable, std::unique_ptr<ExpertCarrier> carrier,
+                    ScheduleHooks hooks = {});
   ScheduledExchange(const Plan& plan, Timetable timetable, ExpertExchange exchange,
                     ScheduleHooks hooks = {});
 
@@ -61,7 +64,7 @@ class ScheduledExchange final : public nn::ExpertBackend {
 
   Plan plan_;
   Timetable timetable_;
-  ExpertExchange exchange_;
+  std::unique_ptr<ExpertCarrier> carrier_;
   ScheduleHooks hooks_;
   std::map<int, StaleResults> sites_;
   CallResults* waiting_ = nullptr;  // launched last, experts not computed yet

@@ -36,7 +36,7 @@ void rows_come_home(int ranks, int experts, std::vector<int> owner, DType dtype)
     const int rank = world.rank();
     std::vector<bool> mine;
     for (int o : owner) mine.push_back(o == rank);
-    const ExpertExchange exchange(&world, owner);
+    ExpertExchange exchange(&world, owner);
     const Tensor x = ops::cast(normal({5, 32}, uint32_t(rank)), dtype);
     const Tensor ids = ids_of(rank, experts);
     ExpertFlight flight =
@@ -64,7 +64,7 @@ TEST(ExpertExchange, RowsComeHomeFromAnyPlacement) {
 
 TEST(ExpertExchange, RanksWithoutTokensTakePart) {
   comm::threads::run(2, 20s, [&](comm::Communicator& world) {
-    const ExpertExchange exchange(&world, {0, 1});
+    ExpertExchange exchange(&world, {0, 1});
     const int64_t tokens = world.rank() == 0 ? 5 : 0;
     const Tensor ids = world.rank() == 0 ? ids_of(0, 2) : Tensor::empty({0, 2}, DType::i32);
     ExpertFlight flight =

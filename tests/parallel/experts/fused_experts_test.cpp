@@ -39,7 +39,7 @@ nn::ExpertWeights small_bank(const std::vector<bool>& held) {
   return {std::move(routed), {}};
 }
 
-std::vector<Did> layers(int ranks, bool fused, DType dtype, bool int8) {
+std::vector<Did> layers(int ranks, bool fused, DType dtype, bool int8, int blocks = 0) {
   std::vector<Did> all(static_cast<size_t>(ranks));
   comm::threads::run(ranks, 60s, [&](comm::Communicator& world) {
     const std::vector<int> owner = experts_in_blocks(kExperts, ranks);
@@ -48,7 +48,8 @@ std::vector<Did> layers(int ranks, bool fused, DType dtype, bool int8) {
     const nn::Range run = nn::split({0, kTokens}, ranks, world.rank());
     std::unique_ptr<nn::ExpertBackend> backend;
     if (fused)
-      backend = std::make_unique<FusedExperts>(world, FusedExperts::Size{owner, kTokens, 3});
+      backend =
+          std::make_unique<FusedExperts>(world, FusedExperts::Size{owner, kTokens, 3}, blocks);
     else
       backend = std::make_unique<ScheduledExchange>(Plan{}, Timetable({}, kSites, 1),
                                                     ExpertExchange(&world, owner));
@@ -78,7 +79,7 @@ void expect_exchange() {
     for (const DType dtype : {DType::f32, DType::bf16})
       for (const int ranks : {1, 2, 3, 4}) {
         const std::vector<Did> bulk = layers(ranks, false, dtype, int8),
-                               fused = layers(ranks, true, dtype, int8);
+                               fused = layers(ranks, true, dtype, int8, ranks == 3 ? 3 : 0);
         for (size_t r = 0; r < bulk.size(); ++r) {
           EXPECT_EQ(fused[r].made, bulk[r].made) << ranks << " ranks";
           ASSERT_EQ(fused[r].events.size(), bulk[r].events.size());
@@ -184,7 +185,7 @@ struct Peaks {
 };
 
 // Two layers on ranks with different numbers of tokens; their routers choose experts evenly.
-std::vector<Peaks> peaks_on(tensor::Device where) {
+std::vector<Peaks> peaks_on(tensor::Device where, int blocks) {
   constexpr int64_t kOf[] = {70, 0, 129};
   std::vector<tensor::Scope> scopes(3);
   for (tensor::Scope& scope : scopes) {
@@ -199,7 +200,7 @@ std::vector<Peaks> peaks_on(tensor::Device where) {
   comm::simulated::run(scopes, 60s, [&](comm::Communicator& world) {
     const auto r = static_cast<size_t>(world.rank());
     const Tensor x = normal({kOf[r], 32}, 1).to(where);
-    FusedExperts experts(world, {experts_in_blocks(kExperts, 3), 129, 2});
+    FusedExperts experts(world, {experts_in_blocks(kExperts, 3), 129, 2}, blocks);
     const nn::VanillaPolicy policy;
     const nn::TokenView view;
     nn::MoeLog log;
@@ -217,12 +218,15 @@ std::vector<Peaks> peaks_on(tensor::Device where) {
 }
 
 TEST(FusedExperts, ADryRunIsTheRun) {
-  const auto did = peaks_on(tensor::Device::cpu), predicted = peaks_on(tensor::Device::meta);
-  for (size_t r = 0; r < did.size(); ++r) {
-    EXPECT_EQ(predicted[r].activations, did[r].activations) << r;
-    EXPECT_EQ(predicted[r].buffers, did[r].buffers) << r;
-    EXPECT_EQ(predicted[r].total, did[r].total) << r;
-    EXPECT_EQ(predicted[r].flops, did[r].flops) << r;
+  for (const int blocks : {1, 3}) {
+    const auto did = peaks_on(tensor::Device::cpu, blocks),
+               predicted = peaks_on(tensor::Device::meta, blocks);
+    for (size_t r = 0; r < did.size(); ++r) {
+      EXPECT_EQ(predicted[r].activations, did[r].activations) << r;
+      EXPECT_EQ(predicted[r].buffers, did[r].buffers) << r;
+      EXPECT_EQ(predicted[r].total, did[r].total) << r;
+      EXPECT_EQ(predicted[r].flops, did[r].flops) << r;
+    }
   }
 }
 

@@ -9,6 +9,7 @@
 #include "nn/moe/selected_experts.h"
 #include "nn/random_bank.h"
 #include "ops/elementwise.h"
+#include "parallel/experts/fused_carrier.h"
 #include "parallel/experts/fused_experts.h"
 #include "parallel/experts/scheduled.h"
 #include "parallel/sequence/group_peers.h"
@@ -54,8 +55,13 @@ std::unique_ptr<nn::ExpertBackend> scheduled(const std::string& schedule, comm::
   if (schedule == "moe=fused")
     return std::make_unique<FusedExperts>(*world, FusedExperts::Size{owner, kTokens, kExperts});
   const Plan plan = parse_plan(schedule);
+  std::unique_ptr<ExpertCarrier> carrier;
+  if (plan.moe == MoeForm::fused)
+    carrier = std::make_unique<FusedCarrier>(*world, FusedSize{owner, kTokens, kExperts});
+  else
+    carrier = std::make_unique<ExpertExchange>(world, owner);
   return std::make_unique<ScheduledExchange>(
-      plan, Timetable(plan, kSites, kSteps), ExpertExchange(world, owner),
+      plan, Timetable(plan, kSites, kSteps), std::move(carrier),
       ScheduleHooks{[](int sequence, int64_t id) { return uint32_t(sequence + id); }, {}});
 }
 
@@ -167,8 +173,9 @@ TEST(Policies, StaleExchangesAreTheirScheduleOnOneRankBitByBit) {
       const Made one = alone(policy, schedule, DType::f32);
       EXPECT_NE(one, fresh) << policy << ", " << schedule;
       for (int ranks : {1, 2, 3, 4})
-        EXPECT_EQ(together(policy, schedule, DType::f32, ranks), one)
-            << policy << ", " << schedule << " on " << ranks;
+        for (const char* form : {"", ",moe=fused"})
+          EXPECT_EQ(together(policy, std::string(schedule) + form, DType::f32, ranks), one)
+              << policy << ", " << schedule << form << " on " << ranks;
     }
     EXPECT_EQ(together(policy, "schedule=displaced,warmup=5", DType::f32, 3), fresh) << policy;
   }
@@ -183,9 +190,10 @@ TEST(Policies, AdaptiveSchedulesRunUnderEveryPolicy) {
     EXPECT_NE(alone(policy, "schedule=adaptive,budget=0", DType::f32),
               alone(policy, "local", DType::f32))
         << policy;
-    EXPECT_EQ(together(policy, "schedule=adaptive,budget=0", DType::f32, 3),
-              alone(policy, "schedule=adaptive,budget=0", DType::f32))
-        << policy;
+    for (const char* form : {"", ",moe=fused"})
+      EXPECT_EQ(together(policy, std::string("schedule=adaptive,budget=0") + form, DType::f32, 3),
+                alone(policy, "schedule=adaptive,budget=0", DType::f32))
+          << policy << form;
   }
 }
 

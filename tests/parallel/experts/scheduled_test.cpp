@@ -8,6 +8,7 @@
 #include "nn/moe/moe_layers.h"
 #include "nn/random_bank.h"
 #include "ops/elementwise.h"
+#include "parallel/experts/fused_carrier.h"
 #include "tessera/error.h"
 
 namespace tessera::parallel {
@@ -17,13 +18,19 @@ using namespace nn::random_bank;
 
 constexpr int kLayers = 3, kExperts = 4, kTokens = 6;
 
-std::unique_ptr<nn::MoeLayers> scheduled(const Plan& plan, int steps, ExpertExchange exchange,
+std::unique_ptr<nn::MoeLayers> scheduled(const Plan& plan, int steps,
+                                         std::unique_ptr<ExpertCarrier> carrier,
                                          const std::function<void()>& travels = {}) {
   return std::make_unique<nn::MoeLayers>(
       std::make_shared<nn::VanillaPolicy>(),
       std::make_unique<ScheduledExchange>(
-          plan, Timetable(plan, kLayers, steps), std::move(exchange),
+          plan, Timetable(plan, kLayers, steps), std::move(carrier),
           ScheduleHooks{[](int, int64_t id) { return uint32_t(id); }, travels}));
+}
+
+std::unique_ptr<nn::MoeLayers> scheduled(const Plan& plan, int steps, ExpertExchange exchange,
+                                         const std::function<void()>& travels = {}) {
+  return scheduled(plan, steps, std::make_unique<ExpertExchange>(std::move(exchange)), travels);
 }
 
 struct Outcome {
@@ -199,14 +206,17 @@ std::vector<int32_t> places(const nn::Segments& of) {
 
 // A rank's results, each token at its place in the whole; zeros elsewhere.
 std::vector<float> cut_run(const std::string& text, const Cut& cut, comm::Communicator* world,
-                           const std::function<nn::Segments(const nn::Segments&)>& mine) {
+                           const std::function<nn::Segments(const nn::Segments&)>& mine,
+                           bool fused = false) {
   constexpr int kSteps = 7;
   const Plan plan = parse_plan(text);
   const int ranks = world ? world->size() : 1;
   const auto owner = experts_in_blocks(kExperts, ranks);
   std::vector<bool> held;
   for (int o : owner) held.push_back(!world || o == world->rank());
-  const auto layers = scheduled(plan, kSteps, ExpertExchange(world, owner));
+  std::unique_ptr<ExpertCarrier> carrier = std::make_unique<ExpertExchange>(world, owner);
+  if (fused) carrier = std::make_unique<FusedCarrier>(*world, FusedSize{owner, 12, 2});
+  const auto layers = scheduled(plan, kSteps, std::move(carrier));
   std::vector<float> all;
   for (int s = 0; s < kSteps; ++s) {
     const bool fresh = plan.fresh(s, kSteps);
@@ -256,26 +266,31 @@ TEST(ScheduledExchange, PatchesOfIdsOrOfRowsAreOneCallBitForBit) {
 TEST(ScheduledExchange, RanksWithoutTokensOfAPatchTakePartInIt) {
   for (const char* plan : kSchedules) {
     const auto whole = cut_run(plan, {kWhole}, nullptr, [](const nn::Segments& s) { return s; });
-    for (int ranks : {2, 3}) {
+    for (const auto& [ranks, fused] :
+         {std::pair{2, false}, {3, false}, {2, true}, {3, true}, {4, true}}) {
       std::vector<std::vector<float>> parts{size_t(ranks)};
       comm::threads::run(ranks, std::chrono::seconds(20), [&](comm::Communicator& world) {
         // Rank 0 has ids 0 to 3 of both rows, rank 1 the others, a third rank none.
         const nn::Range held = world.rank() == 0   ? nn::Range{0, 4}
                                : world.rank() == 1 ? nn::Range{4, 6}
                                                    : nn::Range{};
-        parts[size_t(world.rank())] = cut_run(plan, kIds, &world, [&](const nn::Segments& all) {
-          nn::Segments mine;
-          for (const nn::Segment& s : all) {
-            const nn::Range ids{std::max(s.ids.begin, held.begin), std::min(s.ids.end, held.end)};
-            if (ids.size() > 0) mine.push_back({s.sequence, ids});
-          }
-          return mine;
-        });
+        parts[size_t(world.rank())] = cut_run(
+            plan, kIds, &world,
+            [&](const nn::Segments& all) {
+              nn::Segments mine;
+              for (const nn::Segment& s : all) {
+                const nn::Range ids{std::max(s.ids.begin, held.begin),
+                                    std::min(s.ids.end, held.end)};
+                if (ids.size() > 0) mine.push_back({s.sequence, ids});
+              }
+              return mine;
+            },
+            fused);
       });
       std::vector<float> sum = parts[0];
       for (size_t r = 1; r < parts.size(); ++r)
         for (size_t i = 0; i < sum.size(); ++i) sum[i] += parts[r][i];
-      EXPECT_EQ(sum, whole) << plan << " on " << ranks;
+      EXPECT_EQ(sum, whole) << plan << " on " << ranks << (fused ? ", fused" : "");
     }
   }
 }

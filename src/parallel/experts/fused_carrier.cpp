@@ -1,0 +1,109 @@
+#include "parallel/experts/fused_carrier.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tessera::parallel {
+namespace {
+
+using tensor::Tensor;
+
+// The ids of these assignments; -1 elsewhere.
+Tensor only(const Tensor& ids, const std::vector<int32_t>& assignments) {
+  const Tensor some = Tensor::empty(ids.shape(), ids.dtype());
+  std::fill_n(some.data<int32_t>(), some.elements(), -1);
+  for (const int32_t a : assignments) some.data<int32_t>()[a] = ids.data<int32_t>()[a];
+  return some;
+}
+
+}  // namespace
+
+ExpertFlight FusedCarrier::dispatch(int site, const Tensor& tokens, const Tensor& ids,
+                                    const std::vector<int32_t>& assignments,
+                                    nn::ExpertWeights weights) {
+  if (!lanes_)
+    lanes_ = std::make_unique<FusedLanes>(group_, size_, tokens, kLanes, size_.tokens, window_);
+  ExpertFlight flight;
+  flight.site = site;
+  flight.turn = turns_++;
+  const int lane = lane_of(flight.turn);
+  settle(lane);
+  flight.rows = Tensor::empty({ids.elements(), tokens.size(1)}, tokens.dtype(), tokens.device(),
+                              tensor::MemoryClass::buffers);
+  layer(lane) = {true, false, flight.turn, site, std::move(weights), flight.rows, {}, {}};
+  fused::MoeOperator& one = lanes_->at(lane);
+  const auto chosen = [some = only(ids, assignments)](const Tensor&) {
+    return ops::Routing{some, Tensor::zeros(some.shape(), tensor::DType::f32)};
+  };
+  const fused::Destination into{flight.rows, {}, false};
+  if (tokens.is_meta()) {
+    (void)one.dry_run(tokens, chosen, layer(lane).weights, into);
+    layer(lane).dispatch = lanes_->start_dry_run(lane, site);
+  } else {
+    one.begin(tokens, chosen, layer(lane).weights, into);
+    lanes_->drive([&] { return one.departed(); });
+  }
+  return flight;
+}
+
+void FusedCarrier::serve(int lane) {
+  Layer& mine = layer(lane);
+  if (!mine.under_way || mine.served) return;
+  mine.served = true;
+  const fused::MoeOperator& one = lanes_->at(lane);
+  int64_t rows = 0;
+  double touched = 0;
+  if (mine.rows.is_meta()) {
+    rows = lanes_->fetch(mine.dispatch, mine.site, mine.combine);
+    touched = lanes_->assumed_touched(rows);
+  } else {
+    lanes_->drive([&] { return one.served(); });
+    rows = lanes_->note_transfers(lane, mine.site);
+    touched = static_cast<double>(lanes_->touched(lane, lane + 1));
+    const int64_t coming = lanes_->coming(lane);
+    most_coming_ = std::max(most_coming_, coming + coming_before_);  // both may be under way
+    coming_before_ = coming;
+  }
+  lanes_->note_products(mine.weights, mine.rows, rows, touched);
+}
+
+// Results of the lane's layer are here, and no rank waits for this one.
+void FusedCarrier::settle(int lane) {
+  Layer& mine = layer(lane);
+  if (!mine.under_way) return;
+  serve(lane);
+  fused::MoeOperator& one = lanes_->at(lane);
+  if (mine.rows.is_meta())
+    lanes_->end_dry_run(mine.combine);
+  else
+    lanes_->drive([&] { return one.done(); });
+  one.forget();
+  mine = {};
+}
+
+void FusedCarrier::compute(ExpertFlight& flight, bool) {
+  const int lane = lane_of(flight.turn);
+  if (layer(lane).under_way && layer(lane).turn == flight.turn) serve(lane);
+  flight.computed = true;
+}
+
+Tensor FusedCarrier::bring(ExpertFlight& flight, const Tensor& ids, const Tensor&) {
+  const int lane = lane_of(flight.turn);
+  if (layer(lane).under_way && layer(lane).turn == flight.turn) settle(lane);
+  const Tensor rows = flight.rows;
+  const int64_t bytes = rows.size(1) * size_of(rows.dtype());
+  for (int64_t a = 0; !rows.is_meta() && a < ids.elements(); ++a)
+    if (ids.data<int32_t>()[a] < 0)
+      std::memset(static_cast<std::byte*>(rows.raw()) + a * bytes, 0, static_cast<size_t>(bytes));
+  return rows;
+}
+
+void FusedCarrier::note(nn::MoeLog& log) const {
+  if (lanes_ && most_coming_ > 0) log.expect(most_coming_, lanes_->coming_bound());
+}
+
+void FusedCarrier::finish() {
+  for (int lane = 0; lane < kLanes; ++lane) settle(lane);
+}
+
+}  // namespace tessera::parallel
