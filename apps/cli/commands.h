@@ -99,7 +99,7 @@ inline void add_loras(CLI::App& app, std::vector<Lora>& loras) {
       app, "--lora", [&loras](const std::string& text) { loras.push_back(parse_lora(text)); },
       "Repeatable: FILE, or FILE:STRENGTH")
       ->group(kAdapters)
-      ->type_name("F[:S]");
+      ->type_name("F");
 }
 /// Throws Error(usage) or Error(plan) for unsupported values.
 RunOptions run_options(const ModelOptions& options, const Processes* processes = nullptr);
