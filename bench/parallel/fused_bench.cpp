@@ -4,10 +4,14 @@
 // of
 // cores does not matter.
 //   fused_bench [NAME=VALUE ...]      one cell, a JSON line a way; names: fused_setting.h
+//   mpirun -np N fused_bench transport=mpi ranks=N ...      the same, ranks as processes
+#include <unistd.h>
+
 #include <cstdio>
 #include <map>
 #include <optional>
 
+#include "comm/mpi/launch.h"
 #include "comm/threads/launch.h"
 #include "fused_ways.h"
 
@@ -49,6 +53,7 @@ struct Cell {
   std::unique_ptr<Way> make(const std::string& way, comm::Communicator& world, Measured& all) const;
   void measure(comm::Communicator& world, Way& way, const std::string& name, int step);
   void add(const FusedWay& way, Measured& all);
+  void gather(comm::Communicator& world);
 
   const Setting is;
   const Layers layers;
@@ -69,6 +74,11 @@ std::unique_ptr<Way> Cell::make(const std::string& way, comm::Communicator& worl
                                 Measured& all) const {
   const bool linked = is.mbytes > 0 || is.high_ms > 0;
   if (way == "fused") return std::make_unique<FusedWay>(is, layers, world, all.traffic, linked);
+  if (way == "stale fused" || way == "stale bulk") {
+    if (linked || is.row_us > 0)
+      throw Error(ErrorCode::usage, way + " takes no simulated links, rows and phases");
+    return std::make_unique<StaleWay>(is, layers, world, all.traffic, way == "stale fused");
+  }
   const std::map<std::string, int> pieces{
       {"bulk", 1}, {"padded", 1}, {"2 pieces", 2}, {"4 pieces", 4}};
   const auto known = pieces.find(way);
@@ -89,13 +99,14 @@ void Cell::measure(comm::Communicator& world, Way& way, const std::string& name,
   std::vector<Tensor> made;
   way.keep(!is.trace.empty() && step + 1 == is.steps);
   comm::barrier(world);
-  if (step == 0 && r == 0) all.traffic.count_anew();
+  if (step == 0 && (r == 0 || is.transport == "mpi")) all.traffic.count_anew();
   if (step == 0) way.count_anew();
   comm::barrier(world);
   const size_t at = size_t(std::max(step, 0) * is.ranks) + r;
   const double waited = way.waited;
   all.begin[at] = Clock::now();
   for (int l = 0; l < is.layers; ++l) {
+    sleep(attention_of(is, step, l, world.rank()));
     policy.gate_seconds = phases[size_t(l)][r].gate;
     const nn::MoeCall call{l, {step, 1, true, true}, view};
     const nn::Gate gate(layers.router, policy, call);
@@ -146,6 +157,42 @@ void Cell::run(comm::Communicator& world) {
   comm::barrier(world);  // late messages have arrived
 }
 
+// Brings together the numbers of ranks in other processes of this machine, which share its clock.
+void Cell::gather(comm::Communicator& world) {
+  const comm::Tag tag{"gather", -1, TrafficKind::control};
+  for (auto& [way, all] : found) {
+    std::vector<int64_t> sums{all.traffic.payload(),
+                              all.tasks,
+                              all.idle_while_ready,
+                              all.begun,
+                              all.remote,
+                              all.overlapped,
+                              int64_t(1e9 * all.busy),
+                              int64_t(1e9 * all.first),
+                              int64_t(1e9 * all.first_remote)};
+    const size_t fixed = sums.size();
+    for (size_t i = 0; i < all.begin.size(); ++i) {
+      sums.push_back(all.begin[i].time_since_epoch().count());
+      sums.push_back(all.end[i].time_since_epoch().count());
+      sums.push_back(int64_t(1e9 * all.waits[i]));
+    }
+    for (const int wrong : all.wrong) sums.push_back(wrong);
+    comm::all_reduce(world, std::span(sums), tag);
+    all.traffic.count_anew();
+    all.traffic.sent(sums[0]);
+    all.tasks = sums[1], all.idle_while_ready = sums[2], all.begun = sums[3];
+    all.remote = sums[4], all.overlapped = sums[5], all.busy = double(sums[6]) / 1e9;
+    all.first = double(sums[7]) / 1e9, all.first_remote = double(sums[8]) / 1e9;
+    for (size_t i = 0; i < all.begin.size(); ++i) {
+      all.begin[i] = Clock::time_point(Clock::duration(sums[fixed + 3 * i]));
+      all.end[i] = Clock::time_point(Clock::duration(sums[fixed + 3 * i + 1]));
+      all.waits[i] = double(sums[fixed + 3 * i + 2]) / 1e9;
+    }
+    for (size_t r = 0; r < all.wrong.size(); ++r)
+      all.wrong[r] = int(sums[fixed + 3 * all.begin.size() + r]);
+  }
+}
+
 double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / double(values.size());
 }
@@ -190,13 +237,15 @@ std::string line(const Cell& cell, const std::string& way) {
       "{{\"bench\":\"fused\",\"how\":\"{}\",\"ranks\":{},\"workers\":{},\"layers\":{},\"tokens\":{}"
       ","
       "\"experts\":{},\"hidden\":{},\"ffn\":{},\"top_k\":{},\"skew\":\"{}\",\"dtype\":\"{}\","
-      "\"tile\":{},\"window\":{},\"mbytes\":{},\"steps\":{},\"seconds\":{:.6f},\"p50\":{:.6f},"
+      "\"tile\":{},\"window\":{},\"mbytes\":{},\"transport\":\"{}\",\"attention_low_ms\":{},"
+      "\"attention_high_ms\":{},\"steps\":{},\"seconds\":{:.6f},\"p50\":{:.6f},"
       "\"p95\":{:.6f},\"wait_mean\":{:.6f},\"wait_p50\":{:.6f},\"wait_p95\":{:.6f},"
       "\"payload_bytes\":{},\"incast_bytes\":{},\"same_bits\":{}",
       way, is.ranks, is.workers, is.layers, is.tokens, is.experts, is.hidden, is.ffn, is.top_k,
-      is.skew, is.dtype, is.tile, is.window, is.mbytes, is.steps, mean(seconds),
-      quantile(seconds, 0.5), quantile(seconds, 0.95), mean(all.waits), quantile(all.waits, 0.5),
-      quantile(all.waits, 0.95), all.traffic.payload() / is.steps, all.traffic.most(),
+      is.skew, is.dtype, is.tile, is.window, is.mbytes, is.transport, is.attention_low_ms,
+      is.attention_high_ms, is.steps, mean(seconds), quantile(seconds, 0.5),
+      quantile(seconds, 0.95), mean(all.waits), quantile(all.waits, 0.5), quantile(all.waits, 0.95),
+      all.traffic.payload() / is.steps, all.traffic.most(),
       mean({all.wrong.begin(), all.wrong.end()}) == 0);
   if (is.mbytes + is.high_ms + is.row_us + is.gate_ms > 0) text += bounds(cell, way == "padded");
   if (way != "fused" && cell.found.contains("fused"))
@@ -228,6 +277,20 @@ int main(int argc, char** argv) {
     Setting is;
     for (int i = 1; i < argc; ++i) read(argv[i], is);
     Cell cell(is);
+    if (is.transport == "mpi") {
+      comm::mpi::Options options;
+      options.report = [](const Error& error) { std::fprintf(stderr, "%s\n", error.what()); };
+      options.give_up = [](const Error& error) { _exit(static_cast<int>(error.code())); };
+      comm::mpi::run(options, [&](comm::Communicator& world) {
+        if (world.size() != is.ranks)
+          throw Error(ErrorCode::usage, fmt::format("ranks={} of {}", is.ranks, world.size()));
+        cell.run(world);
+        cell.gather(world);
+        for (const std::string& way : is.ways)
+          if (world.rank() == 0) std::puts(line(cell, way).c_str());
+      });
+      return 0;
+    }
     comm::threads::run(static_cast<int>(is.ranks), std::chrono::seconds(60),
                        [&](comm::Communicator& world) { cell.run(world); });
     for (const std::string& way : is.ways) std::puts(line(cell, way).c_str());

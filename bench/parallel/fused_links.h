@@ -73,6 +73,8 @@ class Traffic {
     while (now > most && !most_.compare_exchange_weak(most, now)) {
     }
   }
+  /// Bytes that were counted elsewhere.
+  void sent(int64_t bytes) { payload_ += bytes; }
   void arrives(int to, int64_t bytes) { now_[size_t(to)] -= bytes; }
   /// Call only with nothing in flight.
   void count_anew() { payload_ = most_ = 0; }

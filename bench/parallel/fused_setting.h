@@ -31,8 +31,11 @@ struct Setting {
   double low_ms = 0, high_ms = 0;  ///< duration of each phase of a rank, drawn for each step
   double mbytes = 0;               ///< MB/s of a rank's link; 0: memory only
   double gate_ms = 0, row_us = 0;  ///< added time of a gate, and of a row of an expert
-  std::string skew = "uniform";    ///< or zipf (1 / rank of the expert), or one
+  double attention_low_ms = 0,
+         attention_high_ms = 0;  ///< time of a rank before each layer, drawn for each step
+  std::string skew = "uniform";  ///< or zipf (1 / rank of the expert), or one
   std::string dtype = "f32", trace;
+  std::string transport = "threads";  ///< or mpi: ranks of mpirun, and links as they are
   std::vector<std::string> ways{"fused", "bulk", "padded", "2 pieces", "4 pieces"};
 
   DType type() const { return dtype == "bf16" ? DType::bf16 : DType::f32; }
@@ -59,6 +62,8 @@ inline void read(const std::string& word, Setting& is) {
                                                   {"high-ms", is.high_ms},
                                                   {"mbytes", is.mbytes},
                                                   {"gate-ms", is.gate_ms},
+                                                  {"attention-low-ms", is.attention_low_ms},
+                                                  {"attention-high-ms", is.attention_high_ms},
                                                   {"row-us", is.row_us}};
   for (const auto& [known, to] : whole)
     if (name == known) return number(to);
@@ -68,6 +73,8 @@ inline void read(const std::string& word, Setting& is) {
     is.skew = value;
   } else if (name == "dtype" && (value == "f32" || value == "bf16")) {
     is.dtype = value;
+  } else if (name == "transport" && (value == "threads" || value == "mpi")) {
+    is.transport = value;
   } else if (name == "trace") {
     is.trace = value;
   } else if (name == "ways") {
@@ -81,8 +88,9 @@ inline void read(const std::string& word, Setting& is) {
         ErrorCode::usage,
         fmt::format("'{}': expected ranks, workers, layers, steps, tokens, experts, hidden, "
                     "ffn, top-k, tile, window, parts, low-ms, high-ms, mbytes, "
-                    "gate-ms, row-us, skew=uniform|zipf|one, dtype=f32|bf16, trace=FILE or "
-                    "ways=fused,bulk,padded,2 pieces,4 pieces",
+                    "gate-ms, row-us, attention-low-ms, attention-high-ms, "
+                    "skew=uniform|zipf|one, dtype=f32|bf16, transport=threads|mpi, trace=FILE or "
+                    "ways=fused,bulk,padded,2 pieces,4 pieces,stale fused,stale bulk",
                     word));
   }
 }
@@ -155,6 +163,13 @@ inline std::vector<std::vector<Phases>> phases_of(const Setting& is,
     }
   }
   return all;
+}
+
+/// Seconds of a rank before each layer of a step.
+inline double attention_of(const Setting& is, int step, int layer, int rank) {
+  std::mt19937 random(uint32_t(((step + 7) * 131 + layer) * 131 + rank));
+  return std::uniform_real_distribution<double>(is.attention_low_ms / 1e3,
+                                                is.attention_high_ms / 1e3)(random);
 }
 
 /// Lower bound of all ways, and the cost of waiting for all ranks at each phase: seconds of a step.

@@ -15,6 +15,8 @@
 #include "fused_trace.h"
 #include "nn/moe/policy.h"
 #include "ops/elementwise.h"
+#include "parallel/experts/fused_carrier.h"
+#include "parallel/experts/scheduled.h"
 #include "tensor/scope.h"
 
 namespace tessera::bench {
@@ -255,6 +257,50 @@ class ExchangeWay final : public Way {
   const bool padded_;
   bool keeps_ = false;
   Clock::time_point mark_{};
+  std::vector<Span> spans_;
+};
+
+/// Results of the step before (interweaved), by bulk exchanges or by fused operators, over the
+/// links of the transport.
+class StaleWay final : public Way {
+ public:
+  StaleWay(const Setting& setting, const Layers& layers, comm::Communicator& world,
+           Traffic& traffic, bool fused)
+      : Way(setting, layers), world_(world), traffic_(traffic) {
+    const Plan plan = parse_plan("schedule=interweaved");
+    std::unique_ptr<parallel::ExpertCarrier> carrier =
+        std::make_unique<parallel::ExpertExchange>(&world, is.owner());
+    if (fused)
+      carrier = std::make_unique<parallel::FusedCarrier>(
+          world, parallel::FusedSize{is.owner(), is.tokens, int(is.top_k)});
+    backend_ = std::make_unique<parallel::ScheduledExchange>(
+        plan, parallel::Timetable(plan, int(is.layers), int(is.steps) + 2), std::move(carrier));
+  }
+  Tensor run(int layer, const Tensor& x, const nn::Gate& gate, const Phases&,
+             const Loads&) override {
+    if (layer == 0) ++step_;
+    const int64_t before = sent();
+    const nn::TokenView view{-1, {0}, {}, {{0, {0, x.size(0)}}}, {}};
+    const nn::MoeCall call{layer, {step_, int(is.steps) + 2, step_ == 0, false}, view};
+    const Tensor made = backend_->run(call, x, gate, all.weights, log_);
+    traffic_.sent(sent() - before);
+    return made;
+  }
+  void keep(bool) override {}
+  std::vector<Span>& spans() override { return spans_; }
+
+ private:
+  int64_t sent() const {
+    int64_t bytes = 0;
+    for (const auto& [key, entry] : world_.ledger().entries())
+      if (key.first == "dispatch" || key.first == "combine") bytes += entry.bytes;
+    return bytes;
+  }
+  comm::Communicator& world_;
+  Traffic& traffic_;
+  std::unique_ptr<nn::ExpertBackend> backend_;
+  nn::MoeLog log_;
+  int step_ = -1;
   std::vector<Span> spans_;
 };
 
