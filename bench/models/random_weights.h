@@ -23,7 +23,7 @@ class RandomWeights : public nn::PackingWeights {
     for (float& v : block_) v = draw(rng);
   }
   bool has(const std::string&) const override { return false; }
-  tensor::Tensor get(const std::string&, const tensor::Shape& shape) const override {
+  tensor::Tensor stored(const std::string&, const tensor::Shape& shape) const override {
     const int64_t all = shape.elements();
     const tensor::Tensor x =
         tensor::Tensor::empty({all}, tensor::DType::f32, device_, tensor::MemoryClass::buffers);

@@ -23,10 +23,11 @@ namespace {
 class RuledWeights final : public bench::RandomWeights {
  public:
   explicit RuledWeights(Bits bits) : rules_(load::QuantiseRules::all_in(bits)) {}
-  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType compute,
-                     const nn::Cut& cut = {}) const override {
-    return ops::pack_weight(nn::taken(get(name, {n, k}), cut),
-                            rules_.form(name, compute, k, false));
+  nn::FetchedWeight fetch(const nn::WeightRequest& request) const override {
+    if (request.form != Form::matrix) return RandomWeights::fetch(request);
+    const Tensor part = nn::taken(stored(request.name, request.shape), request.cut);
+    return {.packed = ops::pack_weight(
+                part, rules_.form(request.name, request.compute, request.shape[1], false))};
   }
 
  private:

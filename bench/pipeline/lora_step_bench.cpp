@@ -23,16 +23,19 @@ namespace {
 class LoraWeights final : public bench::RandomWeights {
  public:
   LoraWeights(Bits bits, int64_t rank) : rules_(load::QuantiseRules::all_in(bits)), rank_(rank) {}
-  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType compute,
-                     const nn::Cut& cut = {}) const override {
+  nn::FetchedWeight fetch(const nn::WeightRequest& request) const override {
+    if (request.form != Form::matrix) return RandomWeights::fetch(request);
+    const int64_t n = request.shape[0], k = request.shape[1];
     const ops::Weight weight =
-        ops::pack_weight(nn::taken(get(name, {n, k}), cut), rules_.form(name, compute, k, false));
-    if (rank_ == 0) return weight;
+        ops::pack_weight(nn::taken(stored(request.name, request.shape), request.cut),
+                         rules_.form(request.name, request.compute, k, false));
+    if (rank_ == 0) return {.packed = weight};
     nn::WeightChange pair;
     pair.down = bench::random_tensor({rank_, k}, DType::f32, 1, 0.01f);
     pair.up = bench::random_tensor({n, rank_}, DType::f32, 2, 0.01f);
-    const auto changes = std::make_shared<nn::WeightChanges>(nn::WeightChanges{{name, {pair}}});
-    return nn::LowRanks(changes, tensor::Device::cpu).beside(weight, name, "", compute, cut);
+    const auto changes =
+        std::make_shared<nn::WeightChanges>(nn::WeightChanges{{request.name, {pair}}});
+    return {.packed = nn::LowRanks(changes, tensor::Device::cpu).beside(weight, request)};
   }
 
  private:

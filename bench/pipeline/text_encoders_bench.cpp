@@ -55,7 +55,7 @@ constexpr Encoder kEncoders[] = {
 class Kept : public nn::PackingWeights {
  public:
   bool has(const std::string& name) const override { return random_.has(name); }
-  Tensor get(const std::string& name, const tensor::Shape& shape) const override {
+  Tensor stored(const std::string& name, const tensor::Shape& shape) const override {
     auto found = kept_.find(name);
     if (found == kept_.end())
       found = kept_.emplace(name, ops::cast(random_.get(name, shape), DType::bf16)).first;

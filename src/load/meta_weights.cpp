@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <set>
+#include <tuple>
 #include <vector>
 
 #include "base/fail.h"
@@ -131,7 +132,20 @@ Tensor MetaWeights::held(const std::string& name, const Shape& shape, DType dtyp
   return Tensor::over(storage, 0, mine, dtype);
 }
 
-Tensor MetaWeights::get(const std::string& name, const Shape& shape) const {
+nn::FetchedWeight MetaWeights::fetch(const nn::WeightRequest& request) const {
+  switch (request.form) {
+    case Form::stored:
+    case Form::table: return {.tensor = stored(request.name, request.shape)};
+    case Form::vector:
+      return {.tensor = held(request.name, request.shape, DType::f32, request.cut)};
+    case Form::matrix: return {.packed = packed_matrix(request)};
+    case Form::paired: return {.packed = packed_pair(request)};
+    case Form::conv: return {.filter = packed_filter(request)};
+  }
+  return {};
+}
+
+Tensor MetaWeights::stored(const std::string& name, const Shape& shape) const {
   DType dtype = stored_;
   if (known_ && known_->has(name)) dtype = dtype_of(known_->entry(name).dtype).value_or(stored_);
   {
@@ -141,38 +155,33 @@ Tensor MetaWeights::get(const std::string& name, const Shape& shape) const {
   return held(name, shape, dtype);
 }
 
-ops::Weight MetaWeights::matrix(const std::string& name, int64_t n, int64_t k, DType compute,
-                                const nn::Cut& cut) const {
-  const ops::WeightForm form = known_ ? packed_as(*known_, name, compute, k) : compute;
-  const ops::StoredMatrix w = passing_matrix(name, {n, k}, form, cut);
-  return share<ops::Weight::element_type>(nn::weight_key("matrix", name, form, cut),
+ops::Weight MetaWeights::packed_matrix(const nn::WeightRequest& r) const {
+  const ops::WeightForm form =
+      known_ ? packed_as(*known_, r.name, r.compute, r.shape[1]) : r.compute;
+  const ops::StoredMatrix w = passing_matrix(r.name, r.shape, form, r.cut);
+  return share<ops::Weight::element_type>(nn::weight_key("matrix", r.name, form, r.cut),
                                           [&] { return ops::pack_weight(w, form); });
 }
 
-ops::Weight MetaWeights::paired(const std::string& gate, const std::string& up, int64_t n,
-                                int64_t k, DType compute, const nn::Cut& cut) const {
-  const ops::WeightForm form =
-      known_ ? pair_packed_as(*known_, gate, up, compute, k) : ops::WeightForm(compute);
+ops::Weight MetaWeights::packed_pair(const nn::WeightRequest& r) const {
+  const auto& [gate, up] = std::tie(r.name, r.second);
+  const ops::WeightForm form = known_ ? pair_packed_as(*known_, gate, up, r.compute, r.shape[1])
+                                      : ops::WeightForm(r.compute);
   {
     const std::lock_guard lock(mutex_);
     pairs_[gate] = up;
   }
-  const ops::StoredMatrix g = passing_matrix(gate, {n, k}, form, cut),
-                          u = passing_matrix(up, {n, k}, form, cut);
-  return share<ops::Weight::element_type>(nn::weight_key("paired", gate + " " + up, form, cut),
+  const ops::StoredMatrix g = passing_matrix(gate, r.shape, form, r.cut),
+                          u = passing_matrix(up, r.shape, form, r.cut);
+  return share<ops::Weight::element_type>(nn::weight_key("paired", gate + " " + up, form, r.cut),
                                           [&] { return ops::pack_paired_weight(g, u, form); });
 }
 
-ops::ConvWeight MetaWeights::conv(const std::string& weight, const std::string& bias,
-                                  const Shape& shape, DType compute) const {
-  const Tensor w = passing(weight, shape);
-  const Tensor b = bias.empty() ? Tensor() : vector(bias, shape[0]);
-  return share<ops::ConvWeight::element_type>(nn::weight_key("conv", weight + " " + bias, compute),
-                                              [&] { return ops::pack_conv(w, b, compute); });
-}
-
-Tensor MetaWeights::vector(const std::string& name, int64_t n, const nn::Cut& cut) const {
-  return held(name, {n}, DType::f32, cut);
+ops::ConvWeight MetaWeights::packed_filter(const nn::WeightRequest& r) const {
+  const Tensor w = passing(r.name, r.shape);
+  const Tensor b = r.second.empty() ? Tensor() : vector(r.second, r.shape[0]);
+  return share<ops::ConvWeight::element_type>(nn::weight_key(r),
+                                              [&] { return ops::pack_conv(w, b, r.compute); });
 }
 
 std::map<std::string, Shape> MetaWeights::asked() const {

@@ -19,20 +19,13 @@ namespace tessera::load {
 /// WeightStore, a weight requested twice exists once while in use.
 class MetaWeights : public nn::Weights {
  public:
-  /// Without files: get() returns tensors of dtype `stored`, has() is false.
+  /// Without files: stored tensors are of dtype `stored`, has() is false.
   explicit MetaWeights(tensor::DType stored = tensor::DType::bf16) : stored_(stored) {}
   /// With files: has() and dtypes come from the files; missing names are recorded too.
   explicit MetaWeights(TensorSet known) : known_(std::move(known)) {}
 
   bool has(const std::string& name) const override;
-  tensor::Tensor get(const std::string& name, const tensor::Shape& shape) const override;
-  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, ops::DType compute,
-                     const nn::Cut& cut = {}) const override;
-  ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
-                     ops::DType compute, const nn::Cut& cut = {}) const override;
-  ops::ConvWeight conv(const std::string& weight, const std::string& bias,
-                       const tensor::Shape& shape, ops::DType compute) const override;
-  tensor::Tensor vector(const std::string& name, int64_t n, const nn::Cut& cut = {}) const override;
+  nn::FetchedWeight fetch(const nn::WeightRequest& request) const override;
 
   /// Names and shapes asked for so far.
   std::map<std::string, tensor::Shape> asked() const;
@@ -46,6 +39,10 @@ class MetaWeights : public nn::Weights {
   int64_t parameters() const;
 
  private:
+  tensor::Tensor stored(const std::string& name, const tensor::Shape& shape) const;
+  ops::Weight packed_matrix(const nn::WeightRequest& request) const;
+  ops::Weight packed_pair(const nn::WeightRequest& request) const;
+  ops::ConvWeight packed_filter(const nn::WeightRequest& request) const;
   tensor::Tensor passing(const std::string& name, const tensor::Shape& shape,
                          const nn::Cut& cut = {}) const;
   ops::StoredMatrix passing_matrix(const std::string& name, const tensor::Shape& shape,
@@ -62,7 +59,7 @@ class MetaWeights : public nn::Weights {
   mutable std::map<std::string, tensor::Shape> asked_;
   mutable std::map<std::string, ops::WeightForm> packed_;  // matrices
   mutable std::map<std::string, std::string> pairs_;
-  mutable std::set<std::string> as_stored_;  // requested by get()
+  mutable std::set<std::string> as_stored_;  // requested as stored
   mutable std::map<std::string, std::weak_ptr<const void>> shared_;
 };
 

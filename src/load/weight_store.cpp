@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "base/fail.h"
@@ -23,6 +24,7 @@ namespace tessera::load {
 namespace {
 
 using nn::Cut;
+using nn::WeightRequest;
 using ops::DType;
 using tensor::Device;
 using tensor::Shape;
@@ -172,7 +174,20 @@ class StoredWeights : public nn::Weights {
 
   bool has(const std::string& name) const override { return tensors_.has(name); }
 
-  Tensor get(const std::string& name, const Shape& shape) const override {
+  nn::FetchedWeight fetch(const WeightRequest& request) const override {
+    switch (request.form) {
+      case Form::stored:
+      case Form::table: return {.tensor = stored_tensor(request.name, request.shape)};
+      case Form::vector: return {.tensor = widened(request)};
+      case Form::matrix: return {.packed = packed_matrix(request)};
+      case Form::paired: return {.packed = packed_pair(request)};
+      case Form::conv: return {.filter = packed_filter(request)};
+    }
+    return {};
+  }
+
+ private:
+  Tensor stored_tensor(const std::string& name, const Shape& shape) const {
     const TensorFile& file = checked(name, shape);
     const DType dtype = file.dtype(name);
     const auto storage = shelf_->share<Storage>(key("stored", name, "", dtype), [&] {
@@ -197,21 +212,23 @@ class StoredWeights : public nn::Weights {
     return file;
   }
 
-  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType compute,
-                     const Cut& cut = {}) const override {
-    const ops::WeightForm form = packed_as(tensors_, name, compute, k);
-    check_matrix(name, {n, k}, form.dtype);
+  ops::Weight packed_matrix(const WeightRequest& r) const {
+    const auto& [name, cut] = std::tie(r.name, r.cut);
+    const int64_t n = r.shape[0], k = r.shape[1];
+    const ops::WeightForm form = packed_as(tensors_, name, r.compute, k);
+    check_matrix(name, r.shape, form.dtype);
     return shelf_->share<ops::Weight::element_type>(key("matrix", name, "", form, cut), [&] {
       return in_rows(name, "") ? ops::pack_weight(stored(name, form, cut), form, device_)
                                : packed(name, "", n, k, form, cut);
     });
   }
 
-  ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
-                     DType compute, const Cut& cut = {}) const override {
-    const ops::WeightForm form = pair_packed_as(tensors_, gate, up, compute, k);
-    check_matrix(gate, {n, k}, form.dtype);
-    check_matrix(up, {n, k}, form.dtype);
+  ops::Weight packed_pair(const WeightRequest& r) const {
+    const auto& [gate, up, cut] = std::tie(r.name, r.second, r.cut);
+    const int64_t n = r.shape[0], k = r.shape[1];
+    const ops::WeightForm form = pair_packed_as(tensors_, gate, up, r.compute, k);
+    check_matrix(gate, r.shape, form.dtype);
+    check_matrix(up, r.shape, form.dtype);
     return shelf_->share<ops::Weight::element_type>(key("paired", gate, up, form, cut), [&] {
       return in_rows(gate, up) ? ops::pack_paired_weight(stored(gate, form, cut),
                                                          stored(up, form, cut), form, device_)
@@ -219,19 +236,20 @@ class StoredWeights : public nn::Weights {
     });
   }
 
-  ops::ConvWeight conv(const std::string& weight, const std::string& bias, const Shape& shape,
-                       DType compute) const override {
+  ops::ConvWeight packed_filter(const WeightRequest& r) const {
+    const auto& [weight, bias, shape] = std::tie(r.name, r.second, r.shape);
     require(shape.rank() == 4, ErrorCode::usage, "a filter has 4 axes, asked for {}", shape.str());
     const TensorFile& w = floats(weight, shape);
     const TensorFile* b = bias.empty() ? nullptr : &floats(bias, {shape[0]});
-    return shelf_->share<ops::ConvWeight::element_type>(key("conv", weight, bias, compute), [&] {
-      return ops::pack_conv(read(w, weight), b ? read(*b, bias) : Tensor(), compute, device_);
+    return shelf_->share<ops::ConvWeight::element_type>(key("conv", weight, bias, r.compute), [&] {
+      return ops::pack_conv(read(w, weight), b ? read(*b, bias) : Tensor(), r.compute, device_);
     });
   }
 
-  Tensor vector(const std::string& name, int64_t n, const Cut& cut = {}) const override {
-    const TensorFile& file = floats(name, {n});
-    const Shape mine = cut.of({n});
+  Tensor widened(const WeightRequest& r) const {
+    const auto& [name, cut] = std::tie(r.name, r.cut);
+    const TensorFile& file = floats(name, r.shape);
+    const Shape mine = cut.of(r.shape);
     const auto storage = shelf_->share<Storage>(key("vector", name, "", DType::f32, cut), [&] {
       const std::vector<float> values = nn::taken(read(file, name), cut).to_floats();
       if (device_ != Device::cpu) return there(Tensor::from(std::span<const float>(values), mine));
@@ -243,7 +261,6 @@ class StoredWeights : public nn::Weights {
     return Tensor::over(storage, 0, mine, DType::f32);
   }
 
- private:
   // Reads a checked tensor, or shares the result of get() while in use.
   Tensor read(const TensorFile& file, const std::string& name) const {
     const TensorEntry& entry = file.entry(name);

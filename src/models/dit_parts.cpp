@@ -182,14 +182,16 @@ Tensor stored_f32(const nn::Weights& weights, const std::string& name, const ten
 }
 
 RowTable::RowTable(const nn::Weights& weights, const std::string& name, const tensor::Shape& shape,
-                   int64_t rows, int64_t columns)
-    : table_(weights.table(name, shape).reshape({rows, columns})) {
-  if (const auto from = weights.at_use())
-    bring_ = [=] { return from->table(name, shape).reshape({rows, columns}); };
+                   int64_t rows, int64_t columns) {
+  nn::FetchedWeight table =
+      weights.fetch({.form = nn::WeightRequest::Form::table, .name = name, .shape = shape});
+  table_ = table.tensor.reshape({rows, columns});
+  bring_ = std::move(table.at_use);
 }
 
 Tensor RowTable::operator()(std::span<const int32_t> rows) const {
-  return ops::gather_rows(bring_ ? bring_() : table_, rows, DType::f32);
+  return ops::gather_rows(bring_ ? bring_().tensor.reshape(table_.shape()) : table_, rows,
+                          DType::f32);
 }
 
 std::vector<bool> ones_of(const Tensor& mask) {

@@ -141,8 +141,8 @@ class RowTable {
   bool defined() const { return table_.defined(); }
 
  private:
-  Tensor table_;                   // as stored; on meta if loaded on demand
-  std::function<Tensor()> bring_;  // loads the table on use; null: already loaded
+  Tensor table_;                              // as stored; on meta if loaded on demand
+  std::function<nn::FetchedWeight()> bring_;  // loads the table on use; null: already loaded
 };
 
 /// Text tokens for cross attention of a batch, packed without padding.

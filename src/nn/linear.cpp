@@ -12,9 +12,13 @@ Linear::Linear(const Weights& weights, const std::string& name, int64_t n, int64
                ops::DType dtype, const LinearForm& form) {
   const Cut cut = form.split.of(weights.shard());
   partial_ = form.split.by_inputs && !cut.whole();
-  weight_ = weights.matrix(name + ".weight", n, k, dtype, cut);
-  if (const auto from = weights.at_use())
-    bring_ = [=] { return from->matrix(name + ".weight", n, k, dtype, cut); };
+  FetchedWeight weight = weights.fetch({.form = WeightRequest::Form::matrix,
+                                        .name = name + ".weight",
+                                        .shape = {n, k},
+                                        .compute = dtype,
+                                        .cut = cut});
+  weight_ = std::move(weight.packed);
+  bring_ = std::move(weight.at_use);
   if (form.bias) bias_ = weights.vector(name + ".bias", n, partial_ ? Cut{} : cut);
 }
 
@@ -50,7 +54,8 @@ ops::Tensor Linear::operator()(const ops::Tensor& x, ops::MatmulOptions options,
           "a layer split by its inputs needs the ranks that hold the rest of it");
   options.bias = bias_;
   if (bring_) options.group = nullptr;  // a group would keep the weight
-  return reduced_matmul(x, bring_ ? bring_() : weight_, options, partial_ ? reduce : nullptr);
+  return reduced_matmul(x, bring_ ? bring_().packed : weight_, options,
+                        partial_ ? reduce : nullptr);
 }
 
 }  // namespace tessera::nn

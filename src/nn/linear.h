@@ -37,8 +37,8 @@ class Linear {
   const ops::Tensor& bias() const { return bias_; }
 
  private:
-  ops::Weight weight_;                  // on meta with bring_
-  std::function<ops::Weight()> bring_;  // fetches the weight at its use; null: present
+  ops::Weight weight_;                    // on meta with bring_
+  std::function<FetchedWeight()> bring_;  // fetches the weight at its use; null: present
   ops::Tensor bias_;
   bool partial_ = false;  // other ranks hold the rest along k
 };

@@ -28,11 +28,11 @@ const std::vector<WeightChange>* LowRanks::pairs_of(const std::string& name) con
   return found != changes_->end() && are_pairs(found->second) ? &found->second : nullptr;
 }
 
-std::shared_ptr<const ops::LowRank> LowRanks::packed(const std::string& name,
-                                                     const std::string& second, DType compute,
-                                                     const Cut& cut, Device device) const {
+std::shared_ptr<const ops::LowRank> LowRanks::packed(const WeightRequest& request,
+                                                     Device device) const {
   const tensor::Uncounted aside(tensor::Counts::work);
-  const auto *const changes = pairs_of(name), *const others = pairs_of(second);
+  const Cut& cut = request.cut;
+  const auto *const changes = pairs_of(request.name), *const others = pairs_of(request.second);
   WeightChange pair, other;
   if (changes) pair = joined_pairs(*changes);
   if (others) other = joined_pairs(*others);
@@ -52,20 +52,19 @@ std::shared_ptr<const ops::LowRank> LowRanks::packed(const std::string& name,
                                           : Tensor::zeros({beside.up.size(0), rank}, DType::f32);
     return place(up, by_inputs ? none : cut);
   };
-  const ops::Weight narrow = ops::pack_weight(down, compute, device);
+  const ops::Weight narrow = ops::pack_weight(down, request.compute, device);
   const ops::Weight wide =
-      second.empty() ? ops::pack_weight(place(pair.up, by_inputs ? none : cut), DType::f32, device)
-                     : ops::pack_paired_weight(raised(pair, other, false),
-                                               raised(other, pair, true), DType::f32, device);
+      request.second.empty()
+          ? ops::pack_weight(place(pair.up, by_inputs ? none : cut), DType::f32, device)
+          : ops::pack_paired_weight(raised(pair, other, false), raised(other, pair, true),
+                                    DType::f32, device);
   return std::make_shared<const ops::LowRank>(ops::LowRank{*narrow, *wide});
 }
 
-ops::Weight LowRanks::beside(const ops::Weight& weight, const std::string& name,
-                             const std::string& second, DType compute, const Cut& cut) const {
-  if (!pairs_of(name) && !pairs_of(second)) return weight;
+ops::Weight LowRanks::beside(const ops::Weight& weight, const WeightRequest& request) const {
+  if (!pairs_of(request.name) && !pairs_of(request.second)) return weight;
   const Device device = weight->data.is_meta() ? Device::meta : device_;
-  const std::string key =
-      weight_key(device == Device::meta ? "meta" : "here", name + " " + second, compute, cut);
+  const std::string key = (device == Device::meta ? "meta " : "here ") + weight_key(request);
   struct Both {
     ops::Weight base;
     ops::PackedWeight changed;
@@ -74,10 +73,21 @@ ops::Weight LowRanks::beside(const ops::Weight& weight, const std::string& name,
   {
     const std::lock_guard lock(mutex_);
     auto& low = packed_[key];
-    if (!low) low = packed(name, second, compute, cut, device);
+    if (!low) low = packed(request, device);
     both->changed.low = low;
   }
   return {both, &both->changed};
+}
+
+FetchedWeight LowRankWeights::fetch(const WeightRequest& request) const {
+  FetchedWeight weight = base_->fetch(request);
+  if (!request.packs()) return weight;
+  weight.packed = pairs_->beside(weight.packed, request);
+  if (weight.at_use)
+    weight.at_use = [pairs = pairs_, request, fetch = std::move(weight.at_use)] {
+      return FetchedWeight{.packed = pairs->beside(fetch().packed, request)};
+    };
+  return weight;
 }
 
 }  // namespace tessera::nn

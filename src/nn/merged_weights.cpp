@@ -28,24 +28,18 @@ Tensor MergedWeights::merged(const std::string& name, const tensor::Shape& shape
       .reshape(shape);
 }
 
-Tensor MergedWeights::get(const std::string& name, const tensor::Shape& shape) const {
-  if (!changes_->contains(name)) return base_->get(name, shape);
-  const Tensor result = merged(name, shape);
-  return result.is_meta() ? result : result.to(device_);
-}
-
-ops::Weight MergedWeights::matrix(const std::string& name, int64_t n, int64_t k, ops::DType compute,
-                                  const Cut& cut) const {
-  if (!merges(name)) return base_->matrix(name, n, k, compute, cut);
-  const Tensor part = taken(merged(name, {n, k}), cut);
-  return ops::pack_weight(part, compute, part.is_meta() ? Device::meta : device_);
-}
-
-ops::Weight MergedWeights::paired(const std::string& gate, const std::string& up, int64_t n,
-                                  int64_t k, ops::DType compute, const Cut& cut) const {
-  if (!merges(gate) && !merges(up)) return base_->paired(gate, up, n, k, compute, cut);
-  const Tensor first = taken(merged(gate, {n, k}), cut), second = taken(merged(up, {n, k}), cut);
-  return ops::pack_paired_weight(first, second, compute, first.is_meta() ? Device::meta : device_);
+FetchedWeight MergedWeights::fetch(const WeightRequest& r) const {
+  const auto part = [&](const std::string& name) { return taken(merged(name, r.shape), r.cut); };
+  if (r.form == Form::stored && changes_->contains(r.name)) {
+    const Tensor whole = merged(r.name, r.shape);
+    return {.tensor = whole.is_meta() ? whole : whole.to(device_)};
+  }
+  if (!r.packs() || !(merges(r.name) || merges(r.second))) return base_->fetch(r);
+  const Tensor first = part(r.name);
+  const Device device = first.is_meta() ? Device::meta : device_;
+  return {.packed = r.form == Form::matrix
+                        ? ops::pack_weight(first, r.compute, device)
+                        : ops::pack_paired_weight(first, part(r.second), r.compute, device)};
 }
 
 }  // namespace tessera::nn

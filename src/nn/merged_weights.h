@@ -13,13 +13,8 @@ class MergedWeights final : public WeightsOver {
                 bool all, tensor::Device device)
       : WeightsOver(std::move(base)), changes_(std::move(changes)), all_(all), device_(device) {}
 
-  /// A changed tensor is f32. Throws Error(usage) for a changed tensor stored in integers, as
-  /// matrix() and paired() do.
-  tensor::Tensor get(const std::string& name, const tensor::Shape& shape) const override;
-  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, ops::DType compute,
-                     const Cut& cut = {}) const override;
-  ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
-                     ops::DType compute, const Cut& cut = {}) const override;
+  /// A changed stored tensor is f32. Throws Error(usage) for a changed tensor stored in integers.
+  FetchedWeight fetch(const WeightRequest& request) const override;
 
  private:
   bool merges(const std::string& name) const;

@@ -7,27 +7,29 @@
 
 namespace tessera::nn {
 
-/// Weights with get() only: all other forms are packed from these tensors.
+/// Weights with stored tensors only: all other forms are packed from these.
 class PackingWeights : public Weights {
  public:
-  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, ops::DType compute,
-                     const Cut& cut = {}) const override {
-    return ops::pack_weight(taken(get(name, {n, k}), cut), compute);
+  FetchedWeight fetch(const WeightRequest& r) const override {
+    const auto part = [&](const std::string& name) { return taken(stored(name, r.shape), r.cut); };
+    switch (r.form) {
+      case Form::stored:
+      case Form::table: break;
+      case Form::vector: return {.tensor = ops::cast(part(r.name), ops::DType::f32)};
+      case Form::matrix: return {.packed = ops::pack_weight(part(r.name), r.compute)};
+      case Form::paired:
+        return {.packed = ops::pack_paired_weight(part(r.name), part(r.second), r.compute)};
+      case Form::conv: {
+        const tensor::Tensor bias =
+            r.second.empty() ? tensor::Tensor() : vector(r.second, r.shape[0]);
+        return {.filter = ops::pack_conv(stored(r.name, r.shape), bias, r.compute)};
+      }
+    }
+    return {.tensor = stored(r.name, r.shape)};
   }
-  ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
-                     ops::DType compute, const Cut& cut = {}) const override {
-    return ops::pack_paired_weight(taken(get(gate, {n, k}), cut), taken(get(up, {n, k}), cut),
-                                   compute);
-  }
-  ops::ConvWeight conv(const std::string& weight, const std::string& bias,
-                       const tensor::Shape& shape, ops::DType compute) const override {
-    const tensor::Tensor none;
-    return ops::pack_conv(get(weight, shape), bias.empty() ? none : vector(bias, shape[0]),
-                          compute);
-  }
-  tensor::Tensor vector(const std::string& name, int64_t n, const Cut& cut = {}) const override {
-    return ops::cast(taken(get(name, {n}), cut), ops::DType::f32);
-  }
+
+ protected:
+  virtual tensor::Tensor stored(const std::string& name, const tensor::Shape& shape) const = 0;
 };
 
 }  // namespace tessera::nn

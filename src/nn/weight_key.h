@@ -5,8 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "nn/split.h"
-#include "ops/matmul.h"
+#include "nn/weights.h"
 
 namespace tessera::nn {
 
@@ -17,6 +16,14 @@ inline std::string weight_key(std::string_view form, std::string_view names,
   std::string key = fmt::format("{} {} {}", form, names, name_of(packed));
   for (const Range& r : cut.ranges) key += fmt::format(" {}:{}-{}", cut.axis, r.begin, r.end);
   return key;
+}
+
+/// The same before the packed form is known; a table is a stored tensor.
+inline std::string weight_key(const WeightRequest& request) {
+  constexpr std::string_view kForms[] = {"stored", "stored", "vector", "matrix", "paired", "conv"};
+  const std::string names =
+      request.second.empty() ? request.name : request.name + " " + request.second;
+  return weight_key(kForms[static_cast<size_t>(request.form)], names, request.compute, request.cut);
 }
 
 }  // namespace tessera::nn

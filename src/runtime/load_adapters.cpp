@@ -2,11 +2,13 @@
 
 #include <charconv>
 #include <filesystem>
+#include <map>
 #include <mutex>
 
 #include "base/fail.h"
 #include "base/is_there.h"
 #include "load/adapter_file.h"
+#include "nn/weights_over.h"
 #include "runtime/model_state.h"
 #include "tensor/uncounted.h"
 #include "tessera/words.h"
@@ -14,61 +16,57 @@
 namespace tessera::runtime {
 namespace {
 
-using nn::Cut;
-using ops::DType;
 using tensor::Tensor;
 
-/// Weights on meta with a record of the matrices for adapters.
-class LayersAsked final : public nn::WeightsOver {
+/// The layers that adapters may change, among requests of a network on meta.
+class AskedLayers {
  public:
-  using WeightsOver::WeightsOver;
-  Tensor get(const std::string& name, const tensor::Shape& shape) const override {
-    if (shape.rank() > 1) note(name, shape[0], shape.elements() / shape[0]);
-    return base_->get(name, shape);
-  }
-  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType compute,
-                     const Cut& cut) const override {
-    note(name, n, k);
-    return base_->matrix(name, n, k, compute, cut);
-  }
-  ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
-                     DType compute, const Cut& cut) const override {
-    note(gate, n, k);
-    note(up, n, k);
-    return base_->paired(gate, up, n, k, compute, cut);
+  /// Weights on meta, with a note of each request.
+  nn::AnsweredWeights noting(const std::shared_ptr<const nn::Weights>& meta) {
+    return {meta, [this, meta](const nn::WeightRequest& request) {
+              using Form = nn::WeightRequest::Form;
+              const bool matrix = request.form == Form::stored && request.shape.rank() > 1;
+              if (matrix || request.packs()) note(request.name, request.shape);
+              if (request.form == Form::paired) note(request.second, request.shape);
+              return meta->fetch(request);
+            }};
   }
   std::vector<load::AdapterLayer> layers() const {
     std::vector<load::AdapterLayer> all;
-    for (const auto& [name, sizes] : layers_) all.push_back({name, sizes.first, sizes.second});
+    for (const auto& [name, shape] : layers_)
+      all.push_back({name, shape[0], shape.elements() / shape[0]});
     return all;
   }
 
  private:
-  void note(const std::string& name, int64_t n, int64_t k) const {
+  void note(const std::string& name, const tensor::Shape& shape) {
     constexpr std::string_view kEnd = ".weight", kExperts = ".experts.";
     if (!name.ends_with(kEnd) || name.find(kExperts) != std::string::npos) return;
     const std::lock_guard lock(mutex_);
-    layers_[name.substr(0, name.size() - kEnd.size())] = {n, k};
+    layers_.insert_or_assign(name.substr(0, name.size() - kEnd.size()), shape);
   }
-  mutable std::mutex mutex_;
-  mutable std::map<std::string, std::pair<int64_t, int64_t>> layers_;
+  std::mutex mutex_;
+  std::map<std::string, tensor::Shape> layers_;
 };
 
 std::vector<load::AdapterPart> parts_of(const ModelState& state) {
   const tensor::Uncounted aside;
   std::vector<load::AdapterPart> parts;
   const load::Component& network = state.folder.component("transformer");
-  const LayersAsked asked(state.meta_weights_of("transformer"));
-  state.spec->make(asked, state.spec->whole(), state.dtype());
+  AskedLayers asked;
+  state.spec->make(asked.noting(state.meta_weights_of("transformer")), state.spec->whole(),
+                   state.dtype());
   parts.push_back({"transformer", network.class_name, asked.layers()});
   for (const char* name : {"text_encoder", "text_encoder_2", "text_encoder_3"}) {
     if (!state.folder.has(name)) continue;
     const load::Component& part = state.folder.component(name);
-    const auto layers = std::make_shared<const LayersAsked>(state.meta_weights_of(name));
-    models::text_encoder_of(part.class_name, {part.config, part.description()}, layers,
+    AskedLayers layers;
+    const auto weights =
+        std::make_shared<const nn::AnsweredWeights>(layers.noting(state.meta_weights_of(name)));
+    models::text_encoder_of(part.class_name, {part.config, part.description()}, weights,
                             state.dtype())
         ->encode({{0}, {1}, 1});  // the encoder requests all its weights
-    parts.push_back({name, part.class_name, layers->layers()});
+    parts.push_back({name, part.class_name, layers.layers()});
   }
   return parts;
 }

@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "base/stop.h"
 #include "nn/weight_key.h"
+#include "nn/weights_over.h"
 #include "runtime/counted_bytes.h"
 #include "tensor/scope.h"
 #include "tensor/uncounted.h"
@@ -14,11 +15,9 @@
 namespace tessera::runtime {
 namespace {
 
-using nn::Cut;
 using nn::Range;
 using nn::Weights;
 using ops::DType;
-using tensor::Shape;
 using tensor::Tensor;
 
 constexpr int64_t kLine = 64;  // bytes: alignment of tensors, and the unit of cuts
@@ -28,130 +27,43 @@ int64_t rounded(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 }  // namespace
 
 struct BlockLayout::Part {
-  std::function<ops::PackedWeight(const Weights&)> take;  // for a plain tensor: as stored
-  ops::PackedWeight form;                                 // on meta
+  nn::WeightRequest request;
+  nn::FetchedWeight form;  // on meta
   int64_t at = 0;
-
-  static int64_t bytes_of(const std::vector<const Tensor*>& tensors) {
-    int64_t bytes = 0;
-    for (const Tensor* x : tensors) bytes += x->bytes();
-    return bytes;
-  }
-  // The tensors stored one after the other.
-  static std::vector<const Tensor*> tensors(const ops::PackedWeight& of) {
-    if (of.scales.defined()) return {&of.data, &of.scales};
-    return {&of.data};
-  }
 };
 
 namespace {
 
-using Part = BlockLayout::Part;
-using Parts = BlockLayout::Parts;
+// The tensors of a weight, stored one after the other.
+std::vector<Tensor> tensors_of(const nn::FetchedWeight& weight) {
+  if (!weight.packed) return {weight.tensor};
+  if (!weight.packed->scales.defined()) return {weight.packed->data};
+  return {weight.packed->data, weight.packed->scales};
+}
 
-/// Records the requests of a block as parts while the layout is found; returns the parts
-/// afterwards.
-class PartWeightsOf : public Weights {
- public:
-  bool has(const std::string& name) const override { return meta_.has(name); }
-  Tensor get(const std::string& name, const Shape& shape) const override {
-    return plain(nn::weight_key("stored", name, DType::f32),
-                 [=](const Weights& from) { return from.get(name, shape); });
-  }
-  Tensor vector(const std::string& name, int64_t n, const Cut& cut = {}) const override {
-    return plain(nn::weight_key("vector", name, DType::f32, cut),
-                 [=](const Weights& from) { return from.vector(name, n, cut); });
-  }
-  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType compute,
-                     const Cut& cut = {}) const override {
-    return packed(nn::weight_key("matrix", name, compute, cut),
-                  [=](const Weights& from) { return *from.matrix(name, n, k, compute, cut); });
-  }
-  ops::Weight paired(const std::string& gate, const std::string& up, int64_t n, int64_t k,
-                     DType compute, const Cut& cut = {}) const override {
-    return packed(nn::weight_key("paired", gate + " " + up, compute, cut),
-                  [=](const Weights& from) { return *from.paired(gate, up, n, k, compute, cut); });
-  }
-  ops::ConvWeight conv(const std::string& weight, const std::string&, const Shape&,
-                       DType) const override {
-    fail(ErrorCode::plan, "shard= gathers no filters, and a block has '{}'; leave it out", weight);
-  }
+int64_t bytes_of(const std::vector<Tensor>& tensors) {
+  int64_t bytes = 0;
+  for (const Tensor& x : tensors) bytes += x.bytes();
+  return bytes;
+}
 
- protected:
-  explicit PartWeightsOf(const Weights& meta) : meta_(meta) {}
-  using Take = std::function<ops::PackedWeight(const Weights&)>;
-  virtual ops::PackedWeight part(const std::string& key, const Take& take) const = 0;
-  const Weights& meta_;
+int64_t lines_of(const std::vector<Tensor>& tensors) {
+  int64_t bytes = 0;
+  for (const Tensor& x : tensors) bytes += rounded(x.bytes());
+  return bytes;
+}
 
- private:
-  template <class F>
-  Tensor plain(const std::string& key, const F& take) const {
-    return part(key,
-                [take](const Weights& from) {
-                  ops::PackedWeight one;
-                  one.data = take(from);
-                  return one;
-                })
-        .data;
-  }
-  ops::Weight packed(const std::string& key, const Take& take) const {
-    return std::make_shared<const ops::PackedWeight>(part(key, take));
-  }
-};
-
-class Noted final : public PartWeightsOf {
- public:
-  Noted(const Weights& meta, Parts& parts) : PartWeightsOf(meta), parts_(parts) {}
-  int64_t bytes() const { return bytes_; }
-
- private:
-  ops::PackedWeight part(const std::string& key, const Take& take) const override {
-    const auto found = parts_.find(key);
-    if (found != parts_.end()) return found->second.form;
-    Part noted{take, take(meta_), bytes_};
-    for (const Tensor* x : Part::tensors(noted.form)) bytes_ += rounded(x->bytes());
-    return parts_.emplace(key, std::move(noted)).first->second.form;
-  }
-  Parts& parts_;
-  mutable int64_t bytes_ = 0;
-};
-
-class Gathered final : public PartWeightsOf {
- public:
-  Gathered(const Weights& meta, const Parts& parts, Tensor all)
-      : PartWeightsOf(meta), parts_(parts), all_(std::move(all)) {}
-
- private:
-  ops::PackedWeight part(const std::string& key, const Take&) const override {
-    const auto found = parts_.find(key);
-    require(found != parts_.end(), ErrorCode::model,
-            "a block asks for '{}', which was not predicted", key);
-    ops::PackedWeight here = found->second.form;
-    int64_t at = found->second.at;
-    for (Tensor* x : {&here.data, &here.scales}) {
-      if (!x->defined()) continue;
-      const int64_t bytes = x->bytes();
-      *x = bytes_as(at, x->shape(), x->dtype());
-      at += rounded(bytes);
-    }
-    return here;
-  }
-  // A view of some bytes that owns all bytes.
-  Tensor bytes_as(int64_t at, const Shape& shape, DType dtype) const {
-    const int64_t bytes = shape.elements() * size_of(dtype);
-    const auto part = [&] {
-      if (!all_.is_meta())
-        return tensor::Storage::view(all_.data<std::byte>() + at, bytes, nullptr);
-      const tensor::Uncounted aside;
-      return tensor::Storage::allocate(bytes, tensor::Device::meta, tensor::MemoryClass::weights);
-    }();
-    const std::shared_ptr<tensor::Storage> keeps(part.get(),
-                                                 [part, all = all_](tensor::Storage*) {});
-    return Tensor::over(keeps, 0, shape, dtype);
-  }
-  const Parts& parts_;
-  Tensor all_;
-};
+// The same tensor as a view of some bytes of `all`; owns all bytes.
+Tensor view_of(const Tensor& all, int64_t at, const Tensor& form) {
+  const int64_t bytes = form.bytes();
+  const auto part = [&] {
+    if (!all.is_meta()) return tensor::Storage::view(all.data<std::byte>() + at, bytes, nullptr);
+    const tensor::Uncounted aside;
+    return tensor::Storage::allocate(bytes, tensor::Device::meta, tensor::MemoryClass::weights);
+  }();
+  const std::shared_ptr<tensor::Storage> keeps(part.get(), [part, all](tensor::Storage*) {});
+  return Tensor::over(keeps, 0, form.shape(), form.dtype());
+}
 
 }  // namespace
 
@@ -164,9 +76,15 @@ BlockLayout::BlockLayout(std::shared_ptr<const Weights> meta,
                          const std::function<void(const Weights&)>& ask)
     : meta_(std::move(meta)), parts_(std::make_unique<Parts>()) {
   const tensor::Uncounted aside;
-  const Noted noted(*meta_, *parts_);
-  ask(noted);
-  bytes_ = noted.bytes();
+  ask(nn::AnsweredWeights(meta_, [&](const nn::WeightRequest& request) {
+    require(request.form != nn::WeightRequest::Form::conv, ErrorCode::plan,
+            "shard= gathers no filters, and a block has '{}'; leave it out", request.name);
+    const std::string key = nn::weight_key(request);
+    if (const auto found = parts_->find(key); found != parts_->end()) return found->second.form;
+    Part part{request, meta_->fetch(request), bytes_};
+    bytes_ += lines_of(tensors_of(part.form));
+    return parts_->emplace(key, std::move(part)).first->second.form;
+  }));
 }
 BlockLayout::~BlockLayout() = default;
 BlockLayout::BlockLayout(BlockLayout&&) noexcept = default;
@@ -181,25 +99,24 @@ Tensor BlockLayout::packed(const Weights& weights, Range run, tensor::Device dev
   tensor::Scope aside = tensor::current_scope();
   const auto memory = std::exchange(aside.memory, nullptr);
   for (const auto& [key, part] : *parts_) {
-    int64_t end = part.at;
-    for (const Tensor* x : Part::tensors(part.form)) end += rounded(x->bytes());
-    if (end <= run.begin || part.at >= run.end) continue;
+    const auto expected = tensors_of(part.form);
+    if (part.at + lines_of(expected) <= run.begin || part.at >= run.end) continue;
     base::check_stop();
-    const ops::PackedWeight made = [&] {
+    const nn::FetchedWeight made = [&] {
       const tensor::BindScope bound(aside);
-      return part.take(weights);
+      return weights.fetch(part.request);
     }();
-    const auto found = Part::tensors(made), expected = Part::tensors(part.form);
+    const auto found = tensors_of(made);
     // Counts the rank's run while packing, even if others of the process share the bytes.
-    const CountedBytes counted(memory, tensor::MemoryClass::weights, Part::bytes_of(found));
+    const CountedBytes counted(memory, tensor::MemoryClass::weights, bytes_of(found));
     int64_t at = part.at;
     for (size_t i = 0; i < expected.size(); ++i) {
-      const Tensor& x = *found.at(i);
-      require(found.size() == expected.size() && x.shape() == expected[i]->shape() &&
-                  x.dtype() == expected[i]->dtype(),
+      const Tensor& x = found.at(i);
+      require(found.size() == expected.size() && x.shape() == expected[i].shape() &&
+                  x.dtype() == expected[i].dtype(),
               ErrorCode::model, "'{}' is {} {} in memory; {} {} was predicted", key,
-              name_of(x.dtype()), x.shape().str(), name_of(expected[i]->dtype()),
-              expected[i]->shape().str());
+              name_of(x.dtype()), x.shape().str(), name_of(expected[i].dtype()),
+              expected[i].shape().str());
       const Range both{std::max(at, run.begin), std::min(at + x.bytes(), run.end)};
       if (both.size() > 0 && !x.is_meta())
         std::memcpy(mine.data<std::byte>() + (both.begin - run.begin),
@@ -212,7 +129,21 @@ Tensor BlockLayout::packed(const Weights& weights, Range run, tensor::Device dev
 }
 
 std::shared_ptr<const Weights> BlockLayout::over(const Tensor& all) const {
-  return std::make_shared<const Gathered>(*meta_, *parts_, all);
+  return std::make_shared<const nn::AnsweredWeights>(
+      meta_, [parts = parts_.get(), all](const nn::WeightRequest& request) {
+        const std::string key = nn::weight_key(request);
+        const auto found = parts->find(key);
+        require(found != parts->end(), ErrorCode::model,
+                "a block asks for '{}', which was not predicted", key);
+        const auto& form = found->second.form;
+        const int64_t at = found->second.at;
+        if (!form.packed) return nn::FetchedWeight{.tensor = view_of(all, at, form.tensor)};
+        const auto here = std::make_shared<ops::PackedWeight>(*form.packed);
+        here->data = view_of(all, at, here->data);
+        if (here->scales.defined())
+          here->scales = view_of(all, at + rounded(here->data.bytes()), here->scales);
+        return nn::FetchedWeight{.packed = here};
+      });
 }
 
 ShardedSource::ShardedSource(const models::PipelineSpec& spec,

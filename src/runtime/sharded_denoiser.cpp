@@ -1,6 +1,5 @@
 #include "runtime/sharded_denoiser.h"
 
-#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -8,156 +7,86 @@
 
 #include "base/fail.h"
 #include "load/meta_weights.h"
+#include "nn/weight_key.h"
+#include "nn/weights_over.h"
 #include "runtime/counted_bytes.h"
 #include "tensor/scope.h"
 #include "tensor/uncounted.h"
 
 namespace tessera::runtime {
 
-using nn::Cut;
 using nn::DType;
 using nn::Weights;
-using tensor::Shape;
 using tensor::Tensor;
 
-/// A rank's weights outside of the blocks.
+/// A rank's weights outside of the blocks, by request.
 struct ShardedRest {
   /// A matrix or table, stored as a run on each rank.
   struct Piece {
     BlockLayout layout;
     Tensor mine;
-    std::vector<nn::Range> runs;          ///< runs of all ranks
-    std::shared_ptr<const Weights> form;  ///< the weight on meta
+    std::vector<nn::Range> runs{};          ///< runs of all ranks
+    std::shared_ptr<const Weights> form{};  ///< the weight on meta
   };
   std::shared_ptr<const Weights> meta;
-  std::map<std::string, Piece> pieces;    ///< by name
-  std::map<std::string, Tensor> stored;   ///< by name, all of each
-  std::map<std::string, Tensor> vectors;  ///< by name, all of each
+  std::map<std::string, Piece> pieces{};
+  std::map<std::string, nn::FetchedWeight> whole{};  ///< vectors and small tables
 };
 
 namespace {
 
-[[noreturn]] void not_sharded(const std::string& name) {
-  fail(ErrorCode::plan, "shard= spreads no '{}', which stands outside of blocks; leave it out",
-       name);
+ShardedRest::Piece piece_of(const std::shared_ptr<const Weights>& meta, const Weights& from,
+                            const nn::WeightRequest& request, const nn::Shard& shard,
+                            tensor::Device device) {
+  BlockLayout layout(meta, [&](const Weights& asked) { (void)asked.fetch(request); });
+  Tensor mine = layout.packed(from, layout.run_of(shard), device);
+  ShardedRest::Piece piece{std::move(layout), std::move(mine)};
+  for (int i = 0; i < shard.count; ++i) piece.runs.push_back(piece.layout.run_of({i, shard.count}));
+  const tensor::Uncounted aside;
+  piece.form =
+      piece.layout.over(Tensor::empty({piece.layout.bytes()}, DType::u8, tensor::Device::meta));
+  return piece;
 }
 
-/// Matrices and tables are on meta, and are gathered at use.
-class RestWeights : public Weights {
- public:
-  RestWeights(std::shared_ptr<const ShardedRest> rest, nn::Gather& gather)
-      : rest_(std::move(rest)), gather_(gather) {}
-  bool has(const std::string& name) const override { return rest_->meta->has(name); }
-  Tensor get(const std::string& name, const Shape&) const override {
-    return rest_->stored.at(name);
-  }
-  Tensor vector(const std::string& name, int64_t, const Cut&) const override {
-    return rest_->vectors.at(name);
-  }
-  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType compute,
-                     const Cut& cut) const override {
-    return rest_->pieces.at(name).form->matrix(name, n, k, compute, cut);
-  }
-  Tensor table(const std::string& name, const Shape& shape) const override {
-    return rest_->pieces.at(name).form->get(name, shape);
-  }
-  ops::Weight paired(const std::string& gate, const std::string&, int64_t, int64_t, DType,
-                     const Cut&) const override {
-    not_sharded(gate);
-  }
-  ops::ConvWeight conv(const std::string& weight, const std::string&, const Shape&,
-                       DType) const override {
-    not_sharded(weight);
-  }
-  std::shared_ptr<const Weights> at_use() const override;
-
- protected:
-  // Gathers a whole piece; the result owns the bytes.
-  std::shared_ptr<const Weights> brought(const std::string& name) const {
-    const ShardedRest::Piece& piece = rest_->pieces.at(name);
-    return piece.layout.over(gather_.whole(piece.mine, piece.runs));
-  }
-
- private:
-  const std::shared_ptr<const ShardedRest> rest_;
-  nn::Gather& gather_;
-};
-
-/// Gathers matrices and tables immediately.
-class Brought final : public RestWeights {
- public:
-  using RestWeights::RestWeights;
-  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType compute,
-                     const Cut& cut) const override {
-    return brought(name)->matrix(name, n, k, compute, cut);
-  }
-  Tensor table(const std::string& name, const Shape& shape) const override {
-    return brought(name)->get(name, shape);
-  }
-};
-
-std::shared_ptr<const Weights> RestWeights::at_use() const {
-  return std::make_shared<const Brought>(rest_, gather_);
-}
-
-/// Stores the weights that a network requests: the rank's run of matrices and tables, all other
-/// weights whole.
-class Keeping final : public Weights {
- public:
-  Keeping(ShardedRest& rest, const Weights& from, const nn::Shard& shard, tensor::Device device)
-      : rest_(rest), from_(from), shard_(shard), device_(device) {}
-  bool has(const std::string& name) const override { return rest_.meta->has(name); }
-  Tensor get(const std::string& name, const Shape& shape) const override {
-    return rest_.stored.try_emplace(name, from_.get(name, shape)).first->second;
-  }
-  Tensor vector(const std::string& name, int64_t n, const Cut& cut) const override {
-    return rest_.vectors.try_emplace(name, from_.vector(name, n, cut)).first->second;
-  }
-  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType compute,
-                     const Cut& cut) const override {
-    return keep(name, [&](const Weights& noted) { (void)noted.matrix(name, n, k, compute, cut); })
-        .matrix(name, n, k, compute, cut);
-  }
-  Tensor table(const std::string& name, const Shape& shape) const override {
-    return keep(name, [&](const Weights& noted) { (void)noted.get(name, shape); }).get(name, shape);
-  }
-  ops::Weight paired(const std::string& gate, const std::string&, int64_t, int64_t, DType,
-                     const Cut&) const override {
-    not_sharded(gate);
-  }
-  ops::ConvWeight conv(const std::string& weight, const std::string&, const Shape&,
-                       DType) const override {
-    not_sharded(weight);
-  }
-
- private:
-  const Weights& keep(const std::string& name,
-                      const std::function<void(const Weights&)>& ask) const {
-    BlockLayout layout(rest_.meta, ask);
-    ShardedRest::Piece piece{std::move(layout), {}, {}, {}};
-    for (int i = 0; i < shard_.count; ++i)
-      piece.runs.push_back(piece.layout.run_of({i, shard_.count}));
-    piece.mine = piece.layout.packed(from_, piece.layout.run_of(shard_), device_);
-    const tensor::Uncounted aside;
-    piece.form =
-        piece.layout.over(Tensor::empty({piece.layout.bytes()}, DType::u8, tensor::Device::meta));
-    return *rest_.pieces.try_emplace(name, std::move(piece)).first->second.form;
-  }
-  ShardedRest& rest_;
-  const Weights& from_;
-  const nn::Shard shard_;
-  const tensor::Device device_;
-};
-
+// Stores the weights that a network requests: the rank's run of matrices and tables, all other
+// weights whole.
 std::shared_ptr<const ShardedRest> kept_rest(const models::PipelineSpec& spec,
                                              const std::shared_ptr<const Weights>& meta,
                                              const Weights& weights, DType dtype,
                                              const nn::Portion& portion, const nn::Shard& shard,
                                              tensor::Device device) {
-  const auto rest = std::make_shared<ShardedRest>();
-  rest->meta = meta;
-  (void)spec.make(Keeping(*rest, weights, shard, device), shell_of(portion), dtype);
+  const auto rest = std::make_shared<ShardedRest>(ShardedRest{meta});
+  const auto keep = [&](const nn::WeightRequest& request) {
+    using Form = Weights::Form;
+    require(request.form != Form::paired && request.form != Form::conv, ErrorCode::plan,
+            "shard= spreads no '{}', which stands outside of blocks; leave it out", request.name);
+    const std::string key = nn::weight_key(request);
+    if (request.form == Form::stored || request.form == Form::vector)
+      return rest->whole.try_emplace(key, weights.fetch(request)).first->second;
+    auto found = rest->pieces.find(key);
+    if (found == rest->pieces.end())
+      found = rest->pieces.emplace(key, piece_of(meta, weights, request, shard, device)).first;
+    return found->second.form->fetch(request);
+  };
+  (void)spec.make(nn::AnsweredWeights(meta, keep), shell_of(portion), dtype);
   return rest;
+}
+
+// FSDP: matrices and tables are on meta, and are gathered at use.
+nn::AnsweredWeights gathered(std::shared_ptr<const ShardedRest> rest, nn::Gather& gather) {
+  const auto& meta = rest->meta;
+  return {meta, [rest = std::move(rest), &gather](const nn::WeightRequest& request) {
+            const std::string key = nn::weight_key(request);
+            if (const auto whole = rest->whole.find(key); whole != rest->whole.end())
+              return whole->second;
+            const ShardedRest::Piece& piece = rest->pieces.at(key);
+            nn::FetchedWeight weight = piece.form->fetch(request);
+            weight.at_use = [rest, &piece, &gather, request] {
+              const Tensor all = gather.whole(piece.mine, piece.runs);
+              return piece.layout.over(all)->fetch(request);
+            };
+            return weight;
+          }};
 }
 
 // A network on meta for descriptions; computes nothing.
@@ -210,7 +139,8 @@ std::unique_ptr<nn::Denoiser> ShardedDenoiser::with(nn::Gather& gather) const {
   const auto memory = std::exchange(scope.memory, std::make_shared<tensor::MemoryTracker>());
   auto shell = [&] {
     const tensor::BindScope bound(scope);
-    const auto weights = nn::with_pairs(std::make_shared<RestWeights>(rest_, gather), pairs_);
+    const auto weights = nn::with_pairs(
+        std::make_shared<const nn::AnsweredWeights>(gathered(rest_, gather)), pairs_);
     return spec_.make(*weights, shell_of(portion_), dtype_);
   }();
   return std::make_unique<OfRequest>(spec_, dtype_, portion_, blocks_, std::move(shell), memory,

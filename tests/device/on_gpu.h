@@ -23,7 +23,7 @@ class WeightsOn : public nn::PackingWeights {
   WeightsOn(Device device, std::shared_ptr<const nn::Weights> from)
       : device_(device), from_(std::move(from)) {}
   bool has(const std::string& name) const override { return from_->has(name); }
-  Tensor get(const std::string& name, const tensor::Shape& shape) const override {
+  Tensor stored(const std::string& name, const tensor::Shape& shape) const override {
     return from_->get(name, shape).to(device_);
   }
 

@@ -15,29 +15,18 @@ using tensor::Tensor;
 class PlainWeights : public nn::Weights {
  public:
   bool has(const std::string&) const override { return true; }
-  Tensor get(const std::string&, const tensor::Shape& shape) const override {
-    return Tensor::zeros(shape, DType::f32);
-  }
-  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType compute,
-                     const nn::Cut&) const override {
-    Tensor w = Tensor::zeros({n, k}, DType::f32);
-    for (int64_t i = 0; i < n; ++i)
-      for (int64_t j = 0; j < k; ++j)
-        w.row<float>(i)[j] = name[0] == 'h' && name[1] == 'e' && i == 1 ? -1.0f : 1.0f;
-    return ops::pack_weight(w, compute);
-  }
-  ops::Weight paired(const std::string&, const std::string&, int64_t, int64_t, DType,
-                     const nn::Cut&) const override {
-    return nullptr;
-  }
-  ops::ConvWeight conv(const std::string&, const std::string&, const tensor::Shape& shape,
-                       DType compute) const override {
-    Tensor w = Tensor::zeros(shape, DType::f32);
-    w.data<float>()[4] = 1;  // first filter, first channel, middle
-    return ops::pack_conv(w, Tensor::zeros({shape[0]}, DType::f32), compute);
-  }
-  Tensor vector(const std::string&, int64_t n, const nn::Cut&) const override {
-    return Tensor::zeros({n}, DType::f32);
+  nn::FetchedWeight fetch(const nn::WeightRequest& request) const override {
+    Tensor w = Tensor::zeros(request.shape, DType::f32);
+    if (request.form == Form::conv) {
+      w.data<float>()[4] = 1;  // first filter, first channel, middle
+      const Tensor bias = Tensor::zeros({request.shape[0]}, DType::f32);
+      return {.filter = ops::pack_conv(w, bias, request.compute)};
+    }
+    if (request.form != Form::matrix) return {.tensor = w};
+    for (int64_t i = 0; i < w.size(0); ++i)
+      for (int64_t j = 0; j < w.size(1); ++j)
+        w.row<float>(i)[j] = request.name.starts_with("he") && i == 1 ? -1.0f : 1.0f;
+    return {.packed = ops::pack_weight(w, request.compute)};
   }
 };
 

@@ -34,9 +34,9 @@ bool has_patch_bias(const char* more) {
   config.insert(1, more);
   struct Names : NamedNoise {
     mutable std::set<std::string> asked;
-    tensor::Tensor get(const std::string& name, const tensor::Shape& shape) const override {
+    tensor::Tensor stored(const std::string& name, const tensor::Shape& shape) const override {
       asked.insert(name);
-      return NamedNoise::get(name, shape);
+      return NamedNoise::stored(name, shape);
     }
   } names;
   const auto spec = pipeline_of(kType, {base::Json::parse(config), "config.json"});

@@ -32,14 +32,13 @@ TEST(DitParts, TokensSeeTheTextOfTheirRow) {
 class ComingTables : public NamedNoise {
  public:
   explicit ComingTables(bool comes) : comes_(comes) {}
-  Tensor get(const std::string& name, const tensor::Shape& shape) const override {
-    return ops::cast(NamedNoise::get(name, shape), DType::bf16);
+  Tensor stored(const std::string& name, const tensor::Shape& shape) const override {
+    return ops::cast(NamedNoise::stored(name, shape), DType::bf16);
   }
-  Tensor table(const std::string& name, const tensor::Shape& shape) const override {
-    return comes_ ? Tensor::empty(shape, DType::bf16, tensor::Device::meta) : get(name, shape);
-  }
-  std::shared_ptr<const nn::Weights> at_use() const override {
-    return comes_ ? std::make_shared<ComingTables>(false) : nullptr;
+  nn::FetchedWeight fetch(const nn::WeightRequest& request) const override {
+    if (!comes_ || request.form != Form::table) return NamedNoise::fetch(request);
+    return {.tensor = Tensor::empty(request.shape, DType::bf16, tensor::Device::meta),
+            .at_use = [request] { return ComingTables(false).fetch(request); }};
   }
 
  private:

@@ -13,7 +13,7 @@ class NamedNoise : public nn::PackingWeights {
  public:
   explicit NamedNoise(tensor::Device device = tensor::Device::cpu) : device_(device) {}
   bool has(const std::string&) const override { return true; }
-  tensor::Tensor get(const std::string& name, const tensor::Shape& shape) const override {
+  tensor::Tensor stored(const std::string& name, const tensor::Shape& shape) const override {
     tensor::Tensor x = tensor::Tensor::empty(shape, tensor::DType::f32, device_);
     if (x.is_meta()) return x;
     std::mt19937 rng(static_cast<uint32_t>(std::hash<std::string>{}(name)));

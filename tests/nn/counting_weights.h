@@ -10,7 +10,7 @@ namespace tessera::nn {
 class CountingWeights : public PackingWeights {
  public:
   bool has(const std::string& name) const override { return name != "missing"; }
-  tensor::Tensor get(const std::string& name, const tensor::Shape& shape) const override {
+  tensor::Tensor stored(const std::string& name, const tensor::Shape& shape) const override {
     tensor::Tensor x = tensor::Tensor::empty(shape, tensor::DType::f32);
     for (int64_t i = 0; i < x.elements(); ++i)
       x.data<float>()[i] = name.ends_with(".bias") ? 100.0f : static_cast<float>(i);

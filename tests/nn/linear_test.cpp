@@ -28,22 +28,17 @@ TEST(Linear, WithoutBias) {
 class ComingWeights : public CountingWeights {
  public:
   explicit ComingWeights(int& times) : times_(times) {}
-  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, ops::DType compute,
-                     const Cut& cut) const override {
-    if (brings_) return ++times_, CountingWeights::matrix(name, n, k, compute, cut);
+  FetchedWeight fetch(const WeightRequest& request) const override {
+    if (!request.packs()) return CountingWeights::fetch(request);
     auto form = std::make_shared<ops::PackedWeight>();
-    form->n = n, form->k = k;
-    return form;
-  }
-  std::shared_ptr<const Weights> at_use() const override {
-    const auto there = std::make_shared<ComingWeights>(times_);
-    there->brings_ = true;
-    return there;
+    form->n = request.shape[0], form->k = request.shape[1];
+    return {.packed = form, .at_use = [request, &times = times_] {
+              return ++times, CountingWeights().fetch(request);
+            }};
   }
 
  private:
   int& times_;
-  bool brings_ = false;
 };
 
 TEST(Linear, AsksForAWeightThatIsNotHereEachTimeItIsUsed) {

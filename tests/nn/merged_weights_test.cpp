@@ -16,7 +16,7 @@ using tensor::Tensor;
 class Quantised final : public PackingWeights {
  public:
   bool has(const std::string&) const override { return true; }
-  Tensor get(const std::string&, const tensor::Shape& shape) const override {
+  Tensor stored(const std::string&, const tensor::Shape& shape) const override {
     return Tensor::zeros(shape, DType::i8);
   }
 };

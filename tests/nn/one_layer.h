@@ -20,7 +20,7 @@ inline tensor::Tensor numbers(const tensor::Shape& shape, float scale) {
 class OneLayer final : public PackingWeights {
  public:
   bool has(const std::string&) const override { return true; }
-  tensor::Tensor get(const std::string&, const tensor::Shape& shape) const override {
+  tensor::Tensor stored(const std::string&, const tensor::Shape& shape) const override {
     return numbers(shape, 0.05f);
   }
 };

@@ -21,7 +21,7 @@ class CanvasNoise : public nn::PackingWeights {
   explicit CanvasNoise(uint32_t seed, tensor::Device device = tensor::Device::cpu)
       : seed_(seed), device_(device) {}
   bool has(const std::string&) const override { return true; }
-  tensor::Tensor get(const std::string& name, const tensor::Shape& shape) const override {
+  tensor::Tensor stored(const std::string& name, const tensor::Shape& shape) const override {
     shapes.emplace(name, shape);
     tensor::Tensor x = tensor::Tensor::empty(shape, tensor::DType::f32, device_);
     if (x.is_meta()) return x;

@@ -61,9 +61,9 @@ class RandomModel {
   // The tensors of a network.
   struct Asked : models::NamedNoise {
     Asked() : NamedNoise(tensor::Device::meta) {}
-    tensor::Tensor get(const std::string& name, const tensor::Shape& shape) const override {
+    tensor::Tensor stored(const std::string& name, const tensor::Shape& shape) const override {
       shapes.emplace(name, shape);
-      return NamedNoise::get(name, shape);
+      return NamedNoise::stored(name, shape);
     }
     mutable std::map<std::string, tensor::Shape> shapes;
   };

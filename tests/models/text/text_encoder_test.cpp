@@ -29,9 +29,9 @@ TEST(TextEncoder, TextsAreChecked) {
 class Heard : public tiny::AnyWeights {
  public:
   using AnyWeights::AnyWeights;
-  tensor::Tensor get(const std::string& name, const tensor::Shape& shape) const override {
+  tensor::Tensor stored(const std::string& name, const tensor::Shape& shape) const override {
     names.push_back(name);
-    return AnyWeights::get(name, shape);
+    return AnyWeights::stored(name, shape);
   }
   mutable std::vector<std::string> names;
 };

@@ -24,7 +24,7 @@ class AnyWeights : public nn::PackingWeights {
   bool has(const std::string& name) const override {
     return lacks_.empty() || !name.starts_with(lacks_);
   }
-  Tensor get(const std::string& name, const tensor::Shape& shape) const override {
+  Tensor stored(const std::string& name, const tensor::Shape& shape) const override {
     Tensor x = Tensor::empty(shape, DType::f32);
     const auto start = static_cast<float>(std::hash<std::string>{}(name) % 1000);
     for (int64_t i = 0; i < x.elements(); ++i)

@@ -28,7 +28,7 @@ Tensor wave(const Shape& shape, int seed, double size) {
 class Waves : public nn::PackingWeights {
  public:
   bool has(const std::string&) const override { return true; }
-  Tensor get(const std::string& name, const Shape& shape) const override {
+  Tensor stored(const std::string& name, const Shape& shape) const override {
     int seed = 0;
     for (const char c : name) seed += c;
     return wave(shape, seed, shape.rank() == 1 ? 0.1 : 2.5 / std::sqrt(double(shape[1]) * 9));

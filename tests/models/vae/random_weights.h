@@ -18,7 +18,7 @@ class RandomWeights : public nn::PackingWeights {
   bool has(const std::string& name) const override {
     return old_names_ && name.ends_with(".query.weight");
   }
-  tensor::Tensor get(const std::string& name, const tensor::Shape& shape) const override {
+  tensor::Tensor stored(const std::string& name, const tensor::Shape& shape) const override {
     tensor::Tensor x = tensor::Tensor::empty(shape, tensor::DType::f32, device_);
     if (x.is_meta()) return x;
     std::mt19937 rng(static_cast<uint32_t>(std::hash<std::string>{}(name)));

@@ -19,7 +19,7 @@ class FileWeights final : public nn::PackingWeights {
  public:
   explicit FileWeights(const std::string& path) : file_(path) {}
   bool has(const std::string& name) const override { return file_.has(name); }
-  nn::Tensor get(const std::string& name, const tensor::Shape&) const override {
+  nn::Tensor stored(const std::string& name, const tensor::Shape&) const override {
     return file_.get(name);
   }
 

@@ -25,14 +25,11 @@ struct Pieces {
 class CountingWeights : public load::MetaWeights {
  public:
   explicit CountingWeights(Pieces& pieces) : MetaWeights(DType::f32), pieces_(pieces) {}
-  ops::Weight matrix(const std::string& name, int64_t n, int64_t k, DType compute,
-                     const nn::Cut& cut) const override {
-    const ops::Weight form = MetaWeights::matrix(name, n, k, compute, cut);
-    return add(form->data), form;
-  }
-  Tensor table(const std::string& name, const tensor::Shape& shape) const override {
-    const Tensor form = MetaWeights::get(name, shape);
-    return add(form), form;
+  nn::FetchedWeight fetch(const nn::WeightRequest& request) const override {
+    nn::FetchedWeight form = MetaWeights::fetch(request);
+    if (request.form == Form::matrix) add(form.packed->data);
+    if (request.form == Form::table) add(form.tensor);
+    return form;
   }
 
  private:
