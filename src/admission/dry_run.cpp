@@ -46,41 +46,26 @@ class FirstSteps final : public sample::Sampler {
 
 // The image that a job starts from as if it were encoded.
 diffusion::SourceImage encoded_on_meta(const diffusion::Job& job) {
+  const nn::TokenLayout& layout = job.planned.layout;
+  const diffusion::SourceImage& from = *job.asked.source;
   diffusion::SourceImage source;
-  source.takes_mean = job.source->takes_mean;
-  source.mean = source.logvar =
-      Tensor::empty({1, job.layout.channels, job.layout.size[1], job.layout.size[2]},
-                    tensor::DType::f32, tensor::Device::meta);
-  if (job.source->mask.defined()) source.mask = job.source->mask.to(tensor::Device::meta);
+  source.takes_mean = from.takes_mean;
+  source.mean = source.logvar = Tensor::empty({1, layout.channels, layout.size[1], layout.size[2]},
+                                              tensor::DType::f32, tensor::Device::meta);
+  if (from.mask.defined()) source.mask = from.mask.to(tensor::Device::meta);
   return source;
 }
 
-diffusion::Job shortened(const diffusion::Job& job, int steps) {
-  diffusion::Job first;
-  first.layout = job.layout;
-  first.form = job.form;
-  first.labels = job.labels;
-  first.prefixes = job.prefixes;
-  first.decoded_lines = job.decoded_lines;
-  first.added_frames = job.added_frames;
-  first.crop_height = job.crop_height;
-  first.crop_width = job.crop_width;
-  first.crop_covers = job.crop_covers;
-  first.tiles = job.tiles;
-  first.vae_chunk = job.vae_chunk;
-  first.guidance = job.guidance;
-  first.resident_blocks = job.resident_blocks;
-  first.traced = job.traced;
-  first.adapters = job.adapters;
-  first.step_cache = job.step_cache;
-  first.sampler = std::make_unique<FirstSteps>(*job.sampler, steps);
-  for (const auto& [name, x] : job.conditioning.tensors) {
+// The inputs of denoising, without data.
+diffusion::AskedInputs on_meta(const diffusion::Job& job) {
+  diffusion::AskedInputs asked{.adapters = job.asked.adapters};
+  for (const auto& [name, x] : job.asked.conditioning.tensors) {
     const bool says_lengths = name.find("mask") != std::string::npos;  // keeps elements
-    first.conditioning.tensors[name] = says_lengths ? x : x.to(tensor::Device::meta);
+    asked.conditioning.tensors[name] = says_lengths ? x : x.to(tensor::Device::meta);
   }
-  for (const auto& [name, x] : job.given) first.given[name] = x.to(tensor::Device::meta);
-  if (job.source) first.source = encoded_on_meta(job);
-  return first;
+  for (const auto& [name, x] : job.asked.given) asked.given[name] = x.to(tensor::Device::meta);
+  if (job.asked.source) asked.source = encoded_on_meta(job);
+  return asked;
 }
 
 std::vector<Inspection::Rank> ranks_of(const Report& report, const Plan& plan,
@@ -97,31 +82,25 @@ std::vector<Inspection::Rank> ranks_of(const Report& report, const Plan& plan,
 
 // The first steps of a job, ready to be denoised on the ranks of a stage.
 diffusion::Job begun(runtime::ModelState& stage, const diffusion::Job& job, int steps) {
-  diffusion::Job run = shortened(job, steps);
-  run.meters = runtime::RunMeters(stage.workers.ranks.size());
+  diffusion::Job run{on_meta(job), job.planned, job.admitted};
+  run.planned.sampler = std::make_shared<FirstSteps>(*job.planned.sampler, steps);
+  run.counted.meters = runtime::RunMeters(stage.workers.ranks.size());
   parallel::require_runnable(stage.options.plan, stage.geometry(), run.workload());
   return run;
 }
 
 // A job's last image or video, for a decoder.
 diffusion::Job last_of(const diffusion::Job& job, size_t ranks) {
-  diffusion::Job one;
-  one.layout = job.layout;
-  one.form = job.form;
-  one.labels.resize(1);
-  one.added_frames = job.added_frames;
-  one.traced = job.traced;
-  one.crop_height = job.crop_height;
-  one.crop_width = job.crop_width;
-  one.crop_covers = job.crop_covers;
-  one.vae_chunk = job.vae_chunk;
-  one.meters = runtime::RunMeters(ranks);
+  diffusion::Job one{.planned = job.planned};
+  one.planned.labels.resize(1);
+  one.counted.meters = runtime::RunMeters(ranks);
   return one;
 }
 
 Tensor latents_of(const diffusion::Job& job) {
-  return Tensor::empty({job.samples() * job.layout.tokens(), job.layout.token_channels()},
-                       tensor::DType::f32, tensor::Device::meta);
+  return Tensor::empty(
+      {job.samples() * job.planned.layout.tokens(), job.planned.layout.token_channels()},
+      tensor::DType::f32, tensor::Device::meta);
 }
 
 /// Bytes of a job's other images or videos while the last is decoded; and of all, with the latents,
@@ -130,7 +109,7 @@ struct Beside {
   Beside(const diffusion::Job& job, const Tensor& latents, const diffusion::Decoded& made) {
     int64_t pixels = 0;
     for (const Tensor& image : made.pixels) pixels += image.bytes();
-    const int64_t numbers = job.traced ? made.numbers.bytes() : 0;
+    const int64_t numbers = job.planned.traced ? made.numbers.bytes() : 0;
     others = (job.samples() - 1) * (pixels + numbers);
     joining = latents.bytes() + job.samples() * (pixels + 2 * numbers);
   }
@@ -156,21 +135,22 @@ Tried try_halves(runtime::ModelState& stage, const RunControl& control, const di
     tried.samples += order.parts.back().samples();
     if (order.parts.size() == 2) break;
   }
-  const diffusion::SharedDecoder decoder = diffusion::load_decoder(stage, job, job.meters.memory);
+  const diffusion::SharedDecoder decoder =
+      diffusion::load_decoder(stage, job, job.counted.meters.memory);
   diffusion::run_stages(stage, control, orders, decoder);
   trace = std::move(order.trace);
   report = std::move(order.result.report);
-  tried.steps = job.sampler->steps() * static_cast<int>(order.parts.size());
+  tried.steps = job.planned.sampler->steps() * static_cast<int>(order.parts.size());
   tried.made = std::move(order.made);
   return tried;
 }
 
 // For the denoising ranks.
 diffusion::Work work_of_denoisers(const diffusion::Job& run, const Plan& plan) {
-  if (!plan.vae_apart) return run.meters.all->entries();
+  if (!plan.vae_apart) return run.counted.meters.all->entries();
   tensor::Meter sum;
   for (int r = 0; r < plan.world(); ++r)
-    sum.add(run.meters.ranks[static_cast<size_t>(r)].work->entries());
+    sum.add(run.counted.meters.ranks[static_cast<size_t>(r)].work->entries());
   return sum.entries();
 }
 
@@ -187,7 +167,7 @@ void add_decoders(const RunOptions& options, const diffusion::Job& job, const Tr
   }
   int64_t each = latents_of(job).bytes() / job.samples();
   for (const Tensor& image : tried.made.pixels) each += image.bytes() / tried.samples;
-  if (job.traced) each += tried.made.numbers.bytes() / tried.samples;
+  if (job.planned.traced) each += tried.made.numbers.bytes() / tried.samples;
   const int64_t others = (job.samples() - tried.samples) * each;
   found.ranks[0].activations += others;
   found.ranks[0].total += others;
@@ -202,10 +182,10 @@ void add_decoders(const RunOptions& options, const diffusion::Job& job, const Tr
 
 // Plans count their periods from the last step.
 int steps_until_they_repeat(const Plan& plan, const diffusion::Job& job) {
-  const int steps = job.sampler->steps();
+  const int steps = job.planned.sampler->steps();
   const int64_t period =
       std::lcm(int64_t{std::max(plan.stride, 1)}, int64_t{std::max(plan.sync_every, 1)});
-  const int64_t least = (job.step_cache ? kFactors : kRemembered) +
+  const int64_t least = (job.planned.step_cache ? kFactors : kRemembered) +
                         (plan.stale() ? plan.warmup + plan.cooldown + period : 0);
   return static_cast<int>(steps <= least ? steps : least + (steps - least) % period);
 }
@@ -260,10 +240,11 @@ void add_process(const RunOptions& options,
 
 int64_t input_bytes(const diffusion::Job& job) {
   int64_t bytes = 0;
-  for (const auto* tensors : {&job.conditioning.tensors, &job.given})
+  for (const auto* tensors : {&job.asked.conditioning.tensors, &job.asked.given})
     for (const auto& [name, x] : *tensors) bytes += x.bytes();
-  for (const diffusion::SourceImage& image : job.references) bytes += image.bytes();
-  return bytes + (job.source ? job.source->bytes() : 0) + (job.adapters ? job.adapters->bytes : 0);
+  for (const diffusion::SourceImage& image : job.asked.references) bytes += image.bytes();
+  return bytes + (job.asked.source ? job.asked.source->bytes() : 0) +
+         (job.asked.adapters ? job.asked.adapters->bytes : 0);
 }
 
 DryRun dry_run(const runtime::ModelState& state, const RunOptions& options,
@@ -273,7 +254,7 @@ DryRun dry_run(const runtime::ModelState& state, const RunOptions& options,
   const tensor::BindScope bind(stage.workers.scope());
   diffusion::Job run = begun(stage, job, steps_until_they_repeat(options.plan, job));
   diffusion::load_ranks(stage, run);
-  diffusion::Trace trace(run, run.traced);
+  diffusion::Trace trace(run, run.planned.traced);
   Report report;
   RunControl control;
   control.stop = base::current_stop();
@@ -281,15 +262,15 @@ DryRun dry_run(const runtime::ModelState& state, const RunOptions& options,
   control.on_progress = [&](const Progress&) {
     between = std::max(between, tensor::current_scope().memory->current());
   };
-  Tried tried{run.sampler->steps(), run.samples()};
+  Tried tried{run.planned.sampler->steps(), run.samples()};
   if (options.plan.vae_apart)
     tried = try_halves(stage, control, run, trace, report);
   else
     diffusion::denoise(stage, {}, control, run, trace, report);
   DryRun found{.ranks = ranks_of(report, options.plan, stage.geometry(), run, tried.steps),
                .work = mean_work(work_of_denoisers(run, options.plan), tried.steps)};
-  found.traced =
-      trace.bytes() / run.sampler->steps() * job.sampler->steps() / tried.samples * job.samples();
+  found.traced = trace.bytes() / run.planned.sampler->steps() * job.planned.sampler->steps() /
+                 tried.samples * job.samples();
   const int64_t later = found.traced - trace.bytes();  // for steps outside the dry run
   found.ranks[0].activations += later;
   found.ranks[0].total += later;
@@ -299,7 +280,8 @@ DryRun dry_run(const runtime::ModelState& state, const RunOptions& options,
   add_process(
       options,
       [&](int rank) -> std::shared_ptr<const void> {
-        return stage.make_transformer(rank, job.resident_blocks, weights, job.adapters.get());
+        return stage.make_transformer(rank, job.admitted.resident_blocks, weights,
+                                      job.asked.adapters.get());
       },
       found);
   if (options.plan.vae_apart) add_decoders(options, job, tried, report, found);
@@ -320,10 +302,10 @@ std::vector<Inspection::Rank> dry_run_ranks(const runtime::ModelState& state,
   const tensor::BindScope bind(stage.workers.scope());
   diffusion::Job run = begun(stage, job, steps);
   // Sums over all ranks are not wanted, and each message would wait for their locks.
-  for (runtime::RunMeters::Rank& rank : run.meters.ranks)
+  for (runtime::RunMeters::Rank& rank : run.counted.meters.ranks)
     rank = {std::make_shared<tensor::Meter>(), std::make_shared<tensor::MemoryTracker>()};
   diffusion::load_ranks(stage, run);
-  diffusion::Trace trace(run, run.traced);
+  diffusion::Trace trace(run, run.planned.traced);
   Report report;
   RunControl control;
   control.stop = base::current_stop();
@@ -336,13 +318,14 @@ diffusion::MemoryNeed dry_run_decode(const runtime::ModelState& state, const dif
   runtime::ModelState stage;
   runtime::copy_for_dry_run(state, {.precision = state.options.precision}, stage);
   const diffusion::Job one = last_of(job, 0);
-  const tensor::BindScope bind(stage.workers.scope(-1, &one.meters));
+  const tensor::BindScope bind(stage.workers.scope(-1, &one.counted.meters));
   const Tensor latents = latents_of(job);
-  const Beside beside(job, latents, diffusion::decode(stage, {}, one, tiles, latents, job.traced));
-  const MemoryPeaks peak = runtime::peaks_of(*one.meters.memory);
+  const Beside beside(job, latents,
+                      diffusion::decode(stage, {}, one, tiles, latents, job.planned.traced));
+  const MemoryPeaks peak = runtime::peaks_of(*one.counted.meters.memory);
   return {peak.weights, std::max(peak.activations + beside.others, beside.joining),
           std::max(peak.total + beside.others, peak.weights + beside.joining), 0,
-          one.meters.all->entries()};
+          one.counted.meters.all->entries()};
 }
 
 diffusion::MemoryNeed dry_run_encode(const runtime::ModelState& state, const diffusion::Job& job,
@@ -350,15 +333,13 @@ diffusion::MemoryNeed dry_run_encode(const runtime::ModelState& state, const dif
                                      const std::optional<models::Tiling>& tiles) {
   runtime::ModelState stage;
   runtime::copy_for_dry_run(state, {.precision = state.options.precision}, stage);
-  diffusion::Job one;
-  one.layout = job.layout;
-  one.vae_chunk = job.vae_chunk;
-  one.source.emplace();
-  one.source->pixels = image.pixels.to(tensor::Device::meta);
-  one.source->tiles = tiles;
+  diffusion::Job one{.planned = job.planned};
+  one.asked.source.emplace();
+  one.asked.source->pixels = image.pixels.to(tensor::Device::meta);
+  one.asked.source->tiles = tiles;
   diffusion::encode_images(stage, {}, one);
-  const MemoryPeaks peak = runtime::peaks_of(*one.meters.memory);
-  return {peak.weights, peak.activations, peak.total, 0, one.meters.all->entries()};
+  const MemoryPeaks peak = runtime::peaks_of(*one.counted.meters.memory);
+  return {peak.weights, peak.activations, peak.total, 0, one.counted.meters.all->entries()};
 }
 
 diffusion::MemoryNeed dry_run_bands(const runtime::ModelState& state, const diffusion::Job& job,
@@ -368,11 +349,12 @@ diffusion::MemoryNeed dry_run_bands(const runtime::ModelState& state, const diff
   options.plan.data = options.plan.vae = state.options.plan.vae;
   runtime::copy_for_dry_run(state, options, stage);
   const diffusion::Job one = last_of(job, stage.workers.ranks.size());
-  const tensor::BindScope bind(stage.workers.scope(-1, &one.meters));
+  const tensor::BindScope bind(stage.workers.scope(-1, &one.counted.meters));
   const Tensor latents = latents_of(job);
-  const diffusion::Decoded made = diffusion::decode_in_bands(stage, {}, one, latents, job.traced);
+  const diffusion::Decoded made =
+      diffusion::decode_in_bands(stage, {}, one, latents, job.planned.traced);
   const Beside beside(job, latents, made);
-  const int64_t weights = one.meters.memory->peak(tensor::MemoryClass::weights);
+  const int64_t weights = one.counted.meters.memory->peak(tensor::MemoryClass::weights);
   std::vector<int64_t> held;  // besides the weights
   for (const Report::Rank& rank : made.shared.per_rank)
     held.push_back(rank.peak_bytes.total - weights);
@@ -380,7 +362,7 @@ diffusion::MemoryNeed dry_run_bands(const runtime::ModelState& state, const diff
   for (size_t r = 0; r < held.size(); ++r) ranks.at(r).decode = weights + held[r];
   held[0] += latents.bytes();
   const int64_t activations = state.ranks().bytes_here(held);
-  return {weights, activations, weights + activations, 0, one.meters.all->entries()};
+  return {weights, activations, weights + activations, 0, one.counted.meters.all->entries()};
 }
 
 }  // namespace tessera::admission

@@ -120,27 +120,29 @@ void add_encoding(diffusion::MemoryNeed& all, const diffusion::MemoryNeed& one) 
 }  // namespace
 
 RunNeed run_need(const runtime::ModelState& state, const diffusion::Job& job, bool decode) {
-  diffusion::check_tokens(job.layout, int64_t{job.samples()} * (job.guidance.branches() ? 2 : 1));
+  diffusion::check_tokens(job.planned.layout,
+                          int64_t{job.samples()} * (job.planned.guidance.branches() ? 2 : 1));
   RunNeed need;
   RunOptions alone = state.options;
   alone.plan = {};
   const DryRun found = dry_run(state, alone, job);
   need.denoise = {found.weights, found.process - found.weights, found.process, 0, found.work};
-  for (const diffusion::Text& text : job.texts) {
+  for (const diffusion::Text& text : job.asked.texts) {
     need.text.stored += text.need.stored;
     add_encoding(need.text, text.need);
   }
-  if (job.source) add_encoding(need.text, dry_run_encode(state, job, *job.source, {}));
+  if (job.asked.source) add_encoding(need.text, dry_run_encode(state, job, *job.asked.source, {}));
   if (state.has_vae())
-    for (const diffusion::SourceImage& image : job.references)
+    for (const diffusion::SourceImage& image : job.asked.references)
       add_encoding(need.text, dry_run_encode(state, job, image, {}));
   if (decode && state.has_vae()) need.decode = dry_run_decode(state, job, {});
   need.peak = std::max({need.denoise.peak, need.text.peak, need.decode.peak});
   need.samples = job.samples();
-  need.steps = job.sampler->steps();
-  if (job.step_cache)
+  need.steps = job.planned.sampler->steps();
+  if (job.planned.step_cache)
     need.computed_share =
-        parallel::computed_share(*job.step_cache, state.geometry().blocks, need.steps).value_or(1);
+        parallel::computed_share(*job.planned.step_cache, state.geometry().blocks, need.steps)
+            .value_or(1);
   return need;
 }
 

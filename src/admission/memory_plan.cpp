@@ -67,11 +67,11 @@ bool stream(const runtime::ModelState& state, const DryRun& whole, int64_t room,
   need = whole;
   // Even without any fitting block, its peak and the activations' peak may not coincide.
   const int64_t rest = takes() - need.weights;
-  job.resident_blocks = std::max<int64_t>(runtime::resident_blocks(parts, room - rest), 0);
-  for (;; --job.resident_blocks) {
+  job.admitted.resident_blocks = std::max<int64_t>(runtime::resident_blocks(parts, room - rest), 0);
+  for (;; --job.admitted.resident_blocks) {
     need = dry_run(state, job);
     if (takes() <= room) return true;
-    if (job.resident_blocks == 0) return false;
+    if (job.admitted.resident_blocks == 0) return false;
   }
 }
 
@@ -79,7 +79,7 @@ bool stream(const runtime::ModelState& state, const DryRun& whole, int64_t room,
 std::optional<MemoryOverrun> fit_transformer(const runtime::ModelState& state,
                                              const MemoryLimit& room, bool previews,
                                              diffusion::Job& job, DryRun& need) {
-  job.resident_blocks = -1;
+  job.admitted.resident_blocks = -1;
   need = dry_run(state, job);
   const auto refused = [&] { return MemoryOverrun{"this run", need.process, need.weights}; };
   if (need.process <= room.bytes) return {};
@@ -90,10 +90,10 @@ std::optional<MemoryOverrun> fit_transformer(const runtime::ModelState& state,
   if (!(least > 0 && stream(state, whole, room.bytes, least, job, need)) &&
       !stream(state, whole, room.bytes, 0, job, need))
     return refused();
-  job.notes.push_back(fmt::format(
+  job.planned.notes.push_back(fmt::format(
       "streams the transformer ({} of weights) to stay within {}: {} of {} blocks stay in memory, "
       "the others are read from the file in every step",
-      amount(double(whole.weights)), amount(double(room.bytes)), job.resident_blocks,
+      amount(double(whole.weights)), amount(double(room.bytes)), job.admitted.resident_blocks,
       state.spec->blocks));
   return {};
 }
@@ -106,12 +106,12 @@ int64_t held_in_decoding(const diffusion::Job& job, const DryRun& denoise) {
 void note_tiles(const runtime::ModelState& state, bool asked, const MemoryLimit& room,
                 diffusion::Job& job) {
   const int64_t factor = state.vae_factor();
-  const bool one =
-      job.layout.size[1] <= job.tiles->height.size && job.layout.size[2] <= job.tiles->width.size;
-  job.notes.push_back(
+  const bool one = job.planned.layout.size[1] <= job.admitted.tiles->height.size &&
+                   job.planned.layout.size[2] <= job.admitted.tiles->width.size;
+  job.planned.notes.push_back(
       fmt::format("decodes {} of {} x {} pixels{}",
                   one ? "in one tile, which would hold an image" : "in tiles with blended seams,",
-                  job.tiles->width.size * factor, job.tiles->height.size * factor,
+                  job.admitted.tiles->width.size * factor, job.admitted.tiles->height.size * factor,
                   asked ? "" : ": whole latents would not fit into " + amount(double(room.bytes))));
 }
 
@@ -134,7 +134,7 @@ std::optional<MemoryOverrun> fit_image(const runtime::ModelState& state,
     const std::string note = fmt::format("encodes the image in tiles of {} x {} pixels",
                                          tiles->width.size * state.vae_factor(),
                                          tiles->height.size * state.vae_factor());
-    if (std::ranges::count(job.notes, note) == 0) job.notes.push_back(note);
+    if (std::ranges::count(job.planned.notes, note) == 0) job.planned.notes.push_back(note);
   }
   fit.text = std::max(fit.text, need.peak);
   if (need.peak <= room.bytes) return {};
@@ -157,17 +157,18 @@ std::optional<MemoryOverrun> fit_tiles(const runtime::ModelState& state,
   const bool chosen = request.vae_tiling == VaeTiling::automatic;
   if (chosen) {
     const TileChoice choice = choose_tiles(state, job, room);
-    job.tiles = choice.tiles;
+    job.admitted.tiles = choice.tiles;
     need = choice.need;
   } else {
-    if (request.vae_tiling == VaeTiling::on) job.tiles = vae_tiles(state, request.vae_tile);
-    need = dry_run_decode(state, job, job.tiles);
+    if (request.vae_tiling == VaeTiling::on)
+      job.admitted.tiles = vae_tiles(state, request.vae_tile);
+    need = dry_run_decode(state, job, job.admitted.tiles);
   }
   if (need.peak > room.bytes)
     return MemoryOverrun{chosen ? "this run's decoding, in tiles,"
                                 : "this run's decoding, unless `vae_tiling` is auto,",
                          held + need.peak, need.weights};
-  if (job.tiles) note_tiles(state, !chosen, room, job);
+  if (job.admitted.tiles) note_tiles(state, !chosen, room, job);
   return {};
 }
 
@@ -178,15 +179,15 @@ std::optional<MemoryOverrun> fit_halves(const runtime::ModelState& state,
   const int shares = state.options.plan.vae;
   const bool asked = request.vae_tiling == VaeTiling::on;
   require(shares == 1 || !asked, ErrorCode::plan, kTilesOrBands, shares);
-  if (asked) job.tiles = vae_tiles(state, request.vae_tile);
+  if (asked) job.admitted.tiles = vae_tiles(state, request.vae_tile);
   std::optional<MemoryOverrun> misfit = fit_transformer(state, room, false, job, fit.denoise);
   if (shares == 1 && request.vae_tiling == VaeTiling::automatic)
     for (const int64_t pixels : {0, 1024, 512, 256, 128}) {
       if (!misfit) break;
-      job.tiles = vae_tiles(state, pixels);
+      job.admitted.tiles = vae_tiles(state, pixels);
       misfit = fit_transformer(state, room, false, job, fit.denoise);
     }
-  if (job.tiles && !misfit) note_tiles(state, asked, room, job);
+  if (job.admitted.tiles && !misfit) note_tiles(state, asked, room, job);
   fit.decode.weights = fit.denoise.decoders;
   return misfit;
 }
@@ -204,41 +205,44 @@ std::string allowed(const MemoryLimit& room, double need) {
 }
 
 void check_latents(const diffusion::Job& job, const MemoryLimit& room) {
-  const double latents = double(job.layout.tokens()) * double(job.layout.token_channels()) *
-                         job.samples() * 4 * sizeof(float);
+  const double latents = double(job.planned.layout.tokens()) *
+                         double(job.planned.layout.token_channels()) * job.samples() * 4 *
+                         sizeof(float);
   require(latents < double(room.bytes), ErrorCode::memory,
           "this run ({} of {} x {} latent pixels) would need {} for its latents alone, {}: {}",
-          job.samples(), job.layout.size[2], job.layout.size[1], amount(latents),
+          job.samples(), job.planned.layout.size[2], job.planned.layout.size[1], amount(latents),
           allowed(room, latents), kSmaller);
-  diffusion::check_tokens(job.layout, int64_t{job.samples()} * (job.guidance.branches() ? 2 : 1));
+  diffusion::check_tokens(job.planned.layout,
+                          int64_t{job.samples()} * (job.planned.guidance.branches() ? 2 : 1));
 }
 
 // The part of a request that determines its prediction: no prompts and no
 // seeds.
 std::string size_of(const GenerateRequest& request, const diffusion::Job& job) {
-  const nn::TokenLayout& layout = job.layout;
+  const nn::TokenLayout& layout = job.planned.layout;
   std::string size = fmt::format(
       "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", layout.size[0], layout.size[1],
-      layout.size[2], job.samples(), job.sampler_name, job.sampler->steps(),
-      job.guidance.branches(), job.guidance.measures_samples(), job.prefix(), job.added_frames,
-      job.crop_height, job.crop_width, job.crop_covers, job.traced, request.decode);
+      layout.size[2], job.samples(), job.planned.sampler_name, job.planned.sampler->steps(),
+      job.planned.guidance.branches(), job.planned.guidance.measures_samples(), job.prefix(),
+      job.planned.added_frames, job.planned.crop_height, job.planned.crop_width,
+      job.planned.crop_covers, job.planned.traced, request.decode);
   size += fmt::format(" {} {} {}", static_cast<int>(request.vae_tiling), request.vae_tile,
-                      job.vae_chunk);
-  for (const auto* tensors : {&job.conditioning.tensors, &job.given})
+                      job.planned.vae_chunk);
+  for (const auto* tensors : {&job.asked.conditioning.tensors, &job.asked.given})
     for (const auto& [name, x] : *tensors) {
       size += fmt::format(" {} {}", name, x.shape().str());
       if (name.find("mask") == std::string::npos) continue;
       const tensor::Tensor lengths = x.to(Device::cpu).contiguous();
       size.append(static_cast<const char*>(lengths.raw()), static_cast<size_t>(lengths.bytes()));
     }
-  if (job.source)
-    size +=
-        fmt::format(" image {} {}", job.source->pixels.shape().str(), job.source->mask.defined());
-  for (const diffusion::SourceImage& image : job.references)
+  if (job.asked.source)
+    size += fmt::format(" image {} {}", job.asked.source->pixels.shape().str(),
+                        job.asked.source->mask.defined());
+  for (const diffusion::SourceImage& image : job.asked.references)
     size += " reference " + image.pixels.shape().str();
-  if (job.adapters)
-    size += fmt::format(" adapters {} {}", job.adapters->bytes, job.adapters->merge);
-  for (const diffusion::Text& text : job.texts)
+  if (job.asked.adapters)
+    size += fmt::format(" adapters {} {}", job.asked.adapters->bytes, job.asked.adapters->merge);
+  for (const diffusion::Text& text : job.asked.texts)
     size += fmt::format(" {} {} {}", text.part.encoder, text.need.peak, text.need.weights);
   return size;
 }
@@ -249,19 +253,19 @@ int64_t choose_kept(const runtime::ModelState& state, const MemoryFit& fit, int6
                     diffusion::Job& job) {
   if (!state.options.keep_parts) return 0;
   std::map<std::string, int64_t> parts;
-  const auto fits = [&] { return fit.process + state.kept.bytes_with(parts) <= room; };
-  for (const diffusion::Text& text : job.texts)
+  const auto fits = [&] { return fit.process + state.loaded.kept.bytes_with(parts) <= room; };
+  for (const diffusion::Text& text : job.asked.texts)
     if (text.there && diffusion::encodes_text(state)) parts[text.part.encoder] = text.need.kept;
-  job.keeps_text = fits();
-  if (!job.keeps_text) parts.clear();
+  job.admitted.keeps_text = fits();
+  if (!job.admitted.keeps_text) parts.clear();
   parts["vae"] = diffusion::decodes_here(state) ? fit.decode.weights : 0;
-  job.keeps_vae = fits() ? parts["vae"] : 0;
-  if (!job.keeps_vae) parts.erase("vae");
+  job.admitted.keeps_vae = fits() ? parts["vae"] : 0;
+  if (!job.admitted.keeps_vae) parts.erase("vae");
   if (!fits()) {
-    state.kept.release();
+    state.loaded.kept.release();
     return 0;
   }
-  return state.kept.bytes_with(parts);
+  return state.loaded.kept.bytes_with(parts);
 }
 
 }  // namespace
@@ -332,8 +336,8 @@ std::string as_processes(const RunOptions& options, const DryRun& need, int64_t 
 
 TileChoice choose_preview(const runtime::ModelState& state, const diffusion::Job& job,
                           const MemoryLimit& room) {
-  if (job.tiles) {
-    TileChoice same{job.tiles, dry_run_decode(state, job, job.tiles)};
+  if (job.admitted.tiles) {
+    TileChoice same{job.admitted.tiles, dry_run_decode(state, job, job.admitted.tiles)};
     if (same.need.peak <= room.bytes) return same;
   }
   return choose_tiles(state, job, room);
@@ -341,11 +345,11 @@ TileChoice choose_preview(const runtime::ModelState& state, const diffusion::Job
 
 std::optional<models::Tiling> preview_tiles(const runtime::ModelState& state,
                                             const diffusion::Job& job) {
-  MemoryLimit room = room_of(state, job.meters.memory->current());
+  MemoryLimit room = room_of(state, job.counted.meters.memory->current());
   TileChoice choice = choose_preview(state, job, room);
-  if (choice.need.peak > room.bytes && state.kept.bytes() > 0) {
-    state.kept.release();
-    room = room_of(state, job.meters.memory->current());
+  if (choice.need.peak > room.bytes && state.loaded.kept.bytes() > 0) {
+    state.loaded.kept.release();
+    room = room_of(state, job.counted.meters.memory->current());
     choice = choose_preview(state, job, room);
   }
   const diffusion::MemoryNeed& need = choice.need;
@@ -380,16 +384,17 @@ MemoryFit fit_memory(const runtime::ModelState& state, const GenerateRequest& re
   const bool apart = state.options.plan.vae_apart;
   MemoryFit fit;
   std::vector<MemoryOverrun> misfits;
-  const int64_t adapters = job.adapters ? job.adapters->bytes : 0;  // are there before the texts
-  for (const diffusion::Text& text : job.texts) {
+  const int64_t adapters =
+      job.asked.adapters ? job.asked.adapters->bytes : 0;  // are there before the texts
+  for (const diffusion::Text& text : job.asked.texts) {
     const int64_t peak = text.need.peak + adapters;
     if (diffusion::encodes_text(state)) fit.text = std::max(fit.text, peak);
     if (peak > room.bytes)
       misfits.push_back({"the " + text.part.encoder, peak, text.need.weights + adapters});
   }
   std::vector<diffusion::SourceImage*> images;
-  if (job.source) images.push_back(&*job.source);
-  for (diffusion::SourceImage& image : job.references)
+  if (job.asked.source) images.push_back(&*job.asked.source);
+  for (diffusion::SourceImage& image : job.asked.references)
     if (state.has_vae()) images.push_back(&image);
   for (diffusion::SourceImage* image : images)
     if (const auto found = fit_image(state, request, room, job, *image, fit))
@@ -398,7 +403,7 @@ MemoryFit fit_memory(const runtime::ModelState& state, const GenerateRequest& re
   const auto denoising = apart ? fit_halves(state, request, room, job, fit)
                                : fit_transformer(state, room, previews, job, fit.denoise);
   if (denoising) misfits.push_back(*denoising);
-  for (const diffusion::Text& text : job.texts)
+  for (const diffusion::Text& text : job.asked.texts)
     for (size_t r = 0; r < std::min(text.need.ranks.size(), fit.denoise.ranks.size()); ++r)
       fit.denoise.ranks[r].text = std::max(fit.denoise.ranks[r].text, text.need.ranks[r]);
   const int64_t held = held_in_decoding(job, fit.denoise);
@@ -407,8 +412,8 @@ MemoryFit fit_memory(const runtime::ModelState& state, const GenerateRequest& re
   fit.process =
       std::max({fit.text, fit.denoise.process, fit.decode.peak > 0 ? held + fit.decode.peak : 0});
   const int64_t beside_all = held + fit.denoise.weights + fit.decode.peak;
-  job.keeps_transformer = state.options.keep_parts && (apart || beside_all <= room.bytes);
-  if (job.keeps_transformer && !apart) fit.process = std::max(fit.process, beside_all);
+  job.admitted.keeps_transformer = state.options.keep_parts && (apart || beside_all <= room.bytes);
+  if (job.admitted.keeps_transformer && !apart) fit.process = std::max(fit.process, beside_all);
   if (previews && !denoising) {
     const MemoryLimit left = room_of(state, beside + fit.denoise.between);
     const int64_t preview = choose_preview(state, job, left).need.peak;
@@ -434,41 +439,41 @@ MemoryFit require_memory(const runtime::ModelState& state, const GenerateRequest
   const bool usual = tensor::current_scope().assumptions.expert_load.empty() && !request.previews &&
                      !state.options.plan.vae_apart;
   const std::string size = size_of(request, job);
-  if (const auto known = usual ? state.fitting.find(size) : std::nullopt)
+  if (const auto known = usual ? state.admitted.fitting.find(size) : std::nullopt)
     if (known->process <= room.bytes) {
       MemoryFit fit;
       fit.process = known->process;
       fit.text = known->text;
       fit.denoise.weights = known->transformer;
       fit.decode.weights = known->vae;
-      job.keeps_transformer = known->beside;
+      job.admitted.keeps_transformer = known->beside;
       return fit;
     }
-  const size_t notes = job.notes.size();
+  const size_t notes = job.planned.notes.size();
   MemoryFit fit = fit_memory(state, request, job, beside);
   if (!fit.problem.empty()) fail(ErrorCode::memory, "{}", fit.problem);
-  const bool whole = job.notes.size() == notes;  // nothing streamed, no tiles
+  const bool whole = job.planned.notes.size() == notes;  // nothing streamed, no tiles
   if (usual && whole)
-    state.fitting.keep(size, {fit.process, fit.text, fit.denoise.weights, fit.decode.weights,
-                              job.keeps_transformer});
+    state.admitted.fitting.keep(size, {fit.process, fit.text, fit.denoise.weights,
+                                       fit.decode.weights, job.admitted.keeps_transformer});
   return fit;
 }
 
 MemoryFit plan_memory(runtime::ModelState& state, const GenerateRequest& request,
                       diffusion::Job& job, int64_t beside) {
   MemoryFit fit = require_memory(state, request, job, beside);
-  state.transformers.keep_only(job.resident_blocks);
+  state.loaded.transformers.keep_only(job.admitted.resident_blocks);
   const int64_t room = room_of(state).bytes, kept = choose_kept(state, fit, room, job);
-  fit.stays = kept + (job.keeps_transformer ? fit.denoise.weights : 0);
+  fit.stays = kept + (job.admitted.keeps_transformer ? fit.denoise.weights : 0);
   if (fit.text > 0 && fit.text + fit.stays > room) {  // the transformer is read after the texts
-    state.transformers.release();
+    state.loaded.transformers.release();
     fit.stays = 0;
   }
   fit.taken = std::max(fit.process + kept, fit.text > 0 ? fit.text + std::max(fit.stays, kept) : 0);
   if (state.options.memory_budget == 0) return fit;
   const int64_t most = most_uneven(state.options.plan, state.geometry(), nullptr,
                                    [&] { return dry_run(state, job); });
-  if (most > 0) job.notes.push_back(assumed_routing(most));
+  if (most > 0) job.planned.notes.push_back(assumed_routing(most));
   return fit;
 }
 

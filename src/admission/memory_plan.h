@@ -80,7 +80,7 @@ struct MemoryFit {
 };
 /// Fits a job into the machine's memory or RunOptions::memory_budget: chooses the resident
 /// blocks of the transformer (on a single rank), beside previews if requested and
-/// possible, and the tiles for decoding, and notes both in job.notes. Reads no weight.
+/// possible, and the tiles for decoding, and notes both in job.planned.notes. Reads no weight.
 /// Throws Error(usage) for invalid tiles. `beside`: bytes held by other requests of a
 /// sequence.
 MemoryFit fit_memory(const runtime::ModelState& state, const GenerateRequest& request,

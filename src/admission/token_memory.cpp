@@ -422,20 +422,20 @@ std::string plan_tokens(runtime::ModelState& state, completion::TokenRun& run,
   const std::array<int64_t, 3> size{tokens_of(run), most_at_once(run),
                                     static_cast<int64_t>(run.lengths.size()) * run.decided};
   {
-    const std::lock_guard lock(state.expected.mutex);
-    const auto& known = state.expected.size;
+    const std::lock_guard lock(state.admitted.expected.mutex);
+    const auto& known = state.admitted.expected.size;
     const bool usual = run.rule.method == nn::SelectionRule::Method::vanilla && run.kept == 0;
     if (usual && size[0] <= known[0] && size[1] <= known[1] && size[2] <= known[2] &&
-        takes_at_once(state, state.expected.bytes, reservation))
+        takes_at_once(state, state.admitted.expected.bytes, reservation))
       return "";
   }
   TokenFit fit = fit_tokens(state, run);
   if (!fit.problem.empty()) fail(ErrorCode::memory, "{}", fit.problem);
   if (reservation) take_room(state, "this run", fit.need.process, fit.need.weights, *reservation);
   if (run.experts > 0) return std::move(fit.note);
-  const std::lock_guard lock(state.expected.mutex);
-  state.expected.size = size;
-  state.expected.bytes = {fit.need.process, fit.need.weights};
+  const std::lock_guard lock(state.admitted.expected.mutex);
+  state.admitted.expected.size = size;
+  state.admitted.expected.bytes = {fit.need.process, fit.need.weights};
   return "";
 }
 

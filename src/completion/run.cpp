@@ -91,13 +91,13 @@ CompleteResult CompletionRun::run(comm::Communicator* world) {
   return std::move(recorder.result);
 }
 
-CompleteResult CompletionRun::all() {
+void CompletionRun::load() {
   const Plan& plan = state.options.plan;
   networks.resize(static_cast<size_t>(plan.world()));
-  state.ranks().all_or_none("loads its part", [&] {
-    for (const int r : state.ranks().mine(plan.world()))
-      networks[static_cast<size_t>(r)] = model(r);
-  });
+  for (const int r : state.ranks().mine(plan.world())) networks[static_cast<size_t>(r)] = model(r);
+}
+
+CompleteResult CompletionRun::launch() {
   report.per_rank.resize(meters.ranks.size());
   CompleteResult result;
   runtime::launch_ranks(state, meters, control.stop, [&](comm::Communicator* world) {

@@ -44,8 +44,10 @@ struct CompletionRun {
   /// The reason why these prompts do not fit into memory together; "": they fit, with `experts` in
   /// memory.
   std::string misfit(const std::vector<sample::TokenPrompt>& prompts);
+  /// Loads the networks of this process.
+  void load();
   /// Runs all ranks of this process.
-  CompleteResult all();
+  CompleteResult launch();
 
  private:
   CompleteResult run(comm::Communicator* world);

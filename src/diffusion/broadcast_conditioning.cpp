@@ -17,8 +17,8 @@ constexpr comm::Tag kText{"text", -1};
 nn::Conditioning text_of(const runtime::ModelState& state, const Job& job) {
   nn::Conditioning text;
   for (const auto& [given, argument] : state.spec->text_inputs) {
-    const auto found = job.conditioning.tensors.find(argument);
-    if (found != job.conditioning.tensors.end()) text.tensors.insert(*found);
+    const auto found = job.asked.conditioning.tensors.find(argument);
+    if (found != job.asked.conditioning.tensors.end()) text.tensors.insert(*found);
   }
   return text;
 }
@@ -48,14 +48,14 @@ void receive(const runtime::ModelState& state, comm::Communicator& ranks, Job& j
       const int64_t at = sequences[static_cast<size_t>(i)];
       tensor::copy_into(all.slice(0, at, at + 1), mine.slice(0, i, i + 1));
     }
-    job.conditioning.tensors[name] = all;
+    job.asked.conditioning.tensors[name] = all;
   }
 }
 
 }  // namespace
 
 void broadcast_conditioning(const runtime::ModelState& state, Job& job) {
-  if (job.texts.empty()) return;
+  if (job.asked.texts.empty()) return;
   state.ranks().between_processes([&](comm::Communicator& ranks) {
     state.ranks().first() ? send(state, ranks, job) : receive(state, ranks, job);
   });

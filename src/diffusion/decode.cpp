@@ -25,9 +25,9 @@ using tensor::Tensor;
 
 // Crops images [..., H, W] to the requested size; 0: no crop.
 Tensor cropped(const Tensor& image, const Job& job) {
-  const int64_t height = job.crop_height, width = job.crop_width;
+  const int64_t height = job.planned.crop_height, width = job.planned.crop_width;
   if (height == 0) return image;
-  if (!job.crop_covers) {
+  if (!job.planned.crop_covers) {
     const int64_t top = (image.size(-2) - height) / 2, left = (image.size(-1) - width) / 2;
     return image.slice(-2, top, top + height).slice(-1, left, left + width).contiguous();
   }
@@ -101,10 +101,10 @@ void Decoding::require_finite(const Tensor& made, const std::string& part) {
 Tensor Decoding::latent(int i) const {
   const comm::Tag tag{"latents", -1, TrafficKind::decode};
   if (!first()) return ranks->receive(0, tag).wait();
-  const int64_t n = job.layout.tokens();
-  Tensor z =
-      decoder.unscale(nn::from_tokens(tokens.slice(0, i * n, (i + 1) * n), job.layout, vae.video));
-  if (vae.video) z = z.slice(2, job.added_frames, z.size(2)).contiguous();
+  const int64_t n = job.planned.layout.tokens();
+  Tensor z = decoder.unscale(
+      nn::from_tokens(tokens.slice(0, i * n, (i + 1) * n), job.planned.layout, vae.video));
+  if (vae.video) z = z.slice(2, job.planned.added_frames, z.size(2)).contiguous();
   return ranks ? comm::broadcast(*ranks, 0, z, tag) : z;
 }
 
@@ -146,7 +146,7 @@ Decoded Decoding::all(bool numbers) {
     const Tensor unit = decoded(i);
     if (!first()) continue;
     if (numbers) units.push_back(video ? nn::swap_frames(unit) : unit);
-    const std::string& label = job.labels[static_cast<size_t>(i)];
+    const std::string& label = job.planned.labels[static_cast<size_t>(i)];
     const int64_t frames = video ? unit.size(2) : 1;
     for (int64_t t = 0; t < frames; ++t) {
       const Tensor each = video ? unit.slice(2, t, t + 1).contiguous() : unit;
@@ -154,8 +154,8 @@ Decoded Decoding::all(bool numbers) {
       if (!each.is_meta())
         made.images.push_back(image_of(each, label, video ? i : -1, static_cast<int>(t),
                                        video ? state.spec->frame_rate : 0));
-      if (!each.is_meta() && job.overlay)
-        made.images.back() = overlaid(made.images.back(), *job.overlay);
+      if (!each.is_meta() && job.asked.overlay)
+        made.images.back() = overlaid(made.images.back(), *job.asked.overlay);
     }
   }
   if (first() && control.on_progress)
@@ -192,8 +192,8 @@ SharedDecoder load_decoder(const runtime::ModelState& state, const Job& job,
   tensor::Scope counting = tensor::current_scope();
   counting.memory = std::make_shared<tensor::MemoryTracker>(memory);
   const tensor::BindScope bind(counting);
-  SharedDecoder shared{state.load_vae(job.keeps_vae)};
-  derive_filters(state, *shared.decoder, job.layout.channels);
+  SharedDecoder shared{state.load_vae(job.admitted.keeps_vae)};
+  derive_filters(state, *shared.decoder, job.planned.layout.channels);
   shared.weights = counting.memory->current(tensor::MemoryClass::weights);
   return shared;
 }
@@ -214,8 +214,8 @@ Decoded decode_share(const runtime::ModelState& state, const RunControl& control
 
 Decoded decode(const runtime::ModelState& state, const RunControl& control, const Job& job,
                const std::optional<models::Tiling>& tiles, const Tensor& tokens, bool numbers) {
-  nn::LocalSpatial spatial(job.vae_chunk);
-  const auto decoder = state.load_vae(job.keeps_vae);
+  nn::LocalSpatial spatial(job.planned.vae_chunk);
+  const auto decoder = state.load_vae(job.admitted.keeps_vae);
   return Decoding{state, control, job, tiles, tokens, *decoder, spatial}.all(numbers);
 }
 
@@ -234,9 +234,9 @@ Decoded decode_in_bands(const runtime::ModelState& state, const RunControl& cont
                         const Tensor& tokens, bool numbers) {
   SharedDecoder shared;
   state.ranks().all_or_none("decodes", [&] {
-    if (decodes_here(state)) shared = load_decoder(state, job, job.meters.memory);
+    if (decodes_here(state)) shared = load_decoder(state, job, job.counted.meters.memory);
   });
-  const runtime::RunMeters meters = job.meters.anew();
+  const runtime::RunMeters meters = job.counted.meters.anew();
   const std::optional<models::Tiling> whole;
   std::vector<Report> parts(static_cast<size_t>(state.options.plan.vae));
   Decoded made;
@@ -250,7 +250,7 @@ Decoded decode_in_bands(const runtime::ModelState& state, const RunControl& cont
     state.ranks().gather(ranks, parts[rank]);
     if (rank == 0) made = std::move(mine);
   };
-  launch_bands(state, meters, control.stop, job.vae_chunk, share);
+  launch_bands(state, meters, control.stop, job.planned.vae_chunk, share);
   for (const Report& part : parts) cluster::add_report(part, made.shared);
   return made;
 }

@@ -85,13 +85,14 @@ class LatentExchange {
     if (!coming_.empty()) cluster::throw_if_error(ended_.wait());
     for (size_t i = 0; i < coming_.size(); ++i) {
       require(!stop_.stop_requested(), ErrorCode::cancelled, "stopped before image {} of {}",
-              part_->first_sample + std::min(static_cast<int>(i) + 1, part_->samples()),
+              part_->planned.first_sample + std::min(static_cast<int>(i) + 1, part_->samples()),
               queued_->job.samples());
       const Tensor x = coming_[i].wait();
       const auto sample = static_cast<int>(i);
       Decoded& made = queued_->made;
       if (sample < part_->samples())
-        unpack(x, part_->labels[i], video_ ? part_->first_sample + sample : -1, rate_, made);
+        unpack(x, part_->planned.labels[i], video_ ? part_->planned.first_sample + sample : -1,
+               rate_, made);
       else
         made.numbers = made.numbers.defined() ? ops::concat_rows({made.numbers, x}) : x;
     }
@@ -139,8 +140,8 @@ struct RequestStage {
 void RequestStage::each(const std::function<void(QueuedRequest& queued, Denoising& denoising)>& run,
                         int64_t weights) {
   for (size_t i = 0; i < requests.size(); ++i) {
-    const auto before = i == 0 ? requests[i].job.sent_before : all.ledger().entries();
-    const tensor::BindScope bind(state.workers.scope(all.rank(), &requests[i].job.meters));
+    const auto before = i == 0 ? requests[i].job.counted.sent_before : all.ledger().entries();
+    const tensor::BindScope bind(state.workers.scope(all.rank(), &requests[i].job.counted.meters));
     run(requests[i], denoising[i]);
     denoising[i].end(all.rank(), &all, before, weights);
   }
@@ -213,7 +214,7 @@ void RequestStage::decode_part(const QueuedRequest& queued, const Job& part, nn:
   quiet.stop = stop;
   Decoded made;
   try {
-    made = decode_share(state, quiet, part, mine ? std::nullopt : queued.job.tiles, tokens,
+    made = decode_share(state, quiet, part, mine ? std::nullopt : queued.job.admitted.tiles, tokens,
                         *decoder.decoder, spatial, mine, all.rank(), queued.trace.wanted());
   } catch (const Error& e) {
     if (e.code() == ErrorCode::rank) throw;
@@ -232,7 +233,7 @@ void RequestStage::decode_part(const QueuedRequest& queued, const Job& part, nn:
 void RequestStage::decode() {
   const bool heeds = first() || !state.ranks().all_here();
   const auto run = [&](QueuedRequest& queued, Denoising&) {
-    const int64_t chunk = queued.job.vae_chunk;
+    const int64_t chunk = queued.job.planned.vae_chunk;
     nn::LocalSpatial whole(chunk);
     std::optional<parallel::Bands> bands;
     if (mine) bands.emplace(*mine, heeds ? stop : std::stop_token(), chunk);
@@ -264,7 +265,7 @@ void run_stages(runtime::ModelState& state, const RunControl& control,
     denoising.emplace_back(state, queued.request, control, queued.job, queued.trace,
                            queued.result.report);
   runtime::launch_ranks(
-      state, requests.front().job.meters, control.stop, [&](comm::Communicator* all) {
+      state, requests.front().job.counted.meters, control.stop, [&](comm::Communicator* all) {
         const bool decodes = all->rank() >= plan.world();
         std::vector<int> members(static_cast<size_t>(decodes ? plan.vae : plan.world()));
         std::iota(members.begin(), members.end(), decodes ? plan.world() : 0);

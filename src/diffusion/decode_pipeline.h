@@ -13,7 +13,10 @@ namespace tessera::diffusion {
 /// move in memory.
 struct QueuedRequest {
   QueuedRequest(const GenerateRequest& asked, Job planned, GenerateResult begun = {})
-      : request(asked), job(std::move(planned)), trace(job, job.traced), result(std::move(begun)) {}
+      : request(asked),
+        job(std::move(planned)),
+        trace(job, job.planned.traced),
+        result(std::move(begun)) {}
   QueuedRequest(const QueuedRequest&) = delete;
   QueuedRequest& operator=(const QueuedRequest&) = delete;
 

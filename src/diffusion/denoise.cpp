@@ -60,13 +60,13 @@ void Denoising::tell(const Job& part, int step, double seconds,
   };
   const auto give = [&, within] {
     require(*within, ErrorCode::usage, "latents are asked for within the callback of their step");
-    return runtime::data_of(nn::latent_of_tokens(latent(), part.layout, part.form));
+    return runtime::data_of(nn::latent_of_tokens(latent(), part.planned.layout, part.planned.form));
   };
   const std::shared_ptr<void> end(nullptr, [&](void*) { *within = false; });
-  const float timestep = step > 0 ? part.sampler->timestep(step - 1) : 0;
-  const int steps = part.sampler->steps();
+  const float timestep = step > 0 ? part.planned.sampler->timestep(step - 1) : 0;
+  const int steps = part.planned.sampler->steps();
   const auto before = std::count_if(parts_.begin(), parts_.end(), [&](const nn::Range& samples) {
-    return samples.begin < part.first_sample;
+    return samples.begin < part.planned.first_sample;
   });
   if (before > 0 && step == 0) return;  // the last step of the previous part reported the same
   Progress progress{Phase::denoise,
@@ -105,7 +105,7 @@ void Denoising::note_now(const parallel::Setup& setup, const Begin& since) {
 
 void Denoising::note_steps(const Job& part, const std::vector<double>& marks,
                            const Tensor& latent) {
-  const int steps = part.sampler->steps();
+  const int steps = part.planned.sampler->steps();
   tell(part, steps, marks.back(), [&] { return latent; });
   report_.phase_seconds[Phase::denoise] = marks.back();
   for (size_t i = 1; i < marks.size(); ++i) report_.step_seconds.push_back(marks[i] - marks[i - 1]);
@@ -114,7 +114,7 @@ void Denoising::note_steps(const Job& part, const std::vector<double>& marks,
 
 void Denoising::note_rank(const parallel::Setup& setup) {
   const std::lock_guard lock(mutex_);
-  const int steps = job_.sampler->steps();
+  const int steps = job_.planned.sampler->steps();
   auto& layers = report_.layers;
   const Plan& plan = state_.options.plan;
   const int others = plan.tensor * plan.pipefusion;  // ranks with the same tokens, or other layers
@@ -204,9 +204,9 @@ Tensor Denoising::run(comm::Communicator* ranks, const Job& part, const comm::Co
   Begin& since = begin(rank, ranks);
   const int64_t sent_before = sent_by(ranks);
   const Plan& plan = state_.options.plan;
-  const nn::Denoiser& model = *job_.networks.at(static_cast<size_t>(rank));
+  const nn::Denoiser& model = *job_.loaded.networks.at(static_cast<size_t>(rank));
   parallel::Setup setup(plan, model.geometry(), part.workload(), ranks,
-                        {state_.device(), job_.resident_blocks < 0 && plan.shard == 1});
+                        {state_.device(), job_.admitted.resident_blocks < 0 && plan.shard == 1});
   RedundancyProbe probe;
   if (request_.compare_steps)
     setup.experts->log().watch([&](const nn::MoeWork& work) { probe.see(work); });
@@ -227,9 +227,9 @@ Tensor Denoising::run(comm::Communicator* ranks, const Job& part, const comm::Co
     note(step > 0 ? 1 : 0);
   };
   const Tensor mine = parallel::denoise(
-      model, take_sequences(part.conditioning, setup.partition.sequences(rank)), *part.sampler,
-      part.guidance, start.latents(), [&](int step) { return start.noise(step); }, setup, watched,
-      start.kept());
+      model, take_sequences(part.asked.conditioning, setup.partition.sequences(rank)),
+      *part.planned.sampler, part.planned.guidance, start.latents(),
+      [&](int step) { return start.noise(step); }, setup, watched, start.kept());
   since.bytes += sent_by(ranks) - sent_before;
   note(2);  // the last step, and the end
   tensor::watch_part("gather");
@@ -262,10 +262,10 @@ void Denoising::end(int rank, const comm::Communicator* world, const comm::Ledge
   const size_t place = state_.workers.ranks.empty() ? 0 : static_cast<size_t>(rank);
   if (report_.per_rank.size() <= place) report_.per_rank.resize(place + 1);
   Report::Rank& did = report_.per_rank[place];
-  did = runtime::work_of(state_.workers.scope(rank, &job_.meters), begins_[rank].bytes);
+  did = runtime::work_of(state_.workers.scope(rank, &job_.counted.meters), begins_[rank].bytes);
   did.peak_bytes.weights += weights;
   did.peak_bytes.total += weights;
-  const Report& encoded = job_.encoded;
+  const Report& encoded = job_.counted.encoded;
   if (place < encoded.per_rank.size()) {
     did.text_peak_bytes = encoded.per_rank[place].peak_bytes;
     did.text_flops = encoded.per_rank[place].flops;
@@ -295,11 +295,11 @@ void Trace::write(const std::string& path) const {
 
 void load_ranks(runtime::ModelState& state, Job& job) {
   const int world = state.options.plan.world();
-  job.networks.resize(static_cast<size_t>(world));
+  job.loaded.networks.resize(static_cast<size_t>(world));
   for (const int r : state.ranks().mine(world)) {
     base::check_stop();
-    job.networks[static_cast<size_t>(r)] =
-        state.transformer(r, job.resident_blocks, &job.meters, job.adapters.get());
+    job.loaded.networks[static_cast<size_t>(r)] = state.transformer(
+        r, job.admitted.resident_blocks, &job.counted.meters, job.asked.adapters.get());
   }
 }
 
@@ -307,9 +307,9 @@ Tensor denoise(runtime::ModelState& state, const GenerateRequest& request,
                const RunControl& control, const Job& job, Trace& trace, Report& report) {
   Denoising denoising(state, request, control, job, trace, report);
   Tensor latent;
-  runtime::launch_ranks(state, job.meters, control.stop, [&](comm::Communicator* world) {
+  runtime::launch_ranks(state, job.counted.meters, control.stop, [&](comm::Communicator* world) {
     const Tensor all = denoising.run(world, job);
-    denoising.end(world ? world->rank() : 0, world, job.sent_before);
+    denoising.end(world ? world->rank() : 0, world, job.counted.sent_before);
     if (!world || world->rank() == 0) latent = all;
     state.ranks().gather(world, report);
   });

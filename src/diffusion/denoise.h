@@ -17,7 +17,8 @@ namespace tessera::diffusion {
 /// Collects latents and predictions in the layout of the reference pipelines.
 class Trace {
  public:
-  Trace(const Job& job, bool wanted) : layout_(job.layout), form_(job.form), wanted_(wanted) {}
+  Trace(const Job& job, bool wanted)
+      : layout_(job.planned.layout), form_(job.planned.form), wanted_(wanted) {}
   bool wanted() const { return wanted_; }
   /// Adds latents or predictions of all samples, or of the next samples after those with this name.
   void tokens(const std::string& name, const tensor::Tensor& x);
@@ -33,7 +34,7 @@ class Trace {
   std::map<std::string, tensor::Tensor> tensors_;
 };
 
-/// Loads the transformers of all ranks of this process into job.networks.
+/// Loads the transformers of all ranks of this process into job.loaded.networks.
 void load_ranks(runtime::ModelState& state, Job& job);
 /// Denoises a job, whole or part by part (parts.h), on ranks of which this process has some; what
 /// they do is in one report. Its functions are each rank's.

@@ -23,7 +23,7 @@ Tensor joined(const models::VaeMoments& m) {
 
 void encode_image(const runtime::ModelState& state, const models::VaeEncoder& encoder,
                   const Job& job, SourceImage& image) {
-  nn::LocalSpatial spatial(job.vae_chunk);
+  nn::LocalSpatial spatial(job.planned.vae_chunk);
   const auto whole = [&](const Tensor& x) {
     return runtime::on_host(joined(encoder.encode(x.to(state.device()), spatial)));
   };
@@ -35,9 +35,9 @@ void encode_image(const runtime::ModelState& state, const models::VaeEncoder& en
       encoder.scale({moments.slice(1, 0, channels).contiguous(),
                      moments.slice(1, channels, 2 * channels).contiguous()});
   if (!moments.is_meta()) ops::require_finite(scaled.mean, "the VAE's encoder");
-  require(channels == job.layout.channels, ErrorCode::model,
+  require(channels == job.planned.layout.channels, ErrorCode::model,
           "'{}': the VAE makes {} latent channels, the transformer takes {}", state.name, channels,
-          job.layout.channels);
+          job.planned.layout.channels);
   image.mean = scaled.mean;
   if (!image.takes_mean) image.logvar = scaled.logvar;
 }
@@ -57,11 +57,11 @@ Tensor take_fill(const Tensor& packed, const nn::TokenLayout& layout, const std:
 }
 
 void set_fill(const GenerateRequest& request, Job& job) {
-  if (!job.source || !job.source->mask_pixels.defined()) return;
-  const SourceImage& source = *job.source;
-  nn::TokenLayout layout = job.layout;
+  if (!job.asked.source || !job.asked.source->mask_pixels.defined()) return;
+  const SourceImage& source = *job.asked.source;
+  nn::TokenLayout layout = job.planned.layout;
   layout.extra = 0;
-  const int64_t sequences = job.conditioning.tensors.begin()->second.size(0);
+  const int64_t sequences = job.asked.conditioning.tensors.begin()->second.size(0);
   const int64_t samples = job.samples();
   Tensor image = Tensor::zeros({samples * layout.tokens(), layout.token_channels()}, DType::f32);
   if (source.masked_mean.defined()) {
@@ -82,23 +82,24 @@ void set_fill(const GenerateRequest& request, Job& job) {
         ops::concat_columns({image.slice(0, first, first + layout.tokens()).contiguous(), mask}));
   }
   const Tensor all = ops::concat_rows(rows);
-  job.conditioning.tensors["fill_tokens"] = all.reshape({sequences, layout.tokens(), all.size(1)});
+  job.asked.conditioning.tensors["fill_tokens"] =
+      all.reshape({sequences, layout.tokens(), all.size(1)});
 }
 
 void encode_images(const runtime::ModelState& state, const GenerateRequest& request, Job& job) {
-  if (!job.source && job.references.empty()) return;
-  const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
+  if (!job.asked.source && job.asked.references.empty()) return;
+  const tensor::BindScope bind(state.workers.scope(-1, &job.counted.meters));
   const auto encoder = state.load_vae_encoder();
-  if (job.source) encode_image(state, *encoder, job, *job.source);
-  if (job.source && job.source->masked.defined()) {
+  if (job.asked.source) encode_image(state, *encoder, job, *job.asked.source);
+  if (job.asked.source && job.asked.source->masked.defined()) {
     SourceImage masked;
-    masked.pixels = job.source->masked;
-    masked.tiles = job.source->tiles;
+    masked.pixels = job.asked.source->masked;
+    masked.tiles = job.asked.source->tiles;
     encode_image(state, *encoder, job, masked);
-    job.source->masked_mean = masked.mean;
-    job.source->masked_logvar = masked.logvar;
+    job.asked.source->masked_mean = masked.mean;
+    job.asked.source->masked_logvar = masked.logvar;
   }
-  for (SourceImage& image : job.references) {
+  for (SourceImage& image : job.asked.references) {
     image.takes_mean = true;
     encode_image(state, *encoder, job, image);
   }

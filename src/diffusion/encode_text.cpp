@@ -24,7 +24,7 @@ TextStates encode_alone(const runtime::ModelState& state, const Text& text,
   if (adapters) weights = adapters->over(part, weights, state.device());
   const auto encoder = state.load_text_encoder(part, weights);
   TextStates states = on_host(numbers_of(*encoder, seen(text), part));
-  if (keep) state.kept.keep(part, held->values(), text.need.kept);
+  if (keep) state.loaded.kept.keep(part, held->values(), text.need.kept);
   return states;
 }
 
@@ -35,15 +35,15 @@ Embeddings encode_texts(const runtime::ModelState& state, bool two, const RunCon
                         Job& job) {
   const base::Stopwatch clock;
   const bool spread = state.options.plan.shard > 1, first = state.ranks().first();
-  const runtime::RunMeters meters = job.meters.anew();
+  const runtime::RunMeters meters = job.counted.meters.anew();
   std::vector<TextStates> made;
-  for (const Text& text : job.texts) {
-    const auto i = static_cast<int>(made.size()), count = static_cast<int>(job.texts.size());
+  for (const Text& text : job.asked.texts) {
+    const auto i = static_cast<int>(made.size()), count = static_cast<int>(job.asked.texts.size());
     TextStates& states = made.emplace_back();
     if (!text.there) continue;
-    const bool changed = job.adapters && job.adapters->change(text.part.encoder);
-    const auto* const adapters = changed ? job.adapters.get() : nullptr;
-    const bool keep = job.keeps_text && !changed;
+    const bool changed = job.asked.adapters && job.asked.adapters->change(text.part.encoder);
+    const auto* const adapters = changed ? job.asked.adapters.get() : nullptr;
+    const bool keep = job.admitted.keeps_text && !changed;
     between_encoders(state, [&] {
       require(!control.stop.stop_requested(), ErrorCode::cancelled,
               "stopped before text encoder {}", i + 1);
@@ -52,14 +52,16 @@ Embeddings encode_texts(const runtime::ModelState& state, bool two, const RunCon
     });
     states = spread
                  ? encode_sharded(state, text.part.encoder, seen(text), keep ? text.need.kept : 0,
-                                  meters, control.stop, job.encoded, adapters)
+                                  meters, control.stop, job.counted.encoded, adapters)
                  : encode_alone(state, text, adapters, keep);
   }
-  if (!spread) job.encoded.per_rank = {runtime::work_of(state.workers.scope(-1, &job.meters), 0)};
+  if (!spread)
+    job.counted.encoded.per_rank = {
+        runtime::work_of(state.workers.scope(-1, &job.counted.meters), 0)};
   Embeddings found;
   between_encoders(state, [&] {
     if (!first) return;
-    found = embeddings_of(*state.spec, job.texts, made, two);
+    found = embeddings_of(*state.spec, job.asked.texts, made, two);
   });
   return found;
 }
@@ -69,14 +71,14 @@ Embeddings encode_texts(const runtime::ModelState& state, bool two, const RunCon
 void encode_text(const runtime::ModelState& state, const GenerateRequest& request,
                  const RunControl& control, Job& job) {
   const bool spread = state.options.plan.shard > 1;  // then all processes agree on the ranks
-  if (job.texts.empty() || !(spread || encodes_text(state))) return;
-  const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
-  const bool two = branches_of(*state.spec, request, job.guidance_asked).two;
+  if (job.asked.texts.empty() || !(spread || encodes_text(state))) return;
+  const tensor::BindScope bind(state.workers.scope(-1, &job.counted.meters));
+  const bool two = branches_of(*state.spec, request, job.planned.guidance_asked).two;
   const bool first = state.ranks().first();
-  if (first) job.conditioning = {};
+  if (first) job.asked.conditioning = {};
   const Embeddings made = encode_texts(state, two, control, job);
   between_encoders(state, [&] {
-    if (first) job.conditioning = conditioning_of(state, request, made, job);
+    if (first) job.asked.conditioning = conditioning_of(state, request, made, job);
   });
 }
 

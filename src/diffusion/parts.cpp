@@ -21,17 +21,19 @@ std::vector<nn::Range> parts_of(const Plan& plan, int samples) {
 Job part_of(const Job& job, nn::Range samples) {
   if (samples.size() == job.samples()) return job;
   Job part = job;
-  part.labels = {job.labels.begin() + samples.begin, job.labels.begin() + samples.end};
-  part.first_sample = static_cast<int>(samples.begin);
-  part.all_samples = job.samples();
+  part.planned.labels = {job.planned.labels.begin() + samples.begin,
+                         job.planned.labels.begin() + samples.end};
+  part.planned.first_sample = static_cast<int>(samples.begin);
+  part.planned.all_samples = job.samples();
   std::vector<int> sequences;
-  for (int branch = 0; branch < (job.guidance.branches() ? 2 : 1); ++branch)
+  for (int branch = 0; branch < (job.planned.guidance.branches() ? 2 : 1); ++branch)
     for (int64_t i = samples.begin; i < samples.end; ++i)
       sequences.push_back(static_cast<int>(branch * job.samples() + i));
-  part.conditioning = take_sequences(job.conditioning, sequences);
-  part.prefixes.clear();
+  part.asked.conditioning = take_sequences(job.asked.conditioning, sequences);
+  part.planned.prefixes.clear();
   for (const int s : sequences)
-    if (!job.prefixes.empty()) part.prefixes.push_back(job.prefixes.at(static_cast<size_t>(s)));
+    if (!job.planned.prefixes.empty())
+      part.planned.prefixes.push_back(job.planned.prefixes.at(static_cast<size_t>(s)));
   return part;
 }
 

@@ -65,20 +65,21 @@ void read_initial(const GenerateRequest& request, Job& job) {
           "initial latents come from a file or from memory, not from both");
   if (request.initial_latents.empty()) {
     for (const auto& [name, view] : request.initial_tensors)
-      job.given[name] = finite(runtime::tensor_of(name, view), name, job.given_by);
+      job.asked.given[name] = finite(runtime::tensor_of(name, view), name, job.asked.given_by);
   } else {
     const load::SafetensorsFile file(request.initial_latents);
-    job.given_by = request.initial_latents;
-    for (const auto& [name, entry] : file.entries()) job.given[name] = given_numbers(file, name);
+    job.asked.given_by = request.initial_latents;
+    for (const auto& [name, entry] : file.entries())
+      job.asked.given[name] = given_numbers(file, name);
   }
-  const auto latents = job.given.find("latents");
-  require(latents != job.given.end(), ErrorCode::usage, "'{}' holds no tensor 'latents'",
-          job.given_by);
+  const auto latents = job.asked.given.find("latents");
+  require(latents != job.asked.given.end(), ErrorCode::usage, "'{}' holds no tensor 'latents'",
+          job.asked.given_by);
   const Tensor& x = latents->second;
   const tensor::Shape expected = job.latent_shape();
   require(x.shape() == expected && tensor::is_float(x.dtype()), ErrorCode::usage,
-          "'{}': 'latents' is {} {}; expected floats {} for these {} and this size", job.given_by,
-          name_of(x.dtype()), x.shape().str(), expected.str(),
+          "'{}': 'latents' is {} {}; expected floats {} for these {} and this size",
+          job.asked.given_by, name_of(x.dtype()), x.shape().str(), expected.str(),
           job.prefix() > 0 ? "prompts" : "classes");
 }
 
@@ -103,10 +104,10 @@ int64_t guided_channels(const models::PipelineSpec& spec, const std::string& sch
 void choose_class_sampler(const runtime::ModelState& state, const GenerateRequest& request,
                           int steps, Job& job) {
   const std::string scheduler = class_scheduler(state, request);
-  job.sampler_name = scheduler;
-  job.sampler =
+  job.planned.sampler_name = scheduler;
+  job.planned.sampler =
       scheduler == "ddpm" ? sample::ddpm_learned_range(steps) : sample::rectified_flow(steps);
-  job.guidance = {job.guidance_asked, guided_channels(*state.spec, scheduler)};
+  job.planned.guidance = {job.planned.guidance_asked, guided_channels(*state.spec, scheduler)};
 }
 
 void plan_classes(const runtime::ModelState& state, const GenerateRequest& request, int steps,
@@ -115,31 +116,31 @@ void plan_classes(const runtime::ModelState& state, const GenerateRequest& reque
   for (int number : runtime::class_numbers(request.classes, state.class_names, state.spec->classes))
     classes.insert(classes.end(), static_cast<size_t>(request.count), number);
   for (int number : classes)
-    job.labels.push_back(state.class_names.empty()
-                             ? "class " + std::to_string(number)
-                             : state.class_names[static_cast<size_t>(number)]);
+    job.planned.labels.push_back(state.class_names.empty()
+                                     ? "class " + std::to_string(number)
+                                     : state.class_names[static_cast<size_t>(number)]);
   choose_class_sampler(state, request, steps, job);
   const nn::Geometry geometry = state.geometry();
-  require(job.sampler_name != "ddpm" || geometry.channels_out == 2 * geometry.channels_in,
+  require(job.planned.sampler_name != "ddpm" || geometry.channels_out == 2 * geometry.channels_in,
           ErrorCode::model,
           "'{}': ddpm reads variances beside the noise, and this transformer predicts none; if it "
           "predicts a flow, use `scheduler` rectified-flow",
           state.name);
-  job.conditioning = state.spec->conditioning(classes, job.guidance.branches());
+  job.asked.conditioning = state.spec->conditioning(classes, job.planned.guidance.branches());
 }
 
 void plan_rescale(const models::PipelineSpec& spec, const GenerateRequest& request, Job& job) {
   const float phi = request.guidance_rescale;
-  require(phi == 0 || job.guidance.branches(), ErrorCode::usage,
+  require(phi == 0 || job.planned.guidance.branches(), ErrorCode::usage,
           "`guidance_rescale` {}: this run has no guidance to rescale; it needs {}", phi,
           spec.embeds_guidance ? "`true_guidance` above 1 with `negative_prompt`"
           : spec.takes_text()  ? fmt::format("`guidance` above {}", spec.no_guidance)
                                : "`guidance` other than 1");
-  job.guidance.rescale = phi;
+  job.planned.guidance.rescale = phi;
   const float limit = request.cfg_normalization, until = request.cfg_truncation;
-  if (!job.guidance.branches()) return;  // note_without_effect() reports the case
-  job.guidance.limit = limit;
-  job.guidance.until = until;
+  if (!job.planned.guidance.branches()) return;  // note_without_effect() reports the case
+  job.planned.guidance.limit = limit;
+  job.planned.guidance.until = until;
 }
 
 // Notes options of the request without effect.
@@ -147,28 +148,28 @@ void note_without_effect(const runtime::ModelState& state, const GenerateRequest
                          Job& job) {
   const models::PipelineSpec& spec = *state.spec;
   const auto note = [&](const std::string& option, const std::string& why) {
-    job.notes.push_back(option + " has no effect: " + why);
+    job.planned.notes.push_back(option + " has no effect: " + why);
   };
   const bool embeds = spec.embeds_guidance, given = !request.embeddings.empty();
   if (state.folder.kind == load::FolderKind::pipeline && !spec.pipelines.empty() &&
       std::ranges::count(spec.pipelines, state.folder.class_name) == 0)
-    job.notes.push_back(
+    job.planned.notes.push_back(
         fmt::format("this folder is of a {}, which is computed as a {}: from text "
                     "alone",
                     base::printable(state.folder.class_name), spec.pipelines.front()));
   const auto inputs = spec.forward_names.conditioning;
   const bool distilled = embeds && std::count(inputs.begin(), inputs.end(), "guidance") == 0;
-  if (request.negative_prompt && !job.guidance.branches())
+  if (request.negative_prompt && !job.planned.guidance.branches())
     note("`negative_prompt`",
          fmt::format("it needs {} above {}, which is {}", embeds ? "`true_guidance`" : "`guidance`",
                      embeds ? 1 : spec.no_guidance,
-                     embeds ? request.true_guidance : job.guidance_asked));
+                     embeds ? request.true_guidance : job.planned.guidance_asked));
   else if (request.negative_prompt && given)
     note("`negative_prompt`", "`embeddings` holds what it would become");
   if (request.guidance && *request.guidance > 1 && spec.distilled)
     note(fmt::format("`guidance` {}", *request.guidance),
          "this model is distilled to run without ('is_distilled')");
-  if (request.negative_prompt && job.guidance.branches() && spec.empty_negative)
+  if (request.negative_prompt && job.planned.guidance.branches() && spec.empty_negative)
     note("`negative_prompt`",
          "guidance of this model leads away from the empty text, as in "
          "diffusers");
@@ -177,13 +178,14 @@ void note_without_effect(const runtime::ModelState& state, const GenerateRequest
         fmt::format("`guidance` {}", *request.guidance),
         "this model takes none ('guidance_embeds' is false); `true_guidance` adds a second branch");
   if (request.guidance && !embeds && *request.guidance > 0 && *request.guidance < 1 &&
-      !job.guidance.branches())
+      !job.planned.guidance.branches())
     note(fmt::format("`guidance` {}", *request.guidance), "below 1 there is none, as with 1");
-  if (request.true_guidance > 1 && embeds && !job.guidance.branches())
+  if (request.true_guidance > 1 && embeds && !job.planned.guidance.branches())
     note(fmt::format("`true_guidance` {}", request.true_guidance),
          given ? "`embeddings` holds nothing negative, which it needs, as in diffusers"
                : "it needs `negative_prompt`, which may be empty (\"\"), as in diffusers");
-  if (!job.guidance.branches() && (request.cfg_normalization != 0 || request.cfg_truncation != 1))
+  if (!job.planned.guidance.branches() &&
+      (request.cfg_normalization != 0 || request.cfg_truncation != 1))
     note(request.cfg_normalization != 0 ? "`cfg_normalization`" : "`cfg_truncation`",
          "this run has no guidance");
   if (request.true_guidance != 1 && !embeds)
@@ -215,27 +217,29 @@ parallel::Guidance text_guidance(const models::PipelineSpec& spec, const Branche
 void plan_text(const runtime::ModelState& state, const GenerateRequest& request, int steps,
                Job& job) {
   const models::PipelineSpec& spec = *state.spec;
-  const Branches branches = branches_of(spec, request, job.guidance_asked);
+  const Branches branches = branches_of(spec, request, job.planned.guidance_asked);
   require(state.folder.has("scheduler") || state.folder.absent.contains("scheduler"),
           ErrorCode::model, "'{}' has no scheduler; expected scheduler/scheduler_config.json",
           state.name);
   state.folder.component("scheduler");
   choose_sampler(state, request, steps, job);
   note_passes(state, request, steps, job);
-  if (request.embeddings.empty()) job.texts = cut_texts(state, request, branches.two, job.notes);
-  const Embeddings embeddings = request.embeddings.empty()
-                                    ? predict_texts(state, job.texts, branches.two, job.notes)
-                                    : read_embeddings(request);
+  if (request.embeddings.empty())
+    job.asked.texts = cut_texts(state, request, branches.two, job.planned.notes);
+  const Embeddings embeddings =
+      request.embeddings.empty()
+          ? predict_texts(state, job.asked.texts, branches.two, job.planned.notes)
+          : read_embeddings(request);
   const int64_t prompts = prompt_count(spec, embeddings, branches.two);
   image_count(prompts, request);
   for (int64_t p = 0; p < prompts; ++p)
     for (int i = 0; i < request.count; ++i)
-      job.labels.push_back(static_cast<size_t>(p) < request.prompts.size()
-                               ? request.prompts[static_cast<size_t>(p)]
-                               : "prompt " + std::to_string(p));
-  job.conditioning = conditioning_of(state, request, embeddings, job);
-  job.prefixes = spec.prefixes(job.conditioning);
-  job.guidance = text_guidance(spec, branches);
+      job.planned.labels.push_back(static_cast<size_t>(p) < request.prompts.size()
+                                       ? request.prompts[static_cast<size_t>(p)]
+                                       : "prompt " + std::to_string(p));
+  job.asked.conditioning = conditioning_of(state, request, embeddings, job);
+  job.planned.prefixes = spec.prefixes(job.asked.conditioning);
+  job.planned.guidance = text_guidance(spec, branches);
 }
 
 // Replaces the requested size by the reference pipeline's size bin.
@@ -247,11 +251,11 @@ void plan_bin(const runtime::ModelState& state, int64_t& height, int64_t& width,
   const auto bin = state.spec->binned(height, width);
   if (bin.height == height && bin.width == width) return;
   if (bin.resized_back) {
-    job.crop_height = height;
-    job.crop_width = width;
-    job.crop_covers = true;
+    job.planned.crop_height = height;
+    job.planned.crop_width = width;
+    job.planned.crop_covers = true;
   }
-  job.notes.push_back(fmt::format(
+  job.planned.notes.push_back(fmt::format(
       "computes {} x {} pixels (width x height), a trained size{}", bin.width, bin.height,
       bin.resized_back ? fmt::format(", and resizes and crops to {} x {}", width, height)
                        : fmt::format(", in place of {} x {}", width, height)));
@@ -273,10 +277,10 @@ void plan_fit(const runtime::ModelState& state, int64_t& height, int64_t& width,
   if (tall == height && wide == width) return;
   require(!state.video() || (height % 2 == 0 && width % 2 == 0), ErrorCode::usage,
           "`width` {} `height` {}: a video has even sides", width, height);
-  job.crop_height = height;
-  job.crop_width = width;
-  job.notes.push_back(fmt::format("computes {} x {} pixels (width x height), and crops to {} x {}",
-                                  wide, tall, width, height));
+  job.planned.crop_height = height;
+  job.planned.crop_width = width;
+  job.planned.notes.push_back(fmt::format(
+      "computes {} x {} pixels (width x height), and crops to {} x {}", wide, tall, width, height));
   height = tall;
   width = wide;
 }
@@ -285,9 +289,9 @@ void plan_fit(const runtime::ModelState& state, int64_t& height, int64_t& width,
 SourceSize size_of_images(const runtime::ModelState& state, const GenerateRequest& request,
                           const Job& job) {
   const SourceSize source = size_of_source(state, request);
-  if (source.height > 0 || job.references.empty() || starts_from_image(*state.spec, request))
+  if (source.height > 0 || job.asked.references.empty() || starts_from_image(*state.spec, request))
     return source;
-  const Tensor& first = job.references.front().pixels;
+  const Tensor& first = job.asked.references.front().pixels;
   return {first.size(3), first.size(2)};
 }
 
@@ -298,14 +302,14 @@ void plan_size(const runtime::ModelState& state, const GenerateRequest& request,
   const int64_t factor = state.vae_factor(), depth = patch[0];
   int64_t frames = latent_frames(spec, request.frames > 0 ? request.frames : spec.trained_frames);
   if (request.frames > 0 && decoded_frames(spec, frames) != request.frames)
-    job.notes.push_back(fmt::format(
+    job.planned.notes.push_back(fmt::format(
         "`frames` {} gives {}, as in diffusers: the VAE decodes latent frames in pairs; {}n + 1 "
         "frames, as {} or {}, come as asked",
         request.frames, decoded_frames(spec, frames), 2 * spec.frames_per_latent,
         request.frames - spec.frames_per_latent, request.frames + spec.frames_per_latent));
-  job.added_frames = (depth - frames % depth) % depth;
-  frames += job.added_frames;
-  job.form = spec.form;
+  job.planned.added_frames = (depth - frames % depth) % depth;
+  frames += job.planned.added_frames;
+  job.planned.form = spec.form;
   int64_t height = request.height, width = request.width;
   const SourceSize given = size_of_images(state, request, job);
   if (height == 0) height = given.height;
@@ -318,26 +322,27 @@ void plan_size(const runtime::ModelState& state, const GenerateRequest& request,
     if (width == 0) width = trained.size[2] * factor;
     request.fit ? plan_fit(state, height, width, job) : plan_bin(state, height, width, job);
   }
-  job.layout = spec.layout(latent_pixels(height, factor, patch[1], "height"),
-                           latent_pixels(width, factor, patch[2], "width"), frames);
+  job.planned.layout = spec.layout(latent_pixels(height, factor, patch[1], "height"),
+                                   latent_pixels(width, factor, patch[2], "width"), frames);
 }
 
 // Sets the sizes of a job and returns the number of steps; encodes nothing.
 int begin_job(const runtime::ModelState& state, const GenerateRequest& request, Job& job) {
-  job.meters = runtime::RunMeters(state.workers.ranks.size());
-  job.traced = !request.trace.empty();
-  job.step_cache = request.cache;
-  const AskedRun run = asked_run(state, request, job.notes);
-  job.guidance_asked = run.guidance;
-  require(job.guidance_asked >= 0 && job.guidance_asked <= 1000, ErrorCode::usage,
-          "`guidance` {}: expected a number from 0 to 1000", job.guidance_asked);
+  job.counted.meters = runtime::RunMeters(state.workers.ranks.size());
+  job.planned.traced = !request.trace.empty();
+  job.planned.step_cache = request.cache;
+  const AskedRun run = asked_run(state, request, job.planned.notes);
+  job.planned.guidance_asked = run.guidance;
+  require(job.planned.guidance_asked >= 0 && job.planned.guidance_asked <= 1000, ErrorCode::usage,
+          "`guidance` {}: expected a number from 0 to 1000", job.planned.guidance_asked);
   read_references(state, request, job);
   plan_size(state, request, job);
   if (request.decode && state.has_vae()) {
-    job.decoded_lines = job.layout.size[1];
-    job.vae_chunk = checked_chunk(request.vae_chunk, job.decoded_lines * state.vae_factor());
+    job.planned.decoded_lines = job.planned.layout.size[1];
+    job.planned.vae_chunk =
+        checked_chunk(request.vae_chunk, job.planned.decoded_lines * state.vae_factor());
   }
-  check_tokens(job.layout, 1);
+  check_tokens(job.planned.layout, 1);
   return run.steps;
 }
 
@@ -346,7 +351,7 @@ int begin_job(const runtime::ModelState& state, const GenerateRequest& request, 
 int text_count(const runtime::ModelState& state, const GenerateRequest& request, const Job& job) {
   if (!state.spec->takes_text() || !request.embeddings.empty()) return 0;
   const auto prompts = std::max<size_t>(request.prompts.size(), 1);
-  return static_cast<int>(prompts) + (job.guidance.branches() ? 1 : 0);
+  return static_cast<int>(prompts) + (job.planned.guidance.branches() ? 1 : 0);
 }
 
 // Sets the shapes of conditioning: from given embeddings, or from texts of the encoders' or
@@ -355,22 +360,22 @@ void sketch_conditioning(const runtime::ModelState& state, const GenerateRequest
                          Job& job) {
   require(request.embeddings.empty() || state.spec->takes_text(), ErrorCode::usage,
           "`embeddings` {}: this model takes classes, not text; leave it out", request.embeddings);
-  const bool two = job.guidance.branches();
-  job.texts = usual_texts(state, request, text_count(state, request, job));
-  const bool all = std::all_of(job.texts.begin(), job.texts.end(),
+  const bool two = job.planned.guidance.branches();
+  job.asked.texts = usual_texts(state, request, text_count(state, request, job));
+  const bool all = std::all_of(job.asked.texts.begin(), job.asked.texts.end(),
                                [](const Text& t) { return t.there || t.part.optional; });
   std::vector<std::string> notes;
   Embeddings embeddings;
   if (!request.embeddings.empty())
     embeddings = read_embeddings(request);
-  else if (!job.texts.empty() && all)
-    embeddings = predict_texts(state, job.texts, two, notes);
+  else if (!job.asked.texts.empty() && all)
+    embeddings = predict_texts(state, job.asked.texts, two, notes);
   else
-    return void(job.conditioning = state.spec->example(int64_t{job.samples()} * (two ? 2 : 1),
-                                                       request.text_tokens));
-  job.labels.resize(
+    return void(job.asked.conditioning = state.spec->example(int64_t{job.samples()} * (two ? 2 : 1),
+                                                             request.text_tokens));
+  job.planned.labels.resize(
       static_cast<size_t>(image_count(prompt_count(*state.spec, embeddings, two), request)));
-  job.conditioning = conditioning_of(state, request, embeddings, job);
+  job.asked.conditioning = conditioning_of(state, request, embeddings, job);
 }
 
 std::vector<RunInput> inputs_of(const GenerateRequest& request) {
@@ -424,7 +429,7 @@ Job plan_job(const runtime::ModelState& state, const GenerateRequest& request) {
                state.files});
   for (const std::string& said :
        {state.check_transformer(), request.decode ? state.check_vae() : std::string()})
-    if (!said.empty()) job.notes.push_back(said);
+    if (!said.empty()) job.planned.notes.push_back(said);
   if (state.spec->text_inputs.empty())
     plan_classes(state, request, steps, job);
   else
@@ -434,14 +439,15 @@ Job plan_job(const runtime::ModelState& state, const GenerateRequest& request) {
           job.samples());
   plan_source(state, request, job);
   set_fill(request, job);
-  require(job.references.empty() || state.has_vae(), ErrorCode::model,
+  require(job.asked.references.empty() || state.has_vae(), ErrorCode::model,
           "'{}' has no VAE, which `image` needs to encode the image", state.name);
   plan_references(state, job);
-  job.adapters = runtime::load_adapters(state, request.loras, request.merge_lora);
-  if (job.adapters) std::ranges::copy(job.adapters->notes, std::back_inserter(job.notes));
+  job.asked.adapters = runtime::load_adapters(state, request.loras, request.merge_lora);
+  if (job.asked.adapters)
+    std::ranges::copy(job.asked.adapters->notes, std::back_inserter(job.planned.notes));
   plan_rescale(*state.spec, request, job);
   if (request.cache)
-    parallel::check_step_cache(*request.cache, state.geometry(), job.sampler->steps());
+    parallel::check_step_cache(*request.cache, state.geometry(), job.planned.sampler->steps());
   note_without_effect(state, request, job);
   if (!request.initial_latents.empty() || !request.initial_tensors.empty())
     read_initial(request, job);
@@ -454,20 +460,22 @@ Job sketch_job(const runtime::ModelState& state, const GenerateRequest& request)
   const int steps = begin_job(state, request, job);
   require(steps >= 1, ErrorCode::usage, "`steps` {}: expected 1 or more", steps);
   if (request.text_tokens > 0 && !spec.takes_text())
-    job.notes.push_back("`text_tokens` has no effect: this model reads no text");
-  job.labels.resize(static_cast<size_t>(
+    job.planned.notes.push_back("`text_tokens` has no effect: this model reads no text");
+  job.planned.labels.resize(static_cast<size_t>(
       image_count(static_cast<int64_t>(request.classes.size() + request.prompts.size()), request)));
   if (!spec.takes_text()) {
     choose_class_sampler(state, request, steps, job);
   } else {
-    job.guidance = text_guidance(spec, branches_of(spec, request, job.guidance_asked));
-    job.sampler = sample::rectified_flow(steps);
+    job.planned.guidance =
+        text_guidance(spec, branches_of(spec, request, job.planned.guidance_asked));
+    job.planned.sampler = sample::rectified_flow(steps);
     if (state.folder.has("scheduler")) choose_sampler(state, request, steps, job);
   }
   sketch_conditioning(state, request, job);
   plan_references(state, job);
-  check_tokens(job.layout, int64_t{job.samples()} * (job.guidance.branches() ? 2 : 1));
-  job.prefixes = spec.prefixes(job.conditioning);
+  check_tokens(job.planned.layout,
+               int64_t{job.samples()} * (job.planned.guidance.branches() ? 2 : 1));
+  job.planned.prefixes = spec.prefixes(job.asked.conditioning);
   return job;
 }
 

@@ -99,13 +99,13 @@ void choose_sampler(const runtime::ModelState& state, const GenerateRequest& req
   sample::SchedulerConfig config = scheduler_of(state, request);
   if (spec.size_shift && config.config.is_object())
     config.config["base_shift"] = config.config["max_shift"] =
-        spec.size_shift(job.layout.latent_tokens(), steps);
-  job.sampler_name = config.name;
+        spec.size_shift(job.planned.layout.latent_tokens(), steps);
+  job.planned.sampler_name = config.name;
   const int skip = starts_from_image(spec, request) ? left_out_steps(spec, request, steps) : 0;
-  job.sampler =
+  job.planned.sampler =
       sample::make_sampler(config.name, config.config, part.folder + "/scheduler_config.json",
                            {.steps = steps,
-                            .tokens = job.layout.latent_tokens(),
+                            .tokens = job.planned.layout.latent_tokens(),
                             .even_sigmas = spec.even_sigmas,
                             .float_sigmas = spec.float_sigmas,
                             .flow = spec.predicts_flow,
@@ -118,22 +118,22 @@ void choose_sampler(const runtime::ModelState& state, const GenerateRequest& req
 
 void note_passes(const runtime::ModelState& state, const GenerateRequest& request, int steps,
                  Job& job) {
-  const sample::Sampler& sampler = *job.sampler;
+  const sample::Sampler& sampler = *job.planned.sampler;
   if (starts_from_image(*state.spec, request)) {
     const int run = steps - left_out_steps(*state.spec, request, steps);
-    job.notes.push_back(fmt::format(
+    job.planned.notes.push_back(fmt::format(
         "starts from the image: the last {} of {} steps run{}", run, steps,
         sampler.steps() == run ? "" : fmt::format(", in {} forward passes", sampler.steps())));
     return;
   }
   if (sampler.steps() != steps)
-    job.notes.push_back(
+    job.planned.notes.push_back(
         fmt::format("{} steps of this scheduler are {} forward passes", steps, sampler.steps()));
   const base::Json& config = state.folder.component("scheduler").config;
   const auto told = config.find("num_train_timesteps");
   const double trained = told != config.end() && told->is_number() ? told->get<double>() : 1000;
   if (sampler.timestep(0) < trained / 2)
-    job.notes.push_back(
+    job.planned.notes.push_back(
         fmt::format("step 1 of {} is at timestep {:.0f} of {:.0f}, where the model expects an "
                     "image with little "
                     "noise, and it begins with noise alone: take more `steps`",
@@ -141,7 +141,7 @@ void note_passes(const runtime::ModelState& state, const GenerateRequest& reques
   bool draws = false;
   for (int i = 0; i < sampler.steps(); ++i) draws = draws || sampler.needs_noise(i);
   if (draws && state.spec->predicts_flow)
-    job.notes.push_back(
+    job.planned.notes.push_back(
         "the noise of the steps follows `seed`; the pipeline of diffusers draws it from PyTorch's "
         "global generator, so its image is another one");
 }

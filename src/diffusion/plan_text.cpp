@@ -333,13 +333,13 @@ std::vector<Text> usual_texts(const runtime::ModelState& state, const GenerateRe
 nn::Conditioning conditioning_of(const runtime::ModelState& state, const GenerateRequest& request,
                                  const Embeddings& embeddings, const Job& job) {
   const models::PipelineSpec& spec = *state.spec;
-  const Branches branches = branches_of(spec, request, job.guidance_asked);
+  const Branches branches = branches_of(spec, request, job.planned.guidance_asked);
   nn::Conditioning made = text_conditioning(spec, embeddings, request.count, branches.two);
   const int64_t factor = state.vae_factor();
   if (spec.add_conditions)
     spec.add_conditions({.batch = int64_t{job.samples()} * (branches.two ? 2 : 1),
-                         .height = job.layout.size[1] * factor,
-                         .width = job.layout.size[2] * factor,
+                         .height = job.planned.layout.size[1] * factor,
+                         .width = job.planned.layout.size[2] * factor,
                          .guidance = branches.embedded},
                         made);
   return made;

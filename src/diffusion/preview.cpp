@@ -14,17 +14,17 @@ std::vector<Image> preview(const runtime::ModelState& state, const std::stop_tok
   require(own || state.has_vae(), ErrorCode::model, "'{}' has no VAE, so there is no preview",
           state.name);
   const base::BindStop asked(stop);
-  tensor::Scope aside = state.workers.scope(-1, &job.meters);
+  tensor::Scope aside = state.workers.scope(-1, &job.counted.meters);
   aside.meter = nullptr;
   const tensor::BindScope bind(aside);
   if (own) {
-    nn::LocalSpatial spatial(job.vae_chunk);
+    nn::LocalSpatial spatial(job.planned.vae_chunk);
     const auto decoder = state.load_preview_vae();
     return decode_share(state, {.stop = stop}, job, {}, tokens, *decoder, spatial, nullptr, 0,
                         false)
         .images;
   }
-  const std::optional<models::Tiling> tiles = job.preview_tiles(job);
+  const std::optional<models::Tiling> tiles = job.admitted.preview_tiles(job);
   return decode(state, {.stop = stop}, job, tiles, tokens).images;
 }
 

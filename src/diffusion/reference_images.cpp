@@ -58,8 +58,8 @@ Pixels read_reference(const runtime::ModelState& state, const InputImage& given,
 // The images of a job with latents beside the noise.
 std::vector<const SourceImage*> beside_noise(const Job& job) {
   std::vector<const SourceImage*> all;
-  if (job.source && job.source->referenced) all.push_back(&*job.source);
-  for (const SourceImage& image : job.references) all.push_back(&image);
+  if (job.asked.source && job.asked.source->referenced) all.push_back(&*job.asked.source);
+  for (const SourceImage& image : job.asked.references) all.push_back(&image);
   return all;
 }
 
@@ -72,7 +72,7 @@ std::array<int64_t, 2> grid_of(const runtime::ModelState& state, const SourceIma
 // [tokens, channels of a token]
 Tensor tokens_of(const runtime::ModelState& state, const Job& job, const SourceImage& image) {
   const auto [lines, columns] = grid_of(state, image);
-  nn::TokenLayout layout = job.layout;
+  nn::TokenLayout layout = job.planned.layout;
   layout.extra = 0;
   layout.size = {1, lines * layout.patch[1], columns * layout.patch[2]};
   if (!image.mean.defined())
@@ -99,23 +99,24 @@ void read_references(const runtime::ModelState& state, const GenerateRequest& re
   for (size_t i = 0; i < given.size(); ++i) {
     SourceImage image;
     image.pixels = numbers_of(read_reference(state, given[i], before + i));
-    job.references.push_back(std::move(image));
+    job.asked.references.push_back(std::move(image));
   }
 }
 
 void plan_references(const runtime::ModelState& state, Job& job) {
   for (const SourceImage* image : beside_noise(job)) {
     const auto [lines, columns] = grid_of(state, *image);
-    job.layout.extra += lines * columns;
+    job.planned.layout.extra += lines * columns;
   }
-  check_tokens(job.layout, int64_t{job.samples()} * (job.guidance.branches() ? 2 : 1));
+  check_tokens(job.planned.layout,
+               int64_t{job.samples()} * (job.planned.guidance.branches() ? 2 : 1));
   set_references(state, job);
 }
 
 void set_references(const runtime::ModelState& state, Job& job) {
   const std::vector<const SourceImage*> images = beside_noise(job);
   if (images.empty()) return;
-  const int64_t sequences = job.conditioning.tensors.begin()->second.size(0);
+  const int64_t sequences = job.asked.conditioning.tensors.begin()->second.size(0);
   std::vector<int32_t> sizes;
   std::vector<Tensor> tokens;
   for (const SourceImage* image : images) {
@@ -126,9 +127,9 @@ void set_references(const runtime::ModelState& state, Job& job) {
   const Tensor repeated = ops::concat_rows(std::vector(static_cast<size_t>(sequences), all));
   std::vector<int32_t> of_all;
   for (int64_t s = 0; s < sequences; ++s) of_all.insert(of_all.end(), sizes.begin(), sizes.end());
-  job.conditioning.tensors["reference_tokens"] =
+  job.asked.conditioning.tensors["reference_tokens"] =
       repeated.reshape({sequences, all.size(0), all.size(1)});
-  job.conditioning.tensors["reference_sizes"] =
+  job.asked.conditioning.tensors["reference_sizes"] =
       Tensor::from(std::span<const int32_t>(of_all), {sequences, std::ssize(sizes)});
 }
 

@@ -191,7 +191,7 @@ TextStates Encoding::share(comm::Communicator& ranks) const {
 // The kept runs of a part if its files are unchanged; otherwise empty.
 KeptRuns kept_runs(const runtime::ModelState& state, const std::string& part,
                    const std::string& files) {
-  const auto found = std::static_pointer_cast<const KeptRuns>(state.kept.find(part));
+  const auto found = std::static_pointer_cast<const KeptRuns>(state.loaded.kept.find(part));
   return found && found->files == files ? *found : KeptRuns{files, {}};
 }
 
@@ -236,7 +236,7 @@ TextStates encode_sharded(const runtime::ModelState& state, const std::string& p
   });
   between_encoders(state, [&] {
     if (keep > 0 && encodes_text(state))
-      state.kept.keep(part, std::make_shared<const KeptRuns>(std::move(made)), keep);
+      state.loaded.kept.keep(part, std::make_shared<const KeptRuns>(std::move(made)), keep);
   });
   return states;
 }

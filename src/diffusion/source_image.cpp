@@ -129,26 +129,28 @@ void cut_to_mask(int pad, int width, int height, Read& both, Job& job) {
   require(!both.mask.bytes.empty(), ErrorCode::usage,
           "`padding_mask_crop` {}: the run has no mask; add `mask` F", pad);
   const Overlay region = masked_region(both.image, both.mask, width, height, pad);
-  job.notes.push_back(fmt::format("paints the region of {} x {} pixels at {}, {} of the image",
-                                  region.width, region.height, region.left, region.top));
+  job.planned.notes.push_back(
+      fmt::format("paints the region of {} x {} pixels at {}, {} of the image", region.width,
+                  region.height, region.left, region.top));
   both = {region_of(region.image, region), region_of(region.mask, region)};
-  job.overlay = std::make_shared<const Overlay>(region);
+  job.asked.overlay = std::make_shared<const Overlay>(region);
 }
 
 void check_model(const runtime::ModelState& state, const GenerateRequest& request, const Job& job) {
   require(request.images.size() == 1 || state.spec->takes_references, ErrorCode::usage,
           "`image` was given {} times; this model starts from one image", request.images.size());
-  require(state.spec->takes_text() && !state.video() && job.layout.size[0] == 1, ErrorCode::usage,
+  require(state.spec->takes_text() && !state.video() && job.planned.layout.size[0] == 1,
+          ErrorCode::usage,
           "`image`: '{}' does not start from an image; models of images from text do", state.name);
   require(state.has_vae(), ErrorCode::model,
           "'{}' has no VAE, which `image` needs to encode the image", state.name);
   require(request.initial_latents.empty() && request.initial_tensors.empty(), ErrorCode::usage,
           "`initial_latents` and `image` both say what the run starts from: leave out one");
-  const sample::Sampler::Noised at = job.sampler->noised(0);
+  const sample::Sampler::Noised at = job.planned.sampler->noised(0);
   require(
       at.signal != 0 || at.noise != 0, ErrorCode::usage,
       "`image`: a run with the scheduler {} cannot start from an image; use another `scheduler`",
-      job.sampler_name);
+      job.planned.sampler_name);
 }
 
 }  // namespace
@@ -205,8 +207,8 @@ void plan_source(const runtime::ModelState& state, const GenerateRequest& reques
   if (!starts) return;
   check_model(state, request, job);
   const int64_t factor = state.vae_factor();
-  const auto height = static_cast<int>(job.layout.size[1] * factor);
-  const auto width = static_cast<int>(job.layout.size[2] * factor);
+  const auto height = static_cast<int>(job.planned.layout.size[1] * factor);
+  const auto width = static_cast<int>(job.planned.layout.size[2] * factor);
   Read both = read_both(request, spec.most_image_pixels);
   media::Fitting fitting = fitting_of(request.image_fitting);
   if (request.padding_mask_crop) {
@@ -221,20 +223,20 @@ void plan_source(const runtime::ModelState& state, const GenerateRequest& reques
       source.mask_pixels = mask_pixels(mask, factor, request.soft_mask);
       source.masked = masked_image(source.pixels, source.mask_pixels, factor);
     } else {
-      source.mask = latent_mask(mask, factor, spec.masks_patches ? job.layout.patch[1] : 1,
+      source.mask = latent_mask(mask, factor, spec.masks_patches ? job.planned.layout.patch[1] : 1,
                                 request.soft_mask);
     }
   }
   source.takes_mean = spec.encodes_mean || !state.vae().draws;
   source.referenced = spec.takes_references && !both.mask.bytes.empty();
-  if (!job.overlay && (both.image.width != width || both.image.height != height))
-    job.notes.push_back(
+  if (!job.asked.overlay && (both.image.width != width || both.image.height != height))
+    job.planned.notes.push_back(
         fmt::format("the image of {} x {} pixels becomes {} x {}{}", both.image.width,
                     both.image.height, width, height,
                     !asks_size(request) && !request.outpaint.any() && !spec.sized_by_image
                         ? ", the size of the model: see `width` and `height`"
                         : ""));
-  job.source = std::move(source);
+  job.asked.source = std::move(source);
 }
 
 }  // namespace tessera::diffusion

@@ -41,18 +41,18 @@ Start::Start(const GenerateRequest& request, const Job& job, const parallel::Set
     : job_(job),
       setup_(setup),
       noise_(request.noise, request.seeds.empty() ? std::vector{request.seed} : request.seeds) {
-  if (job.source)
-    begin_with(*job.source, !request.seeds.empty());
+  if (job.asked.source)
+    begin_with(*job.asked.source, !request.seeds.empty());
   else
     begin_with_noise();
 }
 
 void Start::begin_with_noise() {
-  const auto given = job_.given.find("latents");
-  const bool drawn = given == job_.given.end();
+  const auto given = job_.asked.given.find("latents");
+  const bool drawn = given == job_.asked.given.end();
   latents_ = drawn ? tokens(draw(job_.noise_shape()), job_.noise_form())
-                   : tokens(given->second, job_.form);
-  const float scale = job_.sampler->initial_scale();
+                   : tokens(given->second, job_.planned.form);
+  const float scale = job_.planned.sampler->initial_scale();
   if (scale != 1) latents_ = ops::blend(latents_, scale, latents_, 0);
 }
 
@@ -67,14 +67,14 @@ void Start::begin_with(const SourceImage& source, bool each_alone) {
   kept_.noise = tokens(draw(shape), job_.noise_form());
   if ((source.mask.defined() || source.masked.defined()) && !mean) draw(of_image);
   kept_.clean = tokens(clean, nn::LatentForm::image);
-  const sample::Sampler::Noised at = job_.sampler->noised(0);
+  const sample::Sampler::Noised at = job_.planned.sampler->noised(0);
   latents_ = ops::blend(kept_.clean, static_cast<float>(at.signal), kept_.noise,
                         static_cast<float>(at.noise));
   if (!source.mask.defined()) {
     kept_ = {};
     return;
   }
-  const int64_t channels = job_.layout.channels;
+  const int64_t channels = job_.planned.layout.channels;
   kept_.mask = tokens(repeated(for_channels(source.mask, channels, false)), nn::LatentForm::image);
   kept_.rest = tokens(repeated(for_channels(source.mask, channels, true)), nn::LatentForm::image);
 }
@@ -83,10 +83,11 @@ Tensor drawn_fill(const GenerateRequest& request, const Job& job) {
   Noise noise(request.noise, request.seeds.empty() ? std::vector{request.seed} : request.seeds);
   const tensor::Shape shape = job.noise_shape();
   const tensor::Shape of_image = request.seeds.empty() ? shape.with(0, 1) : shape;
-  if (job.source->takes_mean) return job.source->masked_mean;
+  if (job.asked.source->takes_mean) return job.asked.source->masked_mean;
   noise.draw(of_image);  // for the image that the run starts from,
   noise.draw(shape);     // and its noise
-  return sampled(job.source->masked_mean, job.source->masked_logvar, noise.draw(of_image));
+  return sampled(job.asked.source->masked_mean, job.asked.source->masked_logvar,
+                 noise.draw(of_image));
 }
 
 // One for each sample.
@@ -96,15 +97,15 @@ Tensor Start::repeated(const Tensor& x) const {
 }
 
 Tensor Start::noise(int step) {
-  const auto given = job_.given.find("noise." + std::to_string(step));
-  if (given == job_.given.end()) {
-    for (int i = 1; i < job_.sampler->noise_draws(step); ++i) draw(job_.noise_shape());
+  const auto given = job_.asked.given.find("noise." + std::to_string(step));
+  if (given == job_.asked.given.end()) {
+    for (int i = 1; i < job_.planned.sampler->noise_draws(step); ++i) draw(job_.noise_shape());
     return tokens(draw(job_.noise_shape()), job_.noise_form());
   }
   require(given->second.shape() == job_.given_shape(), ErrorCode::usage,
-          "'{}': 'noise.{}' is {}; expected {}", job_.given_by, step, given->second.shape().str(),
-          job_.given_shape().str());
-  return tokens(given->second, job_.form);
+          "'{}': 'noise.{}' is {}; expected {}", job_.asked.given_by, step,
+          given->second.shape().str(), job_.given_shape().str());
+  return tokens(given->second, job_.planned.form);
 }
 
 Tensor Start::draw(const tensor::Shape& shape) {
@@ -113,9 +114,10 @@ Tensor Start::draw(const tensor::Shape& shape) {
 }
 
 Tensor Start::tokens(const Tensor& whole, nn::LatentForm form) const {
-  const Tensor mine =
-      ops::cast(whole.slice(0, job_.first_sample, job_.first_sample + job_.samples()), DType::f32);
-  return setup_.partition.cut(nn::tokens_of_latent(mine, job_.layout, form), setup_.rank);
+  const Tensor mine = ops::cast(
+      whole.slice(0, job_.planned.first_sample, job_.planned.first_sample + job_.samples()),
+      DType::f32);
+  return setup_.partition.cut(nn::tokens_of_latent(mine, job_.planned.layout, form), setup_.rank);
 }
 
 }  // namespace tessera::diffusion

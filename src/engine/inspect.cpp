@@ -110,11 +110,11 @@ void add_run(Inspection& found, const runtime::ModelState& state, const Generate
     add_uneven(found, state.options.plan, state.geometry(), nullptr,
                [&] { return admission::dry_run(state, job); });
   }
-  found.notes.insert(found.notes.end(), job.notes.begin(), job.notes.end());
-  found.width = job.layout.size[2] * factor;
-  found.height = job.layout.size[1] * factor;
-  found.sequences = (job.guidance.branches() ? 2 : 1) * job.samples();
-  for (const diffusion::Text& text : job.texts)
+  found.notes.insert(found.notes.end(), job.planned.notes.begin(), job.planned.notes.end());
+  found.width = job.planned.layout.size[2] * factor;
+  found.height = job.planned.layout.size[1] * factor;
+  found.sequences = (job.planned.guidance.branches() ? 2 : 1) * job.samples();
+  for (const diffusion::Text& text : job.asked.texts)
     found.prompt_tokens = std::max(found.prompt_tokens, text.batch.length);
 }
 

@@ -1,6 +1,8 @@
 #include "pipeline/complete.h"
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "admission/token_memory.h"
@@ -13,6 +15,7 @@
 #include "completion/token_run.h"
 #include "pipeline/check_request.h"
 #include "pipeline/fingerprint.h"
+#include "pipeline/run.h"
 
 namespace tessera::pipeline {
 namespace {
@@ -57,6 +60,107 @@ std::string folders_limit(const CompleteResult& result) {
                                                : "'max_new_tokens' of generation_config.json");
 }
 
+/// A request for texts.
+class TextRun final : public Run {
+ public:
+  TextRun(runtime::ModelState& state, const CompleteRequest& request,
+          const CompleteControl& control, const completion::PassWatch& watch)
+      : state_(state),
+        request_(request),
+        control_(control),
+        watch_(watch),
+        reservation_(state.admitted.residence ? &*state.admitted.residence : nullptr),
+        meters_(state.workers.ranks.size()) {}
+  CompleteResult result{};
+
+ protected:
+  void agree() override {
+    state_.ranks().require_same([&] { return fingerprint_of(state_, request_); });
+  }
+  void admit() override;
+  void announce() override;
+  const char* loads() const override { return "loads its part"; }
+  void load() override {
+    const tensor::BindScope bind(scope());
+    ranks_->load();
+  }
+  void launch() override {
+    const tensor::BindScope bind(scope());
+    result = ranks_->launch();
+  }
+  void report() override {
+    if (result.elsewhere) ranks_->describe(result);
+    note(admission::beyond_budget(state_.options, result.peak_bytes, result.per_rank));
+    note(folders_limit(result));
+  }
+
+ private:
+  tensor::Scope scope() const { return state_.workers.scope(-1, &meters_); }
+  void note(const std::string& said) const {
+    if (control_.on_note && !said.empty()) control_.on_note(said);
+  }
+
+  runtime::ModelState& state_;
+  const CompleteRequest& request_;
+  const CompleteControl& control_;
+  const completion::PassWatch& watch_;
+  runtime::MemoryReservation reservation_;
+  const runtime::RunMeters meters_;
+  sample::DecodingPolicy policy_{};
+  nn::SelectionRule rule_{};
+  std::vector<sample::TokenPrompt> prompts_{};
+  std::optional<completion::PrefixLease> lease_{};
+  completion::TokenRun run_{};
+  std::unique_ptr<completion::CompletionRun> ranks_{};
+};
+
+void TextRun::admit() {
+  completion::check_token_plan(state_);
+  runtime::Language& language = *state_.language;
+  const tensor::BindScope bind(scope());
+  const models::TokenSpec& spec = language.spec();
+  policy_ = completion::policy_of(request_, spec);
+  rule_ = completion::rule_of(request_, spec);
+  completion::note_request(request_, spec, rule_, policy_, control_);
+  prompts_ = completion::prompts_of(request_, language, policy_);
+  lease_.emplace(state_, request_, policy_, control_.prefix, prompts_);
+  require_stops(request_, language);
+  require_joining(request_, control_, state_.options.plan);
+  run_ = completion::token_run_of(prompts_, policy_, spec, rule_);
+  if (prompts_.front().kept > 0) {
+    run_.kept = prompts_.front().kept;
+    run_.kept_slots = lease_->keys.ranks.front().tables.front().first.size(0);
+  }
+  note(admission::plan_tokens(state_, run_, &reservation_));
+}
+
+void TextRun::announce() {
+  const tensor::BindScope bind(scope());
+  runtime::Language& language = *state_.language;
+  require(run_.experts == 0 || !watch_.experts, ErrorCode::memory,
+          "this measurement looks at all experts of a layer, which do not fit into memory beside "
+          "those of the others: give more memory");
+  if (state_.options.memory_budget > 0 && run_.experts == 0)
+    note(admission::assumed_routing(admission::most_uneven(
+        state_.options.plan, language.geometry(state_.dtype()), &run_.rule,
+        [&] { return admission::dry_run_tokens(state_, state_.options, run_); })));
+  note(control_.on_note ? language.check(state_.dtype()) : "");
+  ranks_.reset(new completion::CompletionRun{
+      .state = state_,
+      .request = request_,
+      .control = control_,
+      .watch = watch_,
+      .policy = policy_,
+      .rule = rule_,
+      .special = language.special(),
+      .prompts = std::move(prompts_),
+      .tokens = language.has_tokenizer() ? &language.tokens() : nullptr,
+      .meters = meters_,
+      .admit = [this](completion::TokenRun& more) { return misfit(state_, more, reservation_); },
+      .keys = lease_->keys,
+      .experts = run_.experts});
+}
+
 }  // namespace
 
 void check(runtime::ModelState& state, const CompleteRequest& q, const std::stop_token& stop) {
@@ -79,59 +183,9 @@ CompleteResult complete(runtime::ModelState& state, const CompleteRequest& q,
   const cluster::ExclusiveRequest alone(state.ranks(), state.name);
   const base::BindStop stop(control.stop);
   require_language(state);
-  state.ranks().require_same([&] { return fingerprint_of(state, q); });
-  completion::check_token_plan(state);
-  runtime::Language& language = *state.language;
-  runtime::MemoryReservation reservation(state.residence ? &*state.residence : nullptr);
-  const runtime::RunMeters meters(state.workers.ranks.size());
-  const tensor::BindScope bind(state.workers.scope(-1, &meters));
-  const models::TokenSpec& spec = language.spec();
-  const sample::DecodingPolicy policy = completion::policy_of(q, spec);
-  const nn::SelectionRule rule = completion::rule_of(q, spec);
-  completion::note_request(q, spec, rule, policy, control);
-  const sample::SpecialIds special = language.special();
-  auto prompts = completion::prompts_of(q, language, policy);
-  completion::PrefixLease lease(state, q, policy, control.prefix, prompts);
-  const tokenizer::ByteLevelBpe* tokens = language.has_tokenizer() ? &language.tokens() : nullptr;
-  require_stops(q, language);
-  require_joining(q, control, state.options.plan);
-  completion::TokenRun run = completion::token_run_of(prompts, policy, spec, rule);
-  if (prompts.front().kept > 0) {
-    run.kept = prompts.front().kept;
-    run.kept_slots = lease.keys.ranks.front().tables.front().first.size(0);
-  }
-  const auto note = [&](const std::string& said) {
-    if (control.on_note && !said.empty()) control.on_note(said);
-  };
-  state.ranks().all_or_none("plans the run",
-                            [&] { note(admission::plan_tokens(state, run, &reservation)); });
-  require(run.experts == 0 || !watch.experts, ErrorCode::memory,
-          "this measurement looks at all experts of a layer, which do not fit into memory beside "
-          "those of the others: give more memory");
-  if (state.options.memory_budget > 0 && run.experts == 0)
-    note(admission::assumed_routing(admission::most_uneven(
-        state.options.plan, language.geometry(state.dtype()), &run.rule,
-        [&] { return admission::dry_run_tokens(state, state.options, run); })));
-  note(control.on_note ? language.check(state.dtype()) : "");
-  completion::CompletionRun ranks{
-      .state = state,
-      .request = q,
-      .control = control,
-      .watch = watch,
-      .policy = policy,
-      .rule = rule,
-      .special = special,
-      .prompts = std::move(prompts),
-      .tokens = tokens,
-      .meters = meters,
-      .admit = [&](completion::TokenRun& more) { return misfit(state, more, reservation); },
-      .keys = lease.keys,
-      .experts = run.experts};
-  CompleteResult result = ranks.all();
-  if (result.elsewhere) ranks.describe(result);
-  note(admission::beyond_budget(state.options, result.peak_bytes, result.per_rank));
-  note(folders_limit(result));
-  return result;
+  TextRun run(state, q, control, watch);
+  run.on(state.ranks());
+  return std::move(run.result);
 }
 
 }  // namespace tessera::pipeline

@@ -507,7 +507,7 @@ void admit(const runtime::ModelState& state, const ForwardRequest& request, cons
            const runtime::Adapters* adapters) {
   const admission::MemoryLimit room = admission::room_of(state);
   const diffusion::MemoryNeed need = dry_run_part(state, request, inputs, adapters);
-  if (need.peak + state.kept.bytes() > room.bytes) state.kept.release();
+  if (need.peak + state.loaded.kept.bytes() > room.bytes) state.loaded.kept.release();
   if (need.peak <= room.bytes) return;
   std::string remedy = tiles_that_fit(state, request, inputs, room);
   if (remedy.empty()) remedy = "give fewer or smaller tensors";

@@ -27,6 +27,7 @@
 #include "load/safetensors.h"
 #include "pipeline/check_request.h"
 #include "pipeline/fingerprint.h"
+#include "pipeline/run.h"
 #include "runtime/former_output.h"
 #include "tessera/version.h"
 
@@ -34,9 +35,6 @@ namespace tessera::pipeline {
 namespace {
 
 using tensor::Tensor;
-
-// Names of a process's own failures (together).
-constexpr const char *kPlans = "plans the run", *kLoads = "denoises", *kDecodes = "decodes";
 
 Tensor timesteps_of(const sample::Sampler& sampler) {
   std::vector<float> times;
@@ -63,7 +61,7 @@ void show(const runtime::ModelState& state, const RunControl& control, const dif
   if (state.options.plan.vae > 1)
     made = diffusion::decode_in_bands(state, control, job, tokens, trace.wanted());
   else if (first)
-    made = diffusion::decode(state, control, job, job.tiles, tokens, trace.wanted());
+    made = diffusion::decode(state, control, job, job.admitted.tiles, tokens, trace.wanted());
   if (!first) return;
   add_decoding(made.shared, result.report);
   if (trace.wanted()) trace.plain(state.video() ? "video" : "image", made.numbers);
@@ -80,7 +78,7 @@ void finish_report(const runtime::ModelState& state, const diffusion::Job& job, 
   report.int4_experts = state.int4_experts();
   report.int8_experts = state.expert_dtype() == nn::DType::i8 && !report.int4_experts;
   std::vector<std::string> parts{"transformer"};
-  for (const diffusion::Text& text : job.texts)
+  for (const diffusion::Text& text : job.asked.texts)
     if (text.there) parts.push_back(text.part.encoder);
   for (const std::string& part : parts)
     if (const auto counts = state.products_of(part); !counts.empty())
@@ -89,12 +87,12 @@ void finish_report(const runtime::ModelState& state, const diffusion::Job& job, 
   report.unit = kernels::name_of(kernels::active_bf16_path());
   report.threads = state.workers.pool->threads();
   report.ranks = state.options.plan.ranks();
-  report.flops = job.meters.all->total().flops;
+  report.flops = job.counted.meters.all->total().flops;
   if (!state.ranks().all_here())  // other ranks' progress
     for (size_t rank = 1; rank < report.per_rank.size(); ++rank)
       report.flops += report.per_rank[rank].flops + report.per_rank[rank].decode_flops +
                       report.per_rank[rank].text_flops;
-  report.peak_bytes = runtime::peaks_of(*job.meters.memory);
+  report.peak_bytes = runtime::peaks_of(*job.counted.meters.memory);
   struct rusage usage {};
   getrusage(RUSAGE_SELF, &usage);
   report.peak_resident_bytes = int64_t{usage.ru_maxrss} * 1024;
@@ -105,7 +103,7 @@ class ForThisRun {
  public:
   ForThisRun(runtime::ModelState& state, bool keeps) : state_(state), keeps_(keeps) {}
   ~ForThisRun() {
-    if (!keeps_) state_.transformers.release();
+    if (!keeps_) state_.loaded.transformers.release();
   }
   ForThisRun(const ForThisRun&) = delete;
   ForThisRun& operator=(const ForThisRun&) = delete;
@@ -119,8 +117,8 @@ class ForThisRun {
 std::shared_ptr<runtime::MemoryReservation> reservation(runtime::ModelState& state,
                                                         const char* what, int64_t bytes,
                                                         int64_t stays) {
-  if (!state.residence) return nullptr;
-  auto taken = std::make_shared<runtime::MemoryReservation>(&*state.residence);
+  if (!state.admitted.residence) return nullptr;
+  auto taken = std::make_shared<runtime::MemoryReservation>(&*state.admitted.residence);
   admission::take_room(state, what, bytes, stays, *taken);
   return taken;
 }
@@ -147,30 +145,30 @@ diffusion::Job planned(runtime::ModelState& state, const GenerateRequest& reques
                        const RunControl& control, GenerateResult& result) {
   diffusion::Job job = diffusion::plan_job(state, request);
   admission::announce(state, job, request.decode, control);
-  job.preview_tiles = [&state](const diffusion::Job& part) {
+  job.admitted.preview_tiles = [&state](const diffusion::Job& part) {
     return admission::preview_tiles(state, part);
   };
-  result.steps = job.sampler->steps();
-  result.guidance = job.guidance_asked;
-  result.sampler = job.sampler_name;
+  result.steps = job.planned.sampler->steps();
+  result.guidance = job.planned.guidance_asked;
+  result.sampler = job.planned.sampler_name;
   parallel::require_runnable(state.options.plan, state.geometry(), job.workload());
   return job;
 }
 
 void tell_notes(const diffusion::Job& job, const RunControl& control, GenerateResult& result) {
-  result.report.notes = job.notes;
+  result.report.notes = job.planned.notes;
   if (control.on_note)
-    for (const std::string& note : job.notes) control.on_note(note);
+    for (const std::string& note : job.planned.notes) control.on_note(note);
 }
 
 // The caller's latents of all samples, and the requested files.
 void finish(const runtime::ModelState& state, const GenerateRequest& request,
             const RunControl& control, const diffusion::Job& job, const Tensor& tokens,
             diffusion::Trace& trace, GenerateResult& result) {
-  const Tensor latents = nn::latent_of_tokens(tokens, job.layout, job.form);
+  const Tensor latents = nn::latent_of_tokens(tokens, job.planned.layout, job.planned.form);
   result.latents = latents.to_floats();
   result.latents_shape.assign(latents.shape().begin(), latents.shape().end());
-  if (trace.wanted()) trace.plain("timesteps", timesteps_of(*job.sampler));
+  if (trace.wanted()) trace.plain("timesteps", timesteps_of(*job.planned.sampler));
   if (!request.save_latents.empty())
     load::write_safetensors(request.save_latents, {{"latents", latents}},
                             runtime::tensors_metadata(FileKind::latents));
@@ -183,46 +181,76 @@ void finish(const runtime::ModelState& state, const GenerateRequest& request,
   if (control.on_note) control.on_note(beyond);
 }
 
-GenerateResult generate_one(runtime::ModelState& state, const GenerateRequest& request,
-                            const RunControl& control) {
-  GenerateResult result;
-  const comm::Ledger::Entries sent_before = state.ranks().sent();
-  agree_on(state, request);
-  diffusion::Job job;
-  state.ranks().all_or_none(kPlans, [&] {
-    job = planned(state, request, control, result);
-    const admission::MemoryFit fit = admission::plan_memory(state, request, job);
-    job.reservation = reservation(state, "this run", fit.taken, fit.stays);
-  });
-  job.sent_before = sent_before;
-  tell_notes(job, control, result);
-  std::optional<ForThisRun> loaded{std::in_place, state, job.keeps_transformer};
-  if (encodes_together(state)) diffusion::encode_text(state, request, control, job);
-  state.ranks().all_or_none(kLoads, [&] {
-    if (!encodes_together(state)) diffusion::encode_text(state, request, control, job);
-    diffusion::encode_images(state, request, job);
-    const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
-    const base::Stopwatch clock;
-    if (control.on_progress) control.on_progress({Phase::load, 0, 0, 0});
-    diffusion::load_ranks(state, job);
-    result.report.phase_seconds[Phase::load] = clock.seconds();
-  });
-  const tensor::BindScope bind(state.workers.scope(-1, &job.meters));
-  diffusion::broadcast_conditioning(state, job);
-  diffusion::Trace trace(job, !request.trace.empty());
-  const Tensor tokens = diffusion::denoise(state, request, control, job, trace, result.report);
-  if (!job.keeps_transformer) job.networks.clear();
-  if (job.adapters) job.adapters->transformers.release();
-  loaded.reset();
-  if (request.decode) show(state, control, job, tokens, trace, result);
-  result.elsewhere = !state.ranks().first();
-  if (!result.elsewhere) finish(state, request, control, job, tokens, trace, result);
-  return result;
+/// A request whose ranks denoise, and then decode.
+class ImageRun final : public Run {
+ public:
+  ImageRun(runtime::ModelState& state, const GenerateRequest& request, const RunControl& control)
+      : state_(state), request_(request), control_(control) {}
+  GenerateResult result{};
+
+ protected:
+  void agree() override {
+    job_.counted.sent_before = state_.ranks().sent();
+    agree_on(state_, request_);
+  }
+  void admit() override;
+  void announce() override {
+    tell_notes(job_, control_, result);
+    loaded_.emplace(state_, job_.admitted.keeps_transformer);
+    if (encodes_together(state_)) diffusion::encode_text(state_, request_, control_, job_);
+  }
+  const char* loads() const override { return "denoises"; }
+  void load() override;
+  void launch() override;
+  void report() override {
+    result.elsewhere = !state_.ranks().first();
+    if (result.elsewhere) return;
+    const tensor::BindScope bind(state_.workers.scope(-1, &job_.counted.meters));
+    finish(state_, request_, control_, job_, tokens_, *trace_, result);
+  }
+
+ private:
+  runtime::ModelState& state_;
+  const GenerateRequest& request_;
+  const RunControl& control_;
+  diffusion::Job job_{};
+  std::optional<ForThisRun> loaded_{};
+  std::optional<diffusion::Trace> trace_{};
+  Tensor tokens_{};
+};
+
+void ImageRun::admit() {
+  auto sent_before = std::move(job_.counted.sent_before);
+  job_ = planned(state_, request_, control_, result);
+  job_.counted.sent_before = std::move(sent_before);
+  const admission::MemoryFit fit = admission::plan_memory(state_, request_, job_);
+  job_.loaded.reservation = reservation(state_, "this run", fit.taken, fit.stays);
+}
+
+void ImageRun::load() {
+  if (!encodes_together(state_)) diffusion::encode_text(state_, request_, control_, job_);
+  diffusion::encode_images(state_, request_, job_);
+  const tensor::BindScope bind(state_.workers.scope(-1, &job_.counted.meters));
+  const base::Stopwatch clock;
+  if (control_.on_progress) control_.on_progress({Phase::load, 0, 0, 0});
+  diffusion::load_ranks(state_, job_);
+  result.report.phase_seconds[Phase::load] = clock.seconds();
+}
+
+void ImageRun::launch() {
+  const tensor::BindScope bind(state_.workers.scope(-1, &job_.counted.meters));
+  diffusion::broadcast_conditioning(state_, job_);
+  trace_.emplace(job_, !request_.trace.empty());
+  tokens_ = diffusion::denoise(state_, request_, control_, job_, *trace_, result.report);
+  if (!job_.admitted.keeps_transformer) job_.loaded.networks.clear();
+  if (job_.asked.adapters) job_.asked.adapters->transformers.release();
+  loaded_.reset();
+  if (request_.decode) show(state_, control_, job_, tokens_, *trace_, result);
 }
 
 // Admits all orders to the memory of this process together.
-void admit(runtime::ModelState& state, std::deque<diffusion::QueuedRequest>& orders,
-           int64_t inputs) {
+void admit_together(runtime::ModelState& state, std::deque<diffusion::QueuedRequest>& orders,
+                    int64_t inputs) {
   std::vector<admission::MemoryFit> fits;
   for (diffusion::QueuedRequest& order : orders)
     fits.push_back(admission::plan_memory(state, order.request, order.job,
@@ -233,84 +261,106 @@ void admit(runtime::ModelState& state, std::deque<diffusion::QueuedRequest>& ord
     taken = std::max(taken, fit.taken + std::max<int64_t>(together - fit.process, 0));
     stays = std::max(stays, fit.stays);
   }
-  orders.front().job.reservation = reservation(state, "this run", taken, stays);
+  orders.front().job.loaded.reservation = reservation(state, "this run", taken, stays);
 }
 
-// Plans and admits all orders.
-void place_orders(runtime::ModelState& state, std::span<const GenerateRequest> requests,
-                  const RunControl& control, std::deque<diffusion::QueuedRequest>& orders) {
-  const comm::Ledger::Entries sent_before = state.ranks().sent();
-  for (const GenerateRequest& request : requests) agree_on(state, request);
-  state.ranks().all_or_none(kPlans, [&] {
-    int64_t inputs = 0;
-    for (const GenerateRequest& request : requests) {
-      GenerateResult result;
-      diffusion::Job job = planned(state, request, control, result);
-      job.sent_before = sent_before;
-      inputs += admission::input_bytes(job);
-      orders.emplace_back(request, std::move(job), std::move(result));
-    }
-    admit(state, orders, inputs);
-  });
-  for (diffusion::QueuedRequest& order : orders) tell_notes(order.job, control, order.result);
-}
-// Loads this process's parts: text encoders, the transformers of its ranks, and the decoder.
-diffusion::SharedDecoder load_halves(runtime::ModelState& state, const RunControl& control,
-                                     std::deque<diffusion::QueuedRequest>& orders) {
-  const bool decodes = diffusion::decodes_here(state);
-  diffusion::SharedDecoder decoder;
-  const auto encode = [&] {
-    for (diffusion::QueuedRequest& order : orders)
-      diffusion::encode_text(state, order.request, control, order.job);
-  };
-  if (encodes_together(state)) encode();
-  state.ranks().all_or_none(decodes ? kDecodes : kLoads, [&] {
-    if (!encodes_together(state)) encode();
-    if (control.on_progress) control.on_progress({Phase::load, 0, 0, 0});
-    for (diffusion::QueuedRequest& order : orders) {
-      diffusion::encode_images(state, order.request, order.job);
-      const base::Stopwatch clock;
-      const tensor::BindScope bind(state.workers.scope(-1, &order.job.meters));
-      diffusion::load_ranks(state, order.job);
-      if (decodes && !decoder.decoder)
-        decoder = diffusion::load_decoder(state, order.job, order.job.meters.memory);
-      else
-        order.job.meters.memory->add_shared(tensor::MemoryClass::weights, decoder.weights);
-      order.result.report.phase_seconds[Phase::load] = clock.seconds();
-    }
-  });
-  for (diffusion::QueuedRequest& order : orders) {
-    const tensor::BindScope bind(state.workers.scope(-1, &order.job.meters));
-    diffusion::broadcast_conditioning(state, order.job);
-    for (const nn::Range samples : diffusion::parts_of(state.options.plan, order.job.samples()))
-      order.parts.push_back(diffusion::part_of(order.job, samples));
-    if (order.parts.size() > 1) order.job.conditioning = {};  // each part has its own
+/// Requests whose last ranks decode, while the others denoise the next part.
+class OverlappedRun final : public Run {
+ public:
+  OverlappedRun(runtime::ModelState& state, std::span<const GenerateRequest> requests,
+                const RunControl& control)
+      : state_(state),
+        requests_(requests),
+        control_(control),
+        decodes_(diffusion::decodes_here(state)) {}
+  std::vector<GenerateResult> results{};
+
+ protected:
+  void agree() override {
+    sent_before_ = state_.ranks().sent();
+    for (const GenerateRequest& request : requests_) agree_on(state_, request);
   }
-  return decoder;
+  void admit() override;
+  void announce() override {
+    for (diffusion::QueuedRequest& order : orders_) tell_notes(order.job, control_, order.result);
+    loaded_.emplace(state_, state_.options.keep_parts);
+    if (encodes_together(state_)) encode();
+  }
+  const char* loads() const override { return decodes_ ? "decodes" : "denoises"; }
+  void load() override;
+  void launch() override;
+  void report() override;
+
+ private:
+  void encode() {
+    for (diffusion::QueuedRequest& order : orders_)
+      diffusion::encode_text(state_, order.request, control_, order.job);
+  }
+
+  runtime::ModelState& state_;
+  const std::span<const GenerateRequest> requests_;
+  const RunControl& control_;
+  const bool decodes_;
+  comm::Ledger::Entries sent_before_{};
+  std::deque<diffusion::QueuedRequest> orders_{};
+  std::optional<ForThisRun> loaded_{};
+  diffusion::SharedDecoder decoder_{};
+};
+
+void OverlappedRun::admit() {
+  int64_t inputs = 0;
+  for (const GenerateRequest& request : requests_) {
+    GenerateResult result;
+    diffusion::Job job = planned(state_, request, control_, result);
+    job.counted.sent_before = sent_before_;
+    inputs += admission::input_bytes(job);
+    orders_.emplace_back(request, std::move(job), std::move(result));
+  }
+  admit_together(state_, orders_, inputs);
 }
 
-std::vector<GenerateResult> generate_overlapped(runtime::ModelState& state,
-                                                std::span<const GenerateRequest> requests,
-                                                const RunControl& control) {
-  std::deque<diffusion::QueuedRequest> orders;
-  place_orders(state, requests, control, orders);
-  const ForThisRun loaded(state, state.options.keep_parts);
-  const diffusion::SharedDecoder decoder = load_halves(state, control, orders);
-  diffusion::run_stages(state, control, orders, decoder);
-  std::vector<GenerateResult> results;
-  for (diffusion::QueuedRequest& order : orders) {
+// Loads this process's parts: text encoders, the transformers of its ranks, and the decoder.
+void OverlappedRun::load() {
+  if (!encodes_together(state_)) encode();
+  if (control_.on_progress) control_.on_progress({Phase::load, 0, 0, 0});
+  for (diffusion::QueuedRequest& order : orders_) {
+    diffusion::encode_images(state_, order.request, order.job);
+    const base::Stopwatch clock;
+    const runtime::RunMeters& meters = order.job.counted.meters;
+    const tensor::BindScope bind(state_.workers.scope(-1, &meters));
+    diffusion::load_ranks(state_, order.job);
+    if (decodes_ && !decoder_.decoder)
+      decoder_ = diffusion::load_decoder(state_, order.job, meters.memory);
+    else
+      meters.memory->add_shared(tensor::MemoryClass::weights, decoder_.weights);
+    order.result.report.phase_seconds[Phase::load] = clock.seconds();
+  }
+}
+
+void OverlappedRun::launch() {
+  for (diffusion::QueuedRequest& order : orders_) {
+    const tensor::BindScope bind(state_.workers.scope(-1, &order.job.counted.meters));
+    diffusion::broadcast_conditioning(state_, order.job);
+    for (const nn::Range samples : diffusion::parts_of(state_.options.plan, order.job.samples()))
+      order.parts.push_back(diffusion::part_of(order.job, samples));
+    if (order.parts.size() > 1) order.job.asked.conditioning = {};  // each part has its own
+  }
+  diffusion::run_stages(state_, control_, orders_, decoder_);
+}
+
+void OverlappedRun::report() {
+  for (diffusion::QueuedRequest& order : orders_) {
     GenerateResult& result = order.result;
-    result.elsewhere = !state.ranks().first();
+    result.elsewhere = !state_.ranks().first();
     result.report.phase_seconds.try_emplace(Phase::decode, 0);  // beside the next sample
     if (!result.elsewhere) {
       if (order.trace.wanted())
-        order.trace.plain(state.video() ? "video" : "image", order.made.numbers);
+        order.trace.plain(state_.video() ? "video" : "image", order.made.numbers);
       result.images = std::move(order.made.images);
-      finish(state, order.request, control, order.job, order.tokens, order.trace, result);
+      finish(state_, order.request, control_, order.job, order.tokens, order.trace, result);
     }
     results.push_back(std::move(result));
   }
-  return results;
 }
 
 }  // namespace
@@ -337,10 +387,17 @@ std::vector<GenerateResult> generate(runtime::ModelState& state,
   const base::BindStop stop(control.stop);
   agree_on_count(state, requests.size());
   if (requests.empty()) return {};
-  if (state.options.plan.vae_apart) return generate_overlapped(state, requests, control);
+  if (state.options.plan.vae_apart) {
+    OverlappedRun run(state, requests, control);
+    run.on(state.ranks());
+    return std::move(run.results);
+  }
   std::vector<GenerateResult> results;
-  for (const GenerateRequest& request : requests)
-    results.push_back(generate_one(state, request, control));
+  for (const GenerateRequest& request : requests) {
+    ImageRun run(state, request, control);
+    run.on(state.ranks());
+    results.push_back(std::move(run.result));
+  }
   return results;
 }
 

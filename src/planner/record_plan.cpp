@@ -22,7 +22,7 @@ constexpr int kBrief = 2;  // the first step may differ from a later step
 
 // Returns whether all steps of a plan may do the same, so two steps are enough.
 bool forgets(const Plan& plan, const diffusion::Job& job, int steps) {
-  return steps > kBrief && !plan.stale() && !job.step_cache && !plan.vae_apart;
+  return steps > kBrief && !plan.stale() && !job.planned.step_cache && !plan.vae_apart;
 }
 
 double step_flops(const Recording& recording, size_t rank) {
@@ -42,7 +42,7 @@ RecordedPlan record_steps(runtime::ModelState& state, const diffusion::Job& job,
     ranks = plan.vae_apart ? admission::dry_run(state, job).ranks
                            : admission::dry_run_ranks(state, job, steps);
   }
-  RecordedPlan made{recorder.take(job.sampler->steps(), period_of(plan))};
+  RecordedPlan made{recorder.take(job.planned.sampler->steps(), period_of(plan))};
   made.steady = made.recording.steady();
   for (size_t r = 0; r < ranks.size(); ++r) {
     double flops = ranks[r].flops;
@@ -88,8 +88,8 @@ RecordedPlan record_decode(runtime::ModelState& state, const diffusion::Job& job
   } else {
     state.options.plan = {};
     const tensor::BindRunWatcher watch(recorder.root());
-    made.rank_bytes = admission::dry_run_decode(state, job, job.tiles).peak;
-    if (double(made.rank_bytes) > room && !job.tiles) {
+    made.rank_bytes = admission::dry_run_decode(state, job, job.admitted.tiles).peak;
+    if (double(made.rank_bytes) > room && !job.admitted.tiles) {
       recorder.take(0, 1);
       made.rank_bytes = admission::dry_run_decode(state, job, admission::vae_tiles(state, 0)).peak;
     }

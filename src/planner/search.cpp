@@ -107,7 +107,7 @@ const RecordedPlan& Subject::decoding(int ranks, double room) {
 
 double Subject::text_seconds(const Cluster& cluster) const {
   double seconds = 0;
-  for (const diffusion::Text& text : job_->texts)
+  for (const diffusion::Text& text : job_->asked.texts)
     seconds += seconds_of(text.need.work, computed_in(*state_), cluster.device, cluster.software);
   return seconds;
 }
@@ -124,7 +124,7 @@ namespace {
 // Tries 1, 2, 4, ... of the ranks.
 Decoding fastest(Subject& subject, const Cluster& cluster, int world) {
   Decoding best;
-  if (subject.job().decoded_lines == 0 || !subject.has_vae()) return best;
+  if (subject.job().planned.decoded_lines == 0 || !subject.has_vae()) return best;
   bool found = false;
   for (int ranks = 1; ranks <= world; ranks *= 2) {
     try {
@@ -241,7 +241,7 @@ class Subjects {
     if (!request.plans.empty()) return request.plans;
     if (language_) return language_->plans(request.ranks);
     const diffusion::Job& job = images_->job();
-    return candidates({request.ranks, job.samples(), job.guidance.branches(), request.stale,
+    return candidates({request.ranks, job.samples(), job.planned.guidance.branches(), request.stale,
                        images_->experts(), images_->blocks()});
   }
   PredictedPlan predicted(const Cluster& cluster, const Plan& plan, Decodings& decodings) {

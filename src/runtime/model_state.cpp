@@ -298,7 +298,7 @@ std::map<std::string, ops::WeightForm> ModelState::forms_of(
   return weights->forms();
 }
 
-models::VaeSpec ModelState::vae() const {
+models::VaeSpec ModelDescription::vae() const {
   const load::Component& part = folder.component("vae");
   return models::vae_of(part.class_name, source_of(part));
 }
@@ -347,8 +347,8 @@ std::shared_ptr<const nn::Denoiser> ModelState::transformer(int rank, int64_t re
   const int portion = parallel::portion_number(options.plan, rank);
   const auto& memory = workers.scope(rank, meters).memory;
   const auto plain = [&] {
-    return transformers.get(resident, portion, memory,
-                            [&] { return load_transformer(rank, resident, nullptr); });
+    return loaded.transformers.get(resident, portion, memory,
+                                   [&] { return load_transformer(rank, resident, nullptr); });
   };
   if (!adapters || !adapters->change("transformer") || device() == tensor::Device::meta)
     return plain();
@@ -423,7 +423,7 @@ std::unique_ptr<models::VaeDecoder> ModelState::load_vae(int64_t keep) const {
   if (keep == 0) return vae().decoder(*weights_of("vae"), dtype());
   const auto held = std::make_shared<const load::HeldWeights>(weights_of("vae"));
   auto decoder = vae().decoder(*held, dtype());
-  kept.keep("vae", held->values(), keep);
+  loaded.kept.keep("vae", held->values(), keep);
   return decoder;
 }
 
@@ -468,12 +468,13 @@ std::map<std::string, int64_t> ModelState::products_of(const std::string& part) 
 }
 
 int64_t ModelState::kept_bytes() const {
-  return transformers.bytes() + kept.bytes() + (language ? language->kept_bytes() : 0);
+  return loaded.transformers.bytes() + loaded.kept.bytes() +
+         (language ? language->kept_bytes() : 0);
 }
 
 void ModelState::release_kept() {
-  transformers.release();
-  kept.release();
+  loaded.transformers.release();
+  loaded.kept.release();
   if (language) language->release();
 }
 
@@ -482,8 +483,7 @@ void copy_for_dry_run(const ModelState& state, const RunOptions& options, ModelS
   stage.options.processes = nullptr;
   stage.options.keep_parts = false;
   stage.place.device = tensor::Device::meta;
-  stage.folder = state.folder;
-  stage.spec = state.spec;
+  static_cast<ModelDescription&>(stage) = state;
   stage.workers.assumptions = tensor::current_scope().assumptions;
   const auto world = static_cast<size_t>(options.plan.ranks());
   stage.workers.ranks.resize(world > 1 ? world : 0);
@@ -550,9 +550,9 @@ void open_parts(const std::string& model, load::ModelFolder folder, const RunOpt
   choose_stages(state);
   state.workers.start(options);
   if (options.keep_parts && state.device() == tensor::Device::cpu)
-    state.residence.emplace(pool(),
-                            PooledModel::Keeps{model, [&state] { return state.kept_bytes(); },
-                                               [&state] { state.release_kept(); }});
+    state.admitted.residence.emplace(
+        pool(), PooledModel::Keeps{model, [&state] { return state.kept_bytes(); },
+                                   [&state] { state.release_kept(); }});
 }
 
 }  // namespace

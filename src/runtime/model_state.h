@@ -34,24 +34,38 @@ std::optional<nn::DType> expert_dtype_of(const RunOptions& options,
 /// Rules that quantise weights at load; on a GPU only routed experts. Throws Error(usage).
 load::QuantiseRules rules_of(const RunOptions& options);
 
-/// An open model: the description of its folder, its workers, and its networks after first use.
-/// Requests on many threads share the state; state of a request is in its Job.
-struct ModelState {
-  /// Unique token of this open model; never reused, even after the model is closed.
-  std::shared_ptr<const void> identity = std::make_shared<const char>();
-  RunOptions options;
-  DeviceChoice place;  ///< where parts compute; latents and images are the host's
-  std::string name;    ///< the caller's name of the model
-  WeightFiles files;   ///< in place of weights of the folder
-  load::ModelFolder folder;
-  std::optional<models::PipelineSpec> spec;     ///< none: a folder without a transformer
-  models::PipelineSpec::Defaults defaults;      ///< the family's defaults, or those of the folder
-  std::unique_ptr<Language> language;           ///< null: not a language model
-  std::optional<models::MoeLayerConfig> layer;  ///< none: not a moe_layer
-  std::vector<std::string> class_names;         ///< empty: classes have numbers only
-  Workers workers;
+/// The options of the caller when the model was opened.
+struct AskedModel {
+  RunOptions options{};
+  std::string name{};   ///< the caller's name of the model
+  WeightFiles files{};  ///< in place of weights of the folder
+};
+
+/// The folder's description of a model. A dry run takes it whole.
+struct ModelDescription {
+  load::ModelFolder folder{};
+  std::optional<models::PipelineSpec> spec{};     ///< none: a folder without a transformer
+  models::PipelineSpec::Defaults defaults{};      ///< the family's defaults, or those of the folder
+  std::optional<models::MoeLayerConfig> layer{};  ///< none: not a moe_layer
+  std::vector<std::string> class_names{};         ///< empty: classes have numbers only
+
+  bool has_vae() const { return folder.has("vae"); }
+  /// The VAE of the configuration. Throws Error(model).
+  models::VaeSpec vae() const;
+  /// Whether the VAE is a video VAE.
+  bool video() const { return has_vae() && vae().video; }
+  /// Pixels per latent pixel of a side; 8 without a VAE.
+  int64_t vae_factor() const { return has_vae() ? vae().factor : 8; }
+};
+
+/// Networks and weights in memory.
+struct LoadedModel {
   NetworkCache<nn::Denoiser> transformers;  ///< by parallel::portion_number
   mutable WeightCache kept;  ///< kept by RunOptions::keep_parts, as far as memory allows
+};
+
+/// Runs that fitted into memory, and the memory between them.
+struct AdmittedRuns {
   /// The last run of a language model that fit into memory: its tokens, tokens of its largest pass,
   /// and tokens decided by a pass; bytes of the process, and of weights.
   struct {
@@ -70,6 +84,18 @@ struct ModelState {
   Memo<std::string, Fitting> fitting;
   /// With RunOptions::keep_parts on a CPU: this model among the others of the process.
   std::optional<PooledModel> residence;
+};
+
+/// An open model, in parts by lifetime. Requests on many threads share the state; state of a
+/// request is in its Job.
+struct ModelState : AskedModel, ModelDescription {
+  /// Unique token of this open model; never reused, even after the model is closed.
+  std::shared_ptr<const void> identity = std::make_shared<const char>();
+  DeviceChoice place;                  ///< where parts compute; latents and images are the host's
+  std::unique_ptr<Language> language;  ///< null: not a language model
+  Workers workers;
+  LoadedModel loaded;
+  AdmittedRuns admitted;
 
   nn::DType dtype() const { return dtype_of(options); }
   tensor::Device device() const { return place.device; }
@@ -82,13 +108,6 @@ struct ModelState {
   bool quantises_experts() const;
   /// Whether other products are quantised at load.
   bool quantises_products() const;
-  bool has_vae() const { return folder.has("vae"); }
-  /// The VAE of the configuration. Throws Error(model).
-  models::VaeSpec vae() const;
-  /// Whether the VAE is a video VAE.
-  bool video() const { return has_vae() && vae().video; }
-  /// Pixels per latent pixel of a side; 8 without a VAE.
-  int64_t vae_factor() const { return has_vae() ? vae().factor : 8; }
   /// Throws Error(model) naming every tensor that is missing or differs in shape from the
   /// configuration. Reads no weights; checks files of parts in memory once. Returns a sentence
   /// naming unused tensors, or "".

@@ -38,20 +38,20 @@ TEST(EncodeImages, ChannelsBehindTheNoiseBecomeConditioning) {
 
 TEST(EncodeImages, FillTokensHoldTheImageThenTheMaskOfEverySequence) {
   Job job;
-  job.layout = layout();
-  job.labels = {"a", "b"};
-  job.conditioning.tensors["prompt"] = counted({4, 1, 1});  // two samples, two branches
-  job.source.emplace();
-  job.source->takes_mean = true;
-  job.source->mask_pixels = counted({1, 3, 4, 6});
+  job.planned.layout = layout();
+  job.planned.labels = {"a", "b"};
+  job.asked.conditioning.tensors["prompt"] = counted({4, 1, 1});  // two samples, two branches
+  job.asked.source.emplace();
+  job.asked.source->takes_mean = true;
+  job.asked.source->mask_pixels = counted({1, 3, 4, 6});
   set_fill({}, job);
-  const Tensor before = job.conditioning.tensors.at("fill_tokens");
+  const Tensor before = job.asked.conditioning.tensors.at("fill_tokens");
   EXPECT_EQ(before.shape(), (tensor::Shape{4, 6, 8 + 12}));
   EXPECT_EQ(before.to_floats()[7], 0) << "not encoded yet";
-  job.source->masked = counted({1, 3, 8, 12});
-  job.source->masked_mean = counted({1, 2, 4, 6});
+  job.asked.source->masked = counted({1, 3, 8, 12});
+  job.asked.source->masked_mean = counted({1, 2, 4, 6});
   set_fill({}, job);
-  const std::vector<float> all = job.conditioning.tensors.at("fill_tokens").to_floats();
+  const std::vector<float> all = job.asked.conditioning.tensors.at("fill_tokens").to_floats();
   // The first token: 2 x 2 pixels of each channel of the latent, then of each of the mask.
   const std::vector<float> first(all.begin(), all.begin() + 20);
   EXPECT_EQ(first, (std::vector<float>{0, 1, 6,  7,  24, 25, 30, 31, 0,  1,

@@ -13,18 +13,18 @@ TEST(Job, WorkIsTheSumOfItsOps) {
 
 TEST(Job, APartDrawsTheNoiseOfTheWhole) {
   Job job;
-  job.labels = {"a", "b"};
+  job.planned.labels = {"a", "b"};
   EXPECT_EQ(job.drawn_samples(), 2);
-  job.first_sample = 2;
-  job.all_samples = 5;
+  job.planned.first_sample = 2;
+  job.planned.all_samples = 5;
   EXPECT_EQ(job.drawn_samples(), 5);
 }
 
 TEST(Job, PackedLatentsAreDrawnAsImages) {
   Job job;
-  job.form = nn::LatentForm::packed;
+  job.planned.form = nn::LatentForm::packed;
   EXPECT_EQ(job.noise_form(), nn::LatentForm::image);
-  job.form = nn::LatentForm::video;
+  job.planned.form = nn::LatentForm::video;
   EXPECT_EQ(job.noise_form(), nn::LatentForm::video);
 }
 

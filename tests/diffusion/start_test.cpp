@@ -13,11 +13,12 @@ using tensor::Tensor;
 // Two samples of a latent of two channels; the run begins at a noise level of 0.75.
 Job small_job() {
   Job job;
-  job.layout = {2, {1, 2, 4}, {1, 1, 1}};
-  job.labels = {"a", "b"};
+  job.planned.layout = {2, {1, 2, 4}, {1, 1, 1}};
+  job.planned.labels = {"a", "b"};
   sample::LinearStep step;
   step.before = {0.25, 0.75};
-  job.sampler = std::make_shared<sample::LinearSampler>(std::vector<sample::LinearStep>{step}, 3);
+  job.planned.sampler =
+      std::make_shared<sample::LinearSampler>(std::vector<sample::LinearStep>{step}, 3);
   return job;
 }
 
@@ -51,16 +52,16 @@ TEST(Start, OfNoiseIsScaledAsTheSamplerSays) {
   EXPECT_EQ(start.kept(), nullptr);
   const auto noise = drawn(5, {{2, 2, 2, 4}});
   const Tensor tokens =
-      nn::to_tokens(Tensor::from(std::span<const float>(noise), {2, 2, 2, 4}), job.layout);
+      nn::to_tokens(Tensor::from(std::span<const float>(noise), {2, 2, 2, 4}), job.planned.layout);
   const std::vector<float> got = start.latents().to_floats(), unit = tokens.to_floats();
   for (size_t i = 0; i < got.size(); ++i) EXPECT_FLOAT_EQ(got[i], 3 * unit[i]);
 }
 
 TEST(Start, OfAnImageMixesOneLatentWithEachSamplesNoise) {
   Job job = small_job();
-  job.source.emplace();
-  job.source->mean = filled({1, 2, 2, 4}, 2);
-  job.source->logvar = filled({1, 2, 2, 4}, 0);  // a deviation of 1
+  job.asked.source.emplace();
+  job.asked.source->mean = filled({1, 2, 2, 4}, 2);
+  job.asked.source->logvar = filled({1, 2, 2, 4}, 0);  // a deviation of 1
   const parallel::Setup setup({}, one_block(), job.workload());
   GenerateRequest request;
   request.seed = 5;
@@ -72,7 +73,7 @@ TEST(Start, OfAnImageMixesOneLatentWithEachSamplesNoise) {
   for (size_t i = 0; i < noise.size(); ++i)
     mixed.push_back(0.25f * (2 + image[i % image.size()]) + 0.75f * noise[i]);
   const Tensor tokens =
-      nn::to_tokens(Tensor::from(std::span<const float>(mixed), both), job.layout);
+      nn::to_tokens(Tensor::from(std::span<const float>(mixed), both), job.planned.layout);
   const std::vector<float> got = start.latents().to_floats(), expected = tokens.to_floats();
   ASSERT_EQ(got.size(), expected.size());
   for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-6);
@@ -80,10 +81,10 @@ TEST(Start, OfAnImageMixesOneLatentWithEachSamplesNoise) {
 
 TEST(Start, OfAMaskKeepsTheImageAndItsNoise) {
   Job job = small_job();
-  job.source.emplace();
-  job.source->mean = filled({1, 2, 2, 4}, 2);
-  job.source->logvar = filled({1, 2, 2, 4}, -30);
-  job.source->mask = filled({1, 1, 2, 4}, 0.25f);
+  job.asked.source.emplace();
+  job.asked.source->mean = filled({1, 2, 2, 4}, 2);
+  job.asked.source->logvar = filled({1, 2, 2, 4}, -30);
+  job.asked.source->mask = filled({1, 1, 2, 4}, 0.25f);
   const parallel::Setup setup({}, one_block(), job.workload());
   GenerateRequest request;
   Start start(request, job, setup);

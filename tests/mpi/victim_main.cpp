@@ -125,14 +125,14 @@ void decode(Communicator& world, const std::string& told) {
   request.frames = 5;
   const diffusion::Job job = diffusion::plan_job(state, request);
   const FailingDecoder decoder(state.load_vae());
-  const auto tokens =
-      tensor::Tensor::zeros({job.layout.tokens(), job.layout.token_channels()}, tensor::DType::f32);
+  const auto tokens = tensor::Tensor::zeros(
+      {job.planned.layout.tokens(), job.planned.layout.token_channels()}, tensor::DType::f32);
   const auto share = [&](nn::Spatial& spatial, Communicator* ranks) {
     diffusion::decode_share(state, {}, job, {}, tokens, decoder, spatial, ranks, ranks->rank(),
                             false);
   };
   try {
-    diffusion::launch_bands(state, job.meters, {}, 0, share);
+    diffusion::launch_bands(state, job.counted.meters, {}, 0, share);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::rank) throw;
     write(told, error.what());

@@ -187,12 +187,12 @@ TEST(DryRun, CountsWhatTheRequestHoldsBesideItsRanks) {
   diffusion::Job job = diffusion::sketch_job(state, request_of({"", 2, 3}));
   const admission::DryRun without = admission::dry_run(state, job);
   int64_t conditioning = 0;
-  for (const auto& [name, x] : job.conditioning.tensors) conditioning += x.bytes();
+  for (const auto& [name, x] : job.asked.conditioning.tensors) conditioning += x.bytes();
   EXPECT_GT(conditioning, 0);
   EXPECT_EQ(without.process, without.ranks[0].total + conditioning);
-  job.given["latents"] = tensor::Tensor::zeros(job.latent_shape(), tensor::DType::f32);
+  job.asked.given["latents"] = tensor::Tensor::zeros(job.latent_shape(), tensor::DType::f32);
   const admission::DryRun with = admission::dry_run(state, job);
-  EXPECT_EQ(with.process, with.ranks[0].total + conditioning + job.given["latents"].bytes());
+  EXPECT_EQ(with.process, with.ranks[0].total + conditioning + job.asked.given["latents"].bytes());
 }
 
 TEST(DryRun, MessagesOfAStepAreThoseOfRanksThatDenoise) {

@@ -51,8 +51,8 @@ struct Decoding {
   Decoding(const base::Json& config, Precision precision, const nn::TokenLayout& layout) {
     state.options.precision = precision;
     state.folder.components.push_back({"vae", "diffusers", "AutoencoderKL", "nowhere", config});
-    job.layout = layout;
-    job.labels.resize(1);
+    job.planned.layout = layout;
+    job.planned.labels.resize(1);
   }
   diffusion::MemoryNeed need(int64_t pixels) const {
     std::optional<models::Tiling> tiles;

@@ -51,7 +51,7 @@ Tensor zeros(const Tensor& like) { return Tensor::zeros(like.shape(), like.dtype
 std::map<std::string, std::vector<float>> rows_of(const diffusion::Job& job,
                                                   const std::vector<int>& ids) {
   std::map<std::string, std::vector<float>> rows;
-  for (const auto& [name, x] : diffusion::take_sequences(job.conditioning, ids).tensors)
+  for (const auto& [name, x] : diffusion::take_sequences(job.asked.conditioning, ids).tensors)
     rows[name] = x.to_floats();
   return rows;
 }
@@ -71,7 +71,7 @@ TEST(ShareText, EachProcessHasTheTextOfItsSequencesAndOneReadsEncoders) {
         diffusion::Job job = diffusion::plan_job(state, request);
         const int64_t text = admission::fit_memory(state, request, job).text;
         diffusion::encode_text(state, request, {}, job);
-        const int64_t read = job.meters.memory->peak(MemoryClass::weights);
+        const int64_t read = job.counted.meters.memory->peak(MemoryClass::weights);
         diffusion::broadcast_conditioning(state, job);
         const int rank = processes.rank();
         EXPECT_EQ(diffusion::encodes_text(state), rank == 0);
@@ -108,14 +108,14 @@ TEST(ShareText, MasksGoWithTheTextAndNoneToWhomHasNoSequence) {
     runtime::ModelState state;
     runtime::open_model(kPixArt, asked_of("data=3", &processes), state);
     diffusion::Job job = diffusion::plan_job(state, request);
-    job.texts.resize(1);  // as if the embeddings came from a prompt
+    job.asked.texts.resize(1);  // as if the embeddings came from a prompt
     const auto mine =
         parallel::Partition(state.options.plan, job.workload()).sequences(processes.rank());
     EXPECT_TRUE(mine.size() == 2 || mine.empty()) << "of two samples on three ranks";
     const auto expected = rows_of(job, mine);
     if (processes.rank() != 0)
       for (const char* name : {"encoder_hidden_states", "encoder_attention_mask"})
-        job.conditioning.tensors.at(name) = zeros(job.conditioning.tensors.at(name));
+        job.asked.conditioning.tensors.at(name) = zeros(job.asked.conditioning.tensors.at(name));
     diffusion::broadcast_conditioning(state, job);
     EXPECT_EQ(rows_of(job, mine), expected);
     EXPECT_GE(expected.size(), 2u) << "embeddings and their mask";

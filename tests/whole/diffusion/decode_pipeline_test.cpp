@@ -355,7 +355,7 @@ Error halved(const std::string& plan, const Processes* processes) {
   diffusion::broadcast_conditioning(state, job);
   for (const nn::Range samples : diffusion::parts_of(options.plan, job.samples()))
     orders[0].parts.push_back(diffusion::part_of(job, samples));
-  diffusion::SharedDecoder decoder = diffusion::load_decoder(state, job, job.meters.memory);
+  diffusion::SharedDecoder decoder = diffusion::load_decoder(state, job, job.counted.meters.memory);
   decoder.decoder = std::make_unique<FailingDecoder>(std::move(decoder.decoder));
   try {
     diffusion::run_stages(state, {}, orders, decoder);

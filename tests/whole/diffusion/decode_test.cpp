@@ -233,9 +233,10 @@ Error shared_out(const Processes* processes) {
   const diffusion::Job job = diffusion::plan_job(state, two_shapes());
   const FailingDecoder decoder(state.load_vae());
   const auto tokens = tensor::Tensor::zeros(
-      {job.samples() * job.layout.tokens(), job.layout.token_channels()}, tensor::DType::f32);
+      {job.samples() * job.planned.layout.tokens(), job.planned.layout.token_channels()},
+      tensor::DType::f32);
   try {
-    diffusion::launch_bands(state, job.meters, {}, 0,
+    diffusion::launch_bands(state, job.counted.meters, {}, 0,
                             [&](nn::Spatial& spatial, comm::Communicator* ranks) {
                               diffusion::decode_share(state, {}, job, {}, tokens, decoder, spatial,
                                                       ranks, ranks->rank(), false);

@@ -43,12 +43,12 @@ diffusion::Job job_of(int count) {
 
 TEST(Parts, KnowTheirPlaceInTheRequest) {
   const diffusion::Job whole = job_of(2), part = diffusion::part_of(whole, {1, 3});
-  EXPECT_EQ(part.labels,
-            std::vector<std::string>(whole.labels.begin() + 1, whole.labels.end() - 1));
+  EXPECT_EQ(part.planned.labels, std::vector<std::string>(whole.planned.labels.begin() + 1,
+                                                          whole.planned.labels.end() - 1));
   EXPECT_EQ(part.noise_shape(), whole.noise_shape()) << "drawn as for all";
   EXPECT_EQ(part.latent_shape()[0], 2);
-  for (const auto& [name, x] : whole.conditioning.tensors) {
-    const tensor::Tensor& mine = part.conditioning.tensors.at(name);
+  for (const auto& [name, x] : whole.asked.conditioning.tensors) {
+    const tensor::Tensor& mine = part.asked.conditioning.tensors.at(name);
     ASSERT_EQ(mine.bytes(), x.bytes() / 2) << name;
     const auto two = static_cast<size_t>(x.bytes() / 4);  // two branches of four samples
     const auto *const all = static_cast<const char*>(x.raw()), *const some =

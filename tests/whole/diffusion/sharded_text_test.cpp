@@ -203,11 +203,11 @@ TEST(ShardedText, HoldsAPartOfTheLayersAndTwoOfThemAsIsPredicted) {
             allowed = std::max(allowed, sum(each) / ranks + 64 * std::ssize(each) +
                                             2 * *std::max_element(each.begin(), each.end()));
           int64_t beside = 0;
-          for (const diffusion::Text& text : job.texts)
+          for (const diffusion::Text& text : job.asked.texts)
             if (text.there) beside = std::max(beside, beside_layers(state, text.part.encoder));
           allowed += beside;
-          for (size_t i = 0; i < job.encoded.per_rank.size(); ++i) {
-            const MemoryPeaks& held = job.encoded.per_rank[i].peak_bytes;
+          for (size_t i = 0; i < job.counted.encoded.per_rank.size(); ++i) {
+            const MemoryPeaks& held = job.counted.encoded.per_rank[i].peak_bytes;
             const size_t rank = of ? static_cast<size_t>(of->rank()) : i;
             EXPECT_GT(held.weights, 0) << name << ", rank " << rank << " of " << ranks;
             const int64_t text = fit.denoise.ranks.at(rank).text;
@@ -218,7 +218,7 @@ TEST(ShardedText, HoldsAPartOfTheLayersAndTwoOfThemAsIsPredicted) {
             EXPECT_GE(double(held.total), 0.95 * double(text))
                 << name << ", rank " << rank << " of " << ranks;
           }
-          EXPECT_LE(job.meters.memory->peak(), fit.text) << name;
+          EXPECT_LE(job.counted.meters.memory->peak(), fit.text) << name;
         };
         if (processes)
           on_processes(ranks, [&](const Processes& of) { run(&of); });
@@ -319,13 +319,13 @@ TEST(ShardedText, RunsThatAreKeptAreNotReadAgain) {
       };
       int64_t before = 0, later = 0;
       const auto latents = once(&before);
-      const int64_t kept = state.kept.bytes();
+      const int64_t kept = state.loaded.kept.bytes();
       EXPECT_GE(kept, diffusion::sharded_bytes(state, "text_encoder", {}));
       wait();
       if (first) trial.fill(0, false);
       wait();
       EXPECT_EQ(once(&later), latents) << "what was kept is read again";
-      EXPECT_EQ(state.kept.bytes(), kept);
+      EXPECT_EQ(state.loaded.kept.bytes(), kept);
       if (first) {
         EXPECT_GE(later, kept) << "what is kept counts in each run";
       }

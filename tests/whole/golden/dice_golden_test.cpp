@@ -74,7 +74,7 @@ class DiceCase {
   Outcome run(const Json& schedule, int ranks) {
     const Plan plan = plan_of(schedule, ranks);
     state_.options.plan = plan;
-    state_.transformers.release();
+    state_.loaded.transformers.release();
     for (int r = 0; r < plan.expert; ++r) state_.transformer(r);
     Outcome outcome;
     outcome.events.resize(size_t(plan.world()));

@@ -94,8 +94,8 @@ TEST(WeightCache, AreAsLargeAsIsSaid) {
   runtime::ModelState state;
   runtime::open_model(trial.folder, trial.options, state);
   pipeline::generate(state, trial.request, {});
-  const int64_t of_text = state.kept.bytes_with({{"vae", 0}}),
-                of_vae = state.kept.bytes_with({{"text_encoder", 0}});
+  const int64_t of_text = state.loaded.kept.bytes_with({{"vae", 0}}),
+                of_vae = state.loaded.kept.bytes_with({{"text_encoder", 0}});
   tensor::Scope scope;
   scope.memory = std::make_shared<tensor::MemoryTracker>();
   const tensor::BindScope bind(scope);
@@ -108,8 +108,8 @@ TEST(WeightCache, AreAsLargeAsIsSaid) {
   const int64_t vae_bytes = scope.memory->current(MemoryClass::weights) - text_bytes;
   EXPECT_GE(of_vae, vae_bytes);
   EXPECT_LT(double(of_vae), 1.1 * double(vae_bytes));
-  state.kept.release();
-  EXPECT_EQ(state.kept.bytes(), 0);
+  state.loaded.kept.release();
+  EXPECT_EQ(state.loaded.kept.bytes(), 0);
 }
 
 // Requests in order and several at once; some are cancelled in progress.
@@ -179,7 +179,7 @@ TEST(WeightCache, GoWhereARunNeedsTheirMemory) {
   runtime::ModelState state;
   runtime::open_model(trial.folder, trial.options, state);
   const auto run = [&] { return pipeline::generate(state, trial.request, {}); };
-  const int64_t all = run().report.peak_bytes.total, kept = state.kept.bytes();
+  const int64_t all = run().report.peak_bytes.total, kept = state.loaded.kept.bytes();
   EXPECT_GT(kept, 0);
   for (const double share : {2.0, 0.93, 2.0}) {
     state.options.memory_budget = int64_t(double(all) * share);
@@ -187,7 +187,7 @@ TEST(WeightCache, GoWhereARunNeedsTheirMemory) {
       const GenerateResult result = run();
       EXPECT_EQ(result.latents, plain.latents) << share;
       EXPECT_LE(result.report.peak_bytes.total, state.options.memory_budget) << share;
-      EXPECT_EQ(state.kept.bytes() == kept, share > 1) << share;
+      EXPECT_EQ(state.loaded.kept.bytes() == kept, share > 1) << share;
     }
   }
 }
