@@ -32,6 +32,7 @@ class ExpertExchange final : public ExpertCarrier {
   void compute(ExpertFlight& flight, bool waits = false) override;
   tensor::Tensor bring(ExpertFlight& flight, const tensor::Tensor& ids,
                        const tensor::Tensor& like) override;
+  using ExpertCarrier::finish;
   /// Waits for results: rows [tokens * k, hidden] receive those of flight.assignments, each in
   /// place.
   void finish(ExpertFlight& flight, const tensor::Tensor& rows) const;

@@ -35,7 +35,7 @@ FusedExperts::Made FusedExperts::whole(const Tensor& tokens, const nn::Gate& gat
   fused::MoeOperator& one = lanes_->at(0);
   const ops::Routing chosen =
       ops::host_routing(gate(tokens), static_cast<int64_t>(size_.owner.size()));
-  const auto choose = [&chosen](const Tensor&) { return chosen; };
+  const auto choose = [&chosen](const Tensor&) { return ops::Routing{chosen.ids, chosen.weights}; };
   Made made;
   if (tokens.is_meta()) {
     made.result = one.dry_run(tokens, choose, weights, {});
@@ -69,7 +69,7 @@ FusedExperts::Made FusedExperts::in_blocks(const Tensor& tokens, const nn::Gate&
       const ops::Routing chosen = ops::host_routing(gate.part(tokens, run), experts);
       tensor::copy_into(to.ids, chosen.ids);
       tensor::copy_into(to.weights, chosen.weights);
-      return to;
+      return ops::Routing{to.ids, to.weights};
     };
     const fused::Destination into{made.rows.slice(0, run.begin * slots, run.end * slots),
                                   made.result.slice(0, run.begin, run.end)};
