@@ -122,6 +122,8 @@ struct GenerateRequest {
                                   ///< the conditional prediction's (Z-Image); 0: no limit
   float cfg_truncation = 1;       ///< steps with 1 - timestep / 1000 above it use no guidance
                                   ///< (Z-Image); 1: every step uses it
+  float guidance_start = 0;       ///< steps with 1 - timestep / 1000 below it use no guidance
+                                  ///< (Kynkaanniemi et al. 2024); 0: every step uses it
   int64_t width = 0, height = 0;  ///< pixels; 0: as trained
   bool binning = false;  ///< use the trained size with the nearest aspect, as resolution binning of
                          ///< diffusers; PixArt then resizes and crops

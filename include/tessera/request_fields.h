@@ -60,11 +60,12 @@ void visit_fields(Request& request, Visit&& visit) {
   // Names every member, so that a new member is noticed here. Members without a line below have
   // forms of their own in each program: subjects, images, adapters, files, and how to decode.
   auto& [classes, prompts, negative_prompt, embeddings, clean_caption, text_tokens, steps, guidance,
-         true_guidance, guidance_rescale, cfg_normalization, cfg_truncation, width, height, binning,
-         fit, frames, count, seed, seeds, noise, scheduler, initial_latents, initial_tensors,
-         save_latents, trace, decode, vae_tiling, vae_tile, vae_chunk, compare_steps, previews,
-         overwrite, images, strength, mask, alpha_mask, soft_mask, mask_blur, image_fitting,
-         outpaint, loras, merge_lora, cache, timesteps, sigmas, padding_mask_crop] = request;
+         true_guidance, guidance_rescale, cfg_normalization, cfg_truncation, guidance_start, width,
+         height, binning, fit, frames, count, seed, seeds, noise, scheduler, initial_latents,
+         initial_tensors, save_latents, trace, decode, vae_tiling, vae_tile, vae_chunk,
+         compare_steps, previews, overwrite, images, strength, mask, alpha_mask, soft_mask,
+         mask_blur, image_fitting, outpaint, loras, merge_lora, cache, timesteps, sigmas,
+         padding_mask_crop] = request;
   constexpr double large = 1 << 20;
   const char* group = "Common";
   visit({"steps", group, "N", "Denoising steps (default: the model's)", 1, large}, steps);
@@ -91,6 +92,8 @@ void visit_fields(Request& request, Visit&& visit) {
         cfg_normalization);
   visit({"cfg_truncation", group, "T", "Share of time with guidance, 0 to 1 (default 1)", 0, 1},
         cfg_truncation);
+  visit({"guidance_start", group, "T", "Share of time before guidance, 0 to 1 (default 0)", 0, 1},
+        guidance_start);
   visit({"scheduler", group, "S", "Scheduler, e.g. unipc (default: the model's)"}, scheduler);
   visit({"cache", group, "C[,K=V]", "Reuse results of steps: fbcache,threshold=0.1"}, cache);
   visit({"noise", group, "R", "Noise generator: torch (default) or philox"}, noise);

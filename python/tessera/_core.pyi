@@ -47,6 +47,7 @@ class GenerateRequest:
     guidance_rescale: float
     cfg_normalization: float
     cfg_truncation: float
+    guidance_start: float
     width: int
     height: int
     binning: bool

@@ -137,10 +137,10 @@ void plan_rescale(const models::PipelineSpec& spec, const GenerateRequest& reque
           : spec.takes_text()  ? fmt::format("`guidance` above {}", spec.no_guidance)
                                : "`guidance` other than 1");
   job.planned.guidance.rescale = phi;
-  const float limit = request.cfg_normalization, until = request.cfg_truncation;
   if (!job.planned.guidance.branches()) return;  // note_without_effect() reports the case
-  job.planned.guidance.limit = limit;
-  job.planned.guidance.until = until;
+  job.planned.guidance.limit = request.cfg_normalization;
+  job.planned.guidance.from = request.guidance_start;
+  job.planned.guidance.until = request.cfg_truncation;
 }
 
 // Notes options of the request without effect.
@@ -184,10 +184,11 @@ void note_without_effect(const runtime::ModelState& state, const GenerateRequest
     note(fmt::format("`true_guidance` {}", request.true_guidance),
          given ? "`embeddings` holds nothing negative, which it needs, as in diffusers"
                : "it needs `negative_prompt`, which may be empty (\"\"), as in diffusers");
-  if (!job.planned.guidance.branches() &&
-      (request.cfg_normalization != 0 || request.cfg_truncation != 1))
-    note(request.cfg_normalization != 0 ? "`cfg_normalization`" : "`cfg_truncation`",
-         "this run has no guidance");
+  for (const auto& [option, given_one] :
+       {std::pair("`cfg_normalization`", request.cfg_normalization != 0),
+        {"`cfg_truncation`", request.cfg_truncation != 1},
+        {"`guidance_start`", request.guidance_start != 0}})
+    if (given_one && !job.planned.guidance.branches()) note(option, "this run has no guidance");
   if (request.true_guidance != 1 && !embeds)
     note("`true_guidance`", "the guidance of this model is `guidance`");
   if (request.text_tokens > 0 && (given || spec.text_inputs.empty()))

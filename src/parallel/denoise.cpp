@@ -84,7 +84,8 @@ Tensor guided(const Tensor& whole, const Guidance& guidance, float timestep, int
         comm::all_gather(*setup.branch_group, prediction.contiguous(), {"guidance", -1}).wait());
   const int64_t half = prediction.size(0) / 2;
   Tensor cond = prediction.slice(0, 0, half);
-  if (1 - timestep / 1000 > guidance.until) return cond;
+  const float time = 1 - timestep / 1000;
+  if (time < guidance.from || time > guidance.until) return cond;
   const int64_t columns = guidance.channels * patch;
   Tensor out = ops::guide(cond, prediction.slice(0, half, 2 * half), guidance.scale, columns);
   if (guidance.rescale != 0)

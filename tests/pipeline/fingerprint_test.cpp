@@ -40,6 +40,7 @@ TEST(RunFingerprint, EveryPartOfARequestCounts) {
       [](Q& q) { q.guidance_rescale = 1; },
       [](Q& q) { q.cfg_normalization = 1; },
       [](Q& q) { q.cfg_truncation = 0.5f; },
+      [](Q& q) { q.guidance_start = 0.5f; },
       [](Q& q) { q.width = 8; },
       [](Q& q) { q.height = 8; },
       [](Q& q) { q.binning = true; },

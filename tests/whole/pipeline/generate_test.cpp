@@ -84,6 +84,27 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"dit_moe_timm", "rf.4.", "rectified-flow", 4, 1.5f, {"8", "0"}},
                     Case{"dit_moe_timm", "ddpm.4.", "ddpm", 4, 1.5f, {"1", "2"}}));
 
+TEST(Generate, GuidesOnlyTheShareOfTimeThatIsAsked) {
+  Model model = Model::open(TESSERA_MODELS_DIR "/shapes", golden::options(Precision::f32));
+  const auto latents = [&](float guidance, float start, float until) {
+    GenerateRequest request;
+    request.classes = {"1"};
+    request.steps = 4;
+    request.width = request.height = 32;
+    request.decode = false;
+    request.guidance = guidance;
+    request.guidance_start = start;
+    request.cfg_truncation = until;
+    return model.generate(request).latents;
+  };
+  const auto guided = latents(3, 0, 1), unguided = latents(1, 0, 1);
+  EXPECT_NE(guided, unguided);
+  EXPECT_EQ(latents(3, 1, 1), unguided);
+  EXPECT_EQ(latents(3, 0.6F, 0.4F), unguided);
+  EXPECT_NE(latents(3, 0.5F, 1), guided);
+  EXPECT_NE(latents(3, 0.5F, 1), latents(3, 0, 0.5F));
+}
+
 std::string refusal(GenerateRequest request, ErrorCode code) {
   Model model = Model::open(kData + "dit_moe_flash/model", golden::options(Precision::f32));
   try {
