@@ -155,7 +155,7 @@ class Wording(ProgramTest):
         for option, value, says in (("--threads", "0", "--threads: expected a whole number from 1 to 4096, not '0'"),
                                     ("--comm-timeout", "1e9", "--comm-timeout: expected a number from 0.01 to 86400"),
                                     ("--dtype", "f16", "--dtype: expected f32, bf16, int8 or int4, not 'f16'"),
-                                    ("--width", "-8", "--width: expected a number above 0, not -8"),
+                                    ("--width", "-8", "--width: expected a whole number from 1 to 1048576, not '-8'"),
                                     ("--seed", "x", "--seed x: this is no number that the option takes")):
             self.refused(2, "generate", "shapes", "--class", "1", option, value, says=says)
 

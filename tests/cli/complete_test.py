@@ -73,7 +73,7 @@ class Complete(ProgramTest):
             self.assertEqual(self.run_here(*ask, "--temperature", 20, *few).stdout, "enots\n")
         self.refused(2, *ask, "--top-k", 3, says=["temperature 0 draws nothing", "--temperature"])
         self.refused(2, *ask, "--n", 2, says=["one and the same", "--temperature"])
-        self.refused(2, *ask, "--temperature", 1, "--top-p", 2, says="top_p 2")
+        self.refused(2, *ask, "--temperature", 1, "--top-p", 2, says="--top-p 2")
         self.refused(2, *ask, "--repetition-penalty", 0, says="repetition_penalty 0")
         self.refused(2, *ask, "--top-k", -1, says="--top-k")
 
