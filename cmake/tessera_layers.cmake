@@ -52,8 +52,10 @@ function(tessera_layer name)
     set_target_properties(tessera_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
     set_property(GLOBAL APPEND PROPERTY TESSERA_LAYERS tessera_${name})
     # Kernels have an optimisation level of their own, which a precompiled header must share.
+    # Files of kernels give the same names to what they compile for different instruction sets.
     if(NOT name STREQUAL "kernels")
       tessera_precompile(tessera_${name} layers fmt::fmt Threads::Threads)
+      tessera_unity(tessera_${name} ${sources})
     endif()
   elseif(headers)
     set(scope INTERFACE)

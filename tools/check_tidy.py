@@ -63,22 +63,22 @@ def main():
     parser.add_argument("--root", type=pathlib.Path,
                         default=pathlib.Path(__file__).resolve().parent.parent)
     parser.add_argument("--build", type=pathlib.Path,
-                        help="a configured build folder (default: build/release)")
+                        help="a folder configured with -DTESSERA_UNITY=OFF (default: build/commands)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--seconds", type=float, default=float("inf"),
                         help="begin no file after so long, those committed last come first")
     parser.add_argument("--program", help="clang-tidy (default: that of ./scripts/install ci)")
     arguments = parser.parse_args()
     root = arguments.root.resolve()
-    build = arguments.build or root / "build" / "release"
+    build = arguments.build or root / "build" / "commands"
     program = arguments.program or str(root / "build" / "tidy" / "bin" / "clang-tidy")
     if not shutil.which(program):
         print(f"check_tidy: there is no {program} here; run ./scripts/install ci",
               file=sys.stderr)
         return 1
     if not (build / "compile_commands.json").is_file():
-        print(f"check_tidy: {build} is not configured; run cmake --preset release",
-              file=sys.stderr)
+        print(f"check_tidy: {build} is not configured; run "
+              f"cmake --preset release -B build/commands -DTESSERA_UNITY=OFF", file=sys.stderr)
         return 1
     entries = compile_commands(build, root, arguments.paths)
     if not entries:

@@ -23,4 +23,5 @@ target_link_libraries(tessera_server PUBLIC tessera_public nlohmann_json::nlohma
                       ${MICROHTTPD_LIBRARY} PRIVATE prometheus-cpp::core SQLite::SQLite3 Threads::Threads
                       tessera_page tessera_options)
 tessera_precompile(tessera_server server nlohmann_json::nlohmann_json Threads::Threads)
+tessera_unity(tessera_server ${server_sources})
 add_library(tessera_serve ALIAS tessera_server)
