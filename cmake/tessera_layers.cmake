@@ -8,6 +8,10 @@ if(TESSERA_PRECOMPILE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # Out of a precompiled header gcc 12 shows what it wrongly suspects inside its own std::string.
   list(APPEND warnings -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread)
 endif()
+if(TESSERA_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # A class over one that is local to a file: gcc asks for it in the file that it compiles.
+  list(APPEND warnings -Wno-subobject-linkage)
+endif()
 if(TESSERA_WERROR)
   list(APPEND warnings -Werror)
 endif()

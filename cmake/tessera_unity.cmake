@@ -46,8 +46,6 @@ set(tessera_alone
     src/ops/norm.cpp
     src/parallel/reuse/change.cpp
     src/planner/published_case.cpp
-    src/planner/recording.cpp
-    src/planner/run_timeline.cpp
     src/planner/timeline.cpp
     src/sample/levenshtein_rule.cpp
     src/sample/unipc.cpp
@@ -58,14 +56,28 @@ set(tessera_alone
     src/tokenizer/formats.cpp
     src/tokenizer/pre_tokenizers.cpp
     src/tokenizer/unigram.cpp
-    tests/comm/mpi/progress_test.cpp
     tests/comm/mpi/no_mpi_test.cpp
+    tests/comm/mpi/progress_test.cpp
+    tests/fused/lanes_test.cpp
     tests/fused/open_heap_test.cpp
     tests/fused/operator_test.cpp
     tests/jinja/expression_test.cpp
     tests/kernels/attention_test.cpp
     tests/kernels/int8_test.cpp
     tests/kernels/matmul_test.cpp
+    tests/load/broken_adapters_test.cpp
+    tests/load/file_scales_test.cpp
+    tests/media/read_image_test.cpp
+    tests/nn/moe/capacity_policy_test.cpp
+    tests/nn/moe/expert_selection_test.cpp
+    tests/nn/moe/log_test.cpp
+    tests/ops/matmul_test.cpp
+    tests/ops/norm_test.cpp
+    tests/server/field_reader_test.cpp
+    tests/server/hostile_fields_test.cpp
+    tests/server/image_fields_test.cpp
+    tests/tensor/tensor_test.cpp
+    tests/tokenizer/unigram_test.cpp
 )
 
 function(tessera_unity target)

@@ -148,8 +148,7 @@ std::string draw_schedule(Draw& draw, int ranks, bool narrow) {
   if (draw.chance(20)) text += fmt::format(",stride={}", draw.from_to(1, 3));
   if (draw.chance(20)) text += ",conditional-layers=async";
   if (draw.chance(20)) text += ",scores=latest";
-  const bool later = schedule != "sync" || text.find("conditional=") != std::string::npos;
-  if (expert > 1 && !later && text.size() % 2 == 0) text += ",moe=fused";
+  if (expert > 1 && schedule != "staggered-batch" && text.size() % 2 == 0) text += ",moe=fused";
   return text;
 }
 
