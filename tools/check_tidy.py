@@ -33,6 +33,15 @@ def compile_commands(build, root, paths):
     return entries
 
 
+def commands_folder(root):
+    """Returns build/commands, configured so that each source is compiled alone."""
+    build = root / "build" / "commands"
+    if (root / "CMakePresets.json").is_file():
+        subprocess.run(["cmake", "--preset", "release", "-B", str(build), "-DTESSERA_UNITY=OFF"], cwd=root,
+                       stdout=subprocess.DEVNULL, check=True)
+    return build
+
+
 def newest_first(root, entries):
     """Sorts the entries, the latest committed files first."""
     if not shutil.which("git"):
@@ -63,14 +72,14 @@ def main():
     parser.add_argument("--root", type=pathlib.Path,
                         default=pathlib.Path(__file__).resolve().parent.parent)
     parser.add_argument("--build", type=pathlib.Path,
-                        help="a folder configured with -DTESSERA_UNITY=OFF (default: build/commands)")
+                        help="a folder configured with -DTESSERA_UNITY=OFF (default: build/commands, configured here)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--seconds", type=float, default=float("inf"),
                         help="begin no file after so long, those committed last come first")
     parser.add_argument("--program", help="clang-tidy (default: that of ./scripts/install ci)")
     arguments = parser.parse_args()
     root = arguments.root.resolve()
-    build = arguments.build or root / "build" / "commands"
+    build = arguments.build or commands_folder(root)
     program = arguments.program or str(root / "build" / "tidy" / "bin" / "clang-tidy")
     if not shutil.which(program):
         print(f"check_tidy: there is no {program} here; run ./scripts/install ci",

@@ -58,7 +58,7 @@ class Manual(unittest.TestCase):
 
     def test_words_complete_as_typed(self):
         self.assertEqual(self.completed("tessera", "ge"), ["generate"])
-        self.assertEqual(self.completed("tessera", "generate", "shapes", "--guidance-"), ["--guidance-rescale"])
+        self.assertEqual(self.completed("tessera", "generate", "shapes", "--guidance-r"), ["--guidance-rescale"])
         self.assertEqual(self.completed("tessera", "generate", "sha"), [])  # left to names of files
         self.assertIn("--json", self.completed("tessera", "bench", "parallel", "--j"))
 
