@@ -13,7 +13,7 @@ std::vector<double> numbers_of(const std::string& text, const std::string& optio
     more = at < end && *at == ',';
     if (error != std::errc() || (at < end && !more))
       throw Error(ErrorCode::usage,
-                  option + " " + text + ": expected numbers, with commas between");
+                  option + ": expected numbers, with commas between, not '" + text + "'");
   }
   return numbers;
 }

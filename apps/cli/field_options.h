@@ -17,7 +17,7 @@ std::vector<double> numbers_of(const std::string& text, const std::string& optio
 template <class Value>
 CLI::Option* add_field(CLI::App& app, const Field& field, Value& value) {
   const std::string name = server::option_of(field.name);
-  const auto read = [&](auto take) {
+  const auto read = [&](const auto& take) {
     return app.add_option_function<std::string>(name, take, field.help);
   };
   if constexpr (std::same_as<Value, bool>)

@@ -120,9 +120,9 @@ struct GenerateRequest {
                                   ///< conditional prediction (Lin et al. 2023); 0: off
   float cfg_normalization = 0;    ///< limits the norm of the guided prediction to this multiple of
                                   ///< the conditional prediction's (Z-Image); 0: no limit
-  float cfg_truncation = 1;       ///< steps with 1 - timestep / 1000 above it use no guidance
-                                  ///< (Z-Image); 1: every step uses it
-  float guidance_start = 0;       ///< steps with 1 - timestep / 1000 below it use no guidance
+  float cfg_truncation = 1;       ///< steps after this share of time, 1 - timestep / 1000, use no
+                                  ///< guidance (Z-Image); 1: every step uses it
+  float guidance_start = 0;       ///< steps before this share of time use no guidance
                                   ///< (Kynkaanniemi et al. 2024); 0: every step uses it
   int64_t width = 0, height = 0;  ///< pixels; 0: as trained
   bool binning = false;  ///< use the trained size with the nearest aspect, as resolution binning of

@@ -68,7 +68,7 @@ void visit_fields(Request& request, Visit&& visit) {
          padding_mask_crop] = request;
   constexpr double large = 1 << 20;
   const char* group = "Common";
-  visit({"steps", group, "N", "Denoising steps (default: the model's)", 1, large}, steps);
+  visit({"steps", group, "N", "Denoising steps (default: the model's)", 1, 100'000}, steps);
   visit({"seed", group, "S", "Seed of the initial noise (default 0)"}, seed);
   visit({"width", group, "W", "Size in pixels (default: as trained)", 1, large}, width);
   visit({"height", group, "H", "", 1, large}, height);

@@ -237,7 +237,7 @@ DryRun dry_run_others(const runtime::ModelState& state, const RunOptions& option
                           world, weights);
     std::map<int, nn::Range> all;
     for (size_t r = 0; r < run.lengths.size(); ++r) all[static_cast<int>(r)] = nn::kAllTokens;
-    setup.policy->restrict_to(std::move(all));
+    setup.policy->restrict_to(all);
     std::vector<tensor::Tensor> routed;  // kept by a run until a pass is counted
     setup.experts->log().watch(
         [&](const nn::MoeWork& work) { routed.push_back(work.routing.ids); });

@@ -74,7 +74,8 @@ bool go_on(const Setup& setup, const DenoiseControl& control, int step, int step
 
 // Conditional sequences first, then as many unconditional ones; under cfg=2 another rank holds the
 // second half.
-Tensor guided(const Tensor& whole, const Guidance& guidance, float timestep, int64_t patch,
+// `time`: 0 for noise, 1 for the sample.
+Tensor guided(const Tensor& whole, const Guidance& guidance, float time, int64_t patch,
               int64_t tokens, const Setup& setup) {
   Tensor prediction = guidance.kept > 0 ? whole.slice(1, 0, guidance.kept * patch) : whole;
   if (guidance.negated) prediction = ops::scale(prediction.contiguous(), -1);
@@ -84,7 +85,6 @@ Tensor guided(const Tensor& whole, const Guidance& guidance, float timestep, int
         comm::all_gather(*setup.branch_group, prediction.contiguous(), {"guidance", -1}).wait());
   const int64_t half = prediction.size(0) / 2;
   Tensor cond = prediction.slice(0, 0, half);
-  const float time = 1 - timestep / 1000;
   if (time < guidance.from || time > guidance.until) return cond;
   const int64_t columns = guidance.channels * patch;
   Tensor out = ops::guide(cond, prediction.slice(0, half, 2 * half), guidance.scale, columns);
@@ -282,7 +282,8 @@ void Steps::call(int i, const Unit& unit, bool another) {
   if (!last_) return;
   const auto& [pt, p, q] = model_.geometry().patch_size;
   const Tensor prediction =
-      guided(out, guidance_, sampler_.timestep(i), pt * p * q, shape.tokens(), setup_);
+      guided(out, guidance_, 1 - sampler_.timestep(i) / sampler_.last_timestep(), pt * p * q,
+             shape.tokens(), setup_);
   if (sampler_.needs_noise(i) && !drawn_.defined()) drawn_ = noise_(i).to(device_);
   advance(i, unit, prediction);
   if (!first_ && goes_on)

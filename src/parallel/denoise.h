@@ -19,7 +19,8 @@ struct Guidance {
   float rescale = 0;     ///< towards the conditional spread; needs whole samples on a rank
   float limit = 0;       ///< limit of a guided sample's length, relative to the conditional sample;
                          ///< needs whole samples on a rank; 0: no limit
-  /// Steps with 1 - timestep / 1000 below `from` or above `until` have no guidance.
+  /// Steps whose time, 0 for noise and 1 for the sample, is below `from` or above `until` have no
+  /// guidance.
   float from = 0, until = 1;
   bool negated = false;  ///< the sampler reads the negative of the network's prediction
   bool branches() const { return scale != 1; }

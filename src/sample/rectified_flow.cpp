@@ -15,6 +15,7 @@ class RectifiedFlow : public Sampler {
   float timestep(int i) const override {
     return static_cast<float>(double(steps_ - i) / double(steps_));
   }
+  float last_timestep() const override { return 1; }
   bool needs_noise(int) const override { return false; }
   Tensor step(int, const Tensor& prediction, const Tensor& x, const Tensor&,
               History&) const override {

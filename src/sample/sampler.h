@@ -24,6 +24,8 @@ class Sampler {
   virtual int steps() const = 0;
   /// The denoiser's timestep at step i.
   virtual float timestep(int i) const = 0;
+  /// The timestep of noise alone.
+  virtual float last_timestep() const { return 1000; }
   /// Whether step i reads noise of the latent's shape.
   virtual bool needs_noise(int i) const = 0;
   /// How often the reference implementation draws noise for step i; the last draw is read.

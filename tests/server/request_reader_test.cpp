@@ -57,7 +57,7 @@ TEST(RequestReader, ReadsAllOfAnImage) {
   EXPECT_TRUE(q.binning && q.fit);
   EXPECT_EQ(q.clean_caption, false);
   ASSERT_TRUE(q.cache.has_value());
-  EXPECT_EQ(to_string(*q.cache), "fbcache,threshold=0.1");
+  EXPECT_EQ(to_string(*q.cache), "fbcache,threshold=0.1,branches=together");
 }
 
 TEST(RequestReader, AdaptersAreFilesOfTheirFolder) {

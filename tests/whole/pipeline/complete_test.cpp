@@ -36,7 +36,7 @@ TEST(Complete, BadInputIsOneLineThatNamesIt) {
   has(refused([](auto& q) { q.prompt_ids = {{96}}; }), "vocabulary of 96");
   has(refused([](auto& q) { q.prompt_ids = {{1, 95}}; }), "mask token 95");
   has(refused([](auto& q) { q.max_tokens = 300; }), "context of 256");
-  has(refused([](auto& q) { q.max_tokens = -1; }), "`max_tokens` -1: expected a number from 0");
+  has(refused([](auto& q) { q.max_tokens = -1; }), "`max_tokens` -1: expected a number from 1");
   has(refused([](auto& q) { q.prompts = {""}; }), "`prompt` ''");
   has(refused([](auto& q) { q.prompt_ids.push_back({}); }), "prompt 1 holds no token");
   has(refused([](auto& q) { q.block = 500; }), "block of 500");

@@ -126,7 +126,7 @@ GenerateRequest latents_only() {
 TEST(Generate, RefusesWhatCannotRunWithOneClearLine) {
   GenerateRequest r = latents_only();
   r.steps = 0;
-  EXPECT_NE(refusal(r, ErrorCode::usage).find("0 steps"), std::string::npos);
+  EXPECT_NE(refusal(r, ErrorCode::usage).find("`steps` 0"), std::string::npos);
   r = latents_only();
   r.classes = {"10"};
   EXPECT_NE(refusal(r, ErrorCode::usage).find("classes 0 to 9"), std::string::npos);
