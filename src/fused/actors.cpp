@@ -14,17 +14,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-const char* word_of(Arrival::Kind kind) {
-  switch (kind) {
-    case Arrival::Kind::counts: return "counts";
-    case Arrival::Kind::rows: return "rows";
-    case Arrival::Kind::results: return "results";
-    case Arrival::Kind::refused:
-    case Arrival::Kind::nothing: break;
-  }
-  return "nothing";
-}
-
 bool is_product(TaskKind kind) {
   return kind == TaskKind::up || kind == TaskKind::down || kind == TaskKind::shared;
 }

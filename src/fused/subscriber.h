@@ -13,6 +13,18 @@ struct Arrival {
   int64_t word = 0;  ///< the word's offset in the own buffer, for missing arrivals
 };
 
+/// The word of an arrival in reports of missing ones.
+inline const char* word_of(Arrival::Kind kind) {
+  switch (kind) {
+    case Arrival::Kind::counts: return "counts";
+    case Arrival::Kind::rows: return "rows";
+    case Arrival::Kind::results: return "results";
+    case Arrival::Kind::refused:
+    case Arrival::Kind::nothing: break;
+  }
+  return "own tasks";
+}
+
 /// Waits for the words of one epoch after the other. Only words of the current epoch count: a peer
 /// may be one epoch behind or ahead, with separate words for counts.
 class Subscriber {

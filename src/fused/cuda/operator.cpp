@@ -44,17 +44,6 @@ int64_t most_of(const std::vector<int>& owner, int ranks) {
   return most;
 }
 
-const char* word_of(Arrival::Kind kind) {
-  switch (kind) {
-    case Arrival::Kind::counts: return "counts";
-    case Arrival::Kind::rows: return "rows";
-    case Arrival::Kind::results: return "results";
-    case Arrival::Kind::refused:
-    case Arrival::Kind::nothing: break;
-  }
-  return "own tasks";
-}
-
 }  // namespace
 
 DeviceOperator::DeviceOperator(Size size, Manner manner) : size_(std::move(size)) {

@@ -11,6 +11,7 @@
 #include "nn/moe/moe_layers.h"
 #include "nn/random_bank.h"
 #include "ops/elementwise.h"
+#include "parallel/experts/measured_ranks.h"
 #include "parallel/experts/scheduled.h"
 #include "tensor/scope.h"
 #include "tessera/error.h"
@@ -147,15 +148,6 @@ TEST(FusedCarrier, RowsBeyondAWindowLeaveLater) {
   }
 }
 
-nn::ExpertWeights bank_on(tensor::Device where) {
-  const auto weight = [&](int64_t n, int64_t k, bool paired) {
-    const Tensor w = normal({n, k}, 1).to(where);
-    return paired ? ops::pack_paired_weight(w, w, DType::f32) : ops::pack_weight(w, DType::f32);
-  };
-  const ops::Expert one{weight(16, 32, true), weight(32, 16, false)};
-  return {std::make_shared<std::vector<ops::Expert>>(kExperts, one), one};
-}
-
 struct Peaks {
   int64_t activations, buffers, total, left, kept;
   double flops;
@@ -165,16 +157,9 @@ struct Peaks {
 std::vector<Peaks> peaks_on(tensor::Device where, const char* text) {
   constexpr int64_t kOf[] = {70, 0, 129};
   const Plan plan = parse_plan(text);
-  std::vector<tensor::Scope> scopes(3);
-  for (tensor::Scope& scope : scopes) {
-    scope.memory = std::make_shared<tensor::MemoryTracker>();
-    scope.meter = std::make_shared<tensor::Meter>();
-    scope.assumptions.expert_load = {1, 1, 0, 0, 0, 0};
-  }
-  std::vector<nn::ExpertWeights> weights(3, bank_on(where));
-  nn::Router same{ops::pack_weight(Tensor::zeros({kExperts, 32}, DType::f32).to(where), DType::f32),
-                  {}};
-  same.options.top_k = 2;
+  std::vector<tensor::Scope> scopes = measured_scopes();
+  std::vector<nn::ExpertWeights> weights(3, bank_on(kExperts, where));
+  const nn::Router same = even_router(kExperts, where);
   std::vector<Tensor> inputs;
   for (const int64_t tokens : kOf) inputs.push_back(normal({tokens, 32}, 1).to(where));
   std::vector<Peaks> peaks(3);

@@ -9,6 +9,7 @@
 #include "nn/moe/moe_layers.h"
 #include "nn/random_bank.h"
 #include "ops/elementwise.h"
+#include "parallel/experts/measured_ranks.h"
 #include "parallel/experts/scheduled.h"
 #include "tensor/scope.h"
 #include "tessera/error.h"
@@ -168,16 +169,6 @@ TEST(FusedExperts, BetweenLayersOnlyTheHeapStays) {
   EXPECT_EQ(peaks[0], peaks[1]) << "the same tokens";
 }
 
-// All experts and the shared expert, with or without elements.
-nn::ExpertWeights bank_on(tensor::Device where) {
-  const auto weight = [&](int64_t n, int64_t k, bool paired) {
-    const Tensor w = normal({n, k}, 1).to(where);
-    return paired ? ops::pack_paired_weight(w, w, DType::f32) : ops::pack_weight(w, DType::f32);
-  };
-  const ops::Expert one{weight(16, 32, true), weight(32, 16, false)};
-  return {std::make_shared<std::vector<ops::Expert>>(kExperts, one), one};
-}
-
 struct Peaks {
   int64_t activations, buffers, total;
   double flops;
@@ -187,16 +178,9 @@ struct Peaks {
 // Two layers on ranks with different numbers of tokens; their routers choose experts evenly.
 std::vector<Peaks> peaks_on(tensor::Device where, int blocks) {
   constexpr int64_t kOf[] = {70, 0, 129};
-  std::vector<tensor::Scope> scopes(3);
-  for (tensor::Scope& scope : scopes) {
-    scope.memory = std::make_shared<tensor::MemoryTracker>();
-    scope.meter = std::make_shared<tensor::Meter>();
-    scope.assumptions.expert_load = {1, 1, 0, 0, 0, 0};
-  }
-  std::vector<nn::ExpertWeights> weights(3, bank_on(where));
-  nn::Router same{ops::pack_weight(Tensor::zeros({kExperts, 32}, DType::f32).to(where), DType::f32),
-                  {}};
-  same.options.top_k = 2;
+  std::vector<tensor::Scope> scopes = measured_scopes();
+  std::vector<nn::ExpertWeights> weights(3, bank_on(kExperts, where));
+  const nn::Router same = even_router(kExperts, where);
   comm::simulated::run(scopes, 60s, [&](comm::Communicator& world) {
     const auto r = static_cast<size_t>(world.rank());
     const Tensor x = normal({kOf[r], 32}, 1).to(where);
