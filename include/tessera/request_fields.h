@@ -16,7 +16,7 @@ namespace tessera {
 struct Field {
   const char* name;   ///< in JSON, Python and messages; as an option `--name` with dashes
   const char* group;  ///< heading of the option in --help
-  const char* value;  ///< placeholder of the option's value; "": a switch
+  const char* value;  ///< the name of the value in --help, such as N; "": a switch
   const char* help;   ///< one line on the field for --help
   /// Bounds of a number, inclusive; the default may lie outside. Both 0: no bounds.
   double least = 0, most = 0;
