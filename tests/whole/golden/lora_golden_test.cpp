@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstring>
 
 #include "ops/elementwise.h"
@@ -251,6 +252,45 @@ TEST(LoraGolden, StrengthZeroGivesTheBitsOfNoAdapter) {
 
 // Tests pairs beside a product and merged ones: kohya's names of layers around the blocks,
 // XLabs' pairs inside them, and a DoRA.
+// The difference from the run without an adapter, over strengths: R squared of a straight line.
+TEST(LoraGolden, EffectsGrowLinearlyOnInt4) {
+  const LoraCase one = cases().front();
+  const LoraRun run = runs(one).front();
+  const Scratch scratch;
+  const auto difference = [&](const Model& model, double strength) {
+    ForwardRequest q = one.request(scratch);
+    const auto base = out_of(model.forward(q));
+    q.loras = run.loras;
+    q.loras.front().strength = strength;
+    auto with = out_of(model.forward(q));
+    for (size_t i = 0; i < with.size(); ++i) with[i] -= base[i];
+    return with;
+  };
+  const auto norm = [](const std::vector<float>& x) {
+    double sum = 0;
+    for (const float value : x) sum += double(value) * value;
+    return std::sqrt(sum);
+  };
+  const Model int4 = one.open(golden::options(Precision::int4));
+  double n = 0, x = 0, y = 0, xx = 0, yy = 0, xy = 0;
+  for (const double strength : {0.05, 0.1, 0.2, 0.3, 0.4, 0.5}) {
+    const double effect = norm(difference(int4, strength));
+    n += 1, x += strength, y += effect;
+    xx += strength * strength, yy += effect * effect, xy += strength * effect;
+  }
+  const double slope = n * xy - x * y;
+  EXPECT_GE(slope * slope / ((n * xx - x * x) * (n * yy - y * y)), 0.98);
+  // Beside int4 weights the adapter does what it does beside those of the file, up to their error.
+  const Model full = one.open();
+  auto apart = difference(int4, 0.5);
+  const auto whole = difference(full, 0.5);
+  for (size_t i = 0; i < apart.size(); ++i) apart[i] -= whole[i];
+  const auto exact = out_of(full.forward(one.request(scratch)));
+  auto error = out_of(int4.forward(one.request(scratch)));
+  for (size_t i = 0; i < error.size(); ++i) error[i] -= exact[i];
+  EXPECT_LE(norm(apart), norm(error));
+}
+
 TEST(LoraGolden, PlansGiveTheBitsOfOneRank) {
   std::vector<Lora> loras;
   LoraCase one;
