@@ -414,9 +414,14 @@ std::shared_ptr<const nn::Weights> WeightStore::open(TensorSet tensors, Device d
 }
 
 int64_t WeightStore::live() const {
-  const std::lock_guard lock(shelf_->mutex);
+  // A thread that packs one weight may look for another: no slot is locked under the shelf's lock.
+  std::vector<std::shared_ptr<Shelf::Slot>> slots;
+  {
+    const std::lock_guard lock(shelf_->mutex);
+    for (const auto& [key, slot] : shelf_->slots) slots.push_back(slot);
+  }
   int64_t count = 0;
-  for (const auto& [key, slot] : shelf_->slots) {
+  for (const auto& slot : slots) {
     const std::lock_guard packing(slot->packing);
     count += slot->value.expired() ? 0 : 1;
   }
