@@ -1,12 +1,13 @@
 """Predicts figures of the papers of xDiT and DICE as tables in Markdown.
 
-python3 bench/evaluation/predicted_figures.py PROGRAM latency|memory|experts [--ranks 1,2,4,8]
+python3 bench/evaluation/predicted_figures.py PROGRAM latency|memory|experts|vae [--ranks 1,2,4,8]
 
 latency  xDiT (arXiv 2411.01738), Figures 8 to 17: seconds of single methods and of the best hybrid, on L40 and A100
 memory   xDiT, Figure 18: GB of a rank under each method on 8 L40
-experts  DICE (ICCV 2025), Figure 9: GB of a rank over batch and image size, on 8 ranks
+experts  DICE (ICCV 2025), Figure 9: GB of a rank over batch and image size, on 8 ranks; "no": more than 24 GB
+vae      xDiT, Table 3: GB of a rank that decodes an image with others, without tiles
 
-Points are read from `tessera plan --json`; "-": the plan cannot run or does not fit.
+Points are read from `tessera plan --json` and `tessera inspect --json`; "-": the plan cannot run or does not fit.
 """
 
 import argparse
@@ -34,6 +35,19 @@ class Planner:
         if done.returncode not in (0, 4):
             raise SystemExit(f"predicted_figures: {done.stderr.strip()}")
         return json.loads(done.stdout)["plans"] if done.stdout else []
+
+
+    def decoding(self, model, side, ranks):
+        """Bytes of the largest of the ranks that decode an image in bands; a single rank has most of its bytes in decoding."""
+        sizes = ["--width", side, "--height", side, "--count", ranks]
+        if ranks > 1:
+            sizes += ["--plan", f"data={ranks},vae={ranks}"]
+        done = subprocess.run([self.program, "inspect", model, *map(str, sizes), "--json"], capture_output=True, text=True,
+                              check=False)
+        if done.returncode != 0:
+            raise SystemExit(f"predicted_figures: {done.stderr.strip()}")
+        found = json.loads(done.stdout)
+        return max((rank["decode"] for rank in found["ranks"]), default=found["memory"]["activations"])
 
 
 def denoising(plan):
@@ -98,14 +112,22 @@ def experts(planner, _):
         table(["pixels", "batch of a rank", *EXPERTS], rows)
 
 
+def vae(planner, ranks):
+    for model, channels in (("flux_1_dev", 16), ("pixart_alpha", 4)):
+        print(f"{channels} latent channels, GB of a rank\n")
+        table(["pixels", *(f"{n} rank{'s'[:n - 1]}" for n in ranks)],
+              [[str(side), *(f"{planner.decoding(model, side, n) / 1e9:.3g}" for n in ranks)]
+               for side in (1024, 2048, 4096, 7168, 8192)])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
-    parser.add_argument("figures", choices=("latency", "memory", "experts"))
+    parser.add_argument("figures", choices=("latency", "memory", "experts", "vae"))
     parser.add_argument("--ranks", default="1,2,4,8")
     args = parser.parse_args()
-    {"latency": latency, "memory": memory, "experts": experts}[args.figures](Planner(args.program),
-                                                                            [int(n) for n in args.ranks.split(",")])
+    figures = {"latency": latency, "memory": memory, "experts": experts, "vae": vae}[args.figures]
+    figures(Planner(args.program), [int(n) for n in args.ranks.split(",")])
 
 
 if __name__ == "__main__":

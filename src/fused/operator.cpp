@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "fused/owners.h"
 #include "kernels/table.h"
 
 namespace tessera::fused {
@@ -29,7 +30,7 @@ Shape shape_of(const Layout& layout, int rank, const std::vector<int>& owner, in
           manner.down_parts,
           manner.slots,
           static_cast<int>((tokens + manner.block - 1) / manner.block),
-          static_cast<int>(std::count(owner.begin(), owner.end(), rank))};
+          static_cast<int>(owned_by(owner, rank))};
 }
 
 std::byte* bytes_of(const Tensor& tensor) { return static_cast<std::byte*>(tensor.raw()); }
@@ -177,8 +178,8 @@ void MoeOperator::refuse(const Arrival& counts) const {
        "{}; there are {} experts, and room for {} of {} rows from each rank: all ranks must run "
        "the same program on the same model",
        in_world(counts.peer), coordinator_.epoch(), in_world(rank_),
-       fmt::join(rows, rows + layout_.experts, ", "),
-       std::count(owner_.begin(), owner_.end(), rank_), layout_.most, layout_.tiles.tile);
+       fmt::join(rows, rows + layout_.experts, ", "), owned_by(owner_, rank_), layout_.most,
+       layout_.tiles.tile);
 }
 
 TaskKind MoeOperator::next(int processor) {

@@ -76,6 +76,9 @@ std::vector<Plan> candidates(const Choice& choice) {
       if (!choice.stale) continue;
       plan.schedule = ExpertSchedule::interweaved;
       found.push_back(plan);
+      if (!choice.fused || plan.expert == 1) continue;
+      plan.moe = MoeForm::fused;  // sends no ids, and wakes no rank for an exchange
+      found.push_back(plan);
     }
   }
   return found;

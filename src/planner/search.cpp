@@ -237,12 +237,12 @@ class Subjects {
       images_.emplace(std::move(state), request.generate);
     check_load(request.expert_load, language_ ? language_->experts() : images_->experts());
   }
-  std::vector<Plan> plans(const PredictionRequest& request) const {
+  std::vector<Plan> plans(const PredictionRequest& request, const Cluster& cluster) const {
     if (!request.plans.empty()) return request.plans;
     if (language_) return language_->plans(request.ranks);
     const diffusion::Job& job = images_->job();
     return candidates({request.ranks, job.samples(), job.planned.guidance.branches(), request.stale,
-                       images_->experts(), images_->blocks()});
+                       images_->experts(), images_->blocks(), cluster.device.units == 0});
   }
   PredictedPlan predicted(const Cluster& cluster, const Plan& plan, Decodings& decodings) {
     if (language_) return language_->predicted(cluster, plan);
@@ -302,7 +302,7 @@ Prediction searched(const std::string& model, const RunOptions& options,
                     const std::function<void(int, int)>& progress, const std::stop_token& stop) {
   const tensor::BindScope assumed(scope_of(request));
   Subjects first(model, options, request);
-  const std::vector<Plan> plans = first.plans(request);
+  const std::vector<Plan> plans = first.plans(request, cluster);
   Search search{request, cluster, plans};
   search.found.resize(plans.size());
   search.refused.resize(plans.size());

@@ -41,5 +41,16 @@ TEST(Candidates, ShareExpertsWhereThereAreSome) {
   EXPECT_EQ(texts({2, 2, true, false, 0, 4}).count("data=2,expert=2"), 0u);
 }
 
+TEST(Candidates, StaleExpertsAreFusedOnCpusToo) {
+  Choice choice{2, 2, true, true, 8, 4};
+  const std::string fused = to_string(parse_plan("data=2,expert=2,schedule=interweaved,moe=fused"));
+  EXPECT_EQ(texts(choice).count(fused), 0u);
+  choice.fused = true;
+  EXPECT_EQ(texts(choice).count(fused), 1u);
+  EXPECT_TRUE(problems(parse_plan(fused), 2).empty());
+  choice.stale = false;
+  EXPECT_EQ(texts(choice).count(fused), 0u);
+}
+
 }  // namespace
 }  // namespace tessera::planner

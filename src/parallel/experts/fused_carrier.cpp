@@ -22,7 +22,9 @@ ExpertFlight FusedCarrier::dispatch(int site, const Tensor& tokens, const Tensor
                                     const std::vector<int32_t>& assignments,
                                     nn::ExpertWeights weights) {
   if (!lanes_)
-    lanes_ = std::make_unique<FusedLanes>(group_, size_, tokens, kLanes, size_.tokens, window_);
+    lanes_ = std::make_unique<FusedLanes>(
+        group_, size_, tokens, kLanes, size_.tokens,
+        window_ > 0 ? window_ : FusedLanes::usual_window(size_, group_.size(), tokens));
   ExpertFlight flight;
   flight.site = site;
   flight.turn = turns_++;

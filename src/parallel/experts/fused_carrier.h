@@ -18,12 +18,11 @@ namespace tessera::parallel {
 class FusedCarrier final : public ExpertCarrier {
  public:
   static constexpr int kLanes = 2;
-  /// Nobody works on a lane while attention computes, so a layer's rows should all leave at once.
-  static constexpr int64_t kWindow = int64_t{8} << 20;
 
   /// `group`: ranks that share the experts; must outlive this object. `window`: bytes of a layer
-  /// under way between two ranks at once.
-  FusedCarrier(comm::Communicator& group, FusedSize size, int64_t window = kWindow)
+  /// under way between two ranks at once; 0: a usual layer's, as nobody works on a lane while
+  /// attention computes.
+  FusedCarrier(comm::Communicator& group, FusedSize size, int64_t window = 0)
       : group_(group), size_(std::move(size)), window_(window) {}
 
   int ranks() const override { return group_.size(); }

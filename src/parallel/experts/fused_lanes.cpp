@@ -6,6 +6,7 @@
 #include "comm/collectives.h"
 #include "fused/heap_lane.h"
 #include "fused/open_heap.h"
+#include "fused/owners.h"
 #include "ops/experts.h"
 #include "tensor/device_pool.h"
 #include "tensor/scope.h"
@@ -32,12 +33,11 @@ FusedLanes::FusedLanes(comm::Communicator& group, const FusedSize& size, const T
     : group_(group), owner_(size.owner) {
   require(!tensor::is_gpu(tokens.device()), ErrorCode::plan,
           "moe=fused computes on CPUs; use moe=bulk, or `device` cpu");
-  int held = 1;
-  for (int r = 0; r < group.size(); ++r)
-    held = std::max(held, static_cast<int>(std::count(owner_.begin(), owner_.end(), r)));
+  const int64_t held = fused::most_owned(owner_, group.size());
   const int64_t row = tokens.size(1) * size_of(tokens.dtype());
-  layout_ = fused::Layout::dropless(group.size(), held, most * std::min(size.slots, held), row,
-                                    {kTile}, std::max(kLeastWindow, window / (kTile * row)));
+  layout_ = fused::Layout::dropless(group.size(), static_cast<int>(held),
+                                    most * std::min<int64_t>(size.slots, held), row, {kTile},
+                                    std::max(kLeastWindow, window / (kTile * row)));
   const fused::HeapSize heap = fused::heap_of(layout_, lanes);
   heap_ = fused::open_heap(group, heap, tokens.device());
   std::vector<fused::MoeOperator*> all;
@@ -48,6 +48,12 @@ FusedLanes::FusedLanes(comm::Communicator& group, const FusedSize& size, const T
     all.push_back(operators_.back().get());
   }
   actors_ = std::make_unique<fused::Actors>(std::move(all));
+}
+
+int64_t FusedLanes::usual_window(const FusedSize& size, int ranks, const Tensor& tokens) {
+  const int64_t even = (size.tokens * size.slots + ranks - 1) / ranks;
+  const int64_t tiles = (2 * even + kTile - 1) / kTile + fused::most_owned(size.owner, ranks);
+  return tiles * kTile * tokens.size(1) * size_of(tokens.dtype());
 }
 
 FusedLanes::Load FusedLanes::load(int lane, TaskKind kind, int peer) const {
@@ -122,7 +128,7 @@ int64_t FusedLanes::touched(int first, int last) const {
 }
 
 double FusedLanes::assumed_touched(int64_t rows) const {
-  const auto mine = std::count(owner_.begin(), owner_.end(), group_.rank());
+  const int64_t mine = fused::owned_by(owner_, group_.rank());
   return std::min(tensor::current_scope().assumptions.touched_experts * static_cast<double>(mine),
                   static_cast<double>(rows));
 }

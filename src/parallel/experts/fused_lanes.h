@@ -33,6 +33,10 @@ class FusedLanes {
   FusedLanes(comm::Communicator& group, const FusedSize& size, const tensor::Tensor& tokens,
              int lanes, int64_t most, int64_t window);
 
+  /// A window in which all rows of a usual layer leave at once: twice a rank's rows for another
+  /// under even routing, and a part tile of each expert.
+  static int64_t usual_window(const FusedSize& size, int ranks, const tensor::Tensor& tokens);
+
   int count() const { return static_cast<int>(operators_.size()); }
   fused::MoeOperator& at(int lane) const { return *operators_[static_cast<size_t>(lane)]; }
   /// Works on all lanes until over().

@@ -59,7 +59,7 @@ struct Did {
 };
 
 std::vector<Did> steps_of(int ranks, const char* text, bool fused, DType dtype,
-                          int64_t window = FusedCarrier::kWindow) {
+                          int64_t window = 0) {
   std::vector<Did> all(static_cast<size_t>(ranks));
   const Plan plan = parse_plan(text);
   comm::threads::run(ranks, 60s, [&](comm::Communicator& world) {
@@ -166,8 +166,7 @@ std::vector<Peaks> peaks_on(tensor::Device where, const char* text) {
   comm::simulated::run(scopes, 60s, [&](comm::Communicator& world) {
     const auto r = static_cast<size_t>(world.rank());
     {
-      const auto experts =
-          scheduled(text, world, experts_in_blocks(kExperts, 3), true, FusedCarrier::kWindow);
+      const auto experts = scheduled(text, world, experts_in_blocks(kExperts, 3), true, 0);
       for (int step = 0; step < kSteps; ++step) {
         experts->begin_step({step, kSteps, plan.fresh(step, kSteps), step + 1 == kSteps});
         for (int site = 0; site < kSites; ++site) {
