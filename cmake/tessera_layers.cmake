@@ -131,6 +131,8 @@ if(TESSERA_HAS_CUDA)
                                             ${CMAKE_SOURCE_DIR}/src/fused/cuda/*.cuh)
   target_sources(tessera_fused PRIVATE ${fused_kernels})
   target_link_libraries(tessera_fused PRIVATE tessera_cuda_options CUDA::cudart_static)
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/fused/device_layers.cpp PROPERTIES
+    COMPILE_DEFINITIONS TESSERA_FUSED_CUDA)
 else()
   tessera_layer(fused DEPS nn ops kernels comm tensor base EXCEPT "/fused/cuda/")
 endif()

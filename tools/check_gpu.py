@@ -79,7 +79,7 @@ def stages(programs, python, build):
         Stage("vae", 180, peer("vae", "1024x1024", "compile")),
         sanitizer("racecheck", test, RACED, 180),
         sanitizer("synccheck", test, RACED, 120),
-        Stage("one_launch_tests", 90, [test, "--gtest_filter=*DeviceOperator*:DeviceGolden.*"]),
+        Stage("one_launch_tests", 90, [test, "--gtest_filter=*DeviceOperator*:DeviceGolden.*:RanksOfOneGpu.*"]),
         sanitizer("one_launch_memcheck", test, "*DeviceOperator*:-*RandomLayers*", 90),
         Stage("one_launch", 150, [programs / "bench/one_launch_bench", "1", "--device", "cuda"]),
         Stage("one_launch_peer", 90, peer("experts", FUSED_SHAPES)),

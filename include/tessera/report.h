@@ -97,6 +97,10 @@ struct Report {
   /// without cached keys.
   std::vector<int64_t> kv_ages;
   int64_t kept_row_bytes = 0;  ///< peak of expert rows kept between layers and steps, on a rank
+  /// Launches of own kernels on GPUs while ranks denoised, over all ranks, by the operation that
+  /// asked for them; "fused experts" are layers under moe=fused. Products of libraries are not
+  /// counted. Empty on CPUs.
+  std::map<std::string, int64_t> launches;
   /// Rows and results of experts under way to a rank at once under moe=fused: for the layer
   /// and rank with the largest amount, and its bound for any routing. Bytes; 0 without
   /// moe=fused.

@@ -231,7 +231,7 @@ DryRun dry_run_others(const runtime::ModelState& state, const RunOptions& option
   runtime::launch_ranks(stage, meters, stop, [&](comm::Communicator* world) {
     const auto rank = static_cast<size_t>(world ? world->rank() : 0);
     const nn::TokenModel& model = *networks[rank];
-    parallel::Residence weights;
+    parallel::Residence weights{.for_gpu = options.device.kind != DeviceKind::cpu};
     if (run.experts > 0) weights.experts = completion::expert_cache(state, run.experts, true);
     parallel::Setup setup(options.plan, model.geometry(), {.text = {{run.lengths, run.rule}}},
                           world, weights);

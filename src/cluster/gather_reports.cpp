@@ -56,6 +56,7 @@ Json written(const Report& report) {
           {"load", report.expert_load},
           {"kept", report.kept_row_bytes},
           {"incast", {report.incast.most, report.incast.bound}},
+          {"launches", report.launches},
           {"reused", report.reused ? written(*report.reused) : Json()}};
 }
 
@@ -87,6 +88,7 @@ Report read(const Json& json) {
   report.expert_load = json.at("load").get<std::vector<int64_t>>();
   report.kept_row_bytes = json.at("kept");
   report.incast = {json.at("incast").at(0), json.at("incast").at(1)};
+  report.launches = json.at("launches").get<std::map<std::string, int64_t>>();
   if (const Json& reused = json.at("reused"); !reused.is_null())
     report.reused = read_reused(reused);
   return report;
@@ -137,6 +139,7 @@ void add_report(const Report& rank, Report& all) {
   all.kept_row_bytes = std::max(all.kept_row_bytes, rank.kept_row_bytes);
   all.incast = {std::max(all.incast.most, rank.incast.most),
                 std::max(all.incast.bound, rank.incast.bound)};
+  for (const auto& [kernel, count] : rank.launches) all.launches[kernel] += count;
   if (all.reused && rank.reused) add_reused(*rank.reused, *all.reused);
 }
 

@@ -20,6 +20,7 @@
 #include "runtime/former_output.h"
 #include "runtime/launch.h"
 #include "runtime/tensor_view.h"
+#include "tensor/launches.h"
 #include "tensor/run_watcher.h"
 
 namespace tessera::diffusion {
@@ -206,7 +207,9 @@ Tensor Denoising::run(comm::Communicator* ranks, const Job& part, const comm::Co
   const Plan& plan = state_.options.plan;
   const nn::Denoiser& model = *job_.loaded.networks.at(static_cast<size_t>(rank));
   parallel::Setup setup(plan, model.geometry(), part.workload(), ranks,
-                        {state_.device(), job_.admitted.resident_blocks < 0 && plan.shard == 1});
+                        {.device = state_.device(),
+                         .fixed = job_.admitted.resident_blocks < 0 && plan.shard == 1,
+                         .for_gpu = state_.options.device.kind != DeviceKind::cpu});
   RedundancyProbe probe;
   if (request_.compare_steps)
     setup.experts->log().watch([&](const nn::MoeWork& work) { probe.see(work); });
@@ -262,7 +265,8 @@ void Denoising::end(int rank, const comm::Communicator* world, const comm::Ledge
   const size_t place = state_.workers.ranks.empty() ? 0 : static_cast<size_t>(rank);
   if (report_.per_rank.size() <= place) report_.per_rank.resize(place + 1);
   Report::Rank& did = report_.per_rank[place];
-  did = runtime::work_of(state_.workers.scope(rank, &job_.counted.meters), begins_[rank].bytes);
+  const tensor::Scope scope = state_.workers.scope(rank, &job_.counted.meters);
+  did = runtime::work_of(scope, begins_[rank].bytes);
   did.peak_bytes.weights += weights;
   did.peak_bytes.total += weights;
   const Report& encoded = job_.counted.encoded;
@@ -271,6 +275,7 @@ void Denoising::end(int rank, const comm::Communicator* world, const comm::Ledge
     did.text_flops = encoded.per_rank[place].flops;
   }
   Report sent;
+  sent.launches = tensor::launches_of(scope.meter->entries());
   if (rank == 0) sent.traffic = encoded.traffic;
   cluster::add_report(sent, report_);
 }

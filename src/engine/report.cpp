@@ -36,6 +36,7 @@ void add_of_some_plans(const Report& r, Json& document) {
   if (!r.products.empty()) document["products"] = r.products;
   if (r.incast.bound > 0)
     document["incast"] = Json{{"most_bytes", r.incast.most}, {"bound_bytes", r.incast.bound}};
+  if (!r.launches.empty()) document["launches"] = r.launches;
   if (!r.expert_load.empty()) document["expert_load"] = r.expert_load;
   if (!r.kv_ages.empty()) document["kv_ages"] = r.kv_ages;
   if (!r.reused) return;

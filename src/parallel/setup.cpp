@@ -437,7 +437,8 @@ void Setup::share_experts(const nn::Geometry& geometry, const Workload& workload
     std::unique_ptr<ExpertCarrier> carrier;
     if (plan.moe == MoeForm::fused) {
       FusedSize size{expert_owners(plan, count), most_tokens(workload),
-                     most_slots(geometry, workload.text ? &workload.text->rule : nullptr)};
+                     most_slots(geometry, workload.text ? &workload.text->rule : nullptr),
+                     residence.for_gpu};
       if (plan.synchronous() && plan.conditional == KeptSlot::all)
         return std::make_unique<FusedExperts>(*expert_group, std::move(size));
       carrier = std::make_unique<FusedCarrier>(*expert_group, std::move(size));

@@ -49,6 +49,7 @@ struct Residence {
   /// Routed experts read on demand, all or the rank's own; null: the model holds all
   /// experts.
   std::shared_ptr<nn::ExpertCache> experts{};
+  bool for_gpu = false;  ///< a dry run of a run on a GPU
 };
 
 /// The strategies of a rank for a request, for samples or text. Owns the state between steps and

@@ -564,7 +564,7 @@ void open_model(const std::string& model, const RunOptions& options, ModelState&
   require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
   state.options = options;
   state.place = choose_device(options.device);
-  check_experts(options.plan, state.place);
+  check_experts(options.plan, state.place, options);
   start_device(state.place, options);
   state.files = files;
   load::ModelFolder folder = load::open_folder(resolve_model(model), files);

@@ -89,7 +89,7 @@ std::optional<PlanCost> Comparison::predicted(runtime::ModelState& state, const 
   admission::DryRun found;
   try {
     require(problems(plan, plan.ranks()).empty(), ErrorCode::plan, "not for any model");
-    runtime::check_experts(plan, state.place);
+    runtime::check_experts(plan, state.place, state.options);
     runtime::choose_stages(state);
     found = admission::dry_run(state, job);
   } catch (const Error& e) {

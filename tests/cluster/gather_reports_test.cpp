@@ -26,6 +26,7 @@ TEST(GatherReports, RankZeroHasTheSums) {
     report.traffic[{"dispatch", 4}] = {1, 100, 0.25, 0.5, TrafficKind::decode};
     report.expert_load = {1, rank};
     report.kept_row_bytes = 10 * rank;
+    report.launches = {{"fused experts", 2 + rank}};
     report.incast = {.most = 30 - rank, .bound = 40};
     report.per_rank = {{{.weights = 100 + rank, .kv = 3, .total = 200 + rank}, 1.5 * rank}};
     if (rank > 0) report.per_rank[0].streamed = {7, 6, 5, 4, int64_t{1} << 40};
@@ -42,6 +43,7 @@ TEST(GatherReports, RankZeroHasTheSums) {
     EXPECT_EQ(report.traffic.at({"dispatch", 4}).kind, TrafficKind::decode);
     EXPECT_EQ(report.expert_load, (std::vector<int64_t>{3, 3}));
     EXPECT_EQ(report.kept_row_bytes, 20);
+    EXPECT_EQ(report.launches, (std::map<std::string, int64_t>{{"fused experts", 9}}));
     EXPECT_EQ(report.incast.most, 30);
     EXPECT_EQ(report.incast.bound, 40);
     ASSERT_EQ(report.per_rank.size(), 3u);

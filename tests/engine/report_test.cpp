@@ -16,6 +16,8 @@ TEST(Report, IsJsonWhateverTheNamesHold) {
   report.phase_seconds[Phase::denoise] = 2;
   report.peak_bytes = {.weights = 5, .total = 9};
   EXPECT_FALSE(nlohmann::json::parse(to_json(report)).contains("incast")) << "no fused experts";
+  EXPECT_FALSE(nlohmann::json::parse(to_json(report)).contains("launches")) << "no GPU";
+  report.launches = {{"fused experts", 6}};
   report.incast = {.most = 7, .bound = 8};
   const auto json = nlohmann::json::parse(to_json(report));
   EXPECT_EQ(json["step_seconds"].size(), 2u);
@@ -26,6 +28,7 @@ TEST(Report, IsJsonWhateverTheNamesHold) {
   EXPECT_EQ(json["phase_seconds"]["denoise"], 2);
   EXPECT_EQ(json["peak_bytes"]["weights"], 5);
   EXPECT_EQ(json["peak_bytes"]["total"], 9);
+  EXPECT_EQ(json["launches"]["fused experts"], 6);
   EXPECT_EQ(json["incast"]["most_bytes"], 7);
   EXPECT_EQ(json["incast"]["bound_bytes"], 8);
   Inspection inspection;

@@ -100,18 +100,33 @@ TEST(Device, ARankOfAMachineTakesItsGpu) {
   tensor::use_device(nullptr);
 }
 
-TEST(Device, FusedExpertsStayOnCpus) {
+TEST(Device, FusedExpertsOnGpusNeedMemoryInCommon) {
+  const auto processes_of = [](int ranks) {
+    auto state = std::make_unique<Processes::State>();
+    state->ranks = ranks;
+    return Processes(std::move(state));
+  };
+  const Processes one = processes_of(1), four = processes_of(4);
   for (const char* plan : {"expert=4,moe=fused", "cfg=2,expert=2,data=2,moe=fused"}) {
-    EXPECT_NO_THROW(check_experts(parse_plan(plan), {Device::cpu, 0}));
+    RunOptions options;
+    EXPECT_NO_THROW(check_experts(parse_plan(plan), {Device::cuda, 0}, options));
+    options.processes = &one;
+    EXPECT_NO_THROW(check_experts(parse_plan(plan), {Device::cuda, 0}, options));
+    options.processes = &four;
+    EXPECT_NO_THROW(check_experts(parse_plan(plan), {Device::cpu, 0}, options));
     try {
-      check_experts(parse_plan(plan), {Device::cuda, 0});
+      check_experts(parse_plan(plan), {Device::cuda, 0}, options);
       FAIL() << plan;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::plan);
-      EXPECT_NE(std::string(error.what()).find("moe=fused computes on CPUs"), std::string::npos);
+      EXPECT_NE(std::string(error.what())
+                    .find("these 4 ranks are processes with a GPU each, "
+                          "without peer memory"),
+                std::string::npos)
+          << error.what();
     }
+    EXPECT_NO_THROW(check_experts(parse_plan("expert=4"), {Device::cuda, 0}, options));
   }
-  EXPECT_NO_THROW(check_experts(parse_plan("expert=4"), {Device::cuda, 0}));
 }
 
 TEST(Device, EachRankOfAMachineNeedsAGpu) {

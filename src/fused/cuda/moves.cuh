@@ -107,6 +107,7 @@ __device__ inline void combine(const Seat& seat, const Task& task) {
   using kernels::cuda::load, kernels::cuda::store;
   const Work& w = seat.w;
   const RankWork& r = seat.own();
+  if (!r.y) return;
   const int64_t chunks = w.hidden / 8, first = seat.first_token(task.index);
   for (int64_t n = own_thread(); n < seat.tokens_of(task.index) * chunks; n += kThreads) {
     const int64_t t = first + n / chunks, c = n % chunks * 8;

@@ -12,8 +12,7 @@
 namespace tessera::fused::cuda {
 namespace {
 
-// Bytes and flags under way between two ranks at once.
-constexpr int64_t kWindowBytes = int64_t{32} << 20, kMostFlags = 4096;
+constexpr int64_t kMostFlags = 4096;  // between two ranks
 
 using tensor::Device;
 using tensor::Tensor;
@@ -81,7 +80,7 @@ void DeviceOperator::choose(const Manner& manner) {
   const int64_t most = most_of(size_.owner, size_.ranks);
   const int64_t row = size_.hidden * size_of(size_.dtype);
   // Enough for busy links; flags of a rank fit into a block's shared memory.
-  const int64_t fill = std::max<int64_t>(4, kWindowBytes / (tiles_of.rows * row));
+  const int64_t fill = std::max<int64_t>(4, kDeviceWindow / (tiles_of.rows * row));
   const int64_t window =
       std::min(manner.window > 0 ? manner.window : fill, kMostFlags / size_.ranks);
   work_.layout =
@@ -146,8 +145,7 @@ void DeviceOperator::open_rank(int rank) {
   r.counts = reinterpret_cast<int32_t*>(memory(4 * groups * kThreads));
   r.inner = memory(work_.slot_bytes * shape.slots);
   r.stop = reinterpret_cast<uint64_t*>(memory(8));
-  rows_.push_back(Tensor::empty({pairs, size_.hidden}, size_.dtype, kernels::kKernelDevice));
-  r.rows = rows_.back().raw();
+  rows_.emplace_back();
   if (rank == 0) endings_ = zeroed(int64_t{kMostRanks} * sizeof(Ending));
   r.ending = reinterpret_cast<Ending*>(endings_.data<std::byte>()) + rank;
   r.first_expert = rank == 0 ? 0 : work_.ranks[rank - 1].first_expert + experts_.back();
@@ -157,11 +155,20 @@ void DeviceOperator::open_rank(int rank) {
     if (size_.owner[e] == rank) work_.group_of[e] = rank * layout.experts + place_there++;
 }
 
+void* DeviceOperator::own_rows(int rank) {
+  Tensor& rows = rows_[static_cast<size_t>(rank)];
+  if (!rows.defined())
+    rows = Tensor::empty({size_.tokens * size_.slots, size_.hidden}, size_.dtype,
+                         kernels::kKernelDevice);
+  return rows.raw();
+}
+
 void DeviceOperator::take(int rank, const Layer& layer) {
   RankWork& r = work_.ranks[rank];
   require(layer.tokens >= 0 && layer.tokens <= size_.tokens &&
               in_words(layer.x, layer.x_stride * size_of(size_.dtype)) &&
               in_words(layer.y, work_.layout.row_bytes) &&
+              in_words(layer.rows, work_.layout.row_bytes) &&
               (!layer.shared || in_words(layer.shared, layer.shared_stride * size_of(size_.dtype))),
           ErrorCode::usage,
           "fused experts on a GPU: {} tokens of rank {}; expected at most {}, in rows of whole "
@@ -175,6 +182,7 @@ void DeviceOperator::take(int rank, const Layer& layer) {
   r.shared = layer.shared;
   r.shared_stride = layer.shared_stride;
   r.y = layer.y;
+  r.rows = layer.rows ? layer.rows : own_rows(rank);
   const auto scales = [](const kernels::PackedWeight& w) {
     return w.scales.defined() ? w.scales.data<float>() : nullptr;
   };

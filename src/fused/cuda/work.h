@@ -46,8 +46,8 @@ struct RankWork {
   const float* weights;
   const void* shared;  ///< [tokens, hidden] or null
   int64_t shared_stride;
-  void* rows;  ///< [tokens * slots, hidden]
-  void* y;
+  void* rows;       ///< [tokens * slots, hidden]
+  void* y;          ///< null: no sums
   int32_t* pairs;   ///< (token, slot) by peer and expert
   int32_t* begins;  ///< [ranks * experts + 1]
   int32_t* counts;  ///< [threads, ranks * experts], of the sort

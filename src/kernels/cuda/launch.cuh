@@ -43,6 +43,7 @@ __device__ inline int64_t piece_step() { return int64_t{gridDim.x} * blockDim.x;
 
 #include "kernels/cuda/device_scratch.h"
 #include "kernels/device_error.h"
+#include "tensor/launches.h"
 #include "tensor/scope.h"
 
 namespace tessera::kernels::cuda {
@@ -66,6 +67,7 @@ bool has_warpgroups();
 template <class... Params, class... Args>
 void launch(const char* name, void (*kernel)(Params...), const Launch& shape, Args... args) {
   if (shape.blocks == 0 || shape.rows == 0) return;
+  tensor::count_launch(name);
   const void* function = reinterpret_cast<const void*>(kernel);
   if (shape.shared > 48 * 1024)
     check(name, cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tensor/device_pool.h"
+
 namespace tessera::parallel {
 namespace {
 
@@ -21,10 +23,13 @@ Tensor only(const Tensor& ids, const std::vector<int32_t>& assignments) {
 ExpertFlight FusedCarrier::dispatch(int site, const Tensor& tokens, const Tensor& ids,
                                     const std::vector<int32_t>& assignments,
                                     nn::ExpertWeights weights) {
+  if (tensor::is_gpu(tokens.device())) return launched(site, tokens, ids, assignments, weights);
   if (!lanes_)
     lanes_ = std::make_unique<FusedLanes>(
         group_, size_, tokens, kLanes, size_.tokens,
-        window_ > 0 ? window_ : FusedLanes::usual_window(size_, group_.size(), tokens));
+        size_.one_gpu ? fused::kDeviceWindow / kLanes
+        : window_ > 0 ? window_
+                      : FusedLanes::usual_window(size_, group_.size(), tokens));
   ExpertFlight flight;
   flight.site = site;
   flight.turn = turns_++;
@@ -48,6 +53,23 @@ ExpertFlight FusedCarrier::dispatch(int site, const Tensor& tokens, const Tensor
   return flight;
 }
 
+ExpertFlight FusedCarrier::launched(int site, const Tensor& tokens, const Tensor& ids,
+                                    const std::vector<int32_t>& assignments,
+                                    const nn::ExpertWeights& weights) {
+  if (!launches_) launches_ = std::make_unique<SharedLaunches>(group_, size_);
+  ExpertFlight flight;
+  flight.site = site;
+  flight.computed = true;
+  flight.rows = Tensor::zeros({ids.elements(), tokens.size(1)}, tokens.dtype(), tokens.device(),
+                              tensor::MemoryClass::buffers);
+  const Tensor some = only(ids, assignments);
+  launches_->run(site, {tokens, some.to(tokens.device()), {}, {}, flight.rows, {}, weights});
+  const int64_t coming = launches_->count(site, some, weights, tokens).coming;
+  most_coming_ = std::max(most_coming_, coming);
+  coming_bound_ = std::max(coming_bound_, launches_->coming_bound(tokens));
+  return flight;
+}
+
 void FusedCarrier::serve(int lane) {
   Layer& mine = layer(lane);
   if (!mine.under_way || mine.served) return;
@@ -65,6 +87,7 @@ void FusedCarrier::serve(int lane) {
     const int64_t coming = lanes_->coming(lane);
     most_coming_ = std::max(most_coming_, coming + coming_before_);  // both may be under way
     coming_before_ = coming;
+    coming_bound_ = lanes_->coming_bound();
   }
   lanes_->note_products(mine.weights, mine.rows, rows, touched);
 }
@@ -93,6 +116,7 @@ Tensor FusedCarrier::bring(ExpertFlight& flight, const Tensor& ids, const Tensor
   const int lane = lane_of(flight.turn);
   if (layer(lane).under_way && layer(lane).turn == flight.turn) settle(lane);
   const Tensor rows = flight.rows;
+  if (tensor::is_gpu(rows.device())) return rows;
   const int64_t bytes = rows.size(1) * size_of(rows.dtype());
   for (int64_t a = 0; !rows.is_meta() && a < ids.elements(); ++a)
     if (ids.data<int32_t>()[a] < 0)
@@ -101,7 +125,7 @@ Tensor FusedCarrier::bring(ExpertFlight& flight, const Tensor& ids, const Tensor
 }
 
 void FusedCarrier::note(nn::MoeLog& log) const {
-  if (lanes_ && most_coming_ > 0) log.expect(most_coming_, lanes_->coming_bound());
+  if (most_coming_ > 0) log.expect(most_coming_, coming_bound_);
 }
 
 void FusedCarrier::finish() {

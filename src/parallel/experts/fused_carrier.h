@@ -7,6 +7,7 @@
 
 #include "parallel/experts/carrier.h"
 #include "parallel/experts/fused_lanes.h"
+#include "parallel/experts/shared_launches.h"
 
 namespace tessera::parallel {
 
@@ -27,7 +28,8 @@ class FusedCarrier final : public ExpertCarrier {
 
   int ranks() const override { return group_.size(); }
   int owner(int32_t expert) const override { return size_.owner.at(static_cast<size_t>(expert)); }
-  /// Throws Error(plan) for tokens on a GPU.
+  /// Ranks with tokens on a GPU share the GPU: a layer is a single launch for all ranks, with
+  /// results at once.
   ExpertFlight dispatch(int site, const tensor::Tensor& tokens, const tensor::Tensor& ids,
                         const std::vector<int32_t>& assignments,
                         nn::ExpertWeights weights) override;
@@ -49,6 +51,8 @@ class FusedCarrier final : public ExpertCarrier {
   };
   int lane_of(uint64_t turn) const { return static_cast<int>(turn % kLanes); }
   Layer& layer(int lane) { return layers_[static_cast<size_t>(lane)]; }
+  ExpertFlight launched(int site, const tensor::Tensor& tokens, const tensor::Tensor& ids,
+                        const std::vector<int32_t>& assignments, const nn::ExpertWeights& weights);
   void serve(int lane);
   void settle(int lane);
 
@@ -56,9 +60,10 @@ class FusedCarrier final : public ExpertCarrier {
   const FusedSize size_;
   const int64_t window_;
   std::unique_ptr<FusedLanes> lanes_;
+  std::unique_ptr<SharedLaunches> launches_;  // on a GPU
   std::array<Layer, kLanes> layers_;
   uint64_t turns_ = 0;
-  int64_t coming_before_ = 0, most_coming_ = 0;
+  int64_t coming_before_ = 0, most_coming_ = 0, coming_bound_ = 0;
 };
 
 }  // namespace tessera::parallel

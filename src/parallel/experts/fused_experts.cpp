@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "ops/experts.h"
 #include "parallel/experts/exchange.h"
+#include "tensor/device_pool.h"
 #include "tensor/uncounted.h"
 
 namespace tessera::parallel {
@@ -24,7 +25,7 @@ constexpr int64_t kMostBlocks = 4;
 
 // By the agreement of the ranks alone, so all choose alike.
 int FusedExperts::blocks_for(const nn::Gate& gate) const {
-  if (!gate.by_token()) return 1;
+  if (size_.one_gpu || !gate.by_token()) return 1;
   const auto rows = size_.tokens * size_.slots / static_cast<int64_t>(size_.owner.size());
   return static_cast<int>(std::clamp<int64_t>(rows / kBlockRows, 1, kMostBlocks));
 }
@@ -104,10 +105,12 @@ int64_t FusedExperts::exchange(int site, bool dry_run) const {
 
 Tensor FusedExperts::run(const nn::MoeCall& call, const Tensor& tokens, const nn::Gate& gate,
                          const nn::ExpertWeights& weights, nn::MoeLog& log) {
+  if (tensor::is_gpu(tokens.device())) return launched(call, tokens, gate, weights, log);
   if (!lanes_) {
     const int blocks = blocks_ > 0 ? blocks_ : blocks_for(gate);
-    lanes_ = std::make_unique<FusedLanes>(
-        group_, size_, tokens, blocks, (size_.tokens + blocks - 1) / blocks, kWindowBytes / blocks);
+    const int64_t window = size_.one_gpu ? fused::kDeviceWindow : kWindowBytes;
+    lanes_ = std::make_unique<FusedLanes>(group_, size_, tokens, blocks,
+                                          (size_.tokens + blocks - 1) / blocks, window / blocks);
   }
   const int blocks = lanes_->count();
   require(blocks == 1 || gate.by_token(), ErrorCode::usage,
@@ -135,6 +138,35 @@ Tensor FusedExperts::run(const nn::MoeCall& call, const Tensor& tokens, const nn
   log.add(std::move(event));
   for (int lane = 0; lane < blocks; ++lane) lanes_->at(lane).forget();
   return made.result;
+}
+
+// Observers alone need the rows; they see zeros where a token has no expert.
+Tensor FusedExperts::launched(const nn::MoeCall& call, const Tensor& tokens, const nn::Gate& gate,
+                              const nn::ExpertWeights& weights, nn::MoeLog& log) {
+  if (!launches_) launches_ = std::make_unique<SharedLaunches>(group_, size_);
+  const ops::Routing routing = gate(tokens);
+  const Tensor shared = weights.shared_rows(tokens);
+  const Tensor result = Tensor::empty(tokens.shape(), tokens.dtype(), tokens.device());
+  const tensor::Shape all{routing.ids.elements(), tokens.size(1)};
+  const Tensor rows =
+      log.watched() ? Tensor::zeros(all, tokens.dtype(), tokens.device()) : Tensor();
+  launches_->run(call.site, {tokens, routing.ids, routing.weights, shared, rows, result, weights});
+  const Tensor ids = routing.ids.to(tensor::Device::cpu);
+  const SharedLaunches::Count count = launches_->count(call.site, ids, weights, tokens);
+  {
+    const tensor::Uncounted aside(tensor::Counts::work);
+    const Tensor like = Tensor::empty(all, tokens.dtype(), tensor::Device::meta);
+    ops::count_combine(like, tokens, shared.defined());
+  }
+  log.expect(count.coming, launches_->coming_bound(tokens));
+  log.chose(ids, weights.experts());
+  log.show({call, tokens, gate, weights, routing, rows});
+  log.add({.step = call.step.index,
+           .site = call.site,
+           .tokens = tokens.size(0),
+           .distinct = distinct_experts(ids, weights.experts()),
+           .assignments = count.assignments});
+  return result;
 }
 
 }  // namespace tessera::parallel

@@ -6,6 +6,7 @@
 
 #include "nn/moe/backend.h"
 #include "parallel/experts/fused_lanes.h"
+#include "parallel/experts/shared_launches.h"
 
 namespace tessera::parallel {
 
@@ -21,7 +22,7 @@ class FusedExperts final : public nn::ExpertBackend {
   FusedExperts(comm::Communicator& group, Size size, int blocks = 0)
       : group_(group), size_(std::move(size)), blocks_(blocks) {}
 
-  /// Throws Error(plan) for tokens on a GPU.
+  /// Ranks with tokens on a GPU share the GPU: a layer is a single launch for all ranks.
   nn::Tensor run(const nn::MoeCall& call, const nn::Tensor& tokens, const nn::Gate& gate,
                  const nn::ExpertWeights& weights, nn::MoeLog& log) override;
   /// The operators of the present layer, for observers; null before the first.
@@ -34,6 +35,8 @@ class FusedExperts final : public nn::ExpertBackend {
     nn::Tensor rows, result;
   };
   int blocks_for(const nn::Gate& gate) const;
+  nn::Tensor launched(const nn::MoeCall& call, const nn::Tensor& tokens, const nn::Gate& gate,
+                      const nn::ExpertWeights& weights, nn::MoeLog& log);
   Made whole(const nn::Tensor& tokens, const nn::Gate& gate, const nn::ExpertWeights& weights);
   Made in_blocks(const nn::Tensor& tokens, const nn::Gate& gate, const nn::ExpertWeights& weights);
   /// All ranks' rows for the own experts.
@@ -43,6 +46,7 @@ class FusedExperts final : public nn::ExpertBackend {
   const Size size_;
   int blocks_;
   std::unique_ptr<FusedLanes> lanes_;
+  std::unique_ptr<SharedLaunches> launches_;  // on a GPU
 };
 
 }  // namespace tessera::parallel

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 
-#include "base/fail.h"
 #include "comm/collectives.h"
 #include "fused/heap_lane.h"
 #include "fused/open_heap.h"
 #include "fused/owners.h"
 #include "ops/experts.h"
-#include "tensor/device_pool.h"
 #include "tensor/scope.h"
 #include "tensor/uncounted.h"
 
@@ -31,8 +29,6 @@ fused::Manner manner_of(int threads) {
 FusedLanes::FusedLanes(comm::Communicator& group, const FusedSize& size, const Tensor& tokens,
                        int lanes, int64_t most, int64_t window)
     : group_(group), owner_(size.owner) {
-  require(!tensor::is_gpu(tokens.device()), ErrorCode::plan,
-          "moe=fused computes on CPUs; use moe=bulk, or `device` cpu");
   const int64_t held = fused::most_owned(owner_, group.size());
   const int64_t row = tokens.size(1) * size_of(tokens.dtype());
   layout_ = fused::Layout::dropless(group.size(), static_cast<int>(held),

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "kernels/cuda/device_scratch.h"
+#include "tensor/launches.h"
 #include "tensor/scope.h"
 #include "tensor/tensor.h"
 
@@ -300,7 +301,8 @@ inline int most_shared() { return emulation::most_shared; }
 namespace tessera::kernels::cuda {
 
 template <class... Params, class... Args>
-void launch(const char*, void (*kernel)(Params...), const Launch& shape, Args... args) {
+void launch(const char* name, void (*kernel)(Params...), const Launch& shape, Args... args) {
+  if (shape.blocks > 0 && shape.rows > 0) tensor::count_launch(name);
   const std::tuple<Params...> values(args...);
   const emulation::Reach reach;
   gridDim = {static_cast<unsigned>(shape.blocks), static_cast<unsigned>(shape.rows), 1};
