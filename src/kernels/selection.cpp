@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <mutex>
+#include <vector>
 
 #include "tensor/scope.h"
 
@@ -148,6 +149,7 @@ class Chooser {
 
 void expert_votes(const VotesArgs& args, const RoutingSteps& steps) {
   const RouteArgs& o = args.router;
+  if (args.route.logits) route_tokens(args.route, steps);
   std::fill_n(args.votes, args.groups * o.experts, int64_t{0});
   std::mutex merging;
   tensor::parallel_for(o.tokens, kGrain, [&](int64_t begin, int64_t end) {
@@ -171,6 +173,15 @@ void expert_votes(const VotesArgs& args, const RoutingSteps& steps) {
 }
 
 void choose_inside(const InsideArgs& args, const RoutingSteps& steps) {
+  if (const Ballot& of = args.ballot; of.votes) {
+    const int64_t experts = args.router.experts;
+    std::vector<uint8_t> cores(static_cast<size_t>(of.groups * experts));
+    reference::coresets({of.votes, of.groups, experts, of.count, of.bar, cores.data()});
+    InsideArgs inside = args;
+    inside.ballot = {};
+    inside.cores = cores.data();
+    return choose_inside(inside, steps);
+  }
   tensor::parallel_for(args.router.tokens, kGrain, [&](int64_t begin, int64_t end) {
     Chooser choose(args, steps);
     for (int64_t t = begin; t < end; ++t) choose(t);

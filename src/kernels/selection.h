@@ -30,6 +30,7 @@ struct VotesArgs {
   VoteOf of = VoteOf::weight;
   bool maximum = false;
   int64_t* votes = nullptr;  ///< [groups, experts]
+  RouteArgs route{};  ///< the choice to make before, with the same ids; null logits: it is made
 };
 
 /// cores[g, e] = 1 for an expert with fewer than `count` better experts (by votes; ties: the lower
@@ -52,16 +53,23 @@ struct InsideRule {
   bool full_is_free = false;  ///< a full coreset uses the router's choice
 };
 
+/// Coresets that a choice makes from votes, as CoresetsArgs.
+struct Ballot {
+  const int64_t* votes = nullptr;  ///< [groups, experts]; null: none
+  int64_t groups = 0, count = 0, bar = 0;
+};
+
 /// ids, weights [tokens, slots]: the choice of each token inside the coreset of its group; tokens
 /// without a group (negative) keep the router's choice. Unused slots are -1 with weight 0.
 struct InsideArgs {
   RouteArgs router;                   ///< logits, scores, ids and weights from route()
   const int32_t* group_of = nullptr;  ///< [tokens]
-  const uint8_t* cores = nullptr;     ///< [groups, experts]; null: all experts
+  const uint8_t* cores = nullptr;     ///< [groups, experts]; null: all experts, or of a ballot
   InsideRule rule;
   int slots = 0;
   int32_t* ids = nullptr;
   float* weights = nullptr;
+  Ballot ballot{};
 };
 
 /// sums[t] = the sum of |x[t, c]| over c, in order.
@@ -116,7 +124,7 @@ void choose_inside(const InsideArgs& args);
 namespace cuda {
 void expert_votes(const VotesArgs& args);
 void coresets(const CoresetsArgs& args);
-/// A warp handles a token.
+/// A warp handles a token; warps of a block share coresets.
 void choose_inside(const InsideArgs& args);
 void magnitudes(const MagnitudesArgs& args);
 void token_fates(const FatesArgs& args);

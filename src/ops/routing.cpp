@@ -4,11 +4,13 @@
 #include <cmath>
 #include <numeric>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/fail.h"
 #include "kernels/routing.h"
 #include "kernels/table.h"
+#include "ops/planned_route.h"
 #include "ops/upload.h"
 #include "tensor/run_watcher.h"
 #include "tensor/scope.h"
@@ -101,23 +103,30 @@ void check_route(const Tensor& logits, const RoutingOptions& o) {
           ErrorCode::usage, "route: bias {}; expected f32 [{}]", o.bias.shape(), experts);
 }
 
-Routing route(const Tensor& logits, const RoutingOptions& options, Tensor* scores) {
+PlannedRoute plan_route(const Tensor& logits, const RoutingOptions& options, Tensor* scores) {
   check_route(logits, options);
   const int64_t tokens = logits.size(0), k = options.top_k;
-  Routing routing{Tensor::empty({tokens, k}, DType::i32, logits.device()),
-                  Tensor::empty({tokens, k}, DType::f32, logits.device())};
+  PlannedRoute planned{{Tensor::empty({tokens, k}, DType::i32, logits.device()),
+                        Tensor::empty({tokens, k}, DType::f32, logits.device())},
+                       {}};
   tensor::count_op("route", 4 * static_cast<double>(logits.elements()),
                    static_cast<double>(logits.bytes() + tokens * k * 8), tensor::op_size(logits));
   if (scores) *scores = Tensor::empty(logits.shape(), DType::f32, logits.device());
-  if (logits.is_meta() || tokens == 0) return routing;
+  if (logits.is_meta() || tokens == 0) return planned;
   require_beside("route", "the bias", options.bias, logits.device());
   require_beside("route", "expert_scale", options.expert_scale, logits.device());
-  const Tensor all = logits.contiguous();
-  kernels::RouteArgs args = route_args(all, options);
-  args.ids = routing.ids.data<int32_t>(), args.weights = routing.weights.data<float>();
+  kernels::RouteArgs& args = planned.args = route_args(logits, options);
+  args.ids = planned.routing.ids.data<int32_t>();
+  args.weights = planned.routing.weights.data<float>();
   if (scores) args.scores = scores->data<float>();
-  kernels::table_of(logits.device()).route(args);
-  return routing;
+  return planned;
+}
+
+Routing route(const Tensor& logits, const RoutingOptions& options, Tensor* scores) {
+  const Tensor all = logits.is_meta() ? logits : logits.contiguous();
+  PlannedRoute planned = plan_route(all, options, scores);
+  if (planned.args.logits) kernels::table_of(logits.device()).route(planned.args);
+  return std::move(planned.routing);
 }
 
 }  // namespace tessera::ops

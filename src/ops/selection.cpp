@@ -1,7 +1,10 @@
 #include "ops/selection.h"
 
+#include <utility>
+
 #include "base/fail.h"
 #include "kernels/table.h"
+#include "ops/planned_route.h"
 #include "ops/upload.h"
 #include "tensor/run_watcher.h"
 #include "tensor/shape_format.h"
@@ -24,25 +27,50 @@ void check_table(const char* op, const Tensor& x, DType dtype, const Tensor& bes
   require_beside(op, "an operand", x, beside.device());
 }
 
+Tensor table_of_votes(const Tensor& logits, const TokenGroups& groups) {
+  return Tensor::empty({groups.count, logits.size(1)}, DType::i64, logits.device());
+}
+
+void vote(kernels::VotesArgs args, const TokenGroups& groups, const Tensor& votes) {
+  check_groups("expert_votes", groups, args.router.tokens);
+  const Uploaded<int32_t> group_of(groups.of, votes.device());
+  args.group_of = group_of.data(), args.groups = groups.count;
+  args.votes = votes.data<int64_t>();
+  kernels::table_of(votes.device()).expert_votes(args);
+}
+
 }  // namespace
 
 Tensor expert_votes(const Tensor& logits, const RoutingOptions& router, const Tensor& ids,
                     const TokenGroups& groups, VoteOf of, bool maximum) {
   check_route(logits, router);
-  const int64_t tokens = logits.size(0), experts = logits.size(1);
+  const int64_t tokens = logits.size(0);
   check_table("expert_votes", ids, DType::i32, logits, {tokens, router.top_k});
-  const Tensor votes = Tensor::empty({groups.count, experts}, DType::i64, logits.device());
+  const Tensor votes = table_of_votes(logits, groups);
   if (logits.is_meta()) return votes;
-  check_groups("expert_votes", groups, tokens);
   const Tensor all = logits.contiguous();
-  const Uploaded<int32_t> group_of(groups.of, logits.device());
-  kernels::VotesArgs args{.router = route_args(all, router)};
-  args.router.ids = ids.data<int32_t>();
-  args.group_of = group_of.data(), args.groups = groups.count;
+  kernels::RouteArgs made = route_args(all, router);
+  made.ids = ids.data<int32_t>();
+  kernels::VotesArgs args{.router = made};
   args.of = of, args.maximum = maximum;
-  args.votes = votes.data<int64_t>();
-  kernels::table_of(logits.device()).expert_votes(args);
+  vote(args, groups, votes);
   return votes;
+}
+
+Routing route_and_vote(const Tensor& logits, const RoutingOptions& router,
+                       const RoutingOptions& voter, const TokenGroups& groups, VoteOf of,
+                       bool maximum, Tensor& scores, Tensor& votes) {
+  require(voter.top_k == router.top_k, ErrorCode::usage,
+          "route_and_vote: a vote of {} of {} experts", voter.top_k, router.top_k);
+  const Tensor all = logits.is_meta() ? logits : logits.contiguous();
+  PlannedRoute planned = plan_route(all, router, &scores);
+  votes = table_of_votes(logits, groups);
+  if (logits.is_meta()) return std::move(planned.routing);
+  kernels::VotesArgs args{.router = route_args(all, voter), .route = planned.args};
+  args.router.ids = planned.args.ids;
+  args.of = of, args.maximum = maximum;
+  vote(args, groups, votes);
+  return std::move(planned.routing);
 }
 
 Tensor coresets(const Tensor& votes, int64_t count, int64_t bar) {
@@ -79,6 +107,8 @@ Routing choose_inside(const Tensor& logits, const RoutingOptions& router, const 
   check_table("choose_inside", choice.scores, DType::f32, logits, logits.shape());
   if (choice.cores.defined())
     check_table("choose_inside", choice.cores, DType::u8, logits, {groups.count, experts});
+  else if (choice.votes.defined())
+    check_table("choose_inside", choice.votes, DType::i64, logits, {groups.count, experts});
   const Tensor all = logits.contiguous();
   const Uploaded<int32_t> group_of(groups.of, logits.device());
   kernels::InsideArgs args{.router = route_args(all, router)};
@@ -86,7 +116,10 @@ Routing choose_inside(const Tensor& logits, const RoutingOptions& router, const 
   args.router.weights = choice.vanilla.weights.data<float>();
   args.router.scores = choice.scores.data<float>();
   args.group_of = group_of.data();
-  if (choice.cores.defined()) args.cores = choice.cores.data<uint8_t>();
+  if (choice.cores.defined())
+    args.cores = choice.cores.data<uint8_t>();
+  else if (choice.votes.defined())
+    args.ballot = {choice.votes.data<int64_t>(), groups.count, choice.count, choice.bar};
   args.rule = choice.rule, args.slots = static_cast<int>(choice.slots);
   args.ids = made.ids.data<int32_t>(), args.weights = made.weights.data<float>();
   kernels::table_of(logits.device()).choose_inside(args);

@@ -25,17 +25,26 @@ struct TokenGroups {
 Tensor expert_votes(const Tensor& logits, const RoutingOptions& router, const Tensor& ids,
                     const TokenGroups& groups, VoteOf of, bool maximum);
 
+/// route() and the votes of its choice, weighted by `voter`, which differs from `router` in weights
+/// alone: a single launch on a GPU. Sets `scores` and `votes`.
+Routing route_and_vote(const Tensor& logits, const RoutingOptions& router,
+                       const RoutingOptions& voter, const TokenGroups& groups, VoteOf of,
+                       bool maximum, Tensor& scores, Tensor& votes);
+
 /// votes i64 [groups, experts] -> u8 [groups, experts]: 1 for the `count` experts with most votes
 /// (ties: the lower index) and for experts with at least `bar` votes.
 Tensor coresets(const Tensor& votes, int64_t count, int64_t bar);
 
 /// Choice of each token inside the coreset of its group, with `slots` slots; `vanilla` and its f32
-/// `scores` from route(), cores u8 [groups, experts]; undefined: all experts.
+/// `scores` from route(), cores u8 [groups, experts]; undefined: those that coresets() makes from
+/// `votes`, `count` and `bar`, in the same launch on a GPU, or all experts without votes.
 struct InsideChoice {
   Routing vanilla;
   Tensor scores, cores;
   InsideRule rule;
   int64_t slots = 0;
+  Tensor votes{};
+  int64_t count = 0, bar = 0;
 };
 Routing choose_inside(const Tensor& logits, const RoutingOptions& router, const TokenGroups& groups,
                       const InsideChoice& choice);

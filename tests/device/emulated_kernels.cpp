@@ -95,12 +95,13 @@ void check(const RouteArgs& a) {
 }
 void check(const VotesArgs& a) {
   check(a.router);
+  check(a.route);
   check_arrays("expert_votes", {a.group_of, a.votes});
 }
 void check(const CoresetsArgs& a) { check_arrays("coresets", {a.votes, a.cores}); }
 void check(const InsideArgs& a) {
   check(a.router);
-  check_arrays("choose_inside", {a.group_of, a.cores, a.ids, a.weights});
+  check_arrays("choose_inside", {a.group_of, a.cores, a.ballot.votes, a.ids, a.weights});
 }
 void check(const MagnitudesArgs& a) { check_arrays("magnitudes", {a.x, a.sums}); }
 void check(const FatesArgs& a) { check_arrays("token_fates", {a.importance, a.group_of, a.fates}); }

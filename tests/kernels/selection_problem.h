@@ -87,6 +87,44 @@ struct SelectionProblem {
     return c;
   }
 
+  /// The same with two calls: of the votes by weight only.
+  Choice choose_in_two(const KernelTable& table, const InsideRule& inside = kInsideRules[0],
+                       const Where& at = kHost) const {
+    using tensor::DType;
+    using tensor::Tensor;
+    const int64_t tokens = logits.size(0), experts = logits.size(1);
+    const auto made = [&](const tensor::Shape& shape, DType dtype) {
+      return Tensor::empty(shape, dtype, at.device);
+    };
+    const Tensor given = at(logits), added = at(bias), groups = at(group_of);
+    const Tensor vanilla = made({tokens, rule.top_k}, DType::i32),
+                 weights = made({tokens, rule.top_k}, DType::f32),
+                 scores = made({tokens, experts}, DType::f32),
+                 votes = at(Tensor::from(std::vector<float>(size_t(2 * kGroups * experts), 7.5f),
+                                         {2 * kGroups * experts}));
+    RouteArgs route = rule;
+    route.logits = given.data<float>(), route.tokens = tokens, route.experts = experts;
+    if (bias.defined()) route.bias = added.data<float>();
+    route.ids = vanilla.data<int32_t>(), route.weights = weights.data<float>();
+    route.scores = scores.data<float>();
+    auto* const counted = static_cast<int64_t*>(votes.raw());
+    VotesArgs ask{.router = route, .route = route};
+    ask.group_of = static_cast<const int32_t*>(groups.raw()), ask.groups = kGroups;
+    ask.votes = counted;
+    table.expert_votes(ask);
+    const Tensor ids = made({tokens, kSlots}, DType::i32), out = made({tokens, kSlots}, DType::f32);
+    InsideArgs choice{.router = route};
+    choice.group_of = ask.group_of;
+    choice.ballot = {counted, kGroups, experts / 3, int64_t{1} << 62};
+    choice.rule = inside, choice.slots = kSlots;
+    choice.ids = ids.data<int32_t>(), choice.weights = out.data<float>();
+    table.choose_inside(choice);
+    Choice c;
+    c.vanilla = here(vanilla), c.ids = here(ids), c.weights = here(out);
+    c.votes[0] = here(votes).bits_as(DType::i64).reshape({kGroups, experts});
+    return c;
+  }
+
   RouteArgs rule;
   tensor::Tensor logits, bias;
   std::vector<int32_t> group_of;

@@ -1,6 +1,8 @@
 #include "kernels/cuda/routing.cuh"
 #include "kernels/device_error.h"
 #include "kernels/selection.h"
+#include "tensor/device_pool.h"
+#include "tensor/scope.h"
 
 namespace tessera::kernels::cuda {
 namespace {
@@ -24,25 +26,28 @@ Launch warps_of(const char* kernel, int64_t tokens, int64_t experts, int64_t byt
           .shared = warps * bytes};
 }
 
-__global__ void zero_kernel(int64_t* votes, int64_t count) {
-  for (int64_t i = first_piece(); i < count; i += piece_step()) votes[i] = 0;
-}
-
 __device__ inline int64_t vote_of(VoteOf of, double weight) {
   if (of == VoteOf::presence) return 1;
   const double power = of == VoteOf::weight ? weight : weight * weight * weight * weight;
   return static_cast<int64_t>(power * kVoteUnit + 0.5);
 }
 
-__global__ void votes_kernel(VotesArgs a) {
+constexpr int64_t votes_bytes(const VotesArgs& a) {
+  return a.route.logits ? route_bytes(a.route.experts, a.route.groups) : a.router.experts * 8;
+}
+
+__global__ void votes_kernel(VotesArgs a, int64_t bytes) {
   const RouteArgs& o = a.router;
   const int64_t t = warp_token(o.tokens);
   const int group = t >= 0 ? a.group_of[t] : -1;
-  if (group < 0) return;
+  if (t < 0 || (group < 0 && !a.route.logits)) return;
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = threadIdx.x / kWarp;
-  auto* exact = reinterpret_cast<double*>(dynamic_shared()) + warp * o.experts;
-  const double sum = exact_scores(o, o.logits + t * o.experts, exact, lane);
+  unsigned char* const own = dynamic_shared() + warp * bytes;
+  auto* exact = reinterpret_cast<double*>(own);
+  const double sum = a.route.logits ? route_by_warp(a.route, t, own, lane)
+                                    : exact_scores(o, o.logits + t * o.experts, exact, lane);
   __syncwarp();
+  if (group < 0) return;
   if (a.of == VoteOf::rank) {
     for (int e = lane; e < o.experts; e += kWarp) {
       const float score =
@@ -71,14 +76,21 @@ __global__ void votes_kernel(VotesArgs a) {
   }
 }
 
+// Whether expert e is in the coreset of these votes.
+__device__ inline bool elected(const int64_t* votes, int experts, int e, int64_t count,
+                               int64_t bar) {
+  const int64_t mine = votes[e];
+  int better = 0;
+  for (int f = 0; count > 0 && f < experts; ++f)
+    better += votes[f] > mine || (votes[f] == mine && f < e);
+  return better < count || mine >= bar;
+}
+
 __global__ void coresets_kernel(CoresetsArgs a) {
-  for (int64_t i = first_piece(); i < a.groups * a.experts; i += piece_step()) {
-    const int64_t e = i % a.experts;
-    const int64_t* votes = a.votes + i - e;
-    int64_t better = 0;
-    for (int64_t f = 0; f < a.experts; ++f)
-      better += votes[f] > votes[e] || (votes[f] == votes[e] && f < e);
-    a.cores[i] = better < a.count || votes[e] >= a.bar;
+  const int experts = static_cast<int>(a.experts);
+  for (int64_t i = first_piece(); i < a.groups * experts; i += piece_step()) {
+    const int64_t e = i % experts;
+    a.cores[i] = elected(a.votes + i - e, experts, static_cast<int>(e), a.count, a.bar);
   }
 }
 
@@ -101,18 +113,45 @@ __device__ inline float factor_of(const InsideArgs& a, const float* score, const
   return o.scale / sum_over_lanes(inside, kWarp);
 }
 
-constexpr int64_t inside_bytes(int64_t experts, int64_t groups) {
-  return ceil_div<int64_t>(experts * 4 + groups * 8, 16) * 16;
+// Ranks, group values and marks of a warp, and the coreset that it shares.
+constexpr int64_t inside_bytes(int64_t experts, int64_t groups, bool elects) {
+  return ceil_div<int64_t>(experts * (elects ? 5 : 4) + groups * 8, 16) * 16;
 }
 
-__global__ void inside_kernel(InsideArgs a) {
+/// By all threads of a block: the coreset of a warp's group, made once for warps of a group.
+__device__ inline const uint8_t* elect(const InsideArgs& a, int64_t bytes) {
+  const RouteArgs& o = a.router;
+  const int experts = static_cast<int>(o.experts);
+  const int own = static_cast<int>(threadIdx.x) / kWarp, warps = blockDim.x / kWarp;
+  const int64_t first = int64_t{blockIdx.x} * warps;
+  const auto group_of = [&](int w) { return first + w < o.tokens ? a.group_of[first + w] : -1; };
+  const auto core_of = [&](int w) {
+    return dynamic_shared() + w * bytes + experts * 4 + o.groups * 8;
+  };
+  const uint8_t* mine = nullptr;
+  for (int w = 0; w < warps; ++w) {
+    const int group = group_of(w);
+    int before = 0;
+    while (before < w && group_of(before) != group) ++before;
+    if (w == own && group >= 0) mine = core_of(before);
+    if (group < 0 || before < w) continue;
+    for (int e = threadIdx.x; e < experts; e += blockDim.x)
+      core_of(w)[e] = elected(a.ballot.votes + int64_t{group} * experts, experts, e, a.ballot.count,
+                              a.ballot.bar);
+  }
+  __syncthreads();
+  return mine;
+}
+
+__global__ void inside_kernel(InsideArgs a, int64_t bytes) {
   using Groups = InsideRule::Groups;
   const RouteArgs& o = a.router;
+  const uint8_t* core = a.ballot.votes ? elect(a, bytes) : nullptr;
   const int64_t t = warp_token(o.tokens);
   if (t < 0) return;
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = threadIdx.x / kWarp;
   const int experts = static_cast<int>(o.experts), group = a.group_of[t];
-  const uint8_t* core = a.cores && group >= 0 ? a.cores + int64_t{group} * experts : nullptr;
+  if (a.cores && group >= 0) core = a.cores + int64_t{group} * experts;
   bool full = true;
   for (int e = lane; e < experts; e += kWarp) full = full && (!core || core[e]);
   full = __ballot_sync(kAllLanes, full) == kAllLanes;
@@ -126,7 +165,7 @@ __global__ void inside_kernel(InsideArgs a) {
     }
     return;
   }
-  auto* rank = reinterpret_cast<float*>(dynamic_shared() + warp * inside_bytes(experts, o.groups));
+  auto* rank = reinterpret_cast<float*>(dynamic_shared() + warp * bytes);
   float* worth = rank + experts;
   auto* open = reinterpret_cast<int*>(worth + o.groups);
   const float *logits = o.logits + t * experts, *score = o.scores + t * experts;
@@ -231,11 +270,12 @@ __global__ void tail_kernel(TailArgs a) {
 }  // namespace
 
 void expert_votes(const VotesArgs& args) {
-  const int64_t count = args.groups * args.router.experts;
-  launch("expert_votes", zero_kernel, spread(count), args.votes, count);
+  const int64_t bytes = votes_bytes(args), count = args.groups * args.router.experts;
+  if (count > 0)
+    tensor::device_pool()->runtime().zero(args.votes, count * int64_t{sizeof(int64_t)},
+                                          tensor::current_scope().stream);
   launch("expert_votes", votes_kernel,
-         warps_of("expert_votes", args.router.tokens, args.router.experts, args.router.experts * 8),
-         args);
+         warps_of("expert_votes", args.router.tokens, args.router.experts, bytes), args, bytes);
 }
 
 void coresets(const CoresetsArgs& args) {
@@ -243,10 +283,9 @@ void coresets(const CoresetsArgs& args) {
 }
 
 void choose_inside(const InsideArgs& args) {
+  const int64_t bytes = inside_bytes(args.router.experts, args.router.groups, args.ballot.votes);
   launch("choose_inside", inside_kernel,
-         warps_of("choose_inside", args.router.tokens, args.router.experts,
-                  inside_bytes(args.router.experts, args.router.groups)),
-         args);
+         warps_of("choose_inside", args.router.tokens, args.router.experts, bytes), args, bytes);
 }
 
 void magnitudes(const MagnitudesArgs& args) {

@@ -64,25 +64,44 @@ ops::VoteOf vote_of(const SelectionRule& rule) {
   }
 }
 
-Tensor make_cores(const Tensor& logits, const RoutingOptions& router, const SelectionRule& rule,
-                  const ops::Routing& vanilla, const TokenGroups& groups, SequencePeers* peers) {
+// The router with as many experts as vote: under des-seq the k best of all tokens.
+RoutingOptions voters_of(const RoutingOptions& router, const SelectionRule& rule, int experts) {
+  if (rule.method != Method::seq) return voting_router(router, rule);
+  RoutingOptions few = router;
+  few.top_k = std::min(rule.k, experts);
+  return few;
+}
+
+// The router's choice, and votes and their counting for coresets.
+ops::InsideChoice voted(const Tensor& logits, const RoutingOptions& router,
+                        const SelectionRule& rule, const TokenGroups& groups,
+                        SequencePeers* peers) {
   const auto experts = static_cast<int>(logits.size(1));
-  if (rule.method == Method::seq) {  // the k best experts of all tokens
-    RoutingOptions few = router;
-    few.top_k = std::min(rule.k, experts);
-    const Tensor best = few.top_k == router.top_k ? vanilla.ids : ops::route(logits, few).ids;
-    const Tensor wanted = ops::expert_votes(logits, few, best, groups, vote_of(rule), true);
-    return ops::coresets(merged(wanted, peers, true), 0, 1);
+  const RoutingOptions voters = voters_of(router, rule, experts);
+  const bool maximum =
+      rule.method == Method::seq || rule.method >= Method::peak || rule.method == Method::vote_max;
+  ops::InsideChoice choice;
+  if (voters.top_k == router.top_k) {
+    choice.vanilla = ops::route_and_vote(logits, router, voters, groups, vote_of(rule), maximum,
+                                         choice.scores, choice.votes);
+  } else {
+    choice.vanilla = ops::route(logits, router, &choice.scores);
+    choice.votes = ops::expert_votes(logits, voters, ops::route(logits, voters).ids, groups,
+                                     vote_of(rule), maximum);
   }
-  const bool maximum = rule.method >= Method::peak || rule.method == Method::vote_max;
-  const Tensor votes = merged(ops::expert_votes(logits, voting_router(router, rule), vanilla.ids,
-                                                groups, vote_of(rule), maximum),
-                              peers, maximum);
-  if (rule.method == Method::peak)  // or the most voted one
-    return ops::coresets(votes, 1, std::llround(rule.beta * ops::kVoteUnit));
-  const int64_t count =
-      rule.method == Method::block ? rule.k : static_cast<int64_t>(std::floor(rule.beta * experts));
-  return ops::coresets(votes, count, kNone);
+  choice.votes = merged(choice.votes, peers, maximum);
+  choice.bar = kNone;
+  if (rule.method == Method::seq) {
+    choice.bar = 1;
+  } else if (rule.method == Method::peak) {  // or the most voted one
+    choice.count = 1;
+    choice.bar = std::llround(rule.beta * ops::kVoteUnit);
+  } else {
+    choice.count = rule.method == Method::block
+                       ? rule.k
+                       : static_cast<int64_t>(std::floor(rule.beta * experts));
+  }
+  return choice;
 }
 
 // Importances of the tokens of all ranks decide the fates of the own ones. One rank fills each
@@ -126,14 +145,19 @@ ops::Routing select_experts(const Tensor& logits, const RoutingOptions& router,
   const bool topk = rule.method == Method::topk;
   const int taken = topk ? rule.k : rule.take ? rule.take : router.top_k;
   const TokenGroups groups{scope.group_of, groups_in(scope)};
-  ops::InsideChoice choice;
-  choice.slots = std::max(router.top_k, taken);
   const bool inside = rule.coreset() || topk;
-  choice.vanilla = ops::route(logits, router, inside ? &choice.scores : nullptr);
   if (!logits.is_meta()) check_selection(rule, static_cast<int>(logits.size(1)), router.top_k);
+  ops::InsideChoice choice;
   if (rule.coreset())
-    choice.cores = make_cores(logits, router, rule, choice.vanilla, groups, scope.peers);
-  if (cores) *cores = on_host(choice.cores, groups.count, logits.size(1));
+    choice = voted(logits, router, rule, groups, scope.peers);
+  else
+    choice.vanilla = ops::route(logits, router, inside ? &choice.scores : nullptr);
+  choice.slots = std::max(router.top_k, taken);
+  if (cores) {
+    if (choice.votes.defined())
+      choice.cores = ops::coresets(choice.votes, choice.count, choice.bar);
+    *cores = on_host(choice.cores, groups.count, logits.size(1));
+  }
   if (rule.method == Method::naee || rule.method == Method::mc) {
     const Tensor fates =
         rule.method == Method::mc && !logits.is_meta() ? fates_of(rule, scope, groups) : Tensor();

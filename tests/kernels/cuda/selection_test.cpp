@@ -5,6 +5,7 @@
 #include "kernels/closeness.h"
 #include "kernels/routing.h"
 #include "kernels/selection_problem.h"
+#include "tensor/launches.h"
 #if !defined(TESSERA_ON_GPU)
 #include "kernels/cuda/selection.cu"
 #endif
@@ -47,6 +48,33 @@ TEST(CudaSelection, EqualsTheReference) {
           const SelectionProblem p(router, tokens, experts);
           expect_equal(on_device(p, rule), p.choose(cpu_table(Isa::reference), rule),
                        double(tokens));
+        }
+}
+
+// Ids and weights of the five launches bit by bit: route, votes, coresets and choice in two.
+TEST(CudaSelection, TwoLaunchesEqualFive) {
+  for (const RouteArgs& router : kRouters)
+    for (const InsideRule& rule : kInsideRules)
+      for (int64_t experts : {8, 40, 64})
+        for (int64_t tokens : problems<int64_t>({0, 1, 23}, {2000})) {
+          const SelectionProblem p(router, tokens, experts);
+          const Choice five = on_device(p, rule);
+          tensor::Scope scope;
+          scope.meter = std::make_shared<tensor::Meter>();
+          const auto two = [&] { return p.choose_in_two(there(), rule, kThere); };
+          const Choice got = [&] {
+            const tensor::BindScope bind(scope);
+            return two();
+          }();
+          EXPECT_TRUE(same_bits(got.vanilla, five.vanilla));
+          EXPECT_TRUE(same_bits(got.votes[0], five.votes[0]));
+          EXPECT_TRUE(same_bits(got.ids, five.ids));
+          EXPECT_TRUE(same_bits(got.weights, five.weights));
+          EXPECT_EQ(got.ids.to_ints(),
+                    p.choose_in_two(cpu_table(Isa::reference), rule).ids.to_ints());
+          EXPECT_TRUE(same_bits(again(two).weights, five.weights));
+          const std::map<std::string, int64_t> once{{"choose_inside", 1}, {"expert_votes", 1}};
+          EXPECT_TRUE(tokens == 0 || tensor::launches_of(scope.meter->entries()) == once);
         }
 }
 
