@@ -1,6 +1,7 @@
 // Attention at the shapes of diffusion transformers and of an autoencoder's middle block.
 // Arguments: threads (1), then a shape "TOKENSxHEADSxHEAD_DIM[xKEY_HEADS]" for only this shape,
-// then f32, or bf16 and a mask: causal, or apart (causal, query by query). TESSERA_ISA forces a
+// then f32, or bf16 and a mask: causal, or apart (causal, query by query), or "scores": a round of
+// bf16 and of int8 scores in turn, five times. TESSERA_ISA forces a
 // weaker instruction set. Queries, keys and values are slices of a fused projection. With --device
 // cuda or
 // --turns, see place.h, only a single shape.
@@ -70,6 +71,26 @@ void measure(Shape s, DType dtype, const bench::Place& place) {
                peak, 0);
 }
 
+// Times of exact scores over those of int8 scores, in turn: other processes share the core.
+void compare_scores(const Shape& s) {
+  const int64_t width = s.heads * s.dim;
+  const int heads = static_cast<int>(s.heads);
+  const Tensor all = bench::random_tensor({s.tokens, 3 * width}, DType::bf16, 1);
+  const auto part = [&](int64_t i) { return all.slice(1, i * width, (i + 1) * width); };
+  const auto spans = s.spans();
+  const auto seconds = [&](bool int8) {
+    return kernels::best_seconds(
+        [&] {
+          ops::attention(part(0), part(1), part(2), heads, heads, spans, {.int8_scores = int8});
+        },
+        3);
+  };
+  std::vector<double> gains;
+  for (int round = 0; round < 5; ++round) gains.push_back(seconds(false) / seconds(true));
+  std::printf("{\"bench\":\"attention int8 scores\",\"shape\":\"%s\",\"gain\":%.3f}\n",
+              s.name().c_str(), bench::median(gains));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -79,6 +100,7 @@ int main(int argc, char** argv) {
     Shape s{};
     char x;
     std::istringstream(argv[2]) >> s.tokens >> x >> s.heads >> x >> s.dim >> x >> s.key_heads;
+    if (argc > 4 && std::string(argv[4]) == "scores") return compare_scores(s), 0;
     if (argc > 4) s.mask = argv[4];
     measure(s, argc > 3 && std::string(argv[3]) == "f32" ? DType::f32 : DType::bf16, place);
     return 0;

@@ -29,8 +29,8 @@ class OneStep {
     context_ = model_->prepare(conditioning, rows);
     placement_ = model_->place(*context_, view);
   }
-  Tensor run() const {
-    nn::LocalAttention attention(model_->geometry());
+  Tensor run(bool int8_scores = false) const {
+    nn::LocalAttention attention(model_->geometry(), int8_scores);
     nn::MoeLayers experts;
     const auto step = model_->at(*context_, time_);
     nn::Hidden hidden = model_->embed(*placement_, latent_);

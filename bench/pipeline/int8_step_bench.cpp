@@ -1,5 +1,6 @@
-// A forward pass of a dense family in bf16, int8 and int4, and a product of the family's width, in
-// turn in a single run: on a busy machine only ratios within a round are meaningful.
+// A forward pass of a dense family in bf16, int8 and int4, also with scores in int8, and a product
+// of the family's width, in turn in a single run: on a busy machine only ratios within a round are
+// meaningful.
 //   int8_step_bench [threads] [family:tokens] [rounds]
 // JSON lines: a line for each round, then the medians. "unit" is the rate of the probed
 // instructions.
@@ -34,7 +35,21 @@ class RuledWeights final : public bench::RandomWeights {
   load::QuantiseRules rules_;
 };
 
+constexpr std::array<Bits, 3> kForms{Bits::none, Bits::int8, Bits::int4};
+
 double seconds_of(const std::function<void()>& f) { return kernels::best_seconds(f, 1); }
+
+// Errors to bf16 of each form, and of those with scores in int8.
+void print_errors(const std::string& shape, const std::vector<bench::OneStep>& steps) {
+  const Tensor want = steps[0].run();
+  for (const bool scores : {false, true})
+    for (size_t i = scores ? 0 : 1; i < steps.size(); ++i)
+      std::printf(
+          "{\"bench\":\"int8 step "
+          "error\",\"shape\":\"%s\",\"form\":\"%s%s\",\"l2_to_bf16\":%.5f}\n",
+          shape.c_str(), name_of(kForms[i]), scores ? ", scores int8" : "",
+          bench::relative_error(steps[i].run(scores), want));
+}
 
 }  // namespace
 
@@ -46,15 +61,10 @@ int main(int argc, char** argv) {
   const std::string name = shape.substr(0, shape.find(':'));
   const int64_t tokens = std::atol(shape.c_str() + std::min(shape.size(), name.size() + 1));
   const bench::Family& family = bench::family_of(name);
-  constexpr std::array<Bits, 3> kForms{Bits::none, Bits::int8, Bits::int4};
   std::vector<bench::OneStep> steps;
   for (const Bits bits : kForms)
     steps.emplace_back(family, name, tokens, RuledWeights(bits), place);
-  const Tensor want = steps[0].run();
-  for (size_t i = 1; i < 3; ++i)
-    std::printf(
-        "{\"bench\":\"int8 step error\",\"shape\":\"%s\",\"form\":\"%s\",\"l2_to_bf16\":%.5f}\n",
-        shape.c_str(), name_of(kForms[i]), bench::relative_error(steps[i].run(), want));
+  print_errors(shape, steps);
 
   constexpr int64_t kRows = 1024, kN = 4608, kK = 1152;  // PixArt's MLP
   const Tensor w = bench::random_tensor({kN, kK}, DType::bf16, 1, 0.03f),
@@ -65,7 +75,9 @@ int main(int argc, char** argv) {
   std::map<std::string, std::vector<double>> all;
   for (int round = 0; round < rounds; ++round) {
     std::array<double, 3> step{}, product{};
+    std::array<double, 2> scored{};
     for (size_t i = 0; i < 3; ++i) step[i] = seconds_of([&] { steps[i].run(); });
+    for (size_t i = 0; i < 2; ++i) scored[i] = seconds_of([&] { steps[i].run(true); });
     for (size_t i = 0; i < 3; ++i)
       product[i] = kernels::best_seconds([&] { ops::matmul(x, weights[i]); }, 3);
     const kernels::Limits unit = kernels::probe_units();
@@ -76,6 +88,8 @@ int main(int argc, char** argv) {
         {"int4_ms", 1e3 * step[2]},
         {"int8_gain", step[0] / step[1]},
         {"int4_gain", step[0] / step[2]},
+        {"bf16_scores_gain", step[0] / scored[0]},
+        {"int8_scores_gain", step[0] / scored[1]},
         {"product_int8_gain", product[0] / product[1]},
         {"product_int4_gain", product[0] / product[2]},
         {"product_bf16_share", work / product[0] / unit.product(true)},

@@ -29,6 +29,8 @@ FORMS = {
     "mlp int8": ["--quantise-rules", "mlp=int8"],
     "attn int4": ["--quantise-rules", "attn=int4"],
     "mlp int4": ["--quantise-rules", "mlp=int4"],
+    "scores int8": ["--quantise-rules", "scores=int8"],
+    "int8, scores int8": ["--dtype", "int8", "--quantise-rules", "scores=int8"],
 }
 PROMPTS = ["a red circle left of a blue square", "a green triangle above a yellow circle",
            "a blue square below a red triangle", "a yellow circle right of a green square"]
@@ -129,8 +131,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("forward", "images"))
     parser.add_argument("folders", nargs="*")
+    parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS), help="these only, with bf16")
     parser.add_argument("--program", default=str(SOURCE / "build/release/tessera"))
     asked = parser.parse_args()
+    for form in set(FORMS) - {"bf16", *asked.forms}:
+        del FORMS[form]
     with tempfile.TemporaryDirectory() as folder:
         if asked.what == "forward":
             forwards(asked.program, asked.folders, pathlib.Path(folder))

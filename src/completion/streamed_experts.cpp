@@ -53,13 +53,19 @@ ExpertBytes expert_bytes(const runtime::ModelState& state) {
   const tensor::BindScope bind(scope);
   const std::shared_ptr<const load::MetaWeights> weights(
       new load::MetaWeights(state.language->on_meta()));
-  const ops::Expert one = reader(state, weights)(0, 0);
-  ExpertBytes bytes{scope.memory->current(tensor::MemoryClass::weights)};
+  const nn::ReadExpert read = reader(state, weights);
+  const int sites = static_cast<int>(state.language->geometry(state.dtype()).experts.size());
+  ExpertBytes bytes;
+  for (int site = 0; site < sites; ++site) {  // a GGUF file may hold layers in several formats
+    const ops::Expert one = read(site, 0);
+    bytes.packed = std::max(bytes.packed, scope.memory->current(tensor::MemoryClass::weights));
+  }
   const load::Component& part = state.folder.component("model");
   if (!load::has_weights(part)) return bytes;
   const load::TensorSet tensors = load::open_weights(part);
   for (const auto& [name, shape] : weights->asked())
     if (tensors.has(name)) bytes.stored += tensors.entry(name).stored_bytes();
+  bytes.stored /= sites;
   return bytes;
 }
 

@@ -71,6 +71,7 @@ struct PlannedRun {
   bool crop_covers = false;                 ///< an image is resized until it covers them
   int64_t vae_chunk = 0;                    ///< lines per call of its filters; 0: all
   std::optional<StepCache> step_cache{};
+  bool int8_scores = false;          ///< attention with scores in int8
   bool traced = false;               ///< keep latents and predictions of all steps
   std::vector<std::string> notes{};  ///< notes for the user
 };
@@ -144,6 +145,7 @@ struct Job {
     all.first_sample = planned.first_sample;
     all.all_samples = planned.all_samples;
     all.step_cache = planned.step_cache;
+    all.int8_scores = planned.int8_scores;
     return all;
   }
 };

@@ -332,6 +332,7 @@ int begin_job(const runtime::ModelState& state, const GenerateRequest& request, 
   job.counted.meters = runtime::RunMeters(state.workers.ranks.size());
   job.planned.traced = !request.trace.empty();
   job.planned.step_cache = request.cache;
+  job.planned.int8_scores = runtime::rules_of(state.options).int8_scores();
   const AskedRun run = asked_run(state, request, job.planned.notes);
   job.planned.guidance_asked = run.guidance;
   require(job.planned.guidance_asked >= 0 && job.planned.guidance_asked <= 1000, ErrorCode::usage,

@@ -20,6 +20,7 @@ struct AttentionArgs {
   int64_t out_stride = 0;
   tensor::DType dtype = tensor::DType::f32;  ///< dtype of q, k, v and, unless wide, out
   bool wide = false;                         ///< out is f32
+  bool int8_scores = false;                  ///< bf16 only: see reference::attention
   int heads = 0, kv_heads = 0, head_dim = 0;
   float scale = 1;  ///< positive
   const AttentionRange* spans = nullptr;
@@ -28,16 +29,19 @@ struct AttentionArgs {
 };
 
 namespace reference {
-/// Plain loops with f64 sums: the definition of correct results.
+/// Plain loops with f64 sums: the definition of correct results. With int8_scores, scores are
+/// products of integers with f32 scales for each query and each key of a head; the mean of a span's
+/// keys is subtracted before, which changes no result (SageAttention, Zhang et al. 2024, sections
+/// 4.2 and 4.3). Values and probabilities are not quantised.
 void attention(const AttentionArgs& args);
 }  // namespace reference
 namespace avx2 {
-/// Like avx512::attention, with fused multiply-adds.
+/// Like avx512::attention, with fused multiply-adds; int8_scores with products of 16-bit integers.
 void attention(const AttentionArgs& args);
 }  // namespace avx2
 namespace avx512 {
 /// Tiled with online softmax. f32 uses fused multiply-adds; bf16 the same after widening, or dot
-/// products with probabilities rounded to bf16.
+/// products with probabilities rounded to bf16. int8_scores with VNNI.
 void attention(const AttentionArgs& args);
 void attention(Bf16Path unit, const AttentionArgs& args);
 }  // namespace avx512

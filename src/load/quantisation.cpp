@@ -31,15 +31,29 @@ QuantiseRules::Bits bits_of(tensor::BlockFormat format) {
 }
 
 // Same for a matrix, if the rules keep the file's blocks in few bits.
+QuantiseRules::Bits own_block_bits(const TensorSet& tensors, const std::string& name) {
+  using Bits = QuantiseRules::Bits;
+  const bool blocks = tensors.has(name) && tensors.entry(name).format &&
+                      tensors.rules().said(kBlocks).value_or(Bits::none) != Bits::none;
+  return blocks ? bits_of(*tensors.entry(name).format) : Bits::none;
+}
+
+// The matrices of a routed expert share a form: the one with the most bits decides.
 QuantiseRules::Bits block_bits(const TensorSet& tensors, const std::string& name) {
-  const auto keeps = [&] {
-    QuantiseRules::Bits said = QuantiseRules::Bits::none;
-    for (const QuantiseRules::Rule& rule : tensors.rules().rules())
-      if (rule.of == kBlocks) said = rule.bits;
-    return said != QuantiseRules::Bits::none;
-  };
-  const bool blocks = tensors.has(name) && tensors.entry(name).format && keeps();
-  return blocks ? bits_of(*tensors.entry(name).format) : QuantiseRules::Bits::none;
+  using Bits = QuantiseRules::Bits;
+  const Bits own = own_block_bits(tensors, name);
+  const size_t end = name.rfind('.', name.rfind("_proj.weight"));
+  if (!tensors.language() || own == Bits::none || name.find(".experts.") == std::string::npos ||
+      end == std::string::npos)
+    return own;
+  Bits most = Bits::int4;
+  for (const char* part : {"gate_proj", "up_proj", "down_proj"}) {
+    const Bits bits =
+        own_block_bits(tensors, fmt::format("{}.{}.weight", name.substr(0, end), part));
+    if (bits == Bits::none) return bits;
+    if (bits == Bits::int8) most = bits;
+  }
+  return most;
 }
 
 // Converts a cut along k to units of several elements.
@@ -115,6 +129,11 @@ ops::WeightForm packed_as(const TensorSet& tensors, const std::string& name, ten
     const QuantiseRules::Bits bits = block_bits(tensors, name);
     if (bits == QuantiseRules::Bits::none)
       return tensors.rules().form(name, compute, k, tensors.encoder());
+    if (tensors.language()) {
+      ops::WeightForm form(compute == DType::f32 ? compute : DType::i8);
+      form.int4 = compute == DType::bf16 && bits == QuantiseRules::Bits::int4;
+      return form;
+    }
     QuantiseRules rules = QuantiseRules::all_in(bits);  // before those that the user gives
     rules.add(tensors.rules().text(), "quantise_rules");
     return rules.form(name, compute, k, tensors.encoder());

@@ -13,8 +13,9 @@ namespace {
 using Bits = QuantiseRules::Bits;
 
 constexpr std::string_view kBlocks = "blocks";  // matrices that a file holds in few bits
-constexpr std::array<std::string_view, 7> kKeys = {"attn",      "mlp",      "experts", "text",
-                                                   "text.attn", "text.mlp", kBlocks};
+constexpr std::string_view kScores = "scores";  // no matrices
+constexpr std::array<std::string_view, 8> kKeys = {"attn",      "mlp",      "experts", "text",
+                                                   "text.attn", "text.mlp", kBlocks,   kScores};
 
 // A block number follows one of these prefixes, at the beginning of a name or after a dot.
 constexpr std::array<std::string_view, 7> kBeforeNumbers = {
@@ -104,7 +105,7 @@ void QuantiseRules::add(const std::string& text, const std::string& option) {
     const bool name = of.find('*') != std::string::npos || of.ends_with(".weight");
     require(name || std::ranges::find(kKeys, of) != kKeys.end(), ErrorCode::usage,
             "{}: '{}' names no products; expected attn, mlp, experts, text, text.attn, text.mlp, "
-            "blocks, or names of weights with a '*'",
+            "blocks, scores, or names of weights with a '*'",
             option, base::printable(of));
     const Bits bits = parse_bits(rule.substr(equal + 1), option);
     require(
@@ -112,6 +113,8 @@ void QuantiseRules::add(const std::string& text, const std::string& option) {
         "{}: '{}': expected blocks=int8, in the few bits of the file, or blocks=bf16, its exact "
         "numbers",
         option, base::printable(rule));
+    require(of != kScores || bits != Bits::int4, ErrorCode::usage,
+            "{}: '{}': expected scores=int8 or scores=bf16", option, base::printable(rule));
     rules_.push_back({of, bits});
     begin = end + 1;
   }
@@ -134,12 +137,19 @@ Bits QuantiseRules::bits_of(const std::string& name, ProductKind kind, bool enco
   return found;
 }
 
-Bits QuantiseRules::experts() const {
-  Bits found = Bits::none;
+bool QuantiseRules::names_products() const {
+  return std::ranges::any_of(
+      rules_, [](const Rule& rule) { return rule.of != kBlocks && rule.of != kScores; });
+}
+
+std::optional<Bits> QuantiseRules::said(std::string_view key) const {
+  std::optional<Bits> found;
   for (const Rule& rule : rules_)
-    if (rule.of == "experts") found = rule.bits;
+    if (rule.of == key) found = rule.bits;
   return found;
 }
+
+Bits QuantiseRules::experts() const { return said("experts").value_or(Bits::none); }
 
 ops::WeightForm QuantiseRules::form(const std::string& name, ops::DType compute, int64_t k,
                                     bool encoder) const {

@@ -21,7 +21,8 @@ class QuantiseRules {
   enum class Bits : uint8_t { none, int8, int4 };
   struct Rule {
     /// "attn", "mlp" or "experts" (routed); "text", "text.attn" or "text.mlp" for text encoders; or
-    /// a weight's name with '*' as wildcard.
+    /// a weight's name with '*' as wildcard; "blocks": weights that a file holds in block formats;
+    /// "scores": the scores of attention, no weights.
     std::string of;
     Bits bits = Bits::none;
   };
@@ -34,6 +35,12 @@ class QuantiseRules {
   void add(const std::string& text, const std::string& option);
 
   bool empty() const { return rules_.empty(); }
+  /// True if any rule is for weights that no file holds in block formats.
+  bool names_products() const;
+  /// The form of the last rule for a key; none without such a rule.
+  std::optional<Bits> said(std::string_view key) const;
+  /// True if attention computes its scores from int8 (ops/attention.h).
+  bool int8_scores() const { return said("scores") == Bits::int8; }
   const std::vector<Rule>& rules() const { return rules_; }
   /// The rules in the format of add().
   std::string text() const;

@@ -14,6 +14,13 @@ namespace tessera::load {
 
 class NameMap;
 
+/// The part of a model whose matrices are quantised when they are read.
+enum class ProductsOf : uint8_t { transformer, text_encoder, language_model };
+/// By the name of a pipeline's component.
+inline ProductsOf products_of(const std::string& component) {
+  return component == "transformer" ? ProductsOf::transformer : ProductsOf::text_encoder;
+}
+
 /// Named tensors of a component: a safetensors file, or the shards of an index. Cheap to copy.
 class TensorSet {
  public:
@@ -43,13 +50,15 @@ class TensorSet {
     int8_rows_ = int8_rows;
   }
   bool int8_rows() const { return int8_rows_; }
-  /// Quantises float matrices by rules when they are read. `encoder`: a text encoder's.
-  void quantise(const QuantiseRules& rules, bool encoder) {
+  /// Quantises float matrices by rules when they are read. A language model has rules for block
+  /// formats only, and its activations stay floats.
+  void quantise(const QuantiseRules& rules, ProductsOf part) {
     rules_ = rules;
-    encoder_ = encoder;
+    products_of_ = part;
   }
   const QuantiseRules& rules() const { return rules_; }
-  bool encoder() const { return encoder_; }
+  bool encoder() const { return products_of_ == ProductsOf::text_encoder; }
+  bool language() const { return products_of_ == ProductsOf::language_model; }
   /// True if data in kernel layout is used from the mapped file (RunOptions::map_weights).
   bool maps() const { return maps_; }
   void use_mapped(bool maps) { maps_ = maps; }
@@ -60,7 +69,8 @@ class TensorSet {
  private:
   std::vector<TensorFile> files_;
   std::map<std::string, size_t> file_of_;
-  bool dense_in_int8_ = false, int8_rows_ = false, maps_ = false, encoder_ = false;
+  bool dense_in_int8_ = false, int8_rows_ = false, maps_ = false;
+  ProductsOf products_of_ = ProductsOf::transformer;
   QuantiseRules rules_;
   std::string choice_;
   std::shared_ptr<const NameMap> names_;

@@ -76,9 +76,10 @@ Tensor KvAttention::seen(int index, const TokenView& view, const Tensor& q,
   }
   const auto [q_heads, kv_heads] = slots_.heads(index);
   const auto [k, v] = slots_.table(index);
-  ops::AttentionOptions scaled = options;
-  scaled.scale = site.scale;
-  return ops::attention(q, k, v, q_heads, kv_heads, spans, scaled);
+  ops::AttentionOptions own = options;
+  own.scale = site.scale;
+  own.int8_scores = int8_scores_;
+  return ops::attention(q, k, v, q_heads, kv_heads, spans, own);
 }
 
 Segments tokens_of(const TokenView& view, bool text) {

@@ -14,6 +14,8 @@ class KvAttention : public Attention {
   KvAttention(const Geometry& geometry, std::vector<Range> sequences, Shard heads = {})
       : geometry_(geometry), slots_(geometry, std::move(sequences), heads) {}
   Tensor attend(int site, const TokenView& view, const Qkv& heads) override;
+  /// Scores of later calls, as in ops/attention.h.
+  void use_int8_scores(bool use) { int8_scores_ = use; }
   const KvCache& slots() const { return slots_; }
   KvCache& slots() { return slots_; }
   /// Reads of keys and values 0, 1, ... steps old, counted by call and token; for views without
@@ -39,6 +41,7 @@ class KvAttention : public Attention {
   const Geometry& geometry_;
   KvCache slots_;
   std::vector<int64_t> ages_;
+  bool int8_scores_ = false;
 };
 
 /// The tokens of a view in the order of a seam's tensors: text tokens first, if present.

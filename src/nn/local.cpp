@@ -83,7 +83,9 @@ Tensor attention_between(const AttentionSite& site, const TokenView& asking, con
 
 Tensor LocalAttention::attend(int index, const TokenView& view, const Qkv& heads) {
   const AttentionSite& site = geometry_.attention.at(static_cast<size_t>(index));
-  if (site.causal_block == 0) return attention_between(site, view, heads.q, view, heads.k, heads.v);
+  if (site.causal_block == 0)
+    return attention_between(site, view, heads.q, view, heads.k, heads.v,
+                             {.int8_scores = int8_scores_});
   check_whole_rows(view.body);
   return ops::attention(heads.q, heads.k, heads.v, site.heads, site.kv_heads,
                         causal_spans(view.body, site.causal_block));

@@ -12,14 +12,16 @@ Tensor attention_between(const AttentionSite& site, const TokenView& asking, con
                          const TokenView& seen, const Tensor& k, const Tensor& v,
                          const ops::AttentionOptions& options = {});
 
-/// Attention with all tokens of all sequences on this rank.
+/// Attention with all tokens of all sequences on this rank. `int8_scores`: as in ops/attention.h.
 class LocalAttention : public Attention {
  public:
-  explicit LocalAttention(const Geometry& geometry) : geometry_(geometry) {}
+  explicit LocalAttention(const Geometry& geometry, bool int8_scores = false)
+      : geometry_(geometry), int8_scores_(int8_scores) {}
   Tensor attend(int site, const TokenView& view, const Qkv& heads) override;
 
  private:
   const Geometry& geometry_;
+  bool int8_scores_;
 };
 
 }  // namespace tessera::nn

@@ -98,6 +98,10 @@ int64_t keys_of(std::span<const AttentionSpan> spans) {
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int heads, int kv_heads,
                  std::span<const AttentionSpan> spans, const AttentionOptions& options) {
   check(q, k, v, heads, kv_heads, spans);
+  require(!options.int8_scores ||
+              (q.dtype() == DType::bf16 && (q.is_meta() || q.device() == tensor::Device::cpu)),
+          ErrorCode::usage, "attention: int8 scores of {} on {}; expected bf16 on a CPU",
+          tensor::name_of(q.dtype()), tensor::name_of(q.device()));
   const int64_t dim = q.size(1) / heads, wide = (dim + 7) / 8 * 8;
   if (wide != dim) {  // kernels need heads of whole vectors
     AttentionOptions same = options;
@@ -138,6 +142,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int heads, i
                   .out_stride = out.stride(0),
                   .dtype = q.dtype(),
                   .wide = options.wide,
+                  .int8_scores = options.int8_scores,
                   .heads = heads,
                   .kv_heads = kv_heads,
                   .head_dim = static_cast<int>(dim),

@@ -37,6 +37,7 @@ struct Workload {
   /// Text tokens of each sequence, where they are not all `prefix`; empty: they are.
   std::vector<int64_t> prefixes{};
   std::optional<StepCache> step_cache{};
+  bool int8_scores = false;  ///< attention with scores in int8 (ops/attention.h)
 
   int64_t prefix_of(int sequence) const {
     return prefixes.empty() ? prefix : prefixes.at(static_cast<size_t>(sequence));
@@ -91,6 +92,8 @@ class Partition {
   const nn::TokenView& pass() const { return pass_; }
   /// True if every rank holds whole samples.
   bool whole_samples() const;
+  /// The workload's.
+  bool int8_scores() const { return workload_.int8_scores; }
 
   /// Latent rows [samples * tokens, c] of the request -> those of a rank.
   tensor::Tensor cut(const tensor::Tensor& whole, int rank) const;

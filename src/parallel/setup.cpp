@@ -368,7 +368,7 @@ void Setup::share_tokens(const nn::Geometry& geometry, const Workload& workload)
   const auto inside = [&](const nn::Geometry& of) -> std::unique_ptr<nn::Attention> {
     const bool keeps = plan.patch_count() > 1;
     if (!keeps && ring_group) return std::make_unique<Ring>(of, *ring_group, holders, partition);
-    if (!keeps) return std::make_unique<nn::LocalAttention>(of);
+    if (!keeps) return std::make_unique<nn::LocalAttention>(of, workload.int8_scores);
     std::unique_ptr<nn::KvAttention> kept;
     if (ring_group)
       kept = std::make_unique<QueryRing>(of, *ring_group, holders, partition);
@@ -395,6 +395,7 @@ void Setup::share_tokens(const nn::Geometry& geometry, const Workload& workload)
   } else {
     attention = inside(geometry);
   }
+  if (cache) cache->use_int8_scores(workload.int8_scores);
 }
 
 int64_t Setup::most_tokens(const Workload& workload) const {

@@ -294,6 +294,7 @@ Tensors run_transformer(runtime::ModelState& state, const std::string& file, Ten
   workload.extra = layout.extra;
   workload.prefix = spec.prefix(conditioning);
   workload.prefixes = spec.prefixes(conditioning);
+  workload.int8_scores = runtime::rules_of(state.options).int8_scores();
   const Tensor tokens = nn::tokens_of_latent(latent, layout, form_of(spec));
   TransformerPass pass{state, workload,     conditioning, time,    tokens,
                        trace, control.stop, meters,       adapters};

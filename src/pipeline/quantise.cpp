@@ -62,7 +62,10 @@ load::QuantiseRules rules_of(const runtime::ModelState& state, const QuantiseReq
   RunOptions as;
   as.precision = request.dtype.value_or(Precision::bf16);
   as.quantise_rules = request.rules;
-  return runtime::rules_of(as);
+  const load::QuantiseRules rules = runtime::rules_of(as);
+  require(!rules.said("scores"), ErrorCode::usage,
+          "`quantise_rules` {}: scores are no weights; give this rule to the run", request.rules);
+  return rules;
 }
 
 /// A matrix, and its form: int4 or int8, in the order of the kernels for whole panels: alone, or a
@@ -131,7 +134,7 @@ std::vector<Chosen> matrices_of(const runtime::ModelState& state, const load::Te
 // The matrices of a part that a run with these rules quantises at load.
 std::vector<Chosen> products_of(const runtime::ModelState& state, const std::string& part,
                                 const load::QuantiseRules& rules, load::TensorSet tensors) {
-  tensors.quantise(rules, part != "transformer");
+  tensors.quantise(rules, load::products_of(part));
   const auto asked = std::make_shared<const load::MetaWeights>(tensors);
   const std::optional<DType> experts =
       rules.experts() == load::QuantiseRules::Bits::none ? std::optional<DType>() : DType::i8;

@@ -239,9 +239,14 @@ std::string Language::check(nn::DType dtype) const {
   return names.empty() || unused_.empty() ? names + unused_ : names + "; " + unused_;
 }
 
+load::TensorSet Language::tensors() const {
+  load::TensorSet files = load::open_weights(part_);
+  files.quantise(rules_, load::ProductsOf::language_model);
+  return files;
+}
+
 load::MetaWeights Language::on_meta() const {
-  if (!load::has_weights(part_)) return load::MetaWeights();
-  return load::MetaWeights(load::open_weights(part_));
+  return load::has_weights(part_) ? load::MetaWeights(tensors()) : load::MetaWeights();
 }
 
 std::shared_ptr<const nn::TokenModel> Language::model(

@@ -36,6 +36,8 @@ class Language {
   void compute_on(tensor::Device device) { device_ = device; }
   /// RunOptions::map_weights
   void use_mapped(bool maps) { maps_ = maps; }
+  /// Rules for weights that a file holds in block formats.
+  void use_rules(const load::QuantiseRules& rules) { rules_ = rules; }
   const models::TokenSpec& spec() const { return spec_; }
   bool has_tokenizer() const { return tokenizer_ != nullptr; }
   bool has_template() const { return !template_.empty(); }
@@ -65,9 +67,9 @@ class Language {
   nn::Geometry geometry(nn::DType dtype, const nn::Shard& shard = {}) const;
   /// Weights of the files, on the device of networks.
   std::shared_ptr<const nn::Weights> weights(const load::WeightStore& store) const {
-    load::TensorSet tensors = load::open_weights(part_);
-    tensors.use_mapped(maps_);
-    return store.open(std::move(tensors), device_);
+    load::TensorSet files = tensors();
+    files.use_mapped(maps_);
+    return store.open(std::move(files), device_);
   }
   /// Experts in memory that a rank's last request kept for the next request; of two simultaneous
   /// requests the second finds none.
@@ -84,6 +86,7 @@ class Language {
   std::string check(nn::DType dtype) const;
 
  private:
+  load::TensorSet tensors() const;
   std::string rendered(const jinja::ValueDict& chat) const;
   void read_template();
 
@@ -102,6 +105,7 @@ class Language {
   std::atomic<bool> checked_{false};
   tensor::Device device_ = tensor::Device::cpu;
   bool maps_ = false;
+  load::QuantiseRules rules_;
   Memo<std::tuple<nn::DType, int, int>, nn::Geometry> geometry_;  // by dtype, shard, shards
 };
 

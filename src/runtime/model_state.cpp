@@ -118,25 +118,20 @@ bool quantises(const RunOptions& options) {
          !options.quantise_rules.empty();
 }
 
-constexpr const char* kBlocks = "blocks";  // this rule is for weights in block formats
-
-// Returns whether any rule is for other weights than those in block formats.
-bool names_products(const load::QuantiseRules& rules) {
-  return std::ranges::any_of(rules.rules(), [](const auto& rule) { return rule.of != kBlocks; });
-}
-
 // On CPUs products keep the block formats of a file, unless the options say otherwise.
 load::QuantiseRules rules_with_blocks(const RunOptions& options) {
   load::QuantiseRules rules;
   if (options.precision != Precision::f32 && options.device.kind == DeviceKind::cpu)
     rules.add("blocks=int8", "blocks");
-  rules.add(rules_of(options).text(), "quantise_rules");
+  rules.add(rules_of(options).text(), "`quantise_rules`");
   return rules;
 }
 
 // Whether a part's file holds matrices in block formats of ggml.
 bool holds_blocks(const ModelState& state) {
-  return std::ranges::any_of(state.parts_with_products(), [&](const std::string& part) {
+  std::vector<std::string> parts = state.parts_with_products();
+  if (state.language) parts.push_back("model");
+  return std::ranges::any_of(parts, [&](const std::string& part) {
     const load::TensorSet tensors = state.tensors_of(part);
     return std::ranges::any_of(tensors.files(), [](const load::TensorFile& file) {
       return std::ranges::any_of(file.entries(), [](const auto& one) {
@@ -151,11 +146,23 @@ std::string asked_as(const RunOptions& options) {
   return options.precision == Precision::int4 ? "`dtype` int4" : "`dtype` int8";
 }
 
-// Language models and single layers have routed experts in int8 only.
+// Refuses a rule for block formats without a file that has any.
+void check_blocks(const ModelState& state, const load::QuantiseRules& rules) {
+  require(
+      !rules.said("blocks") || holds_blocks(state), ErrorCode::usage,
+      "`exact_quants` or `quantise_rules` blocks: '{}' has no GGUF file in blocks; leave it out",
+      state.name);
+}
+
+// Language models and single layers have routed experts in int8 only; files stay in their bits.
 void check_experts_alone(const ModelState& state) {
   require(state.options.precision != Precision::int4, ErrorCode::usage,
           "`dtype` int4: experts become int4 once, when a folder is quantised with `experts` int4; "
           "that folder runs as it is");
+  const load::QuantiseRules rules = rules_of(state.options);
+  if (state.options.precision != Precision::int8 && state.language && rules.said("blocks") &&
+      !rules.names_products() && !rules.said("scores"))
+    return check_blocks(state, rules);
   require(state.options.quantise_rules.empty(), ErrorCode::usage,
           "`quantise_rules` are for pipelines of images and videos; of '{}' leave them out",
           state.name);
@@ -171,18 +178,17 @@ void check_quantises(const ModelState& state) {
   if (state.language || state.layer) return check_experts_alone(state);
   const load::QuantiseRules rules = rules_of(state.options);
   const bool gpu = tensor::is_gpu(state.device());
-  const bool exact =
-      std::ranges::any_of(rules.rules(), [](const auto& rule) { return rule.of == kBlocks; });
-  require(!exact || holds_blocks(state), ErrorCode::usage,
-          "`exact_quants` (blocks=bf16): '{}' has no GGUF file in blocks; leave it out",
+  check_blocks(state, rules);
+  require(!rules.int8_scores() || (state.spec && !gpu), ErrorCode::usage,
+          "`quantise_rules` scores=int8: for transformers on CPUs; of '{}' leave it out",
           state.name);
-  if (!names_products(rules)) return;
+  if (!rules.names_products()) return;
   bool any = state.spec && rules.experts() != load::QuantiseRules::Bits::none &&
              !state.geometry().experts.empty();
   std::map<std::string, ops::WeightForm> forms;
   for (const std::string& part : state.parts_with_products()) {
     load::TensorSet none;  // no files: names are those of the model
-    none.quantise(rules, part != "transformer");
+    none.quantise(rules, load::products_of(part));
     const auto asked = std::make_shared<const load::MetaWeights>(none);
     forms.merge(state.forms_of(part, asked, state.expert_dtype()));
   }
@@ -269,7 +275,7 @@ bool ModelState::quantises_experts() const { return expert_dtype() && !stored(fo
 
 bool ModelState::quantises_products() const {
   return spec && !stored(folder).int8_rows && device() != tensor::Device::cuda &&
-         names_products(rules_of(options));
+         rules_of(options).names_products();
 }
 
 std::vector<std::string> ModelState::parts_with_products() const {
@@ -396,7 +402,7 @@ load::TensorSet ModelState::tensors_of(const std::string& part) const {
   if (folder.has(part) && load::has_weights(folder.component(part)))
     tensors = load::open_weights(folder.component(part));
   if (part != "vae" && part != load::kPreviewVae)
-    tensors.quantise(rules_with_blocks(options), part != "transformer");
+    tensors.quantise(rules_with_blocks(options), load::products_of(part));
   return tensors;
 }
 
@@ -524,6 +530,9 @@ void open_parts(const std::string& model, load::ModelFolder folder, const RunOpt
   if (state.language) {
     state.language->compute_on(state.device());
     state.language->use_mapped(options.map_weights);
+    load::QuantiseRules own;  // for weights in block formats only
+    own.add(options.quantise_rules, "`quantise_rules`");
+    state.language->use_rules(own);
   }
   if (!state.has_vae() && state.folder.absent.contains("transformer"))
     state.folder.component("transformer");

@@ -22,7 +22,15 @@ struct Problem {
   float spread = 1;    // scale of the queries: large values make the running maxima grow
   int64_t broken = 0;  // number of last tokens with NaN
   bool wide = false;   // the result is f32
+  bool int8_scores = false;
+  float offset = 0;  // added to all keys
 
+  static void add(Tensor& x, int64_t at, float value) {
+    tensor::with_float_type(x.dtype(), [&](auto t) {
+      auto* const element = x.row<decltype(t)>(0) + at;
+      *element = tensor::from_float<decltype(t)>(tensor::to_float(*element) + value);
+    });
+  }
   Tensor fused() const {
     Tensor all = random_tensor({tokens, (heads + 2 * kv_heads) * dim}, dtype, 1);
     const Tensor queries = random_tensor({tokens, heads * dim}, dtype, 2, spread);
@@ -30,6 +38,9 @@ struct Problem {
       std::memcpy(all.row<std::byte>(0) + t * all.size(1) * size_of(dtype),
                   queries.data<std::byte>() + t * queries.size(1) * size_of(dtype),
                   static_cast<size_t>(heads * dim * size_of(dtype)));
+    for (int64_t t = 0; offset != 0 && t < tokens; ++t)
+      for (int64_t c = heads * dim; c < (heads + kv_heads) * dim; ++c)
+        add(all, t * all.size(1) + c, offset * static_cast<float>(c % 5));
     std::memset(all.row<std::byte>(0) + (tokens - broken) * all.size(1) * size_of(dtype), 0xff,
                 static_cast<size_t>(broken * all.size(1) * size_of(dtype)));
     return all;
@@ -64,6 +75,7 @@ inline Answer run(const Where& at, void (*kernel)(const AttentionArgs&), const P
           .out_stride = q,
           .dtype = p.dtype,
           .wide = p.wide,
+          .int8_scores = p.int8_scores,
           .heads = p.heads,
           .kv_heads = p.kv_heads,
           .head_dim = static_cast<int>(p.dim),

@@ -47,12 +47,39 @@ std::vector<float> rounded_to(DType dtype, const Tensor& x) {
 }
 
 const std::vector<Problem> kProblems = {
-    {1, 1, 8, 1, DType::f32},        {2, 1, 8, 3, DType::bf16},
-    {3, 3, 32, 64, DType::bf16},     {3, 1, 40, 65, DType::f32},
-    {4, 2, 72, 131, DType::bf16, 9}, {2, 2, 72, 131, DType::f32, 9},
-    {2, 1, 128, 77, DType::bf16, 3}, {1, 1, 512, 70, DType::bf16},
-    {1, 1, 264, 70, DType::f32},     {2, 2, 56, 300, DType::bf16, 20},
-    {2, 1, 256, 129, DType::bf16},   {1, 1, 24, 1, DType::bf16},
+    {1, 1, 8, 1, DType::f32},
+    {2, 1, 8, 3, DType::bf16},
+    {3, 3, 32, 64, DType::bf16},
+    {3, 1, 40, 65, DType::f32},
+    {4, 2, 72, 131, DType::bf16, 9},
+    {2, 2, 72, 131, DType::f32, 9},
+    {2, 1, 128, 77, DType::bf16, 3},
+    {1, 1, 512, 70, DType::bf16},
+    {1, 1, 264, 70, DType::f32},
+    {2, 2, 56, 300, DType::bf16, 20},
+    {2, 1, 256, 129, DType::bf16},
+    {1, 1, 24, 1, DType::bf16},
+    {.heads = 4,
+     .kv_heads = 2,
+     .dim = 72,
+     .tokens = 131,
+     .dtype = DType::bf16,
+     .int8_scores = true},
+    {.heads = 1,
+     .kv_heads = 1,
+     .dim = 512,
+     .tokens = 70,
+     .dtype = DType::bf16,
+     .int8_scores = true},
+    {.heads = 2,
+     .kv_heads = 1,
+     .dim = 40,
+     .tokens = 65,
+     .dtype = DType::bf16,
+     .spread = 9,
+     .int8_scores = true,
+     .offset = 3},
+    {.heads = 2, .kv_heads = 1, .dim = 8, .tokens = 3, .dtype = DType::bf16, .int8_scores = true},
 };
 
 TEST(Attention, EqualsTheReferenceOnEveryInstructionSet) {
@@ -188,6 +215,56 @@ TEST(Attention, RoundedProbabilitiesAddNoErrorThatGrowsWithTheKeys) {
       EXPECT_LT(worst_difference(run(form.kernel, p, spans).out, want.out), 2e-3)
           << form.name << " " << tokens;
   }
+}
+
+double l2_error(const Tensor& got, const Tensor& want) {
+  const std::vector<float> x = got.to_floats(), y = want.to_floats();
+  double error = 0, size = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    error += (double{x[i]} - y[i]) * (double{x[i]} - y[i]);
+    size += double{y[i]} * y[i];
+  }
+  return std::sqrt(error / size);
+}
+
+// Without the mean's subtraction the offset of the keys would take most of their 127 steps.
+TEST(Attention, Int8ScoresAreNearTheExactScores) {
+  for (const int64_t dim : {64, 72, 128})
+    for (const float offset : {0.0f, 8.0f}) {
+      Problem p{2, 1, dim, 300, DType::bf16, 2};
+      p.wide = true;
+      p.offset = offset;
+      const Ranges spans = {{0, 300, 0, 300}};
+      const Answer want = run(reference::attention, p, spans);
+      p.int8_scores = true;
+      for (const auto& form : forms()) {
+        const Answer got = run(form.kernel, p, spans);
+        EXPECT_LT(l2_error(got.out, want.out), 0.03) << form.name << dim << ' ' << offset;
+        EXPECT_GT(l2_error(got.out, want.out), 1e-4) << form.name << dim << ' ' << offset;
+        EXPECT_LT(l2_error(got.lse, want.lse), 1e-2) << form.name << dim << ' ' << offset;
+      }
+    }
+}
+
+TEST(Attention, Int8ScoresOfZerosAreTheMeanOfTheValues) {
+  Problem p{1, 1, 16, 70, DType::bf16, 0};
+  p.int8_scores = p.wide = true;
+  const Ranges spans = {{0, 70, 0, 70}};
+  const Answer want = run(reference::attention, p, spans);
+  for (const auto& form : forms())
+    EXPECT_LT(worst_difference(run(form.kernel, p, spans).out, want.out), 3e-3) << form.name;
+}
+
+TEST(Attention, Int8ScoresOfNaNAreNaN) {
+  Problem p{1, 1, 16, 70, DType::bf16};
+  p.int8_scores = true;
+  p.broken = 1;  // a key: the mean is NaN, too
+  for (const auto& form : forms())
+    for (const float v : run(form.kernel, p, {{0, 60, 0, 70}}).out.slice(0, 0, 60).to_floats())
+      ASSERT_TRUE(std::isnan(v)) << form.name;
+  for (const auto& form : forms())  // a query
+    for (const float v : run(form.kernel, p, {{0, 70, 0, 60}}).out.slice(0, 69, 70).to_floats())
+      ASSERT_TRUE(std::isnan(v)) << form.name;
 }
 
 TEST(Attention, NoSpansTouchNothing) {

@@ -87,7 +87,7 @@ TEST(NibbleBlocks, ProductsHaveTheBitsOfTheFile) {
   EXPECT_EQ(form(kAttention), DType::bf16) << "without a rule";
   QuantiseRules rules;
   rules.add("blocks=int8", "test");
-  set.quantise(rules, false);
+  set.quantise(rules, ProductsOf::transformer);
   EXPECT_EQ(form(kAttention), ops::WeightForm::of_rows(true));
   EXPECT_EQ(form("blocks.0.attn.k.weight"), ops::WeightForm::of_rows(false));
   EXPECT_EQ(form(kFeed), ops::WeightForm::of_rows(false));
@@ -104,10 +104,10 @@ TEST(NibbleBlocks, ProductsHaveTheBitsOfTheFile) {
     EXPECT_TRUE(packed->int8_rows);
   }
   rules.add("attn=bf16", "test");
-  set.quantise(rules, false);
+  set.quantise(rules, ProductsOf::transformer);
   EXPECT_EQ(form(kAttention), DType::bf16) << "the rule of the user";
   rules.add("attn=int8,blocks=bf16", "test");
-  set.quantise(rules, false);
+  set.quantise(rules, ProductsOf::transformer);
   EXPECT_EQ(form(kAttention), ops::WeightForm::of_rows(false));
   EXPECT_EQ(form(kFeed), DType::bf16) << "exact";
   EXPECT_THROW(rules.add("blocks=int4", "test"), Error);

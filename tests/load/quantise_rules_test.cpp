@@ -77,6 +77,20 @@ TEST(QuantiseRules, TheLastRuleThatAWeightMatchesHolds) {
             "bf16");
 }
 
+TEST(QuantiseRules, ScoresAreNoProductsOfWeights) {
+  QuantiseRules rules;
+  EXPECT_FALSE(rules.int8_scores());
+  rules.add("scores=int8,blocks=bf16", "`quantise_rules`");
+  EXPECT_TRUE(rules.int8_scores());
+  EXPECT_FALSE(rules.names_products());
+  EXPECT_EQ(rules.said("blocks"), Bits::none);
+  EXPECT_EQ(rules.said("attn"), std::nullopt);
+  EXPECT_EQ(name_of(rules.form("blocks.1.attn.qkv.weight", DType::bf16, 64, false)), "bf16");
+  rules.add("attn=int8,scores=bf16", "`quantise_rules`");
+  EXPECT_FALSE(rules.int8_scores());
+  EXPECT_TRUE(rules.names_products());
+}
+
 TEST(QuantiseRules, WhatIsNoRuleIsNamed) {
   const auto said = [](const std::string& text) {
     return usage_error([&] {
@@ -88,6 +102,7 @@ TEST(QuantiseRules, WhatIsNoRuleIsNamed) {
     EXPECT_NE(said(text).find("`quantise_rules`"), std::string::npos) << text;
   EXPECT_NE(said("attn=int2").find("'int2'"), std::string::npos);
   EXPECT_NE(said("heads=int8").find("'heads'"), std::string::npos);
+  EXPECT_NE(said("scores=int4").find("scores=int8"), std::string::npos);
   EXPECT_NE(usage_error([] {
               (void)QuantiseRules::all_in(Bits::int4)
                   .form("blocks.1.attn.qkv.weight", DType::bf16, 33, false);

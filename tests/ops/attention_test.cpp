@@ -118,6 +118,24 @@ TEST(AttentionOp, TakesHeadsOfAnyWidth) {
       EXPECT_EQ(got.row<float>(t)[c], want.row<float>(t)[c / 12 * 16 + c % 12]);
 }
 
+TEST(AttentionOp, Int8ScoresOfHeadsOfAnyWidth) {
+  const auto in_bf16 = [](int64_t rows, float step) {
+    Tensor x = Tensor::empty({rows, 24}, DType::bf16);
+    const std::vector<float> values = ramp(rows, 24, step).to_floats();
+    for (size_t i = 0; i < values.size(); ++i)
+      x.data<tensor::BFloat16>()[i] = tensor::to_bfloat16(values[i]);
+    return x;
+  };
+  const Tensor q = in_bf16(5, 0.1f), k = in_bf16(70, 0.2f);
+  const std::vector<AttentionSpan> spans = {{0, 5, 0, 70}};
+  const auto run = [&](bool int8) {
+    return attention(q, k, k, 2, 2, spans, {.wide = true, .int8_scores = int8}).to_floats();
+  };
+  const std::vector<float> exact = run(false), got = run(true);
+  EXPECT_NE(got, exact);
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], exact[i], 0.05) << i;
+}
+
 TEST(AttentionOp, ErrorsNameWhatIsWrong) {
   const Tensor q = ramp(4, 32, 1), k = ramp(6, 16, 1);
   const std::vector<AttentionSpan> none, beyond = {{0, 4, 2, 7}}, reversed = {{3, 1, 0, 6}};
@@ -135,6 +153,10 @@ TEST(AttentionOp, ErrorsNameWhatIsWrong) {
   EXPECT_NE(message(q, half, half, 4, 2, none).find("f16"), std::string::npos);
   EXPECT_NE(message(q, k, k, 4, 2, beyond).find("[2, 7)"), std::string::npos);
   EXPECT_NE(message(q, k, k, 4, 2, reversed).find("[3, 1)"), std::string::npos);
+  EXPECT_NE(error_of([&] {
+              attention(q, k, k, 4, 2, none, {.int8_scores = true});
+            }).find("int8 scores of f32"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -44,6 +44,35 @@ void add_half(int64_t rows, const float* x, const float* w, int64_t stride, int6
 Floats half_row(Floats word, Floats) { return word; }
 Floats half_sums(Floats sums) { return sums; }
 
+// Products of two integers of 16 bits: maddubs would saturate.
+struct WholeDot {
+  using Whole = int16_t;
+  static constexpr int64_t kPart = 2, kHead = 2;
+  static constexpr int kOffset = 0;
+
+  static void put_whole(Whole* to, Floats whole, int) {
+    const __m256i words =
+        _mm256_packs_epi32(_mm256_cvtps_epi32(whole.low), _mm256_cvtps_epi32(whole.high));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_permute4x64_epi64(words, 0xd8));
+  }
+  static __m256 add(__m256 sum, __m256 x, __m256 w) {
+    const __m256i products = _mm256_madd_epi16(_mm256_castps_si256(x), _mm256_castps_si256(w));
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(sum), products));
+  }
+  static Floats add(Floats sum, Floats x, Floats w) {
+    return {add(sum.low, x.low, w.low), add(sum.high, x.high, w.high)};
+  }
+  static Floats score(const float* sums, Keep keep, Floats scales, Floats hidden) {
+    const Floats bits = load(sums);
+    const Floats scores = mul({_mm256_cvtepi32_ps(_mm256_castps_si256(bits.low)),
+                               _mm256_cvtepi32_ps(_mm256_castps_si256(bits.high))},
+                              scales);
+    const Mask mask = mask_of(keep);
+    return {_mm256_blendv_ps(hidden.low, scores.low, _mm256_castsi256_ps(mask.low)),
+            _mm256_blendv_ps(hidden.high, scores.high, _mm256_castsi256_ps(mask.high))};
+  }
+};
+
 TESSERA_INLINE void transpose(__m256 (&a)[8]) {
   __m256 b[8];
 #pragma GCC unroll 4
@@ -90,16 +119,19 @@ void transpose(Floats (&a)[16]) {
 
 namespace {
 
-const AttentionEngine& attention_engine(DType dtype) {
+const AttentionEngine& attention_engine(DType dtype, bool int8_scores) {
+  if (int8_scores) return kEngine<Int8Scores<MultiplyAdd<tensor::BFloat16>>>;
   return dtype == DType::f32 ? kEngine<MultiplyAdd<float>> : kEngine<MultiplyAdd<tensor::BFloat16>>;
 }
 
 }  // namespace
 
-void attention(const AttentionArgs& args) { run_attention(attention_engine(args.dtype), args, {}); }
+void attention(const AttentionArgs& args) {
+  run_attention(attention_engine(args.dtype, args.int8_scores), args, {});
+}
 
 void biased_attention(const BiasedAttentionArgs& args) {
-  run_attention(attention_engine(args.dtype), args);
+  run_attention(attention_engine(args.dtype, false), args);
 }
 
 }  // namespace tessera::kernels::avx2

@@ -54,6 +54,27 @@ void add_half(int64_t rows, const float* x, const float* w, int64_t stride, int6
   }
 }
 
+// Products of four integers: queries with an offset, which the start of a sum removes, because the
+// instruction takes an unsigned operand.
+struct WholeDot {
+  using Whole = int8_t;
+  static constexpr int64_t kPart = 4, kHead = 2;
+  static constexpr int kOffset = 128;
+
+  static void put_whole(Whole* to, Floats whole, int offset) {
+    const __m512i words = _mm512_add_epi32(_mm512_cvtps_epi32(whole), _mm512_set1_epi32(offset));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(words));
+  }
+  static Floats add(Floats sum, Floats x, Floats w) {
+    return _mm512_castsi512_ps(_mm512_dpbusd_epi32(_mm512_castps_si512(sum), _mm512_castps_si512(x),
+                                                   _mm512_castps_si512(w)));
+  }
+  static Floats score(const float* sums, Keep keep, Floats scales, Floats hidden) {
+    const Floats whole = _mm512_cvtepi32_ps(_mm512_castps_si512(load(sums)));
+    return _mm512_mask_mul_ps(hidden, keep, whole, scales);
+  }
+};
+
 // Transposes sixteen rows of sixteen columns in place.
 TESSERA_INLINE void transpose(Floats (&a)[16]) {
   Floats b[16];
@@ -95,7 +116,9 @@ namespace {
 // probabilities and values.
 struct Dot {
   using Element = tensor::BFloat16;
-  static constexpr int64_t kPart = 2;
+  using Scores = Dot;
+  static constexpr int64_t kPart = 2, kKeyPart = 2, kHead = 0;
+  static constexpr bool kInt8 = false;
   static constexpr bool kCoarse = true;
   static constexpr bool kScaled = false;
 
@@ -117,7 +140,10 @@ struct Dot {
   }
 };
 
-const AttentionEngine& attention_engine(DType dtype, Bf16Path unit) {
+const AttentionEngine& attention_engine(DType dtype, Bf16Path unit, bool int8_scores) {
+  if (int8_scores)
+    return unit == Bf16Path::dot ? kEngine<Int8Scores<Dot>>
+                                 : kEngine<Int8Scores<MultiplyAdd<tensor::BFloat16>>>;
   if (dtype == DType::f32) return kEngine<MultiplyAdd<float>>;
   return unit == Bf16Path::dot ? kEngine<Dot> : kEngine<MultiplyAdd<tensor::BFloat16>>;
 }
@@ -125,12 +151,12 @@ const AttentionEngine& attention_engine(DType dtype, Bf16Path unit) {
 }  // namespace
 
 void attention(Bf16Path unit, const AttentionArgs& args) {
-  run_attention(attention_engine(args.dtype, unit), args, {});
+  run_attention(attention_engine(args.dtype, unit, args.int8_scores), args, {});
 }
 void attention(const AttentionArgs& args) { attention(active_bf16_path(), args); }
 
 void biased_attention(Bf16Path unit, const BiasedAttentionArgs& args) {
-  run_attention(attention_engine(args.dtype, unit), args);
+  run_attention(attention_engine(args.dtype, unit, false), args);
 }
 void biased_attention(const BiasedAttentionArgs& args) {
   biased_attention(active_bf16_path(), args);

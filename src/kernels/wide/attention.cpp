@@ -18,13 +18,22 @@ constexpr int64_t kBlocksPerTask = 8;
 
 int64_t packed_bytes(const AttentionEngine& engine, const PackedHead& head) {
   const int64_t keys = ceil_div(head.keys(), engine.keys) * engine.keys;
-  return ceil_div(engine.packed_bytes(head.args->head_dim, keys), 64) * 64;
+  const int64_t mean = engine.find_mean ? kMostChannels * 4 : 0;
+  return ceil_div(engine.packed_bytes(head.args->head_dim, keys), 64) * 64 + mean;
+}
+
+// The mean lies behind the packed keys and values.
+void place(const AttentionEngine& engine, std::byte* memory, PackedHead& head) {
+  head.packed = memory;
+  if (engine.find_mean)
+    head.mean = reinterpret_cast<float*>(memory + packed_bytes(engine, head)) - kMostChannels;
 }
 
 // Each thread packs a head and processes all its queries: nothing is shared, so nobody waits.
 void run_head(const AttentionEngine& engine, PackedHead head) {
   const int64_t group = head.args->heads / head.args->kv_heads, most = engine.tile * engine.tiles;
-  head.packed = thread_scratch(0).at_least(packed_bytes(engine, head));
+  place(engine, thread_scratch(0).at_least(packed_bytes(engine, head)), head);
+  if (engine.find_mean) engine.find_mean(head);
   engine.pack(head, {0, ceil_div(head.keys(), engine.keys)});
   for (int64_t h = 0; h < group; ++h)
     for (int64_t q = 0; q < head.queries(); q += most) {
@@ -52,7 +61,7 @@ void run_together(const AttentionEngine& engine, std::span<PackedHead> heads) {
   const int64_t most = std::clamp<int64_t>(wanted, 1, engine.tiles) * engine.tile;
   std::vector<Task> packs, attends;
   for (PackedHead& h : heads) {
-    h.packed = memory;
+    place(engine, memory, h);
     memory += packed_bytes(engine, h);
     const int64_t blocks = ceil_div(h.keys(), engine.keys);
     for (int64_t b = 0; b < blocks; b += kBlocksPerTask)
@@ -61,6 +70,9 @@ void run_together(const AttentionEngine& engine, std::span<PackedHead> heads) {
       for (int64_t q = 0; q < h.queries(); q += most)
         attends.push_back({&h, h.kv_head * group + i, {q, std::min(h.queries(), q + most)}});
   }
+  if (engine.find_mean)
+    tensor::parallel_tasks(static_cast<int64_t>(heads.size()),
+                           [&](int64_t i) { engine.find_mean(heads[static_cast<size_t>(i)]); });
   tensor::parallel_tasks(static_cast<int64_t>(packs.size()), [&](int64_t i) {
     const Task& t = packs[static_cast<size_t>(i)];
     engine.pack(*t.head, t.range);
@@ -72,7 +84,8 @@ void run_together(const AttentionEngine& engine, std::span<PackedHead> heads) {
 }
 
 // Adjacent spans with keys from the same start and never fewer keys than the spans before: a causal
-// mask. Their keys are packed once, and their queries share tiles.
+// mask. Their keys are packed once, and their queries share tiles. A mean is over the keys of a
+// query, so int8 scores join only spans with the same keys.
 struct Steps {
   std::vector<AttentionRange> runs;
   std::vector<int64_t> seen;  // keys seen by each query of all runs
@@ -83,7 +96,8 @@ struct Steps {
       const int64_t queries = span.q_end - span.q_begin, keys = span.k_end - span.k_begin;
       if (queries <= 0 || keys <= 0) continue;
       if (!runs.empty() && runs.back().q_end == span.q_begin &&
-          runs.back().k_begin == span.k_begin && runs.back().k_end <= span.k_end) {
+          runs.back().k_begin == span.k_begin &&
+          (args.int8_scores ? runs.back().k_end == span.k_end : runs.back().k_end <= span.k_end)) {
         runs.back().q_end = span.q_end;
         runs.back().k_end = span.k_end;
       } else {

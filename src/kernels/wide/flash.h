@@ -27,6 +27,7 @@ struct PackedHead {
   int64_t kv_head = 0;
   DistanceBias bias;
   std::byte* packed = nullptr;
+  float* mean = nullptr;  ///< int8 scores: mean of the keys, by channel
   /// Number of keys seen by each query, nondecreasing; null: all.
   const int64_t* seen = nullptr;
 
@@ -47,12 +48,16 @@ struct AttentionEngine {
   int64_t tile;   ///< queries that process a block together
   int64_t tiles;  ///< tiles of a task: they share keys and values in L2
   int64_t (*packed_bytes)(int64_t head_dim, int64_t keys);
+  /// Writes the mean of all keys; null: not needed.
+  void (*find_mean)(const PackedHead& head);
   /// Packs blocks of keys and values.
   void (*pack)(const PackedHead& head, Range blocks);
   /// Computes queries, relative to the start of the span, of head `query_head`.
   void (*attend)(const PackedHead& head, int64_t query_head, Range queries);
 };
 
+/// The widest head.
+constexpr int64_t kMostChannels = 512;
 /// Keys of a block in kernels/wide/attention.inc.
 constexpr int64_t kBlockKeys = 64;
 

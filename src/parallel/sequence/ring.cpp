@@ -133,9 +133,9 @@ Tensor Ring::attend(int index, const nn::TokenView& view, const nn::Qkv& heads) 
             "layer {}: rank {} of a ring has keys and values {} for {} tokens", site.block, owner,
             here.shape().str(), keys);
     Tensor sums;
-    const Tensor seen =
-        nn::attention_between(site, view, heads.q, theirs, here.slice(0, 0, keys),
-                              here.slice(0, keys, 2 * keys), {.lse = &sums, .wide = true});
+    const Tensor seen = nn::attention_between(
+        site, view, heads.q, theirs, here.slice(0, 0, keys), here.slice(0, keys, 2 * keys),
+        {.lse = &sums, .wide = true, .int8_scores = partition_.int8_scores()});
     parts.put(owner, seen, sums);
     if (hop + 1 < ranks) here = next.wait();
   }

@@ -1,12 +1,16 @@
+#include <cmath>
 #include <fstream>
+#include <random>
 
+#include "completion/streamed_experts.h"
 #include "load/fused_experts.h"
-#include "load/gguf_image.h"
-#include "load/name_map.h"
+#include "load/gguf_model.h"
 #include "load/name_tables.h"
 #include "load/tensor_set.h"
+#include "runtime/model_state.h"
 #include "test_paths.h"
 #include "whole/golden.h"
+#include "whole/text_model.h"
 
 // Language models from GGUF, by the names of llama.cpp's converters, against their folders.
 namespace tessera {
@@ -14,52 +18,18 @@ namespace {
 
 namespace fs = std::filesystem;
 using golden::Scratch;
-using load::GgufImage;
+using load::GgufType;
+using load::GgufTypes;
 
-// The expert that a tensor belongs to, or -1.
-int64_t expert_of(const std::string& name) {
-  const size_t at = name.find(".experts.");
-  return at == std::string::npos ? -1 : std::stoll(name.substr(at + 9));
+// A folder's weights in one GGUF file with names of llama.cpp.
+std::string as_gguf(const std::string& folder, const std::string& type, bool apart = false,
+                    const GgufTypes& types = nullptr) {
+  return load::gguf_of(load::with_single_experts(load::open_component(folder)),
+                       load::name_table_of(type), types, apart);
 }
 
-std::string bytes_of(const load::TensorSet& set, const std::string& name) {
-  std::string bytes(static_cast<size_t>(set.entry(name).bytes()), '\0');
-  set.file(name).read(name, reinterpret_cast<std::byte*>(bytes.data()));
-  return bytes;
-}
-
-// A folder's weights (f32 or bf16) in one GGUF file, experts stacked; `apart`: gate and up in two
-// tensors.
-std::string as_gguf(const std::string& folder, const std::string& type, bool apart = false) {
-  const load::TensorSet set = load::with_single_experts(load::open_component(folder));
-  const load::NameTable& table = *load::name_table_of(type);
-  const load::NameMap map(table, {});
-  std::map<std::string, std::map<std::pair<int64_t, std::string>, std::string>> stacks;
-  for (const std::string& name : set.names()) {
-    std::string theirs = map.file_name(name);
-    const size_t both = theirs.find("gate_up_exps");
-    if (apart && both != std::string::npos)
-      theirs.replace(both, 12, name.ends_with("up_proj.weight") ? "up_exps" : "gate_exps");
-    EXPECT_FALSE(theirs.empty()) << name;
-    stacks[theirs][{expert_of(name), name}] = name;
-  }
-  GgufImage image;
-  image.architecture(table.architectures.front());
-  for (const auto& [theirs, parts] : stacks) {
-    std::string bytes;
-    for (const auto& [key, name] : parts) bytes += bytes_of(set, name);
-    std::vector<int64_t> sizes = set.entry(parts.begin()->second).sizes;
-    if (const int64_t last = parts.rbegin()->first.first; last >= 0) {
-      sizes[0] *= std::ssize(parts) / (last + 1);
-      sizes.insert(sizes.begin(), last + 1);
-    }
-    const uint32_t number = set.entry(parts.begin()->second).dtype == "BF16" ? 30 : 0;
-    image.tensor(theirs, sizes, number, bytes);
-  }
-  return image.bytes();
-}
-
-std::vector<float> logits(const std::string& model, const std::string& file) {
+std::vector<float> logits(const std::string& model, const std::string& file,
+                          const RunOptions& options = golden::options(Precision::f32)) {
   const Scratch scratch;
   const std::vector<int32_t> ids{3, 9, 1, 27, 14, 8, 30, 2};
   const std::map<std::string, tensor::Tensor> inputs{
@@ -69,8 +39,16 @@ std::vector<float> logits(const std::string& model, const std::string& file) {
   request.component = ModelPart::model;
   request.inputs = scratch / "in.safetensors";
   request.outputs = scratch / "out.safetensors";
-  Model::open(model, golden::options(Precision::f32), {}, {.transformer = file}).forward(request);
+  Model::open(model, options, {}, {.transformer = file}).forward(request);
   return load::SafetensorsFile(request.outputs).get("logits").to_floats();
+}
+
+// A folder's files but the weights.
+void copy_bare(const std::string& folder, const std::string& to) {
+  fs::create_directory(to);
+  for (const auto& item : fs::directory_iterator(folder))
+    if (item.path().extension() != ".safetensors")
+      fs::copy_file(item.path(), fs::path(to) / item.path().filename());
 }
 
 // The folder's numbers, bit by bit, from a folder without weights and a GGUF file.
@@ -78,10 +56,7 @@ void check(const std::string& name, const std::string& type, bool apart = false)
   SCOPED_TRACE(name);
   const std::string folder = std::string(TESSERA_TEST_DATA) + "/moe/" + name + "/model";
   const Scratch scratch;
-  fs::create_directory(scratch / "bare");
-  for (const auto& item : fs::directory_iterator(folder))
-    if (item.path().extension() != ".safetensors")
-      fs::copy_file(item.path(), scratch / ("bare/" + item.path().filename().string()));
+  copy_bare(folder, scratch / "bare");
   std::ofstream(scratch / "model.gguf", std::ios::binary) << as_gguf(folder, type, apart);
   EXPECT_EQ(logits(scratch / "bare", scratch / "model.gguf"), logits(folder, ""));
 }
@@ -91,6 +66,135 @@ TEST(LanguageFileGolden, Llada2) { check("llada2", "llada2_moe"); }
 TEST(LanguageFileGolden, DiffusionGemma) { check("diffusion_gemma_canvas256", "diffusion_gemma"); }
 TEST(LanguageFileGolden, GateAndUpApart) {
   check("diffusion_gemma_canvas256", "diffusion_gemma", true);
+}
+
+/// A folder of random weights in f32, of sizes that are multiples of a block, and its GGUF file.
+struct RandomModel {
+  Scratch scratch;
+  std::string folder = scratch / "model", bare = scratch / "bare", file = scratch / "model.gguf";
+
+  RandomModel(const std::string& name, const std::string& type, const base::Json& changes,
+              const GgufTypes& types) {
+    for (const std::string& made : {folder, bare}) fs::create_directory(made);
+    const std::string source = std::string(TESSERA_TEST_DATA) + "/moe/" + name + "/model/";
+    base::Json config = base::read_json(source + "config.json");
+    config.merge_patch(changes);
+    for (const std::string& made : {folder, bare})
+      std::ofstream(made + "/config.json") << config.dump();
+    const models::TokenSpec spec = models::language_model_of({config, name});
+    const load::MetaWeights asked;
+    (void)spec.make(asked, spec.whole(), tensor::DType::f32, 0);
+    std::mt19937 random(7);
+    std::map<std::string, tensor::Tensor> weights;
+    for (const auto& [weight, shape] : asked.asked()) {
+      const bool matrix = shape.rank() > 1;
+      const auto width = static_cast<float>(matrix ? shape[shape.rank() - 1] : 1);
+      std::normal_distribution<float> draw(matrix ? 0 : 1, matrix ? 1 / std::sqrt(width) : 0.1f);
+      std::vector<float> values(static_cast<size_t>(shape.elements()));
+      for (float& value : values) value = draw(random);
+      weights[weight] = tensor::Tensor::from(std::span<const float>(values), shape);
+    }
+    load::write_safetensors(folder + "/model.safetensors", weights);
+    std::ofstream(file, std::ios::binary) << as_gguf(folder, type, false, types);
+  }
+};
+
+// Weights of the run, as predicted and as counted, and bytes of the largest expert.
+struct Memory {
+  int64_t predicted = 0, counted = 0, expert = 0;
+};
+Memory memory_of(const RandomModel& model, const RunOptions& options) {
+  CompleteRequest q;
+  q.prompt_ids = {{3, 9, 1, 27}};
+  q.max_tokens = 8;
+  const Model open = Model::open(model.bare, options, {}, {.transformer = model.file});
+  Memory memory{open.inspect().memory.at("weights"), open.complete(q).peak_bytes.weights};
+  runtime::ModelState state;
+  runtime::open_model(model.bare, options, state, {.transformer = model.file});
+  memory.expert = completion::expert_bytes(state).packed;
+  return memory;
+}
+
+// The middle of the errors of all positions: at some of them other experts win by a hair.
+double middle_error(const std::vector<float>& got, const std::vector<float>& want) {
+  const std::ptrdiff_t positions = 8, each = std::ssize(want) / positions;
+  std::vector<double> errors;
+  for (std::ptrdiff_t at = 0; at < std::ssize(want); at += each)
+    errors.push_back(golden::l2_error({got.begin() + at, got.begin() + at + each},
+                                      {want.begin() + at, want.begin() + at + each}));
+  std::ranges::sort(errors);
+  return errors[errors.size() / 2];
+}
+
+// Products of a file's bits, near those of its exact numbers in f32, which are those of a folder.
+void check_few_bits(const std::string& name, const std::string& type, const base::Json& changes,
+                    const GgufTypes& types, int64_t most_bits) {
+  SCOPED_TRACE(name);
+  const RandomModel model(name, type, changes, types);
+  const RunOptions exact = golden::options(Precision::bf16);
+  RunOptions few = exact;
+  few.quantise_rules = "blocks=int8";
+  const std::vector<float> want = logits(model.bare, model.file),
+                           got = logits(model.bare, model.file, few),
+                           in_bf16 = logits(model.bare, model.file, exact);
+  EXPECT_LT(middle_error(got, want), 5e-2) << "random weights amplify";
+  EXPECT_NE(got, in_bf16);
+  const Memory with = memory_of(model, few), without = memory_of(model, exact);
+  EXPECT_EQ(with.predicted, with.counted);
+  EXPECT_EQ(without.predicted, without.counted);
+  EXPECT_LT(with.counted, without.counted);
+  EXPECT_LT(with.expert * 16, without.expert * (most_bits + 2));
+}
+
+const base::Json kLladaSizes{
+    {"hidden_size", 64}, {"expert_intermediate_size", 64}, {"dense_intermediate_size", 64}};
+const base::Json kLlada2Sizes{{"hidden_size", 64}, {"moe_intermediate_size", 64}};
+const base::Json kGemmaSizes{
+    {"text_config",
+     {{"hidden_size", 64}, {"moe_intermediate_size", 64}, {"intermediate_size", 64}}}};
+
+GgufTypes all_in(GgufType type) {
+  return [type](const std::string& name) {
+    const bool whole = name == "token_embd.weight" || name.find("gate_inp") != std::string::npos;
+    return whole ? GgufType::f32 : type;
+  };
+}
+
+TEST(LanguageFileGolden, LladaMoeInFewBits) {
+  check_few_bits("llada_moe", "LLaDAMoEModelLM", kLladaSizes, all_in(GgufType::q8_0), 8);
+  check_few_bits("llada_moe", "LLaDAMoEModelLM", kLladaSizes, all_in(GgufType::q4_0), 4);
+}
+TEST(LanguageFileGolden, Llada2InFewBits) {
+  check_few_bits("llada2", "llada2_moe", kLlada2Sizes, all_in(GgufType::q8_0), 8);
+}
+TEST(LanguageFileGolden, DiffusionGemmaInFewBits) {
+  check_few_bits("diffusion_gemma_canvas256", "diffusion_gemma", kGemmaSizes,
+                 all_in(GgufType::q8_0), 8);
+}
+// The matrices of an expert take the form of the one with the most bits.
+TEST(LanguageFileGolden, ExpertsOfTwoTypes) {
+  const GgufTypes mixed = [](const std::string& name) {
+    return name.find("down_exps") != std::string::npos ? GgufType::q8_0
+                                                       : all_in(GgufType::q4_0)(name);
+  };
+  check_few_bits("llada_moe", "LLaDAMoEModelLM", kLladaSizes, mixed, 8);
+  const GgufTypes floats = [](const std::string& name) {
+    return name.find("down_exps") != std::string::npos ? GgufType::f32
+                                                       : all_in(GgufType::q8_0)(name);
+  };
+  check_few_bits("llada_moe", "LLaDAMoEModelLM", kLladaSizes, floats, 16);
+}
+TEST(LanguageFileGolden, ExactNumbersOfNoBlocksAreRefused) {
+  const RandomModel model("llada_moe", "LLaDAMoEModelLM", kLladaSizes, nullptr);
+  RunOptions exact = golden::options(Precision::bf16);
+  exact.quantise_rules = "blocks=bf16";
+  EXPECT_NE(golden::error_of([&] { logits(model.bare, model.file, exact); }).find("no GGUF file"),
+            std::string::npos);
+  exact.quantise_rules = "blocks=bf16,scores=int8";
+  EXPECT_NE(golden::error_of([&] {
+              logits(model.bare, model.file, exact);
+            }).find("for pipelines of images"),
+            std::string::npos);
 }
 
 // Families of llama.cpp share names: the file's architecture tells them apart.

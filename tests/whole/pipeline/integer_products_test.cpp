@@ -219,6 +219,33 @@ TEST(IntegerProducts, RanksAreOneRankBitByBit) {
   }
 }
 
+TEST(IntegerProducts, ScoresInInt8AreNearAndEqualOnRanks) {
+  const auto latents = [](const std::string& model, const std::string& rules, const char* plan) {
+    return Model::open(shipped(model), with(Precision::bf16, rules, plan))
+        .generate(model == "scenes" ? scene() : shape())
+        .latents;
+  };
+  for (const char* model : {"scenes", "shapes"}) {
+    const auto exact = latents(model, "", ""), alone = latents(model, "scores=int8", "");
+    EXPECT_NE(alone, exact) << model;
+    EXPECT_LT(golden::l2_error(alone, exact), 0.02) << model;
+    for (const char* plan : {"cfg=2", "ulysses=2", "pipefusion=2,warmup=2"})
+      EXPECT_EQ(latents(model, "scores=int8", plan), alone) << model << ' ' << plan;
+    EXPECT_LT(golden::l2_error(latents(model, "scores=int8", "ring=2"), exact), 0.02) << model;
+  }
+}
+
+TEST(IntegerProducts, AForwardWithScoresInInt8IsNearTheReference) {
+  for (const std::string& folder : golden::diffusers_cases("io_transformer.safetensors", 6)) {
+    const SafetensorsFile io(folder + "/io_transformer.safetensors");
+    const std::string part = folder + "/model/transformer";
+    const std::vector<float> want = io.get("fwd0.out").to_floats(),
+                             got = forward(part, io, with(Precision::bf16, "scores=int8"));
+    EXPECT_NE(got, forward(part, io, with(Precision::bf16))) << folder;
+    EXPECT_LT(golden::l2_error(got, want), 0.03) << folder;
+  }
+}
+
 TEST(IntegerProducts, TensorParallelRanksAreNear) {
   const Scratch scratch;
   const std::string out = scratch / "q";
@@ -267,8 +294,17 @@ TEST(IntegerProducts, WhatWouldChangeNothingIsRefused) {
             std::string::npos);
   EXPECT_NE(said(shipped("tasks-b"), with(Precision::bf16, "attn=int8")).find("`quantise_rules`"),
             std::string::npos);
+  for (const char* model : {"tasks-b", "scenes/vae"})
+    EXPECT_NE(said(shipped(model), with(Precision::bf16, "scores=int8")).find("`quantise_rules`"),
+              std::string::npos);
   const Scratch scratch;
   QuantiseRequest request{.output = scratch / "q"};
+  request.rules = "attn=int8,scores=int8";
+  EXPECT_NE(golden::error_of([&] {
+              Model::open(shipped("scenes"), with(Precision::bf16)).quantise(request);
+            }).find("scores are no weights"),
+            std::string::npos);
+  request.rules.clear();
   request.dtype = Precision::int8;
   const auto quantise = [&](const std::string& model) {
     return golden::error_of([&] { Model::open(model, with(Precision::bf16)).quantise(request); });
