@@ -274,6 +274,30 @@ std::string attack_weights(const fs::path& path, Random& random) {
   return done;
 }
 
+// Replaces numbers of the header, or fills blocks with large scales.
+std::string attack_gguf(const fs::path& path, Random& random) {
+  std::string bytes = read(path);
+  if (bytes.size() < 64) return change_bytes(path, random);
+  const uint64_t size = bytes.size();
+  const uint64_t numbers[] = {0,    1,        31,       33,         UINT64_MAX,         1ull << 31,
+                              size, size - 1, size * 2, 0xffffffff, 0x7fffffffffffffff, 1ull << 60};
+  const size_t header = std::min<size_t>(bytes.size() - 8, 16 << 10);
+  if (random() % 4 == 0) {
+    const size_t at = static_cast<size_t>(below(random, int64_t(size)));
+    const size_t count = std::min<size_t>(bytes.size() - at, 4096);
+    const char filling = random() % 2 ? '\xff' : '\x7b';  // NaN, or a scale of about 6e4
+    std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(at), count, filling);
+    write(path, bytes);
+    return fmt::format("{} bytes filled at {}", count, at);
+  }
+  const size_t width = random() % 2 ? 8 : 4,
+               at = static_cast<size_t>(below(random, int64_t(header)));
+  const uint64_t number = one_of(numbers, random);
+  std::memcpy(bytes.data() + at, &number, width);
+  write(path, bytes);
+  return fmt::format("{} in {} bytes at {}", number, width, at);
+}
+
 }  // namespace
 
 std::vector<std::string> files_of(const fs::path& folder) {
@@ -296,6 +320,8 @@ std::string attack(const fs::path& folder, const std::vector<std::string>& files
     done = change_bytes(path, random);
   } else if (path.extension() == ".safetensors") {
     done = attack_weights(path, random);
+  } else if (path.extension() == ".gguf") {
+    done = attack_gguf(path, random);
   } else if (path.filename() == "tokenizer.json" && kind < 7) {
     done = attack_tokenizer(path, random);
   } else if ((path.filename() == "tokenizer_config.json" && kind < 7) ||

@@ -1,5 +1,6 @@
-// Changes files of model folders in hostile ways and uses them through the public interface: with
-// any content, each use ends soon, successfully or with an Error of a single line.
+// Changes files of model folders, and weight files beside them, in hostile ways and uses them
+// through the public interface: with any content, each use ends soon, successfully or with an Error
+// of a single line.
 //
 // tessera_mutation [--seconds N] [--seed S] [--case N]
 //
@@ -22,6 +23,7 @@
 #include <thread>
 
 #include "mutation/attacks.h"
+#include "mutation/weight_files.h"
 #include "tessera/engine.h"
 #include "test_paths.h"
 
@@ -52,6 +54,7 @@ struct Subject {
   int64_t hidden = 0;  // hidden size of a moe_layer
   GenerateRequest generate{};
   CompleteRequest complete{};
+  std::string weights{};  // a file in place of the folder's weights; "": none
 };
 
 RunOptions options() {
@@ -109,9 +112,10 @@ void forward_layer(const Model& model, int64_t hidden, const std::stop_token& st
 }
 
 // Finds a request that an unchanged folder supports.
-Subject subject_of(const fs::path& folder) {
+Subject subject_of(const fs::path& folder, const std::string& weights = "") {
   Subject subject{folder, files_of(folder)};
-  Model model = Model::open(folder.string(), options());
+  subject.weights = weights;
+  Model model = Model::open(folder.string(), options(), {}, files_in(folder, weights));
   CompleteRequest q;
   q.max_tokens = 4;
   q.block = 4;
@@ -145,7 +149,7 @@ Subject subject_of(const fs::path& folder) {
 }
 
 void use(const Subject& subject, const fs::path& folder, const std::stop_token& stop) {
-  Model model = Model::open(folder.string(), options(), stop);
+  Model model = Model::open(folder.string(), options(), stop, files_in(folder, subject.weights));
   model.inspect();
   if (subject.language) {
     CompleteControl control;
@@ -186,7 +190,9 @@ void run_case(const std::vector<Subject>& subjects, uint64_t seed, int64_t numbe
     fs::create_directories((folder / file).parent_path());
     fs::create_symlink(subject.folder / file, folder / file);
   }
-  std::string what = attack(folder, subject.files, random);
+  const bool at_file = !subject.weights.empty() && random() % 4 != 0;
+  const std::vector<std::string> weights = {subject.weights};
+  std::string what = attack(folder, at_file ? weights : subject.files, random);
   for (char& c : what)
     if (static_cast<unsigned char>(c) < 32) c = '?';
   std::snprintf(shared.doing, sizeof shared.doing, "case %lld of seed %llu: %s: %s",
@@ -223,6 +229,12 @@ void run_case(const std::vector<Subject>& subjects, uint64_t seed, int64_t numbe
     subjects.push_back(subject_of(folder));
     const Subject& one = subjects.back();
     if (one.language || one.generates || one.hidden > 0) ++answering;
+    ++shared.cases;
+  }
+  for (const FolderWithFile& one : folders_with_files(scratch)) {
+    std::snprintf(shared.doing, sizeof shared.doing, "the unchanged %s", one.folder.c_str());
+    subjects.push_back(subject_of(one.folder, one.file));
+    if (!subjects.back().language && !subjects.back().generates) std::_Exit(1);
     ++shared.cases;
   }
   // The others hold only parts, which are opened and inspected.

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tessera/weight_files.h"
+
+namespace tessera::mutation {
+
+/// A folder without the weights of its network, which are in a file.
+struct FolderWithFile {
+  std::filesystem::path folder;
+  std::string file;  ///< relative to the folder
+};
+
+/// Makes folders with GGUF files (a transformer and a language model, in blocks) and a single
+/// safetensors file from shipped and test models.
+std::vector<FolderWithFile> folders_with_files(const std::filesystem::path& scratch);
+
+/// The file as the weights of the folder; "": none.
+WeightFiles files_in(const std::filesystem::path& folder, const std::string& file);
+
+}  // namespace tessera::mutation
