@@ -13,7 +13,7 @@ import struct
 import sys
 
 HIDDEN, HEADS, DENSE, WIDTH, EXPERTS, VOCABULARY = 2816, 16, 2112, 704, 128, 262144
-KV, SIZE, GLOBAL_KV, GLOBAL_SIZE, GROUP = 8, 256, 2, 512, 32
+KV, SIZE, GLOBAL_KV, GLOBAL_SIZE = 8, 256, 2, 512
 NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "pre_feedforward_layernorm_2",
          "post_feedforward_layernorm", "post_feedforward_layernorm_1", "post_feedforward_layernorm_2")
 
@@ -87,7 +87,6 @@ def entries(layers, form):
     for name, (rows, columns) in [*dense.items(), *routed.items()]:
         if form != "bf16" and name in routed:
             made.append((name, "U8", panels(name, rows, columns, 1152), rows * columns // 16 * 9, "U4"))
-            scales.append((name + "_scale", "BF16", [rows, columns // GROUP], 2 * rows * (columns // GROUP), SCALE))
         elif "int8" in form:
             made.append((name, "I8", panels(name, rows, columns, 2048), rows * columns, None))
             scales.append((name + "_scale", "F32", [rows], 4 * rows, struct.pack("<f", columns**-0.5 / 64)))

@@ -102,7 +102,7 @@ ops::StoredMatrix MetaWeights::passing_matrix(const std::string& name, const Sha
   }
   const StoredShapes stored = stored_shapes(*known_, name, shape[0], shape[1]);
   record(name, stored.values);
-  record(scales_of(name), stored.scales);
+  if (!stored.within) record(scales_of(name), stored.scales);
   if (form.dtype != DType::i8) return uncounted(cut.of(shape), DType::f32);  // refused by a store
   const bool rows = order_of(*known_, name) == Order::rows;
   const Shape values = form.int4 ? Shape{shape[0], shape[1] / 2} : shape;

@@ -16,6 +16,14 @@ bool are(const TensorSet& tensors, const std::string& name, const char* dtype, c
          (!scales || tensors.entry(scales_of(name)).dtype == scales);
 }
 
+// True if a tensor has the axes of int4 panels, or of a half of a pair's, with scales within.
+bool are_panels(const TensorSet& tensors, const std::string& name) {
+  if (!tensors.has(name) || tensors.entry(name).dtype != "U8") return false;
+  const std::vector<int64_t>& sizes = tensors.entry(name).sizes;
+  const int64_t step = ops::step_bytes(true);
+  return sizes.size() == 3 && (sizes.back() == step || sizes.back() == step / 2);
+}
+
 // Bits of products for a block format of ggml: the fewest that add less than a percent to the
 // error of the format. None: a float format.
 QuantiseRules::Bits bits_of(tensor::BlockFormat format) {
@@ -68,7 +76,7 @@ nn::Cut in_units(nn::Cut cut, int64_t elements) {
 std::string scales_of(const std::string& matrix) { return matrix + kBehind; }
 
 bool is_int4(const TensorSet& tensors, const std::string& name) {
-  return are(tensors, name, "U8", "BF16");
+  return are(tensors, name, "U8", "BF16") || are_panels(tensors, name);
 }
 
 bool is_quantised(const TensorSet& tensors, const std::string& name) {
@@ -99,7 +107,8 @@ StoredShapes stored_shapes(const TensorSet& tensors, const std::string& name, in
       "{}: tensor {} is in int4 (U8), and its rows are of {} elements; expected an even number: "
       "quantise the folder again, in int8",
       tensors.file(name).path(), base::printable(name), k);
-  return {values, {n, ops::groups_of(k)}, DType::u8, DType::bf16};
+  const bool within = order != Order::rows && !tensors.has(scales_of(name));
+  return {values, {n, ops::groups_of(k)}, DType::u8, DType::bf16, within};
 }
 
 ops::StoredMatrix taken(const ops::StoredMatrix& whole, const nn::Cut& cut,

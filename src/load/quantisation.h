@@ -10,10 +10,11 @@
 namespace tessera::load {
 
 /// The tensor with the scales of an integer matrix. int8: f32 [n], a scale for each row. int4: bf16
-/// [n, groups], a scale for each group of a row (kernels/nibbles.h).
+/// [n, groups], a scale for each group of a row (kernels/nibbles.h), in panels only of folders that
+/// hold them a second time.
 std::string scales_of(const std::string& matrix);
-/// True if the files hold a tensor as integers with scales: I8 with F32, or U8 [n, k / 2] of
-/// nibbles with BF16.
+/// True if the files hold a tensor as integers with scales: I8 with F32, U8 [n, k / 2] of nibbles
+/// with BF16, or panels of nibbles.
 bool is_quantised(const TensorSet& tensors, const std::string& name);
 /// True if the tensor is int4.
 bool is_int4(const TensorSet& tensors, const std::string& name);
@@ -26,6 +27,7 @@ Order order_of(const TensorSet& tensors, const std::string& name);
 struct StoredShapes {
   tensor::Shape values, scales;
   tensor::DType values_dtype, scales_dtype;
+  bool within = false;  ///< the scales lie in the values alone
 };
 /// Throws Error(model) for int4 with an odd k.
 StoredShapes stored_shapes(const TensorSet& tensors, const std::string& name, int64_t n, int64_t k);

@@ -284,6 +284,7 @@ class StoredWeights : public nn::Weights {
             "{}: tensor {} is quantised ({}), and this part of the model computes with {}; its "
             "config.json does not say that it is read so: quantise the folder again",
             file.path(), base::printable(name), file.entry(name).dtype, name_of(compute));
+    if (stored.within) return;
     const TensorFile& scales = checked(scales_of(name), stored.scales);
     require(scales.dtype(scales_of(name)) == stored.scales_dtype, ErrorCode::model,
             "{}: tensor {} has the dtype {}; expected {}", scales.path(),

@@ -168,7 +168,8 @@ class NewWeights {
     // of its elements.
     const auto even = [](const PlannedTensor& x) { return x.bytes % 8 == 0; };
     std::vector<PlannedTensor> rest;
-    for (const Chosen& one : quantised) rest.push_back(scales(one));
+    for (const Chosen& one : quantised)
+      if (!holds_scales(one)) rest.push_back(scales(one));
     std::ranges::remove_copy_if(all_, std::back_inserter(rest), even);
     std::erase_if(all_, std::not_fn(even));
     std::ranges::stable_sort(rest, std::greater(), [](const PlannedTensor& x) {
@@ -195,6 +196,8 @@ class NewWeights {
     for (const int64_t size : sizes) count *= size;
     return count;
   }
+  // Panels of int4 have their scales within.
+  static bool holds_scales(const Chosen& one) { return one.int4 && one.panels; }
   void add_copy(const std::string& name) {
     const load::TensorEntry& entry = tensors_.entry(name);
     all_.push_back({name, entry.dtype, entry.sizes, entry.bytes(), [this, &entry, name] {
@@ -209,7 +212,7 @@ class NewWeights {
     if (one.int4) sizes.back() /= 2;
     all_.push_back({one.name, one.int4 ? "U8" : "I8", sizes, elements(sizes), [this, one] {
                       const ops::StoredMatrix rows = quantised(one);
-                      scales_[one.name] = rows.scales;
+                      keep_scales(one, rows);
                       show(tensors_.entry(one.name).bytes());
                       return rows.values;
                     }});
@@ -235,8 +238,12 @@ class NewWeights {
     ops::StoredMatrix up;
     if (!one.up.empty()) up = quantised({.name = one.up, .int4 = one.int4});
     panels_ = ops::panels_of(rows, up).values;
-    scales_[one.name] = rows.scales;
-    if (!one.up.empty()) scales_[one.up] = up.scales;
+    keep_scales(one, rows);
+    if (!one.up.empty()) keep_scales({.name = one.up, .int4 = one.int4, .panels = true}, up);
+  }
+  void keep_scales(const Chosen& one, const ops::StoredMatrix& rows) {
+    ++made_;
+    if (!holds_scales(one)) scales_[one.name] = rows.scales;
   }
   ops::StoredMatrix quantised(const Chosen& one) {
     const Tensor floats = tensors_.get(one.name);
@@ -260,9 +267,8 @@ class NewWeights {
   void show(int64_t bytes) {
     const int64_t before = done_ * kLooks / total_, after = (done_ + bytes) * kLooks / total_;
     done_ += bytes;
-    if (control_.on_progress && (after > before || scales_.size() == 1))
-      control_.on_progress({Phase::quantise, static_cast<int>(scales_.size()),
-                            static_cast<int>(matrices_), clock_.seconds()});
+    if (control_.on_progress && (after > before || made_ == 1))
+      control_.on_progress({Phase::quantise, made_, static_cast<int>(matrices_), clock_.seconds()});
   }
 
   const load::TensorSet& tensors_;
@@ -272,6 +278,7 @@ class NewWeights {
   std::map<std::string, Tensor> scales_;
   std::map<std::string, QuantisedMatrix> errors_;
   size_t matrices_ = 0;
+  int made_ = 0;                  // matrices
   int64_t total_ = 0, done_ = 0;  // bytes of matrices
   base::Stopwatch clock_;
 };

@@ -88,6 +88,10 @@ class Quantise(ProgramTest):
         self.assertRegex(done.stderr, r"matrices are in int4 and int8: .* of weights, which were .*; "
                                       r"off by \d\.\d\d % of their size on average, [78]\.\d\d % at most \(.*\)")
         self.assertEqual(self.answer("q")["completions"][0]["text"], "ehllo")
+        tensors, _ = read_safetensors(self.folder / "q" / "model.safetensors")
+        panels = [name for name, (dtype, shape, _) in tensors.items() if dtype == "U8" and len(shape) == 3]
+        self.assertTrue(panels)
+        self.assertFalse([name for name in panels if name + "_scale" in tensors], "they lie within")
 
     def test_damaged_int4(self):
         folder = self.quantised(TWO, "q", "--experts", "int4")

@@ -80,6 +80,26 @@ TEST(Quantisation, NibblesAreWhatHasScalesOfGroups) {
   expect_says(model_error([&] { stored_shapes(tensors, "a", 2, 39); }), "an even number");
 }
 
+TEST(Quantisation, PanelsOfNibblesHoldTheirScales) {
+  const ScratchFolder folder;
+  write_safetensors(folder.path("model.safetensors"),
+                    {{"a", Tensor::zeros({2, 3, 1152}, DType::u8)},
+                     {"b", Tensor::zeros({2, 3, 576}, DType::u8)},
+                     {"c", Tensor::zeros({2, 3, 1152}, DType::u8)},
+                     {"c_scale", Tensor::zeros({64, 6}, DType::bf16)},
+                     {"d", Tensor::zeros({2, 3, 1024}, DType::u8)}});
+  const TensorSet tensors = open_component(folder.path());
+  for (const char* name : {"a", "b", "c"})
+    EXPECT_TRUE(is_int4(tensors, name) && is_quantised(tensors, name)) << name;
+  EXPECT_FALSE(is_int4(tensors, "d") || is_quantised(tensors, "d"));
+  EXPECT_EQ(order_of(tensors, "a"), Order::panels);
+  EXPECT_EQ(order_of(tensors, "b"), Order::half);
+  EXPECT_TRUE(stored_shapes(tensors, "a", 64, 192).within);
+  EXPECT_FALSE(stored_shapes(tensors, "c", 64, 192).within) << "an earlier folder";
+  EXPECT_EQ(stored_shapes(tensors, "b", 32, 192).values, (tensor::Shape{2, 3, 576}));
+  EXPECT_EQ(elements_of(tensors, "a"), 64 * 192);
+}
+
 TEST(Quantisation, ACutTakesScalesToo) {
   Tensor w = Tensor::empty({4, 80}, DType::f32);
   for (int64_t i = 0; i < w.elements(); ++i) w.data<float>()[i] = static_cast<float>(i % 37) - 18;

@@ -83,7 +83,8 @@ void write_orders(const std::string& path, int64_t before) {
     for (const auto& [name, x] : {std::pair{"m", &m}, {"g", &g}, {"u", &u}}) {
       add("rows." + (name + mark), x->values, values);
       add("rows." + (name + mark) + "_scale", x->scales, scales);
-      add(name + mark + "_scale", x->scales, scales);
+      // Earlier folders hold the scales of int4 panels a second time.
+      if (!int4 || x == &m) add(name + mark + "_scale", x->scales, scales);
     }
   }
   add("last", Tensor::zeros({512}, DType::u8), "U8");
