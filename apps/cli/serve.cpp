@@ -17,7 +17,7 @@ struct Options {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   server::ServeOptions serve;
   std::string keep = "7d", log = "plain", body = "1MiB", image_body = "16MiB", store_limit,
-              job_time;
+              job_time, prefix_cache = "1GiB";
   double megapixels = 64;
 };
 
@@ -53,6 +53,8 @@ void add_limits(CLI::App& app, const std::shared_ptr<Options>& o) {
   option("--keep", o->keep, "TIME", "Time to keep ended jobs (default 7d)");
   option("--store-limit", o->store_limit, "SIZE",
          "Size of the store; oldest jobs go (default: none)");
+  option("--prefix-cache", o->prefix_cache, "SIZE",
+         "Memory of kept conversations (default 1GiB; 0: none)");
   app.add_flag("--all-clients", s.all_clients, "Open a store of clients with keys, without keys")
       ->group(how);
   option("--job-time", o->job_time, "TIME", "Longest run of a job (default: no limit)");
@@ -73,6 +75,7 @@ void run(Options& o, const std::stop_token& stop, const Processes* processes) {
   s.keep = seconds_of(o.keep, "--keep");
   if (!o.job_time.empty()) s.job_time = seconds_of(o.job_time, "--job-time");
   if (!o.store_limit.empty()) s.store_limit = bytes_of(o.store_limit, "--store-limit");
+  s.prefix_cache = o.prefix_cache == "0" ? 0 : bytes_of(o.prefix_cache, "--prefix-cache");
   s.body = bytes_of(o.body, "--max-body");
   s.image_body = bytes_of(o.image_body, "--max-image-body");
   s.limits.pixels = static_cast<int64_t>(o.megapixels * 1e6);

@@ -27,6 +27,7 @@ Jobs::Jobs(const Models& models, Store& store, Metrics& metrics, const ServeOpti
       own_(clients > 0),
       shares_{clients, options.queue, options.run.processes ? 1 : options.at_once,
               options.store_limit} {
+  if (options_.prefix_cache > 0) conversations_.emplace(options_.prefix_cache);
   restore();
   try {
     const int workers = options_.run.processes ? 1 : shares_.most_runs();

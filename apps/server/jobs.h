@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -137,8 +138,9 @@ class Jobs {
   std::vector<const Run*> first_;  // runs waiting for memory; new runs must not overtake them
   uint64_t rests_ = 0;             // number of times active_ decreased
   bool closing_ = false, requeue_ = false;
-  std::exception_ptr lost_;  // error of the ranks
-  double mean_seconds_ = 1;  // mean duration of a run
+  std::exception_ptr lost_;                   // error of the ranks
+  double mean_seconds_ = 1;                   // mean duration of a run
+  std::optional<PrefixCache> conversations_;  // each client reuses its own
   std::vector<std::jthread> workers_;
 };
 

@@ -150,6 +150,7 @@ RunCallbacks Jobs::callbacks_of(const std::vector<JobPtr>& jobs) {
     }
     stand_back(*run);
   };
+  callbacks.prefix = conversations_ ? &*conversations_ : nullptr;
   if (!may_join(*jobs[0])) return callbacks;
   callbacks.join = [this, key = batch_key(*jobs[0]), run = jobs[0]->run](int active) {
     return join(run, key, active);

@@ -163,6 +163,7 @@ void tell_block(Job& job, int sequence, const CompleteProgress& p) {
 Outcome answers_of(const CompleteResult& result, const Shares& shares, size_t job) {
   Outcome outcome;
   Json texts = Json::array(), finishes = Json::array();
+  int64_t reused = 0;
   size_t prompt = 0, generated = 0;
   CompleteResult own = result;
   own.completions.assign(result.completions.begin() + shares.first(job),
@@ -171,14 +172,17 @@ Outcome answers_of(const CompleteResult& result, const Shares& shares, size_t jo
     texts.push_back(c.text);
     finishes.push_back(word_of(c.finish));
     if (&c == own.completions.data() ||
-        c.prompt != (&c - 1)->prompt)  // answers to a prompt are adjacent
+        c.prompt != (&c - 1)->prompt) {  // answers to a prompt are adjacent
       prompt += c.prompt_ids.size();
+      reused += c.reused;
+    }
     generated += c.ids.size();
   }
   outcome.text = texts.size() == 1 ? texts[0] : texts;
   outcome.usage = {{"prompt_tokens", prompt},
                    {"completion_tokens", generated},
                    {"total_tokens", prompt + generated},
+                   {"prompt_tokens_details", {{"cached_tokens", reused}}},
                    {"finish", finishes}};
   outcome.report = Json::parse(to_json(own));
   outcome.tokens = double(generated);
@@ -239,6 +243,8 @@ std::vector<Outcome> run_texts(std::vector<JobPtr>& jobs, const RunCallbacks& ca
   std::map<const Job*, int> passes;
   const double begun = now();
   CompleteControl control{stop, {}, {}};
+  control.prefix = callbacks.prefix;
+  control.owner = [&](int answer) { return jobs[shares.owner(answer)]->record.client; };
   Flow flow(jobs, shares, callbacks, stop);
   if (callbacks.join) {
     control.join = [&] {

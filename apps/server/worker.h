@@ -27,6 +27,7 @@ struct RunCallbacks {
   /// Returns further jobs of the same batch_key() before each pass of a text run; `active` is
   /// the number of answers still running. Empty: no joins.
   std::function<std::vector<JobPtr>(int active)> join{};
+  PrefixCache* prefix = nullptr;  ///< conversations of all clients; null: none are kept
   /// A job ended while the run continues.
   std::function<void(const JobPtr& job, const Outcome& outcome)> ended{};
 };

@@ -77,20 +77,23 @@ struct CompleteProgress {
   int64_t experts = 0;  ///< distinct experts read in this pass, summed over layers
 };
 
-/// Cached keys and values of a chat, from one request to the next: those of finished blocks of a
-/// block-causal model, or of the text before an open canvas. A request with the same first tokens,
-/// model and (without canvases) block length reuses them and has the same answer, bit by bit. Its
-/// own then replace them, even after a stop. Nothing is cached for bidirectional models, for other
-/// caches than blocks (CachePolicy), with select_prefill, for several sequences, or where ranks
-/// are processes.
+/// Cached keys and values of conversations, from one request to the next: those of finished blocks
+/// of a block-causal model, or of the text before an open canvas. A request with the same first
+/// tokens, model and (without canvases) block length reuses them and has the same answer, bit by
+/// bit. Its own then replace them, even after a stop. Nothing is cached for bidirectional models,
+/// for other caches than blocks (CachePolicy), with select_prefill, or where ranks are processes.
+/// Thread-safe.
 class PrefixCache {
  public:
-  PrefixCache();
+  /// `limit`: bytes of all conversations, the least recently used of which leave, as they do when
+  /// runs need their memory (RunOptions::keep_parts). 0: the last conversation of any size, and
+  /// none for requests of several sequences or that others may join.
+  explicit PrefixCache(int64_t limit = 0);
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
   ~PrefixCache();
-  int64_t tokens() const;  ///< cached tokens; 0 during a request
-  int64_t bytes() const;   ///< memory on all ranks; the request's during a request
+  int64_t tokens() const;  ///< cached tokens; without a limit 0 during a request
+  int64_t bytes() const;   ///< memory on all ranks
   void clear();
 
   /// Known to the library alone.
@@ -168,13 +171,16 @@ struct CompleteControl {
   std::function<void(const CompleteProgress&)> on_progress;  ///< may be empty
   /// Receives notes on the course of a run, a sentence each; may be empty.
   std::function<void(const std::string&)> on_note;
-  PrefixCache* prefix = nullptr;  ///< cache of the last request; null: none
+  PrefixCache* prefix = nullptr;  ///< cache of earlier requests; null: none
   /// Called before each pass, if present (not with moe=fused): returns prompts, as ids, to join the
   /// batch behind the present ones. Each answer equals that of its prompt alone, bit by bit, except
   /// under a rule with scope=batch. Prompts without room in memory wait until others end. An
   /// invalid prompt ends the run with an error. Processes all have this callback, or none; rank 0's
   /// is called, for all.
   std::function<std::vector<std::vector<int32_t>>()> join{};
+  /// The owner of an answer, who alone reuses its conversation in `prefix`; may be empty: one
+  /// owner. Called on the thread of rank 0.
+  std::function<std::string(int answer)> owner{};
   /// An answer ended while others may continue: completions[answer] is complete; numbers of the
   /// batch are those up to now, without peaks and bytes. May be empty.
   std::function<void(int answer, const CompleteResult& now)> on_answer{};

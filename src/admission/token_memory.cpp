@@ -74,10 +74,17 @@ sample::TokenPass pass_of(const TypicalPass& kind) {
   return pass;
 }
 
+// The tokens of each sequence that the first pass adds to the cache.
+std::vector<nn::Range> prefilled(const completion::TokenRun& run) {
+  std::vector<nn::Range> body;
+  for (size_t r = 0; r < run.prefill.size(); ++r)
+    body.push_back({run.kept_tokens(r), run.prefill[r]});
+  return body;
+}
+
 // The prompts, then each canvas: denoised, then read as text before the next.
 std::vector<TypicalPass> canvases_of(const completion::TokenRun& run) {
-  std::vector<nn::Range> body;
-  for (const int64_t tokens : run.prefill) body.push_back({run.kept, tokens});
+  std::vector<nn::Range> body = prefilled(run);
   std::vector<TypicalPass> passes{{body, 0}};
   for (bool more = true; more;) {
     more = false;
@@ -96,19 +103,21 @@ std::vector<TypicalPass> canvases_of(const completion::TokenRun& run) {
 // block cache, then block by block.
 std::vector<TypicalPass> passes_of(const completion::TokenRun& run) {
   if (run.canvas > 0) return canvases_of(run);
-  std::vector<nn::Range> body;
   if (run.prefill.empty()) {
+    std::vector<nn::Range> body;
     for (const int64_t length : run.lengths) body.push_back({0, length});
     return {{body, run.decided}, {body, run.decided}};
   }
-  for (const int64_t tokens : run.prefill) body.push_back({run.kept, tokens});
+  std::vector<nn::Range> body = prefilled(run);
   std::vector<TypicalPass> passes;
   if (!run.joined) passes.push_back({body, 0});
   for (bool more = true, first = true; more; first = false) {
     more = false;
     for (size_t r = 0; r < body.size(); ++r) {
       const int64_t there = body[r].end, end = std::min(there + run.block, run.lengths[r]);
-      const int64_t again = !run.joined || end == there ? 0 : first ? there - run.kept : run.block;
+      const int64_t again = !run.joined || end == there ? 0
+                            : first                     ? there - run.kept_tokens(r)
+                                                        : run.block;
       body[r] = {there - again, end};
       more = more || body[r].size() > 0;
     }
@@ -151,20 +160,26 @@ int64_t most_at_once(const completion::TokenRun& run) {
   return most;
 }
 
-// As a run that takes over the cache of an earlier request of its chat.
+// As a run that takes over conversations of earlier requests, one after another.
 void adopt_kept(const completion::TokenRun& run, const nn::Geometry& geometry, nn::DType dtype,
                 nn::KvCache& cache) {
-  if (run.kept == 0) return;
-  nn::KvCache left(geometry, {{0, run.kept_slots}});
-  std::optional<tensor::Uncounted> before(tensor::Counts::work);  // counted at its adoption
-  for (size_t site = 0; site < geometry.attention.size(); ++site) {
-    const nn::AttentionSite& at = geometry.attention[site];
-    const auto rows =
-        tensor::Tensor::empty({1, int64_t{at.kv_heads} * at.head_dim}, dtype, tensor::Device::meta);
-    left.write(static_cast<int>(site), {{0, {0, 1}}}, rows, rows, 0);
+  for (size_t r = 0; r < run.kept.size(); ++r) {
+    const auto [tokens, slots] = run.kept[r];
+    if (tokens == 0) continue;
+    nn::KvCache::Tables tables;
+    {
+      const tensor::Uncounted before(tensor::Counts::work);  // counted at its adoption
+      nn::KvCache left(geometry, {{0, slots}});
+      for (size_t site = 0; site < geometry.attention.size(); ++site) {
+        const nn::AttentionSite& at = geometry.attention[site];
+        const auto rows = tensor::Tensor::empty({1, int64_t{at.kv_heads} * at.head_dim}, dtype,
+                                                tensor::Device::meta);
+        left.write(static_cast<int>(site), {{0, {0, 1}}}, rows, rows, 0);
+      }
+      tables = left.release();
+    }
+    cache.adopt(static_cast<int>(r), tokens, std::move(tables));
   }
-  before.reset();
-  cache.adopt(0, run.kept, left.release());
 }
 
 /// A rank's work, with passes that represent several.
@@ -424,7 +439,7 @@ std::string plan_tokens(runtime::ModelState& state, completion::TokenRun& run,
   {
     const std::lock_guard lock(state.admitted.expected.mutex);
     const auto& known = state.admitted.expected.size;
-    const bool usual = run.rule.method == nn::SelectionRule::Method::vanilla && run.kept == 0;
+    const bool usual = run.rule.method == nn::SelectionRule::Method::vanilla && run.kept.empty();
     if (usual && size[0] <= known[0] && size[1] <= known[1] && size[2] <= known[2] &&
         takes_at_once(state, state.admitted.expected.bytes, reservation))
       return "";

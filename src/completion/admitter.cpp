@@ -14,10 +14,16 @@ std::vector<sample::TokenPrompt> Admitter::operator()() {
   CompleteRequest more = run_.request;
   more.prompts.clear();
   more.chat.clear();
-  more.prompt_ids = cluster::share_prompts(world_, run_.control.join);
+  more.prompt_ids = cluster::share_prompts(world_, [&] {
+    auto arriving = run_.control.join();
+    for (const auto& ids : arriving) run_.lease.find(ids);
+    return arriving;
+  });
   if (!more.prompt_ids.empty())
-    for (auto& prompt : prompts_of(more, *run_.state.language, run_.policy))
+    for (auto& prompt : prompts_of(more, *run_.state.language, run_.policy)) {
+      run_.lease.tell(static_cast<int>(arrived_++), prompt);
       waiting_.push_back(std::move(prompt));
+    }
   std::vector<sample::TokenPrompt> joined;
   if (waiting_.empty() || (more.prompt_ids.empty() && recorder_.working.size() == refused_beside_))
     return joined;

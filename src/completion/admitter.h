@@ -12,7 +12,7 @@ namespace tessera::completion {
 class Admitter {
  public:
   Admitter(CompletionRun& run, Recorder& recorder, comm::Communicator* world)
-      : run_(run), recorder_(recorder), world_(world) {}
+      : run_(run), recorder_(recorder), world_(world), arrived_(run.prompts.size()) {}
 
   std::vector<sample::TokenPrompt> operator()();
 
@@ -24,6 +24,7 @@ class Admitter {
   Recorder& recorder_;
   comm::Communicator* const world_;
   std::deque<sample::TokenPrompt> waiting_;
+  size_t arrived_;             // prompts so far, with those that wait
   size_t refused_beside_ = 0;  // running sequences when the first prompt last did not fit
 };
 

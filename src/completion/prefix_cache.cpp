@@ -3,87 +3,254 @@
 #include <algorithm>
 #include <utility>
 
+#include "tensor/uncounted.h"
+
 namespace tessera {
 
-PrefixCache::State::Keys PrefixCache::State::take(const std::shared_ptr<const void>& model,
-                                                  int block, size_t ranks,
-                                                  const std::vector<int32_t>& prompt,
-                                                  int64_t& common) {
-  Keys found;
-  {
-    const std::lock_guard lock(mutex);
-    std::swap(found, keys);
-  }
-  common = 0;
-  if (found.model != model || found.block != block || found.ranks.size() != ranks) return {};
-  const std::vector<int32_t>& ids = found.ranks.front().ids;
-  const auto length = std::mismatch(ids.begin(), ids.end(), prompt.begin(), prompt.end()).first;
-  common = (length - ids.begin()) / block * block;
-  return common > 0 ? std::move(found) : Keys{};
-}
+using Conversation = PrefixCache::State::Conversation;
 
-void PrefixCache::State::put(Keys made) {
-  const std::vector<int32_t>& ids = made.ranks.front().ids;
-  const bool alike = std::ranges::all_of(made.ranks, [&](const Rank& rank) {
-    return rank.ids == ids && !rank.tables.empty() && rank.tables.front().first.defined();
-  });
-  if (ids.empty() || !alike) made = {};
-  const std::lock_guard lock(mutex);
-  keys = std::move(made);
-}
+namespace {
 
-PrefixCache::PrefixCache() : state_(std::make_unique<State>()) {}
-PrefixCache::~PrefixCache() = default;
-
-int64_t PrefixCache::tokens() const {
-  const std::lock_guard lock(state_->mutex);
-  return state_->keys.ranks.empty() ? 0 : std::ssize(state_->keys.ranks.front().ids);
-}
-
-int64_t PrefixCache::bytes() const {
-  const std::lock_guard lock(state_->mutex);
+int64_t bytes_of(const nn::KvCache::Tables& tables) {
   int64_t all = 0;
-  for (const State::Rank& rank : state_->keys.ranks)
-    for (const auto& [k, v] : rank.tables) all += k.bytes() + v.bytes();
+  for (const auto& [k, v] : tables) all += k.bytes() + v.bytes();
   return all;
 }
 
-void PrefixCache::clear() {
-  const std::lock_guard lock(state_->mutex);
-  state_->keys = {};
+tensor::Tensor copied(const tensor::Tensor& rows) {
+  const auto own =
+      tensor::Tensor::empty(rows.shape(), rows.dtype(), rows.device(), tensor::MemoryClass::kv);
+  tensor::copy_into(own, rows);
+  return own;
 }
+
+int64_t common_of(const std::vector<int32_t>& ids, const std::vector<int32_t>& prompt, int block) {
+  const auto end = std::mismatch(ids.begin(), ids.end(), prompt.begin(), prompt.end()).first;
+  return (end - ids.begin()) / block * block;
+}
+
+}  // namespace
+
+int64_t Conversation::bytes() const {
+  int64_t all = 0;
+  for (const auto& tables : ranks) all += bytes_of(*tables);
+  return all;
+}
+
+bool Conversation::fits(const Conversation& other) const {
+  return owner == other.owner && model == other.model && block == other.block &&
+         ranks.size() == other.ranks.size();
+}
+
+PrefixCache::State::State(int64_t bytes) : limit(std::max<int64_t>(bytes, 0)) {
+  if (limit > 0)
+    residence_.emplace(runtime::pool(), runtime::PooledModel::Keeps{
+                                            "kept conversations", [this] { return this->bytes(); },
+                                            [this] { clear(); }});
+}
+
+PrefixCache::State::~State() = default;
+
+Conversation PrefixCache::State::find(const Conversation& wanted, int64_t& common) {
+  std::list<Conversation> leaving;  // freed without the lock
+  const std::lock_guard lock(mutex_);
+  common = 0;
+  auto best = kept_.end();
+  for (auto one = kept_.begin(); one != kept_.end(); ++one) {
+    const int64_t alike = one->fits(wanted) ? common_of(one->ids, wanted.ids, wanted.block) : 0;
+    if (alike <= common) continue;
+    common = alike;
+    best = one;
+  }
+  Conversation found;
+  if (best != kept_.end()) {
+    found = *best;
+    kept_.splice(kept_.begin(), kept_, best);
+  }
+  if (limit == 0) leaving.swap(kept_);
+  return found;
+}
+
+void PrefixCache::State::put(Conversation made) {
+  std::list<Conversation> leaving;
+  int64_t all = made.bytes();
+  const std::lock_guard lock(mutex_);
+  const auto leave = [&](auto one) { leaving.splice(leaving.end(), kept_, one); };
+  for (auto one = kept_.begin(); one != kept_.end();) {
+    const auto next = std::next(one);
+    const bool beginning = one->fits(made) && one->ids.size() <= made.ids.size() &&
+                           std::equal(one->ids.begin(), one->ids.end(), made.ids.begin());
+    if (limit == 0 || beginning)
+      leave(one);
+    else
+      all += one->bytes();
+    one = next;
+  }
+  kept_.push_front(std::move(made));
+  for (; limit > 0 && all > limit; leave(std::prev(kept_.end()))) all -= kept_.back().bytes();
+}
+
+int64_t PrefixCache::State::bytes() const {
+  const std::lock_guard lock(mutex_);
+  int64_t all = 0;
+  for (const Conversation& one : kept_) all += one.bytes();
+  return all;
+}
+
+int64_t PrefixCache::State::tokens() const {
+  const std::lock_guard lock(mutex_);
+  int64_t all = 0;
+  for (const Conversation& one : kept_) all += std::ssize(one.ids);
+  return all;
+}
+
+void PrefixCache::State::clear() {
+  std::list<Conversation> leaving;
+  const std::lock_guard lock(mutex_);
+  leaving.swap(kept_);
+}
+
+PrefixCache::PrefixCache(int64_t limit) : state_(std::make_unique<State>(limit)) {}
+PrefixCache::~PrefixCache() = default;
+int64_t PrefixCache::tokens() const { return state_->tokens(); }
+int64_t PrefixCache::bytes() const { return state_->bytes(); }
+void PrefixCache::clear() { state_->clear(); }
 
 namespace completion {
 
-RankPrefix::RankPrefix(PrefixCache::State::Rank* rank, int64_t reused, nn::KvCache& cache)
-    : rank_(rank), cache_(cache) {
-  if (!rank_) return;
-  rank_->ids.resize(static_cast<size_t>(reused));
-  auto tables = std::exchange(rank_->tables, {});
-  if (reused > 0) cache_.adopt(0, reused, std::move(tables));
+PrefixLease::PrefixLease(const runtime::ModelState& state, const CompleteRequest& q,
+                         const sample::DecodingPolicy& policy, const CompleteControl& control,
+                         std::vector<sample::TokenPrompt>& prompts)
+    : owner_(control.owner) {
+  if (!control.prefix || policy.cache.kind != KvCache::block || q.select_prefill ||
+      !state.ranks().all_here())
+    return;
+  PrefixCache::State& kept = control.prefix->state();
+  if (kept.limit == 0 && (prompts.size() > 1 || control.join)) return;
+  prefix_ = &kept;
+  form_.model = state.identity;
+  form_.block = policy.denoises() ? 1 : policy.block;  // text before a canvas is causal
+  form_.ranks.resize(static_cast<size_t>(state.options.plan.world()));
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    find(prompts[i].ids);
+    tell(static_cast<int>(i), prompts[i]);
+  }
+}
+
+PrefixLease::~PrefixLease() {
+  for (Loan& loan : loans_)  // no rank began: a cache without limit stays as before
+    if (prefix_->limit == 0 && !loan.found.ranks.empty() && loan.taken == 0)
+      prefix_->put(std::move(loan.found));
+}
+
+bool PrefixLease::fits(int64_t bytes_of_rank) const {
+  return prefix_ &&
+         (prefix_->limit == 0 || bytes_of_rank * std::ssize(form_.ranks) <= prefix_->limit);
+}
+
+void PrefixLease::find(const std::vector<int32_t>& prompt) {
+  if (!prefix_) return;
+  const std::lock_guard lock(mutex_);
+  Loan loan;
+  loan.left = form_;
+  if (owner_) loan.left.owner = owner_(static_cast<int>(loans_.size()));
+  loan.left.ids = prompt;
+  loan.found = prefix_->find(loan.left, loan.common);
+  loan.left.ids.clear();
+  loans_.push_back(std::move(loan));
+}
+
+void PrefixLease::tell(int sequence, sample::TokenPrompt& prompt) const {
+  if (!prefix_) return;
+  const std::lock_guard lock(mutex_);
+  const Loan& loan = loans_.at(static_cast<size_t>(sequence));
+  prompt.kept = loan.common;
+  prompt.held = std::ssize(loan.found.ids);
+}
+
+std::shared_ptr<const nn::KvCache::Tables> PrefixLease::take(int sequence, int rank) {
+  const std::lock_guard lock(mutex_);
+  Loan& loan = loans_.at(static_cast<size_t>(sequence));
+  ++loan.taken;
+  return std::move(loan.found.ranks.at(static_cast<size_t>(rank)));
+}
+
+void PrefixLease::leave(int sequence, int rank, std::vector<int32_t> ids,
+                        nn::KvCache::Tables tables) {
+  const std::lock_guard lock(mutex_);
+  Loan& loan = loans_.at(static_cast<size_t>(sequence));
+  if (loan.given++ == 0)
+    loan.left.ids = std::move(ids);
+  else if (loan.left.ids != ids)
+    loan.alike = false;
+  loan.left.ranks.at(static_cast<size_t>(rank)) =
+      std::make_shared<const nn::KvCache::Tables>(std::move(tables));
+  if (loan.given == loan.left.ranks.size() && loan.alike) prefix_->put(std::move(loan.left));
+}
+
+RankPrefix::RankPrefix(PrefixLease& lease, int rank,
+                       const std::vector<sample::TokenPrompt>& prompts, bool joins, int sites,
+                       nn::KvCache& cache)
+    : lease_(lease), rank_(rank), prompts_(prompts), joins_(joins), sites_(sites), cache_(cache) {
+  adopt();
 }
 
 RankPrefix::~RankPrefix() {
-  if (rank_) rank_->tables = cache_.release();
+  while (!ids_.empty()) leave(ids_.begin()->first, ids_.size() == 1);
 }
 
-void RankPrefix::see(const sample::BlockWalk& walk) {
-  if (rank_) rank_->ids.assign(walk.ids().begin(), walk.ids().begin() + walk.kept());
+void RankPrefix::adopt() {
+  if (!lease_.keeps()) return;
+  for (; adopted_ < prompts_.size(); ++adopted_) {
+    const auto sequence = static_cast<int>(adopted_);
+    const sample::TokenPrompt& prompt = prompts_[adopted_];
+    ids_[sequence].assign(prompt.ids.begin(), prompt.ids.begin() + prompt.kept);
+    if (prompt.kept == 0) continue;
+    nn::KvCache::Tables tables = *lease_.take(sequence, rank_);
+    cache_.adopt(sequence, prompt.kept, std::move(tables));
+  }
 }
 
-PrefixLease::PrefixLease(const runtime::ModelState& state, const CompleteRequest& q,
-                         const sample::DecodingPolicy& policy, PrefixCache* of,
-                         std::vector<sample::TokenPrompt>& prompts)
-    : prefix(of) {
-  if (!prefix || policy.cache.kind != KvCache::block || q.select_prefill || prompts.size() > 1 ||
-      !state.ranks().all_here())
+void RankPrefix::see(int sequence, const sample::BlockWalk& walk) {
+  const auto at = ids_.find(sequence);
+  if (at != ids_.end() && walk.kept() != std::ssize(at->second))
+    at->second.assign(walk.ids().begin(), walk.ids().begin() + walk.kept());
+}
+
+void RankPrefix::ended(int sequence) {
+  if (joins_ && ids_.contains(sequence)) leave(sequence, false);
+}
+
+// True for tokens within the limit of the cache.
+bool RankPrefix::worth(const std::vector<int32_t>& ids) const {
+  const tensor::Tensor k = cache_.table(0).first;
+  return !ids.empty() && k.defined() && lease_.fits(cache_.bytes() / k.size(0) * std::ssize(ids));
+}
+
+nn::KvCache::Tables RankPrefix::tables_of(int sequence, int64_t tokens, bool last) {
+  nn::KvCache::Tables tables;
+  for (int site = 0; site < sites_; ++site)
+    tables.push_back(cache_.read(site, sequence, {0, tokens}));
+  const bool whole = last && cache_.table(0).first.size(0) == tokens;
+  if (last) cache_.release();  // then only the views hold slots, each until its copy
+  for (auto& [k, v] : tables)
+    for (tensor::Tensor* x : {&k, &v})
+      if (!whole) *x = copied(*x);
+  return tables;
+}
+
+// `last`: the slots of all sequences may go.
+void RankPrefix::leave(int sequence, bool last) {
+  std::vector<int32_t> ids = std::move(ids_.at(sequence));
+  ids_.erase(sequence);
+  try {
+    if (!worth(ids)) return;
+    const tensor::Uncounted beside(tensor::Counts::work);  // memory of the store
+    nn::KvCache::Tables tables = tables_of(sequence, std::ssize(ids), last);
+    lease_.leave(sequence, rank_, std::move(ids), std::move(tables));
+  } catch (const std::exception&) {  // the next turn computes more
     return;
-  const auto ranks = static_cast<size_t>(state.options.plan.world());
-  const int block = policy.denoises() ? 1 : policy.block;  // text before a canvas is causal
-  keys = prefix->state().take(state.identity, block, ranks, prompts[0].ids, prompts[0].kept);
-  keys.model = state.identity;
-  keys.block = block;
-  keys.ranks.resize(ranks);
+  }
 }
 
 }  // namespace completion

@@ -62,19 +62,23 @@ CompleteResult CompletionRun::run(comm::Communicator* world) {
   setup.experts->log().watch([&](const nn::MoeWork& work) { recorder.usage.see(work); });
   if (watch.experts) setup.experts->log().watch(watch.experts);
   const ExpertCacheLease lasting(*state.language, rank, cache);
-  RankPrefix rank_prefix(keys.ranks.empty() ? nullptr : &keys.ranks.at(size_t(rank)),
-                         prompts.front().kept, setup.cache->slots());
+  RankPrefix rank_prefix(lease, rank, recorder.prompts, control.join != nullptr,
+                         static_cast<int>(own->geometry().attention.size()), setup.cache->slots());
   sample::DecodeControl passes;
   passes.stop = control.stop;
   passes.before = [&](const auto& sequences) {
     tensor::watch_part("step", static_cast<int>(recorder.result.forwards));
+    rank_prefix.adopt();
     recorder.before(sequences);
   };
   passes.after = [&](const auto& p, const auto& walk, const auto& logits) {
-    rank_prefix.see(walk);
+    rank_prefix.see(p.sequence, walk);
     return recorder.after(p, walk, logits);
   };
-  passes.ended = [&](int sequence, const auto& out) { recorder.ended(sequence, out); };
+  passes.ended = [&](int sequence, const auto& out) {
+    rank_prefix.ended(sequence);
+    recorder.ended(sequence, out);
+  };
   if (control.join) passes.join = Admitter(*this, recorder, world);
   recorder.clock = {};
   parallel::decode(*own, prompts, policy, special, setup, passes);

@@ -31,8 +31,7 @@ struct CompletionRun {
   /// Reserves memory for a larger batch. Returns the reason if the batch does not fit, else "";
   /// sets the number of experts that stay.
   std::function<std::string(TokenRun& run)> admit;
-  PrefixCache::State::Keys&
-      keys;                      // an earlier request's keys, later this request's; no ranks: none
+  PrefixLease& lease;            // keys of earlier requests, later this request's
   std::atomic<int64_t> experts;  // as in TokenRun; rank 0 updates the count when prompts join
   std::vector<std::shared_ptr<const nn::TokenModel>> networks{};  // by rank, only this process's
   std::mutex mutex{};

@@ -1,5 +1,7 @@
 #include "completion/token_run.h"
 
+#include <algorithm>
+
 namespace tessera::completion {
 
 TokenRun token_run_of(const std::vector<sample::TokenPrompt>& prompts,
@@ -16,7 +18,10 @@ TokenRun token_run_of(const std::vector<sample::TokenPrompt>& prompts,
       run.prefill.push_back(tokens);
     else if (policy.cache.kind == KvCache::block)
       run.prefill.push_back(tokens / policy.block * policy.block);
+    run.kept.push_back({prompt.kept, prompt.held});
   }
+  if (std::ranges::all_of(run.kept, [](const auto& kept) { return kept.tokens == 0; }))
+    run.kept.clear();
   return run;
 }
 

@@ -20,16 +20,20 @@ struct TokenRun {
   std::vector<int64_t> prefill{};  ///< empty: every pass is over all tokens
   bool joined = false;             ///< the first pass of the next block fills the cache
   nn::SelectionRule rule{};        ///< may give a token more experts than the model's router
-  /// With a single sequence: tokens with keys and values from an earlier request's cache, and the
-  /// slots of the cache.
-  int64_t kept = 0, kept_slots = 0;
+  /// Tokens with keys and values from an earlier request, and the tokens of its conversation.
+  struct Kept {
+    int64_t tokens = 0, slots = 0;
+  };
+  std::vector<Kept> kept{};  ///< by sequence; empty: none
   /// Routed experts in a rank's memory at once, over all layers, while others are read from the
   /// folder on demand; 0: all experts stay in memory.
   int64_t experts = 0;
   int64_t canvas = 0;  ///< vocabulary of a canvas model; 0: other models
+
+  int64_t kept_tokens(size_t sequence) const { return kept.empty() ? 0 : kept.at(sequence).tokens; }
 };
 
-/// A run of these prompts without keys of an earlier request.
+/// A run of these prompts.
 TokenRun token_run_of(const std::vector<sample::TokenPrompt>& prompts,
                       const sample::DecodingPolicy& policy, const models::TokenSpec& spec,
                       const nn::SelectionRule& rule);

@@ -123,14 +123,10 @@ void TextRun::admit() {
   rule_ = completion::rule_of(request_, spec);
   completion::note_request(request_, spec, rule_, policy_, control_);
   prompts_ = completion::prompts_of(request_, language, policy_);
-  lease_.emplace(state_, request_, policy_, control_.prefix, prompts_);
+  lease_.emplace(state_, request_, policy_, control_, prompts_);
   require_stops(request_, language);
   require_joining(request_, control_, state_.options.plan);
   run_ = completion::token_run_of(prompts_, policy_, spec, rule_);
-  if (prompts_.front().kept > 0) {
-    run_.kept = prompts_.front().kept;
-    run_.kept_slots = lease_->keys.ranks.front().tables.front().first.size(0);
-  }
   note(admission::plan_tokens(state_, run_, &reservation_));
 }
 
@@ -157,7 +153,7 @@ void TextRun::announce() {
       .tokens = language.has_tokenizer() ? &language.tokens() : nullptr,
       .meters = meters_,
       .admit = [this](completion::TokenRun& more) { return misfit(state_, more, reservation_); },
-      .keys = lease_->keys,
+      .lease = *lease_,
       .experts = run_.experts});
 }
 

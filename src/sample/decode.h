@@ -15,6 +15,7 @@ struct TokenPrompt {
   int64_t max_tokens = 0;
   uint64_t answer = 0;  ///< number of the answer, added to the policy's seed
   int64_t kept = 0;     ///< first tokens, in whole blocks, with cached keys and values
+  int64_t held = 0;     ///< tokens of the conversation that these come from
 };
 
 /// A sequence's share of a forward pass.

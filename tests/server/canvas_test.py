@@ -3,6 +3,7 @@
 
 import json
 import subprocess
+import time
 
 import canvas_model
 from serving import PROGRAM, Server, ServerTest, main
@@ -17,9 +18,10 @@ class Canvas(ServerTest):
         cls.server = Server(models=("shapes", str(cls.folder)))
         cls.addClassCleanup(cls.server.close)
 
-    def asked(self, **request):
+    def asked(self, server=None, **request):
         """A job that is done."""
-        shown = self.server.wait(self.server.submit(request, "canvas"))
+        server = server or self.server
+        shown = server.wait(server.submit(request, "canvas"))
         self.assertEqual(shown["state"], "done", shown)
         return shown
 
@@ -28,7 +30,7 @@ class Canvas(ServerTest):
         return json.loads(done.stdout)
 
     def test_an_answer_is_that_of_the_command_line(self):
-        job = self.asked(prompt="The sky", seed=5)
+        job = self.asked(self.another(models=(str(self.folder),)), prompt="The sky", seed=5)
         alone = self.of_the_command_line("--prompt", "The sky", "--seed", 5)
         self.assertEqual(job["report"]["completions"], alone["completions"])
         self.assertEqual((alone["max_tokens"], alone["limit"]), (40, "generation_config.json"))
@@ -90,6 +92,8 @@ class Canvas(ServerTest):
                 self.assertEqual(job["state"], "cancelled")
                 continue
             alone = self.asked(**request)
+            for usage in (job["usage"], alone["usage"]):
+                usage.pop("prompt_tokens_details")
             self.assertEqual((job["text"], job["usage"]), (alone["text"], alone["usage"]), request)
         return server.get("/metrics").body.decode()
 
@@ -100,6 +104,35 @@ class Canvas(ServerTest):
 
     def test_answers_join_a_batch_on_several_ranks(self):
         self.joined(self.another("--batch", 3, "--at-once", 1, "--plan", "expert=2", models=("shapes", str(self.folder))))
+
+    def test_a_second_turn_computes_only_what_is_new(self):
+        keeping, forgetting = (self.another("--prefix-cache", size, models=(str(self.folder),)) for size in ("1MiB", "0"))
+        talk = list(CHAT)
+        for turn in range(3):
+            kept, alone = (self.asked(server, messages=talk, seed=3, max_tokens=20) for server in (keeping, forgetting))
+            self.assertEqual(kept["text"], alone["text"])
+            self.assertEqual(kept["usage"]["prompt_tokens"], alone["usage"]["prompt_tokens"])
+            computed = lambda job: sum(one["to"] - one["from"] for one in job["report"]["completions"][0]["passes"])
+            cached = lambda job: job["usage"]["prompt_tokens_details"]["cached_tokens"]
+            self.assertEqual(computed(kept) + cached(kept), computed(alone))
+            self.assertEqual(cached(alone), 0)
+            if turn > 0:
+                self.assertGreater(cached(kept), before / 2, "the prompt of the turn before, up to where the template goes on in another way")
+            before = kept["usage"]["prompt_tokens"]
+            talk += [{"role": "assistant", "content": kept["text"]}, {"role": "user", "content": "Why?"}]
+
+    def test_a_cancelled_turn_leaves_what_is_computed(self):
+        server = self.another(models=(str(self.folder),))
+        prompt = "The sky is blue because " * 8
+        job = server.submit({"prompt": prompt, "max_tokens": 2000}, "canvas")
+        server.wait(job, "running")
+        while (shown := server.get(f"/jobs/{job}").json)["state"] == "running" and shown["progress"]["step"] < 3:
+            time.sleep(0.01)
+        server.ask("DELETE", f"/jobs/{job}")
+        server.wait(job)
+        kept, alone = (self.asked(one, prompt=prompt, max_tokens=16, seed=1) for one in (server, self.another("--prefix-cache", 0, models=(str(self.folder),))))
+        self.assertEqual(kept["text"], alone["text"])
+        self.assertEqual(kept["usage"]["prompt_tokens_details"]["cached_tokens"], kept["usage"]["prompt_tokens"])
 
     def test_an_image_in_a_chat_is_refused_by_name(self):
         for content in ([{"type": "image_url", "image_url": {"url": "x"}}], "look: <|image|>"):

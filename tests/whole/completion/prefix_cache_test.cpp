@@ -242,21 +242,145 @@ TEST(PrefixCache, WhatWasStoppedKeepsWhatIsFinished) {
   EXPECT_EQ(talk.prefix.tokens(), kept);
 }
 
+/// Requests of several conversations in a batch, some of which join it.
+struct Conversations {
+  explicit Conversations(CanvasTalk& of, int64_t limit = 1 << 30) : talk(of.talk), prefix(limit) {}
+  /// The first prompt begins a batch, the others join it before its second and later passes.
+  std::vector<Completion> ask(const std::vector<Ids>& prompts, bool kept = true) {
+    talk.q.prompt_ids = {prompts.front()};
+    CompleteControl control;
+    control.prefix = kept ? &prefix : nullptr;
+    control.owner = [&](int answer) { return owners.at(size_t(answer)); };
+    size_t given = 1;
+    int pass = 0;
+    control.join = [&] {
+      std::vector<Ids> more;
+      if (++pass > 1 && given < prompts.size()) more.push_back(prompts[given++]);
+      return more;
+    };
+    return pipeline::complete(talk.state, talk.q, control).completions;
+  }
+  /// Answers are those without a cache, bit by bit.
+  std::vector<Completion> turns(const std::vector<Ids>& prompts, const Ids& reused) {
+    const auto made = ask(prompts), alone = ask(prompts, false);
+    Ids found;
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      found.push_back(static_cast<int32_t>(made[i].reused));
+      EXPECT_EQ(made[i].ids, alone[i].ids) << i;
+      EXPECT_EQ(made[i].confidences, alone[i].confidences) << i;
+    }
+    EXPECT_EQ(found, reused);
+    return made;
+  }
+  Talk& talk;
+  PrefixCache prefix;
+  std::vector<std::string> owners{"anna", "anna", "anna"};
+};
+
+TEST(PrefixCache, OfManyConversationsServesEachPromptOfABatch) {
+  for (const char* plan : {"", "expert=2", "tensor=2"}) {
+    SCOPED_TRACE(plan);
+    CanvasTalk canvas(plan);
+    Conversations many(canvas);
+    const std::vector<Ids> first{some(21), some(30, 9), some(12, 4)};
+    const auto answers = many.turns(first, {0, 0, 0});
+    EXPECT_EQ(many.prefix.tokens(), 21 + 16 + 30 + 16 + 12 + 16);
+    std::vector<Ids> second;
+    for (size_t i : {2, 0, 1}) second.push_back(joined(joined(first[i], answers[i].ids), some(5)));
+    many.turns(second, {12 + 16, 21 + 16, 30 + 16});
+    // Each replaced its beginning.
+    EXPECT_EQ(many.prefix.tokens(), 12 + 20 + 5 + 21 + 20 + 5 + 30 + 20 + 5 + 3 * 16);
+    // Two take a beginning in common, and it stays.
+    Ids other = second[0];
+    other.back() ^= 1;
+    many.turns({other, second[0]}, {36, 37});
+    many.turns({second[1]}, {21 + 25});
+  }
+}
+
+TEST(PrefixCache, OfManyConversationsIsOfEachOwnerAlone) {
+  CanvasTalk canvas;
+  Conversations many(canvas);
+  many.owners = {"anna", "bert", "anna"};
+  many.turns({some(21), some(21)}, {0, 0});
+  many.owners = {"carl", "bert", "anna"};
+  many.turns({some(21), some(21), some(21)}, {0, 21, 21});
+}
+
+TEST(PrefixCache, OfManyConversationsStaysWithinItsLimit) {
+  CanvasTalk canvas;
+  Conversations one(canvas);
+  one.turns({some(21)}, {0});
+  const int64_t bytes = one.prefix.bytes();
+  Conversations two(canvas, 2 * bytes);
+  two.turns({some(21)}, {0});
+  two.turns({some(21, 9)}, {0});
+  two.turns({some(21)}, {21});  // used: the other is older now
+  two.turns({some(21, 4)}, {0});
+  EXPECT_EQ(two.prefix.bytes(), 2 * bytes);
+  two.turns({some(21)}, {21});
+  two.turns({some(21, 9)}, {0});
+  Conversations less(canvas, bytes - 1);
+  less.turns({some(21)}, {0});
+  EXPECT_EQ(less.prefix.bytes(), 0) << "one that does not fit is not kept";
+}
+
+TEST(PrefixCache, OfManyConversationsKeepsThoseOfAStoppedBatch) {
+  CanvasTalk canvas;
+  Conversations many(canvas);
+  std::stop_source stop;
+  many.talk.q.prompt_ids = {some(21), some(30, 9)};
+  CompleteControl control;
+  control.prefix = &many.prefix;
+  control.owner = [](int) { return "anna"; };
+  control.stop = stop.get_token();
+  control.on_progress = [&](const CompleteProgress& p) {
+    if (p.from >= 38) stop.request_stop();
+  };
+  EXPECT_THROW(pipeline::complete(many.talk.state, many.talk.q, control), Error);
+  EXPECT_EQ(many.prefix.tokens(), 29 + 38);
+  many.turns({some(21), some(30, 9)}, {21, 30});
+}
+
+TEST(PrefixCache, OfManyConversationsLeavesWhenARunNeedsItsMemory) {
+  CanvasTalk canvas;
+  canvas.talk.options.keep_parts = true;
+  runtime::ModelState state;
+  runtime::open_model(canvas.folder.path(), canvas.talk.options, state);
+  PrefixCache prefix(1 << 30);
+  canvas.talk.q.prompt_ids = {some(21)};
+  CompleteControl control;
+  control.prefix = &prefix;
+  pipeline::complete(state, canvas.talk.q, control);
+  EXPECT_GT(prefix.bytes(), 0);
+  canvas.talk.q.prompt_ids = {some(21, 9)};
+  control.prefix = nullptr;
+  completion::TokenRun run{{21 + 24}, 8, 8, {21}, true};
+  run.canvas = 90;
+  const int64_t need = admission::dry_run_tokens(state, state.options, run).process;
+  state.options.memory_budget = need + prefix.bytes();
+  pipeline::complete(state, canvas.talk.q, control);
+  EXPECT_GT(prefix.bytes(), 0) << "there is room for both";
+  --state.options.memory_budget;
+  pipeline::complete(state, canvas.talk.q, control);
+  EXPECT_EQ(prefix.bytes(), 0);
+}
+
 // The second request's peak of keys and values, which the dry run of `run` says.
-void expect_predicted(Talk& talk, const completion::TokenRun& run) {
+void expect_predicted(Talk& talk, const completion::TokenRun& run, PrefixCache& prefix) {
   std::shared_ptr<tensor::MemoryTracker> memory;
   completion::PassWatch watch;
   watch.experts = [&](const nn::MoeWork&) { memory = tensor::current_scope().memory; };
   talk.q.prompt_ids = {some(21)};
   CompleteControl control;
-  control.prefix = &talk.prefix;
+  control.prefix = &prefix;
   const CompleteResult made = pipeline::complete(talk.state, talk.q, control, watch);
-  EXPECT_EQ(made.completions[0].reused, run.kept);
+  EXPECT_EQ(made.completions[0].reused, run.kept_tokens(0));
   const auto need = admission::dry_run_tokens(talk.state, talk.options, run);
   EXPECT_EQ(memory->peak(tensor::MemoryClass::kv), need.ranks.at(0).kv);
   EXPECT_GE(need.ranks[0].kv, made.peak_bytes.kv);
   completion::TokenRun alone = run;
-  alone.kept = alone.kept_slots = 0;
+  alone.kept.clear();
   EXPECT_GT(need.ranks[0].kv,
             admission::dry_run_tokens(talk.state, talk.options, alone).ranks.at(0).kv);
 }
@@ -265,21 +389,20 @@ TEST(PrefixCache, MemoryIsPredicted) {
   for (const int64_t second : {30, 160}) {  // the answer of the first is longer, or shorter
     Talk talk;
     talk.q.max_tokens = 120;
-    talk.ask(some(21), &talk.prefix);
+    PrefixCache many(1 << 30);
+    for (PrefixCache* prefix : {&talk.prefix, &many}) talk.ask(some(21), prefix);
     talk.q.max_tokens = second;
     completion::TokenRun run{{(21 + second + 7) / 8 * 8}, 8, 8, {16}, true};
-    run.kept = 16;
-    run.kept_slots = 144;
-    expect_predicted(talk, run);
+    run.kept = {{16, 136}};
+    for (PrefixCache* prefix : {&talk.prefix, &many}) expect_predicted(talk, run, *prefix);
     CanvasTalk canvas;
     canvas.talk.q.max_tokens = 120;
     canvas.talk.ask(some(21), &canvas.talk.prefix);
     canvas.talk.q.max_tokens = second;
     completion::TokenRun canvases{{21 + (second + 7) / 8 * 8}, 8, 8, {21}, true};
     canvases.canvas = 90;
-    canvases.kept = 21;
-    canvases.kept_slots = 21 + 120;
-    expect_predicted(canvas.talk, canvases);
+    canvases.kept = {{21, 21 + 112}};
+    expect_predicted(canvas.talk, canvases, canvas.talk.prefix);
   }
 }
 
