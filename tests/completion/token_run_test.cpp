@@ -20,7 +20,7 @@ TEST(TokenRun, HasTheLengthsOfItsPromptsAndWholeBlocksInTheCache) {
   EXPECT_EQ(run.prefill, (std::vector<int64_t>{16, 0}));
   EXPECT_EQ(run.block, 8);
   EXPECT_TRUE(run.joined);
-  EXPECT_EQ(run.kept, 0);
+  EXPECT_TRUE(run.kept.empty());
 }
 
 TEST(TokenRun, WithoutACacheOfBlocksEveryPassIsOverAllTokens) {
