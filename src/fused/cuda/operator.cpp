@@ -7,6 +7,7 @@
 
 #include "base/fail.h"
 #include "fused/cuda/kernel.h"
+#include "fused/owners.h"
 #include "kernels/cuda/device_scratch.h"
 
 namespace tessera::fused::cuda {
@@ -34,13 +35,6 @@ void upload(const Tensor& to, const T& value) {
 // Rows that can be read 16 bytes at a time.
 bool in_words(const void* data, int64_t bytes) {
   return reinterpret_cast<uintptr_t>(data) % 16 == 0 && bytes % 16 == 0;
-}
-
-int64_t most_of(const std::vector<int>& owner, int ranks) {
-  int64_t most = 1;
-  for (int r = 0; r < ranks; ++r)
-    most = std::max<int64_t>(most, std::count(owner.begin(), owner.end(), r));
-  return most;
 }
 
 }  // namespace
@@ -77,7 +71,7 @@ void DeviceOperator::check(const Size& size) const {
 
 void DeviceOperator::choose(const Manner& manner) {
   const KernelTiles tiles_of = kernel_tiles(size_.weights, size_.activation);
-  const int64_t most = most_of(size_.owner, size_.ranks);
+  const int64_t most = most_owned(size_.owner, size_.ranks);
   const int64_t row = size_.hidden * size_of(size_.dtype);
   // Enough for busy links; flags of a rank fit into a block's shared memory.
   const int64_t fill = std::max<int64_t>(4, kDeviceWindow / (tiles_of.rows * row));
@@ -118,7 +112,7 @@ void DeviceOperator::choose(const Manner& manner) {
 void DeviceOperator::open_rank(int rank) {
   const Layout& layout = work_.layout;
   RankWork& r = work_.ranks[rank];
-  const auto own = static_cast<int>(std::count(size_.owner.begin(), size_.owner.end(), rank));
+  const auto own = static_cast<int>(owned_by(size_.owner, rank));
   const Shape shape{layout,
                     rank,
                     work_.processors,
