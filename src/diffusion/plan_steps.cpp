@@ -50,7 +50,7 @@ AskedRun usual_run(const runtime::ModelState& state, const GenerateRequest& requ
     if (plain) usual.guidance = spec.no_guidance;
     if (request.steps && (request.guidance || !plain)) continue;
     notes.push_back(
-        fmt::format("'{}' is made for {} steps{}, which this run takes unless it is told otherwise",
+        fmt::format("{} is made for {} steps{}, which this run takes unless it is told otherwise",
                     base::printable(std::filesystem::path(lora.file).filename().string()),
                     few->steps, few->guided || spec.embeds_guidance ? "" : " without guidance"));
   }

@@ -51,7 +51,7 @@ std::string_view in_block(std::string_view name) {
 Bits parse_bits(const std::string& word, const std::string& option) {
   for (const Bits bits : {Bits::none, Bits::int8, Bits::int4})
     if (word == name_of(bits)) return bits;
-  fail(ErrorCode::usage, "{}: '{}' is no form of weights; expected bf16, int8 or int4", option,
+  fail(ErrorCode::usage, "{}: {} is no form of weights; expected bf16, int8 or int4", option,
        base::printable(word));
 }
 
@@ -99,22 +99,21 @@ void QuantiseRules::add(const std::string& text, const std::string& option) {
     const std::string rule = text.substr(begin, end - begin);
     const size_t equal = rule.find('=');
     require(equal != std::string::npos && equal > 0, ErrorCode::usage,
-            "{}: '{}' is no rule; expected NAME=FORM, as attn=int8,mlp=int4", option,
+            "{}: {} is no rule; expected NAME=FORM, as attn=int8,mlp=int4", option,
             base::printable(rule));
     const std::string of = rule.substr(0, equal);
     const bool name = of.find('*') != std::string::npos || of.ends_with(".weight");
     require(name || std::ranges::find(kKeys, of) != kKeys.end(), ErrorCode::usage,
-            "{}: '{}' names no products; expected attn, mlp, experts, text, text.attn, text.mlp, "
+            "{}: {} names no products; expected attn, mlp, experts, text, text.attn, text.mlp, "
             "blocks, scores, or names of weights with a '*'",
             option, base::printable(of));
     const Bits bits = parse_bits(rule.substr(equal + 1), option);
-    require(
-        of != kBlocks || bits != Bits::int4, ErrorCode::usage,
-        "{}: '{}': expected blocks=int8, in the few bits of the file, or blocks=bf16, its exact "
-        "numbers",
-        option, base::printable(rule));
+    require(of != kBlocks || bits != Bits::int4, ErrorCode::usage,
+            "{}: {}: expected blocks=int8, in the few bits of the file, or blocks=bf16, its exact "
+            "numbers",
+            option, base::printable(rule));
     require(of != kScores || bits != Bits::int4, ErrorCode::usage,
-            "{}: '{}': expected scores=int8 or scores=bf16", option, base::printable(rule));
+            "{}: {}: expected scores=int8 or scores=bf16", option, base::printable(rule));
     rules_.push_back({of, bits});
     begin = end + 1;
   }
