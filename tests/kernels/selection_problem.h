@@ -47,23 +47,16 @@ struct SelectionProblem {
                 const Where& at = kHost) const {
     using tensor::DType;
     using tensor::Tensor;
-    const int64_t tokens = logits.size(0), experts = logits.size(1);
+    const Placed p(*this, at);
+    const RouteArgs& route = p.route;
+    const int64_t tokens = route.tokens, experts = route.experts;
     const auto made = [&](const tensor::Shape& shape, DType dtype) {
       return Tensor::empty(shape, dtype, at.device);
     };
-    const Tensor given = at(logits), added = at(bias), groups = at(group_of);
-    const Tensor vanilla = made({tokens, rule.top_k}, DType::i32),
-                 weights = made({tokens, rule.top_k}, DType::f32),
-                 scores = made({tokens, experts}, DType::f32);
-    RouteArgs route = rule;
-    route.logits = given.data<float>(), route.tokens = tokens, route.experts = experts;
-    if (bias.defined()) route.bias = added.data<float>();
-    route.ids = vanilla.data<int32_t>(), route.weights = weights.data<float>();
-    route.scores = scores.data<float>();
     table.route(route);
     Choice c;
-    c.vanilla = here(vanilla);
-    const auto* of = static_cast<const int32_t*>(groups.raw());
+    c.vanilla = here(p.vanilla);
+    const int32_t* const of = p.of();
     const std::pair<VoteOf, bool> ways[] = {{VoteOf::weight, false},
                                             {VoteOf::weight, true},
                                             {VoteOf::fourth_power, false},
@@ -92,38 +85,51 @@ struct SelectionProblem {
                        const Where& at = kHost) const {
     using tensor::DType;
     using tensor::Tensor;
-    const int64_t tokens = logits.size(0), experts = logits.size(1);
-    const auto made = [&](const tensor::Shape& shape, DType dtype) {
-      return Tensor::empty(shape, dtype, at.device);
-    };
-    const Tensor given = at(logits), added = at(bias), groups = at(group_of);
-    const Tensor vanilla = made({tokens, rule.top_k}, DType::i32),
-                 weights = made({tokens, rule.top_k}, DType::f32),
-                 scores = made({tokens, experts}, DType::f32),
-                 votes = at(Tensor::from(std::vector<float>(size_t(2 * kGroups * experts), 7.5f),
+    const Placed p(*this, at);
+    const int64_t tokens = p.route.tokens, experts = p.route.experts;
+    const Tensor votes = at(Tensor::from(std::vector<float>(size_t(2 * kGroups * experts), 7.5f),
                                          {2 * kGroups * experts}));
-    RouteArgs route = rule;
-    route.logits = given.data<float>(), route.tokens = tokens, route.experts = experts;
-    if (bias.defined()) route.bias = added.data<float>();
-    route.ids = vanilla.data<int32_t>(), route.weights = weights.data<float>();
-    route.scores = scores.data<float>();
     auto* const counted = static_cast<int64_t*>(votes.raw());
-    VotesArgs ask{.router = route, .route = route};
-    ask.group_of = static_cast<const int32_t*>(groups.raw()), ask.groups = kGroups;
+    VotesArgs ask{.router = p.route, .route = p.route};
+    ask.group_of = p.of(), ask.groups = kGroups;
     ask.votes = counted;
     table.expert_votes(ask);
-    const Tensor ids = made({tokens, kSlots}, DType::i32), out = made({tokens, kSlots}, DType::f32);
-    InsideArgs choice{.router = route};
+    const Tensor ids = Tensor::empty({tokens, kSlots}, DType::i32, at.device),
+                 out = Tensor::empty({tokens, kSlots}, DType::f32, at.device);
+    InsideArgs choice{.router = p.route};
     choice.group_of = ask.group_of;
     choice.ballot = {counted, kGroups, experts / 3, int64_t{1} << 62};
     choice.rule = inside, choice.slots = kSlots;
     choice.ids = ids.data<int32_t>(), choice.weights = out.data<float>();
     table.choose_inside(choice);
     Choice c;
-    c.vanilla = here(vanilla), c.ids = here(ids), c.weights = here(out);
+    c.vanilla = here(p.vanilla), c.ids = here(ids), c.weights = here(out);
     c.votes[0] = here(votes).bits_as(DType::i64).reshape({kGroups, experts});
     return c;
   }
+
+  /// The inputs at a place, and room for the router's results.
+  struct Placed {
+    Placed(const SelectionProblem& of, const Where& at)
+        : logits(at(of.logits)),
+          bias(at(of.bias)),
+          groups(at(of.group_of)),
+          vanilla(tensor::Tensor::empty({logits.size(0), of.rule.top_k}, tensor::DType::i32,
+                                        at.device)),
+          weights(tensor::Tensor::empty(vanilla.shape(), tensor::DType::f32, at.device)),
+          scores(tensor::Tensor::empty(logits.shape(), tensor::DType::f32, at.device)),
+          route(of.rule) {
+      route.logits = logits.data<float>();
+      route.tokens = logits.size(0), route.experts = logits.size(1);
+      if (bias.defined()) route.bias = bias.data<float>();
+      route.ids = vanilla.data<int32_t>(), route.weights = weights.data<float>();
+      route.scores = scores.data<float>();
+    }
+    const int32_t* of() const { return static_cast<const int32_t*>(groups.raw()); }
+
+    tensor::Tensor logits, bias, groups, vanilla, weights, scores;
+    RouteArgs route;
+  };
 
   RouteArgs rule;
   tensor::Tensor logits, bias;

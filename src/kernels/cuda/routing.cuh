@@ -84,17 +84,24 @@ __device__ inline double exact_scores(const RouteArgs& a, const float* logits, d
   return a.sigmoid ? 1 : sum_of_warp(sum);
 }
 
-// Takes the `count` largest of n ranks with a call of put(j, best) each: best.index is n if none is
-// left.
-template <class Put>
-__device__ inline void take_best(float* rank, int n, int count, int lane, const Put& put) {
+/// Takes the `count` largest of n ranks, with their scores as weights; id -1: none is left. Returns
+/// the sum of the weights, beginning with `sum`.
+__device__ inline float take_best(float* rank, const float* score, int n, int count, int lane,
+                                  float sum, int32_t* ids, float* weights) {
   for (int j = 0; j < count; ++j) {
     const Best best = best_of(rank, n, lane);
     __syncwarp();
     if (best.index < n && lane == best.index % kWarp) rank[best.index] = -INFINITY;
     __syncwarp();
-    put(j, best);
+    const bool found = best.index < n;
+    const float weight = found ? score[best.index] : 0;
+    sum += weight;
+    if (lane == j % kWarp) {
+      ids[j] = found ? best.index : -1;
+      weights[j] = weight;
+    }
   }
+  return sum;
 }
 
 /// Shared memory of a warp that routes: exact scores, scores, ranks, group values and marks.
@@ -121,16 +128,8 @@ __device__ inline double route_by_warp(const RouteArgs& a, int64_t t, unsigned c
     close_groups(a, rank, worth, reinterpret_cast<int*>(worth + a.groups), lane);
   int32_t* ids = a.ids + t * a.top_k;
   float* weights = a.weights + t * a.top_k;
-  float total = a.sigmoid ? 1e-20f : 0;
-  take_best(rank, experts, a.top_k, lane, [&](int j, Best best) {
-    const bool found = best.index < experts;
-    const float weight = found ? score[best.index] : 0;
-    total += weight;
-    if (lane == j % kWarp) {
-      ids[j] = found ? best.index : -1;
-      weights[j] = weight;
-    }
-  });
+  const float total =
+      take_best(rank, score, experts, a.top_k, lane, a.sigmoid ? 1e-20f : 0, ids, weights);
   const float scale = a.renormalise ? a.scale / total : a.scale;
   for (int j = lane; j < a.top_k; j += kWarp)
     weights[j] = ids[j] < 0 ? 0 : weights[j] * scale * expert_scale(a, ids[j]);

@@ -178,16 +178,8 @@ __global__ void inside_kernel(InsideArgs a, int64_t bytes) {
     if (core && !core[e]) rank[e] = -INFINITY;
   __syncwarp();
   if (limited && a.rule.groups == Groups::masked) close_groups(o, rank, worth, open, lane);
-  float chosen = o.sigmoid ? 1e-20f : 0;
-  take_best(rank, experts, a.rule.take, lane, [&](int j, Best best) {
-    const bool found = best.index < experts;
-    const float weight = found ? score[best.index] : 0;
-    chosen += weight;
-    if (lane == j % kWarp) {
-      ids[j] = found ? best.index : -1;
-      weights[j] = weight;
-    }
-  });
+  const float chosen =
+      take_best(rank, score, experts, a.rule.take, lane, o.sigmoid ? 1e-20f : 0, ids, weights);
   const float factor = factor_of(a, score, core, vanilla, chosen, lane);
   for (int j = lane; j < a.slots; j += kWarp) {
     if (j >= a.rule.take) ids[j] = -1;
