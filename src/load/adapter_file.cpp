@@ -187,13 +187,12 @@ Tensor Reader::matrix(const std::string& name) const {
 
 // A matrix of a layer; a convolution filter is flattened to a matrix.
 Tensor Reader::take(const Module& module, const char* role) const {
-  const auto found = module.find(role);
-  if (found == module.end())
+  const auto it = module.find(role);
+  if (it == module.end())
     refuse(module.begin()->second, fmt::format("is there without its '{}'", role));
-  Tensor x = matrix(found->second);
+  Tensor x = matrix(it->second);
   if (x.rank() > 2) return x.reshape({x.size(0), x.elements() / x.size(0)});
-  if (x.rank() != 2)
-    refuse(found->second, fmt::format("is {}; expected a matrix", x.shape().str()));
+  if (x.rank() != 2) refuse(it->second, fmt::format("is {}; expected a matrix", x.shape().str()));
   return x;
 }
 
@@ -212,19 +211,19 @@ std::optional<double> setting(const base::Json& settings, const std::string& par
 }
 
 double Reader::alpha_of(const Module& module, const AdapterRows& rows, int64_t rank) const {
-  const auto found = module.find("alpha");
+  const auto it = module.find("alpha");
   double alpha = double(rank);
-  if (found != module.end()) {
-    used_.insert(found->second);
-    if (!tensor::is_float(file_.dtype(found->second)) || file_.get(found->second).elements() != 1)
-      refuse(found->second, "is no single float");
-    alpha = double(file_.get(found->second).to_floats().front());
-    if (!std::isfinite(alpha)) refuse(found->second, "is not finite");
+  if (it != module.end()) {
+    used_.insert(it->second);
+    if (!tensor::is_float(file_.dtype(it->second)) || file_.get(it->second).elements() != 1)
+      refuse(it->second, "is no single float");
+    alpha = double(file_.get(it->second).to_floats().front());
+    if (!std::isfinite(alpha)) refuse(it->second, "is not finite");
     return alpha / double(rank);
   }
   const std::string part = by_part_ ? rows.part + "." : "";
-  if (const auto told = setting(settings_, part, rows.layer.name, "alpha_pattern", "lora_alpha"))
-    alpha = *told;
+  if (const auto value = setting(settings_, part, rows.layer.name, "alpha_pattern", "lora_alpha"))
+    alpha = *value;
   if (!std::isfinite(alpha)) refuse(module.begin()->second, "has an alpha that is not finite");
   const auto stabilised = settings_.find(part + "use_rslora");
   const bool root =
@@ -248,16 +247,16 @@ Tensor scaled(const std::vector<double>& values, double by, const tensor::Shape&
 // Checks the size against the layer before such a matrix is allocated.
 void Reader::check_size(const Module& module, const AdapterLayer& layer, int64_t n, int64_t height,
                         int64_t width) const {
-  const auto named = [&](const char* role) {
-    const auto found = module.find(role);
-    return found == module.end() ? module.begin()->second : found->second;
+  const auto name_of = [&](const char* role) {
+    const auto it = module.find(role);
+    return it == module.end() ? module.begin()->second : it->second;
   };
   if (width != layer.k)
-    refuse(named("down"),
+    refuse(name_of("down"),
            fmt::format("reads {} channels; the layer '{}' has {}", width, layer.name, layer.k));
   if (height != n)
-    refuse(named("up"), fmt::format("gives {} channels; the layer '{}'{} has {}", height,
-                                    layer.name, n != layer.n ? " and those beside it" : "", n));
+    refuse(name_of("up"), fmt::format("gives {} channels; the layer '{}'{} has {}", height,
+                                      layer.name, n != layer.n ? " and those beside it" : "", n));
 }
 
 nn::WeightChange Reader::low_rank(const Module& module, const AdapterRows& rows, int64_t n) const {
@@ -277,12 +276,12 @@ nn::WeightChange Reader::low_rank(const Module& module, const AdapterRows& rows,
 // Product a b of f32 matrices, in f64.
 std::vector<double> product(const Tensor& a, const Tensor& b) {
   const int64_t n = a.size(0), rank = a.size(1), k = b.size(1);
-  std::vector<double> made(static_cast<size_t>(n * k));
+  std::vector<double> values(static_cast<size_t>(n * k));
   for (int64_t i = 0; i < n; ++i)
     for (int64_t r = 0; r < rank; ++r)
       for (int64_t j = 0; j < k; ++j)
-        made[static_cast<size_t>(i * k + j)] += double(a.row<float>(i)[r]) * b.row<float>(r)[j];
-  return made;
+        values[static_cast<size_t>(i * k + j)] += double(a.row<float>(i)[r]) * b.row<float>(r)[j];
+  return values;
 }
 
 nn::WeightChange Reader::hadamard(const Module& module, const AdapterRows& rows, int64_t n) const {
@@ -359,12 +358,12 @@ nn::WeightChange Reader::kronecker(const Module& module, const AdapterRows& rows
 void Reader::add_magnitude(const Module& module, int64_t n, int64_t k,
                            nn::WeightChange& change) const {
   const bool peft = module.contains("magnitude");
-  const auto found = module.find(peft ? "magnitude" : "dora_scale");
-  if (found == module.end()) return;
-  const Tensor x = matrix(found->second);
+  const auto it = module.find(peft ? "magnitude" : "dora_scale");
+  if (it == module.end()) return;
+  const Tensor x = matrix(it->second);
   change.by_columns = !peft && x.rank() == 2 && x.size(0) == 1 && x.size(1) == k;
   if (x.elements() != (change.by_columns ? k : n))
-    refuse(found->second, fmt::format("is {}; expected {} norms of rows", x.shape().str(), n));
+    refuse(it->second, fmt::format("is {}; expected {} norms of rows", x.shape().str(), n));
   change.magnitude = x.reshape({x.elements()});
   change.blend = peft ? 1 : static_cast<float>(strength_);
 }
@@ -395,9 +394,9 @@ nn::WeightChange Reader::change_of(const Module& module, const std::vector<Adapt
 Tensor rows_of(const Tensor& x, const AdapterRows& rows) {
   if (!x.defined()) return x;
   const int64_t n = rows.layer.n, half = n / 2;
-  Tensor mine = x.slice(0, rows.begin, rows.begin + n).contiguous();
-  if (!rows.swapped) return mine;
-  return ops::concat_rows({mine.slice(0, half, n), mine.slice(0, 0, half)});
+  Tensor own_rows = x.slice(0, rows.begin, rows.begin + n).contiguous();
+  if (!rows.swapped) return own_rows;
+  return ops::concat_rows({own_rows.slice(0, half, n), own_rows.slice(0, 0, half)});
 }
 
 std::map<std::string, nn::WeightChanges> Reader::changes() {

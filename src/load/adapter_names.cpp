@@ -35,7 +35,7 @@ std::optional<std::map<char, std::string>> matched(const Words& pattern, const W
   return values;
 }
 
-std::string filled(const Words& pattern, const std::map<char, std::string>& values) {
+std::string fill_pattern(const Words& pattern, const std::map<char, std::string>& values) {
   std::string name;
   for (size_t i = 0; i + 1 < pattern.size(); ++i) {
     const auto value = pattern[i].size() == 1 ? values.find(pattern[i][0]) : values.end();
@@ -82,8 +82,8 @@ AdapterNames::AdapterNames(const std::vector<AdapterPart>& parts) {
 }
 
 const std::vector<AdapterRows>* AdapterNames::find(const std::string& module) const {
-  const auto found = known_.find(module);
-  return found == known_.end() || found->second.empty() ? nullptr : &found->second;
+  const auto it = known_.find(module);
+  return it == known_.end() || it->second.empty() ? nullptr : &it->second;
 }
 
 // An ambiguous name stands for no layer.
@@ -116,13 +116,13 @@ void AdapterNames::add_originals(const AdapterPart& part) {
       std::vector<AdapterRows> rows;
       int64_t at = 0;
       for (const char* model : rule.model) {
-        const auto found = layers.find(filled(words_of(model), *values));
-        if (found == layers.end()) break;
-        rows.push_back({part.name, *found->second, at, rule.layout == Layout::halves_swapped});
-        at += found->second->n;
+        const auto it = layers.find(fill_pattern(words_of(model), *values));
+        if (it == layers.end()) break;
+        rows.push_back({part.name, *it->second, at, rule.layout == Layout::halves_swapped});
+        at += it->second->n;
       }
       if (rows.size() != rule.model.size()) continue;
-      const std::string original = filled(words_of(rule.file), *values);
+      const std::string original = fill_pattern(words_of(rule.file), *values);
       if (known_.contains("diffusion_model." + original)) continue;  // an earlier rule wins
       add_transformer(original, rows);
       for (const auto& [inside, outside] : {std::pair{".img_attn.qkv", ".processor.qkv_lora1"},

@@ -23,17 +23,17 @@ class Shapes {
   bool has(const std::string& name) const { return tensors_.has(name); }
 
   int64_t size(const std::string& name, size_t axis) const {
-    const std::string theirs = tensors_.file_name(name);
+    const std::string file_name = tensors_.file_name(name);
     require(tensors_.has(name) && axis < tensors_.entry(name).sizes.size(), ErrorCode::model,
             "{}: there is no tensor {} that says how large this {} is; expected the weights of a "
             "whole transformer",
-            file_, base::printable(theirs.empty() ? name : theirs), type_);
+            file_, base::printable(file_name.empty() ? name : file_name), type_);
     return tensors_.entry(name).sizes[axis];
   }
 
   // Numbers between a prefix and a suffix in the names.
   std::set<int64_t> numbers(std::string_view before, std::string_view behind) const {
-    std::set<int64_t> found;
+    std::set<int64_t> values;
     for (const std::string& name : tensors_.names()) {
       base::check_stop();
       if (!name.starts_with(before) || !name.ends_with(behind)) continue;
@@ -41,9 +41,9 @@ class Shapes {
       const char* const from = name.data() + before.size();
       const auto [end, error] = std::from_chars(from, name.data() + name.size(), number);
       if (error == std::errc() && end + behind.size() == name.data() + name.size())
-        found.insert(number);
+        values.insert(number);
     }
-    return found;
+    return values;
   }
   int64_t count(std::string_view before, std::string_view behind) const {
     return std::ssize(numbers(before, behind));

@@ -37,8 +37,8 @@ Json read_object(const std::string& path) {
 }
 
 std::string text_of(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+  const auto it = object.find(key);
+  return it != object.end() && it->is_string() ? it->get<std::string>() : "";
 }
 
 // The path is not a folder: the error describes the file and suggests an alternative.

@@ -63,8 +63,8 @@ std::optional<FewSteps> few_steps_of_adapter(const std::string& path) {
   std::vector<std::string> names{file.stem().string()};
   const SafetensorsFile read(path);
   for (const char* key : {"modelspec.title", "modelspec.usage_hint", "ss_output_name"})
-    if (const auto found = read.metadata().find(key); found != read.metadata().end())
-      names.push_back(found->second);
+    if (const auto it = read.metadata().find(key); it != read.metadata().end())
+      names.push_back(it->second);
   names.push_back(file.parent_path().filename().string());
   for (const std::string& name : names)
     if (const auto steps = few_steps_of(name)) return steps;

@@ -40,9 +40,8 @@ class Scales {
  public:
   explicit Scales(const TensorFile& file) : file_(file), tensors_(file.entries()) {
     scaled_ = file.has("scaled_fp8");
-    if (const auto found = file.metadata().find("_quantization_metadata");
-        found != file.metadata().end())
-      layers_ = base::parse_json(found->second, file.path() + ": _quantization_metadata");
+    if (const auto it = file.metadata().find("_quantization_metadata"); it != file.metadata().end())
+      layers_ = base::parse_json(it->second, file.path() + ": _quantization_metadata");
   }
 
   TensorFile apply() {
@@ -104,19 +103,19 @@ class Scales {
               base::printable(name), entry.dtype, entry.stored_bytes(), kInstead);
       std::string text(static_cast<size_t>(entry.stored_bytes()), '\0');
       file_.read_stored(name, reinterpret_cast<std::byte*>(text.data()));
-      return said(base::parse_json(text, file_.path() + ": " + name), name);
+      return mark_in(base::parse_json(text, file_.path() + ": " + name), name);
     }
     if (!layers_.is_object() || !layers_.contains("layers")) return {};
     const Json& layers = layers_.at("layers");
     require(layers.is_object(), ErrorCode::model,
             "{}: 'layers' in _quantization_metadata is no object; {}", file_.path(), kInstead);
     for (const char* before : {"", "model.diffusion_model.", "diffusion_model."})
-      if (const auto found = layers.find(before + layer); found != layers.end())
-        return said(*found, "_quantization_metadata of " + layer);
+      if (const auto it = layers.find(before + layer); it != layers.end())
+        return mark_in(*it, "_quantization_metadata of " + layer);
     return {};
   }
 
-  Mark said(const Json& json, const std::string& by) const {
+  Mark mark_in(const Json& json, const std::string& by) const {
     require(json.is_object() && json.contains("format") && json.at("format").is_string(),
             ErrorCode::model, "{}: {} names no 'format'; {}", file_.path(), base::printable(by),
             kInstead);
@@ -142,14 +141,14 @@ class Scales {
     }
     constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kFormats = {
         {{"float8_e4m3fn", "F8_E4M3"}, {"float8_e5m2", "F8_E5M2"}, {"int8_tensorwise", "I8"}}};
-    const auto found = std::ranges::find(kFormats, mark.format,
-                                         [](const auto& f) { return std::string(f.first); });
-    require(found != kFormats.end(), ErrorCode::model,
+    const auto it = std::ranges::find(kFormats, mark.format,
+                                      [](const auto& f) { return std::string(f.first); });
+    require(it != kFormats.end(), ErrorCode::model,
             "{}: {} says that tensor {} is quantised as {}, which is not read (float8_e4m3fn, "
             "float8_e5m2 and int8_tensorwise are); {}",
             file_.path(), base::printable(mark.by), base::printable(name),
             base::printable(mark.format), kInstead);
-    require(entry.dtype == found->second, ErrorCode::model,
+    require(entry.dtype == it->second, ErrorCode::model,
             "{}: {} says that tensor {} is {}, and it is {}; {}", file_.path(),
             base::printable(mark.by), base::printable(name), mark.format, entry.dtype, kInstead);
   }

@@ -35,20 +35,20 @@ bool split(const std::string& name, const TensorEntry& all,
     return false;
   const std::string layer = name.substr(0, name.rfind('.') + 1);
   const int64_t each = all.stored_bytes() / all.sizes[0] / parts;
-  std::map<std::string, TensorEntry> found;
+  std::map<std::string, TensorEntry> entries;
   int64_t at = all.begin;
   for (int64_t e = 0; e < all.sizes[0]; ++e)
     for (const std::string& matrix : matrices) {
       const std::string one = fmt::format("{}{}.{}.weight", layer, e, matrix);
       base::check_stop();
       if (tensors.contains(one)) return false;
-      require(tensors.size() + found.size() < kMostTensors, ErrorCode::model,
+      require(tensors.size() + entries.size() < kMostTensors, ErrorCode::model,
               "the experts of {} are more than {} tensors; expected fewer, download the file again",
               base::printable(name), kMostTensors);
-      found[one] = {all.dtype, {all.sizes[1] / parts, all.sizes[2]}, at, at + each, all.format};
+      entries[one] = {all.dtype, {all.sizes[1] / parts, all.sizes[2]}, at, at + each, all.format};
       at += each;
     }
-  tensors.merge(found);
+  tensors.merge(entries);
   return true;
 }
 

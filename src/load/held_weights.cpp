@@ -10,8 +10,8 @@ nn::FetchedWeight HeldWeights::fetch(const nn::WeightRequest& request) const {
   if (!request.cut.whole()) return base_->fetch(request);
   const std::string key = fmt::format("{} {}", nn::weight_key(request), request.shape.str());
   const std::lock_guard lock(held_->mutex);
-  const auto found = held_->all.find(key);
-  if (found != held_->all.end()) return found->second;
+  const auto it = held_->all.find(key);
+  if (it != held_->all.end()) return it->second;
   return held_->all.emplace(key, base_->fetch(request)).first->second;
 }
 

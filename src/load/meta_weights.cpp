@@ -37,15 +37,16 @@ bool matches(const std::string& name, std::span<const std::string> patterns) {
   });
 }
 
-bool is_beside(const std::string& owner, const std::map<std::string, Shape>& asked) {
-  const auto inside = asked.lower_bound(owner + ".");
-  return asked.contains(owner) || (inside != asked.end() && inside->first.starts_with(owner + "."));
+bool is_beside(const std::string& owner, const std::map<std::string, Shape>& shapes) {
+  const auto inside = shapes.lower_bound(owner + ".");
+  return shapes.contains(owner) ||
+         (inside != shapes.end() && inside->first.starts_with(owner + "."));
 }
 
 // True if an unused tensor holds quantisation data of used weights, under names of common programs:
 // X.weight_scale, X.scale_weight, X.comfy_quant, X.weight.absmax, X.weight_zero_point, X.SCB,
 // X.g_idx, experts.down_proj_scales, ...
-bool quantises(const std::string& name, const std::map<std::string, Shape>& asked) {
+bool quantises(const std::string& name, const std::map<std::string, Shape>& shapes) {
   constexpr std::string_view kWords[] = {"scale",  "quant", "zero_point", "qzeros",
                                          "absmax", "scb",   "g_idx"};
   if (name == "scaled_fp8" || name.ends_with(".scaled_fp8")) return true;  // ComfyUI's mark
@@ -60,7 +61,7 @@ bool quantises(const std::string& name, const std::map<std::string, Shape>& aske
     const std::string owner = name.substr(0, dot);
     const bool deep = end < name.size();  // X.weight.quant_state.nf4
     const bool says = dot < word && lower.compare(dot + 1, std::string::npos, "logit_scale") != 0;
-    if (says && (deep ? asked.contains(owner) : is_beside(owner, asked))) return true;
+    if (says && (deep ? shapes.contains(owner) : is_beside(owner, shapes))) return true;
     end = dot;
   }
   return false;
@@ -104,7 +105,7 @@ ops::StoredMatrix MetaWeights::passing_matrix(const std::string& name, const Sha
   record(name, stored.values);
   if (!stored.within) record(scales_of(name), stored.scales);
   if (form.dtype != DType::i8) return uncounted(cut.of(shape), DType::f32);  // refused by a store
-  const bool rows = order_of(*known_, name) == Order::rows;
+  const bool rows = order_of(*known_, name) == WeightOrder::rows;
   const Shape values = form.int4 ? Shape{shape[0], shape[1] / 2} : shape;
   return taken({uncounted(rows ? stored.values : values, stored.values_dtype),
                 uncounted(stored.scales, stored.scales_dtype)},
@@ -117,19 +118,19 @@ std::shared_ptr<T> MetaWeights::share(const std::string& key, const Make& make) 
   std::weak_ptr<const void>& known = shared_[key];
   if (const auto value = known.lock())
     return std::static_pointer_cast<T>(std::const_pointer_cast<void>(value));
-  std::shared_ptr<T> made = make();
-  known = made;
-  return made;
+  std::shared_ptr<T> value = make();
+  known = value;
+  return value;
 }
 
-Tensor MetaWeights::held(const std::string& name, const Shape& shape, DType dtype,
-                         const nn::Cut& cut) const {
+Tensor MetaWeights::resident(const std::string& name, const Shape& shape, DType dtype,
+                             const nn::Cut& cut) const {
   record(name, shape);
-  const Shape mine = cut.of(shape);
+  const Shape part = cut.of(shape);
   const auto storage = share<Storage>(nn::weight_key("stored", name, dtype, cut), [&] {
-    return Storage::allocate(mine.elements() * size_of(dtype), Device::meta, MemoryClass::weights);
+    return Storage::allocate(part.elements() * size_of(dtype), Device::meta, MemoryClass::weights);
   });
-  return Tensor::over(storage, 0, mine, dtype);
+  return Tensor::over(storage, 0, part, dtype);
 }
 
 nn::FetchedWeight MetaWeights::fetch(const nn::WeightRequest& request) const {
@@ -137,7 +138,7 @@ nn::FetchedWeight MetaWeights::fetch(const nn::WeightRequest& request) const {
     case Form::stored:
     case Form::table: return {.tensor = stored(request.name, request.shape)};
     case Form::vector:
-      return {.tensor = held(request.name, request.shape, DType::f32, request.cut)};
+      return {.tensor = resident(request.name, request.shape, DType::f32, request.cut)};
     case Form::matrix: return {.packed = packed_matrix(request)};
     case Form::paired: return {.packed = packed_pair(request)};
     case Form::conv: return {.filter = packed_filter(request)};
@@ -152,7 +153,7 @@ Tensor MetaWeights::stored(const std::string& name, const Shape& shape) const {
     const std::lock_guard lock(mutex_);
     as_stored_.insert(name);
   }
-  return held(name, shape, dtype);
+  return resident(name, shape, dtype);
 }
 
 ops::Weight MetaWeights::packed_matrix(const nn::WeightRequest& r) const {
@@ -217,15 +218,15 @@ int64_t MetaWeights::parameters() const {
 std::string check_names(const MetaWeights& weights, const TensorSet& tensors,
                         const std::string& folder, std::span<const std::string> unused) {
   std::vector<NamedItem> missing, extra, misshaped, unread;
-  const std::map<std::string, Shape> asked = weights.asked();
-  std::set<std::string> told;  // several model tensors may be in a file tensor
+  const std::map<std::string, Shape> requested = weights.asked();
+  std::set<std::string> file_names;  // several model tensors may be in a file tensor
   const auto tell = [&](const std::string& name, const std::string& note,
                         std::vector<NamedItem>& list) {
-    const std::string theirs = tensors.file_name(name);
-    if (theirs.empty() || told.insert(theirs).second)
-      list.push_back({theirs.empty() ? name : theirs, note});
+    const std::string file_name = tensors.file_name(name);
+    if (file_name.empty() || file_names.insert(file_name).second)
+      list.push_back({file_name.empty() ? name : file_name, note});
   };
-  for (const auto& [name, shape] : asked) {
+  for (const auto& [name, shape] : requested) {
     base::check_stop();
     if (!tensors.has(name)) {
       const bool renamed = !tensors.file_name(name).empty();
@@ -240,9 +241,10 @@ std::string check_names(const MetaWeights& weights, const TensorSet& tensors,
   }
   for (const std::string& name : tensors.names()) {
     base::check_stop();
-    if (!asked.contains(name) && !matches(name, unused)) extra.push_back({name, ""});
+    if (!requested.contains(name) && !matches(name, unused)) extra.push_back({name, ""});
   }
-  std::map<std::string, Shape> asked_and_there = asked;  // missing weights are reported as missing
+  std::map<std::string, Shape> asked_and_there =
+      requested;  // missing weights are reported as missing
   std::erase_if(asked_and_there, [&](const auto& one) { return !tensors.has(one.first); });
   std::vector<NamedItem> scales;
   for (const NamedItem& item : extra)

@@ -47,8 +47,8 @@ class MetaWeights : public nn::Weights {
                          const nn::Cut& cut = {}) const;
   ops::StoredMatrix passing_matrix(const std::string& name, const tensor::Shape& shape,
                                    const ops::WeightForm& form, const nn::Cut& cut) const;
-  tensor::Tensor held(const std::string& name, const tensor::Shape& shape, tensor::DType dtype,
-                      const nn::Cut& cut = {}) const;
+  tensor::Tensor resident(const std::string& name, const tensor::Shape& shape, tensor::DType dtype,
+                          const nn::Cut& cut = {}) const;
   template <class T, class Make>
   std::shared_ptr<T> share(const std::string& key, const Make& make) const;
   void record(const std::string& name, const tensor::Shape& shape) const;

@@ -46,7 +46,7 @@ Pattern parse(const std::string& name) {
   return pattern;
 }
 
-std::string shown(const std::set<int64_t>& values) {
+std::string numbers_text(const std::set<int64_t>& values) {
   const int64_t low = *values.begin(), high = *values.rbegin();
   if (low == high) return std::to_string(low);
   if (high - low + 1 == static_cast<int64_t>(values.size()))
@@ -85,7 +85,8 @@ class Entries {
       combinations = std::min(combinations * axis_values.size(), group.rows.size() + 1);
     if (combinations == group.rows.size() || axis == values.size()) {
       std::string text = group.pieces[0];
-      for (size_t i = 0; i < values.size(); ++i) text += shown(values[i]) + group.pieces[i + 1];
+      for (size_t i = 0; i < values.size(); ++i)
+        text += numbers_text(values[i]) + group.pieces[i + 1];
       all.push_back(base::printable(text) + group.note);
       items += group.rows.size();
       return;

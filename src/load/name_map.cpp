@@ -49,8 +49,8 @@ bool match_model(const std::vector<std::string>& pattern, const std::vector<std:
   return true;
 }
 
-std::string filled(const std::vector<std::string>& pattern,
-                   const std::map<char, std::string>& values) {
+std::string fill_pattern(const std::vector<std::string>& pattern,
+                         const std::map<char, std::string>& values) {
   std::string name;
   for (const std::string& word : pattern) {
     const char v = variable(word);
@@ -99,8 +99,8 @@ std::vector<std::string> words_of(std::string_view name) {
 NameMap::NameMap(const NameTable& table, const std::vector<std::string>& file_names)
     : table_(&table) {
   for (const NameRule& rule : table.rules) {
-    Rule& made = rules_.emplace_back(Rule{words_of(rule.file), {}, &rule});
-    for (const char* name : rule.model) made.model.push_back(words_of(name));
+    Rule& entry = rules_.emplace_back(Rule{words_of(rule.file), {}, &rule});
+    for (const char* name : rule.model) entry.model.push_back(words_of(name));
   }
   for (const std::string& name : file_names) {
     base::check_stop();
@@ -111,11 +111,11 @@ NameMap::NameMap(const NameTable& table, const std::vector<std::string>& file_na
         last = std::max(last, *number);
       }
   }
-  int64_t theirs = 0, own = 0;
+  int64_t in_file = 0, own = 0;
   for (const std::string& name : file_names) {
     base::check_stop();
     const Words words = words_of(name);
-    theirs += std::ranges::any_of(rules_, [&](const Rule& rule) {
+    in_file += std::ranges::any_of(rules_, [&](const Rule& rule) {
       Values values;
       return match_file(rule.file, words, values);
     });
@@ -126,12 +126,12 @@ NameMap::NameMap(const NameTable& table, const std::vector<std::string>& file_na
       });
     });
   }
-  applies_ = theirs > own;
+  applies_ = in_file > own;
 }
 
 std::string NameMap::last_at(const Words& words, size_t place) const {
-  const auto found = last_.find(before(words, place));
-  return found == last_.end() ? "" : std::to_string(found->second);
+  const auto it = last_.find(before(words, place));
+  return it == last_.end() ? "" : std::to_string(it->second);
 }
 
 // A number, counted down from the largest at the same position.
@@ -180,7 +180,7 @@ std::map<std::string, TensorEntry> NameMap::model_tensors(const std::string& nam
     int64_t first = 0;
     for (size_t i = 0; i < rule.model.size(); ++i) {
       if (rule.source->model[i] != std::string_view("-"))
-        tensors[filled(rule.model[i], values)] =
+        tensors[fill_pattern(rule.model[i], values)] =
             part_of(entry, first, shares[i], all, rule.source->layout);
       first += shares[i];
     }
@@ -209,7 +209,7 @@ std::map<std::string, TensorEntry> NameMap::experts_of(const Rule& rule, Values&
   for (int64_t i = 0; i < experts * parts; ++i) {
     base::check_stop();
     values['E'] = std::to_string(i / parts);
-    tensors[filled(rule.model[static_cast<size_t>(i % parts)], values)] =
+    tensors[fill_pattern(rule.model[static_cast<size_t>(i % parts)], values)] =
         rows_of(rows, i * each, (i + 1) * each);
   }
   return tensors;
@@ -246,12 +246,12 @@ TensorFile with_model_names(const TensorFile& file, const NameMap& map) {
   for (const auto& [name, entry] : file.entries()) {
     base::check_stop();
     if (matches(name, map.table().unread)) continue;
-    std::map<std::string, TensorEntry> found = map.model_tensors(name, entry, file.path());
-    if (found.empty()) found[name] = entry;
-    require(tensors.size() + found.size() <= kMostTensors, ErrorCode::model,
+    std::map<std::string, TensorEntry> parts = map.model_tensors(name, entry, file.path());
+    if (parts.empty()) parts[name] = entry;
+    require(tensors.size() + parts.size() <= kMostTensors, ErrorCode::model,
             "{}: it holds more than {} tensors; expected fewer: download the file again",
             file.path(), kMostTensors);
-    for (auto& [model_name, part] : found) {
+    for (auto& [model_name, part] : parts) {
       const bool added = tensors.emplace(model_name, std::move(part)).second;
       require(added, ErrorCode::model,
               "{}: tensor {} is there by two names, one of them {}; expected one", file.path(),

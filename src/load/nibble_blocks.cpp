@@ -44,7 +44,7 @@ ops::StoredMatrix nibbles_of(const TensorFile& file, const std::string& name) {
   };
   const Tensor blocks = make({entry.stored_bytes()}, DType::u8);
   file.read_stored(name, blocks.data<std::byte>());
-  ops::StoredMatrix made(make({n, k / 2}, DType::u8), make({n, groups}, DType::bf16));
+  ops::StoredMatrix matrix(make({n, k / 2}, DType::u8), make({n, groups}, DType::bf16));
   std::atomic<bool> finite = true;
   tensor::parallel_for(n, 16, [&](int64_t begin, int64_t end) {
     bool fine = true;
@@ -54,8 +54,8 @@ ops::StoredMatrix nibbles_of(const TensorFile& file, const std::string& name) {
         const float scale =
             to_float(tensor::Float16{static_cast<uint16_t>(block[0] | block[1] << 8)});
         fine = fine && std::isfinite(scale);
-        made.scales.row<BFloat16>(r)[g] = tensor::to_bfloat16(scale);
-        turn(block + 2, made.values.row<uint8_t>(r) + g * ops::kGroupElements / 2);
+        matrix.scales.row<BFloat16>(r)[g] = tensor::to_bfloat16(scale);
+        turn(block + 2, matrix.values.row<uint8_t>(r) + g * ops::kGroupElements / 2);
       }
     if (!fine) finite = false;
   });
@@ -63,7 +63,7 @@ ops::StoredMatrix nibbles_of(const TensorFile& file, const std::string& name) {
           "{}: tensor {} (Q4_0) holds a scale that is infinite or no number; the file is damaged: "
           "download or export it again",
           file.path(), base::printable(name));
-  return made;
+  return matrix;
 }
 
 }  // namespace tessera::load

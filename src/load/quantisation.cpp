@@ -83,11 +83,11 @@ bool is_quantised(const TensorSet& tensors, const std::string& name) {
   return are(tensors, name, "I8", nullptr) || is_int4(tensors, name);
 }
 
-Order order_of(const TensorSet& tensors, const std::string& name) {
+WeightOrder order_of(const TensorSet& tensors, const std::string& name) {
   const TensorEntry& entry = tensors.entry(name);
-  if (!is_quantised(tensors, name) || entry.sizes.size() != 3) return Order::rows;
+  if (!is_quantised(tensors, name) || entry.sizes.size() != 3) return WeightOrder::rows;
   const bool whole = entry.sizes.back() == ops::step_bytes(is_int4(tensors, name));
-  return whole ? Order::panels : Order::half;
+  return whole ? WeightOrder::panels : WeightOrder::half;
 }
 
 StoredShapes stored_shapes(const TensorSet& tensors, const std::string& name, int64_t n,
@@ -95,10 +95,10 @@ StoredShapes stored_shapes(const TensorSet& tensors, const std::string& name, in
   using tensor::DType;
   using tensor::Shape;
   const bool int4 = is_int4(tensors, name);
-  const Order order = order_of(tensors, name);
-  const bool half = order == Order::half;
+  const WeightOrder order = order_of(tensors, name);
+  const bool half = order == WeightOrder::half;
   Shape values{n, int4 ? k / 2 : k};
-  if (order != Order::rows && ops::fills_panels(n, k, half))  // else rows were expected
+  if (order != WeightOrder::rows && ops::fills_panels(n, k, half))  // else rows were expected
     values = {n / (half ? ops::kTileColumns : ops::kPanelColumns), k / ops::kStepElements,
               ops::step_bytes(int4) / (half ? 2 : 1)};
   if (!int4) return {values, {n}, DType::i8, DType::f32};
@@ -107,7 +107,7 @@ StoredShapes stored_shapes(const TensorSet& tensors, const std::string& name, in
       "{}: tensor {} is in int4 (U8), and its rows are of {} elements; expected an even number: "
       "quantise the folder again, in int8",
       tensors.file(name).path(), base::printable(name), k);
-  const bool within = order != Order::rows && !tensors.has(scales_of(name));
+  const bool within = order != WeightOrder::rows && !tensors.has(scales_of(name));
   return {values, {n, ops::groups_of(k)}, DType::u8, DType::bf16, within};
 }
 
@@ -179,7 +179,7 @@ int64_t elements_of(const TensorSet& tensors, const std::string& name) {
   int64_t elements = 1;
   for (const int64_t size : tensors.entry(name).sizes) elements *= size;
   if (!is_int4(tensors, name)) return elements;
-  if (order_of(tensors, name) == Order::rows) return 2 * elements;
+  if (order_of(tensors, name) == WeightOrder::rows) return 2 * elements;
   return elements * (ops::kStepElements * ops::kPanelColumns) / ops::step_bytes(true);
 }
 

@@ -21,8 +21,8 @@ bool is_int4(const TensorSet& tensors, const std::string& name);
 /// Byte order of a quantised matrix [n, k] in the files: rows; panels (kernels/packed_weight.h), I8
 /// [panels, steps, 2048]; or a half of the panels of a pair, I8 [panels, steps, 1024], with the
 /// other half in the partner (gate or up).
-enum class Order : uint8_t { rows, panels, half };
-Order order_of(const TensorSet& tensors, const std::string& name);
+enum class WeightOrder : uint8_t { rows, panels, half };
+WeightOrder order_of(const TensorSet& tensors, const std::string& name);
 /// Required shapes of a quantised matrix [n, k] in the files.
 struct StoredShapes {
   tensor::Shape values, scales;

@@ -128,12 +128,12 @@ std::string QuantiseRules::text() const {
 
 Bits QuantiseRules::bits_of(const std::string& name, ProductKind kind, bool encoder) const {
   const std::string own = kind == ProductKind::attention ? "attn" : "mlp";
-  Bits found = Bits::none;
+  Bits bits = Bits::none;
   for (const Rule& rule : rules_) {
     const bool says = encoder ? rule.of == "text" || rule.of == "text." + own : rule.of == own;
-    if ((says && kind != ProductKind::other) || matches_rule(name, rule.of)) found = rule.bits;
+    if ((says && kind != ProductKind::other) || matches_rule(name, rule.of)) bits = rule.bits;
   }
-  return found;
+  return bits;
 }
 
 bool QuantiseRules::names_products() const {
@@ -142,10 +142,10 @@ bool QuantiseRules::names_products() const {
 }
 
 std::optional<Bits> QuantiseRules::said(std::string_view key) const {
-  std::optional<Bits> found;
+  std::optional<Bits> bits;
   for (const Rule& rule : rules_)
-    if (rule.of == key) found = rule.bits;
-  return found;
+    if (rule.of == key) bits = rule.bits;
+  return bits;
 }
 
 Bits QuantiseRules::experts() const { return said("experts").value_or(Bits::none); }

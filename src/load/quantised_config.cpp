@@ -15,11 +15,11 @@ constexpr const char *kKey = "quantization_config", *kMethod = "quant_method", *
 }  // namespace
 
 Quantised take_quantisation(base::Json& config, const std::string& file) {
-  const auto found = config.find(kKey);
-  if (found == config.end() || !found->is_object() || found->value(kMethod, base::Json()) != kOurs)
+  const auto it = config.find(kKey);
+  if (it == config.end() || !it->is_object() || it->value(kMethod, base::Json()) != kOurs)
     return {};
-  const auto said = [&](const char* what, bool int4_too) {
-    const base::Json value = found->value(what, base::Json());
+  const auto dtype_of = [&](const char* what, bool int4_too) {
+    const base::Json value = it->value(what, base::Json());
     require(
         value == kInt8 || (int4_too && value == kInt4), ErrorCode::model,
         "{}: '{}' says that '{}' is in {}; this build reads \"{}\"{}: quantise the folder again",
@@ -29,22 +29,22 @@ Quantised take_quantisation(base::Json& config, const std::string& file) {
     return value;
   };
   Quantised read;
-  const bool rows = found->contains(kRows);  // a pipeline: routed experts are optional
-  if (!rows || found->contains(kExperts)) {
+  const bool rows = it->contains(kRows);  // a pipeline: routed experts are optional
+  if (!rows || it->contains(kExperts)) {
     read.experts = tensor::DType::i8;
-    read.int4 = said(kExperts, true) == kInt4;
+    read.int4 = dtype_of(kExperts, true) == kInt4;
   }
   if (rows) {
-    (void)said(kRows, false);
-    const base::Json rules = found->value(kRules, base::Json());
+    (void)dtype_of(kRows, false);
+    const base::Json rules = it->value(kRules, base::Json());
     require(rules.is_string(), ErrorCode::model, "{}: '{}' has no '{}': quantise the folder again",
             file, kKey, kRules);
     read.rules = rules.get<std::string>();
     read.int8_rows = true;
     read.dense = tensor::DType::i8;
   }
-  if (found->contains(kDense) && said(kDense, false) == kInt8) read.dense = tensor::DType::i8;
-  require(found->value(kOrder, base::Json(kPanels)) == kPanels, ErrorCode::model,
+  if (it->contains(kDense) && dtype_of(kDense, false) == kInt8) read.dense = tensor::DType::i8;
+  require(it->value(kOrder, base::Json(kPanels)) == kPanels, ErrorCode::model,
           "{}: '{}' names an order of weights that this build does not read, other than \"{}\": "
           "quantise the folder again",
           file, kKey, kPanels);

@@ -177,13 +177,13 @@ class HeaderReader : public nlohmann::json_sax<Json> {
 [[noreturn]] void refuse_start(std::string_view begin, const std::string& file,
                                const std::string& problem) {
   base::refuse_foreign(begin, file);
-  const std::string_view shown = begin.substr(0, 60);
+  const std::string_view start = begin.substr(0, 60);
   const bool text = std::ranges::all_of(
-      shown, [](unsigned char c) { return std::isprint(c) != 0 || std::isspace(c) != 0; });
-  require(!text || shown.empty(), ErrorCode::model,
+      start, [](unsigned char c) { return std::isprint(c) != 0 || std::isspace(c) != 0; });
+  require(!text || start.empty(), ErrorCode::model,
           "{}: this is text that begins with {}, such as a server's answer in place of the file: "
           "download it again",
-          file, base::printable(shown));
+          file, base::printable(start));
   fail(ErrorCode::model, "{}: {}: this is no safetensors file, or {}", file, problem, kRemedy);
 }
 

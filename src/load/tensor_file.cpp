@@ -101,11 +101,11 @@ TensorFile::TensorFile(std::string_view image, std::string name, std::shared_ptr
       header_(std::make_shared<const FileHeader>(std::move(header))) {}
 
 const TensorEntry& TensorFile::entry(const std::string& name) const {
-  const auto found = header_->tensors.find(name);
-  require(found != header_->tensors.end(), ErrorCode::model,
+  const auto it = header_->tensors.find(name);
+  require(it != header_->tensors.end(), ErrorCode::model,
           "{}: there is no tensor {} among its {}; is this the right file?", path_,
           base::printable(name), header_->tensors.size());
-  return found->second;
+  return it->second;
 }
 
 TensorFile TensorFile::with(std::map<std::string, TensorEntry> tensors) const {

@@ -111,7 +111,7 @@ std::optional<TensorSet> open_variant(const fs::path& folder, const std::string&
 
 // Lists the other weights of the folder as advice.
 std::string advice(const fs::path& folder) {
-  std::vector<std::string> seen;
+  std::vector<std::string> names;
   bool pickle = false, gguf = false;
   std::error_code ignored;
   for (const auto& item : fs::directory_iterator(folder, ignored)) {
@@ -119,13 +119,13 @@ std::string advice(const fs::path& folder) {
     pickle = pickle || extension == ".bin" || extension == ".pt" || extension == ".pth" ||
              extension == ".ckpt";
     gguf = gguf || extension == ".gguf";
-    if (extension == ".safetensors" && seen.size() < 4)
-      seen.push_back(base::printable(item.path().filename().string()));
+    if (extension == ".safetensors" && names.size() < 4)
+      names.push_back(base::printable(item.path().filename().string()));
   }
-  std::sort(seen.begin(), seen.end());
-  if (!seen.empty())
+  std::sort(names.begin(), names.end());
+  if (!names.empty())
     return fmt::format("it holds {}: rename the file, or give the variant's name",
-                       fmt::join(seen, ", "));
+                       fmt::join(names, ", "));
   if (pickle)
     return "it holds PyTorch pickles only, which are not read: download the safetensors files of "
            "the "
@@ -156,12 +156,12 @@ std::vector<std::string> TensorSet::names() const {
 }
 
 const TensorFile& TensorSet::file(const std::string& name) const {
-  const auto found = file_of_.find(name);
-  require(found != file_of_.end(), ErrorCode::model,
+  const auto it = file_of_.find(name);
+  require(it != file_of_.end(), ErrorCode::model,
           "{}: there is no tensor {} among its {}; is this the right model?",
           files_.empty() ? "no file" : files_.front().path(), base::printable(name),
           file_of_.size());
-  return files_[found->second];
+  return files_[it->second];
 }
 
 std::string TensorSet::file_name(const std::string& name) const {
@@ -209,8 +209,8 @@ int64_t announced_bytes(const std::string& folder) {
       if (!base::is_there(index.string())) continue;
       const base::Json json = base::read_json(index.string());
       const base::Json::json_pointer at("/metadata/total_size");
-      const bool said = json.is_object() && json.contains(at) && json[at].is_number_integer();
-      if (said) return std::max<int64_t>(json[at].get<int64_t>(), 0);
+      const bool has_size = json.is_object() && json.contains(at) && json[at].is_number_integer();
+      if (has_size) return std::max<int64_t>(json[at].get<int64_t>(), 0);
     }
   return 0;
 }

@@ -34,8 +34,8 @@ int number_of(std::string_view name, std::string_view& rest) {
 std::string diffusers_name(std::string_view name, const Place& place) {
   std::string_view rest;
   const int number = number_of(name.substr(place.prefix.size()), rest);
-  const bool theirs = place.prefix.ends_with("layers.");
-  const int layer = place.decoder && !theirs ? number - 1 : number;
+  const bool layers = place.prefix.ends_with("layers.");
+  const int layer = place.decoder && !layers ? number - 1 : number;
   if (number < 0 || layer < 0) return "";
   return fmt::format("{}.layers.{}{}", place.decoder ? "decoder" : "encoder", layer, rest);
 }
@@ -55,23 +55,23 @@ std::string name_in_diffusers(const TensorFile& file, const std::string& name) {
   return diffusers_name(name, place ? *place : bare_place(file));
 }
 
-base::Json config_of(const TensorFile& named, const std::string& path) {
+base::Json config_of(const TensorFile& file, const std::string& path) {
   base::Json config{{"_class_name", kTinyVae}};
   const auto size = [&](const std::string& name, size_t axis) {
-    const TensorEntry& entry = named.entry(name);
+    const TensorEntry& entry = file.entry(name);
     require(entry.sizes.size() == 4, ErrorCode::model, "{}: {} has {} axes; expected 4", path, name,
             entry.sizes.size());
     return entry.sizes[axis];
   };
-  if (named.has("decoder.layers.0.weight")) {
+  if (file.has("decoder.layers.0.weight")) {
     config["latent_channels"] = size("decoder.layers.0.weight", 1);
     config["decoder_block_out_channels"] =
         std::vector<int64_t>(4, size("decoder.layers.0.weight", 0));
   }
-  if (!named.has("encoder.layers.0.weight")) return config;
+  if (!file.has("encoder.layers.0.weight")) return config;
   config["encoder_block_out_channels"] =
       std::vector<int64_t>(4, size("encoder.layers.0.weight", 0));
-  if (named.has("encoder.layers.14.weight"))
+  if (file.has("encoder.layers.14.weight"))
     config["latent_channels"] = size("encoder.layers.14.weight", 0);
   return config;
 }

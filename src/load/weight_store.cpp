@@ -44,7 +44,7 @@ struct WeightStore::Shelf {
     // The same value with a separate owner for each tracker.
     std::map<const tensor::MemoryTracker*, std::weak_ptr<const void>> shares;
 
-    std::pair<Value, bool> counted(const Tracker& memory, const Value& held, bool rank);
+    std::pair<Value, bool> share_for(const Tracker& memory, const Value& packed, bool rank);
   };
 
   std::shared_ptr<Slot> slot(const std::string& key) {
@@ -70,37 +70,37 @@ struct WeightStore::Shelf {
     std::erase_if(slot->shares, [](const auto& share) { return share.second.expired(); });
     if (const auto value = slot->value.lock())
       return std::static_pointer_cast<T>(
-          std::const_pointer_cast<void>(slot->counted(rank, value, true).first));
+          std::const_pointer_cast<void>(slot->share_for(rank, value, true).first));
     tensor::Scope counting = tensor::current_scope();
     counting.memory = std::make_shared<tensor::MemoryTracker>(rank);
     const tensor::BindScope bind(counting);
-    std::shared_ptr<T> made = make();
+    std::shared_ptr<T> weight = make();
     tensor::count_work();
     const int64_t bytes = counting.memory->current(tensor::MemoryClass::weights);
     // Each holder is charged for the value, so the packing rank's own charge is removed while the
     // value lives.
     if (rank) rank->add(tensor::MemoryClass::weights, -bytes);
-    T* const packed = made.get();
-    const Value value(packed, [made = std::move(made), rank, bytes](const void*) mutable {
-      made.reset();
+    T* const packed = weight.get();
+    const Value value(packed, [weight = std::move(weight), rank, bytes](const void*) mutable {
+      weight.reset();
       if (rank) rank->add(tensor::MemoryClass::weights, bytes);
     });
     slot->value = value;
     slot->bytes = bytes;
     slot->shares.clear();
     return std::static_pointer_cast<T>(
-        std::const_pointer_cast<void>(slot->counted(rank, value, true).first));
+        std::const_pointer_cast<void>(slot->share_for(rank, value, true).first));
   }
 
   // The value in use under a key; null: none.
   template <class T>
-  std::shared_ptr<T> held(const std::string& key) {
+  std::shared_ptr<T> value_of(const std::string& key) {
     std::shared_ptr<Slot> slot;
     {
       const std::lock_guard lock(mutex);
-      const auto found = slots.find(key);
-      if (found == slots.end()) return nullptr;
-      slot = found->second;
+      const auto it = slots.find(key);
+      if (it == slots.end()) return nullptr;
+      slot = it->second;
     }
     const std::lock_guard lock(slot->packing);
     return std::static_pointer_cast<T>(std::const_pointer_cast<void>(slot->value.lock()));
@@ -113,21 +113,20 @@ struct WeightStore::Shelf {
 
 // Counts the value for another rank, and for the parent trackers unless another rank of theirs
 // already holds the value. Second: true if `memory` did not hold the value.
-std::pair<WeightStore::Shelf::Value, bool> WeightStore::Shelf::Slot::counted(const Tracker& memory,
-                                                                             const Value& held,
-                                                                             bool rank) {
-  if (!memory) return {held, true};
+std::pair<WeightStore::Shelf::Value, bool> WeightStore::Shelf::Slot::share_for(
+    const Tracker& memory, const Value& packed, bool rank) {
+  if (!memory) return {packed, true};
   if (const auto known = shares.find(memory.get()); known != shares.end())
-    if (Value mine = known->second.lock()) return {std::move(mine), false};
-  const auto [above, lacked] = counted(memory->whole(), held, false);
+    if (Value share = known->second.lock()) return {std::move(share), false};
+  const auto [above, lacked] = share_for(memory->whole(), packed, false);
   if (!lacked && !rank) return {above, false};
   memory->add_shared(tensor::MemoryClass::weights, bytes);
-  Value mine(above.get(), [above = above, memory, bytes = bytes](const void*) mutable {
+  Value share(above.get(), [above = above, memory, bytes = bytes](const void*) mutable {
     memory->add_shared(tensor::MemoryClass::weights, -bytes);
     above.reset();  // a cached share must not keep the value alive
   });
-  shares[memory.get()] = mine;
-  return {mine, lacked};
+  shares[memory.get()] = share;
+  return {share, lacked};
 }
 
 namespace {
@@ -249,16 +248,16 @@ class StoredWeights : public nn::Weights {
   Tensor widened(const WeightRequest& r) const {
     const auto& [name, cut] = std::tie(r.name, r.cut);
     const TensorFile& file = floats(name, r.shape);
-    const Shape mine = cut.of(r.shape);
+    const Shape shape = cut.of(r.shape);
     const auto storage = shelf_->share<Storage>(key("vector", name, "", DType::f32, cut), [&] {
       const std::vector<float> values = nn::taken(read(file, name), cut).to_floats();
-      if (device_ != Device::cpu) return there(Tensor::from(std::span<const float>(values), mine));
+      if (device_ != Device::cpu) return there(Tensor::from(std::span<const float>(values), shape));
       const auto bytes = static_cast<int64_t>(values.size() * sizeof(float));
       auto copy = Storage::allocate(bytes, tensor::Device::cpu, tensor::MemoryClass::weights);
       if (!values.empty()) std::memcpy(copy->data(), values.data(), values.size() * sizeof(float));
       return copy;
     });
-    return Tensor::over(storage, 0, mine, DType::f32);
+    return Tensor::over(storage, 0, shape, DType::f32);
   }
 
   // Reads a checked tensor, or shares the result of get() while in use.
@@ -266,7 +265,7 @@ class StoredWeights : public nn::Weights {
     const TensorEntry& entry = file.entry(name);
     std::shared_ptr<Storage> buffer;
     if (device_ == Device::cpu)
-      buffer = shelf_->held<Storage>(key("stored", name, "", file.dtype(name)));
+      buffer = shelf_->value_of<Storage>(key("stored", name, "", file.dtype(name)));
     if (!buffer) buffer = mapped(name, "", entry.bytes());
     if (!buffer) {
       buffer = buffers_->lend(entry.bytes());
@@ -311,16 +310,18 @@ class StoredWeights : public nn::Weights {
   // panels.
   bool in_rows(const std::string& name, const std::string& up) const {
     const bool paired = !up.empty();
-    const Order order = is_quantised(tensors_, name) ? order_of(tensors_, name) : Order::rows;
-    const Order other = paired && is_quantised(tensors_, up) ? order_of(tensors_, up)
-                        : paired                             ? Order::rows
-                                                             : order;
-    require(order == other && (order == Order::rows || paired == (order == Order::half)),
-            ErrorCode::model,
-            "{}: tensor {} does not lie as it is read here, {}; quantise the folder again",
-            tensors_.file(name).path(), base::printable(name),
-            paired ? "together with " + base::printable(up) : "on its own");
-    return order == Order::rows;
+    const WeightOrder order =
+        is_quantised(tensors_, name) ? order_of(tensors_, name) : WeightOrder::rows;
+    const WeightOrder other = paired && is_quantised(tensors_, up) ? order_of(tensors_, up)
+                              : paired                             ? WeightOrder::rows
+                                                                   : order;
+    require(
+        order == other && (order == WeightOrder::rows || paired == (order == WeightOrder::half)),
+        ErrorCode::model,
+        "{}: tensor {} does not lie as it is read here, {}; quantise the folder again",
+        tensors_.file(name).path(), base::printable(name),
+        paired ? "together with " + base::printable(up) : "on its own");
+    return order == WeightOrder::rows;
   }
 
   // A weight stored in panels. CPU kernels use a whole weight directly.

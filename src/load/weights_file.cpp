@@ -80,7 +80,7 @@ std::string prefix_in(const TensorFile& file, std::span<const std::string_view> 
 
 // Possible prefixes of text encoders in a file: "text_encoders.t5xxl.transformer.", or none.
 std::set<std::string> text_prefixes(const TensorFile& file) {
-  std::set<std::string> found;
+  std::set<std::string> prefixes;
   for (const auto& [name, entry] : file.entries()) {
     base::check_stop();
     if (!name.starts_with(kTexts)) continue;
@@ -88,11 +88,11 @@ std::set<std::string> text_prefixes(const TensorFile& file) {
     if (dot == std::string::npos) continue;
     std::string prefix = name.substr(0, dot + 1);
     if (name.starts_with(prefix + "transformer.")) prefix += "transformer.";
-    found.insert(prefix);
-    if (found.size() > 8) break;
+    prefixes.insert(prefix);
+    if (prefixes.size() > 8) break;
   }
-  if (found.empty()) found.insert("");
-  return found;
+  if (prefixes.empty()) prefixes.insert("");
+  return prefixes;
 }
 
 // Converts float8 to floats. Integers stay, because tessera may have written them.
@@ -113,27 +113,27 @@ TensorSet with_floats(const TensorSet& stored) {
 
 void check_family(const TensorFile& file, const NameTable* table, const Component& part) {
   const std::vector<std::string> names = names_of(file);
-  const auto said = file.metadata().find(kArchitecture);
+  const auto architecture = file.metadata().find(kArchitecture);
   const auto is_said = [&](const NameTable& one) {  // families of llama.cpp share names
-    return one.architectures.empty() || said == file.metadata().end() ||
-           std::ranges::find(one.architectures, said->second) != one.architectures.end();
+    return one.architectures.empty() || architecture == file.metadata().end() ||
+           std::ranges::find(one.architectures, architecture->second) != one.architectures.end();
   };
   for (const NameTable* other : name_tables())
     require(other == table || !is_said(*other) || !NameMap::marked(*other, names), ErrorCode::model,
             "{}: these are the weights of a {} model, and the folder's {} is a {}; give the file "
             "of the same model",
             file.path(), other->family, part.name, part.class_name);
-  if (!table || said == file.metadata().end() || table->architectures.empty()) return;
+  if (!table || architecture == file.metadata().end() || table->architectures.empty()) return;
   require(is_said(*table), ErrorCode::model,
           "{}: general.architecture is {}, and the folder's {} is a {}; expected {}", file.path(),
-          base::printable(said->second), part.name, part.class_name,
+          base::printable(architecture->second), part.name, part.class_name,
           fmt::join(table->architectures, " or "));
 }
 
 const EncoderMark* encoder_mark(const std::string& type) {
-  const auto* const found =
+  const auto* const it =
       std::ranges::find(kEncoders, type, [](const EncoderMark& m) { return std::string(m.type); });
-  return found == std::end(kEncoders) ? nullptr : found;
+  return it == std::end(kEncoders) ? nullptr : it;
 }
 
 // True if the tensors under a prefix are a text encoder of the part's class, with `wide` also of
@@ -142,14 +142,15 @@ bool holds_encoder(const TensorFile& file, const std::string& prefix, const Comp
                    bool wide) {
   const EncoderMark* const mark = encoder_mark(part.class_name);
   if (!mark) return false;
-  TensorFile found = under(file, prefix);
+  TensorFile encoder = under(file, prefix);
   if (const NameTable* table = name_table_of(part.class_name))
-    found = with_model_names(found, NameMap(*table, names_of(found)));
-  if (!found.has(mark->layer)) return false;
+    encoder = with_model_names(encoder, NameMap(*table, names_of(encoder)));
+  if (!encoder.has(mark->layer)) return false;
   const auto width = part.config.find(mark->width);
-  if (!wide || width == part.config.end() || !width->is_number_integer() || !found.has(mark->table))
+  if (!wide || width == part.config.end() || !width->is_number_integer() ||
+      !encoder.has(mark->table))
     return !wide;
-  const std::vector<int64_t>& sizes = found.entry(mark->table).sizes;
+  const std::vector<int64_t>& sizes = encoder.entry(mark->table).sizes;
   return sizes.size() == 2 && sizes[1] == width->get<int64_t>();
 }
 
@@ -169,8 +170,8 @@ std::vector<Place> places_of(const TensorFile& file, ModelFolder& folder, bool w
 }
 
 Component* find(ModelFolder& folder, const std::string& name) {
-  const auto found = std::ranges::find(folder.components, name, &Component::name);
-  return found == folder.components.end() ? nullptr : &*found;
+  const auto it = std::ranges::find(folder.components, name, &Component::name);
+  return it == folder.components.end() ? nullptr : &*it;
 }
 
 std::string encoders_of(const ModelFolder& folder) {
@@ -185,14 +186,14 @@ std::string encoders_of(const ModelFolder& folder) {
   return names.empty() ? "none" : names;
 }
 
-void take_text_encoder(const std::string& given, ModelFolder& folder) {
-  const size_t equals = given.find('=');
-  const std::string name = given.substr(0, equals == std::string::npos ? 0 : equals);
-  if (name.starts_with("text_encoder") && !base::is_there(given)) {
-    const std::string path = given.substr(equals + 1);
+void take_text_encoder(const std::string& option, ModelFolder& folder) {
+  const size_t equals = option.find('=');
+  const std::string name = option.substr(0, equals == std::string::npos ? 0 : equals);
+  if (name.starts_with("text_encoder") && !base::is_there(option)) {
+    const std::string path = option.substr(equals + 1);
     Component* const part = find(folder, name);
     require(part != nullptr, ErrorCode::usage,
-            "`text_encoder` {}: the folder describes no {}; it has {}", given, name,
+            "`text_encoder` {}: the folder describes no {}; it has {}", option, name,
             encoders_of(folder));
     const TensorFile file = open_tensor_file(path);
     part->file = path;
@@ -200,21 +201,21 @@ void take_text_encoder(const std::string& given, ModelFolder& folder) {
       if (part->prefix.empty() && holds_encoder(file, prefix, *part, false)) part->prefix = prefix;
     return;
   }
-  const TensorFile file = open_tensor_file(given);
+  const TensorFile file = open_tensor_file(option);
   std::vector<Place> places = places_of(file, folder, false);
   if (places.size() > 1) places = places_of(file, folder, true);
   require(!places.empty(), ErrorCode::usage,
           "`text_encoder` {}: it holds none of the folder's text encoders, which are: {}; if it "
           "does, say which: `text_encoder` NAME={}",
-          given, encoders_of(folder), given);
+          option, encoders_of(folder), option);
   std::set<std::string> parts;
   for (const Place& place : places) parts.insert(place.part->name);
   require(parts.size() == places.size() && (places.size() == 1 || text_prefixes(file).size() > 1),
           ErrorCode::usage,
-          "`text_encoder` {}: it could be for {}; say which: `text_encoder` {}={}", given,
-          fmt::join(parts, " or "), *parts.begin(), given);
+          "`text_encoder` {}: it could be for {}; say which: `text_encoder` {}={}", option,
+          fmt::join(parts, " or "), *parts.begin(), option);
   for (const Place& place : places) {
-    place.part->file = given;
+    place.part->file = option;
     place.part->prefix = place.prefix;
   }
 }
@@ -259,12 +260,12 @@ void take_vae(Component vae, ModelFolder& folder) {
 
 TensorSet open_weights(const Component& part) {
   if (!part.file.empty()) return open_weights_file(part);
-  const auto found = part.config.find("quantization_config");
-  if (found != part.config.end() && !found->is_null()) {
+  const auto it = part.config.find("quantization_config");
+  if (it != part.config.end() && !it->is_null()) {
     std::string method;
     for (const char* key : {"quant_type", "quant_method"})
-      if (found->is_object() && found->contains(key) && found->at(key).is_string())
-        method = " by " + base::printable(found->at(key).get<std::string>());
+      if (it->is_object() && it->contains(key) && it->at(key).is_string())
+        method = " by " + base::printable(it->at(key).get<std::string>());
     fail(ErrorCode::model,
          "{}/config.json: the weights are quantised{} ('quantization_config'), which is not read; "
          "download the folder of the same model in bf16, f16 or f32",
@@ -299,7 +300,7 @@ void take_files(const WeightFiles& files, ModelFolder& folder) {
     take_part(files.vae, "vae", kVae, "`vae`", folder);
   if (!files.preview_vae.empty())
     take_vae(open_other_vae(files.preview_vae, kPreviewVae, "`preview_vae`"), folder);
-  for (const std::string& given : files.text_encoders) take_text_encoder(given, folder);
+  for (const std::string& option : files.text_encoders) take_text_encoder(option, folder);
 }
 
 }  // namespace tessera::load

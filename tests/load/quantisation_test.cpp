@@ -20,9 +20,9 @@ TEST(Quantisation, PanelsAreWhatHasThreeAxes) {
     tensors[scales_of(name)] = Tensor::zeros({64}, DType::f32);
   write_safetensors(folder.path("model.safetensors"), tensors);
   const TensorSet set = open_component(folder.path());
-  EXPECT_EQ(order_of(set, "rows"), Order::rows);
-  EXPECT_EQ(order_of(set, "panels"), Order::panels);
-  EXPECT_EQ(order_of(set, "half"), Order::half);
+  EXPECT_EQ(order_of(set, "rows"), WeightOrder::rows);
+  EXPECT_EQ(order_of(set, "panels"), WeightOrder::panels);
+  EXPECT_EQ(order_of(set, "half"), WeightOrder::half);
   for (const auto& [name, x] : tensors)
     if (!name.ends_with("_scale")) {
       EXPECT_EQ(stored_shapes(set, name, 64, 128).values, x.shape());
@@ -92,8 +92,8 @@ TEST(Quantisation, PanelsOfNibblesHoldTheirScales) {
   for (const char* name : {"a", "b", "c"})
     EXPECT_TRUE(is_int4(tensors, name) && is_quantised(tensors, name)) << name;
   EXPECT_FALSE(is_int4(tensors, "d") || is_quantised(tensors, "d"));
-  EXPECT_EQ(order_of(tensors, "a"), Order::panels);
-  EXPECT_EQ(order_of(tensors, "b"), Order::half);
+  EXPECT_EQ(order_of(tensors, "a"), WeightOrder::panels);
+  EXPECT_EQ(order_of(tensors, "b"), WeightOrder::half);
   EXPECT_TRUE(stored_shapes(tensors, "a", 64, 192).within);
   EXPECT_FALSE(stored_shapes(tensors, "c", 64, 192).within) << "an earlier folder";
   EXPECT_EQ(stored_shapes(tensors, "b", 32, 192).values, (tensor::Shape{2, 3, 576}));
