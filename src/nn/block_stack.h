@@ -41,8 +41,8 @@ class PerBlock {
   template <class Make>
   const T& of(int block, const Make& make) const {
     const std::lock_guard lock(mutex_);
-    const auto found = made_.find(block);
-    return found != made_.end() ? found->second : made_.emplace(block, make()).first->second;
+    const auto it = made_.find(block);
+    return it != made_.end() ? it->second : made_.emplace(block, make()).first->second;
   }
 
  private:

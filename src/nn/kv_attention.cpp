@@ -47,29 +47,29 @@ Tensor KvAttention::attend(int index, const TokenView& view, const Qkv& heads) {
 Tensor KvAttention::seen(int index, const TokenView& view, const Tensor& q,
                          const ops::AttentionOptions& options) const {
   const AttentionSite& site = site_of(index);
-  const Segments asking = tokens_of(view, site.prefix_queries);
+  const Segments queries = tokens_of(view, site.prefix_queries);
   const int64_t block = site.causal_block;
   std::vector<ops::AttentionSpan> spans;
   int64_t at = 0;
-  for (size_t i = 0; i < asking.size(); ++i) {
-    const Segment& s = asking[i];
+  for (size_t i = 0; i < queries.size(); ++i) {
+    const Segment& s = queries[i];
     if (s.ids.size() == 0) continue;
-    Range seen = slots_.ids(index, s.sequence);
-    if (!view.lengths.empty()) seen.end = std::max(view.lengths[i], s.ids.end);
+    Range keys = slots_.ids(index, s.sequence);
+    if (!view.lengths.empty()) keys.end = std::max(view.lengths[i], s.ids.end);
     const bool canvas = !view.canvas.empty(), causal = block > 0 && !canvas;
     const auto end_for = [&](int64_t id) {
-      return causal ? std::min((id / block + 1) * block, seen.end) : seen.end;
+      return causal ? std::min((id / block + 1) * block, keys.end) : keys.end;
     };
-    const auto begin_for = [&, first = seen.begin](int64_t id) {
+    const auto begin_for = [&, first = keys.begin](int64_t id) {
       return site.window ? std::max(first, (canvas ? view.canvas.at(i) : id) - site.window + 1)
                          : first;
     };
-    seen = {begin_for(s.ids.begin), end_for(s.ids.end - 1)};
-    const int64_t first = slots_.places(index, s.sequence, seen).begin;
+    keys = {begin_for(s.ids.begin), end_for(s.ids.end - 1)};
+    const int64_t first = slots_.places(index, s.sequence, keys).begin;
     for (int64_t id = s.ids.begin; id < s.ids.end;) {  // queries of a block have the same keys
       const int64_t stop = causal ? std::min(end_for(id), s.ids.end) : s.ids.end;
-      add(spans, {at, at + stop - id, first + begin_for(id) - seen.begin,
-                  first + end_for(id) - seen.begin});
+      add(spans, {at, at + stop - id, first + begin_for(id) - keys.begin,
+                  first + end_for(id) - keys.begin});
       at += stop - id;
       id = stop;
     }

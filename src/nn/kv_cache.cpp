@@ -29,8 +29,9 @@ Range KvCache::ids(int site, int sequence) const {
 
 std::pair<int, int> KvCache::heads(int site) const {
   const AttentionSite& at = geometry_.attention.at(static_cast<size_t>(site));
-  const auto kept = static_cast<int>(split({0, at.kv_heads}, heads_.count, heads_.index).size());
-  return {kept * (at.heads / at.kv_heads), kept};
+  const auto kv_heads =
+      static_cast<int>(split({0, at.kv_heads}, heads_.count, heads_.index).size());
+  return {kv_heads * (at.heads / at.kv_heads), kv_heads};
 }
 
 int64_t KvCache::place(int site, int sequence, int64_t id) const {
@@ -62,10 +63,10 @@ void KvCache::write(int site, const Segments& segments, const Tensor& k, const T
           name_of(k.dtype()));
   int64_t at = 0;
   for (const Segment& s : segments) {
-    const Range kept = ids(site, s.sequence);
-    require(s.ids.begin >= kept.begin && s.ids.end <= kept.end, ErrorCode::usage,
+    const Range range = ids(site, s.sequence);
+    require(s.ids.begin >= range.begin && s.ids.end <= range.end, ErrorCode::usage,
             "KvCache: site {} is given ids {} to {} of sequence {}, which has {} to {}", site,
-            s.ids.begin, s.ids.end, s.sequence, kept.begin, kept.end);
+            s.ids.begin, s.ids.end, s.sequence, range.begin, range.end);
     const int64_t first = place(site, s.sequence, s.ids.begin), count = s.ids.size();
     tensor::copy_into(slots.k.slice(0, first, first + count), k.slice(0, at, at + count));
     tensor::copy_into(slots.v.slice(0, first, first + count), v.slice(0, at, at + count));
@@ -101,8 +102,8 @@ int KvCache::written(int site, int sequence, int64_t id) const {
   const Site& slots = sites_.at(static_cast<size_t>(site));
   if (!slots.k.defined() || sequence < 0 || sequence >= static_cast<int>(sequences_.size()))
     return -1;
-  const Range kept = ids(site, sequence);
-  if (id < kept.begin || id >= kept.end) return -1;
+  const Range range = ids(site, sequence);
+  if (id < range.begin || id >= range.end) return -1;
   return slots.written[static_cast<size_t>(place(site, sequence, id))];
 }
 
@@ -128,11 +129,11 @@ void KvCache::renew(std::vector<Range> sequences) {
     next.make(site, old.k);
     Site& at = next.sites_[s];
     for (size_t i = 0; i < sequences_.size(); ++i) {
-      const Range kept = next.ids(site, static_cast<int>(i));
-      const int64_t count = kept.size();
+      const Range range = next.ids(site, static_cast<int>(i));
+      const int64_t count = range.size();
       if (count == 0) continue;
-      const int64_t from = place(site, static_cast<int>(i), kept.begin),
-                    to = next.place(site, static_cast<int>(i), kept.begin);
+      const int64_t from = place(site, static_cast<int>(i), range.begin),
+                    to = next.place(site, static_cast<int>(i), range.begin);
       tensor::copy_into(at.k.slice(0, to, to + count), old.k.slice(0, from, from + count));
       tensor::copy_into(at.v.slice(0, to, to + count), old.v.slice(0, from, from + count));
       std::copy_n(old.written.begin() + from, count, at.written.begin() + to);

@@ -10,7 +10,7 @@ using tensor::Tensor;
 namespace {
 
 // Between [batch, channels, tokens] and [batch * tokens, channels].
-Tensor turned(const Tensor& x, const TokenLayout& l, bool to_tokens) {
+Tensor transpose_tokens(const Tensor& x, const TokenLayout& l, bool to_tokens) {
   const int64_t tokens = l.latent_tokens(), channels = l.token_channels();
   const int64_t batch = x.elements() / (tokens * channels);
   const int64_t sizes[] = {batch, to_tokens ? channels : tokens, to_tokens ? tokens : channels};
@@ -31,10 +31,10 @@ tensor::Shape latent_shape(const TokenLayout& l, LatentForm form, int64_t batch)
 }
 
 Tensor swap_frames(const Tensor& x) {
-  const tensor::Shape turned{x.size(0), x.size(2), x.size(1), x.size(3), x.size(4)};
+  const tensor::Shape shape{x.size(0), x.size(2), x.size(1), x.size(3), x.size(4)};
   const int64_t sizes[] = {x.size(0), x.size(1), x.size(2), x.size(3) * x.size(4)};
   const int order[] = {0, 2, 1, 3};
-  return ops::permute(x.contiguous(), sizes, order, turned);
+  return ops::permute(x.contiguous(), sizes, order, shape);
 }
 
 Tensor tokens_of_latent(const Tensor& latent, const TokenLayout& layout, LatentForm form) {
@@ -45,7 +45,8 @@ Tensor tokens_of_latent(const Tensor& latent, const TokenLayout& layout, LatentF
     return with_extra(
         latent.contiguous().reshape({batch * layout.latent_tokens(), layout.token_channels()}),
         layout);
-  if (form == LatentForm::patches) return with_extra(turned(latent, layout, true), layout);
+  if (form == LatentForm::patches)
+    return with_extra(transpose_tokens(latent, layout, true), layout);
   return to_tokens(form == LatentForm::video ? swap_frames(latent) : latent, layout);
 }
 
@@ -56,7 +57,7 @@ Tensor latent_of_tokens(const Tensor& tokens, const TokenLayout& layout, LatentF
         .reshape(
             {tokens.size(0) / layout.tokens(), layout.latent_tokens(), layout.token_channels()});
   if (form == LatentForm::patches)
-    return turned(without_extra(tokens, layout), layout, false)
+    return transpose_tokens(without_extra(tokens, layout), layout, false)
         .reshape(latent_shape(layout, form, tokens.size(0) / layout.tokens()));
   const Tensor latent = from_tokens(tokens, layout, form == LatentForm::video);
   return form == LatentForm::video ? swap_frames(latent) : latent;

@@ -21,9 +21,9 @@ Range tokens_of(const Segments& segments, int sequence) {
 }
 
 void check_whole_rows(const Segments& segments) {
-  std::set<int> seen;
+  std::set<int> sequences;
   for (const Segment& s : segments)
-    require(seen.insert(s.sequence).second, ErrorCode::usage,
+    require(sequences.insert(s.sequence).second, ErrorCode::usage,
             "sequence {} stands in two segments; attention on one rank takes whole sequences",
             s.sequence);
 }
@@ -54,27 +54,27 @@ void add(std::vector<ops::AttentionSpan>& spans, Range queries, Range keys) {
 
 }  // namespace
 
-Tensor attention_between(const AttentionSite& site, const TokenView& asking, const Tensor& q,
-                         const TokenView& seen, const Tensor& k, const Tensor& v,
+Tensor attention_between(const AttentionSite& site, const TokenView& query_view, const Tensor& q,
+                         const TokenView& key_view, const Tensor& k, const Tensor& v,
                          const ops::AttentionOptions& options) {
-  for (const TokenView* view : {&asking, &seen}) {
+  for (const TokenView* view : {&query_view, &key_view}) {
     check_whole_rows(view->body);
     if (site.joint) check_whole_rows(view->prefix);
   }
-  const int64_t text = site.joint ? token_count(seen.prefix) : 0;
-  const int64_t first = site.prefix_queries ? token_count(asking.prefix) : 0;
+  const int64_t text = site.joint ? token_count(key_view.prefix) : 0;
+  const int64_t first = site.prefix_queries ? token_count(query_view.prefix) : 0;
   std::vector<Range> order;  // joins text and body of a sequence
   std::vector<ops::AttentionSpan> spans;
   int64_t at = 0;
-  for (const int sequence : asking.sequences) {
-    const Range p = site.joint ? tokens_of(seen.prefix, sequence) : Range{};
-    const Range b = tokens_of(seen.body, sequence);
+  for (const int sequence : query_view.sequences) {
+    const Range p = site.joint ? tokens_of(key_view.prefix, sequence) : Range{};
+    const Range b = tokens_of(key_view.body, sequence);
     order.push_back(p);
     order.push_back({text + b.begin, text + b.end});
     const Range keys{at, at + p.size() + b.size()};
     at = keys.end;
-    if (first > 0) add(spans, tokens_of(asking.prefix, sequence), keys);
-    const Range queries = tokens_of(asking.body, sequence);
+    if (first > 0) add(spans, tokens_of(query_view.prefix, sequence), keys);
+    const Range queries = tokens_of(query_view.body, sequence);
     add(spans, {first + queries.begin, first + queries.end}, keys);
   }
   return ops::attention(q, take_ranges(k, order), take_ranges(v, order), site.heads, site.kv_heads,

@@ -5,11 +5,11 @@
 
 namespace tessera::nn {
 
-/// Attention of queries of `asking` over keys and values of `seen`, parts of the same
+/// Attention of queries of `query_view` over keys and values of `key_view`, parts of the same
 /// sequences or all of them, each contiguous; joint sites include text, as in
 /// Attention::attend.
-Tensor attention_between(const AttentionSite& site, const TokenView& asking, const Tensor& q,
-                         const TokenView& seen, const Tensor& k, const Tensor& v,
+Tensor attention_between(const AttentionSite& site, const TokenView& query_view, const Tensor& q,
+                         const TokenView& key_view, const Tensor& k, const Tensor& v,
                          const ops::AttentionOptions& options = {});
 
 /// Attention with all tokens of all sequences on this rank. `int8_scores`: as in ops/attention.h.

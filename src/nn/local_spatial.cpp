@@ -23,7 +23,7 @@ Tensor frames_of(const Plane& x, Range lines) {
 Tensor summed(std::span<const ops::ConvWeight> taps, const Tensor& frames,
               const ops::Conv2dOptions& options) {
   ops::Conv2dOptions sum = options;
-  const ops::DType made = options.out_as_input ? frames.dtype() : options.out;
+  const ops::DType dtype = options.out_as_input ? frames.dtype() : options.out;
   if (taps.size() > 1 && !options.residual.defined()) {
     sum.out = ops::DType::f32;
     sum.out_as_input = false;
@@ -33,7 +33,7 @@ Tensor summed(std::span<const ops::ConvWeight> taps, const Tensor& frames,
     sum.residual = ops::conv2d(frames.slice(0, k, k + count), taps[static_cast<size_t>(k)], sum);
     sum.into_residual = true;
   }
-  return ops::cast(sum.residual, made);
+  return ops::cast(sum.residual, dtype);
 }
 
 }  // namespace
@@ -45,8 +45,8 @@ Plane LocalSpatial::convolve(std::span<const ops::ConvWeight> taps, const Plane&
   const bool plain = options.stride == 1 && !options.upsample && !options.residual.defined() &&
                      std::max(options.pad_top, options.pad_bottom) < size;
   if (chunk_ == 0 || taps.size() == 1 || !plain || height <= chunk_) {
-    const Tensor made = summed(taps, frames_of(x, {0, lines}), options);
-    return {made, made.size(1), 0};
+    const Tensor output = summed(taps, frames_of(x, {0, lines}), options);
+    return {output, output.size(1), 0};
   }
   Tensor all;
   for (int64_t begin = 0; begin < height; begin += chunk_) {
@@ -56,11 +56,11 @@ Plane LocalSpatial::convolve(std::span<const ops::ConvWeight> taps, const Plane&
     ops::Conv2dOptions piece = options;
     piece.pad_top = static_cast<int>(read.begin - first);
     piece.pad_bottom = static_cast<int>(last - read.end);
-    const Tensor made = summed(taps, frames_of(x, read), piece);
+    const Tensor part = summed(taps, frames_of(x, read), piece);
     if (!all.defined())
-      all = Tensor::empty({made.size(0), height, made.size(2), made.size(3)}, made.dtype(),
-                          made.device());
-    tensor::copy_into(all.slice(1, begin, end), made);
+      all = Tensor::empty({part.size(0), height, part.size(2), part.size(3)}, part.dtype(),
+                          part.device());
+    tensor::copy_into(all.slice(1, begin, end), part);
   }
   return {all, height, 0};
 }
@@ -76,15 +76,15 @@ Plane LocalSpatial::narrow(const ops::ConvWeight& weight, Plane x) {
   Tensor to;
   for (int64_t begin = 0; begin < lines; begin += chunk_) {
     const int64_t end = std::min(begin + chunk_, lines);
-    const Tensor made = ops::conv2d(from.slice(1, begin, end), weight, {});
-    const int64_t out = made.size(3);
+    const Tensor part = ops::conv2d(from.slice(1, begin, end), weight, {});
+    const int64_t out = part.size(3);
     require(out <= channels, ErrorCode::usage, "a filter of {} channels to {} narrows nothing",
             channels, out);
     if (!to.defined())
       to = from.reshape({from.elements()})
                .slice(0, 0, lines * width * out)
                .reshape({1, lines, width, out});
-    tensor::copy_into(to.slice(1, begin, end), made);
+    tensor::copy_into(to.slice(1, begin, end), part);
   }
   return {to.reshape({x.data.size(0), x.data.size(1), width, to.size(3)}), x.height, x.begin};
 }

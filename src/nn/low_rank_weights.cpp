@@ -24,8 +24,8 @@ Tensor widened(const Tensor& a, int64_t columns, bool right) {
 }  // namespace
 
 const std::vector<WeightChange>* LowRanks::pairs_of(const std::string& name) const {
-  const auto found = changes_->find(name);
-  return found != changes_->end() && are_pairs(found->second) ? &found->second : nullptr;
+  const auto it = changes_->find(name);
+  return it != changes_->end() && are_pairs(it->second) ? &it->second : nullptr;
 }
 
 std::shared_ptr<const ops::LowRank> LowRanks::packed(const WeightRequest& request,

@@ -8,8 +8,8 @@ using tensor::Device;
 using tensor::Tensor;
 
 bool MergedWeights::merges(const std::string& name) const {
-  const auto found = changes_->find(name);
-  return found != changes_->end() && (all_ || !are_pairs(found->second));
+  const auto it = changes_->find(name);
+  return it != changes_->end() && (all_ || !are_pairs(it->second));
 }
 
 // A tensor, changed or not, f32 on the host or on meta; filters are matrices of their elements.
@@ -23,8 +23,8 @@ Tensor MergedWeights::merged(const std::string& name, const tensor::Shape& shape
   const Tensor matrix = (stored.is_meta() ? stored : stored.to(Device::cpu))
                             .contiguous()
                             .reshape({n, stored.elements() / n});
-  const auto found = changes_->find(name);
-  return changed(matrix, found == changes_->end() ? std::vector<WeightChange>() : found->second)
+  const auto it = changes_->find(name);
+  return changed(matrix, it == changes_->end() ? std::vector<WeightChange>() : it->second)
       .reshape(shape);
 }
 

@@ -42,9 +42,9 @@ ops::RotaryTable rotary_axes(const std::vector<RotaryAxis>& axes, tensor::Device
   int64_t pairs = 0;
   for (const RotaryAxis& axis : axes) pairs += axis.pairs;
   const int64_t tokens = static_cast<int64_t>(axes.front().places.size());
-  const tensor::Device made = device == tensor::Device::meta ? device : tensor::Device::cpu;
-  ops::RotaryTable table{Tensor::empty({tokens, pairs}, DType::f32, made),
-                         Tensor::empty({tokens, pairs}, DType::f32, made)};
+  const tensor::Device table_device = device == tensor::Device::meta ? device : tensor::Device::cpu;
+  ops::RotaryTable table{Tensor::empty({tokens, pairs}, DType::f32, table_device),
+                         Tensor::empty({tokens, pairs}, DType::f32, table_device)};
   if (device == tensor::Device::meta) return table;
   int64_t at = 0;
   for (const RotaryAxis& axis : axes) {

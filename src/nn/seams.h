@@ -80,14 +80,16 @@ struct Geometry {
 
   /// For a shard of the whole.
   Geometry of(const Shard& one) const {
-    const auto mine = [&](int64_t size) { return split({0, size}, one.count, one.index).size(); };
+    const auto own_size = [&](int64_t size) {
+      return split({0, size}, one.count, one.index).size();
+    };
     Geometry part = *this;
     part.shard = one;
     for (AttentionSite& site : part.attention) {
-      site.heads = static_cast<int>(mine(site.heads));
-      site.kv_heads = static_cast<int>(mine(site.kv_heads));
+      site.heads = static_cast<int>(own_size(site.heads));
+      site.kv_heads = static_cast<int>(own_size(site.kv_heads));
     }
-    for (ExpertSite& site : part.experts) site.inner = mine(site.inner);
+    for (ExpertSite& site : part.experts) site.inner = own_size(site.inner);
     return part;
   }
 };
@@ -169,8 +171,8 @@ class Gather {
   /// pass, on all ranks alike; the next block travels meanwhile.
   virtual Tensor bytes(int block, const ShardedBlocks& of) = 0;
   /// All bytes, u8, of a matrix besides the blocks, at its use: each rank has a run, this rank
-  /// `mine`. Requested on all ranks alike.
-  virtual Tensor whole(const Tensor& mine, std::span<const Range> runs) = 0;
+  /// `run`. Requested on all ranks alike.
+  virtual Tensor whole(const Tensor& run, std::span<const Range> runs) = 0;
 };
 
 /// A model's connections to the world outside its rank.

@@ -10,9 +10,9 @@ using tensor::Tensor;
 
 tensor::Shape Cut::of(const tensor::Shape& shape) const {
   if (whole()) return shape;
-  int64_t mine = 0;
-  for (const Range& r : ranges) mine += r.size();
-  return shape.with(axis, mine);
+  int64_t size = 0;
+  for (const Range& r : ranges) size += r.size();
+  return shape.with(axis, size);
 }
 
 Cut Split::of(const Shard& shard) const {
@@ -25,8 +25,8 @@ Cut Split::of(const Shard& shard) const {
             "the plan cannot run: tensor={} leaves a rank nothing of a layer of {} channels, {} "
             "together; use tensor={}, or less",
             shard.count, piece.width, piece.unit, units);
-    const Range mine = split({0, units}, shard.count, shard.index);
-    cut.ranges.push_back({at + mine.begin * piece.unit, at + mine.end * piece.unit});
+    const Range range = split({0, units}, shard.count, shard.index);
+    cut.ranges.push_back({at + range.begin * piece.unit, at + range.end * piece.unit});
     at += piece.width;
   }
   return cut;

@@ -53,12 +53,12 @@ Tensor with_extra(const Tensor& tokens, const TokenLayout& l) {
 Tensor without_extra(const Tensor& tokens, const TokenLayout& l) {
   if (l.extra == 0) return tokens;
   const int64_t each = l.latent_tokens(), batch = tokens.size(0) / l.tokens();
-  const Tensor kept =
+  const Tensor result =
       Tensor::empty({batch * each, tokens.size(1)}, tokens.dtype(), tokens.device());
   for (int64_t r = 0; r < batch; ++r)
-    tensor::copy_into(kept.slice(0, r * each, (r + 1) * each),
+    tensor::copy_into(result.slice(0, r * each, (r + 1) * each),
                       tokens.slice(0, r * l.tokens(), r * l.tokens() + each));
-  return kept;
+  return result;
 }
 
 Tensor from_tokens(const Tensor& tokens, const TokenLayout& l, bool frames) {

@@ -33,50 +33,52 @@ void ExpertCache::begin_pass(std::map<int, Core> cores) {
         now == cores.end() || now->second.block != core.block)
       over.insert(sequence);
   cores_ = std::move(cores);
-  for (Held& held : recent_)
-    std::erase_if(held.cores, [&](int sequence) { return over.contains(sequence); });
+  for (Held& entry : recent_)
+    std::erase_if(entry.cores, [&](int sequence) { return over.contains(sequence); });
 }
 
-ExpertCache::Asked ExpertCache::asked_by(const Segments& body, const tensor::Tensor& ids) const {
-  Asked asked;
+ExpertCache::Requests ExpertCache::requests_of(const Segments& body,
+                                               const tensor::Tensor& ids) const {
+  Requests requests;
   int64_t row = 0;
   for (const Segment& s : body) {
     const auto core = cores_.find(s.sequence);
     for (int64_t id = s.ids.begin; id < s.ids.end; ++id, ++row) {
-      const bool kept =
+      const bool in_core =
           core != cores_.end() && id >= core->second.tokens.begin && id < core->second.tokens.end;
       for (int64_t j = 0; j < ids.size(1); ++j) {
         const int32_t expert = ids.row<int32_t>(row)[j];
         if (expert < 0) continue;
-        std::set<int>& cores = asked[expert];
-        if (kept) cores.insert(s.sequence);
+        std::set<int>& cores = requests[expert];
+        if (in_core) cores.insert(s.sequence);
       }
     }
   }
-  return asked;
+  return requests;
 }
 
-ExpertCache::Asked ExpertCache::asked_by(const tensor::Tensor& ids) const {
+ExpertCache::Requests ExpertCache::requests_of(const tensor::Tensor& ids) const {
   std::set<int> all;
   for (const auto& [sequence, core] : cores_) all.insert(sequence);
-  Asked asked;
+  Requests requests;
   for (int64_t i = 0; i < ids.elements(); ++i)
-    if (const int32_t expert = ids.data<int32_t>()[i]; expert >= 0) asked.try_emplace(expert, all);
-  return asked;
+    if (const int32_t expert = ids.data<int32_t>()[i]; expert >= 0)
+      requests.try_emplace(expert, all);
+  return requests;
 }
 
 // Evicts down to `most` experts; never the requested experts.
-void ExpertCache::leave(int64_t most, int site, const Asked& asked) {
-  const auto may_leave = [&](const Held& held, bool kept) {
-    return held.cores.empty() != kept &&
-           (held.kept.key.first != site || !asked.contains(held.kept.key.second));
+void ExpertCache::leave(int64_t most, int site, const Requests& requests) {
+  const auto may_leave = [&](const Held& entry, bool in_core) {
+    return entry.cores.empty() != in_core &&
+           (entry.kept.key.first != site || !requests.contains(entry.kept.key.second));
   };
   while (size() > most) {
     auto last = std::find_if(recent_.rbegin(), recent_.rend(),
-                             [&](const Held& held) { return may_leave(held, false); });
+                             [&](const Held& entry) { return may_leave(entry, false); });
     auto at = last == recent_.rend()
                   ? std::find_if(recent_.begin(), recent_.end(),
-                                 [&](const Held& held) { return may_leave(held, true); })
+                                 [&](const Held& entry) { return may_leave(entry, true); })
                   : std::prev(last.base());
     if (at == recent_.end()) return;  // all are requested
     held_.erase(at->kept.key);
@@ -86,11 +88,11 @@ void ExpertCache::leave(int64_t most, int site, const Asked& asked) {
 
 std::vector<ops::Expert> ExpertCache::bank(int site, int64_t experts, const Segments& body,
                                            const tensor::Tensor& ids) {
-  return ids.is_meta() ? shapes(site, experts) : give(site, experts, asked_by(body, ids));
+  return ids.is_meta() ? shapes(site, experts) : give(site, experts, requests_of(body, ids));
 }
 
 std::vector<ops::Expert> ExpertCache::bank(int site, int64_t experts, const tensor::Tensor& ids) {
-  return ids.is_meta() ? shapes(site, experts) : give(site, experts, asked_by(ids));
+  return ids.is_meta() ? shapes(site, experts) : give(site, experts, requests_of(ids));
 }
 
 std::vector<ops::Expert> ExpertCache::shapes(int site, int64_t experts) {
@@ -100,35 +102,35 @@ std::vector<ops::Expert> ExpertCache::shapes(int site, int64_t experts) {
   return bank;
 }
 
-std::vector<ops::Expert> ExpertCache::give(int site, int64_t experts, const Asked& asked) {
+std::vector<ops::Expert> ExpertCache::give(int site, int64_t experts, const Requests& requests) {
   std::vector<ops::Expert> bank(static_cast<size_t>(experts));
-  const auto count = static_cast<int64_t>(asked.size());
+  const auto count = static_cast<int64_t>(requests.size());
   require(count <= capacity_, ErrorCode::memory,
           "the tokens of a pass go to {} experts of a layer, and there is memory for {}: give more "
           "`memory_budget`, or fewer prompts at once",
           count, capacity_);
-  for (const auto& [expert, cores] : asked) {  // before any eviction
-    const auto found = held_.find({site, expert});
-    if (found == held_.end()) continue;
-    recent_.splice(recent_.begin(), recent_, found->second);
+  for (const auto& [expert, cores] : requests) {  // before any eviction
+    const auto it = held_.find({site, expert});
+    if (it == held_.end()) continue;
+    recent_.splice(recent_.begin(), recent_, it->second);
     recent_.front().cores.insert(cores.begin(), cores.end());
     bank[static_cast<size_t>(expert)] = recent_.front().kept.expert;
     ++use_.hits;
   }
-  for (const auto& [expert, cores] : asked) {
-    ops::Expert& wanted = bank[static_cast<size_t>(expert)];
-    if (wanted.up) continue;
-    leave(capacity_ - 1, site, asked);
+  for (const auto& [expert, cores] : requests) {
+    ops::Expert& weights = bank[static_cast<size_t>(expert)];
+    if (weights.up) continue;
+    leave(capacity_ - 1, site, requests);
     recent_.emplace_front(read({site, expert}), cores);
-    wanted = recent_.front().kept.expert;
+    weights = recent_.front().kept.expert;
     held_[{site, expert}] = recent_.begin();
     ++use_.misses;
   }
   return bank;
 }
 
-void ExpertCache::adopt(std::vector<Kept> kept) {
-  for (Kept& one : kept) {
+void ExpertCache::adopt(std::vector<Kept> entries) {
+  for (Kept& one : entries) {
     if (size() == capacity_) return;
     const Key key = one.key;
     recent_.emplace_back(std::move(one), std::set<int>());
@@ -137,11 +139,11 @@ void ExpertCache::adopt(std::vector<Kept> kept) {
 }
 
 std::vector<ExpertCache::Kept> ExpertCache::release() {
-  std::vector<Kept> kept;
-  for (const Held& held : recent_) kept.push_back(held.kept);
+  std::vector<Kept> entries;
+  for (const Held& entry : recent_) entries.push_back(entry.kept);
   held_.clear();
   recent_.clear();
-  return kept;
+  return entries;
 }
 
 void ExpertCache::resize(int64_t capacity) {

@@ -53,7 +53,7 @@ class ExpertCache {
   /// coresets of all its sequences.
   std::vector<ops::Expert> bank(int site, int64_t experts, const tensor::Tensor& ids);
   /// Fills an empty cache, up to its capacity, from a cache over the same weights.
-  void adopt(std::vector<Kept> kept);
+  void adopt(std::vector<Kept> entries);
   /// Gives all experts away.
   std::vector<Kept> release();
   /// Changes the capacity; excess experts leave.
@@ -80,13 +80,13 @@ class ExpertCache {
     const std::shared_ptr<tensor::MemoryTracker> memory;
   };
   /// Experts of a layer, with the sequences of each in a coreset.
-  using Asked = std::map<int64_t, std::set<int>>;
+  using Requests = std::map<int64_t, std::set<int>>;
   Kept read(const Key& key) const;
-  Asked asked_by(const Segments& body, const tensor::Tensor& ids) const;
-  Asked asked_by(const tensor::Tensor& ids) const;
+  Requests requests_of(const Segments& body, const tensor::Tensor& ids) const;
+  Requests requests_of(const tensor::Tensor& ids) const;
   std::vector<ops::Expert> shapes(int site, int64_t experts);
-  std::vector<ops::Expert> give(int site, int64_t experts, const Asked& asked);
-  void leave(int64_t most, int site, const Asked& asked);
+  std::vector<ops::Expert> give(int site, int64_t experts, const Requests& requests);
+  void leave(int64_t most, int site, const Requests& requests);
 
   tensor::PageReuse reuse_;
   int64_t capacity_;

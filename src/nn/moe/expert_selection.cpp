@@ -111,9 +111,10 @@ Tensor fates_of(const SelectionRule& rule, const SelectionScope& scope, const To
   if (!scope.peers) return ops::token_fates(scope.importance, groups, rule.low, rule.high);
   const auto first = static_cast<size_t>(scope.peers->first());
   std::vector<int64_t> words(static_cast<size_t>(token_count(scope.peers->tokens())));
-  const std::vector<float> mine = scope.importance.to_floats();
-  for (size_t t = 0; t < mine.size(); ++t)
-    words[first + t] = int64_t{scope.group_of[t] + 1} << 32 | std::bit_cast<uint32_t>(mine[t]);
+  const std::vector<float> importances = scope.importance.to_floats();
+  for (size_t t = 0; t < importances.size(); ++t)
+    words[first + t] =
+        int64_t{scope.group_of[t] + 1} << 32 | std::bit_cast<uint32_t>(importances[t]);
   scope.peers->sum(words);
   std::vector<int32_t> group_of;
   std::vector<float> importance;
@@ -124,7 +125,7 @@ Tensor fates_of(const SelectionRule& rule, const SelectionScope& scope, const To
   const auto begin = static_cast<int64_t>(first), all = static_cast<int64_t>(words.size());
   return ops::token_fates(Tensor::from(std::span<const float>(importance), {all}),
                           {group_of, groups.count}, rule.low, rule.high)
-      .slice(0, begin, begin + static_cast<int64_t>(mine.size()))
+      .slice(0, begin, begin + static_cast<int64_t>(importances.size()))
       .to(scope.importance.device());
 }
 
@@ -143,7 +144,7 @@ Cores on_host(const Tensor& cores, int64_t groups, int64_t experts) {
 ops::Routing select_experts(const Tensor& logits, const RoutingOptions& router,
                             const SelectionRule& rule, const SelectionScope& scope, Cores* cores) {
   const bool topk = rule.method == Method::topk;
-  const int taken = topk ? rule.k : rule.take ? rule.take : router.top_k;
+  const int slots = topk ? rule.k : rule.take ? rule.take : router.top_k;
   const TokenGroups groups{scope.group_of, groups_in(scope)};
   const bool inside = rule.coreset() || topk;
   if (!logits.is_meta()) check_selection(rule, static_cast<int>(logits.size(1)), router.top_k);
@@ -152,7 +153,7 @@ ops::Routing select_experts(const Tensor& logits, const RoutingOptions& router,
     choice = voted(logits, router, rule, groups, scope.peers);
   else
     choice.vanilla = ops::route(logits, router, inside ? &choice.scores : nullptr);
-  choice.slots = std::max(router.top_k, taken);
+  choice.slots = std::max(router.top_k, slots);
   if (cores) {
     if (choice.votes.defined())
       choice.cores = ops::coresets(choice.votes, choice.count, choice.bar);
@@ -175,17 +176,17 @@ ops::Routing select_experts(const Tensor& logits, const RoutingOptions& router,
 ops::Routing route_inside(const Tensor& logits, const RoutingOptions& router,
                           const SelectionRule& rule, const SelectionScope& scope,
                           const Cores& cores) {
-  const int64_t experts = logits.size(1), held = static_cast<int64_t>(cores.size());
+  const int64_t experts = logits.size(1), groups = static_cast<int64_t>(cores.size());
   ops::InsideChoice choice;
   choice.slots = std::max(router.top_k, rule.take);
   choice.vanilla = ops::route(logits, router, &choice.scores);
-  const Tensor flags = Tensor::empty({held, experts}, tensor::DType::u8);
-  for (int64_t g = 0; g < held; ++g)
+  const Tensor flags = Tensor::empty({groups, experts}, tensor::DType::u8);
+  for (int64_t g = 0; g < groups; ++g)
     std::copy_n(cores[static_cast<size_t>(g)].begin(), experts,
                 flags.data<uint8_t>() + g * experts);
   choice.cores = flags.to(logits.device());
   choice.rule = inside_rule(rule, router);
-  return ops::choose_inside(logits, router, {scope.group_of, held}, choice);
+  return ops::choose_inside(logits, router, {scope.group_of, groups}, choice);
 }
 
 }  // namespace tessera::nn

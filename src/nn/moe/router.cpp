@@ -13,12 +13,12 @@ tensor::Tensor Router::logits(const tensor::Tensor& tokens) const {
   require(x.size(0) == tokens.size(0), ErrorCode::usage,
           "the router of block {} has {} rows of its own for {} tokens", block, x.size(0),
           tokens.size(0));
-  const tensor::Tensor made = ops::matmul(x, weight, f32);
-  if (made.device() == tensor::Device::cpu && !ops::all_finite(made)) {
+  const tensor::Tensor logits = ops::matmul(x, weight, f32);
+  if (logits.device() == tensor::Device::cpu && !ops::all_finite(logits)) {
     ops::require_finite(x, fmt::format("block {}", block));
-    ops::require_finite(made, fmt::format("the router of block {}", block));
+    ops::require_finite(logits, fmt::format("the router of block {}", block));
   }
-  return made;
+  return logits;
 }
 
 ops::Routing Router::operator()(const tensor::Tensor& tokens) const {

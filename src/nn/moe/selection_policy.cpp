@@ -22,11 +22,11 @@ using Tokens = std::map<int, std::vector<Range>>;  // by sequence
 // Runs of a segment under the rule.
 std::vector<Range> ruled_of(const Segment& s, const Tokens& restricted) {
   std::vector<Range> ruled;
-  const auto held = restricted.find(s.sequence);
-  if (held == restricted.end()) return ruled;
-  for (const Range& run : held->second) {
-    const Range mine{std::max(s.ids.begin, run.begin), std::min(s.ids.end, run.end)};
-    if (mine.end > mine.begin) ruled.push_back(mine);
+  const auto it = restricted.find(s.sequence);
+  if (it == restricted.end()) return ruled;
+  for (const Range& run : it->second) {
+    const Range part{std::max(s.ids.begin, run.begin), std::min(s.ids.end, run.end)};
+    if (part.end > part.begin) ruled.push_back(part);
   }
   return ruled;
 }
@@ -47,8 +47,8 @@ Sharing by_sequence(const Segments& body, const Tokens& restricted, bool batch) 
   const int sequences = static_cast<int>(restricted.size());
   Sharing sharing{{}, batch ? std::min(1, sequences) : sequences};
   for (const Segment& s : body) {
-    const auto held = restricted.find(s.sequence);
-    const auto place = static_cast<int32_t>(std::distance(restricted.begin(), held));
+    const auto it = restricted.find(s.sequence);
+    const auto place = static_cast<int32_t>(std::distance(restricted.begin(), it));
     append_groups(
         s, restricted, [&](int64_t) { return batch ? 0 : place; }, sharing.group_of);
   }

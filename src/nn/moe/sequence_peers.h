@@ -16,7 +16,7 @@ class SequencePeers {
   virtual void sum(std::span<int64_t> values) = 0;
   virtual void max(std::span<int64_t> values) = 0;
   /// Rows [own tokens, c] of every rank -> those of all, in the order of tokens().
-  virtual tensor::Tensor gather(const tensor::Tensor& mine) = 0;
+  virtual tensor::Tensor gather(const tensor::Tensor& own) = 0;
   /// The tokens of all ranks, rank by rank.
   virtual const Segments& tokens() const = 0;
   /// The begin of the own tokens among them.

@@ -27,12 +27,12 @@ void SequenceUsage::count(const Call& call, const Tensor& ids, std::vector<Count
   for (int sequence : call.sequences) counts_of(sequence);
   int64_t token = 0;
   for (const Segment& s : call.body) {
-    Counts& mine = counts_of(s.sequence);
-    mine[0] += s.ids.size();
+    Counts& own_counts = counts_of(s.sequence);
+    own_counts[0] += s.ids.size();
     for (const int64_t end = token + s.ids.size(); token < end; ++token)
       for (int64_t j = 0; j < ids.size(1); ++j)
         if (const int32_t e = ids.row<int32_t>(token)[j]; e >= 0)
-          mine[static_cast<size_t>(e) + 1] = 1;
+          own_counts[static_cast<size_t>(e) + 1] = 1;
   }
 }
 
