@@ -19,7 +19,7 @@ constexpr double kClear = 1.25;  // factor beyond the noise of equal rates
 constexpr int kTimes = 6;  // repetitions, so that an interruption does not affect all
 constexpr auto kBetween = std::chrono::microseconds(300);
 
-std::atomic<int> taken{-1};
+std::atomic<int> path_of_run{-1};
 
 Bf16Path measure() {
   if (!has_dot_products()) return Bf16Path::fma;
@@ -32,17 +32,17 @@ Bf16Path measure() {
   return dot > kClear * fma ? Bf16Path::dot : Bf16Path::fma;
 }
 
-Bf16Path chosen() {
+Bf16Path choose_path() {
   const char* name = std::getenv("TESSERA_UNIT");
   if (name && *name) {
-    const Bf16Path unit = parse_bf16_path(name, active_isa());
-    require(unit == Bf16Path::fma || has_dot_products(), ErrorCode::usage,
+    const Bf16Path path = parse_bf16_path(name, active_isa());
+    require(path == Bf16Path::fma || has_dot_products(), ErrorCode::usage,
             "TESSERA_UNIT={}: this CPU has no dot products of bf16; choose fma", name);
-    return unit;
+    return path;
   }
   if (active_isa() < Isa::avx512 || !has_dot_products()) return Bf16Path::fma;
-  const int other = taken;
-  return other < 0 ? measured_bf16_path() : static_cast<Bf16Path>(other);
+  const int path = path_of_run;
+  return path < 0 ? measured_bf16_path() : static_cast<Bf16Path>(path);
 }
 
 }  // namespace
@@ -56,7 +56,7 @@ bool has_dot_products() {
 #endif
 }
 
-const char* name_of(Bf16Path unit) { return unit == Bf16Path::dot ? "dot" : "fma"; }
+const char* name_of(Bf16Path path) { return path == Bf16Path::dot ? "dot" : "fma"; }
 
 Bf16Path parse_bf16_path(std::string_view name, Isa isa) {
   if (name == name_of(Bf16Path::fma)) return Bf16Path::fma;
@@ -68,15 +68,15 @@ Bf16Path parse_bf16_path(std::string_view name, Isa isa) {
 }
 
 Bf16Path measured_bf16_path() {
-  static const Bf16Path unit = measure();
-  return unit;
+  static const Bf16Path path = measure();
+  return path;
 }
 
-void use_bf16_path(Bf16Path unit) { taken = static_cast<int>(unit); }
+void use_bf16_path(Bf16Path path) { path_of_run = static_cast<int>(path); }
 
 Bf16Path active_bf16_path() {
-  static const Bf16Path unit = chosen();
-  return unit;
+  static const Bf16Path path = choose_path();
+  return path;
 }
 
 }  // namespace tessera::kernels

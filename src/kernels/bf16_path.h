@@ -11,7 +11,7 @@ namespace tessera::kernels {
 /// pairs. CPUs with AVX512_BF16 have both; the faster depends on the CPU, by a factor of two.
 enum class Bf16Path : uint8_t { fma, dot };
 /// Names for TESSERA_UNIT: "fma", "dot".
-const char* name_of(Bf16Path unit);
+const char* name_of(Bf16Path path);
 /// True if this CPU has AVX512_BF16: dot products of bf16, and an instruction for rounding.
 bool has_dot_products();
 
@@ -28,6 +28,6 @@ Bf16Path measured_bf16_path();
 Bf16Path active_bf16_path();
 /// Sets the unit measured by another process of the run, so that all processes have the same bits;
 /// call before the first active_bf16_path().
-void use_bf16_path(Bf16Path unit);
+void use_bf16_path(Bf16Path path);
 
 }  // namespace tessera::kernels

@@ -43,8 +43,8 @@ struct Work {
   // little preparation for each run.
   void run(void (*tile)(const ExpertTile&), int64_t panels, std::byte* inner) const {
     const auto count = static_cast<int64_t>(parts.size());
-    const int64_t wanted = ceil_div(8 * tensor::thread_count(), count);
-    const int64_t runs = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, panels / 8));
+    const int64_t tasks = ceil_div(8 * tensor::thread_count(), count);
+    const int64_t runs = std::clamp<int64_t>(tasks, 1, std::max<int64_t>(1, panels / 8));
     tensor::parallel_tasks(count * runs, [&](int64_t task) {
       const Part& p = parts[static_cast<size_t>(task / runs)];
       const int64_t at = task % runs;

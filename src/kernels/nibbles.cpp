@@ -157,16 +157,16 @@ StoredMatrix quantise_groups(const Tensor& w) {
           "quantise_groups: weight {} of {}; expected floats [n, k] with an even k",
           w.shape().str(), tensor::name_of(w.dtype()));
   const int64_t n = w.size(0), k = w.size(1);
-  StoredMatrix made(Tensor::empty({n, k / 2}, DType::u8),
-                    Tensor::empty({n, groups_of(k)}, DType::bf16));
+  StoredMatrix matrix(Tensor::empty({n, k / 2}, DType::u8),
+                      Tensor::empty({n, groups_of(k)}, DType::bf16));
   tensor::with_float_type(w.dtype(), [&](auto type) {
     tensor::parallel_for(n, 4, [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r)
-        quantise_row(w.row<decltype(type)>(r), k, made.values.row<uint8_t>(r),
-                     made.scales.row<BFloat16>(r));
+        quantise_row(w.row<decltype(type)>(r), k, matrix.values.row<uint8_t>(r),
+                     matrix.scales.row<BFloat16>(r));
     });
   });
-  return made;
+  return matrix;
 }
 
 double relative_error(const StoredMatrix& quantised, const Tensor& w) {

@@ -154,7 +154,7 @@ void expert_votes(const VotesArgs& args, const RoutingSteps& steps) {
   std::mutex merging;
   tensor::parallel_for(o.tokens, kGrain, [&](int64_t begin, int64_t end) {
     TokenScores scores(o.experts);
-    Votes mine(args);
+    Votes own_votes(args);
     for (int64_t t = begin; t < end; ++t) {
       if (args.group_of[t] < 0) continue;
       if (args.of != VoteOf::presence)
@@ -162,13 +162,13 @@ void expert_votes(const VotesArgs& args, const RoutingSteps& steps) {
                              scores.score.data()});
       if (args.of == VoteOf::rank) {
         router_ranks(o, o.logits + t * o.experts, scores.score.data(), scores.rank);
-        mine.add_ranks(scores.rank, args.group_of[t]);
+        own_votes.add_ranks(scores.rank, args.group_of[t]);
         continue;
       }
-      mine.add(scores, o.ids + t * o.top_k, args.group_of[t]);
+      own_votes.add(scores, o.ids + t * o.top_k, args.group_of[t]);
     }
     const std::lock_guard lock(merging);
-    mine.into(args.votes);
+    own_votes.into(args.votes);
   });
 }
 

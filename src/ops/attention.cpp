@@ -82,11 +82,11 @@ void fill_unanswered(const Tensor& out, const Tensor* lse, std::span<const Atten
 
 // Number of keys seen by any query.
 int64_t keys_of(std::span<const AttentionSpan> spans) {
-  std::vector<std::pair<int64_t, int64_t>> seen;
-  for (const AttentionSpan& s : spans) seen.emplace_back(s.k_begin, s.k_end);
-  std::sort(seen.begin(), seen.end());
+  std::vector<std::pair<int64_t, int64_t>> ranges;
+  for (const AttentionSpan& s : spans) ranges.emplace_back(s.k_begin, s.k_end);
+  std::sort(ranges.begin(), ranges.end());
   int64_t count = 0, end = 0;
-  for (const auto& [first, last] : seen) {
+  for (const auto& [first, last] : ranges) {
     count += std::max<int64_t>(0, last - std::max(first, end));
     end = std::max(end, last);
   }

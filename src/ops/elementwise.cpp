@@ -188,9 +188,9 @@ void move_rows(const Tensor& x, std::span<const int32_t> from, const Tensor& y,
       "move_rows", 0,
       double(rows * x.size(1)) * double(tensor::size_of(x.dtype()) + tensor::size_of(y.dtype())),
       {rows, x.size(1), 0, y.dtype()});
-  const auto inside = [](std::span<const int32_t> rows_of, int64_t lowest, int64_t held) {
+  const auto inside = [](std::span<const int32_t> rows_of, int64_t lowest, int64_t count) {
     for (const int32_t i : rows_of)
-      require(i >= lowest && i < held, ErrorCode::usage, "move_rows: row {} of {}", i, held);
+      require(i >= lowest && i < count, ErrorCode::usage, "move_rows: row {} of {}", i, count);
   };
   inside(from, -1, x.size(0));
   inside(to, 0, y.size(0));

@@ -139,12 +139,12 @@ void check_device(const WeightForm& form, Device device) {
           "products of int8 with int8 are for CPUs; pack this weight in bf16 for a GPU");
 }
 
-Weight pack(const StoredMatrix& given, const StoredMatrix& up_given, const WeightForm& form,
+Weight pack(const StoredMatrix& source, const StoredMatrix& up_source, const WeightForm& form,
             Device device) {
   check_device(form, device);
-  const StoredMatrix stored = form.int4 ? quantised(given, true) : given,
-                     up = form.int4 && up_given.values.defined() ? quantised(up_given, true)
-                                                                 : up_given;
+  const StoredMatrix stored = form.int4 ? quantised(source, true) : source,
+                     up = form.int4 && up_source.values.defined() ? quantised(up_source, true)
+                                                                  : up_source;
   const Tensor& w = stored.values;
   const DType dtype = form.dtype;
   if (!tensor::is_gpu(device) || w.is_meta()) {

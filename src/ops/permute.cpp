@@ -27,12 +27,12 @@ Tensor permute(const Tensor& x, std::span<const int64_t> sizes, std::span<const 
   for (size_t a = sizes.size(); a-- > 0; step *= sizes[a]) stride[a] = step;
   CopyArgs args{
       .x = x.raw(), .y = y.raw(), .element = tensor::size_of(x.dtype()), .axes = sizes.size()};
-  unsigned seen = 0;
+  unsigned visited = 0;
   for (size_t a = 0; a < order.size(); ++a) {
     const auto from = static_cast<size_t>(order[a]);
-    require(from < sizes.size() && (seen >> from & 1u) == 0, ErrorCode::usage,
+    require(from < sizes.size() && (visited >> from & 1u) == 0, ErrorCode::usage,
             "permute: axis {} stands twice in the order or is none of {}", order[a], sizes.size());
-    seen |= 1u << from;
+    visited |= 1u << from;
     args.size[a] = sizes[from], args.x_stride[a] = stride[from];
   }
   step = 1;

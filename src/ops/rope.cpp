@@ -12,7 +12,7 @@
 namespace tessera::ops {
 
 RotaryTable rotary_table(std::span<const int64_t> positions, int64_t pairs, double theta,
-                         tensor::Device device, int64_t turned) {
+                         tensor::Device device, int64_t rotated_pairs) {
   require(pairs >= 1 && theta > 0, ErrorCode::usage,
           "rotary_table: {} pairs, theta {}; expected 1 or more, above 0", pairs, theta);
   const auto tokens = static_cast<int64_t>(positions.size());
@@ -23,7 +23,7 @@ RotaryTable rotary_table(std::span<const int64_t> positions, int64_t pairs, doub
                     Tensor::empty({tokens, pairs}, DType::f32)};
   for (int64_t i = 0; i < pairs; ++i) {
     // Published models round the frequency and the angle to f32.
-    const bool still = turned >= 0 && i >= turned;
+    const bool still = rotated_pairs >= 0 && i >= rotated_pairs;
     const auto frequency =
         still ? 0.0f : static_cast<float>(std::pow(theta, -double(i) / double(pairs)));
     for (int64_t t = 0; t < tokens; ++t) {

@@ -15,9 +15,9 @@ struct RotaryTable {
   Tensor cos, sin;
 };
 /// Angles position * theta^(-i / pairs), i < pairs, of each position (RoPE, Su et al. 2021).
-/// `turned`: pairs from this index on have angle 0 (proportional RoPE, Gemma 4); -1: none.
+/// `rotated_pairs`: pairs from this index on have angle 0 (proportional RoPE, Gemma 4); -1: none.
 RotaryTable rotary_table(std::span<const int64_t> positions, int64_t pairs, double theta,
-                         tensor::Device device = tensor::Device::cpu, int64_t turned = -1);
+                         tensor::Device device = tensor::Device::cpu, int64_t rotated_pairs = -1);
 
 /// How the channels of a head form pairs: (i, i + pairs), or neighbours (2i, 2i + 1).
 enum class RotaryPairs : uint8_t { halves, neighbours };

@@ -47,12 +47,13 @@ std::vector<double> assumed_ends(int64_t experts) {
 }
 
 // The first loaded expert from `from` on that the token does not have yet; else `from`.
-int32_t not_yet(std::span<const int32_t> taken, int64_t from, const std::vector<double>& ends) {
+int32_t not_yet(std::span<const int32_t> chosen_ids, int64_t from,
+                const std::vector<double>& ends) {
   const auto count = static_cast<int64_t>(ends.size());
   for (int64_t i = 0; i < count; ++i) {
     const auto e = static_cast<size_t>((from + i) % count);
     const bool loaded = ends[e] > (e == 0 ? 0.0 : ends[e - 1]);
-    if (loaded && std::find(taken.begin(), taken.end(), int32_t(e)) == taken.end())
+    if (loaded && std::find(chosen_ids.begin(), chosen_ids.end(), int32_t(e)) == chosen_ids.end())
       return static_cast<int32_t>(e);
   }
   return static_cast<int32_t>(from);

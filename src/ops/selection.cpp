@@ -49,9 +49,9 @@ Tensor expert_votes(const Tensor& logits, const RoutingOptions& router, const Te
   const Tensor votes = table_of_votes(logits, groups);
   if (logits.is_meta()) return votes;
   const Tensor all = logits.contiguous();
-  kernels::RouteArgs made = route_args(all, router);
-  made.ids = ids.data<int32_t>();
-  kernels::VotesArgs args{.router = made};
+  kernels::RouteArgs route = route_args(all, router);
+  route.ids = ids.data<int32_t>();
+  kernels::VotesArgs args{.router = route};
   args.of = of, args.maximum = maximum;
   vote(args, groups, votes);
   return votes;
@@ -98,11 +98,11 @@ Routing choose_inside(const Tensor& logits, const RoutingOptions& router, const 
   require(choice.slots >= k && choice.slots >= choice.rule.take, ErrorCode::usage,
           "choose_inside: {} slots for {} or {} experts of a token", choice.slots, k,
           choice.rule.take);
-  const Routing made{Tensor::empty({tokens, choice.slots}, DType::i32, logits.device()),
-                     Tensor::empty({tokens, choice.slots}, DType::f32, logits.device())};
+  const Routing routing{Tensor::empty({tokens, choice.slots}, DType::i32, logits.device()),
+                        Tensor::empty({tokens, choice.slots}, DType::f32, logits.device())};
   tensor::count_op("route", 0, static_cast<double>(tokens * (choice.slots - k) * 8),
                    tensor::op_size(logits));
-  if (logits.is_meta()) return made;
+  if (logits.is_meta()) return routing;
   check_groups("choose_inside", groups, tokens);
   check_table("choose_inside", choice.scores, DType::f32, logits, logits.shape());
   if (choice.cores.defined())
@@ -121,9 +121,9 @@ Routing choose_inside(const Tensor& logits, const RoutingOptions& router, const 
   else if (choice.votes.defined())
     args.ballot = {choice.votes.data<int64_t>(), groups.count, choice.count, choice.bar};
   args.rule = choice.rule, args.slots = static_cast<int>(choice.slots);
-  args.ids = made.ids.data<int32_t>(), args.weights = made.weights.data<float>();
+  args.ids = routing.ids.data<int32_t>(), args.weights = routing.weights.data<float>();
   kernels::table_of(logits.device()).choose_inside(args);
-  return made;
+  return routing;
 }
 
 Tensor magnitudes(const Tensor& x) {

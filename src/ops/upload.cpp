@@ -36,12 +36,12 @@ class Sent {
     const auto pool = tensor::device_pool();
     if (pool.get() != pool_) clear();
     pool_ = pool.get();
-    if (const auto found = tensors_.find(key); found != tensors_.end()) return found->second;
+    if (const auto it = tensors_.find(key); it != tensors_.end()) return it->second;
     if (kept_ + bytes > kMostKept) clear();
-    const Tensor made = sent(data, bytes, device);
-    tensors_.emplace(std::move(key), made);
+    const Tensor tensor = sent(data, bytes, device);
+    tensors_.emplace(std::move(key), tensor);
     kept_ += bytes;
-    return made;
+    return tensor;
   }
 
  private:
@@ -79,9 +79,9 @@ RowMap::RowMap(const std::vector<int32_t>& rows, Device device) {
 }
 
 void RowMap::check(const char* op, int64_t tokens, const char* name, const Tensor& table) const {
-  const int64_t rows = table.size(0), held = rows_.defined() ? rows_.size(0) : tokens;
-  require(held == tokens, ErrorCode::usage,
-          "{}: row_of of {} entries for {} tokens; give one a token", op, held, tokens);
+  const int64_t rows = table.size(0), row_count = rows_.defined() ? rows_.size(0) : tokens;
+  require(row_count == tokens, ErrorCode::usage,
+          "{}: row_of of {} entries for {} tokens; give one a token", op, row_count, tokens);
   require(tokens == 0 || (lowest_ >= 0 && highest_ < rows), ErrorCode::usage,
           "{}: row_of holds {}; the {} has {} rows", op, lowest_ < 0 ? lowest_ : highest_, name,
           rows);

@@ -27,37 +27,37 @@ DevicePool::~DevicePool() {
 int64_t DevicePool::rounded(int64_t bytes, MemoryClass memory_class) {
   int64_t step = kLine;
   if (memory_class != MemoryClass::weights) {
-    const auto wanted = static_cast<uint64_t>(std::max(bytes, int64_t{1}));
-    step = std::max(kLine, static_cast<int64_t>(std::bit_floor(wanted) / 8));
+    const auto size = static_cast<uint64_t>(std::max(bytes, int64_t{1}));
+    step = std::max(kLine, static_cast<int64_t>(std::bit_floor(size) / 8));
   }
   return (std::max(bytes, int64_t{1}) + step - 1) / step * step;
 }
 
 std::pair<int64_t, std::byte*> DevicePool::fitting(Blocks& blocks, int64_t bytes) {
-  const auto found = blocks.lower_bound(bytes);
-  if (found == blocks.end() || found->first > bytes + bytes / 8) return {0, nullptr};
-  const std::pair<int64_t, std::byte*> block = *found;
-  blocks.erase(found);
+  const auto it = blocks.lower_bound(bytes);
+  if (it == blocks.end() || it->first > bytes + bytes / 8) return {0, nullptr};
+  const std::pair<int64_t, std::byte*> block = *it;
+  blocks.erase(it);
   return block;
 }
 
 std::byte* DevicePool::take(int64_t bytes, MemoryClass memory_class, int64_t arena) {
   runtime_->enter();
-  const int64_t wanted = rounded(bytes, memory_class);
+  const int64_t rounded_bytes = rounded(bytes, memory_class);
   std::unique_lock lock(mutex_);
   const auto own = arenas_.find(arena);
-  auto [size, block] = own != arenas_.end() ? fitting(own->second, wanted)
+  auto [size, block] = own != arenas_.end() ? fitting(own->second, rounded_bytes)
                                             : std::pair<int64_t, std::byte*>{0, nullptr};
-  if (block == nullptr) std::tie(size, block) = fitting(waiting_, wanted);
+  if (block == nullptr) std::tie(size, block) = fitting(waiting_, rounded_bytes);
   use_.waiting -= size;
   if (block == nullptr) {
-    size = wanted;
+    size = rounded_bytes;
     ++use_.allocations;
-    block = static_cast<std::byte*>(runtime_->allocate(wanted));
+    block = static_cast<std::byte*>(runtime_->allocate(rounded_bytes));
     if (block == nullptr && !waiting_.empty()) {
       lock.unlock();
       flush();
-      block = static_cast<std::byte*>(runtime_->allocate(wanted));
+      block = static_cast<std::byte*>(runtime_->allocate(rounded_bytes));
       lock.lock();
     }
   }
@@ -66,8 +66,8 @@ std::byte* DevicePool::take(int64_t bytes, MemoryClass memory_class, int64_t are
     fail(ErrorCode::memory,
          "the GPU ({}) has no {} MB for {}: {} MB of {} MB are free, this run holds {} MB: use a "
          "smaller size, batch or model",
-         runtime_->name(), (wanted + (1 << 20) - 1) >> 20, name_of(memory_class), memory.free >> 20,
-         memory.total >> 20, use_.live >> 20);
+         runtime_->name(), (rounded_bytes + (1 << 20) - 1) >> 20, name_of(memory_class),
+         memory.free >> 20, memory.total >> 20, use_.live >> 20);
   }
   live_.emplace(block, Live{size, arena});
   use_.live += size;
@@ -76,14 +76,14 @@ std::byte* DevicePool::take(int64_t bytes, MemoryClass memory_class, int64_t are
 
 void DevicePool::give(std::byte* block) {
   const std::lock_guard lock(mutex_);
-  const auto found = live_.find(block);
-  if (found == live_.end()) return;
-  const auto [size, arena] = found->second;
+  const auto it = live_.find(block);
+  if (it == live_.end()) return;
+  const auto [size, arena] = it->second;
   const auto own = arenas_.find(arena);
   (own != arenas_.end() ? own->second : waiting_).emplace(size, block);
   use_.live -= size;
   use_.waiting += size;
-  live_.erase(found);
+  live_.erase(it);
 }
 
 int64_t DevicePool::open_arena() {

@@ -103,12 +103,12 @@ size_t PagePool::waiting() const {
 
 // A waiting block of at most one and a half times the size, or null.
 std::byte* PagePool::reused(size_t& size) {
-  const auto found = spares_.lower_bound(size);
-  if (found == spares_.end() || found->first > size + size / 2) return nullptr;
-  std::byte* const block = found->second;
-  size = found->first;
+  const auto it = spares_.lower_bound(size);
+  if (it == spares_.end() || it->first > size + size / 2) return nullptr;
+  std::byte* const block = it->second;
+  size = it->first;
   waiting_ -= size;
-  spares_.erase(found);
+  spares_.erase(it);
   return block;
 }
 
@@ -121,10 +121,10 @@ void PagePool::trim(std::byte* block, size_t size) {
     const size_t cut = std::min(spare, huge_pages(live_ + waiting_ - may));
     spares_.erase(last);
     waiting_ -= spare;
-    const size_t wanted = std::min(cut, size) / kHugePage * kHugePage;
-    const size_t moved = move_pages(from, block, wanted);
+    const size_t whole_pages = std::min(cut, size) / kHugePage * kHugePage;
+    const size_t moved = move_pages(from, block, whole_pages);
     block += moved;
-    size = moved == wanted ? size - moved : 0;
+    size = moved == whole_pages ? size - moved : 0;
     if (cut > moved) unmap_pages(from + moved, cut - moved);
     if (spare > cut) spares_.emplace(spare - cut, from + cut);
     waiting_ += spare - cut;
@@ -133,12 +133,12 @@ void PagePool::trim(std::byte* block, size_t size) {
 
 void PagePool::give(std::byte* block, size_t size) {
   const std::lock_guard lock(mutex_);
-  const auto given = spares_.emplace(size, block);
+  const auto it = spares_.emplace(size, block);
   waiting_ += size;
   live_ -= size;
   if (live_ > most_ / 8 || waiting_ < kWorthOffering) return;
-  const auto first = idle_ ? given : spares_.begin();
-  const auto end = idle_ ? std::next(given) : spares_.end();
+  const auto first = idle_ ? it : spares_.begin();
+  const auto end = idle_ ? std::next(it) : spares_.end();
   idle_ = true;
   const bool offered = std::all_of(first, end, [](const auto& spare) {
     return ::madvise(spare.second, spare.first, MADV_FREE) == 0;

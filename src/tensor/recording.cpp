@@ -22,12 +22,12 @@ bool discard(DeviceRuntime& runtime, void* stream) {
 }
 
 // TESSERA_GRAPHS=0 disables recording.
-bool wanted() {
+bool records_graphs() {
   const char* const text = std::getenv("TESSERA_GRAPHS");
-  const std::string_view said = text ? text : "";
-  require(said.empty() || said == "0" || said == "1", ErrorCode::usage,
-          "TESSERA_GRAPHS={}: expected 0 (record nothing) or 1", base::printable(said));
-  return said != "0";
+  const std::string_view value = text ? text : "";
+  require(value.empty() || value == "0" || value == "1", ErrorCode::usage,
+          "TESSERA_GRAPHS={}: expected 0 (record nothing) or 1", base::printable(value));
+  return value != "0";
 }
 
 }  // namespace
@@ -66,15 +66,15 @@ void Recording::record(const std::function<void()>& work) {
 }
 
 std::unique_ptr<Recording> Recording::attempt(const std::function<void()>& work) {
-  if (!wanted()) return nullptr;
-  std::unique_ptr<Recording> made(new Recording(device_pool()));
+  if (!records_graphs()) return nullptr;
+  std::unique_ptr<Recording> recording(new Recording(device_pool()));
   try {
-    made->record(work);
+    recording->record(work);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::cancelled) throw;
     return nullptr;  // the same failure will appear without a recording, too
   }
-  return made->graph_ ? std::move(made) : nullptr;
+  return recording->graph_ ? std::move(recording) : nullptr;
 }
 
 void Recording::replay() {

@@ -30,7 +30,7 @@ constexpr size_t kBuffers = static_cast<size_t>(MemoryClass::buffers);
 constexpr size_t kMostSpare = 8;  // waiting pages serve weights of an eighth of their size or more
 
 /// Freed pages, waiting for the next weight of at most their size.
-class SparePages {
+class WeightPagePool {
  public:
   void enter() {
     const std::lock_guard lock(mutex_);
@@ -44,14 +44,14 @@ class SparePages {
   /// all waiting pages are released as useless.
   std::pair<std::byte*, size_t> take(size_t size) {
     const std::lock_guard lock(mutex_);
-    const auto found = spares_.lower_bound(size);
-    if (found == spares_.end() || found->first > kMostSpare * size) {
+    const auto it = spares_.lower_bound(size);
+    if (it == spares_.end() || it->first > kMostSpare * size) {
       release();
       return {nullptr, size};
     }
-    const std::pair<std::byte*, size_t> taken = {found->second, found->first};
-    spares_.erase(found);
-    return taken;
+    const std::pair<std::byte*, size_t> pages = {it->second, it->first};
+    spares_.erase(it);
+    return pages;
   }
   void give(std::byte* data, size_t size) {
     const std::lock_guard lock(mutex_);
@@ -71,8 +71,8 @@ class SparePages {
   std::multimap<size_t, std::byte*> spares_;
 };
 
-SparePages& spare_pages() {
-  static SparePages* const pages = new SparePages;  // outlives weights in static storage
+WeightPagePool& weight_page_pool() {
+  static WeightPagePool* const pages = new WeightPagePool;  // outlives weights in static storage
   return *pages;
 }
 
@@ -80,9 +80,9 @@ SparePages& spare_pages() {
 // live blocks.
 std::shared_ptr<void> own_pages(size_t bytes, size_t alignment) {
   const size_t size = page_bytes(bytes);
-  const auto [spare, spare_size] = spare_pages().take(size);
+  const auto [spare, spare_size] = weight_page_pool().take(size);
   const auto release = [size = spare_size](void* freed) {
-    spare_pages().give(static_cast<std::byte*>(freed), size);
+    weight_page_pool().give(static_cast<std::byte*>(freed), size);
   };
   if (spare != nullptr) return {spare, release};
   std::byte* const data = map_pages(size, alignment);
@@ -203,8 +203,8 @@ int64_t MemoryTracker::peak() const {
   return peak;
 }
 
-PageReuse::PageReuse() { spare_pages().enter(); }
-PageReuse::~PageReuse() { spare_pages().leave(); }
+PageReuse::PageReuse() { weight_page_pool().enter(); }
+PageReuse::~PageReuse() { weight_page_pool().leave(); }
 
 std::shared_ptr<Storage> Storage::allocate(int64_t bytes, Device device, MemoryClass memory_class) {
   std::shared_ptr<Storage> storage(new Storage);

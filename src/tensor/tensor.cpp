@@ -256,10 +256,10 @@ Tensor Tensor::to(Device device, MemoryClass memory_class) const {
 
 Tensor Tensor::held_as(std::optional<MemoryClass> memory_class) const {
   require(dense(), ErrorCode::usage, "a view {} is held by who made it", shape_);
-  Tensor held = *this;
-  held.storage_ = Storage::part(*storage_, offset_, bytes(), memory_class);
-  held.offset_ = 0;
-  return held;
+  Tensor copy = *this;
+  copy.storage_ = Storage::part(*storage_, offset_, bytes(), memory_class);
+  copy.offset_ = 0;
+  return copy;
 }
 
 void copy_into(const Tensor& to, const Tensor& from) {

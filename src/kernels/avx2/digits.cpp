@@ -143,8 +143,8 @@ void pack_digits(const RowSource& source, int64_t from, int64_t row, const RowLa
           mul(load(source.x, source.dtype, from * source.stride + k, lanes(source.k - k)), inverse);
       const __m256i whole = _mm256_permute4x64_epi64(
           _mm256_packs_epi32(_mm256_cvtps_epi32(v.low), _mm256_cvtps_epi32(v.high)), 0xd8);
-      const __m256i turned = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(whole, 0xd8), 0xd8);
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(line + i * 2), turned);
+      const __m256i words = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(whole, 0xd8), 0xd8);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(line + i * 2), words);
     }
   }
   reinterpret_cast<RowNumbers*>(out + layout.tail_at())[row] = {largest / most, {}};

@@ -113,7 +113,7 @@ TESSERA_INLINE Mask mask_of(Keep keep) {
           _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 8))};
 }
 /// Clears the lanes outside the mask.
-TESSERA_INLINE Floats kept(Floats x, Keep keep) {
+TESSERA_INLINE Floats select_lanes(Floats x, Keep keep) {
   if (keep.count == 16) return x;
   const Mask mask = mask_of(keep);
   return {_mm256_and_ps(x.low, _mm256_castsi256_ps(mask.low)),

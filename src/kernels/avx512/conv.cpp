@@ -268,8 +268,8 @@ void conv(const ConvArgs& args) {
   const int64_t across = ceil_div(job.width, job.columns), down = ceil_div(job.height, job.lines);
   const int64_t tiles = args.rows * down * across, blocks = job.panels.blocks();
   // With few tiles, also splits output channels over threads.
-  const int64_t wanted = int64_t{8} * tensor::thread_count();
-  const int64_t cuts = std::clamp<int64_t>(ceil_div(wanted, tiles), 1, blocks);
+  const int64_t tasks = int64_t{8} * tensor::thread_count();
+  const int64_t cuts = std::clamp<int64_t>(ceil_div(tasks, tiles), 1, blocks);
   const int64_t tile_bytes =
       ceil_div(job.in_lines() * job.in_columns() * job.pixel_bytes(), 64) * 64;
   tensor::parallel_tasks(tiles * cuts, [&](int64_t task) {

@@ -114,7 +114,7 @@ TESSERA_INLINE Floats max(Floats a, Floats b) { return _mm512_max_ps(a, b); }
 TESSERA_INLINE Floats min(Floats a, Floats b) { return _mm512_min_ps(a, b); }
 TESSERA_INLINE Floats magnitude(Floats x) { return _mm512_abs_ps(x); }
 /// Clears the lanes outside the mask.
-TESSERA_INLINE Floats kept(Floats x, Keep keep) { return _mm512_maskz_mov_ps(keep, x); }
+TESSERA_INLINE Floats select_lanes(Floats x, Keep keep) { return _mm512_maskz_mov_ps(keep, x); }
 /// Selects `yes` where x < 0, else `no`.
 TESSERA_INLINE Floats if_negative(Floats x, Floats yes, Floats no) {
   return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ), no, yes);

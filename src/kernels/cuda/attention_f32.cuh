@@ -116,10 +116,10 @@ struct PlainState {
   }
 
   /// Converts scores to probabilities under the running maximum. Keys from `open` on are masked,
-  /// queries from `asked` on have no bias; both are relative to the start of the block, where
+  /// queries from `queries` on have no bias; both are relative to the start of the block, where
   /// `bias` begins.
   __device__ void soften(const PlainShared& shared, float scale, const ScoreBias& bias, int open,
-                         int asked) {
+                         int queries) {
     TESSERA_UNROLL
     for (int i = 0; i < 4; ++i) {
       const int row = 4 * y() + i;
@@ -128,7 +128,7 @@ struct PlainState {
       for (int j = 0; j < 4; ++j) {
         const int key = x() + 16 * j;
         scores[i][j] *= scale;
-        if (bias.data && key < open && row < asked) scores[i][j] += bias.data[key - row];
+        if (bias.data && key < open && row < queries) scores[i][j] += bias.data[key - row];
         if (key >= open) scores[i][j] = -INFINITY;
         highest = fmaxf(highest, scores[i][j]);
       }
@@ -228,9 +228,9 @@ __device__ inline void attend_f32(const AttentionArgs& a, const AttentionItem& i
     __syncthreads();
   };
   // A warp without queries only fetches.
-  const int asked =
+  const int queries =
       item.last - item.first < kPlainTile ? static_cast<int>(item.last - item.first) : kPlainTile;
-  const bool computes = static_cast<int>(threadIdx.x) / kWarp * 8 < asked;
+  const bool computes = static_cast<int>(threadIdx.x) / kWarp * 8 < queries;
   PlainState<Pieces> state;
   if (item.k_begin < item.k_end) fetch_both(item.k_begin, 0, true);
   for (int64_t first = item.k_begin; first < item.k_end; first += kPlainTile) {
@@ -249,7 +249,7 @@ __device__ inline void attend_f32(const AttentionArgs& a, const AttentionItem& i
       if (computes) state.score(shared);
     }
     const ScoreBias here{bias.data ? bias.data + (first - item.first) : nullptr, bias.rounds};
-    if (computes) state.soften(shared, a.scale, here, open, asked);
+    if (computes) state.soften(shared, a.scale, here, open, queries);
     TESSERA_UNROLL
     for (int piece = 0; piece < Pieces; ++piece) {
       if (piece > 0) {

@@ -99,14 +99,14 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_kernel(AttentionA
     WarpState<Width> state;
     begin(state);
     float shrink[2];
-    const BFloat16* mine = q + threadIdx.x / kWarp * 16 * kPitch;
+    const BFloat16* warp_queries = q + threadIdx.x / kWarp * 16 * kPitch;
     for (int block = 0; block < blocks; ++block) {
       fetch(block + 1);
       cp_async_wait<1>();
       __syncthreads();
       const int at = block % 2 * kBlock;
       float scores[Keys / 8][4];
-      score_block<Width, Keys>(scores, mine, k + at,
+      score_block<Width, Keys>(scores, warp_queries, k + at,
                                item.k_end - item.k_begin - int64_t{block} * Keys);
       soften<Keys>(scores, scale, state.top, state.sum, shrink);
       scale_rows<Width>(state.out, shrink);

@@ -89,12 +89,13 @@ template <int Keys>
 __device__ inline void soften_wide(const WideShared<Keys>& shared, float scale, int64_t valid,
                                    WideRow& state) {
   constexpr int kPitch = WideTile<Keys>::kScorePitch, kSteps = Keys / 16;
-  const int row = static_cast<int>(threadIdx.x) / 4, mine = static_cast<int>(threadIdx.x) % 4 * 4;
+  const int row = static_cast<int>(threadIdx.x) / 4,
+            first_key = static_cast<int>(threadIdx.x) % 4 * 4;
   const int open = valid < Keys ? static_cast<int>(valid) : Keys;
   float scores[kSteps][4], top = -INFINITY;
   TESSERA_UNROLL
   for (int s = 0; s < kSteps; ++s) {
-    const int key = s * 16 + mine;
+    const int key = s * 16 + first_key;
     const float4 word = *reinterpret_cast<const float4*>(shared.scores + row * kPitch + key);
     scores[s][0] = word.x, scores[s][1] = word.y, scores[s][2] = word.z, scores[s][3] = word.w;
     TESSERA_UNROLL
@@ -108,7 +109,7 @@ __device__ inline void soften_wide(const WideShared<Keys>& shared, float scale, 
   const float shrink = exp2_of(state.top - top);
   state.top = top;
   state.sum *= shrink;
-  if (mine == 0) shared.factors[row] = shrink;
+  if (first_key == 0) shared.factors[row] = shrink;
   TESSERA_UNROLL
   for (int s = 0; s < kSteps; ++s) {
     TESSERA_UNROLL
@@ -116,7 +117,7 @@ __device__ inline void soften_wide(const WideShared<Keys>& shared, float scale, 
       scores[s][i] = exp2_of(fmaf(scores[s][i], scale, -top));
       state.sum += scores[s][i];
     }
-    *reinterpret_cast<uint2*>(shared.p + row * kPitch + s * 16 + mine) = {
+    *reinterpret_cast<uint2*>(shared.p + row * kPitch + s * 16 + first_key) = {
         pack_bf16(scores[s][0], scores[s][1]), pack_bf16(scores[s][2], scores[s][3])};
   }
 }

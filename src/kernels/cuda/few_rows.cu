@@ -41,17 +41,17 @@ __global__ void __launch_bounds__(kFewWarps* kWarp) few_rows_kernel(FewRows p, F
       }
     }
   }
-  float mine = 0;
+  float lane_sum = 0;
   TESSERA_UNROLL
   for (int r = 0; r < Rows; ++r) TESSERA_UNROLL
   for (int c = 0; c < Columns; ++c) {
     const float sum = sum_over_lanes(sums[r][c], kWarp);
-    if (lane == r * Columns + c) mine = sum;
+    if (lane == r * Columns + c) lane_sum = sum;
   }
   const int row = lane / Columns;
   if (row < p.rows && row < Rows && first + lane % Columns <= last)
     with_activation(f.epilogue.activation, [&](auto kind) {
-      float v[1] = {mine};
+      float v[1] = {lane_sum};
       const float up[1] = {0};
       finish_chunk<kind(), 1>(f, row, first + lane % Columns, v, up);
     });

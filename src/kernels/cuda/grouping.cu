@@ -52,14 +52,14 @@ __device__ inline void scan_chunks(const int32_t* __restrict__ counts,
   const int64_t last = first + run < chunks ? first + run : chunks;
   for (int from = 0; from < experts; from += width) {
     const int e = from + thread % width;
-    const bool mine = part < parts && e < experts;
+    const bool in_range = part < parts && e < experts;
     int sum = 0;
-    if (mine)
+    if (in_range)
       for (int64_t c = first; c < last; ++c) sum += counts[c * experts + e];
     part_sums[thread] = sum;
     __syncthreads();
     sum = 0;
-    if (mine) {
+    if (in_range) {
       for (int before = 0; before < part; ++before)
         sum += part_sums[before * width + thread % width];
       for (int64_t c = first; c < last; ++c) {

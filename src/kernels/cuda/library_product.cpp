@@ -112,8 +112,7 @@ cublasLtMatmulAlgo_t choose(int device, const LibraryProduct& p, const Call& cal
                          p.beta != 0,
                          int64_t{aligned[0]} << 40 | int64_t{aligned[1]} << 20 | aligned[2]};
   const std::lock_guard lock(choices.mutex);
-  if (const auto found = choices.known.find(key); found != choices.known.end())
-    return found->second;
+  if (const auto it = choices.known.find(key); it != choices.known.end()) return it->second;
   const CublasLt& lt = cublas_lt();
   Preference preference;
   check(lt.preference_create(&preference.value));
@@ -126,10 +125,10 @@ cublasLtMatmulAlgo_t choose(int device, const LibraryProduct& p, const Call& cal
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, aligned[2]);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, aligned[2]);
   cublasLtMatmulHeuristicResult_t best{};
-  int found = 0;
+  int count = 0;
   check(lt.heuristic(handle_of(device), call.desc.value, call.w.value, call.x.value, call.y.value,
-                     call.y.value, preference.value, 1, &best, &found));
-  if (found == 0) unsupported(kName, "columns", p.n, "a shape that cuBLASLt serves");
+                     call.y.value, preference.value, 1, &best, &count));
+  if (count == 0) unsupported(kName, "columns", p.n, "a shape that cuBLASLt serves");
   return choices.known[key] = best.algo;
 }
 

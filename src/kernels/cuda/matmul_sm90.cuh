@@ -128,9 +128,9 @@ __device__ inline void turn_quad(const float (&x)[4][2], float (&v)[8]) {
   for (int from = 0; from < 2; ++from) {
     const float give = high ? pairs[from][i] : pairs[2 + from][i];
     const float got = __shfl_xor_sync(kAllLanes, give, 2);
-    const float mine = high ? pairs[2 + from][i] : pairs[from][i];
-    v[2 * from + i] = high ? got : mine;
-    v[4 + 2 * from + i] = high ? mine : got;
+    const float own = high ? pairs[2 + from][i] : pairs[from][i];
+    v[2 * from + i] = high ? got : own;
+    v[4 + 2 * from + i] = high ? own : got;
   }
 }
 
@@ -347,12 +347,12 @@ __device__ inline void compute_tiles(const Work& work, const ProductShared<N, By
     }
     const Finish& f = work.finish(place);
     const auto finish_of = [&](int half) {
-      Tile made(f, first + half * 64 + thread % kGroup / kWarp * 16, place.column, [&](int i) {
+      Tile tile(f, first + half * 64 + thread % kGroup / kWarp * 16, place.column, [&](int i) {
         const int64_t row = work.row(place, i);
         return row < 0 ? f.rows : row;
       });
-      if constexpr (Bytes) made.scales = work.scales(place);
-      return made;
+      if constexpr (Bytes) tile.scales = work.scales(place);
+      return tile;
     };
     Tile finish = finish_of(0);
     float sums[kHalves][N / 8][4];

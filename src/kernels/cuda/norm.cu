@@ -69,8 +69,9 @@ __global__ void __launch_bounds__(kMostNormThreads) norm_kernel(NormArgs a, Norm
   after_those_before();
   const int lane = static_cast<int>(threadIdx.x) % plan.lanes;
   const int64_t run = int64_t{blockIdx.x} * plan.rows_per_block() + threadIdx.x / plan.lanes;
-  const bool mine = run < a.tokens * a.groups;  // every lane takes part in the sums
-  const int64_t token = mine ? run / a.groups : 0, from = mine ? run % a.groups * a.width : 0;
+  const bool in_range = run < a.tokens * a.groups;  // every lane takes part in the sums
+  const int64_t token = in_range ? run / a.groups : 0,
+                from = in_range ? run % a.groups * a.width : 0;
   float v[Chunks][V];
   float sum = 0;
   TESSERA_UNROLL
@@ -78,7 +79,7 @@ __global__ void __launch_bounds__(kMostNormThreads) norm_kernel(NormArgs a, Norm
     const int64_t i = (int64_t{c} * plan.lanes + lane) * V;
     TESSERA_UNROLL
     for (int j = 0; j < V; ++j) v[c][j] = 0;
-    if (mine && i < a.width) load<V>(a.x, a.dtype, token * a.x_stride + from + i, v[c]);
+    if (in_range && i < a.width) load<V>(a.x, a.dtype, token * a.x_stride + from + i, v[c]);
     TESSERA_UNROLL
     for (int j = 0; j < V; ++j) sum += v[c][j];
   }
@@ -95,7 +96,7 @@ __global__ void __launch_bounds__(kMostNormThreads) norm_kernel(NormArgs a, Norm
       }
     }
   const float factor = 1 / sqrtf(sum_over_row(squares, plan.lanes) / width + a.eps);
-  if (!mine) return;
+  if (!in_range) return;
   const int64_t row = a.row_of ? a.row_of[token] : 0;
   TESSERA_UNROLL
   for (int c = 0; c < Chunks; ++c) {

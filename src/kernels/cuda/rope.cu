@@ -5,10 +5,10 @@
 namespace tessera::kernels::cuda {
 namespace {
 
-// Split of a head: `turned` positions of pairs, then positions of copied channels.
+// Split of a head: `pair_chunks` positions of pairs, then positions of copied channels.
 struct RopePlan {
   Divisor places, heads;
-  int turned;
+  int pair_chunks;
 };
 
 __device__ inline void turn(float& first, float& second, float cosine, float sine) {
@@ -55,12 +55,12 @@ __global__ void __launch_bounds__(kSpreadThreads)
     const int64_t head = int64_t{token_at.chunk} * a.head_dim;
     const int64_t x = token * a.x_stride + head, y = token * a.y_stride + head;
     const int place = static_cast<int>(head_at.chunk);
-    if (place < plan.turned) {
+    if (place < plan.pair_chunks) {
       turn_pairs<V>(a, x, y, token * a.pairs, place * V);
       continue;
     }
     float behind[V];
-    const int64_t at = 2 * a.pairs + int64_t{place - plan.turned} * V;
+    const int64_t at = 2 * a.pairs + int64_t{place - plan.pair_chunks} * V;
     load<V>(a.x, a.dtype, x + at, behind);
     store<V>(a.y, a.dtype, y + at, behind);
   }
@@ -68,9 +68,9 @@ __global__ void __launch_bounds__(kSpreadThreads)
 
 template <int V>
 void run(const RopeArgs& args) {
-  const int64_t turned = args.pairs / V, places = (args.head_dim - args.pairs) / V;
+  const int64_t pair_chunks = args.pairs / V, places = (args.head_dim - args.pairs) / V;
   if (args.heads == 0 || places == 0) return;
-  const RopePlan plan{Divisor(places), Divisor(args.heads), static_cast<int>(turned)};
+  const RopePlan plan{Divisor(places), Divisor(args.heads), static_cast<int>(pair_chunks)};
   each_run_of_rows(args.tokens, args.heads * places, [&](int64_t first, int64_t count) {
     const int64_t pieces = count * args.heads * places;
     launch("rope", rope_kernel<V>, early(spread(pieces)), args, plan, first,

@@ -93,11 +93,11 @@ __device__ inline float take_best(float* rank, const float* score, int n, int co
     __syncwarp();
     if (best.index < n && lane == best.index % kWarp) rank[best.index] = -INFINITY;
     __syncwarp();
-    const bool found = best.index < n;
-    const float weight = found ? score[best.index] : 0;
+    const bool valid = best.index < n;
+    const float weight = valid ? score[best.index] : 0;
     sum += weight;
     if (lane == j % kWarp) {
-      ids[j] = found ? best.index : -1;
+      ids[j] = valid ? best.index : -1;
       weights[j] = weight;
     }
   }

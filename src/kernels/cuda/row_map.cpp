@@ -14,16 +14,16 @@ namespace {
 // Loads the driver's function at run time, so that the program starts without a driver.
 PFN_cuTensorMapEncodeTiled_v12000 encoder(const char* kernel) {
   void* function = nullptr;
-  cudaDriverEntryPointQueryResult found{};
+  cudaDriverEntryPointQueryResult result{};
 #if CUDART_VERSION >= 12050
   const cudaError_t status = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
-                                                              12000, cudaEnableDefault, &found);
+                                                              12000, cudaEnableDefault, &result);
 #else
   const cudaError_t status =
-      cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &found);
+      cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &result);
 #endif
   if (status != cudaSuccess) device_failed(kernel, cudaGetErrorString(status), false);
-  if (found != cudaDriverEntryPointSuccess || function == nullptr)
+  if (result != cudaDriverEntryPointSuccess || function == nullptr)
     device_failed(kernel, "the driver has no cuTensorMapEncodeTiled", false);
   return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(function);
 }
@@ -44,10 +44,10 @@ RowMap encoded(const char* kernel, const void* data, const MapShape& shape) {
   if (status != CUDA_SUCCESS)
     device_failed(kernel, ("cuTensorMapEncodeTiled gives " + std::to_string(status)).c_str(),
                   false);
-  RowMap made;
-  static_assert(sizeof(map) == sizeof(made));
-  std::memcpy(&made, &map, sizeof(made));
-  return made;
+  RowMap row_map;
+  static_assert(sizeof(map) == sizeof(row_map));
+  std::memcpy(&row_map, &map, sizeof(row_map));
+  return row_map;
 }
 
 }  // namespace

@@ -104,15 +104,15 @@ class CudaRuntime : public tensor::DeviceRuntime {
   std::shared_ptr<void> make_stream() override {
     cudaStream_t stream = nullptr;  // independent of the default stream
     check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
-    return {stream, [](void* made) { cudaStreamDestroy(static_cast<cudaStream_t>(made)); }};
+    return {stream, [](void* handle) { cudaStreamDestroy(static_cast<cudaStream_t>(handle)); }};
   }
   std::shared_ptr<void> record(void* stream) override {
     cudaEvent_t event = nullptr;
     check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
-    std::shared_ptr<void> made(
+    std::shared_ptr<void> handle(
         event, [](void* gone) { cudaEventDestroy(static_cast<cudaEvent_t>(gone)); });
     check(cudaEventRecord(event, static_cast<cudaStream_t>(stream)), "cudaEventRecord");
-    return made;
+    return handle;
   }
   void wait(void* stream, void* event) override {
     check(
@@ -160,7 +160,7 @@ class CudaRuntime : public tensor::DeviceRuntime {
                   void* memory = nullptr;
                   check(cudaHostAlloc(&memory, static_cast<size_t>(bytes), cudaHostAllocDefault),
                         "cudaHostAlloc");
-                  return std::shared_ptr<void>(memory, [](void* made) { cudaFreeHost(made); });
+                  return std::shared_ptr<void>(memory, [](void* pages) { cudaFreeHost(pages); });
                 },
             .copy = [](const CopyBox& box, void* stream) { queue(box, CopyWay::upload, stream); },
             .record = [this](void* stream) { return record(stream); },

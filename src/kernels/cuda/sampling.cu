@@ -64,7 +64,7 @@ __device__ inline double base_of(float largest) {
 
 // Computes the peaks of parts [rows, parts].
 __global__ void __launch_bounds__(kSpreadThreads)
-    peak_parts_kernel(PeaksArgs a, int64_t parts, Peak* found) {
+    peak_parts_kernel(PeaksArgs a, int64_t parts, Peak* peaks) {
   constexpr int kWarps = kSpreadThreads / kWarp;
   __shared__ float largest[kWarps];
   __shared__ int index[kWarps];
@@ -96,24 +96,24 @@ __global__ void __launch_bounds__(kSpreadThreads)
   __syncthreads();
   if (thread != 0) return;
   for (int w = 1; w < kWarps; ++w) sum += sums[w];
-  found[blockIdx.x] = {best.index, sum, best.value};
+  peaks[blockIdx.x] = {best.index, sum, best.value};
 }
 
 // Merges the parts of a row, a row for each warp.
 __global__ void __launch_bounds__(kSpreadThreads)
-    merge_peaks_kernel(PeaksArgs a, int64_t parts, const Peak* found) {
+    merge_peaks_kernel(PeaksArgs a, int64_t parts, const Peak* peaks) {
   const int64_t row = first_piece() / kWarp;
   if (row >= a.rows) return;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const Peak* mine = found + row * parts;
+  const Peak* row_peaks = peaks + row * parts;
   Best best{-INFINITY, static_cast<int>(a.count)};
   for (int64_t part = lane; part < parts; part += kWarp)
-    best = better(best, {mine[part].largest, static_cast<int>(mine[part].index)});
+    best = better(best, {row_peaks[part].largest, static_cast<int>(row_peaks[part].index)});
   best = best_of_warp(best);
   const double base = base_of(best.value);
   double sum = 0;
   for (int64_t part = lane; part < parts; part += kWarp)
-    sum += mine[part].sum * exp(double{mine[part].largest} - base);
+    sum += row_peaks[part].sum * exp(double{row_peaks[part].largest} - base);
   sum = sum_of_warp(sum);
   if (lane == 0) a.peaks[row] = {best.index < a.count ? best.index : 0, sum, best.value};
 }
@@ -139,11 +139,11 @@ void guide(const GuideArgs& args) {
 void peaks(const PeaksArgs& args) {
   if (args.count > 0x7fffffff) unsupported("peaks", "logits", args.count, "at most 2147483647");
   const int64_t parts = ceil_div<int64_t>(args.count > 0 ? args.count : 1, kPeakPart);
-  const Scratch found(args.rows * parts * static_cast<int64_t>(sizeof(Peak)));
+  const Scratch part_peaks(args.rows * parts * static_cast<int64_t>(sizeof(Peak)));
   launch("peaks", peak_parts_kernel, Launch{.blocks = args.rows * parts, .threads = kSpreadThreads},
-         args, parts, found.as<Peak>());
+         args, parts, part_peaks.as<Peak>());
   launch("peaks", merge_peaks_kernel, spread(args.rows * kWarp), args, parts,
-         static_cast<const Peak*>(found.as<Peak>()));
+         static_cast<const Peak*>(part_peaks.as<Peak>()));
 }
 
 }  // namespace tessera::kernels::cuda

@@ -79,11 +79,11 @@ __global__ void votes_kernel(VotesArgs a, int64_t bytes) {
 // Whether expert e is in the coreset of these votes.
 __device__ inline bool elected(const int64_t* votes, int experts, int e, int64_t count,
                                int64_t bar) {
-  const int64_t mine = votes[e];
+  const int64_t own_votes = votes[e];
   int better = 0;
   for (int f = 0; count > 0 && f < experts; ++f)
-    better += votes[f] > mine || (votes[f] == mine && f < e);
-  return better < count || mine >= bar;
+    better += votes[f] > own_votes || (votes[f] == own_votes && f < e);
+  return better < count || own_votes >= bar;
 }
 
 __global__ void coresets_kernel(CoresetsArgs a) {
@@ -128,19 +128,19 @@ __device__ inline const uint8_t* elect(const InsideArgs& a, int64_t bytes) {
   const auto core_of = [&](int w) {
     return dynamic_shared() + w * bytes + experts * 4 + o.groups * 8;
   };
-  const uint8_t* mine = nullptr;
+  const uint8_t* core = nullptr;
   for (int w = 0; w < warps; ++w) {
     const int group = group_of(w);
     int before = 0;
     while (before < w && group_of(before) != group) ++before;
-    if (w == own && group >= 0) mine = core_of(before);
+    if (w == own && group >= 0) core = core_of(before);
     if (group < 0 || before < w) continue;
     for (int e = threadIdx.x; e < experts; e += blockDim.x)
       core_of(w)[e] = elected(a.ballot.votes + int64_t{group} * experts, experts, e, a.ballot.count,
                               a.ballot.bar);
   }
   __syncthreads();
-  return mine;
+  return core;
 }
 
 __global__ void inside_kernel(InsideArgs a, int64_t bytes) {
@@ -203,15 +203,15 @@ __global__ void magnitudes_kernel(MagnitudesArgs a) {
 __global__ void fates_kernel(FatesArgs a) {
   for (int64_t t = first_piece(); t < a.tokens; t += piece_step()) {
     const int group = a.group_of[t];
-    const float mine = a.importance[t];
+    const float importance = a.importance[t];
     int64_t count = 0, smaller = 0, larger = 0;  // counts in the group; of equals, earlier ones
     for (int64_t u = 0; group >= 0 && u < a.tokens; ++u) {
       if (a.group_of[u] != group) continue;
       const float other = a.importance[u];
-      const bool before = other == mine && u < t;
+      const bool before = other == importance && u < t;
       ++count;
-      smaller += other < mine || before;
-      larger += other > mine || before;
+      smaller += other < importance || before;
+      larger += other > importance || before;
     }
     const double n = static_cast<double>(count);
     const bool high = static_cast<double>(larger) < floor(a.high * n);
@@ -227,13 +227,13 @@ __global__ void tail_kernel(TailArgs a) {
     int32_t* ids = a.ids + t * a.slots;
     float* weights = a.weights + t * a.slots;
     const int fate = a.fates ? a.fates[t] : 0;
-    int held = 0;
+    int count = 0;
     double total = 0;
     for (int j = 0; j < a.slots; ++j) {
       const int32_t id = ids[j];
       const float weight = weights[j];
       if (id < 0) continue;
-      int at = held++;
+      int at = count++;
       for (;
            at > 0 && (weights[at - 1] < weight || (weights[at - 1] == weight && ids[at - 1] > id));
            --at) {
@@ -243,10 +243,10 @@ __global__ void tail_kernel(TailArgs a) {
       ids[at] = id;
       weights[at] = weight;
     }
-    for (int j = 0; j < held; ++j) total += static_cast<double>(weights[j]);
+    for (int j = 0; j < count; ++j) total += static_cast<double>(weights[j]);
     const double most = (fate > 0 ? 0 : a.beta) * total;
     double tail = 0;
-    int keep = held;
+    int keep = count;
     while (keep > 1 && tail + static_cast<double>(weights[keep - 1]) < most)
       tail += static_cast<double>(weights[--keep]);
     const float scale =

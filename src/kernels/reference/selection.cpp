@@ -25,22 +25,22 @@ void mark(std::vector<int64_t>& tokens, double share, int8_t fate, const Before&
 }
 
 void drop(int32_t* ids, float* weights, const TailArgs& args, double beta) {
-  std::vector<std::pair<float, int32_t>> kept;
+  std::vector<std::pair<float, int32_t>> choices;
   for (int j = 0; j < args.slots; ++j)
-    if (ids[j] >= 0) kept.emplace_back(weights[j], ids[j]);
-  std::stable_sort(kept.begin(), kept.end(), [](const auto& a, const auto& b) {
+    if (ids[j] >= 0) choices.emplace_back(weights[j], ids[j]);
+  std::stable_sort(choices.begin(), choices.end(), [](const auto& a, const auto& b) {
     return a.first != b.first ? a.first > b.first : a.second < b.second;
   });
   double total = 0, tail = 0;
-  for (const auto& [weight, id] : kept) total += double(weight);
-  size_t keep = kept.size();
-  while (keep > 1 && tail + double(kept[keep - 1].first) < beta * total)
-    tail += double(kept[--keep].first);
+  for (const auto& [weight, id] : choices) total += double(weight);
+  size_t keep = choices.size();
+  while (keep > 1 && tail + double(choices[keep - 1].first) < beta * total)
+    tail += double(choices[--keep].first);
   const float scale =
       args.renormalise ? static_cast<float>(double(args.full) / (total - tail)) : 1.0f;
   for (size_t j = 0; j < static_cast<size_t>(args.slots); ++j) {
-    ids[j] = j < keep ? kept[j].second : -1;
-    weights[j] = j < keep ? kept[j].first * scale : 0;
+    ids[j] = j < keep ? choices[j].second : -1;
+    weights[j] = j < keep ? choices[j].first * scale : 0;
   }
 }
 

@@ -40,13 +40,13 @@ struct Axis {
   int64_t size = 1, x_stride = 1, y_stride = 1;
 };
 Axis take(CopyArgs& args, size_t axis) {
-  const Axis taken{args.size[axis], args.x_stride[axis], args.y_stride[axis]};
+  const Axis result{args.size[axis], args.x_stride[axis], args.y_stride[axis]};
   for (size_t a = axis; a + 1 < args.axes; ++a) {
     args.size[a] = args.size[a + 1];
     args.x_stride[a] = args.x_stride[a + 1], args.y_stride[a] = args.y_stride[a + 1];
   }
   --args.axes;
-  return taken;
+  return result;
 }
 
 // Calls inner(x, y, index on the last axis) for each point of the remaining axes, on as many

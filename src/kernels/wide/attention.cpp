@@ -57,8 +57,8 @@ void run_together(const AttentionEngine& engine, std::span<PackedHead> heads) {
     tiles += ceil_div(h.queries(), engine.tile) * group;
   }
   std::byte* memory = thread_scratch(1).at_least(bytes);
-  const int64_t wanted = tiles / (tensor::thread_count() * kTasksPerThread);
-  const int64_t most = std::clamp<int64_t>(wanted, 1, engine.tiles) * engine.tile;
+  const int64_t per_task = tiles / (tensor::thread_count() * kTasksPerThread);
+  const int64_t most = std::clamp<int64_t>(per_task, 1, engine.tiles) * engine.tile;
   std::vector<Task> packs, attends;
   for (PackedHead& h : heads) {
     place(engine, memory, h);
@@ -88,7 +88,7 @@ void run_together(const AttentionEngine& engine, std::span<PackedHead> heads) {
 // query, so int8 scores join only spans with the same keys.
 struct Steps {
   std::vector<AttentionRange> runs;
-  std::vector<int64_t> seen;  // keys seen by each query of all runs
+  std::vector<int64_t> key_counts;  // by query of all runs
 
   explicit Steps(const AttentionArgs& args) {
     for (int64_t s = 0; s < args.span_count; ++s) {
@@ -103,7 +103,7 @@ struct Steps {
       } else {
         runs.push_back(span);
       }
-      seen.insert(seen.end(), static_cast<size_t>(queries), keys);
+      key_counts.insert(key_counts.end(), static_cast<size_t>(queries), keys);
     }
   }
 };
@@ -114,14 +114,14 @@ void run_attention(const AttentionEngine& engine, const AttentionArgs& args,
                    const DistanceBias& bias) {
   const Steps steps(args);
   std::vector<PackedHead> heads;
-  const int64_t* seen = steps.seen.data();
+  const int64_t* key_counts = steps.key_counts.data();
   for (const AttentionRange& run : steps.runs) {
     for (int64_t h = 0; h < args.kv_heads; ++h) {
       PackedHead head{&args, run, h, bias, nullptr};
-      if (*seen < head.keys()) head.seen = seen;
+      if (*key_counts < head.keys()) head.key_counts = key_counts;
       heads.push_back(head);
     }
-    seen += run.q_end - run.q_begin;
+    key_counts += run.q_end - run.q_begin;
   }
   const int64_t count = static_cast<int64_t>(heads.size()), threads = tensor::thread_count();
   if (threads == 1 || count >= threads * kTasksPerThread) {

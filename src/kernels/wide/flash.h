@@ -29,11 +29,11 @@ struct PackedHead {
   std::byte* packed = nullptr;
   float* mean = nullptr;  ///< int8 scores: mean of the keys, by channel
   /// Number of keys seen by each query, nondecreasing; null: all.
-  const int64_t* seen = nullptr;
+  const int64_t* key_counts = nullptr;
 
   int64_t keys() const { return span.k_end - span.k_begin; }
   int64_t queries() const { return span.q_end - span.q_begin; }
-  int64_t seen_by(int64_t query) const { return seen ? seen[query] : keys(); }
+  int64_t seen_by(int64_t query) const { return key_counts ? key_counts[query] : keys(); }
   /// Biases of a query, relative to the start of the span, by key; null: none.
   const float* bias_of(int64_t head, int64_t query) const {
     return bias.data ? bias.data + head * bias.stride + bias.tokens - 1 - query : nullptr;
