@@ -189,14 +189,15 @@ void CogVideoX::block(int index, const nn::StepContext& step, const nn::Placemen
                       p.angles, heads);
   }
   ops::MatmulGroup group;
-  const nn::Joint seen = apart(seams.attention.attend(index, p.view, heads), text);
-  x = w.out(seen.body, gated(m, 2, p.sequences, x, &group), seams.reduce);
-  c = w.out(seen.prefix, gated(m, 5, p.text_sequences, c, &group), seams.reduce);
+  const nn::Joint attention = apart(seams.attention.attend(index, p.view, heads), text);
+  x = w.out(attention.body, gated(m, 2, p.sequences, x, &group), seams.reduce);
+  c = w.out(attention.prefix, gated(m, 5, p.text_sequences, c, &group), seams.reduce);
   group.run();
-  const Tensor fed = w.norm2(x, part(n, 0, d), part(n, 1, d), p.sequences);
-  const Tensor fed_text = w.norm2(c, part(n, 3, d), part(n, 4, d), p.text_sequences);
-  hidden.tokens = Mlp::both(w.mlp, w.mlp, {fed_text, fed, {}}, gated(n, 5, p.text_sequences, c),
-                            gated(n, 2, p.sequences, x), seams.reduce);
+  const Tensor mlp_input = w.norm2(x, part(n, 0, d), part(n, 1, d), p.sequences);
+  const Tensor text_mlp_input = w.norm2(c, part(n, 3, d), part(n, 4, d), p.text_sequences);
+  hidden.tokens =
+      Mlp::both(w.mlp, w.mlp, {text_mlp_input, mlp_input, {}}, gated(n, 5, p.text_sequences, c),
+                gated(n, 2, p.sequences, x), seams.reduce);
 }
 
 Tensor CogVideoX::first_input(const nn::StepContext& step, const nn::Placement& placement,

@@ -102,12 +102,12 @@ nn::ContextPtr DitMoe::prepare(const nn::Conditioning& conditioning,
   auto context = std::make_shared<DitContext>();
   std::vector<int32_t> ids(static_cast<size_t>(shape.batch));
   if (!labels->second.is_meta()) {
-    const auto wanted = labels->second.to_ints();
+    const auto classes = labels->second.to_ints();
     for (size_t i = 0; i < ids.size(); ++i) {
-      require(wanted[i] >= 0 && wanted[i] <= config_.num_classes, ErrorCode::usage,
+      require(classes[i] >= 0 && classes[i] <= config_.num_classes, ErrorCode::usage,
               "class {} does not exist: this model has classes 0 to {} ({} is unconditional)",
-              wanted[i], config_.num_classes - 1, config_.num_classes);
-      ids[i] = static_cast<int32_t>(wanted[i]);
+              classes[i], config_.num_classes - 1, config_.num_classes);
+      ids[i] = static_cast<int32_t>(classes[i]);
     }
   }
   context->label_embedding = ops::gather_rows(labels_, ids, DType::f32);
@@ -162,14 +162,14 @@ void DitMoe::block(int index, const nn::StepContext& step, const nn::Placement& 
   nn::Qkv heads;
   if (seams.attention.needs_heads(index)) {
     const Tensor qkv = w.qkv(norm(x, part(m, 0, d), part(m, 1, d), p.sequences));
-    const int64_t mine = qkv.size(1) / 3;
-    heads = {w.q_norm(part(qkv, 0, mine)), w.k_norm(part(qkv, 1, mine)), part(qkv, 2, mine)};
+    const int64_t width = qkv.size(1) / 3;
+    heads = {w.q_norm(part(qkv, 0, width)), w.k_norm(part(qkv, 1, width)), part(qkv, 2, width)};
   }
-  const Tensor seen = seams.attention.attend(index, p.view, heads);
-  x = w.out(seen, gated(m, 2, p.sequences, x), seams.reduce);
+  const Tensor attention = seams.attention.attend(index, p.view, heads);
+  x = w.out(attention, gated(m, 2, p.sequences, x), seams.reduce);
 
-  const Tensor fed = norm(x, part(m, 3, d), part(m, 4, d), p.sequences);
-  const Tensor mixed = seams.experts.apply(index, p.view, fed, w.router, w.experts);
+  const Tensor mlp_input = norm(x, part(m, 3, d), part(m, 4, d), p.sequences);
+  const Tensor mixed = seams.experts.apply(index, p.view, mlp_input, w.router, w.experts);
   x = ops::add_gated(x, mixed, part(m, 5, d), p.sequences);
 }
 

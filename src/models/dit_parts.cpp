@@ -47,8 +47,8 @@ nn::Joint Mlp::both(const Mlp& of_prefix, const Mlp& of_body, const nn::Joint& x
                     const ops::MatmulOptions& prefix, const ops::MatmulOptions& body,
                     nn::Reduce* reduce) {
   if (of_body.activation_ == ops::Activation::swiglu) {
-    const Tensor made = of_body(x.body, body, reduce);
-    return {.prefix = of_prefix(x.prefix, prefix, reduce), .body = made, .both = {}};
+    const Tensor body_output = of_body(x.body, body, reduce);
+    return {.prefix = of_prefix(x.prefix, prefix, reduce), .body = body_output, .both = {}};
   }
   ops::MatmulGroup group;
   const auto wide = [&](const Mlp& mlp, const Tensor& of) {
@@ -92,9 +92,9 @@ Tensor HeadNorm::operator()(const Tensor& x, const Tensor& into,
 Tensor NormedHeads::operator()(const Tensor& x, const ops::RotaryTable& angles,
                                const Tensor& into) const {
   ops::MatmulGroup alone;
-  const Tensor made = product(x, into, alone);
+  const Tensor projection = product(x, into, alone);
   alone.run();
-  return finish(made, angles, into);
+  return finish(projection, angles, into);
 }
 
 Tensor NormedHeads::product(const Tensor& x, const Tensor& into, ops::MatmulGroup& group) const {
@@ -109,9 +109,9 @@ Tensor NormedHeads::finish(const Tensor& product, const ops::RotaryTable& angles
 nn::Qkv Projections::operator()(const Tensor& x, const ops::RotaryTable& angles,
                                 const nn::Qkv& into) const {
   ops::MatmulGroup group;
-  const nn::Qkv made = products(x, into, group);
+  const nn::Qkv qkv = products(x, into, group);
   group.run();
-  return finish(made, angles, into);
+  return finish(qkv, angles, into);
 }
 
 nn::Qkv Projections::products(const Tensor& x, const nn::Qkv& into, ops::MatmulGroup& group) const {
@@ -131,11 +131,11 @@ void Projections::both(const Projections& of_prefix, const Projections& of_body,
   const int64_t text = x.prefix.size(0);
   const nn::Qkv prefix = part_of(heads, 0, text), body = part_of(heads, text, heads.k.size(0));
   ops::MatmulGroup group;
-  const nn::Qkv seen = of_body.products(x.body, body, group);
-  const nn::Qkv told = of_prefix.products(x.prefix, prefix, group);
+  const nn::Qkv body_qkv = of_body.products(x.body, body, group);
+  const nn::Qkv prefix_qkv = of_prefix.products(x.prefix, prefix, group);
   group.run();
-  of_body.finish(seen, angles, body);
-  of_prefix.finish(told, prefix_angles, prefix);
+  of_body.finish(body_qkv, angles, body);
+  of_prefix.finish(prefix_qkv, prefix_angles, prefix);
 }
 
 nn::Qkv Projections::room(const Tensor& x, int64_t tokens, int64_t silent) const {
@@ -210,16 +210,16 @@ PackedText pack_text(const Tensor& tokens, const Tensor& mask) {
   const int64_t length = mask.elements() / std::max<int64_t>(batch, 1);
   require(tokens.size(0) == batch * length, ErrorCode::usage,
           "a text mask {} does not fit {} text tokens", mask.shape().str(), tokens.size(0));
-  std::vector<int32_t> kept;
+  std::vector<int32_t> token_rows;
   int64_t at = 0;
   const std::vector<bool> ones = ones_of(mask);
   for (int64_t r = 0; r < batch; ++r) {
     const int64_t begin = at;
     for (int64_t i = r * length; i < (r + 1) * length; ++i)
-      if (ones[static_cast<size_t>(i)]) kept.push_back(static_cast<int32_t>(i)), ++at;
+      if (ones[static_cast<size_t>(i)]) token_rows.push_back(static_cast<int32_t>(i)), ++at;
     packed.spans.push_back({begin, at});
   }
-  packed.tokens = ops::gather_rows(tokens, kept, tokens.dtype());
+  packed.tokens = ops::gather_rows(tokens, token_rows, tokens.dtype());
   return packed;
 }
 
@@ -238,9 +238,9 @@ std::vector<ops::AttentionSpan> text_spans(const nn::Segments& body,
 const std::vector<Tensor>& DitStep::of(int block,
                                        std::initializer_list<const nn::Linear*> layers) const {
   return modulation.of(block, [&] {
-    std::vector<Tensor> made;
-    for (const nn::Linear* layer : layers) made.push_back((*layer)(condition));
-    return made;
+    std::vector<Tensor> outputs;
+    for (const nn::Linear* layer : layers) outputs.push_back((*layer)(condition));
+    return outputs;
   });
 }
 
@@ -263,9 +263,9 @@ nn::Joint DoubleBlock::operator()(int site, const nn::Joint& modulation,
                       placement.text_angles);
   }
   ops::MatmulGroup group;
-  const nn::Joint seen = apart(seams.attention.attend(site, placement.view, heads), length);
-  x = image.out(seen.body, gated(m, 2, rows, x, &group), seams.reduce);
-  c = text.out(seen.prefix, gated(n, 2, text_rows, c, &group), seams.reduce);
+  const nn::Joint attention = apart(seams.attention.attend(site, placement.view, heads), length);
+  x = image.out(attention.body, gated(m, 2, rows, x, &group), seams.reduce);
+  c = text.out(attention.prefix, gated(n, 2, text_rows, c, &group), seams.reduce);
   group.run();
   return Mlp::both(text.mlp, image.mlp, normed(3), gated(n, 5, text_rows, c), gated(m, 5, rows, x),
                    seams.reduce);
@@ -295,8 +295,8 @@ nn::Geometry dit_geometry(int64_t blocks, int64_t heads, int64_t head_dim, bool 
 }
 
 Tensor optional_input(const nn::Conditioning& conditioning, const char* name) {
-  const auto found = conditioning.tensors.find(name);
-  return found == conditioning.tensors.end() ? Tensor() : found->second;
+  const auto it = conditioning.tensors.find(name);
+  return it == conditioning.tensors.end() ? Tensor() : it->second;
 }
 
 Tensor text_input(const nn::Conditioning& conditioning, const char* name, int64_t batch,

@@ -65,10 +65,10 @@ Tensor fill_of(const nn::Conditioning& conditioning, const nn::TokenShape& shape
                tensor::Device device) {
   if (device == tensor::Device::meta)
     return Tensor::empty({shape.batch * shape.tokens(), channels}, DType::f32, device);
-  int64_t found = 0;
-  const Tensor fill = text_input(conditioning, "fill_tokens", shape.batch, channels, &found);
-  require(found == shape.tokens(), ErrorCode::usage, "'fill_tokens' has {} tokens, the request {}",
-          found, shape.tokens());
+  int64_t count = 0;
+  const Tensor fill = text_input(conditioning, "fill_tokens", shape.batch, channels, &count);
+  require(count == shape.tokens(), ErrorCode::usage, "'fill_tokens' has {} tokens, the request {}",
+          count, shape.tokens());
   return fill;
 }
 
@@ -243,12 +243,12 @@ nn::Joint Flux::single_block(int site, const DitStep& step, const nn::Placement&
   const Tensor x = together(streams);
 
   const Tensor before = TokenNorm()(x, part(m, 0, d), part(m, 1, d), p.both_rows);
-  nn::Qkv asked;
-  if (seams.attention.needs_heads(site)) asked = w.heads(before, p.both_angles);
-  const Tensor seen = seams.attention.attend(site, p.view, asked);
-  const int64_t heads = seen.size(1), all = heads + w.widen.weight()->n;
+  nn::Qkv qkv;
+  if (seams.attention.needs_heads(site)) qkv = w.heads(before, p.both_angles);
+  const Tensor attention = seams.attention.attend(site, p.view, qkv);
+  const int64_t heads = attention.size(1), all = heads + w.widen.weight()->n;
   const Tensor wide = Tensor::empty({x.size(0), all}, x.dtype(), x.device());
-  tensor::copy_into(wide.slice(1, 0, heads), seen);
+  tensor::copy_into(wide.slice(1, 0, heads), attention);
   w.widen(before, {.activation = ops::Activation::gelu_tanh, .into = wide.slice(1, heads, all)});
   return apart(w.out(wide, gated(m, 2, p.both_rows, x), seams.reduce), streams.prefix.size(0));
 }

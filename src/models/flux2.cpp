@@ -231,17 +231,17 @@ nn::Joint Flux2::single_block(int site, const nn::StepContext& step, const nn::P
   const TokenNorm norm{{}, {}, static_cast<float>(config_.eps)};
   const Tensor x = together(streams);
 
-  const Tensor made = w.widen(norm(x, part(m, 0, d), part(m, 1, d), p.both_rows));
+  const Tensor qkv_mlp = w.widen(norm(x, part(m, 0, d), part(m, 1, d), p.both_rows));
   const int64_t heads = int64_t{geometry_.attention.front().heads} * config_.attention_head_dim;
-  const int64_t inner = (made.size(1) - 3 * heads) / 2, all = heads + inner;
-  const Tensor q = w.q_norm(part(made, 0, heads), {}, p.both_angles),
-               k = w.k_norm(part(made, 1, heads), {}, p.both_angles);
-  const Tensor seen = seams.attention.attend(site, p.view, {q, k, part(made, 2, heads)});
+  const int64_t inner = (qkv_mlp.size(1) - 3 * heads) / 2, all = heads + inner;
+  const Tensor q = w.q_norm(part(qkv_mlp, 0, heads), {}, p.both_angles),
+               k = w.k_norm(part(qkv_mlp, 1, heads), {}, p.both_angles);
+  const Tensor attention = seams.attention.attend(site, p.view, {q, k, part(qkv_mlp, 2, heads)});
   const Tensor wide = Tensor::empty({x.size(0), all}, x.dtype(), x.device());
-  tensor::copy_into(wide.slice(1, 0, heads), seen);
+  tensor::copy_into(wide.slice(1, 0, heads), attention);
   tensor::copy_into(wide.slice(1, heads, all),
-                    ops::swiglu(made.slice(1, 3 * heads, 3 * heads + inner),
-                                made.slice(1, 3 * heads + inner, made.size(1))));
+                    ops::swiglu(qkv_mlp.slice(1, 3 * heads, 3 * heads + inner),
+                                qkv_mlp.slice(1, 3 * heads + inner, qkv_mlp.size(1))));
   return apart(w.out(wide, gated(m, 2, p.both_rows, x), seams.reduce), streams.prefix.size(0));
 }
 

@@ -136,9 +136,9 @@ Tensor HunyuanDit::pooled_text(const Tensor& text, int64_t batch) const {
     first.push_back({r, {0, 1}});
     spans.push_back({r, r + 1, r * each, (r + 1) * each});
   }
-  const Tensor asking = nn::take_tokens(all, each, first);
-  return pool_out_(
-      ops::attention(pool_q_(asking), pool_k_(all), pool_v_(all), kPoolHeads, kPoolHeads, spans));
+  const Tensor first_tokens = nn::take_tokens(all, each, first);
+  return pool_out_(ops::attention(pool_q_(first_tokens), pool_k_(all), pool_v_(all), kPoolHeads,
+                                  kPoolHeads, spans));
 }
 
 Tensor HunyuanDit::extra_embedding(const nn::Conditioning& conditioning, const Tensor& text,
@@ -172,10 +172,10 @@ Tensor HunyuanDit::all_text(const nn::Conditioning& conditioning, const Tensor& 
     const Tensor mask = optional_input(conditioning, name);
     require(!mask.defined() || mask.elements() == batch * count, ErrorCode::usage,
             "'{}' is {}; expected [{}, {}]", name, mask.shape().str(), batch, count);
-    const bool given = mask.defined() && !mask.is_meta();
-    const std::vector<bool> ones = given ? ones_of(mask) : std::vector<bool>();
+    const bool has_mask = mask.defined() && !mask.is_meta();
+    const std::vector<bool> ones = has_mask ? ones_of(mask) : std::vector<bool>();
     for (int64_t i = 0; i < count; ++i) {
-      const bool real = !given || ones[static_cast<size_t>(sequence * count + i)];
+      const bool real = !has_mask || ones[static_cast<size_t>(sequence * count + i)];
       places.push_back(static_cast<int32_t>(real ? begin + sequence * count + i : pad + i));
     }
   };
@@ -249,11 +249,11 @@ void HunyuanDit::block(int index, const nn::StepContext& step, const nn::Placeme
     x = w.skip(w.skip_norm(ops::concat_columns({x, from->second})));
     hidden.skips.erase(from);
   }
-  nn::Qkv asked;
+  nn::Qkv qkv;
   if (seams.attention.needs_heads(index))
-    asked = w.self(w.norm1(x, shift, {}, p.sequences), p.angles);
-  const Tensor seen = seams.attention.attend(index, p.view, asked);
-  x = w.self_out(seen, {.residual = x}, seams.reduce);
+    qkv = w.self(w.norm1(x, shift, {}, p.sequences), p.angles);
+  const Tensor attention = seams.attention.attend(index, p.view, qkv);
+  x = w.self_out(attention, {.residual = x}, seams.reduce);
   const Tensor read =
       ops::attention(w.cross.q(w.norm2(x), p.angles), text.k, text.v, heads, heads, p.sees);
   x = w.cross_out(read, {.residual = x}, seams.reduce);

@@ -183,11 +183,12 @@ void Llada::block(int index, const nn::StepContext&, const nn::Placement& placem
   const nn::Qkv heads = heads_of(w, normed(x, w.attention_norm), rotary);
   x = w.out(seams.attention.attend(index, view, heads), {.residual = x}, seams.reduce);
 
-  const Tensor fed = normed(x, w.feed_norm);
+  const Tensor mlp_input = normed(x, w.feed_norm);
   if (w.expert_site >= 0) {
-    x = ops::add(x, seams.experts.apply(w.expert_site, view, fed, w.router, w.experts));
+    x = ops::add(x, seams.experts.apply(w.expert_site, view, mlp_input, w.router, w.experts));
   } else {
-    const Tensor inner = ops::matmul(fed, w.dense.up, {.activation = ops::Activation::swiglu});
+    const Tensor inner =
+        ops::matmul(mlp_input, w.dense.up, {.activation = ops::Activation::swiglu});
     x = nn::reduced_matmul(inner, w.dense.down, {.residual = x}, seams.reduce);
   }
 }

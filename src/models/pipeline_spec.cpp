@@ -10,40 +10,42 @@ namespace tessera::models {
 using nn::Tensor;
 
 nn::TokenLayout PipelineSpec::layout(int64_t height, int64_t width, int64_t frames) const {
-  nn::TokenLayout made = trained;
+  nn::TokenLayout layout = trained;
   const bool video = form == nn::LatentForm::video;
-  const int64_t asked[] = {video ? frames : 0, height, width};
+  const int64_t sizes[] = {video ? frames : 0, height, width};
   bool fits = true;
   for (size_t i = 0; i < 3; ++i) {
-    if (asked[i]) made.size[i] = asked[i];
-    fits = fits && made.size[i] > 0 && made.size[i] % made.patch[i] == 0;
+    if (sizes[i]) layout.size[i] = sizes[i];
+    fits = fits && layout.size[i] > 0 && layout.size[i] % layout.patch[i] == 0;
   }
   require(fits || !video, ErrorCode::usage,
           "a latent of {} frames, {} x {} (width x height) does not fit patches of {} x {} x {}",
-          made.size[0], made.size[2], made.size[1], made.patch[0], made.patch[1], made.patch[2]);
+          layout.size[0], layout.size[2], layout.size[1], layout.patch[0], layout.patch[1],
+          layout.patch[2]);
   require(fits, ErrorCode::usage,
           "a latent of {} x {} (width x height) does not fit patches of {}; use a multiple",
-          made.size[2], made.size[1], made.patch[1]);
-  made.extra = (token_multiple - made.latent_tokens() % token_multiple) % token_multiple;
-  return made;
+          layout.size[2], layout.size[1], layout.patch[1]);
+  layout.extra = (token_multiple - layout.latent_tokens() % token_multiple) % token_multiple;
+  return layout;
 }
 
-nn::Conditioning PipelineSpec::conditioning(const std::vector<int>& wanted, bool branches) const {
+nn::Conditioning PipelineSpec::conditioning(const std::vector<int>& class_labels,
+                                            bool branches) const {
   require(classes > 0, ErrorCode::usage, "this model takes text, not classes: give `prompt`");
   std::vector<int32_t> labels;
-  for (int label : wanted) {
+  for (int label : class_labels) {
     require(label >= 0 && label < classes, ErrorCode::usage,
             "`classes` {}: no such class; this model has classes 0 to {}", label, classes - 1);
     labels.push_back(label);
   }
-  if (branches) labels.insert(labels.end(), wanted.size(), static_cast<int32_t>(classes));
+  if (branches) labels.insert(labels.end(), class_labels.size(), static_cast<int32_t>(classes));
   const auto batch = static_cast<int64_t>(labels.size());
   return {{{"y", Tensor::from(std::span<const int32_t>(labels), {batch})}}};
 }
 
 std::string PipelineSpec::text_mask() const {
-  for (const auto& [given, argument] : text_inputs)
-    if (given.find("mask") != std::string::npos) return argument;
+  for (const auto& [input, argument] : text_inputs)
+    if (input.find("mask") != std::string::npos) return argument;
   return "";
 }
 
@@ -52,10 +54,10 @@ std::vector<int64_t> PipelineSpec::prefixes(const nn::Conditioning& conditioning
   const Tensor& text = conditioning.tensors.at(text_inputs.front().second);
   if (text.rank() != 3) return {};
   std::vector<int64_t> lengths(static_cast<size_t>(text.size(0)), text.size(1));
-  const auto found = conditioning.tensors.find(text_mask());
-  if (found != conditioning.tensors.end() && !found->second.is_meta() &&
-      found->second.elements() == text.size(0) * text.size(1)) {
-    const std::vector<bool> ones = ones_of(found->second);
+  const auto it = conditioning.tensors.find(text_mask());
+  if (it != conditioning.tensors.end() && !it->second.is_meta() &&
+      it->second.elements() == text.size(0) * text.size(1)) {
+    const std::vector<bool> ones = ones_of(it->second);
     for (int64_t r = 0; r < text.size(0); ++r)
       lengths[static_cast<size_t>(r)] =
           std::count(ones.begin() + r * text.size(1), ones.begin() + (r + 1) * text.size(1), true);
@@ -71,17 +73,17 @@ int64_t PipelineSpec::prefix(const nn::Conditioning& conditioning) const {
 }
 
 nn::Conditioning PipelineSpec::example(int64_t batch, int64_t text_tokens) const {
-  nn::Conditioning made;
+  nn::Conditioning example_inputs;
   for (const Input& input : inputs) {
     std::vector<int64_t> sizes{batch};
     sizes.insert(sizes.end(), input.sizes.begin(), input.sizes.end());
     const bool text = takes_text() && input.name == text_inputs.front().second;
     for (const TextPart& part : text_parts)  // SD3 puts other texts before the adjustable one
       if (text && part.adjustable && text_tokens > 0) sizes[1] += text_tokens - part.tokens;
-    made.tensors[input.name] =
+    example_inputs.tensors[input.name] =
         Tensor::empty(tensor::Shape(sizes), input.dtype, tensor::Device::meta);
   }
-  return made;
+  return example_inputs;
 }
 
 std::vector<std::pair<std::string, std::string>> facts_of(

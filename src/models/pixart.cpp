@@ -98,13 +98,13 @@ nn::ContextPtr Pixart::prepare(const nn::Conditioning& conditioning,
                                const nn::TokenShape& shape) const {
   auto context = std::make_shared<PixartContext>();
   int64_t length = 0;
-  const Tensor given = text_input(conditioning, "encoder_hidden_states", shape.batch,
-                                  config_.caption_channels, &length);
+  const Tensor states = text_input(conditioning, "encoder_hidden_states", shape.batch,
+                                   config_.caption_channels, &length);
   const Tensor mask = optional_input(conditioning, "encoder_attention_mask");
   require(!mask.defined() || mask.size(0) == shape.batch, ErrorCode::usage,
           "'encoder_attention_mask' is {}; expected [{}, {}]", mask.shape().str(), shape.batch,
           length);
-  PackedText text = pack_text(given, mask);
+  PackedText text = pack_text(states, mask);
   for (int64_t r = static_cast<int64_t>(text.spans.size()); r < shape.batch; ++r)
     text.spans.push_back({r * length, (r + 1) * length});
   context->spans = text.spans;
@@ -115,10 +115,10 @@ nn::ContextPtr Pixart::prepare(const nn::Conditioning& conditioning,
     return nn::even_places(count, 0, double(base) / double(count) / config_.interpolation_scale);
   };
   context->positions =
-      given.is_meta()
-          ? Tensor::empty({shape.tokens(), config_.hidden()}, DType::f32, given.device())
+      states.is_meta()
+          ? Tensor::empty({shape.tokens(), config_.hidden()}, DType::f32, states.device())
           : nn::sincos_grid(places(shape.grid[1]), places(shape.grid[2]), config_.hidden())
-                .to(given.device());
+                .to(states.device());
   return context;
 }
 
@@ -165,15 +165,15 @@ void Pixart::block(int index, const nn::StepContext& step, const nn::Placement& 
   const TokenNorm norm;
   Tensor& x = hidden.tokens.body;
 
-  nn::Qkv asked;
+  nn::Qkv qkv;
   if (seams.attention.needs_heads(index))
-    asked = w.self(norm(x, part(m, 0, d), part(m, 1, d), p.sequences));
-  const Tensor seen = seams.attention.attend(index, p.view, asked);
-  x = w.self_out(seen, gated(m, 2, p.sequences, x), seams.reduce);
+    qkv = w.self(norm(x, part(m, 0, d), part(m, 1, d), p.sequences));
+  const Tensor attention = seams.attention.attend(index, p.view, qkv);
+  x = w.self_out(attention, gated(m, 2, p.sequences, x), seams.reduce);
   const Tensor read = ops::attention(w.cross_q(x), text.k, text.v, heads, heads, p.sees);
   x = w.cross_out(read, {.residual = x}, seams.reduce);
-  const Tensor fed = norm(x, part(m, 3, d), part(m, 4, d), p.sequences);
-  x = w.mlp(fed, gated(m, 5, p.sequences, x), seams.reduce);
+  const Tensor mlp_input = norm(x, part(m, 3, d), part(m, 4, d), p.sequences);
+  x = w.mlp(mlp_input, gated(m, 5, p.sequences, x), seams.reduce);
 }
 
 Tensor Pixart::first_input(const nn::StepContext& step, const nn::Placement& placement,

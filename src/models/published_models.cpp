@@ -405,7 +405,7 @@ PublishedModel transformer_of(const std::string& name, const Json& config) {
   return model;
 }
 
-PublishedModel made(const Entry& entry, const Json& shared) {
+PublishedModel model_of(const Entry& entry, const Json& shared) {
   PublishedModel model{entry.name, entry.aliases, Json::parse(entry.description)};
   for (auto& [name, part] : model.description["parts"].items())
     if (part.is_string()) part = shared.at(part.get<std::string>());
@@ -418,7 +418,7 @@ const std::vector<PublishedModel>& published_models() {
   static const std::vector<PublishedModel> all = [] {
     const Json shared = Json::parse(kShared);
     std::vector<PublishedModel> models;
-    for (const Entry& entry : kModels) models.push_back(made(entry, shared));
+    for (const Entry& entry : kModels) models.push_back(model_of(entry, shared));
     for (const auto& sizes : {z_image_sizes(), flux2_sizes()})
       for (const auto& [name, config] : sizes) models.push_back(transformer_of(name, config));
     return models;

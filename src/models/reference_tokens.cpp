@@ -10,19 +10,19 @@ namespace {
 std::vector<std::array<int64_t, 2>> sizes_of(const nn::Conditioning& conditioning,
                                              const nn::TokenShape& shape) {
   std::vector<std::array<int64_t, 2>> sizes;
-  const Tensor given = optional_input(conditioning, "reference_sizes");
+  const Tensor input = optional_input(conditioning, "reference_sizes");
   int64_t tokens = 0;
-  if (given.defined() && given.is_meta()) return sizes;
-  if (given.defined() && given.size(0) > 0) {
-    require(given.rank() == 2 && given.size(1) % 2 == 0, ErrorCode::usage,
-            "'reference_sizes' is {}; expected [batch, 2 * references]", given.shape().str());
-    const std::vector<int64_t> all = given.to_ints();
-    for (size_t i = 0; i + 1 < static_cast<size_t>(given.size(1)); i += 2) {
+  if (input.defined() && input.is_meta()) return sizes;
+  if (input.defined() && input.size(0) > 0) {
+    require(input.rank() == 2 && input.size(1) % 2 == 0, ErrorCode::usage,
+            "'reference_sizes' is {}; expected [batch, 2 * references]", input.shape().str());
+    const std::vector<int64_t> all = input.to_ints();
+    for (size_t i = 0; i + 1 < static_cast<size_t>(input.size(1)); i += 2) {
       sizes.push_back({all[i], all[i + 1]});
       tokens += all[i] * all[i + 1];
     }
   }
-  require(tokens == shape.extra || (given.defined() && given.size(0) == 0), ErrorCode::usage,
+  require(tokens == shape.extra || (input.defined() && input.size(0) == 0), ErrorCode::usage,
           "'reference_sizes' says {} tokens of references; the request has {}", tokens,
           shape.extra);
   return sizes;
@@ -34,10 +34,10 @@ References references_of(const nn::Conditioning& conditioning, const nn::TokenSh
                          int64_t channels) {
   References references;
   if (shape.extra > 0) {
-    int64_t found = 0;
-    references.tokens = text_input(conditioning, "reference_tokens", shape.batch, channels, &found);
-    require(found == shape.extra, ErrorCode::usage,
-            "'reference_tokens' has {} tokens, the request {}", found, shape.extra);
+    int64_t count = 0;
+    references.tokens = text_input(conditioning, "reference_tokens", shape.batch, channels, &count);
+    require(count == shape.extra, ErrorCode::usage,
+            "'reference_tokens' has {} tokens, the request {}", count, shape.extra);
   }
   references.sizes = sizes_of(conditioning, shape);
   return references;

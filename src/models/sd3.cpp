@@ -178,12 +178,13 @@ void Sd3::block(int index, const nn::StepContext& step, const nn::Placement& pla
   if (seams.attention.needs_heads(w.site)) {
     heads = w.image.heads.room(x, all, w.last ? text : 0);
     // Text of the last block has a continuous norm, with scale before shift.
-    const Tensor told =
+    const Tensor normed_text =
         norm(c, part(n, w.last ? 1 : 0, d), part(n, w.last ? 0 : 1, d), p.text_sequences);
     Projections::both(w.text.heads, w.image.heads,
-                      {told, norm(x, part(m, 0, d), part(m, 1, d), p.sequences)}, {}, heads);
+                      {normed_text, norm(x, part(m, 0, d), part(m, 1, d), p.sequences)}, {}, heads);
   }
-  const nn::Joint seen = apart(seams.attention.attend(w.site, p.view, heads), w.last ? 0 : text);
+  const nn::Joint attention =
+      apart(seams.attention.attend(w.site, p.view, heads), w.last ? 0 : text);
   Tensor second;
   if (w.dual) {
     nn::Qkv alone;
@@ -192,20 +193,21 @@ void Sd3::block(int index, const nn::StepContext& step, const nn::Placement& pla
     second = seams.attention.attend(w.site + 1, p.view, alone);
   }
   ops::MatmulGroup group;
-  x = w.image.out(seen.body, gated(m, 2, p.sequences, x, &group), seams.reduce);
-  if (!w.last) c = w.text.out(seen.prefix, gated(n, 2, p.text_sequences, c, &group), seams.reduce);
+  x = w.image.out(attention.body, gated(m, 2, p.sequences, x, &group), seams.reduce);
+  if (!w.last)
+    c = w.text.out(attention.prefix, gated(n, 2, p.text_sequences, c, &group), seams.reduce);
   group.run();
   if (w.dual) x = w.second_out(second, gated(m, 8, p.sequences, x), seams.reduce);
-  const Tensor fed = norm(x, part(m, 3, d), part(m, 4, d), p.sequences);
+  const Tensor mlp_input = norm(x, part(m, 3, d), part(m, 4, d), p.sequences);
   if (w.last) {
-    x = w.image.mlp(fed, gated(m, 5, p.sequences, x), seams.reduce);
+    x = w.image.mlp(mlp_input, gated(m, 5, p.sequences, x), seams.reduce);
     c = Tensor();
     return;
   }
-  const Tensor fed_text = norm(c, part(n, 3, d), part(n, 4, d), p.text_sequences);
+  const Tensor text_mlp_input = norm(c, part(n, 3, d), part(n, 4, d), p.text_sequences);
   hidden.tokens =
-      Mlp::both(w.text.mlp, w.image.mlp, {fed_text, fed, {}}, gated(n, 5, p.text_sequences, c),
-                gated(m, 5, p.sequences, x), seams.reduce);
+      Mlp::both(w.text.mlp, w.image.mlp, {text_mlp_input, mlp_input, {}},
+                gated(n, 5, p.text_sequences, c), gated(m, 5, p.sequences, x), seams.reduce);
 }
 
 Tensor Sd3::first_input(const nn::StepContext& step, const nn::Placement& placement,

@@ -158,9 +158,9 @@ void TokenConfig::check_rest(std::span<const char* const> inert,
   for (const auto& item : config().items()) {
     const std::string& key = item.key();
     const Json& value = item.value();
-    const auto named = [&](const char* name) { return key == name; };
-    if (value.is_null() || was_read(key) || std::ranges::any_of(kInert, named) ||
-        std::ranges::any_of(inert, named))
+    const auto is_key = [&](const char* name) { return key == name; };
+    if (value.is_null() || was_read(key) || std::ranges::any_of(kInert, is_key) ||
+        std::ranges::any_of(inert, is_key))
       continue;
     const auto guard = std::ranges::find_if(guarded, [&](const auto& g) { return key == g.key; });
     require(guard != guarded.end(), ErrorCode::model,
@@ -209,10 +209,10 @@ void read_rotary(const TokenConfig& read, double part, LladaConfig& c) {
           "{}: 'rope_theta' is missing; use the config.json of the model", read.where());
   c.rope_theta = *theta;
   const auto rotary = static_cast<int64_t>(share.value_or(part) * double(c.head_dim));
-  const int64_t said = read.integer("rotary_dim", rotary, 2, c.head_dim);
-  require(said == rotary, ErrorCode::model,
+  const int64_t rotary_dim = read.integer("rotary_dim", rotary, 2, c.head_dim);
+  require(rotary_dim == rotary, ErrorCode::model,
           "{}: 'rotary_dim' is {}, but 'partial_rotary_factor' {} of {} channels is {}",
-          read.where(), said, share.value_or(part), c.head_dim, rotary);
+          read.where(), rotary_dim, share.value_or(part), c.head_dim, rotary);
   require(rotary >= 2 && rotary % 2 == 0, ErrorCode::model,
           "{}: {} rotary channels of {}; expected an even number", read.where(), rotary,
           c.head_dim);

@@ -182,22 +182,22 @@ Tensor ZImage::refined(const Tensor& caption, const std::vector<ops::AttentionSp
   Tensor x = caption;
   const int heads = static_cast<int>(config_.n_heads);
   for (const Block& w : refiners_) {
-    const nn::Qkv seen = w.heads(normed(x, w.norms[0]), angles);
-    const Tensor told = w.out(ops::attention(seen.q, seen.k, seen.v, heads, heads, spans));
-    x = ops::add(x, normed(told, w.norms[1]));
-    const Tensor fed = normed(x, w.norms[2]);
-    x = ops::add(x, normed(w.down(ops::swiglu(w.gate(fed), w.up(fed))), w.norms[3]));
+    const nn::Qkv qkv = w.heads(normed(x, w.norms[0]), angles);
+    const Tensor attention_output = w.out(ops::attention(qkv.q, qkv.k, qkv.v, heads, heads, spans));
+    x = ops::add(x, normed(attention_output, w.norms[1]));
+    const Tensor mlp_input = normed(x, w.norms[2]);
+    x = ops::add(x, normed(w.down(ops::swiglu(w.gate(mlp_input), w.up(mlp_input))), w.norms[3]));
   }
   return x;
 }
 
 // Text [rows without padding, cap_feat_dim] with these lengths -> caption tokens.
 Tensor ZImage::caption_tokens(const Tensor& text, const std::vector<int64_t>& lengths,
-                              int64_t filled) const {
+                              int64_t padded_rows) const {
   const Tensor rows = caption_in_(ops::cast(
       ops::rms_norm(text, {.weight = caption_norm_, .eps = static_cast<float>(config_.norm_eps)}),
       dtype_));
-  const Tensor all = Tensor::empty({filled, config_.dim}, dtype_, text.device());
+  const Tensor all = Tensor::empty({padded_rows, config_.dim}, dtype_, text.device());
   std::vector<int32_t> real, padding;
   int32_t at = 0;
   for (const int64_t length : lengths)
@@ -219,13 +219,13 @@ nn::ContextPtr ZImage::prepare(const nn::Conditioning& conditioning,
   for (size_t r = 0; r < packed.spans.size(); ++r) lengths[r] = packed.spans[r].size();
   std::vector<ops::AttentionSpan> spans;
   nn::TokenView captions;
-  int64_t filled = 0, longest = 0;
+  int64_t padded_rows = 0, longest = 0;
   for (int s = 0; s < shape.batch; ++s) {
     const int64_t own = filled_up(lengths[static_cast<size_t>(s)]);
     context->lengths.push_back(own);
     captions.prefix.push_back({s, {-own, 0}});
-    spans.push_back({filled, filled + own, filled, filled + own});
-    filled += own;
+    spans.push_back({padded_rows, padded_rows + own, padded_rows, padded_rows + own});
+    padded_rows += own;
     longest = std::max(longest, own);
   }
   require(longest <= shape.prefix || text.is_meta(), ErrorCode::usage,
@@ -241,7 +241,7 @@ nn::ContextPtr ZImage::prepare(const nn::Conditioning& conditioning,
   context->shape = shape;
   context->device = text.device();
   if (caption_in_.weight())
-    context->text = refined(caption_tokens(packed.tokens, lengths, filled), spans,
+    context->text = refined(caption_tokens(packed.tokens, lengths, padded_rows), spans,
                             angles_of(config_, *context, captions));
   return context;
 }
@@ -317,12 +317,13 @@ void ZImage::block(int index, const nn::StepContext& step, const nn::Placement& 
   nn::Qkv heads;
   if (seams.attention.needs_heads(index))
     heads = w.heads(normed(x, w.norms[0], m[0], rows), refines ? p.angles : p.both_angles);
-  const Tensor seen = w.out(seams.attention.attend(index, p.view, heads), {}, seams.reduce);
-  x = ops::add_gated(x, normed(seen, w.norms[1]), m[1], rows);
+  const Tensor attention_output =
+      w.out(seams.attention.attend(index, p.view, heads), {}, seams.reduce);
+  x = ops::add_gated(x, normed(attention_output, w.norms[1]), m[1], rows);
   const Tensor inner =
       ops::matmul(normed(x, w.norms[2], m[2], rows), w.mlp.up, {.activation = w.mlp.activation});
-  const Tensor fed = nn::reduced_matmul(inner, w.mlp.down, {}, seams.reduce);
-  x = ops::add_gated(x, normed(fed, w.norms[3]), m[3], rows);
+  const Tensor mlp_output = nn::reduced_matmul(inner, w.mlp.down, {}, seams.reduce);
+  x = ops::add_gated(x, normed(mlp_output, w.norms[3]), m[3], rows);
   hidden.tokens =
       refines ? nn::Joint{hidden.tokens.prefix, x} : apart(x, hidden.tokens.prefix.size(0));
 }

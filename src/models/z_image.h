@@ -67,7 +67,7 @@ class ZImage : public nn::Denoiser {
   Tensor refined(const Tensor& caption, const std::vector<ops::AttentionSpan>& spans,
                  const ops::RotaryTable& angles) const;
   Tensor caption_tokens(const Tensor& text, const std::vector<int64_t>& lengths,
-                        int64_t filled) const;
+                        int64_t padded_rows) const;
   Tensor normed(const Tensor& x, const Tensor& weight, const Tensor& scale = {},
                 const ops::RowMap& row_of = {}) const;
 

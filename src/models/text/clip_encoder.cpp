@@ -88,8 +88,8 @@ TextStates ClipEncoder::finish(const Tensor& x, const Tensor& previous,
   for (int64_t r = 0; r < batch.texts(); ++r) {
     const auto first = batch.ids.begin() + r * batch.length, end = first + batch.length;
     const auto eos = static_cast<int32_t>(config_.eos_token_id);
-    const auto found = eos == 2 ? std::max_element(first, end) : std::find(first, end, eos);
-    ends.push_back(static_cast<int32_t>(r * batch.length + (found == end ? 0 : found - first)));
+    const auto it = eos == 2 ? std::max_element(first, end) : std::find(first, end, eos);
+    ends.push_back(static_cast<int32_t>(r * batch.length + (it == end ? 0 : it - first)));
   }
   states.pooled = ops::gather_rows(last, ends, DType::f32);
   if (config_.projects)  // outside the text model, so without the prefix

@@ -29,9 +29,9 @@ const base::Json& language_part(const base::Json& config) {
 double read_rope(const base::Json& config, const base::ConfigReader& read) {
   double theta = read.number("rope_theta", 10000, 1, kLargestTheta);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    const auto found = config.find(key);
-    if (found == config.end() || !found->is_object()) continue;
-    const base::ConfigReader rope(*found, read.where() + ": " + key);
+    const auto it = config.find(key);
+    if (it == config.end() || !it->is_object()) continue;
+    const base::ConfigReader rope(*it, read.where() + ": " + key);
     rope.choice("rope_type", "default", {"default"});
     rope.choice("type", "default", {"default", "mrope"});
     theta = rope.number("rope_theta", theta, 1, kLargestTheta);
@@ -105,13 +105,13 @@ TextSight LanguageEncoder::sight(const TextBatch& batch) const {
   for (int64_t r = 0; r < batch.texts(); ++r)
     for (int64_t t = 0; t < batch.length; ++t) {
       const int64_t first = r * batch.length;
-      const int64_t seen = std::min(t + 1, batch.visible[static_cast<size_t>(r)]);
+      const int64_t visible = std::min(t + 1, batch.visible[static_cast<size_t>(r)]);
       places.push_back(t);
       auto& spans = sight.spans;
-      if (!spans.empty() && spans.back().k_begin == first && spans.back().k_end == first + seen)
+      if (!spans.empty() && spans.back().k_begin == first && spans.back().k_end == first + visible)
         spans.back().q_end = first + t + 1;
       else
-        spans.push_back({first + t, first + t + 1, first, first + seen});
+        spans.push_back({first + t, first + t + 1, first, first + visible});
     }
   sight.rotary =
       ops::rotary_table(places, config_.head_dim / 2, config_.rope_theta,
@@ -134,12 +134,12 @@ Tensor LanguageEncoder::attended(const nn::Weights& from, const std::string& nam
   const auto part = [&](const char* of, int64_t n, int64_t k, bool bias) {
     return linear(from, name + of, n, k, bias);
   };
-  const auto turned = [&](const Tensor& heads, const char* by) {
+  const auto rotate = [&](const Tensor& heads, const char* by) {
     const Tensor normed = config_.qk_norm ? norm(from, heads, name + by, dim) : heads;
     return ops::rope(normed, sight.rotary, dim);
   };
-  const Tensor q = turned(part("q_proj", wide, d, config_.qkv_bias)(x), "q_norm");
-  const Tensor k = turned(part("k_proj", narrow, d, config_.qkv_bias)(x), "k_norm");
+  const Tensor q = rotate(part("q_proj", wide, d, config_.qkv_bias)(x), "q_norm");
+  const Tensor k = rotate(part("k_proj", narrow, d, config_.qkv_bias)(x), "k_norm");
   const Tensor v = part("v_proj", narrow, d, config_.qkv_bias)(x);
   return ops::attention(q, k, v, static_cast<int>(config_.num_attention_heads),
                         static_cast<int>(config_.num_key_value_heads), sight.spans);
@@ -149,10 +149,10 @@ Tensor LanguageEncoder::layer(int64_t index, const nn::Weights& from, Tensor x, 
                               const TextSight& sight) const {
   const int64_t d = config_.hidden_size;
   const std::string name = fmt::format("layers.{}.", index);
-  const Tensor seen =
+  const Tensor attention =
       attended(from, name + "self_attn.", norm(from, x, name + "input_layernorm", d), sight);
   x = linear(from, name + "self_attn.o_proj", d, config_.num_attention_heads * config_.head_dim,
-             config_.out_bias)(seen, {.residual = x});
+             config_.out_bias)(attention, {.residual = x});
   const Tensor f = norm(from, x, name + "post_attention_layernorm", d);
   const ops::Expert mlp =
       nn::load_expert(from, prefix() + name + "mlp.", config_.intermediate_size, d, dtype());

@@ -45,7 +45,7 @@ TextStates TextEncoder::encode(const TextBatch& batch, const TextTrace& trace,
   const int64_t count = layers_for(batch.hidden);
   const tensor::PageReuse reuse;
   Tensor x = embed(batch), previous;
-  const TextSight seen = sight(batch);
+  const TextSight text_sight = sight(batch);
   std::vector<Tensor> chosen(batch.hidden.size());
   const auto show = [&](int64_t i) {
     if (trace) trace(fmt::format("hidden.{}", i), by_rows(x, batch));
@@ -55,7 +55,7 @@ TextStates TextEncoder::encode(const TextBatch& batch, const TextTrace& trace,
   for (int64_t i = 0; i < count; ++i) {
     show(i);
     previous = x;
-    x = layer(i, from ? *from(i) : *weights_, x, batch, seen);
+    x = layer(i, from ? *from(i) : *weights_, x, batch, text_sight);
   }
   show(count);
   if (chosen.empty()) return finish(x, previous, batch);

@@ -82,10 +82,10 @@ LatentStatistics LatentStatistics::load(const AutoencoderKLConfig& config,
   const Tensor mean = weights.vector("bn.running_mean", channels),
                variance = weights.vector("bn.running_var", channels);
   if (mean.is_meta()) return {};
-  LatentStatistics made{mean.to_floats(), variance.to_floats()};
-  for (float& value : made.deviation)
+  LatentStatistics statistics{mean.to_floats(), variance.to_floats()};
+  for (float& value : statistics.deviation)
     value = static_cast<float>(std::sqrt(double(value) + config.batch_norm_eps));
-  return made;
+  return statistics;
 }
 
 size_t LatentStatistics::place(int64_t at, const tensor::Shape& latents) {
@@ -259,10 +259,10 @@ VaeMoments AutoencoderKLEncoder::scale(const VaeMoments& moments) const {
     mean[i] = (mean[i] - statistics_.mean[place]) / deviation;
     logvar[i] -= 2 * std::log(deviation);
   }
-  const auto made = [&](const std::vector<float>& values) {
+  const auto to_tensor = [&](const std::vector<float>& values) {
     return Tensor::from(std::span<const float>(values), shape).to(moments.mean.device());
   };
-  return {made(mean), made(logvar)};
+  return {to_tensor(mean), to_tensor(logvar)};
 }
 
 }  // namespace tessera::models

@@ -38,7 +38,7 @@ Frames CausalConv::operator()(const Frames& x, FrameScene& scene, DType out) con
   const int64_t before = std::ssize(taps_) - 1;
   Frames all = x;
   if (before > 0) {
-    all.before = scene.seen[this];
+    all.before = scene.earlier_frames[this];
     if (!all.before.defined()) {
       const std::vector<Tensor> first(static_cast<size_t>(before), rows(x.data, 0, 1));
       all.before = ops::concat_rows(first);
@@ -48,13 +48,13 @@ Frames CausalConv::operator()(const Frames& x, FrameScene& scene, DType out) con
       .pad_top = pad_, .pad_bottom = pad_, .pad_left = pad_, .pad_right = pad_};
   options.out_as_input = false;
   options.out = out;
-  Frames made = scene.spatial.convolve(taps_, all, options);
+  Frames output = scene.spatial.convolve(taps_, all, options);
   if (before > 0) {
-    const int64_t frames = x.data.size(0), kept = std::min(frames, before);
-    scene.seen[this] =
-        ops::concat_rows({rows(all.before, kept, before), rows(x.data, frames - kept, frames)});
+    const int64_t frames = x.data.size(0), count = std::min(frames, before);
+    scene.earlier_frames[this] =
+        ops::concat_rows({rows(all.before, count, before), rows(x.data, frames - count, frames)});
   }
-  return made;
+  return output;
 }
 
 FrameNorm::FrameNorm(const nn::Weights& weights, const std::string& name, int groups,

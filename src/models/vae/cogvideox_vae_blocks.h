@@ -16,7 +16,7 @@ using Frames = nn::Plane;
 /// lines of other ranks.
 struct FrameScene {
   nn::Spatial& spatial;
-  std::map<const void*, tensor::Tensor> seen{};
+  std::map<const void*, tensor::Tensor> earlier_frames{};
 };
 
 /// A convolution over the current and earlier frames; zero padding in space, and the first frame

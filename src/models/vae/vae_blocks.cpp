@@ -64,22 +64,23 @@ Plane VaeAttention::operator()(const Plane& x, nn::Spatial& spatial) const {
   const int64_t channels = x.data.size(3), pixels = x.data.elements() / channels;
   const Tensor tokens =
       ops::channel_affine(x.data, spatial.scale_shift(norm_, x), false).reshape({pixels, channels});
-  const Tensor seen = spatial.attend(x, q_(tokens), k_(tokens), v_(tokens));
+  const Tensor attention = spatial.attend(x, q_(tokens), k_(tokens), v_(tokens));
   ops::MatmulOptions options;
   options.residual = x.data.reshape({pixels, channels});
-  return {out_(seen, options).reshape(x.data.shape()), x.height, x.begin};
+  return {out_(attention, options).reshape(x.data.shape()), x.height, x.begin};
 }
 
 Tensor channels_last(const Tensor& x, DType dtype) {
   const int64_t sizes[] = {x.size(0), x.size(1), x.size(2) * x.size(3)};
   const int order[] = {0, 2, 1};
-  const tensor::Shape turned{x.size(0), x.size(2), x.size(3), x.size(1)};
-  return ops::cast(ops::permute(x.contiguous(), sizes, order, turned), dtype);
+  const tensor::Shape shape{x.size(0), x.size(2), x.size(3), x.size(1)};
+  return ops::cast(ops::permute(x.contiguous(), sizes, order, shape), dtype);
 }
 
 Plane lines_of(const Tensor& images, DType dtype, nn::Spatial& spatial) {
-  const nn::Range mine = spatial.lines(images.size(2));
-  return {channels_last(images.slice(2, mine.begin, mine.end), dtype), images.size(2), mine.begin};
+  const nn::Range lines = spatial.lines(images.size(2));
+  return {channels_last(images.slice(2, lines.begin, lines.end), dtype), images.size(2),
+          lines.begin};
 }
 
 Tensor clamped_logvar(const Tensor& logvar) {
@@ -104,8 +105,8 @@ Tensor channels_first(const Tensor& any) {
   const Tensor x = ops::cast(any, DType::f32);
   const int64_t sizes[] = {x.size(0), x.size(1) * x.size(2), x.size(3)};
   const int order[] = {0, 2, 1};
-  const tensor::Shape turned{x.size(0), x.size(3), x.size(1), x.size(2)};
-  return ops::permute(x.contiguous(), sizes, order, turned);
+  const tensor::Shape shape{x.size(0), x.size(3), x.size(1), x.size(2)};
+  return ops::permute(x.contiguous(), sizes, order, shape);
 }
 
 }  // namespace tessera::models
