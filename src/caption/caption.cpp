@@ -80,9 +80,9 @@ class Rule {
     const TextAllowance::Timed timed(allowance);
     UErrorCode status = U_ZERO_ERROR;
     const auto matcher = match(text, timed, status);
-    int found = 0;
-    while (matcher->find(status) && U_SUCCESS(status)) ++found;
-    return checked(found, status);
+    int matches = 0;
+    while (matcher->find(status) && U_SUCCESS(status)) ++matches;
+    return checked(matches, status);
   }
 
  private:
@@ -226,9 +226,9 @@ std::map<char32_t, unsigned char> letters_of(const char* encoding) {
   std::map<char32_t, unsigned char> letters;
   for (int byte = 0x80; byte < 0x100 && U_SUCCESS(status); ++byte) {
     const char one = static_cast<char>(byte);
-    UChar made[4];
-    const int32_t count = ucnv_toUChars(converter, made, 4, &one, 1, &status);
-    if (count == 1 && made[0] != 0xfffd) letters[made[0]] = static_cast<unsigned char>(byte);
+    UChar units[4];
+    const int32_t count = ucnv_toUChars(converter, units, 4, &one, 1, &status);
+    if (count == 1 && units[0] != 0xfffd) letters[units[0]] = static_cast<unsigned char>(byte);
   }
   if (converter) ucnv_close(converter);
   require(U_SUCCESS(status), ErrorCode::model, "ICU lacks the encoding {}: is its data installed?",
@@ -249,8 +249,8 @@ bool looks_misread(const std::string& text) {
   for (const auto& letters : encodings) {
     int missing = 0;
     for (size_t at = 0; at < text.size();) {
-      const auto found = letters.find(next_code_point(text, at));
-      const int byte = found == letters.end() ? 0 : found->second;
+      const auto it = letters.find(next_code_point(text, at));
+      const int byte = it == letters.end() ? 0 : it->second;
       const bool follows = byte >= 0x80 && byte < 0xc0;
       if (missing > 0 && follows && --missing == 0) return true;
       if (!follows)
@@ -269,19 +269,19 @@ std::string closed_references(const std::string& text, TextAllowance& allowance)
   for (size_t at = 0; at < text.size();) {
     const size_t end = text[at] == '&' ? text.find(';', at) : std::string::npos;
     const bool number = at + 1 < text.size() && text[at + 1] == '#';
-    std::string made;
+    std::string replacement;
     if (end != std::string::npos && end - at <= 26) {
       const std::string whole = text.substr(at, end + 1 - at);
       const HtmlEntity* const entity =
           number ? nullptr : html_entity(std::string_view(whole).substr(1, whole.size() - 2));
-      if (number) made = html_unescaped(whole);
-      if (number && made.find(';') != std::string::npos) made.clear();
-      if (entity) made = entity->text;
+      if (number) replacement = html_unescaped(whole);
+      if (number && replacement.find(';') != std::string::npos) replacement.clear();
+      if (entity) replacement = entity->text;
     }
-    if (made.empty())
+    if (replacement.empty())
       out += text[at++];
     else
-      out += made, at = end + 1;
+      out += replacement, at = end + 1;
   }
   return out;
 }

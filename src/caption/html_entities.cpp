@@ -228,8 +228,8 @@ std::map<std::string_view, HtmlEntity> read_entities() {
 
 const HtmlEntity* html_entity(std::string_view name) {
   static const auto all = read_entities();
-  const auto found = all.find(name);
-  return found == all.end() ? nullptr : &found->second;
+  const auto it = all.find(name);
+  return it == all.end() ? nullptr : &it->second;
 }
 
 }  // namespace tessera::caption

@@ -75,15 +75,15 @@ class Document {
     ended_.push_back(name);
   }
   void end(const std::string& name) {
-    const auto found = std::find(ended_.begin(), ended_.end(), name);
-    if (found == ended_.end()) return end_element(name);
-    ended_.erase(found);
+    const auto it = std::find(ended_.begin(), ended_.end(), name);
+    if (it == ended_.end()) return end_element(name);
+    ended_.erase(it);
   }
-  /// Handles non-text parts of an element: only a CDATA section is `shown`.
-  void aside(std::string_view text, bool shown) {
+  /// Handles non-text parts of an element: only a CDATA section is `visible`.
+  void aside(std::string_view text, bool visible) {
     flush(false);
     data(text);
-    flush(true, shown);
+    flush(true, visible);
   }
   std::string finish() {
     flush(false);
@@ -93,8 +93,8 @@ class Document {
  private:
   void end_element(const std::string& name) {
     flush(false);
-    const auto found = std::find(open_.rbegin(), open_.rend(), name);
-    if (found != open_.rend()) open_.erase(found.base() - 1, open_.end());
+    const auto it = std::find(open_.rbegin(), open_.rend(), name);
+    if (it != open_.rend()) open_.erase(it.base() - 1, open_.end());
   }
   template <size_t N>
   bool inside(const std::array<std::string_view, N>& names) const {
@@ -102,12 +102,12 @@ class Document {
                        [&](const std::string& name) { return one_of(names, name); });
   }
   // A string of blanks becomes a single blank.
-  void flush(bool special, bool shown = true) {
+  void flush(bool special, bool visible = true) {
     if (!text_) return;
     std::string text = *std::exchange(text_, std::nullopt);
     if (text.find_first_not_of(" \n\t\f\r") == kNone && !inside(kBlanksKept))
       text = text.find('\n') == kNone ? " " : "\n";
-    if (shown && (special || !inside(kSilent))) result_ += text;
+    if (visible && (special || !inside(kSilent))) result_ += text;
   }
   std::string result_;
   std::optional<std::string> text_;
@@ -307,8 +307,8 @@ size_t Walk::section() {
     }
     if (peek(end) != '>') continue;
     std::string_view inside = text_.substr(from, close - from);
-    const bool shown = lowered(inside.substr(0, 6)) == "cdata[";
-    out_.aside(shown ? inside.substr(6) : inside, shown);
+    const bool cdata = lowered(inside.substr(0, 6)) == "cdata[";
+    out_.aside(cdata ? inside.substr(6) : inside, cdata);
     return end + 1;
   }
   return kNone;
@@ -352,9 +352,9 @@ bool Walk::number() {
     return false;
   }
   const uint32_t c = number_of(text_.substr(from, to - from), hex ? 16 : 10);
-  std::string made;
-  append(made, no_character(c) ? 0xfffd : windows_1252(c));
-  out_.data(made);
+  std::string character;
+  append(character, no_character(c) ? 0xfffd : windows_1252(c));
+  out_.data(character);
   at_ = end + (text_[end] == ';' ? 1 : 0);
   return true;
 }
@@ -435,7 +435,7 @@ std::string html_text(std::string_view text) { return Walk(text).run(); }
 namespace {
 
 // Length of the longest name at the front of `text` that is valid here, 0 for none.
-size_t named(std::string_view text, std::string& out) {
+size_t append_entity(std::string_view text, std::string& out) {
   size_t end = 0;
   for (size_t count = 0; end < text.size() && count < 32; ++count) {
     if (std::string_view("\t\n\f <&#;").find(text[end]) != kNone) break;
@@ -475,7 +475,7 @@ std::string html_unescaped(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     if (text[at] == '&') {
       const std::string_view rest = text.substr(at + 1);
-      const size_t used = rest.starts_with('#') ? numbered(rest, out) : named(rest, out);
+      const size_t used = rest.starts_with('#') ? numbered(rest, out) : append_entity(rest, out);
       if (used > 0) {
         at += 1 + used;
         continue;

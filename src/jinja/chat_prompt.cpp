@@ -14,8 +14,8 @@ std::string template_in(const std::string& folder) {
   const std::string other = folder + "/tokenizer_config.json";
   if (base::is_there(other)) {
     const base::Json config = base::read_json(other);
-    const auto found = config.is_object() ? config.find("chat_template") : config.end();
-    if (found != config.end() && found->is_string()) return found->get<std::string>();
+    const auto it = config.is_object() ? config.find("chat_template") : config.end();
+    if (it != config.end() && it->is_string()) return it->get<std::string>();
   }
   fail(ErrorCode::model,
        "{}: no chat template, which this model puts around a prompt; expected chat_template.jinja, "

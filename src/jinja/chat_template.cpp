@@ -19,18 +19,18 @@ constexpr size_t kSteps = 5'000'000, kStepsAByte = 10, kMostSteps = 200'000'000;
 
 using Wanted = std::function<bool(const Expression&)>;
 
-bool holds(const Expression& e, const Wanted& wanted) {
-  if (wanted(e)) return true;
+bool holds(const Expression& e, const Wanted& predicate) {
+  if (predicate(e)) return true;
   return std::any_of(e.parts.begin(), e.parts.end(),
-                     [&](const ExpressionPtr& part) { return part && holds(*part, wanted); });
+                     [&](const ExpressionPtr& part) { return part && holds(*part, predicate); });
 }
 
-bool holds(const Statements& statements, const Wanted& wanted) {
+bool holds(const Statements& statements, const Wanted& predicate) {
   return std::any_of(statements.begin(), statements.end(), [&](const auto& s) {
     return std::any_of(s->expressions.begin(), s->expressions.end(),
-                       [&](const ExpressionPtr& e) { return e && holds(*e, wanted); }) ||
+                       [&](const ExpressionPtr& e) { return e && holds(*e, predicate); }) ||
            std::any_of(s->bodies.begin(), s->bodies.end(),
-                       [&](const Statements& body) { return holds(body, wanted); });
+                       [&](const Statements& body) { return holds(body, predicate); });
   });
 }
 

@@ -80,9 +80,9 @@ Value map_filter(const Value& of, const Arguments& arguments, Work& work) {
             base::printable(filter));
   }
   const Path path(by, work);
-  const Arguments given = rest(arguments, 1);
+  const Arguments rest_arguments = rest(arguments, 1);
   for (const Value& item : walked(of, work)) {
-    Value value = by ? path(item) : filtered(filter, item, given, work);
+    Value value = by ? path(item) : filtered(filter, item, rest_arguments, work);
     if (value.is(Kind::undefined) && missing) value = *missing;
     out.push_back(std::move(value));
   }
@@ -92,7 +92,7 @@ Value map_filter(const Value& of, const Arguments& arguments, Work& work) {
 // Implements select, reject, selectattr, rejectattr.
 Value select_filter(const std::string& name, const Value& of, const Arguments& arguments,
                     Work& work) {
-  const bool by_attribute = name.ends_with("attr"), wanted = name.starts_with("select");
+  const bool by_attribute = name.ends_with("attr"), selects = name.starts_with("select");
   const size_t first = by_attribute ? 1 : 0;
   require(arguments.places.size() >= first, ErrorCode::usage, "'{}' needs an attribute", name);
   std::string test;
@@ -103,28 +103,28 @@ Value select_filter(const std::string& name, const Value& of, const Arguments& a
   }
   std::vector<Value> out;
   const Path path(by_attribute ? &arguments.places[0] : nullptr, work);
-  const Arguments given = rest(arguments, first + 1);
+  const Arguments rest_arguments = rest(arguments, first + 1);
   for (const Value& item : walked(of, work)) {
     const Value looked = path(item);
-    const bool holds = test.empty() ? truth(looked) : tested(test, looked, given, work);
-    if (holds == wanted) out.push_back(item);
+    const bool holds = test.empty() ? truth(looked) : tested(test, looked, rest_arguments, work);
+    if (holds == selects) out.push_back(item);
   }
   return Value::list(std::move(out));
 }
 
 Value sort_filter(const Value& of, const Arguments& arguments, Work& work) {
-  const auto given = arguments.bind("sort", {"reverse", "case_sensitive", "attribute"});
+  const auto values = arguments.bind("sort", {"reverse", "case_sensitive", "attribute"});
   std::vector<std::pair<Value, Value>> keyed;
   size_t weight = 0;
-  const Path path(given[2], work);
+  const Path path(values[2], work);
   for (const Value& item : walked(of, work)) {
     const Value key = path(item);
     work.spend(key.weight());
     weight += key.weight();
-    keyed.emplace_back(folded(key, given[1] && truth(*given[1])), item);
+    keyed.emplace_back(folded(key, values[1] && truth(*values[1])), item);
   }
   for (size_t n = keyed.size(); n > 0; n /= 2) work.spend(weight);
-  const bool down = given[0] && truth(*given[0]);
+  const bool down = values[0] && truth(*values[0]);
   std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
     base::check_stop();
     return down ? less(b.first, a.first) : less(a.first, b.first);
@@ -135,27 +135,27 @@ Value sort_filter(const Value& of, const Arguments& arguments, Work& work) {
 }
 
 Value dictsort_filter(const Value& of, const Arguments& arguments, Work& work) {
-  const auto given = arguments.bind("dictsort", {"case_sensitive", "by", "reverse"});
+  const auto values = arguments.bind("dictsort", {"case_sensitive", "by", "reverse"});
   require(of.is(Kind::dict), ErrorCode::usage, "'dictsort' of a value of kind {}", kind_name(of));
-  const std::string by = text_of(given[1], "dictsort", "key");
+  const std::string by = text_of(values[1], "dictsort", "key");
   require(by == "key" || by == "value", ErrorCode::usage, "'dictsort' by {}", base::printable(by));
   std::vector<Value> items;
   for (const auto& [key, value] : of.dict().items()) items.push_back(Value::tuple({key, value}));
   Arguments how;
   how.names = {{"attribute", by == "key" ? 0 : 1}};
-  if (given[0]) how.names.emplace_back("case_sensitive", *given[0]);
-  if (given[2]) how.names.emplace_back("reverse", *given[2]);
+  if (values[0]) how.names.emplace_back("case_sensitive", *values[0]);
+  if (values[2]) how.names.emplace_back("reverse", *values[2]);
   return sort_filter(Value::list(std::move(items)), how, work);
 }
 
 Value unique_filter(const Value& of, const Arguments& arguments, Work& work) {
-  const auto given = arguments.bind("unique", {"case_sensitive", "attribute"});
+  const auto values = arguments.bind("unique", {"case_sensitive", "attribute"});
   std::vector<Value> out, keys;
-  const Path path(given[1], work);
+  const Path path(values[1], work);
   for (const Value& item : walked(of, work)) {
     const Value whole = path(item);
     work.spend(whole.weight());
-    Value key = folded(whole, given[0] && truth(*given[0]));
+    Value key = folded(whole, values[0] && truth(*values[0]));
     const auto same = [&](const Value& known) {
       work.spend(std::min(known.weight(), key.weight()));
       return equal(known, key);
@@ -170,13 +170,13 @@ Value unique_filter(const Value& of, const Arguments& arguments, Work& work) {
 // Implements min, max, sum.
 Value fold_filter(const std::string& name, const Value& of, const Arguments& arguments,
                   Work& work) {
-  const auto given = name == "sum" ? arguments.bind(name, {"attribute", "start"})
-                                   : arguments.bind(name, {"case_sensitive", "attribute"});
-  const Value* by = given[name == "sum" ? 0 : 1];
+  const auto values = name == "sum" ? arguments.bind(name, {"attribute", "start"})
+                                    : arguments.bind(name, {"case_sensitive", "attribute"});
+  const Value* by = values[name == "sum" ? 0 : 1];
   std::vector<Value> items = walked(of, work);
   const Path path(by, work);
   if (name != "sum") {
-    const bool exact = given[0] && truth(*given[0]);
+    const bool exact = values[0] && truth(*values[0]);
     const Value* best = nullptr;
     Value of_best;
     for (const Value& item : items) {
@@ -189,9 +189,9 @@ Value fold_filter(const std::string& name, const Value& of, const Arguments& arg
     }
     return best ? *best : Value::undefined("the list is empty");
   }
-  double sum = given[1] ? given[1]->is_number() ? given[1]->number() : 0 : 0;
-  int64_t whole = given[1] && given[1]->is_whole() ? given[1]->whole() : 0;
-  bool all_whole = !given[1] || given[1]->is_whole();
+  double sum = values[1] ? values[1]->is_number() ? values[1]->number() : 0 : 0;
+  int64_t whole = values[1] && values[1]->is_whole() ? values[1]->whole() : 0;
+  bool all_whole = !values[1] || values[1]->is_whole();
   for (const Value& item : items) {
     const Value value = path(item);
     require(value.is_number(), ErrorCode::usage, "'sum' of a value of kind {}", kind_name(value));
@@ -205,11 +205,11 @@ Value fold_filter(const std::string& name, const Value& of, const Arguments& arg
 }
 
 Value join_filter(const Value& of, const Arguments& arguments, Work& work) {
-  const auto given = arguments.bind("join", {"d", "attribute"});
-  const std::string between = given[0] ? soft(*given[0], work) : "";
+  const auto values = arguments.bind("join", {"d", "attribute"});
+  const std::string between = values[0] ? soft(*values[0], work) : "";
   std::string out;
   bool first = true;
-  const Path path(given[1], work);
+  const Path path(values[1], work);
   for (const Value& item : walked(of, work)) {
     const std::string text = soft(path(item), work);
     work.text(text.size() + between.size());
@@ -221,21 +221,21 @@ Value join_filter(const Value& of, const Arguments& arguments, Work& work) {
 }
 
 Value tojson_filter(const Value& of, const Arguments& arguments, Work& work) {
-  const auto given =
+  const auto values =
       arguments.bind("tojson", {"ensure_ascii", "indent", "separators", "sort_keys"});
   JsonStyle style;
-  style.ascii = given[0] && truth(*given[0]);
-  style.sorted = given[3] && truth(*given[3]);
-  if (given[1] && !given[1]->is(Kind::none)) {
-    style.indent = static_cast<int>(std::clamp<int64_t>(whole_of(given[1], "tojson", 0), 0, 100));
+  style.ascii = values[0] && truth(*values[0]);
+  style.sorted = values[3] && truth(*values[3]);
+  if (values[1] && !values[1]->is(Kind::none)) {
+    style.indent = static_cast<int>(std::clamp<int64_t>(whole_of(values[1], "tojson", 0), 0, 100));
     style.item = ",";
   }
-  if (given[2] && !given[2]->is(Kind::none)) {
-    require(given[2]->is(Kind::list) && given[2]->items().size() == 2, ErrorCode::usage,
+  if (values[2] && !values[2]->is(Kind::none)) {
+    require(values[2]->is(Kind::list) && values[2]->items().size() == 2, ErrorCode::usage,
             "'tojson' with separators that are no pair");
-    for (const Value& separator : given[2]->items()) work.spend(separator.weight());
-    style.item = text_of(&given[2]->items()[0], "tojson");
-    style.colon = text_of(&given[2]->items()[1], "tojson");
+    for (const Value& separator : values[2]->items()) work.spend(separator.weight());
+    style.item = text_of(&values[2]->items()[0], "tojson");
+    style.colon = text_of(&values[2]->items()[1], "tojson");
   }
   work.spend(of.weight());
   std::string out = to_json(of, style);
@@ -244,14 +244,14 @@ Value tojson_filter(const Value& of, const Arguments& arguments, Work& work) {
 }
 
 Value indent_filter(const Value& of, const Arguments& arguments, Work& work) {
-  const auto given = arguments.bind("indent", {"width", "first", "blank"});
+  const auto values = arguments.bind("indent", {"width", "first", "blank"});
   const std::string pad =
-      given[0] && given[0]->is(Kind::text)
-          ? given[0]->text()
+      values[0] && values[0]->is(Kind::text)
+          ? values[0]->text()
           : std::string(
-                static_cast<size_t>(std::clamp<int64_t>(whole_of(given[0], "indent", 4), 0, 1000)),
+                static_cast<size_t>(std::clamp<int64_t>(whole_of(values[0], "indent", 4), 0, 1000)),
                 ' ');
-  const bool first = given[1] && truth(*given[1]), blank = given[2] && truth(*given[2]);
+  const bool first = values[1] && truth(*values[1]), blank = values[2] && truth(*values[2]);
   const std::string text = soft(of, work) + "\n";
   std::string out;
   const std::vector<std::string> lines = lines_of(text, false);
@@ -275,11 +275,11 @@ Value number_filter(const std::string& name, const Value& of, const Arguments& a
     return std::abs(of.whole());
   }
   if (name == "round") {
-    const auto given = arguments.bind(name, {"precision", "method"});
+    const auto values = arguments.bind(name, {"precision", "method"});
     require(of.is_number(), ErrorCode::usage, "'round' of a value of kind {}", kind_name(of));
     const auto places =
-        static_cast<int>(std::clamp<int64_t>(whole_of(given[0], name, 0), -300, 300));
-    const std::string how = text_of(given[1], name, "common");
+        static_cast<int>(std::clamp<int64_t>(whole_of(values[0], name, 0), -300, 300));
+    const std::string how = text_of(values[1], name, "common");
     const double scale = std::pow(10.0, places), x = of.number();
     if (how == "ceil") return std::ceil(x * scale) / scale;
     if (how == "floor") return std::floor(x * scale) / scale;
@@ -289,16 +289,16 @@ Value number_filter(const std::string& name, const Value& of, const Arguments& a
     return places > 0 ? std::stod(digits) : std::nearbyint(x * scale) / scale;
   }
   // int, float: invalid text gives the default
-  const auto given =
+  const auto values =
       name == "int" ? arguments.bind(name, {"default", "base"}) : arguments.bind(name, {"default"});
-  Value missing = given[0] ? *given[0] : name == "int" ? Value(0) : Value(0.0);
+  Value missing = values[0] ? *values[0] : name == "int" ? Value(0) : Value(0.0);
   if (of.is_number()) {
     if (name == "float") return of.number();
     if (of.is_whole()) return of.whole();
     return std::fabs(of.number()) < 9e18 ? Value(static_cast<int64_t>(of.number())) : missing;
   }
   if (!of.is(Kind::text)) return missing;
-  require(name == "float" || whole_of(given[1], name, 10) == 10, ErrorCode::model,
+  require(name == "float" || whole_of(values[1], name, 10) == 10, ErrorCode::model,
           "'int' of another base than ten is not supported in chat templates");
   work.text(of.text().size());
   std::string_view text = trimmed(of.text(), true, true);
@@ -361,9 +361,9 @@ Value text_filter(const std::string& name, const Value& of, const Arguments& arg
     return static_cast<int64_t>(
         call_method({method, text, nullptr}, arguments, work).items().size());
   if (name == "replace") {
-    const auto given = arguments.bind(name, {"old", "new", "count"}, 2);
-    Arguments texts{{soft(*given[0], work), soft(*given[1], work)}, {}};
-    if (given[2] && !given[2]->is(Kind::none)) texts.places.push_back(*given[2]);
+    const auto values = arguments.bind(name, {"old", "new", "count"}, 2);
+    Arguments texts{{soft(*values[0], work), soft(*values[1], work)}, {}};
+    if (values[2] && !values[2]->is(Kind::none)) texts.places.push_back(*values[2]);
     return call_method({method, text, nullptr}, texts, work);
   }
   return call_method({method, text, nullptr}, arguments, work);
@@ -481,9 +481,9 @@ Value filtered(const std::string& name, const Value& of, const Arguments& argume
   if (name == "sort") return sort_filter(of, arguments, work);
   if (name == "tojson") return tojson_filter(of, arguments, work);
   if (name == "unique") return unique_filter(of, arguments, work);
-  const auto given = arguments.bind(name, {"default_value", "boolean"});
-  const bool missing = of.is(Kind::undefined) || (given[1] && truth(*given[1]) && !truth(of));
-  return !missing ? of : given[0] ? *given[0] : Value("");
+  const auto values = arguments.bind(name, {"default_value", "boolean"});
+  const bool missing = of.is(Kind::undefined) || (values[1] && truth(*values[1]) && !truth(of));
+  return !missing ? of : values[0] ? *values[0] : Value("");
 }
 
 bool tested(const std::string& name, const Value& of, const Arguments& arguments, Work& work) {

@@ -70,21 +70,21 @@ Value character_at(const std::string& text, size_t& at) {
 // True if a text begins or ends with a text, or with any of several.
 Value edge(const std::string& text, const std::string& name, const Arguments& arguments,
            Work& work) {
-  const auto given = arguments.bind(name, {"what", "start", "end"}, 1);
-  if (given[1] || given[2]) fail(ErrorCode::model, "'{}' with bounds is not supported", name);
+  const auto values = arguments.bind(name, {"what", "start", "end"}, 1);
+  if (values[1] || values[2]) fail(ErrorCode::model, "'{}' with bounds is not supported", name);
   auto fits = [&](const Value& what) {
     work.spend(what.weight());
     const std::string part = text_of(&what, name);
     return name == "startswith" ? text.starts_with(part) : text.ends_with(part);
   };
-  if (!given[0]->is(Kind::list)) return fits(*given[0]);
-  return std::any_of(given[0]->items().begin(), given[0]->items().end(), fits);
+  if (!values[0]->is(Kind::list)) return fits(*values[0]);
+  return std::any_of(values[0]->items().begin(), values[0]->items().end(), fits);
 }
 
-Value found(const std::string& text, const std::string& name, const Arguments& arguments) {
-  const auto given = arguments.bind(name, {"what", "start", "end"}, 1);
-  if (given[1] || given[2]) fail(ErrorCode::model, "'{}' with bounds is not supported", name);
-  const std::string what = text_of(given[0], name);
+Value find_method(const std::string& text, const std::string& name, const Arguments& arguments) {
+  const auto values = arguments.bind(name, {"what", "start", "end"}, 1);
+  if (values[1] || values[2]) fail(ErrorCode::model, "'{}' with bounds is not supported", name);
+  const std::string what = text_of(values[0], name);
   if (name == "count") {
     if (what.empty()) return character_count(text) + 1;
     int64_t count = 0;
@@ -111,32 +111,32 @@ Value parted(const std::string& text, const std::string& name, const Arguments& 
 Value cut(const std::string& text, const std::string& name, const Arguments& arguments,
           Work& work) {
   if (name == "splitlines") {
-    const auto given = arguments.bind(name, {"keepends"});
-    auto lines = lines_of(text, given[0] && truth(*given[0]));
+    const auto values = arguments.bind(name, {"keepends"});
+    auto lines = lines_of(text, values[0] && truth(*values[0]));
     work.spend(lines.size());
     return Value::list(values_of(lines));
   }
-  const auto given = arguments.bind(name, {"sep", "maxsplit"});
-  const bool blanks = !given[0] || given[0]->is(Kind::none);
-  const std::string by = blanks ? "" : text_of(given[0], name);
+  const auto values = arguments.bind(name, {"sep", "maxsplit"});
+  const bool blanks = !values[0] || values[0]->is(Kind::none);
+  const std::string by = blanks ? "" : text_of(values[0], name);
   require(blanks || !by.empty(), ErrorCode::usage, "'{}' at nothing", name);
-  auto parts = split(text, by, whole_of(given[1], name, -1), name == "rsplit");
+  auto parts = split(text, by, whole_of(values[1], name, -1), name == "rsplit");
   work.spend(parts.size());
   return Value::list(values_of(parts));
 }
 
 Value stripped_of(const std::string& text, const std::string& name, const Arguments& arguments) {
-  const auto given = arguments.bind(name, {"chars"});
-  const bool blanks = !given[0] || given[0]->is(Kind::none);
-  const std::string set = blanks ? "" : text_of(given[0], name);
+  const auto values = arguments.bind(name, {"chars"});
+  const bool blanks = !values[0] || values[0]->is(Kind::none);
+  const std::string set = blanks ? "" : text_of(values[0], name);
   if (!blanks && set.empty()) return text;
   return std::string(trimmed(text, name != "rstrip", name != "lstrip", set));
 }
 
 Value replaced_in(const std::string& text, const Arguments& arguments, Work& work) {
-  const auto given = arguments.bind("replace", {"old", "new", "count"}, 2);
-  std::string out = replaced(text, text_of(given[0], "replace"), text_of(given[1], "replace"),
-                             whole_of(given[2], "replace", -1));
+  const auto values = arguments.bind("replace", {"old", "new", "count"}, 2);
+  std::string out = replaced(text, text_of(values[0], "replace"), text_of(values[1], "replace"),
+                             whole_of(values[2], "replace", -1));
   work.text(out.size());
   return out;
 }
@@ -150,7 +150,8 @@ Value text_method(const std::string& text, const std::string& name, const Argume
   if (name == "split" || name == "rsplit" || name == "splitlines")
     return cut(text, name, arguments, work);
   if (name == "replace") return replaced_in(text, arguments, work);
-  if (name == "find" || name == "rfind" || name == "count") return found(text, name, arguments);
+  if (name == "find" || name == "rfind" || name == "count")
+    return find_method(text, name, arguments);
   if (name == "partition" || name == "rpartition") return parted(text, name, arguments);
   if (name == "removeprefix" || name == "removesuffix") {
     const std::string part = text_of(arguments.bind(name, {"part"}, 1)[0], name);
@@ -190,9 +191,9 @@ Value text_method(const std::string& text, const std::string& name, const Argume
 Value dict_method(const Value& self, const std::string& name, const Arguments& arguments,
                   Work& work) {
   if (name == "get") {
-    const auto given = arguments.bind(name, {"key", "default"}, 1);
-    const Value* item = given[0]->is(Kind::text) ? self.dict().find(given[0]->text()) : nullptr;
-    return item ? *item : given[1] ? *given[1] : Value(nullptr);
+    const auto values = arguments.bind(name, {"key", "default"}, 1);
+    const Value* item = values[0]->is(Kind::text) ? self.dict().find(values[0]->text()) : nullptr;
+    return item ? *item : values[1] ? *values[1] : Value(nullptr);
   }
   arguments.bind(name, {});
   if (name == "copy") return self;
@@ -313,11 +314,11 @@ Value slice(const Value& of, const Value* from, const Value* to, const Value* st
   const int64_t size =
       of.is(Kind::text) ? character_count(of.text()) : static_cast<int64_t>(of.items().size());
   of.is(Kind::text) ? work.text(of.text().size() * 16) : work.spend(of.items().size());
-  auto given = [](const Value* v) { return v && !v->is(Kind::none) ? v : nullptr; };
-  const int64_t by = whole_of(given(step), "a slice", 1);
+  auto non_null = [](const Value* v) { return v && !v->is(Kind::none) ? v : nullptr; };
+  const int64_t by = whole_of(non_null(step), "a slice", 1);
   require(by != 0, ErrorCode::usage, "a slice with steps of 0");
   auto bound = [&](const Value* v, int64_t missing) {
-    if (!given(v)) return missing;
+    if (!non_null(v)) return missing;
     int64_t at = whole_of(v, "a slice", 0);
     if (at < 0) at = std::max<int64_t>(at, -size - 1) + size;
     return std::clamp<int64_t>(at, by < 0 ? -1 : 0, by < 0 ? size - 1 : size);
@@ -325,12 +326,12 @@ Value slice(const Value& of, const Value* from, const Value* to, const Value* st
   const int64_t stride = std::clamp<int64_t>(by, -size - 1, size + 1);
   const int64_t begin = bound(from, by < 0 ? size - 1 : 0), end = bound(to, by < 0 ? -1 : size);
   if (of.is(Kind::text)) return every(of.text(), begin, end, stride);
-  std::vector<Value> taken;
+  std::vector<Value> items;
   for (int64_t i = begin; by > 0 ? i < end : i > end; i += stride) {
     base::check_stop();
-    taken.push_back(of.items()[static_cast<size_t>(i)]);
+    items.push_back(of.items()[static_cast<size_t>(i)]);
   }
-  return Value(ValueList{std::move(taken), of.is_tuple()});
+  return Value(ValueList{std::move(items), of.is_tuple()});
 }
 
 std::vector<Value> walked(const Value& of, Work& work) {

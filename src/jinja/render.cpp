@@ -80,8 +80,8 @@ Value arithmetic(const std::string& op, const Value& a, const Value& b, Work& wo
     all.insert(all.end(), b.items().begin(), b.items().end());
     return Value(ValueList{std::move(all), a.is_tuple()});
   }
-  const bool turned = a.is_whole();
-  const Value &what = turned ? b : a, &count = turned ? a : b;
+  const bool count_first = a.is_whole();
+  const Value &what = count_first ? b : a, &count = count_first ? a : b;
   if (op == "*" && count.is_whole() && (what.is(Kind::text) || what.is(Kind::list))) {
     const auto times = static_cast<size_t>(std::clamp<int64_t>(count.whole(), 0, int64_t{1} << 30));
     work.text(times * (what.is(Kind::text) ? what.text().size() : 16 * what.items().size()));
@@ -230,13 +230,13 @@ class Renderer {
   Flow loop(const Statement& s, std::string& out) {
     std::vector<Value> items = walked(value(*s.expressions[0]), work_);
     if (s.expressions[1]) {
-      std::vector<Value> kept;
+      std::vector<Value> matches;
       for (Value& item : items) {
         Inside inside(*this, scope_);
         assign(s.names, item, inside.scope);
-        if (truth(value(*s.expressions[1]))) kept.push_back(std::move(item));
+        if (truth(value(*s.expressions[1]))) matches.push_back(std::move(item));
       }
-      items = std::move(kept);
+      items = std::move(matches);
     }
     if (items.empty()) {
       const Inside inside(*this, scope_);
@@ -272,8 +272,7 @@ class Renderer {
   Value look_up(const std::string& name) {
     size_t passed = 0;
     for (const Scope* scope = scope_; scope; scope = scope->around) {
-      if (const auto found = scope->names.find(name); found != scope->names.end())
-        return found->second;
+      if (const auto it = scope->names.find(name); it != scope->names.end()) return it->second;
       if (++passed % 8 == 0) work_.spend(1);
     }
     for (const char* known : {"range", "dict", "namespace", "raise_exception", "strftime_now"})
@@ -373,21 +372,21 @@ class Renderer {
     }
     return dict;
   }
-  Value filter(const Expression& e, const Value* given) {
+  Value filter(const Expression& e, const Value* body) {
     const Level level(*this);
     const Expression* of = e.parts[0].get();
-    const Value base = !of ? *given : of->op == Op::filter ? filter(*of, given) : value(*of);
+    const Value base = !of ? *body : of->op == Op::filter ? filter(*of, body) : value(*of);
     return filtered(e.text, base, arguments(e), work_);
   }
   Arguments arguments(const Expression& e) {
-    Arguments given;
+    Arguments result;
     for (size_t i = 1; i < e.parts.size(); ++i) {
       if (e.keys[i - 1].empty())
-        given.places.push_back(value(*e.parts[i]));
+        result.places.push_back(value(*e.parts[i]));
       else
-        given.names.emplace_back(e.keys[i - 1], value(*e.parts[i]));
+        result.names.emplace_back(e.keys[i - 1], value(*e.parts[i]));
     }
-    return given;
+    return result;
   }
 
   Value call(const Expression& e) {
@@ -396,21 +395,21 @@ class Renderer {
     require(callee.is(Kind::callable), ErrorCode::usage, "a value of kind {} is called",
             kind_name(callee));
     const Value::Callable& of = callee.callable();
-    const Arguments given = arguments(e);
-    if (of.macro) return call_macro(*of.macro, given);
-    if (!of.self.is(Kind::undefined)) return call_method(of, given, work_);
-    return call_function(of.name, given);
+    const Arguments values = arguments(e);
+    if (of.macro) return call_macro(*of.macro, values);
+    if (!of.self.is(Kind::undefined)) return call_method(of, values, work_);
+    return call_function(of.name, values);
   }
-  Value call_macro(const Statement& macro, const Arguments& given) {
+  Value call_macro(const Statement& macro, const Arguments& values) {
     const size_t count = macro.names.size(), first = count - macro.expressions.size();
-    require(given.places.size() <= count, ErrorCode::usage, "the macro {} takes {} arguments",
+    require(values.places.size() <= count, ErrorCode::usage, "the macro {} takes {} arguments",
             base::printable(macro.text), count);
-    work_.spend(count * (8 + given.names.size()));
+    work_.spend(count * (8 + values.names.size()));
     const int line = line_;
     Inside inside(*this, &root_);
     auto& names = inside.scope.names;
-    for (size_t i = 0; i < given.places.size(); ++i) names[macro.names[i]] = given.places[i];
-    for (const auto& [name, value] : given.names) {
+    for (size_t i = 0; i < values.places.size(); ++i) names[macro.names[i]] = values.places[i];
+    for (const auto& [name, value] : values.names) {
       require(std::find(macro.names.begin(), macro.names.end(), name) != macro.names.end(),
               ErrorCode::usage, "the macro {} has no parameter {}", base::printable(macro.text),
               base::printable(name));
@@ -426,33 +425,34 @@ class Renderer {
     line_ = line;
     return out;
   }
-  Value call_function(const std::string& name, const Arguments& given) {
+  Value call_function(const std::string& name, const Arguments& values) {
     if (name == "raise_exception")
       fail(ErrorCode::usage, "the chat template refuses: {}",
-           given.places.empty() ? "" : base::printable(text_of_value(given.places[0])).str());
-    if (name == "strftime_now") return time_text(text_of(given.bind(name, {"format"}, 1)[0], name));
-    if (name == "range") return range(given);
+           values.places.empty() ? "" : base::printable(text_of_value(values.places[0])).str());
+    if (name == "strftime_now")
+      return time_text(text_of(values.bind(name, {"format"}, 1)[0], name));
+    if (name == "range") return range(values);
     ValueDict names;
-    for (const Value& from : given.places) {
+    for (const Value& from : values.places) {
       require(from.is(Kind::dict), ErrorCode::usage, "'{}' of a value of kind {}", name,
               kind_name(from));
       work_.spend(from.dict().size());
       for (const auto& [key, value] : from.dict().items()) names.set(key, value);
     }
-    for (const auto& [key, value] : given.names) {
+    for (const auto& [key, value] : values.names) {
       require(!value.is(Kind::space), ErrorCode::usage, "a namespace inside a namespace");
       names.set(key, value);
     }
     work_.spend(names.size());
     return name == "dict" ? Value(std::move(names)) : Value::space(std::move(names));
   }
-  Value range(const Arguments& given) {
-    require(given.names.empty() && !given.places.empty() && given.places.size() <= 3,
+  Value range(const Arguments& values) {
+    require(values.names.empty() && !values.places.empty() && values.places.size() <= 3,
             ErrorCode::usage, "'range' needs one to three numbers");
-    const auto at = [&](size_t i) { return whole_of(&given.places[i], "range", 0); };
-    const bool one = given.places.size() == 1;
+    const auto at = [&](size_t i) { return whole_of(&values.places[i], "range", 0); };
+    const bool one = values.places.size() == 1;
     const int64_t from = one ? 0 : at(0), to = one ? at(0) : at(1);
-    const int64_t step = given.places.size() == 3 ? at(2) : 1;
+    const int64_t step = values.places.size() == 3 ? at(2) : 1;
     require(step != 0, ErrorCode::usage, "'range' with steps of 0");
     std::vector<Value> items;
     for (__int128 i = from; step > 0 ? i < to : i > to; i += step) {

@@ -71,10 +71,10 @@ class StatementReader {
   }
 
   StatementPtr make(Statement::Kind kind) const {
-    auto made = std::make_unique<Statement>();
-    made->kind = kind;
-    made->line = tokens_.now().line;
-    return made;
+    auto statement = std::make_unique<Statement>();
+    statement->kind = kind;
+    statement->line = tokens_.now().line;
+    return statement;
   }
 
   StatementPtr statement() {
@@ -84,15 +84,15 @@ class StatementReader {
     if (tokens_.take_name("macro")) return macro();
     if (tokens_.take_name("with")) return with();
     if (tokens_.take_name("filter")) {
-      StatementPtr made = make(Statement::Kind::filter);
-      made->expressions.push_back(expressions_.filters());
-      made->bodies.push_back(scoped("endfilter"));
-      return made;
+      StatementPtr filter = make(Statement::Kind::filter);
+      filter->expressions.push_back(expressions_.filters());
+      filter->bodies.push_back(scoped("endfilter"));
+      return filter;
     }
     if (tokens_.take_name("generation")) {  // marks text for training
-      StatementPtr made = make(Statement::Kind::scope);
-      made->bodies.push_back(scoped("endgeneration"));
-      return made;
+      StatementPtr generation = make(Statement::Kind::scope);
+      generation->bodies.push_back(scoped("endgeneration"));
+      return generation;
     }
     for (const bool stops : {true, false})
       if (tokens_.take_name(stops ? "break" : "continue")) {
@@ -110,89 +110,89 @@ class StatementReader {
   }
 
   StatementPtr loop() {
-    StatementPtr made = make(Statement::Kind::loop);
-    names(*made);
+    StatementPtr result = make(Statement::Kind::loop);
+    names(*result);
     tokens_.expect_name("in");
-    made->expressions.push_back(expressions_.tuple(false));
-    made->expressions.push_back(tokens_.take_name("if") ? expressions_.expression() : nullptr);
+    result->expressions.push_back(expressions_.tuple(false));
+    result->expressions.push_back(tokens_.take_name("if") ? expressions_.expression() : nullptr);
     if (tokens_.is_name("recursive")) tokens_.refuse("a recursive loop");
     ++scopes_, ++loops_;
-    made->bodies.push_back(body({"else", "endfor"}));
+    result->bodies.push_back(body({"else", "endfor"}));
     --scopes_, --loops_;
-    made->bodies.emplace_back();
+    result->bodies.emplace_back();
     if (tokens_.take_name("else")) {
       ++scopes_;
-      made->bodies.back() = body({"endfor"});
+      result->bodies.back() = body({"endfor"});
       --scopes_;
     }
     tokens_.expect_name("endfor");
-    return made;
+    return result;
   }
 
   StatementPtr choice() {
-    StatementPtr made = make(Statement::Kind::choice);
-    made->expressions.push_back(expressions_.tuple(false));
+    StatementPtr result = make(Statement::Kind::choice);
+    result->expressions.push_back(expressions_.tuple(false));
     for (;;) {
-      made->bodies.push_back(body({"elif", "else", "endif"}));
-      if (tokens_.take_name("endif")) return made;
+      result->bodies.push_back(body({"elif", "else", "endif"}));
+      if (tokens_.take_name("endif")) return result;
       if (tokens_.take_name("elif")) {
-        made->expressions.push_back(expressions_.tuple(false));
+        result->expressions.push_back(expressions_.tuple(false));
       } else {
         tokens_.expect_name("else");
-        made->bodies.push_back(body({"endif"}));
+        result->bodies.push_back(body({"endif"}));
         tokens_.expect_name("endif");
-        return made;
+        return result;
       }
     }
   }
 
   StatementPtr set() {
-    StatementPtr made = make(Statement::Kind::set);
-    names(*made);
-    if (made->names.size() == 1 && tokens_.take_sign(".")) {
+    StatementPtr result = make(Statement::Kind::set);
+    names(*result);
+    if (result->names.size() == 1 && tokens_.take_sign(".")) {
       if (!tokens_.is(Kind::name)) tokens_.refuse_token();
-      made->text = tokens_.take().text;
+      result->text = tokens_.take().text;
     }
     if (tokens_.take_sign("=")) {
-      made->expressions.push_back(expressions_.tuple());
-      return made;
+      result->expressions.push_back(expressions_.tuple());
+      return result;
     }
-    if (made->names.size() > 1) tokens_.refuse("a set of several names without '='");
-    made->kind = Statement::Kind::capture;
-    made->expressions.push_back(tokens_.take_sign("|") ? expressions_.filters() : nullptr);
-    made->bodies.push_back(scoped("endset"));
-    return made;
+    if (result->names.size() > 1) tokens_.refuse("a set of several names without '='");
+    result->kind = Statement::Kind::capture;
+    result->expressions.push_back(tokens_.take_sign("|") ? expressions_.filters() : nullptr);
+    result->bodies.push_back(scoped("endset"));
+    return result;
   }
 
   StatementPtr macro() {
     if (scopes_ > 0) tokens_.refuse("a macro inside a loop or another block");
-    StatementPtr made = make(Statement::Kind::macro);
-    made->text = tokens_.name();
+    StatementPtr result = make(Statement::Kind::macro);
+    result->text = tokens_.name();
     tokens_.expect_sign("(");
     while (!tokens_.take_sign(")")) {
-      made->names.push_back(tokens_.name());
+      result->names.push_back(tokens_.name());
       if (tokens_.take_sign("="))
-        made->expressions.push_back(expressions_.expression());
-      else if (!made->expressions.empty())
+        result->expressions.push_back(expressions_.expression());
+      else if (!result->expressions.empty())
         tokens_.refuse("a parameter without value behind those with one");
       if (!tokens_.is_sign(")")) tokens_.expect_sign(",");
     }
     const int loops = std::exchange(loops_, 0);
-    made->bodies.push_back(scoped("endmacro"));
+    result->bodies.push_back(scoped("endmacro"));
     loops_ = loops;
-    return made;
+    return result;
   }
 
   StatementPtr with() {
-    StatementPtr made = make(Statement::Kind::scope);
+    StatementPtr result = make(Statement::Kind::scope);
     while (!tokens_.is(Kind::statement_end)) {
-      made->names.push_back(tokens_.name());
+      result->names.push_back(tokens_.name());
       tokens_.expect_sign("=");
-      made->expressions.push_back(expressions_.expression());
+      result->expressions.push_back(expressions_.expression());
       if (!tokens_.take_sign(",")) break;
     }
-    made->bodies.push_back(scoped("endwith"));
-    return made;
+    result->bodies.push_back(scoped("endwith"));
+    return result;
   }
 
   TokenStream& tokens_;

@@ -109,12 +109,12 @@ std::string every(std::string_view text, int64_t begin, int64_t end, int64_t ste
   if (step > 0 ? begin >= end : begin <= end) return "";
   size_t at = byte_of(text, begin);
   if (step == 1) return std::string(text.substr(at, byte_of(text.substr(at), end - begin)));
-  std::string taken;
+  std::string characters;
   for (int64_t i = begin;;) {
     base::check_stop();
-    taken += text.substr(at, length_of(text[at]));
+    characters += text.substr(at, length_of(text[at]));
     i += step;
-    if (step > 0 ? i >= end : i <= end) return taken;
+    if (step > 0 ? i >= end : i <= end) return characters;
     if (step > 0) at += byte_of(text.substr(at), step);
     for (int64_t back = step; back < 0; ++back)
       while (!begins_character(text[--at])) {

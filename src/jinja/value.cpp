@@ -222,8 +222,8 @@ void ValueDict::set(const std::string& key, Value value) {
 }
 
 const Value* ValueDict::find(std::string_view key) const {
-  const auto found = at_.find(key);
-  return found == at_.end() ? nullptr : &items_[found->second].second;
+  const auto it = at_.find(key);
+  return it == at_.end() ? nullptr : &items_[it->second].second;
 }
 
 size_t Value::depth_of(const Value& value) {

@@ -33,9 +33,9 @@ std::array<std::string, 256> byte_characters() {
 class WaitingPairs {
  public:
   void add(int32_t rank, int32_t place) {
-    auto [found, added] = of_rank_.try_emplace(rank);
+    auto [it, added] = of_rank_.try_emplace(rank);
     if (added) ranks_.push(rank);
-    Places& places = found->second;
+    Places& places = it->second;
     if (places.in_order.empty() || places.in_order.back() < place)
       places.in_order.push_back(place);
     else
@@ -45,15 +45,15 @@ class WaitingPairs {
   /// Removes the next pair and returns rank and position.
   std::pair<int32_t, int32_t> take() {
     const int32_t rank = ranks_.top();
-    const auto found = of_rank_.find(rank);
-    Places& places = found->second;
+    const auto it = of_rank_.find(rank);
+    Places& places = it->second;
     const bool more = places.next < places.in_order.size();
     const bool first =
         places.rest.empty() || (more && places.in_order[places.next] < places.rest.top());
     const int32_t place = first ? places.in_order[places.next++] : places.rest.top();
     if (!first) places.rest.pop();
     if (places.next == places.in_order.size() && places.rest.empty()) {
-      of_rank_.erase(found);
+      of_rank_.erase(it);
       ranks_.pop();
     }
     return {rank, place};
@@ -84,10 +84,10 @@ Bpe::Bpe(BpeTables tables, const std::string& where) : tables_(std::move(tables)
   require(!tables_.vocabulary.empty(), ErrorCode::model, "{}: the vocabulary is empty", where);
   for (const auto& [text, id] : tables_.vocabulary) size_ = std::max<int64_t>(size_, id + 1);
   auto id = [&](const std::string& text) {
-    const auto found = id_of(text);
-    require(found.has_value(), ErrorCode::model,
+    const auto token = id_of(text);
+    require(token.has_value(), ErrorCode::model,
             "{}: the token {} of a merge is not in the vocabulary", where, base::printable(text));
-    return *found;
+    return *token;
   };
   int32_t rank = 0;
   merges_.reserve(tables_.merges.size());
@@ -101,9 +101,9 @@ Bpe::Bpe(BpeTables tables, const std::string& where) : tables_(std::move(tables)
 }
 
 std::optional<int32_t> Bpe::id_of(std::string_view token) const {
-  const auto found = tables_.vocabulary.find(token);
-  if (found == tables_.vocabulary.end()) return std::nullopt;
-  return found->second;
+  const auto it = tables_.vocabulary.find(token);
+  if (it == tables_.vocabulary.end()) return std::nullopt;
+  return it->second;
 }
 
 TokensById::TokensById(const Vocabulary& vocabulary) {
@@ -115,14 +115,14 @@ TokensById::TokensById(const Vocabulary& vocabulary) {
 }
 
 std::string TokensById::of(int32_t id) const {
-  const auto found =
+  const auto it =
       std::ranges::lower_bound(tokens_, id, {}, [](const auto& token) { return token.first; });
-  return found == tokens_.end() || found->first != id ? "" : *found->second;
+  return it == tokens_.end() || it->first != id ? "" : *it->second;
 }
 
 const Bpe::Merge* Bpe::merge_of(int32_t left, int32_t right) const {
-  const auto found = merges_.find(key_of(left, right));
-  return found == merges_.end() ? nullptr : &found->second;
+  const auto it = merges_.find(key_of(left, right));
+  return it == merges_.end() ? nullptr : &it->second;
 }
 
 std::vector<int32_t> Bpe::characters(std::string_view piece) const {

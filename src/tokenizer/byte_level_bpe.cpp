@@ -125,9 +125,9 @@ std::vector<int32_t> ByteLevelBpe::encode_alone(std::string_view text) const {
 }
 
 std::string ByteLevelBpe::bytes_of(int32_t id, bool skip_special) const {
-  const auto found = tokens_.find(id);
-  if (found == tokens_.end() || (skip_special && found->second.special)) return "";
-  return found->second.bytes;
+  const auto it = tokens_.find(id);
+  if (it == tokens_.end() || (skip_special && it->second.special)) return "";
+  return it->second.bytes;
 }
 
 int32_t ByteLevelBpe::id_of(const std::string& token) const {

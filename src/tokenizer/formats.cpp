@@ -174,7 +174,7 @@ Json t5_words() {
 Json charsmap_in(const Json& normalizer) {
   if (member(normalizer, "type") == "Precompiled") return normalizer;
   for (const Json& step : member(normalizer, "normalizers"))
-    if (Json found = charsmap_in(step); !found.is_null()) return found;
+    if (Json charsmap = charsmap_in(step); !charsmap.is_null()) return charsmap;
   return Json();
 }
 
@@ -240,10 +240,10 @@ std::optional<int32_t> vocabulary_id(const TokenizerParts& parts, const std::str
 
 void add_declared(AddedToken token, TokenizerParts& parts, bool keeps_gaps) {
   const auto size = static_cast<int32_t>(parts.model->size());
-  const bool taken = parts.added.has_id(token.id) || !parts.model->text_of(token.id).empty();
+  const bool id_in_use = parts.added.has_id(token.id) || !parts.model->text_of(token.id).empty();
   if (const auto known = vocabulary_id(parts, token.text))
     token.id = *known;
-  else if (taken || (token.id >= size && !keeps_gaps))
+  else if (id_in_use || (token.id >= size && !keeps_gaps))
     token.id = std::max(size + parts.extra_ids, parts.added.last_id() + 1);
   parts.added.add(std::move(token));
 }

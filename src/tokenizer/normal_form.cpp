@@ -17,11 +17,11 @@ namespace {
 const icu::Normalizer2& properties_of(Form form) {
   UErrorCode status = U_ZERO_ERROR;
   const bool canonical = form == Form::nfc || form == Form::nfd;
-  const icu::Normalizer2* const found = canonical ? icu::Normalizer2::getNFCInstance(status)
-                                                  : icu::Normalizer2::getNFKCInstance(status);
+  const icu::Normalizer2* const normalizer = canonical ? icu::Normalizer2::getNFCInstance(status)
+                                                       : icu::Normalizer2::getNFKCInstance(status);
   require(U_SUCCESS(status), ErrorCode::model,
           "normalisation failed in ICU: {}; is its data installed?", u_errorName(status));
-  return *found;
+  return *normalizer;
 }
 
 // Receives decomposed code points and writes them in canonical order, composed or not.

@@ -118,12 +118,12 @@ Normalizer form_of(Form form) {
 
 std::string string_in(const Json& json, const char* key, const std::string& where,
                       const char* missing) {
-  const auto found = json.is_object() ? json.find(key) : json.end();
-  if (missing && (found == json.end() || found->is_null())) return missing;
-  require(found != json.end() && found->is_string(), ErrorCode::model,
+  const auto it = json.is_object() ? json.find(key) : json.end();
+  if (missing && (it == json.end() || it->is_null())) return missing;
+  require(it != json.end() && it->is_string(), ErrorCode::model,
           "{}: '{}' is {}; expected a string", where, key,
-          found == json.end() ? "missing" : base::ConfigReader::shown(*found).str());
-  return found->get<std::string>();
+          it == json.end() ? "missing" : base::ConfigReader::shown(*it).str());
+  return it->get<std::string>();
 }
 
 bool flag_in(const Json& json, const char* key, const std::string& where, bool missing) {
@@ -136,7 +136,7 @@ Normalizer counted(Normalizer step) {
   return [step = std::move(step)](std::string text, TextAllowance& allowance) {
     text = step(std::move(text), allowance);
     check_length(text.size());
-    allowance.made(text.size());
+    allowance.charge(text.size());
     return text;
   };
 }

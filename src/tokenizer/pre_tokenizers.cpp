@@ -151,7 +151,7 @@ PreTokenizer counted(PreTokenizer step) {
     size_t bytes = 0;
     for (size_t i = before; i < pieces.size(); ++i) bytes += pieces[i].size();
     check_length(bytes);
-    allowance.made(bytes);
+    allowance.charge(bytes);
   };
 }
 

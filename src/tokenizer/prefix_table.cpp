@@ -97,8 +97,8 @@ PrefixTable::Place PrefixTable::child(Place of, unsigned char byte) const {
   if (of == 0) return first_[byte];
   const auto begin = byte_.begin() + begins_[static_cast<size_t>(of)];
   const auto end = byte_.begin() + begins_[static_cast<size_t>(of) + 1];
-  const auto found = std::lower_bound(begin, end, byte);
-  return found == end || *found != byte ? 0 : static_cast<Place>(found - byte_.begin());
+  const auto it = std::lower_bound(begin, end, byte);
+  return it == end || *it != byte ? 0 : static_cast<Place>(it - byte_.begin());
 }
 
 PrefixTable::Place PrefixTable::next(Place from, unsigned char byte) const {

@@ -24,11 +24,11 @@ class PrefixTable {
 
   /// For each byte of `text`, the state of the texts that begin there.
   std::vector<Place> places(std::string_view text) const;
-  /// Calls found(bytes, value) for each text that begins at a position, the longest first.
+  /// Calls visit(bytes, value) for each text that begins at a position, the longest first.
   template <class F>
-  void each(Place place, F&& found) const {
+  void each(Place place, F&& visit) const {
     for (Place at = longest_[size_t(place)]; at != kNone; at = longest_[size_t(link_[size_t(at)])])
-      found(bytes_[size_t(at)], value_[size_t(at)]);
+      visit(bytes_[size_t(at)], value_[size_t(at)]);
   }
   /// Bytes and value of the longest text; 0 bytes: none.
   std::pair<size_t, int32_t> longest(Place place) const {

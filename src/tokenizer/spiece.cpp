@@ -81,9 +81,9 @@ class Message {
   std::string_view take(uint64_t size) {
     if (size > rest_.size())
       damaged(fmt::format("a field of {} bytes where {} are left", size, rest_.size()));
-    const std::string_view taken = rest_.substr(0, size);
+    const std::string_view field = rest_.substr(0, size);
     rest_.remove_prefix(size);
-    return taken;
+    return field;
   }
 
   std::string_view rest_, bytes_;
@@ -146,9 +146,9 @@ SpieceModel parse_spiece(std::string_view bytes, const std::string& where) {
   }
   require(!model.pieces.empty(), ErrorCode::model,
           "{}: no piece at all; this is no SentencePiece model, or it is damaged", where);
-  std::unordered_set<std::string_view, base::SeededHash> seen;
+  std::unordered_set<std::string_view, base::SeededHash> texts;
   for (const SpieceModel::Piece& piece : model.pieces)
-    require(seen.insert(piece.text).second, ErrorCode::model, "{}: the piece {} stands twice",
+    require(texts.insert(piece.text).second, ErrorCode::model, "{}: the piece {} stands twice",
             where, base::printable(piece.text));
   return model;
 }

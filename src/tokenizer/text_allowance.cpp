@@ -33,7 +33,7 @@ TextAllowance::TextAllowance(size_t bytes)
       nanoseconds_left_(kNanoseconds + kNanosecondsAByte * static_cast<int64_t>(bytes)),
       processor_time_(processor_time()) {}
 
-void TextAllowance::made(size_t bytes) {
+void TextAllowance::charge(size_t bytes) {
   base::check_stop();
   require(bytes + kBytesAStep <= bytes_left_, ErrorCode::model,
           "the steps of the tokenizer make more than {} times as much text as they get; the file "

@@ -15,10 +15,10 @@ class TextAllowance {
   /// `bytes`: length of the text.
   explicit TextAllowance(size_t bytes);
   /// Charges a step for `bytes` of output. Throws Error(model) if nothing is left.
-  void made(size_t bytes);
+  void charge(size_t bytes);
   /// Storage for an object that `step` creates once for each text, such as a matcher; empty at
   /// first.
-  std::shared_ptr<void>& kept(const void* step) { return kept_[step]; }
+  std::shared_ptr<void>& object_of(const void* step) { return objects_[step]; }
 
   /// Charges the processor time of this thread during the object's lifetime.
   class Timed {
@@ -47,7 +47,7 @@ class TextAllowance {
   // Reading the processor time is a system call, too slow for each piece. Elapsed time is
   // accumulated, and occasionally compared with the processor time.
   int64_t elapsed_ = 0, processor_time_;
-  std::unordered_map<const void*, std::shared_ptr<void>> kept_;
+  std::unordered_map<const void*, std::shared_ptr<void>> objects_;
 };
 
 }  // namespace tessera::tokenizer

@@ -104,11 +104,11 @@ Encoded Tokenizer::encode_padded(std::string_view text, int64_t length) const {
   require(length >= special && length <= (int64_t{1} << 24), ErrorCode::usage,
           "{} tokens of text; expected at least the {} special ones", length, special);
   std::vector<int32_t> ids = body(text);
-  const auto all = static_cast<int64_t>(ids.size()), seen = std::min(all, length - special);
-  ids.resize(static_cast<size_t>(seen));
+  const auto all = static_cast<int64_t>(ids.size()), count = std::min(all, length - special);
+  ids.resize(static_cast<size_t>(count));
   ids.insert(ids.begin(), parts_.before.begin(), parts_.before.end());
   ids.insert(ids.end(), parts_.after.begin(), parts_.after.end());
-  Encoded encoded{std::move(ids), {}, all - seen};
+  Encoded encoded{std::move(ids), {}, all - count};
   encoded.mask.assign(encoded.ids.size(), 1);
   encoded.mask.resize(static_cast<size_t>(length), 0);
   if (encoded.ids.size() == static_cast<size_t>(length)) return encoded;

@@ -46,13 +46,13 @@ class AddedTokens {
   int32_t last_id() const { return by_id_.empty() ? -1 : by_id_.rbegin()->first; }
   /// Token of this text; null: none.
   const AddedToken* find(std::string_view text) const {
-    const auto found = at_.find(text);
-    return found == at_.end() ? nullptr : &tokens_[found->second];
+    const auto it = at_.find(text);
+    return it == at_.end() ? nullptr : &tokens_[it->second];
   }
   /// First token of this id; null: none.
   const AddedToken* of(int32_t id) const {
-    const auto found = by_id_.find(id);
-    return found == by_id_.end() ? nullptr : &tokens_[found->second];
+    const auto it = by_id_.find(id);
+    return it == by_id_.end() ? nullptr : &tokens_[it->second];
   }
   const AddedToken& operator[](size_t i) const { return tokens_[i]; }
   size_t size() const { return tokens_.size(); }

@@ -171,13 +171,13 @@ bool is_word(char32_t c) {
 }
 
 std::vector<std::string_view> graphemes(std::string_view text) {
-  std::vector<std::string_view> found;
+  std::vector<std::string_view> clusters;
   if (is_ascii(text)) {
-    for (size_t at = 0; at < text.size(); at += found.back().size()) {
+    for (size_t at = 0; at < text.size(); at += clusters.back().size()) {
       base::check_stop();
-      found.push_back(text.substr(at, text.substr(at, 2) == "\r\n" ? 2 : 1));
+      clusters.push_back(text.substr(at, text.substr(at, 2) == "\r\n" ? 2 : 1));
     }
-    return found;
+    return clusters;
   }
   UErrorCode status = U_ZERO_ERROR;
   const std::unique_ptr<icu::BreakIterator> breaks(
@@ -189,10 +189,10 @@ std::vector<std::string_view> graphemes(std::string_view text) {
   int32_t begin = breaks->first();
   for (int32_t end = breaks->next(); end != icu::BreakIterator::DONE; end = breaks->next()) {
     base::check_stop();
-    found.push_back(text.substr(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
+    clusters.push_back(text.substr(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
     begin = end;
   }
-  return found;
+  return clusters;
 }
 
 struct Regex::State {
@@ -215,11 +215,12 @@ Regex::~Regex() = default;
 std::vector<std::pair<size_t, size_t>> Regex::matches(std::string_view text,
                                                       TextAllowance& allowance) const {
   UErrorCode status = U_ZERO_ERROR;
-  std::vector<std::pair<size_t, size_t>> found;
-  std::shared_ptr<void>& kept = allowance.kept(state_.get());
-  if (!kept) kept = std::shared_ptr<icu::RegexMatcher>(state_->pattern->matcher(status));
+  std::vector<std::pair<size_t, size_t>> ranges;
+  std::shared_ptr<void>& matcher_slot = allowance.object_of(state_.get());
+  if (!matcher_slot)
+    matcher_slot = std::shared_ptr<icu::RegexMatcher>(state_->pattern->matcher(status));
   check(status, "a regular expression");
-  auto* const matcher = static_cast<icu::RegexMatcher*>(kept.get());
+  auto* const matcher = static_cast<icu::RegexMatcher*>(matcher_slot.get());
   Text in(text);
   matcher->reset(in.get());
   const TextAllowance::Timed timed(allowance);
@@ -233,14 +234,14 @@ std::vector<std::pair<size_t, size_t>> Regex::matches(std::string_view text,
     base::check_stop();
     const auto begin = static_cast<size_t>(matcher->start64(status));
     const auto end = static_cast<size_t>(matcher->end64(status));
-    if (begin < end) found.emplace_back(begin, end);
+    if (begin < end) ranges.emplace_back(begin, end);
   }
   base::check_stop();
   require(U_SUCCESS(status) && timed.goes_on(), ErrorCode::model,
           "{}: a regular expression gave up on {} bytes ({}); the file is damaged, or made to take "
           "for ever",
           state_->where, text.size(), u_errorName(status));
-  return found;
+  return ranges;
 }
 
 }  // namespace tessera::tokenizer

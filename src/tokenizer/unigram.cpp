@@ -64,11 +64,11 @@ Unigram::Unigram(UnigramPieces pieces, const std::string& where) : pieces_(std::
 
 std::optional<int32_t> Unigram::id_of(std::string_view token) const {
   const auto& list = pieces_.pieces;
-  const auto found = std::lower_bound(
+  const auto it = std::lower_bound(
       all_.begin(), all_.end(), token,
       [&](int32_t id, std::string_view text) { return list[size_t(id)].first < text; });
-  if (found == all_.end() || list[size_t(*found)].first != token) return std::nullopt;
-  return *found;
+  if (it == all_.end() || list[size_t(*it)].first != token) return std::nullopt;
+  return *it;
 }
 
 std::string Unigram::text_of(int32_t id) const {

@@ -28,9 +28,9 @@ WordPiece::WordPiece(WordPieceTables tables, const std::string& where)
 }
 
 std::optional<int32_t> WordPiece::id_of(std::string_view token) const {
-  const auto found = tables_.vocabulary.find(token);
-  if (found == tables_.vocabulary.end()) return std::nullopt;
-  return found->second;
+  const auto it = tables_.vocabulary.find(token);
+  if (it == tables_.vocabulary.end()) return std::nullopt;
+  return it->second;
 }
 
 void WordPiece::encode(std::string_view piece, std::vector<int32_t>& ids) const {

@@ -13,10 +13,10 @@ namespace {
 
 TEST(TextAllowance, CountsWhatStepsMake) {
   TextAllowance allowance(10);
-  allowance.made(1000);
-  EXPECT_THROW(allowance.made(size_t{1} << 21), Error);
-  for (int i = 0; i < 1000; ++i) allowance.made(0);
-  EXPECT_THROW(for (;;) allowance.made(0), Error);  // a step counts even without output
+  allowance.charge(1000);
+  EXPECT_THROW(allowance.charge(size_t{1} << 21), Error);
+  for (int i = 0; i < 1000; ++i) allowance.charge(0);
+  EXPECT_THROW(for (;;) allowance.charge(0), Error);  // a step counts even without output
 }
 
 TEST(TextAllowance, HearsAStop) {
@@ -29,7 +29,7 @@ TEST(TextAllowance, HearsAStop) {
   source.request_stop();
   EXPECT_FALSE(timed.goes_on());
   EXPECT_FALSE(TextAllowance::Timed::match_goes_on(&timed, 1));
-  EXPECT_THROW(allowance.made(1), Error);
+  EXPECT_THROW(allowance.charge(1), Error);
 }
 
 // A pattern may cost little on each piece but much on the whole.
