@@ -61,8 +61,8 @@ std::string ConfigReader::Shown::str() const {
 
 const Json* ConfigReader::find(const char* key) const {
   read_.insert(key);
-  const auto found = config_.find(key);
-  return found == config_.end() || found->is_null() ? nullptr : &*found;
+  const auto it = config_.find(key);
+  return it == config_.end() || it->is_null() ? nullptr : &*it;
 }
 
 bool ConfigReader::has(const char* key) const { return find(key) != nullptr; }

@@ -14,9 +14,9 @@ constexpr size_t kNone = std::string_view::npos;
 size_t place_in(std::string_view text, std::string_view part) {
   if (part.size() > text.size()) return kNone;
   if (part.empty()) return 0;
-  const void* const found = memmem(text.data(), text.size(), part.data(), part.size());
-  if (!found) return kNone;
-  return static_cast<size_t>(static_cast<const char*>(found) - text.data());
+  const void* const match = memmem(text.data(), text.size(), part.data(), part.size());
+  if (!match) return kNone;
+  return static_cast<size_t>(static_cast<const char*>(match) - text.data());
 }
 
 }  // namespace
@@ -27,16 +27,16 @@ size_t find_text(std::string_view text, std::string_view part, size_t from) {
   const size_t half = std::max(size_t{1} << 20, part.size());
   for (; from <= text.size(); from += half) {
     check_stop();
-    const size_t found = place_in(text.substr(from, 2 * half), part);
-    if (found != kNone) return from + found;
+    const size_t place = place_in(text.substr(from, 2 * half), part);
+    if (place != kNone) return from + place;
   }
   return kNone;
 }
 
 size_t find_last_text(std::string_view text, std::string_view part) {
   const std::string backwards(text.rbegin(), text.rend());
-  const size_t found = find_text(backwards, std::string(part.rbegin(), part.rend()));
-  return found == kNone ? kNone : text.size() - found - part.size();
+  const size_t place = find_text(backwards, std::string(part.rbegin(), part.rend()));
+  return place == kNone ? kNone : text.size() - place - part.size();
 }
 
 }  // namespace tessera::base

@@ -26,7 +26,7 @@ constexpr size_t kValue = 32, kText = 48, kArray = 40, kObject = 64, kEntry = 96
 // Builds a value within the limits; fails when the thread's work is stopped.
 class Builder : public nlohmann::json_sax<Json> {
  public:
-  Json made;
+  Json result;
   std::string problem;
   size_t memory() const { return memory_; }
   size_t wrong_at = 0;  // byte of the syntax error, from 1; 0: `problem` has the reason
@@ -59,7 +59,7 @@ class Builder : public nlohmann::json_sax<Json> {
   // Inserts a value into the open container: at the end of an array, or at the last key.
   Json& place(Json value) {
     check_stop();
-    if (open_.empty()) return made = std::move(value);
+    if (open_.empty()) return result = std::move(value);
     if (open_.back()->is_array()) return open_.back()->emplace_back(std::move(value));
     return *slot_ = std::move(value);
   }
@@ -110,7 +110,7 @@ Json parsed(std::string_view text, const std::string& name, const char* remedy) 
           "{}: its values take more memory than `memory_budget` allows", name);
   require(whole, ErrorCode::model, "{}: this is no JSON that can be read: {}{}", name,
           problem_of(builder, text), remedy);
-  return std::move(builder.made);
+  return std::move(builder.result);
 }
 
 }  // namespace

@@ -4,8 +4,8 @@ namespace tessera::base {
 
 const Json& member(const Json& json, const char* key) {
   static const Json kNull;
-  const auto found = json.find(key);
-  return found == json.end() ? kNull : *found;
+  const auto it = json.find(key);
+  return it == json.end() ? kNull : *it;
 }
 
 }  // namespace tessera::base

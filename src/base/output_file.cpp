@@ -120,13 +120,13 @@ void OutputFile::write(const void* data, size_t bytes) {
 // No fsync: it protects against power failures, not against a crash of this process, and waits for
 // other programs' data.
 void OutputFile::commit() {
-  const int held = fcntl(file_, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);  // locked until renamed
-  if (close(std::exchange(file_, held)) != 0 && errno != EINTR)       // a late write may fail here
+  const int lock = fcntl(file_, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);  // locked until renamed
+  if (close(std::exchange(file_, lock)) != 0 && errno != EINTR)       // a late write may fail here
     abandon("write", errno);
   if (!beside_.empty() && std::rename(beside_.c_str(), target_.c_str()) != 0)
     abandon("put in place", errno);
   beside_.clear();
-  if (held >= 0) close(std::exchange(file_, -1));
+  if (lock >= 0) close(std::exchange(file_, -1));
 }
 
 void OutputFile::abandon(const char* what, int reason) {

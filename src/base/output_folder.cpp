@@ -31,7 +31,7 @@ OutputFolder::OutputFolder(const std::string& path) : path_(path) {
 }
 
 void OutputFolder::make_beside() {
-  for (bool held = false; !held;) {
+  for (bool locked = false; !locked;) {
     if (held_ >= 0) close(std::exchange(held_, -1));
     beside_ = name_beside(path_);
     if (mkdir(beside_.c_str(), 0777) != 0) {
@@ -41,7 +41,7 @@ void OutputFolder::make_beside() {
       refuse_output("make", path_, reason);
     }
     held_ = above_streams(open(beside_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-    held = held_ < 0 || hold(held_);  // without a lock no sweep can happen
+    locked = held_ < 0 || hold(held_);  // without a lock no sweep can happen
   }
 }
 

@@ -76,13 +76,13 @@ constexpr std::array<std::pair<std::string_view, SyncLayers>, 4> kSyncRules{{
 
 // "0+3+5".
 std::vector<int> numbers(std::string_view name, std::string_view text) {
-  std::vector<int> found;
+  std::vector<int> values;
   for (size_t at = 0; at <= text.size();) {
     const size_t end = std::min(text.find('+', at), text.size());
-    found.push_back(whole(name, text.substr(at, end - at), text, 0, kLargest));
+    values.push_back(whole(name, text.substr(at, end - at), text, 0, kLargest));
     at = end + 1;
   }
-  return found;
+  return values;
 }
 
 void read_sync(Plan& plan, std::string_view text) {
@@ -176,14 +176,13 @@ void read_order(Plan& plan, std::string_view text) {
   for (size_t at = 0; at <= text.size();) {
     const size_t end = std::min(text.find('+', at), text.size());
     const std::string_view name = text.substr(at, end - at);
-    const auto named = std::find_if(kAxes.begin(), kAxes.end(),
-                                    [&](const auto& axis) { return name == word_of(axis.first); });
-    require(
-        named != kAxes.end() && std::count(plan.order.begin(), plan.order.end(), named->first) == 0,
-        ErrorCode::plan,
-        "plan entry 'order={}': expected axes, each once and outermost first, such as {}",
-        text.substr(0, 80), order_of({}));
-    plan.order.push_back(named->first);
+    const auto it = std::find_if(kAxes.begin(), kAxes.end(),
+                                 [&](const auto& axis) { return name == word_of(axis.first); });
+    require(it != kAxes.end() && std::count(plan.order.begin(), plan.order.end(), it->first) == 0,
+            ErrorCode::plan,
+            "plan entry 'order={}': expected axes, each once and outermost first, such as {}",
+            text.substr(0, 80), order_of({}));
+    plan.order.push_back(it->first);
     at = end + 1;
   }
   if (order_of(plan) == order_of({})) plan.order.clear();
@@ -236,10 +235,10 @@ const std::vector<Entry>& entries() {
 }
 
 std::vector<int> divisors(int n) {
-  std::vector<int> found;
+  std::vector<int> values;
   for (int d = 1; d <= n; ++d)
-    if (n % d == 0) found.push_back(d);
-  return found;
+    if (n % d == 0) values.push_back(d);
+  return values;
 }
 
 std::string known_names() {
@@ -250,76 +249,77 @@ std::string known_names() {
 }
 
 std::vector<std::string> fused_problems(const Plan& plan) {
-  std::vector<std::string> found;
-  if (plan.moe == MoeForm::bulk) return found;
+  std::vector<std::string> messages;
+  if (plan.moe == MoeForm::bulk) return messages;
   if (plan.expert == 1)
-    found.push_back(
+    messages.push_back(
         "moe=fused moves rows between the ranks of expert=N; add it, or leave out moe=");
   if (plan.schedule == ExpertSchedule::staggered_batch)
-    found.push_back(
+    messages.push_back(
         "moe=fused takes a rank's sequences through a layer together, and "
         "schedule=staggered-batch in halves; leave it out, or use moe=bulk");
-  return found;
+  return messages;
 }
 
 std::vector<std::string> patch_problems(const Plan& plan) {
-  std::vector<std::string> found;
+  std::vector<std::string> messages;
   const int patches = plan.patch_count();
   const bool passes = patches * plan.pipefusion > 1;  // passes are cut into pieces
   if (plan.schedule == ExpertSchedule::staggered_batch && passes)
-    found.push_back(
+    messages.push_back(
         "schedule=staggered-batch cuts a rank's sequences in two, and patches= and pipefusion= "
         "take "
         "all of them through a stage; leave it out, or them");
   if (!plan.stages.empty() && std::ssize(plan.stages) != plan.pipefusion)
-    found.push_back(
+    messages.push_back(
         fmt::format("stages={} names {} stage{}, pipefusion={} has {}; name each, or leave it out",
                     write_stages(plan), plan.stages.size(), plan.stages.size() > 1 ? "s" : "",
                     plan.pipefusion, plan.pipefusion));
   if (std::count(plan.stages.begin(), plan.stages.end(), 0) > 0)
-    found.push_back(
+    messages.push_back(
         fmt::format("stages={}: each stage has a block at least; give it one, or leave stages= out",
                     write_stages(plan)));
   if (plan.cut != PatchShape::runs && patches == 1)
-    found.push_back("cut= says what a patch is, and there is one; add patches=, or leave out cut=");
-  return found;
+    messages.push_back(
+        "cut= says what a patch is, and there is one; add patches=, or leave out cut=");
+  return messages;
 }
 
 // Problems of keys and values from other shards, which are a step old.
 std::vector<std::string> shard_problems(const Plan& plan) {
-  std::vector<std::string> found;
-  const char* const named = plan.distrifusion > 1 ? "distrifusion=" : "shards=";
+  std::vector<std::string> messages;
+  const char* const axis = plan.distrifusion > 1 ? "distrifusion=" : "shards=";
   if (plan.shard_count() % plan.distrifusion != 0)
-    found.push_back(fmt::format(
+    messages.push_back(fmt::format(
         "shards={}: each rank of distrifusion={} has as many of them; use a multiple of {}, or "
         "leave shards= out",
         plan.shards, plan.distrifusion, plan.distrifusion));
-  if (plan.shard_count() == 1) return found;
+  if (plan.shard_count() == 1) return messages;
   if (plan.patch_count() * plan.pipefusion > 1)
-    found.push_back(
+    messages.push_back(
         fmt::format("patches= and pipefusion= read old keys and values of other patches, and {} "
                     "those of other shards; leave it out, or them",
-                    named));
+                    axis));
   if (plan.ring * plan.ulysses > 1)
-    found.push_back(
+    messages.push_back(
         fmt::format("ulysses= and ring= cut the tokens of samples, and so does {}; leave it out, "
                     "or them",
-                    named));
+                    axis));
   if (plan.schedule == ExpertSchedule::staggered_batch)
-    found.push_back(
+    messages.push_back(
         fmt::format("schedule=staggered-batch cuts a rank's sequences in two, and keys and values "
                     "of {} belong to all of them; leave one of the two out",
-                    named));
-  return found;
+                    axis));
+  return messages;
 }
 
 // Problems of the placement of experts.
 std::vector<std::string> expert_problems(const Plan& plan) {
-  std::vector<std::string> found;
+  std::vector<std::string> messages;
   // Ranks with different tokens; the ranks of a shard= group share their weights.
   const int different = plan.data * plan.cfg * plan.ring * plan.ulysses * plan.distrifusion;
   if (different % plan.expert != 0 && plan.tensor == 1)
-    found.push_back(fmt::format(
+    messages.push_back(fmt::format(
         "expert={} does not divide the {} rank{} that hold{} different tokens{}", plan.expert,
         different, different > 1 ? "s" : "", different > 1 ? "" : "s",
         different > 1 ? fmt::format("; use one of {}", fmt::join(divisors(different), ", "))
@@ -328,15 +328,15 @@ std::vector<std::string> expert_problems(const Plan& plan) {
                           plan.expert)
             : fmt::format("; add data={0} or ulysses={0}", plan.expert)));
   if (plan.placement != ExpertPlacement::blocks && plan.expert == 1)
-    found.push_back("placement= deals experts out to the ranks of expert=N; add it");
+    messages.push_back("placement= deals experts out to the ranks of expert=N; add it");
   for (int rank : plan.placement_list)
     if (rank >= plan.expert && plan.expert > 1) {
-      found.push_back(
+      messages.push_back(
           fmt::format("placement= names rank {}; choose from the ranks 0 to {} of expert={}", rank,
                       plan.expert - 1, plan.expert));
       break;
     }
-  return found;
+  return messages;
 }
 
 }  // namespace
@@ -356,7 +356,7 @@ std::vector<Axis> axes_of(const Plan& plan) {
 
 Plan parse_plan(const std::string& text) {
   Plan plan;
-  std::set<std::string_view> seen;
+  std::set<std::string_view> names;
   std::string_view rest = text;
   while (!rest.empty()) {
     const std::string_view item = rest.substr(0, rest.find(','));
@@ -366,7 +366,7 @@ Plan parse_plan(const std::string& text) {
             "plan entry '{}' has no value; write name=value with one of: {}", item.substr(0, 40),
             known_names());
     const std::string_view name = item.substr(0, equals);
-    require(seen.insert(name).second, ErrorCode::plan, "plan entry '{}' stands twice",
+    require(names.insert(name).second, ErrorCode::plan, "plan entry '{}' stands twice",
             name.substr(0, 40));
     const auto entry = std::find_if(entries().begin(), entries().end(),
                                     [&](const Entry& e) { return e.name == name; });
@@ -399,7 +399,7 @@ void check_values(const Plan& plan) {
 }
 
 std::vector<std::string> problems(const Plan& plan, int ranks) {
-  std::vector<std::string> found;
+  std::vector<std::string> messages;
   try {
     check_values(plan);
   } catch (const Error& e) {
@@ -408,49 +408,49 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
   if (plan.world() > kMostRanks || plan.ranks() > kMostRanks)
     return {fmt::format("the plan '{}' needs more than {} ranks", to_string(plan), kMostRanks)};
   if (!plan.vae_apart && plan.vae > plan.world())
-    found.push_back(fmt::format(
+    messages.push_back(fmt::format(
         "vae={}: that many of the plan's ranks decode an image, and it has {}; use vae={} or less, "
         "vae=+{} for ranks of their own, or add an axis, as ulysses={}",
         plan.vae, plan.world(), plan.world(), plan.vae, plan.vae));
   else if (plan.ranks() != ranks && to_string(plan).empty())
-    found.push_back(
+    messages.push_back(
         fmt::format("without a plan one rank does all, and {0} were given: add `plan`, such as "
                     "data={0}, or start one rank",
                     ranks));
   else if (plan.ranks() != ranks)
-    found.push_back(
+    messages.push_back(
         fmt::format("the plan '{0}' needs {1} ranks, {2} were given: start {1} (`ranks` {1})",
                     to_string(plan), plan.ranks(), ranks));
   const bool cut = plan.tensor > 1;
   if (cut && (plan.expert > 1 || plan.shard_count() > 1))
-    found.push_back(fmt::format(
+    messages.push_back(fmt::format(
         "tensor= goes with data=, cfg=, ring= and ulysses=; leave out expert= and {}=, or tensor=",
         plan.shard_count() > plan.distrifusion ? "shards" : "distrifusion"));
   if (cut && (plan.schedule != ExpertSchedule::sync || plan.conditional != KeptSlot::all))
-    found.push_back(
+    messages.push_back(
         "under tensor= no row of experts travels; leave out schedule= and conditional=");
   if (plan.synchronous() && plan.sync != SyncLayers::none)
-    found.push_back(
+    messages.push_back(
         "sync= chooses layers of a stale schedule; add schedule=interweaved, displaced or "
         "adaptive");
   const bool adaptive = plan.schedule == ExpertSchedule::adaptive;
   if (adaptive && plan.conditional != KeptSlot::all)
-    found.push_back("schedule=adaptive chooses the assignments itself; leave out conditional=");
+    messages.push_back("schedule=adaptive chooses the assignments itself; leave out conditional=");
   if (plan.shard > 1 && plan.schedule == ExpertSchedule::staggered_batch)
-    found.push_back(
+    messages.push_back(
         "schedule=staggered-batch runs each block twice, and shard= gathers it once; leave one of "
         "the two out");
   if (plan.shard > 1 && plan.schedule == ExpertSchedule::displaced)
-    found.push_back(
+    messages.push_back(
         "schedule=displaced computes experts a step later, and shard= lets their weights go after "
         "each block; use schedule=interweaved, or leave out shard=");
   for (const auto& some :
        {shard_problems(plan), expert_problems(plan), patch_problems(plan), fused_problems(plan)})
-    found.insert(found.end(), some.begin(), some.end());
+    messages.insert(messages.end(), some.begin(), some.end());
   if (!adaptive && plan.budget != Plan{}.budget)
-    found.push_back(
+    messages.push_back(
         "budget= holds for the assignments of schedule=adaptive; add it, or leave out budget=");
-  return found;
+  return messages;
 }
 
 }  // namespace tessera

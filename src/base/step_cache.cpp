@@ -67,7 +67,7 @@ std::vector<double> read_list(const Place& at, std::span<const double> flux) {
   return values;
 }
 
-std::string shown(const std::vector<double>& values) {
+std::string list_text(const std::vector<double>& values) {
   std::string text;
   for (const double value : values) text += (text.empty() ? "" : "+") + fmt::format("{}", value);
   return text;
@@ -102,7 +102,7 @@ Key numbers(const char* name, Rule rule, std::vector<double> StepCache::*field,
   return {name,
           {rule},
           [=](StepCache& cache, const Place& at) { cache.*field = read_list(at, flux); },
-          [=](const StepCache& cache) { return shown(cache.*field); }};
+          [=](const StepCache& cache) { return list_text(cache.*field); }};
 }
 
 Key choice(const char* name, std::set<Rule> rules, bool StepCache::*field, const char* no,
@@ -183,7 +183,7 @@ double default_threshold(Rule rule) {
   return 0;
 }
 
-void read_entry(StepCache& cache, std::string_view entry, std::set<std::string_view>& seen) {
+void read_entry(StepCache& cache, std::string_view entry, std::set<std::string_view>& names) {
   const std::string rule = word_of(cache.rule);
   const size_t equals = std::min(entry.find('='), entry.size());
   const std::string_view name = entry.substr(0, equals);
@@ -191,7 +191,7 @@ void read_entry(StepCache& cache, std::string_view entry, std::set<std::string_v
     if (name != key.name || !key.rules.contains(cache.rule)) continue;
     require(equals < entry.size(), ErrorCode::usage, "`cache` {}: '{}' has no value; write {}=...",
             rule, key.name, key.name);
-    require(seen.insert(name).second, ErrorCode::usage, "`cache` {}: '{}' is given twice", rule,
+    require(names.insert(name).second, ErrorCode::usage, "`cache` {}: '{}' is given twice", rule,
             key.name);
     return key.read(cache, {rule, name, entry.substr(equals + 1)});
   }
@@ -208,10 +208,10 @@ StepCache parse_step_cache(const std::string& text) {
   cache.rule = choice_of<Rule>(text.substr(0, at), "`cache`");
   cache.threshold = default_threshold(cache.rule);
   if (cache.rule == Rule::drift) cache.max_skip = 4;
-  std::set<std::string_view> seen;
+  std::set<std::string_view> names;
   while (at < all.size()) {
     const size_t end = std::min(all.find(',', at + 1), all.size());
-    read_entry(cache, all.substr(at + 1, end - at - 1), seen);
+    read_entry(cache, all.substr(at + 1, end - at - 1), names);
     at = end;
   }
   check_values(cache);

@@ -74,13 +74,13 @@ struct ThreadPool::State {
   }
 
   void work() {
-    for (uint64_t seen = 0;;) {
-      wait_awake([&] { return epoch.load() != seen; });
+    for (uint64_t last_epoch = 0;;) {
+      wait_awake([&] { return epoch.load() != last_epoch; });
       {
         std::unique_lock lock(mutex);
-        wake.wait(lock, [&] { return ending || epoch.load() != seen; });
+        wake.wait(lock, [&] { return ending || epoch.load() != last_epoch; });
         if (ending) return;
-        seen = epoch.load();
+        last_epoch = epoch.load();
         if (!open) continue;
         active.fetch_add(1);
       }

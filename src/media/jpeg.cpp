@@ -39,14 +39,15 @@ std::string encode_jpeg(const Image& image, const std::map<std::string, std::str
           image.width, image.height, image.rgb.size(), kLongestSide);
   const std::unique_ptr<void, Destroy> compressor(tjInitCompress());
   require(compressor != nullptr, ErrorCode::memory, "there is no memory for a JPEG encoder");
-  unsigned char* made = nullptr;
+  unsigned char* buffer = nullptr;
   unsigned long size = 0;
-  const int status = tjCompress2(compressor.get(), image.rgb.data(), image.width, 0, image.height,
-                                 TJPF_RGB, &made, &size, TJSAMP_444, kQuality, TJFLAG_ACCURATEDCT);
-  const std::unique_ptr<unsigned char, Free> owner(made);
+  const int status =
+      tjCompress2(compressor.get(), image.rgb.data(), image.width, 0, image.height, TJPF_RGB,
+                  &buffer, &size, TJSAMP_444, kQuality, TJFLAG_ACCURATEDCT);
+  const std::unique_ptr<unsigned char, Free> owner(buffer);
   require(status == 0, ErrorCode::usage, "an image of {} x {} cannot be written as JPEG: {}",
           image.width, image.height, tjGetErrorStr2(compressor.get()));
-  std::string bytes(reinterpret_cast<const char*>(made), size);
+  std::string bytes(reinterpret_cast<const char*>(buffer), size);
   const std::string exif = exif_data(text);
   if (exif.empty()) return bytes;
   const auto at = [&](size_t i) { return static_cast<unsigned char>(bytes.at(i)); };

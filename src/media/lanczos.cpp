@@ -55,14 +55,14 @@ std::vector<Taps> taps_of(int from, int to) {
 Pixels pass(const Pixels& from, int to, bool across) {
   const int side = across ? from.width : from.height;
   if (side == to) return from;
-  Pixels made = from;
-  (across ? made.width : made.height) = to;
-  made.bytes.assign(size_t(made.width) * size_t(made.height) * size_t(made.channels), 0);
+  Pixels result = from;
+  (across ? result.width : result.height) = to;
+  result.bytes.assign(size_t(result.width) * size_t(result.height) * size_t(result.channels), 0);
   const std::vector<Taps> all = taps_of(side, to);
   const size_t row = size_t(from.width) * size_t(from.channels);
   const size_t step = across ? size_t(from.channels) : row;
-  for (int y = 0; y < made.height; ++y)
-    for (int x = 0; x < made.width; ++x) {
+  for (int y = 0; y < result.height; ++y)
+    for (int x = 0; x < result.width; ++x) {
       const Taps& taps = all[static_cast<size_t>(across ? x : y)];
       const size_t begin = across ? size_t(y) * row : size_t(x) * size_t(from.channels);
       for (int c = 0; c < from.channels; ++c) {
@@ -72,12 +72,12 @@ Pixels pass(const Pixels& from, int to, bool across) {
           sum += int64_t{weight} * from.bytes[at];
           at += step;
         }
-        const size_t place = (size_t(y) * size_t(made.width) + size_t(x)) * size_t(from.channels);
-        made.bytes[place + size_t(c)] =
+        const size_t place = (size_t(y) * size_t(result.width) + size_t(x)) * size_t(from.channels);
+        result.bytes[place + size_t(c)] =
             static_cast<uint8_t>(std::clamp<int64_t>(sum >> kBits, 0, 255));
       }
     }
-  return made;
+  return result;
 }
 
 // Pastes an image at (left, top) into another image; the part outside is clipped.
@@ -148,28 +148,28 @@ Pixels resize_lanczos(const Pixels& from, int width, int height) {
 
 Pixels fit_pixels(const Pixels& from, int width, int height, Fitting fitting) {
   if (fitting == Fitting::stretch) return resize_lanczos(from, width, height);
-  const double ratio = double(width) / height, given = double(from.width) / from.height;
+  const double ratio = double(width) / height, from_ratio = double(from.width) / from.height;
   const auto scaled = [](int64_t side, int64_t to, int64_t of) {
     return static_cast<int>(side * to / of);
   };
-  const bool wider = fitting == Fitting::fill ? ratio >= given : ratio <= given;
+  const bool wider = fitting == Fitting::fill ? ratio >= from_ratio : ratio <= from_ratio;
   const int wide = wider ? scaled(from.width, height, from.height) : width;
-  const bool taller = fitting == Fitting::fill ? ratio < given : ratio > given;
+  const bool taller = fitting == Fitting::fill ? ratio < from_ratio : ratio > from_ratio;
   const int tall = taller ? scaled(from.height, width, from.width) : height;
   const Pixels middle = resize_lanczos(from, std::max(wide, 1), std::max(tall, 1));
   const int left = width / 2 - middle.width / 2, top = height / 2 - middle.height / 2;
-  Pixels made{width, height, from.channels, {}};
-  made.bytes.assign(size_t(width) * size_t(height) * size_t(from.channels), 0);
-  paste(middle, left, top, made);
-  if (fitting == Fitting::fill) stretch_borders(left, top, middle.width, middle.height, made);
-  return made;
+  Pixels result{width, height, from.channels, {}};
+  result.bytes.assign(size_t(width) * size_t(height) * size_t(from.channels), 0);
+  paste(middle, left, top, result);
+  if (fitting == Fitting::fill) stretch_borders(left, top, middle.width, middle.height, result);
+  return result;
 }
 
 Pixels cut_middle(const Pixels& from, int width, int height) {
-  Pixels made{width, height, from.channels, {}};
-  made.bytes.assign(size_t(width) * size_t(height) * size_t(from.channels), 0);
-  paste(from, -((from.width - width) / 2), -((from.height - height) / 2), made);
-  return made;
+  Pixels result{width, height, from.channels, {}};
+  result.bytes.assign(size_t(width) * size_t(height) * size_t(from.channels), 0);
+  paste(from, -((from.width - width) / 2), -((from.height - height) / 2), result);
+  return result;
 }
 
 Pixels pixels_of(const Image& image) { return {image.width, image.height, 3, image.rgb}; }
@@ -187,17 +187,17 @@ Pixels grey_of(const Image& image) {
 Pixels blurred(const Pixels& grey, double radius) {
   if (radius <= 0) return grey;
   const float box = box_radius(static_cast<float>(radius));
-  Pixels made = grey;
+  Pixels result = grey;
   const auto width = static_cast<size_t>(grey.width), height = static_cast<size_t>(grey.height);
   for (int i = 0; i < 3; ++i) {
-    const std::vector<uint8_t> from = made.bytes;
-    for (size_t y = 0; y < height; ++y) box_line(from, y * width, 1, grey.width, box, made.bytes);
+    const std::vector<uint8_t> from = result.bytes;
+    for (size_t y = 0; y < height; ++y) box_line(from, y * width, 1, grey.width, box, result.bytes);
   }
   for (int i = 0; i < 3; ++i) {
-    const std::vector<uint8_t> from = made.bytes;
-    for (size_t x = 0; x < width; ++x) box_line(from, x, width, grey.height, box, made.bytes);
+    const std::vector<uint8_t> from = result.bytes;
+    for (size_t x = 0; x < width; ++x) box_line(from, x, width, grey.height, box, result.bytes);
   }
-  return made;
+  return result;
 }
 
 }  // namespace tessera::media

@@ -8,14 +8,14 @@ namespace tessera::media {
 namespace {
 
 void* opened(const char* library) {
-  void* const found = dlopen(library, RTLD_NOW | RTLD_LOCAL);  // never unloaded
+  void* const handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);  // never unloaded
   require(
-      found != nullptr, ErrorCode::usage,
+      handle != nullptr, ErrorCode::usage,
       "videos need {}, which cannot be loaded: install Debian's "
       "libavformat" AV_STRINGIFY(LIBAVFORMAT_VERSION_MAJOR) " and "
       "libswscale" AV_STRINGIFY(LIBSWSCALE_VERSION_MAJOR) ", or name a folder for the frames",
       library);
-  return found;
+  return handle;
 }
 
 template <class Function>

@@ -140,11 +140,11 @@ ReadImage read_jpeg(std::string_view bytes, const std::string& name, int& orient
   const int status =
       tjDecompress2(decoder.get(), from, bytes.size(), pixels.data(), width, 0, height,
                     inks ? TJPF_CMYK : TJPF_RGB, TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS);
-  const std::string said = status == 0 ? "" : tjGetErrorStr2(decoder.get());
+  const std::string message = status == 0 ? "" : tjGetErrorStr2(decoder.get());
   // Extra bytes between two parts of a file are harmless; missing bytes are not.
   const bool harmless = status == 0 || (tjGetErrorCode(decoder.get()) == TJERR_WARNING &&
-                                        said.find("xtraneous") != std::string::npos);
-  require(harmless, ErrorCode::usage, "'{}' is a damaged JPEG image: {}", name, said);
+                                        message.find("xtraneous") != std::string::npos);
+  require(harmless, ErrorCode::usage, "'{}' is a damaged JPEG image: {}", name, message);
   return {{width, height, inks ? colours_of(pixels) : std::move(pixels)}, {}};
 }
 
@@ -179,8 +179,8 @@ ReadImage read_webp(std::string_view bytes, const std::string& name, int& orient
 }
 
 // Rotates or mirrors pixels of `bytes` bytes to be upright.
-std::vector<uint8_t> turned(const std::vector<uint8_t>& from, size_t width, size_t height,
-                            size_t bytes, int orientation) {
+std::vector<uint8_t> reoriented(const std::vector<uint8_t>& from, size_t width, size_t height,
+                                size_t bytes, int orientation) {
   const bool swaps = orientation >= 5;
   const size_t wide = swaps ? height : width, tall = swaps ? width : height;
   // Exif orientations that mirror the file's columns or rows.
@@ -202,8 +202,8 @@ void turn(int orientation, ReadImage& read) {
   if (orientation == 1) return;
   Image& image = read.image;
   const auto width = static_cast<size_t>(image.width), height = static_cast<size_t>(image.height);
-  image.rgb = turned(image.rgb, width, height, 3, orientation);
-  if (!read.alpha.empty()) read.alpha = turned(read.alpha, width, height, 1, orientation);
+  image.rgb = reoriented(image.rgb, width, height, 3, orientation);
+  if (!read.alpha.empty()) read.alpha = reoriented(read.alpha, width, height, 1, orientation);
   if (orientation >= 5) std::swap(image.width, image.height);
 }
 

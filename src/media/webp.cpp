@@ -90,16 +90,16 @@ std::string with_text(const std::string& bytes, const std::map<std::string, std:
   const std::unique_ptr<WebPMux, MuxDelete> mux(WebPMuxCreate(&whole, 0));
   const std::string xmp = description(text);
   const WebPData chunk{reinterpret_cast<const uint8_t*>(xmp.data()), xmp.size()};
-  WebPData made{};
+  WebPData file{};
   const std::string exif = exif_data(text);
   const WebPData comment{reinterpret_cast<const uint8_t*>(exif.data()), exif.size()};
   const bool done =
       mux && WebPMuxSetChunk(mux.get(), "XMP ", &chunk, 0) == WEBP_MUX_OK &&
       (exif.empty() || WebPMuxSetChunk(mux.get(), "EXIF", &comment, 0) == WEBP_MUX_OK) &&
-      WebPMuxAssemble(mux.get(), &made) == WEBP_MUX_OK;
+      WebPMuxAssemble(mux.get(), &file) == WEBP_MUX_OK;
   require(done, ErrorCode::usage, "a text of {} bytes cannot be put into a WebP file", xmp.size());
-  std::string out(reinterpret_cast<const char*>(made.bytes), made.size);
-  WebPDataClear(&made);
+  std::string out(reinterpret_cast<const char*>(file.bytes), file.size);
+  WebPDataClear(&file);
   return out;
 }
 

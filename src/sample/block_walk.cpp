@@ -70,17 +70,18 @@ class BidirectionalWalk : public BlockWalk {
 class CausalWalk : public BlockWalk {
  public:
   CausalWalk(const std::vector<int32_t>& prompt, int64_t max_tokens, const DecodingPolicy& policy,
-             const SpecialIds& special, int64_t kept)
-      : BlockWalk(prompt, max_tokens, policy, special, true), kept_(kept) {
+             const SpecialIds& special, int64_t cached_tokens)
+      : BlockWalk(prompt, max_tokens, policy, special, true), kept_(cached_tokens) {
     const int64_t start = prompt_ / policy.block * policy.block;
     require(
-        kept >= 0 && kept <= start && kept % policy.block == 0 && (kept == 0 || cached()),
+        cached_tokens >= 0 && cached_tokens <= start && cached_tokens % policy.block == 0 &&
+            (cached_tokens == 0 || cached()),
         ErrorCode::usage,
         "{} tokens are kept of a prompt of {}; expected whole blocks of {} of it, in a cache of "
         "finished blocks",
-        kept, prompt_, policy.block);
+        cached_tokens, prompt_, policy.block);
     block_ = {start, start + policy.block};
-    prefill_ = cached() && start > kept && policy.as_published;
+    prefill_ = cached() && start > cached_tokens && policy.as_published;
     begin_block();
   }
 
@@ -109,10 +110,10 @@ class CausalWalk : public BlockWalk {
       enter_next();
       return;
     }
-    const bool filled = masks_in(block_) == 0;
+    const bool full = masks_in(block_) == 0;
     kept_ = block_.begin;
     write(chosen);
-    settle(filled, chosen.empty());
+    settle(full, chosen.empty());
     const Range so_far{prompt_, block_.end};
     const int64_t end = first_end(so_far);
     if (policy_.stop == StopAtEos::none || end == so_far.end) return;
@@ -140,9 +141,9 @@ class CausalWalk : public BlockWalk {
   }
   // With an editing rule a filled block is repeated until a pass changes nothing, or up to the
   // limit of passes.
-  void settle(bool filled, bool unchanged) {
-    if (filled) ++posts_;
-    const bool going = policy_.edits() && posts_ < policy_.posts && !(filled && unchanged);
+  void settle(bool full, bool unchanged) {
+    if (full) ++posts_;
+    const bool going = policy_.edits() && posts_ < policy_.posts && !(full && unchanged);
     open_ = masks_in(block_) > 0 || rule_->goes_on().value_or(going);
   }
   bool prefill_ = false;
@@ -220,12 +221,13 @@ bool BlockWalk::ended() const {
 
 std::unique_ptr<BlockWalk> block_walk(const std::vector<int32_t>& prompt, int64_t max_tokens,
                                       const DecodingPolicy& policy, const SpecialIds& special,
-                                      bool block_causal, int64_t kept) {
-  if (policy.denoises()) return canvas_walk(prompt, max_tokens, policy, special, kept);
-  if (block_causal) return std::make_unique<CausalWalk>(prompt, max_tokens, policy, special, kept);
-  require(kept == 0, ErrorCode::usage,
+                                      bool block_causal, int64_t cached_tokens) {
+  if (policy.denoises()) return canvas_walk(prompt, max_tokens, policy, special, cached_tokens);
+  if (block_causal)
+    return std::make_unique<CausalWalk>(prompt, max_tokens, policy, special, cached_tokens);
+  require(cached_tokens == 0, ErrorCode::usage,
           "{} tokens are kept of a prompt whose model sees all tokens from each; expected none",
-          kept);
+          cached_tokens);
   return std::make_unique<BidirectionalWalk>(prompt, max_tokens, policy, special);
 }
 

@@ -90,10 +90,11 @@ int64_t sequence_length(int64_t prompt, int64_t max_tokens, const DecodingPolicy
                         bool block_causal);
 
 /// The walk of a bidirectional model (blocks from the end of the prompt) or of a block-causal model
-/// (blocks at multiples of their length). `kept`: first tokens of the prompt that are in the cache
-/// of finished blocks already. Throws Error(usage) for a mask in the prompt, or invalid lengths.
+/// (blocks at multiples of their length). `cached_tokens`: first tokens of the prompt that are in
+/// the cache of finished blocks already. Throws Error(usage) for a mask in the prompt, or invalid
+/// lengths.
 std::unique_ptr<BlockWalk> block_walk(const std::vector<int32_t>& prompt, int64_t max_tokens,
                                       const DecodingPolicy& policy, const SpecialIds& special,
-                                      bool block_causal, int64_t kept = 0);
+                                      bool block_causal, int64_t cached_tokens = 0);
 
 }  // namespace tessera::sample

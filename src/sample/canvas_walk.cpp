@@ -149,7 +149,7 @@ std::vector<Prediction> EntropyBoundRule::choose(const OpenLogits& in) {
           look_at({logits_.row<float>(i), size_t(logits_.size(1))}, uniforms[size_t(i)]);
   });
   accepted_ = surest(all);
-  const std::vector<bool>& taken = accepted_;
+  const std::vector<bool>& accepted = accepted_;
   std::vector<int32_t> best;
   double mean = 0;
   for (const Position& p : all) {
@@ -158,29 +158,29 @@ std::vector<Prediction> EntropyBoundRule::choose(const OpenLogits& in) {
   }
   const bool settled = stable(best) && mean < rule_.confidence_threshold;
   finished_ = settled || step_ + 1 == rule_.max_denoising_steps;
-  std::vector<Prediction> made;
+  std::vector<Prediction> predictions;
   for (size_t i = 0; i < all.size(); ++i) {
     Prediction p{.position = in.positions[i]};
-    p.accepted = taken[i];
-    p.noise = !finished_ && !taken[i];
-    p.token = finished_ ? best[i] : taken[i] ? all[i].drawn : fresh(DrawOf::noise, int64_t(i));
-    p.confidence = finished_ ? all[i].best_share : taken[i] ? all[i].drawn_share : 0;
-    made.push_back(p);
+    p.accepted = accepted[i];
+    p.noise = !finished_ && !accepted[i];
+    p.token = finished_ ? best[i] : accepted[i] ? all[i].drawn : fresh(DrawOf::noise, int64_t(i));
+    p.confidence = finished_ ? all[i].best_share : accepted[i] ? all[i].drawn_share : 0;
+    predictions.push_back(p);
   }
   answers_.push_back(std::move(best));
   if (std::ssize(answers_) > rule_.stability_threshold) answers_.erase(answers_.begin());
   ++step_;
   ++pass_;
-  return made;
+  return predictions;
 }
 
 class CanvasWalk final : public BlockWalk {
  public:
   CanvasWalk(const std::vector<int32_t>& prompt, int64_t max_tokens, const DecodingPolicy& policy,
-             const SpecialIds& special, int64_t kept)
+             const SpecialIds& special, int64_t cached_tokens)
       : BlockWalk(prompt, max_tokens, policy, special, true,
                   std::make_unique<EntropyBoundRule>(policy)),
-        kept_(kept) {
+        kept_(cached_tokens) {
     if (policy_.as_published) limit_ = int64_t(ids_.size()) - prompt_;
     block_ = {prompt_, prompt_ + policy_.block};
     open_ = true;
@@ -237,15 +237,15 @@ class CanvasWalk final : public BlockWalk {
 
 std::unique_ptr<BlockWalk> canvas_walk(const std::vector<int32_t>& prompt, int64_t max_tokens,
                                        const DecodingPolicy& policy, const SpecialIds& special,
-                                       int64_t kept) {
+                                       int64_t cached_tokens) {
   require(policy.canvas.vocabulary > 0, ErrorCode::usage,
           "a canvas is drawn from a vocabulary; its size is missing");
   require(!prompt.empty(), ErrorCode::usage, "a canvas needs a prompt of one token or more");
-  require(kept >= 0 && kept <= int64_t(prompt.size()), ErrorCode::usage,
-          "{} tokens are kept of a prompt of {}", kept, prompt.size());
+  require(cached_tokens >= 0 && cached_tokens <= int64_t(prompt.size()), ErrorCode::usage,
+          "{} tokens are kept of a prompt of {}", cached_tokens, prompt.size());
   if (policy.canvas.draws)
     check_draws(*policy.canvas.draws, policy.block, policy.canvas.vocabulary);
-  return std::make_unique<CanvasWalk>(prompt, max_tokens, policy, special, kept);
+  return std::make_unique<CanvasWalk>(prompt, max_tokens, policy, special, cached_tokens);
 }
 
 }  // namespace tessera::sample

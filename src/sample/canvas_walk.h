@@ -12,6 +12,6 @@ namespace tessera::sample {
 /// text before the next canvas begins. Draws are numbered by seed, canvas, pass and position.
 std::unique_ptr<BlockWalk> canvas_walk(const std::vector<int32_t>& prompt, int64_t max_tokens,
                                        const DecodingPolicy& policy, const SpecialIds& special,
-                                       int64_t kept);
+                                       int64_t cached_tokens);
 
 }  // namespace tessera::sample

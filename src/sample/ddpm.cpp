@@ -22,20 +22,20 @@ std::vector<Coefficients> coefficients(int steps) {
     product *= 1 - (1e-4 + (0.02 - 1e-4) * i / (kTrained - 1));
     cumulative[static_cast<size_t>(i)] = product;
   }
-  std::vector<int> kept;
+  std::vector<int> timesteps;
   for (int j = 0; j < steps; ++j)
-    kept.push_back(
+    timesteps.push_back(
         steps == 1 ? 0
                    : static_cast<int>(std::nearbyint(double(j) * (kTrained - 1) / (steps - 1))));
   std::vector<double> variance(static_cast<size_t>(steps));
   std::vector<Coefficients> all(static_cast<size_t>(steps));
   double before = 1;
   for (int j = 0; j < steps; ++j) {
-    const double now = cumulative[static_cast<size_t>(kept[static_cast<size_t>(j)])];
+    const double now = cumulative[static_cast<size_t>(timesteps[static_cast<size_t>(j)])];
     const double beta = 1 - now / before, posterior = beta * (1 - before) / (1 - now);
     variance[static_cast<size_t>(j)] = posterior;
     Coefficients& c = all[static_cast<size_t>(steps - 1 - j)];
-    c.timestep = kept[static_cast<size_t>(j)];
+    c.timestep = timesteps[static_cast<size_t>(j)];
     c.by.recip = static_cast<float>(std::sqrt(1 / now));
     c.by.recipm1 = static_cast<float>(std::sqrt(1 / now - 1));
     c.by.mean_x0 = static_cast<float>(beta * std::sqrt(before) / (1 - now));

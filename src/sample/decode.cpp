@@ -100,13 +100,13 @@ class Walks {
       const auto r = size_t(p.sequence);
       BlockWalk& walk = *walks[r];
       const auto count = int64_t(p.open.size());
-      const Tensor mine = logits.slice(0, at, at + count);
+      const Tensor own_logits = logits.slice(0, at, at + count);
       at += count;
       if (count > 0)
-        p.commits = walk.rule().choose(open_logits(mine, p, walk, special_, choices[r]++));
+        p.commits = walk.rule().choose(open_logits(own_logits, p, walk, special_, choices[r]++));
       ++out[r].passes;
       walk.commit(p.pass, p.commits);
-      if (control.after && !control.after(p, walk, mine)) walk.cancel();
+      if (control.after && !control.after(p, walk, own_logits)) walk.cancel();
     }
   }
 

@@ -83,9 +83,9 @@ std::unique_ptr<Sampler> flow_match_euler(const base::ConfigReader& read,
   std::vector<LinearStep> steps;
   path.push_back(inverted ? 1.0f : 0.0f);
   for (size_t i = 0; i + 1 < path.size(); ++i) {
-    const bool told = !request.timesteps.empty() && !inverted;
-    LinearStep step{.timestep = told ? double(float(request.timesteps[i]))
-                                     : double(path[i] * float(train_steps)),
+    const bool from_request = !request.timesteps.empty() && !inverted;
+    LinearStep step{.timestep = from_request ? double(float(request.timesteps[i]))
+                                             : double(path[i] * float(train_steps)),
                     .before = {1 - double(path[i]), double(path[i])}};
     if (stochastic) {
       step.from_x = 1, step.from_out = -double(path[i]);

@@ -180,17 +180,17 @@ std::vector<int64_t> spaced_timesteps(const std::string& spacing, int train_step
 }
 
 Spread read_sharded(const base::ConfigReader& read) {
-  Spread found = Spread::even;
+  Spread result = Spread::even;
   for (const auto& [key, spread] : {std::pair{"use_karras_sigmas", Spread::karras},
                                     {"use_exponential_sigmas", Spread::exponential},
                                     {"use_beta_sigmas", Spread::beta}}) {
     if (!read.flag(key, false)) continue;
-    require(found == Spread::even, ErrorCode::model,
+    require(result == Spread::even, ErrorCode::model,
             "{}: '{}' is true beside another way to spread sigmas; expected one", read.where(),
             key);
-    found = spread;
+    result = spread;
   }
-  return found;
+  return result;
 }
 
 std::vector<double> spread_sigmas(Spread spread, double largest, double smallest, int n) {
@@ -213,16 +213,16 @@ std::vector<float> float_logs(const std::vector<double>& values) {
 }
 
 double timestep_of_sigma(const std::vector<float>& logs, double sigma) {
-  const double wanted = std::log(std::max(sigma, 1e-10));
+  const double log_sigma = std::log(std::max(sigma, 1e-10));
   // Takes the last entry below, not a binary search: with zero SNR the last sigma may be the
   // smaller.
   const auto below =
-      std::find_if(logs.rbegin(), logs.rend(), [&](float log) { return double(log) <= wanted; });
+      std::find_if(logs.rbegin(), logs.rend(), [&](float log) { return double(log) <= log_sigma; });
   const std::ptrdiff_t place = logs.rend() - below - 1;
   const auto low = static_cast<size_t>(
       std::clamp<std::ptrdiff_t>(place, 0, static_cast<std::ptrdiff_t>(logs.size()) - 2));
   const double w =
-      std::clamp((double(logs[low]) - wanted) / double(logs[low] - logs[low + 1]), 0.0, 1.0);
+      std::clamp((double(logs[low]) - log_sigma) / double(logs[low] - logs[low + 1]), 0.0, 1.0);
   return (1 - w) * double(low) + w * double(low + 1);
 }
 

@@ -40,8 +40,8 @@ Tensor limit_guided(const Tensor& guided, const Tensor& cond, float limit, int64
     return std::sqrt(sum);
   };
   for (int64_t begin = 0; begin < from.size(0); begin += tokens) {
-    const double found = length(from, begin), most = limit * length(like, begin);
-    const float factor = found > most ? static_cast<float>(most / found) : 1.0f;
+    const double norm = length(from, begin), most = limit * length(like, begin);
+    const float factor = norm > most ? static_cast<float>(most / norm) : 1.0f;
     for (int64_t t = begin; t < begin + tokens; ++t)
       for (int64_t i = 0; i < from.size(1); ++i)
         out.row<float>(t)[i] = from.row<float>(t)[i] * factor;

@@ -26,8 +26,8 @@ int left_times(const Source& from) {
   const bool clips =
       from.kind == SolverClass::dpm_multistep || from.kind == SolverClass::dpm_singlestep;
   const double least = clips ? from.read.number("lambda_min_clipped", -1e300) : -1e300;
-  const auto kept = [&](double sigma) { return -std::log(sigma) >= least; };
-  return static_cast<int>(std::ranges::count_if(from.all, kept));
+  const auto is_kept = [&](double sigma) { return -std::log(sigma) >= least; };
+  return static_cast<int>(std::ranges::count_if(from.all, is_kept));
 }
 
 std::vector<double> whole_times(const Source& from) {
@@ -183,9 +183,9 @@ SolverPath solver_path(const base::ConfigReader& read, const ScheduleRequest& re
     check_steps(request.steps, schedule.train_steps);
     add_flow(from, path);
   } else {
-    const auto given = whole_timesteps(request.timesteps, schedule.train_steps);
-    path.times =
-        given.empty() ? whole_times(from) : std::vector<double>(given.begin(), given.end());
+    const auto timesteps = whole_timesteps(request.timesteps, schedule.train_steps);
+    path.times = timesteps.empty() ? whole_times(from)
+                                   : std::vector<double>(timesteps.begin(), timesteps.end());
     for (double t : path.times) path.sigmas.push_back(sigma_at(from.all, t));
   }
   path.sigmas.push_back(last_sigma(from, spreads, path));

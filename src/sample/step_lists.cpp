@@ -37,10 +37,10 @@ void check_lists_of(const Scheduler& scheduler, const std::vector<double>& times
   require(timesteps.empty() || sigmas.empty(), ErrorCode::usage,
           "`timesteps` and `sigmas`: give one of them");
   for (const bool times : {true, false}) {
-    const bool given = times ? !timesteps.empty() : !sigmas.empty();
-    const bool taken =
+    const bool has_list = times ? !timesteps.empty() : !sigmas.empty();
+    const bool takes_list =
         times ? scheduler.timesteps != Timesteps::none : scheduler.sigmas != Sigmas::none;
-    require(!given || taken, ErrorCode::usage,
+    require(!has_list || takes_list, ErrorCode::usage,
             "`{}`: a {} takes no such list; those that do are {}", times ? "timesteps" : "sigmas",
             scheduler.name, classes_with(times));
   }

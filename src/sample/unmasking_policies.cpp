@@ -168,8 +168,8 @@ class EditRule : public StatelessRule {
       else if (all[i].token != in.held[i] && all[i].confidence > p_.editing)
         out.push_back(all[i]);
     }
-    const auto filled = commits(masks);
-    out.insert(out.end(), filled.begin(), filled.end());
+    const auto commits_of_masks = commits(masks);
+    out.insert(out.end(), commits_of_masks.begin(), commits_of_masks.end());
     std::ranges::sort(out, {}, &Prediction::position);
     return out;
   }
@@ -183,12 +183,12 @@ class PenalisedRule : public UnmaskingPolicy {
   void begin_block(int64_t masks) override { rule_->begin_block(masks); }
   std::optional<bool> goes_on() const override { return rule_->goes_on(); }
   std::vector<Prediction> choose(const OpenLogits& in) override {
-    std::map<int32_t, int64_t> said;
-    for (const int32_t token : in.said) ++said[token];
+    std::map<int32_t, int64_t> counts;
+    for (const int32_t token : in.said) ++counts[token];
     OpenLogits with = in;
     with.logits = copied(in.logits);
     for (size_t i = 0; i < in.positions.size(); ++i)
-      for (const auto& [token, times] : said) {
+      for (const auto& [token, times] : counts) {
         if (times == 1 && in.held[i] == token) continue;  // occurs only at this position
         float& logit = row_of(with.logits, i)[size_t(token)];
         logit = logit > 0 ? logit / penalty_ : logit * penalty_;
@@ -246,17 +246,17 @@ std::vector<int32_t> drawn_from(std::span<const float> logits, int32_t mask, con
     const auto weight = [&](int32_t id) {
       return std::exp((double(logits[size_t(id)]) - top) / draw.temperature);
     };
-    double wanted = 0, reached = 0;
-    for (const int32_t id : ids) wanted += weight(id);
-    wanted *= draw.top_p;
-    size_t kept = 0, sorted = 0;
-    for (size_t next = 64; kept < ids.size() && reached < wanted; next *= 8) {
+    double target = 0, reached = 0;
+    for (const int32_t id : ids) target += weight(id);
+    target *= draw.top_p;
+    size_t count = 0, sorted = 0;
+    for (size_t next = 64; count < ids.size() && reached < target; next *= 8) {
       const size_t end = std::min(next, ids.size());
       std::partial_sort(ids.begin() + int64_t(sorted), ids.begin() + int64_t(end), ids.end(),
                         likelier);
-      for (sorted = end; kept < sorted && reached < wanted; ++kept) reached += weight(ids[kept]);
+      for (sorted = end; count < sorted && reached < target; ++count) reached += weight(ids[count]);
     }
-    ids.resize(std::max<size_t>(kept, 1));
+    ids.resize(std::max<size_t>(count, 1));
   }
   std::ranges::sort(ids);
   return ids;
