@@ -124,11 +124,11 @@ bool ConfigReader::flag(const char* key, bool missing) const {
 }
 
 std::string ConfigReader::choice(const char* key, const char* missing,
-                                 std::initializer_list<const char*> known) const {
+                                 std::initializer_list<const char*> choices) const {
   const Json* value = find(key);
   if (!value) return missing;
   std::string all;
-  for (const char* name : known) {
+  for (const char* name : choices) {
     if (*value == name) return name;
     all += (all.empty() ? "" : ", ") + std::string(name);
   }
@@ -170,9 +170,9 @@ void ConfigReader::all(const char* key, const char* only) const {
             where_, key, shown(item), only);
 }
 
-void ConfigReader::refuse(const char* key, const char* what) const {
+void ConfigReader::refuse(const char* key, const char* feature) const {
   require(!flag(key, false), ErrorCode::model, "{}: '{}' is true: {} is not supported", where_, key,
-          what);
+          feature);
 }
 
 }  // namespace tessera::base

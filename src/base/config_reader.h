@@ -36,17 +36,17 @@ class ConfigReader {
   /// A number above 0 and below 1.
   double fraction(const char* key, double missing) const;
   bool flag(const char* key, bool missing) const;
-  /// A value from `known`.
+  /// A value from `choices`.
   std::string choice(const char* key, const char* missing,
-                     std::initializer_list<const char*> known) const;
+                     std::initializer_list<const char*> choices) const;
   /// Whole numbers from 0 to 2^20.
   std::vector<int64_t> sizes(const char* key, std::vector<int64_t> missing) const;
   /// Numbers above 0 and below 1; empty if the key is missing.
   std::vector<double> fractions(const char* key) const;
   /// Throws unless the key is missing or a list with only the value `only`.
   void all(const char* key, const char* only) const;
-  /// Throws unless a flag is missing or false; `what` names the unsupported feature.
-  void refuse(const char* key, const char* what) const;
+  /// Throws unless a flag is missing or false; `feature` names the unsupported feature.
+  void refuse(const char* key, const char* feature) const;
 
   const std::string& where() const { return where_; }
   /// A value in the form of messages; the text is built only when read.

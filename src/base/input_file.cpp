@@ -33,11 +33,11 @@ InputFile::InputFile(const std::string& path, ErrorCode code)
       file_(above_streams(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY))) {
   if (file_ < 0) fail(code, "cannot open '{}': {}", path, std::strerror(errno));
   struct stat info {};
-  const bool known = fstat(file_, &info) == 0;
-  if (!known || !S_ISREG(info.st_mode)) {
+  const bool has_info = fstat(file_, &info) == 0;
+  if (!has_info || !S_ISREG(info.st_mode)) {
     const int reason = errno;
     close(file_);
-    if (!known) fail(code, "cannot read '{}': {}", path, std::strerror(reason));
+    if (!has_info) fail(code, "cannot read '{}': {}", path, std::strerror(reason));
     fail(code, "cannot read '{}': it is {}; expected a regular file", path, kind_of(info.st_mode));
   }
   size_ = info.st_size;
@@ -61,13 +61,13 @@ void InputFile::read(int64_t at, void* to, int64_t bytes) const {
   if (at < 0 || bytes < 0 || at > size_ - bytes) refuse_change();
   while (bytes > 0) {
     const auto piece = static_cast<size_t>(bytes < kMostAtOnce ? bytes : kMostAtOnce);
-    const ssize_t got = pread(file_, into, piece, at);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail(code_, "cannot read '{}': {}", path_, std::strerror(errno));
-    if (got == 0) refuse_change();
-    into += got;
-    at += got;
-    bytes -= got;
+    const ssize_t count = pread(file_, into, piece, at);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail(code_, "cannot read '{}': {}", path_, std::strerror(errno));
+    if (count == 0) refuse_change();
+    into += count;
+    at += count;
+    bytes -= count;
   }
   check_unchanged();  // after the read, to detect changes before and during the read
 }

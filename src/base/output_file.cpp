@@ -67,8 +67,9 @@ class WithoutSizeSignal {
 
 }  // namespace
 
-void refuse_output(const char* what, const std::string& path, int reason) {
-  fail(ErrorCode::usage, "cannot {} '{}': {}{}", what, path, std::strerror(reason), remedy(reason));
+void refuse_output(const char* action, const std::string& path, int reason) {
+  fail(ErrorCode::usage, "cannot {} '{}': {}{}", action, path, std::strerror(reason),
+       remedy(reason));
 }
 
 OutputFile::OutputFile(const std::string& path) : path_(path) {
@@ -129,10 +130,10 @@ void OutputFile::commit() {
   if (lock >= 0) close(std::exchange(file_, -1));
 }
 
-void OutputFile::abandon(const char* what, int reason) {
+void OutputFile::abandon(const char* action, int reason) {
   if (!beside_.empty()) unlink(beside_.c_str());
   if (file_ >= 0) close(std::exchange(file_, -1));
-  refuse_output(what, path_, reason);
+  refuse_output(action, path_, reason);
 }
 
 void check_writable(const std::string& path) {

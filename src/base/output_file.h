@@ -6,7 +6,7 @@
 namespace tessera::base {
 
 /// Throws Error(usage) with the failed operation, the reason (errno) and a remedy.
-[[noreturn]] void refuse_output(const char* what, const std::string& path, int reason);
+[[noreturn]] void refuse_output(const char* action, const std::string& path, int reason);
 
 /// A file that appears whole or not at all: written under a unique name beside its target, and
 /// renamed by commit(). A replaced file's permissions are kept. Links are followed; devices and
@@ -28,7 +28,7 @@ class OutputFile {
 
  private:
   void make_beside();
-  [[noreturn]] void abandon(const char* what, int reason);
+  [[noreturn]] void abandon(const char* action, int reason);
   std::string path_, target_, beside_;  ///< the given path, the resolved target, the temporary file
   int file_ = -1;
 };

@@ -53,10 +53,10 @@ OutputFolder::~OutputFolder() {
 
 void OutputFolder::commit() {
   // A plain rename would replace an empty folder created meanwhile.
-  int failed = renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE);
-  if (failed != 0 && (errno == EINVAL || errno == ENOSYS))  // without support of the flag
-    failed = std::rename(beside_.c_str(), path_.c_str());
-  if (failed != 0) refuse_output("put in place", path_, errno);
+  int status = renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE);
+  if (status != 0 && (errno == EINVAL || errno == ENOSYS))  // without support of the flag
+    status = std::rename(beside_.c_str(), path_.c_str());
+  if (status != 0) refuse_output("put in place", path_, errno);
   beside_.clear();
 }
 

@@ -48,16 +48,16 @@ template <class Value>
 Entry choice(const char* name, Value Plan::*field,
              const std::vector<std::pair<std::string_view, Value>>& values) {
   const auto read = [=](Plan& plan, std::string_view text) {
-    std::string known;
+    std::string names;
     for (const auto& [word, value] : values) {
       if (word == text) {
         plan.*field = value;
         return;
       }
-      known += (known.empty() ? "" : ", ") + std::string(word);
+      names += (names.empty() ? "" : ", ") + std::string(word);
     }
     fail(ErrorCode::plan, "plan entry '{}={}': expected one of {}", name, text.substr(0, 40),
-         known);
+         names);
   };
   const auto write = [=](const Plan& plan) {
     for (const auto& [word, value] : values)
@@ -444,9 +444,9 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
     messages.push_back(
         "schedule=displaced computes experts a step later, and shard= lets their weights go after "
         "each block; use schedule=interweaved, or leave out shard=");
-  for (const auto& some :
+  for (const auto& part :
        {shard_problems(plan), expert_problems(plan), patch_problems(plan), fused_problems(plan)})
-    messages.insert(messages.end(), some.begin(), some.end());
+    messages.insert(messages.end(), part.begin(), part.end());
   if (!adaptive && plan.budget != Plan{}.budget)
     messages.push_back(
         "budget= holds for the assignments of schedule=adaptive; add it, or leave out budget=");

@@ -158,7 +158,7 @@ void ThreadPool::parallel_for(int64_t count, int64_t grain,
 void ThreadPool::gang(int n, const std::function<void(int)>& body) {
   std::mutex guard;
   std::exception_ptr first;
-  auto guarded = [&](int actor) {
+  auto run_actor = [&](int actor) {
     try {
       body(actor);
     } catch (...) {
@@ -167,8 +167,8 @@ void ThreadPool::gang(int n, const std::function<void(int)>& body) {
     }
   };
   std::vector<std::thread> actors;
-  for (int i = 1; i < n; ++i) actors.emplace_back(guarded, i);
-  if (n > 0) guarded(0);
+  for (int i = 1; i < n; ++i) actors.emplace_back(run_actor, i);
+  if (n > 0) run_actor(0);
   for (auto& actor : actors) actor.join();
   if (first) std::rethrow_exception(first);
 }

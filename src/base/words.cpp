@@ -140,10 +140,10 @@ std::vector<std::string> words_of() {
 }
 
 template <class Choice>
-Choice choice_of(const std::string& word, const std::string& what) {
-  for (const auto& [known, value] : table(std::type_identity<Choice>{}))
-    if (word == known) return value;
-  fail(ErrorCode::usage, "{} {} is not known; known are {}", what, base::printable(word),
+Choice choice_of(const std::string& word, const std::string& field) {
+  for (const auto& [name, value] : table(std::type_identity<Choice>{}))
+    if (word == name) return value;
+  fail(ErrorCode::usage, "{} {} is not known; known are {}", field, base::printable(word),
        fmt::join(words_of<Choice>(), ", "));
 }
 

@@ -125,7 +125,7 @@ class Walk {
   }
 
  private:
-  bool here(std::string_view what) const { return text_.substr(at_).starts_with(what); }
+  bool here(std::string_view prefix) const { return text_.substr(at_).starts_with(prefix); }
   char peek(size_t at) const { return at < text_.size() ? text_[at] : '\0'; }
   bool letter_at(size_t at) const { return at < text_.size() && letter(text_[at]); }
 

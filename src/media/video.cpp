@@ -21,11 +21,11 @@ struct Free {
 template <class T>
 using Owned = std::unique_ptr<T, Free>;
 
-int checked(int status, const char* what) {
+int checked(int status, const char* action) {
   if (status >= 0) return status;
   char reason[AV_ERROR_MAX_STRING_SIZE] = "";
   libav().av_strerror(status, reason, sizeof reason);
-  fail(ErrorCode::usage, "the video cannot be written: {}: {}", what, reason);
+  fail(ErrorCode::usage, "the video cannot be written: {}: {}", action, reason);
 }
 
 const AVCodec* encoder() {

@@ -64,19 +64,19 @@ Tensor resized_heads(const Tensor& x, int64_t dim, int64_t to) {
 
 // Fills queries without keys: zeros, and a log-sum-exp of -inf.
 void fill_unanswered(const Tensor& out, const Tensor* lse, std::span<const AttentionSpan> spans) {
-  std::vector<bool> answered(static_cast<size_t>(out.size(0)));
+  std::vector<bool> has_keys(static_cast<size_t>(out.size(0)));
   for (const AttentionSpan& s : spans)
     if (s.k_end > s.k_begin)
-      for (int64_t q = s.q_begin; q < s.q_end; ++q) answered[static_cast<size_t>(q)] = true;
+      for (int64_t q = s.q_begin; q < s.q_end; ++q) has_keys[static_cast<size_t>(q)] = true;
   std::vector<int32_t> rows;
-  for (size_t q = 0; q < answered.size(); ++q)
-    if (!answered[q]) rows.push_back(static_cast<int32_t>(q));
+  for (size_t q = 0; q < has_keys.size(); ++q)
+    if (!has_keys[q]) rows.push_back(static_cast<int32_t>(q));
   if (rows.empty()) return;
   move_rows(out, std::vector<int32_t>(rows.size(), -1), out, rows);
   if (!lse) return;
-  const std::vector<float> nothing(static_cast<size_t>(lse->size(1)),
-                                   -std::numeric_limits<float>::infinity());
-  const Tensor row = Tensor::from(std::span<const float>(nothing), {1, lse->size(1)});
+  const std::vector<float> minus_infinity(static_cast<size_t>(lse->size(1)),
+                                          -std::numeric_limits<float>::infinity());
+  const Tensor row = Tensor::from(std::span<const float>(minus_infinity), {1, lse->size(1)});
   move_rows(row.to(out.device()), std::vector<int32_t>(rows.size(), 0), *lse, rows);
 }
 

@@ -102,22 +102,22 @@ double touched_experts(const Tensor& ids, size_t experts) {
     return std::min(std::ceil(share * static_cast<double>(experts)),
                     static_cast<double>(ids.elements()));
   }
-  std::vector<bool> touched(experts);
+  std::vector<bool> is_used(experts);
   const int32_t* id = ids.data<int32_t>();
   for (int64_t i = 0; i < ids.elements(); ++i)
-    if (id[i] >= 0) touched[static_cast<size_t>(id[i])] = true;
-  return static_cast<double>(std::count(touched.begin(), touched.end(), true));
+    if (id[i] >= 0) is_used[static_cast<size_t>(id[i])] = true;
+  return static_cast<double>(std::count(is_used.begin(), is_used.end(), true));
 }
 
 }  // namespace
 
 void count_expert_rows(const std::vector<Expert>& bank, const Tensor& x, int64_t rows,
-                       double touched) {
+                       double experts_used) {
   if (!tensor::counts_ops()) return;
   const Expert& w = first_of(bank);
   const double flops = (w.up->paired ? 6 : 4) * static_cast<double>(rows) *
                        static_cast<double>(w.up->n) * static_cast<double>(w.up->k);
-  const double weights = touched * static_cast<double>(w.up->bytes() + w.down->bytes());
+  const double weights = experts_used * static_cast<double>(w.up->bytes() + w.down->bytes());
   const double row = static_cast<double>(x.size(1) * size_of(x.dtype()));
   tensor::count_op("experts", flops,
                    weights + static_cast<double>(x.bytes()) + static_cast<double>(rows) * row,

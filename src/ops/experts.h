@@ -29,9 +29,9 @@ Tensor expert_rows(const Tensor& x, const Routing& routing, const std::vector<Ex
 Tensor combine_rows(const Tensor& rows, const Tensor& weights, const Tensor& shared = {});
 
 /// Counts expert_rows() and combine_rows() in the scope's meter, for callers that compute in tiles:
-/// `rows` rows from x, with weights of `touched` experts read.
+/// `rows` rows from x, with weights of `experts_used` experts read.
 void count_expert_rows(const std::vector<Expert>& bank, const Tensor& x, int64_t rows,
-                       double touched);
+                       double experts_used);
 void count_combine(const Tensor& rows, const Tensor& y, bool shared);
 
 }  // namespace tessera::ops

@@ -32,12 +32,13 @@ namespace {
 
 // Cumulative share of tokens, expert by expert.
 std::vector<double> assumed_ends(int64_t experts) {
-  const tensor::Assumptions& assumed = tensor::current_scope().assumptions;
-  std::vector<double> ends = assumed.expert_load;
+  const tensor::Assumptions& assumptions = tensor::current_scope().assumptions;
+  std::vector<double> ends = assumptions.expert_load;
   if (ends.empty())
-    ends.assign(static_cast<size_t>(std::clamp(std::ceil(assumed.touched_experts * double(experts)),
-                                               1.0, double(experts))),
-                1.0);
+    ends.assign(
+        static_cast<size_t>(std::clamp(std::ceil(assumptions.touched_experts * double(experts)),
+                                       1.0, double(experts))),
+        1.0);
   require(static_cast<int64_t>(ends.size()) <= experts, ErrorCode::usage,
           "a load of {} experts is assumed; the layer has {}", ends.size(), experts);
   std::partial_sum(ends.begin(), ends.end(), ends.begin());
@@ -107,27 +108,27 @@ void check_route(const Tensor& logits, const RoutingOptions& o) {
 PlannedRoute plan_route(const Tensor& logits, const RoutingOptions& options, Tensor* scores) {
   check_route(logits, options);
   const int64_t tokens = logits.size(0), k = options.top_k;
-  PlannedRoute planned{{Tensor::empty({tokens, k}, DType::i32, logits.device()),
-                        Tensor::empty({tokens, k}, DType::f32, logits.device())},
-                       {}};
+  PlannedRoute plan{{Tensor::empty({tokens, k}, DType::i32, logits.device()),
+                     Tensor::empty({tokens, k}, DType::f32, logits.device())},
+                    {}};
   tensor::count_op("route", 4 * static_cast<double>(logits.elements()),
                    static_cast<double>(logits.bytes() + tokens * k * 8), tensor::op_size(logits));
   if (scores) *scores = Tensor::empty(logits.shape(), DType::f32, logits.device());
-  if (logits.is_meta() || tokens == 0) return planned;
+  if (logits.is_meta() || tokens == 0) return plan;
   require_beside("route", "the bias", options.bias, logits.device());
   require_beside("route", "expert_scale", options.expert_scale, logits.device());
-  kernels::RouteArgs& args = planned.args = route_args(logits, options);
-  args.ids = planned.routing.ids.data<int32_t>();
-  args.weights = planned.routing.weights.data<float>();
+  kernels::RouteArgs& args = plan.args = route_args(logits, options);
+  args.ids = plan.routing.ids.data<int32_t>();
+  args.weights = plan.routing.weights.data<float>();
   if (scores) args.scores = scores->data<float>();
-  return planned;
+  return plan;
 }
 
 Routing route(const Tensor& logits, const RoutingOptions& options, Tensor* scores) {
   const Tensor all = logits.is_meta() ? logits : logits.contiguous();
-  PlannedRoute planned = plan_route(all, options, scores);
-  if (planned.args.logits) kernels::table_of(logits.device()).route(planned.args);
-  return std::move(planned.routing);
+  PlannedRoute plan = plan_route(all, options, scores);
+  if (plan.args.logits) kernels::table_of(logits.device()).route(plan.args);
+  return std::move(plan.routing);
 }
 
 }  // namespace tessera::ops

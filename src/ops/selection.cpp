@@ -63,14 +63,14 @@ Routing route_and_vote(const Tensor& logits, const RoutingOptions& router,
   require(voter.top_k == router.top_k, ErrorCode::usage,
           "route_and_vote: a vote of {} of {} experts", voter.top_k, router.top_k);
   const Tensor all = logits.is_meta() ? logits : logits.contiguous();
-  PlannedRoute planned = plan_route(all, router, &scores);
+  PlannedRoute plan = plan_route(all, router, &scores);
   votes = table_of_votes(logits, groups);
-  if (logits.is_meta()) return std::move(planned.routing);
-  kernels::VotesArgs args{.router = route_args(all, voter), .route = planned.args};
-  args.router.ids = planned.args.ids;
+  if (logits.is_meta()) return std::move(plan.routing);
+  kernels::VotesArgs args{.router = route_args(all, voter), .route = plan.args};
+  args.router.ids = plan.args.ids;
   args.of = of, args.maximum = maximum;
   vote(args, groups, votes);
-  return std::move(planned.routing);
+  return std::move(plan.routing);
 }
 
 Tensor coresets(const Tensor& votes, int64_t count, int64_t bar) {

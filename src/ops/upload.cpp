@@ -91,9 +91,9 @@ void RowMap::check(const char* op, int64_t tokens, const char* name, const Tenso
 const int32_t* RowMap::data() const { return rows_.defined() ? rows_.data<int32_t>() : nullptr; }
 
 RowMap RowMap::part(int64_t begin, int64_t end) const {
-  RowMap some = *this;
-  if (rows_.defined()) some.rows_ = rows_.slice(0, begin, end);
-  return some;
+  RowMap part = *this;
+  if (rows_.defined()) part.rows_ = rows_.slice(0, begin, end);
+  return part;
 }
 
 Tensor result_of(const char* op, const Tensor& into, const tensor::Shape& shape, DType dtype,

@@ -61,8 +61,8 @@ std::shared_ptr<void> PagePool::take(size_t bytes) {
   size_t size = page_bytes(bytes);
   std::byte* const block = block_of(size);
   if (block == nullptr) return nullptr;
-  return {block, [self = shared_from_this(), size](void* freed) {
-            self->give(static_cast<std::byte*>(freed), size);
+  return {block, [self = shared_from_this(), size](void* pages) {
+            self->give(static_cast<std::byte*>(pages), size);
           }};
 }
 
@@ -122,10 +122,10 @@ void PagePool::trim(std::byte* block, size_t size) {
     spares_.erase(last);
     waiting_ -= spare;
     const size_t whole_pages = std::min(cut, size) / kHugePage * kHugePage;
-    const size_t moved = move_pages(from, block, whole_pages);
-    block += moved;
-    size = moved == whole_pages ? size - moved : 0;
-    if (cut > moved) unmap_pages(from + moved, cut - moved);
+    const size_t moved_bytes = move_pages(from, block, whole_pages);
+    block += moved_bytes;
+    size = moved_bytes == whole_pages ? size - moved_bytes : 0;
+    if (cut > moved_bytes) unmap_pages(from + moved_bytes, cut - moved_bytes);
     if (spare > cut) spares_.emplace(spare - cut, from + cut);
     waiting_ += spare - cut;
   }

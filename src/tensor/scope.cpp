@@ -53,23 +53,23 @@ BindScope::~BindScope() { bound = before_; }
 // A task may run on a thread of the pool without a work count of its own.
 void parallel_tasks(int64_t count, const std::function<void(int64_t task)>& task) {
   WorkCount* const work = work_count();
-  const auto counted = [&](int64_t i) {
+  const auto counting_task = [&](int64_t i) {
     task(i);
     if (work) work->fetch_add(1, std::memory_order_relaxed);
   };
-  if (base::ThreadPool* pool = bound->pool) return pool->run(count, counted);
-  for (int64_t i = 0; i < count; ++i) counted(i);
+  if (base::ThreadPool* pool = bound->pool) return pool->run(count, counting_task);
+  for (int64_t i = 0; i < count; ++i) counting_task(i);
 }
 
 void parallel_for(int64_t count, int64_t grain,
                   const std::function<void(int64_t begin, int64_t end)>& body) {
   WorkCount* const work = work_count();
-  const auto counted = [&](int64_t begin, int64_t end) {
+  const auto task = [&](int64_t begin, int64_t end) {
     body(begin, end);
     if (work) work->fetch_add(1, std::memory_order_relaxed);
   };
-  if (base::ThreadPool* pool = bound->pool) return pool->parallel_for(count, grain, counted);
-  if (count > 0) counted(0, count);
+  if (base::ThreadPool* pool = bound->pool) return pool->parallel_for(count, grain, task);
+  if (count > 0) task(0, count);
 }
 
 int thread_count() { return bound->pool ? bound->pool->threads() : 1; }

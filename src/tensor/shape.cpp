@@ -38,9 +38,9 @@ int64_t Shape::elements() const {
 }
 
 Shape Shape::with(int axis, int64_t size) const {
-  Shape changed = *this;
-  changed.sizes_[static_cast<size_t>(axis_index(axis))] = size;
-  return Shape(std::span<const int64_t>(changed.begin(), changed.end()));
+  Shape result = *this;
+  result.sizes_[static_cast<size_t>(axis_index(axis))] = size;
+  return Shape(std::span<const int64_t>(result.begin(), result.end()));
 }
 
 bool Shape::operator==(const Shape& other) const {

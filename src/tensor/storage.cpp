@@ -81,8 +81,8 @@ WeightPagePool& weight_page_pool() {
 std::shared_ptr<void> own_pages(size_t bytes, size_t alignment) {
   const size_t size = page_bytes(bytes);
   const auto [spare, spare_size] = weight_page_pool().take(size);
-  const auto release = [size = spare_size](void* freed) {
-    weight_page_pool().give(static_cast<std::byte*>(freed), size);
+  const auto release = [size = spare_size](void* pages) {
+    weight_page_pool().give(static_cast<std::byte*>(pages), size);
   };
   if (spare != nullptr) return {spare, release};
   std::byte* const data = map_pages(size, alignment);
@@ -97,8 +97,8 @@ std::shared_ptr<void> host_memory(int64_t bytes, MemoryClass memory_class, PageP
   const auto size = static_cast<size_t>(bytes + kSlack);
   if (weight && bytes >= kOwnPagesFrom) return own_pages(size, large ? kHugePage : 64);
   if (bytes >= kPooledFrom) return pool.take(size);
-  const size_t rounded = (size + 63) / 64 * 64;
-  return {std::aligned_alloc(64, rounded), std::free};
+  const size_t rounded_size = (size + 63) / 64 * 64;
+  return {std::aligned_alloc(64, rounded_size), std::free};
 }
 
 // Allocates again without the waiting pages if memory is short.
@@ -236,13 +236,13 @@ std::shared_ptr<Storage> Storage::view(const void* data, int64_t bytes,
 }
 
 std::shared_ptr<Storage> Storage::part(const Storage& of, int64_t begin, int64_t bytes,
-                                       std::optional<MemoryClass> counted) {
+                                       std::optional<MemoryClass> memory_class) {
   std::shared_ptr<Storage> storage(new Storage);
   storage->device_ = of.device_;
   storage->data_ = of.data_ ? of.data_ + begin : nullptr;
   storage->bytes_ = bytes;
   storage->memory_ = of.memory_;
-  if (counted) storage->count(*counted);
+  if (memory_class) storage->count(*memory_class);
   return storage;
 }
 

@@ -84,7 +84,7 @@ class Storage {
   /// Some bytes of another storage, which lives on with the part. The bytes count once more as
   /// memory of the class in the caller's scope, or without a class nowhere.
   static std::shared_ptr<Storage> part(const Storage& of, int64_t begin, int64_t bytes,
-                                       std::optional<MemoryClass> counted);
+                                       std::optional<MemoryClass> memory_class);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
