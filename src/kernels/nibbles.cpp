@@ -43,12 +43,12 @@ float squared_error(const Group& x, float scale) {
 }
 
 BFloat16 scale_of(const Group& x) {
-  float largest = 0, none = 0;
+  float largest = 0, nan_sum = 0;
   for (const float value : x) {
     if (std::fabs(value) > std::fabs(largest)) largest = value;
-    none += value * 0;  // NaN stays NaN
+    nan_sum += value * 0;  // NaN stays NaN
   }
-  if (none != 0) return tensor::to_bfloat16(none);
+  if (nan_sum != 0) return tensor::to_bfloat16(nan_sum);
   if (std::fabs(largest) < kSmallest) return {};
   BFloat16 best = tensor::to_bfloat16(largest / -8);
   float least = INFINITY;
@@ -113,16 +113,16 @@ std::array<uint16_t, kStepWords> words_of(const Tensor& values, int64_t row, int
 
 void pack_step(const StoredMatrix& low, int64_t low_row, const StoredMatrix& high, int64_t high_row,
                int64_t step, std::byte* out) {
-  std::array<std::array<uint32_t, kStepWords>, kTileColumns> staged;
+  std::array<std::array<uint32_t, kStepWords>, kTileColumns> tile;
   for (size_t c = 0; c < kTileColumns; ++c) {
     const auto first = words_of(low.values, low_row + static_cast<int64_t>(c), step),
                second = words_of(high.values, high_row + static_cast<int64_t>(c), step);
     for (size_t word = 0; word < kStepWords; ++word)
-      staged[c][word] = spread(first[word]) | spread(second[word]) << 4;
+      tile[c][word] = spread(first[word]) | spread(second[word]) << 4;
   }
   auto* words = reinterpret_cast<uint32_t*>(out);
   for (size_t word = 0; word < kStepWords; ++word)
-    for (size_t c = 0; c < kTileColumns; ++c) *words++ = staged[c][word];
+    for (size_t c = 0; c < kTileColumns; ++c) *words++ = tile[c][word];
   auto* scales = reinterpret_cast<BFloat16*>(out + kNibbleBytes);
   for (int64_t group = 2 * step; group < 2 * step + 2; ++group)
     for (int64_t c = 0; c < kPanelColumns; ++c) {

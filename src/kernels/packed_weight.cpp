@@ -26,17 +26,18 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 template <class From>
 float scale_of(const From* row, int64_t count) {
-  std::array<float, 16> most{}, none{};
+  std::array<float, 16> most{}, nan_sum{};
   const auto see = [&](size_t lane, From element) {
     const float value = tensor::to_float(element);
     most[lane] = std::max(most[lane], std::fabs(value));
-    none[lane] += value * 0;  // NaN stays NaN
+    nan_sum[lane] += value * 0;  // NaN stays NaN
   };
   int64_t i = 0;
   for (; i + 16 <= count; i += 16)
     for (size_t lane = 0; lane < 16; ++lane) see(lane, row[i + static_cast<int64_t>(lane)]);
   for (; i < count; ++i) see(0, row[i]);
-  return (*std::ranges::max_element(most) + std::accumulate(none.begin(), none.end(), 0.0f)) / 127;
+  return (*std::ranges::max_element(most) + std::accumulate(nan_sum.begin(), nan_sum.end(), 0.0f)) /
+         127;
 }
 
 // Converts an element of a row.
@@ -76,17 +77,17 @@ void pack_tile(const Tensor& w, int64_t first_row, int64_t steps, std::byte* out
   const int64_t rows = std::min<int64_t>(kTileColumns, w.size(0) - first_row), k = w.size(1);
   std::vector<Converter<To>> convert;
   for (int64_t c = 0; c < rows; ++c) convert.emplace_back(w.row<From>(first_row + c), k);
-  alignas(64) std::array<std::array<std::byte, kStepWords * 4>, kTileColumns> staged{};
+  alignas(64) std::array<std::array<std::byte, kStepWords * 4>, kTileColumns> tile{};
   for (int64_t s = 0; s < steps; ++s) {
     const int64_t count = std::min(kStep, k - s * kStep);
-    if (count < kStep) staged = {};
+    if (count < kStep) tile = {};
     for (int64_t c = 0; c < rows; ++c)
       convert_row(convert[static_cast<size_t>(c)], w.row<From>(first_row + c) + s * kStep, count,
-                  reinterpret_cast<To*>(staged[static_cast<size_t>(c)].data()));
+                  reinterpret_cast<To*>(tile[static_cast<size_t>(c)].data()));
     std::byte* to = out + s * kStepBytes;
     for (size_t word = 0; word < kStepWords; ++word)
       for (size_t c = 0; c < kTileColumns; ++c, to += 4)
-        std::memcpy(to, staged[c].data() + 4 * word, 4);  // copies words of any type
+        std::memcpy(to, tile[c].data() + 4 * word, 4);  // copies words of any type
   }
 }
 

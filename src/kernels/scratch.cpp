@@ -6,11 +6,11 @@ namespace tessera::kernels {
 
 std::byte* Scratch::at_least(int64_t bytes) {
   if (bytes > size_) {
-    const int64_t rounded = (bytes + 8191) / 4096 * 4096;  // loads may run a step ahead
-    data_.reset(static_cast<std::byte*>(std::aligned_alloc(4096, static_cast<size_t>(rounded))));
-    size_ = data_ ? rounded - 4096 : 0;
+    const int64_t size = (bytes + 8191) / 4096 * 4096;  // loads may run a step ahead
+    data_.reset(static_cast<std::byte*>(std::aligned_alloc(4096, static_cast<size_t>(size))));
+    size_ = data_ ? size - 4096 : 0;
     require(data_ != nullptr, ErrorCode::memory,
-            "a product needs {} bytes of scratch memory; free some", rounded);
+            "a product needs {} bytes of scratch memory; free some", size);
   }
   return data_.get();
 }

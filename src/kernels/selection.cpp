@@ -22,16 +22,16 @@ class Votes {
   // In doubles, so that equal logits give equal votes at any position.
   void add(const TokenScores& scores, const int32_t* ids, int32_t group) {
     const RouteArgs& o = args_.router;
-    double chosen = 1;
+    double mass = 1;
     if (o.renormalise) {
-      chosen = o.sigmoid ? 1e-20 : 0;
+      mass = o.sigmoid ? 1e-20 : 0;
       for (int j = 0; j < o.top_k; ++j)
-        if (ids[j] >= 0) chosen += scores.exact[static_cast<size_t>(ids[j])];
+        if (ids[j] >= 0) mass += scores.exact[static_cast<size_t>(ids[j])];
     }
     for (int j = 0; j < o.top_k; ++j)
       if (ids[j] >= 0)
         put(static_cast<size_t>(group * o.experts + ids[j]),
-            vote(scores.exact[static_cast<size_t>(ids[j])] / chosen *
+            vote(scores.exact[static_cast<size_t>(ids[j])] / mass *
                  double(expert_scale(o, ids[j]))));
   }
   void add_ranks(std::span<const float> ranks, int32_t group) {
@@ -82,12 +82,12 @@ class Chooser {
     const float* score = o.scores + token * o.experts;
     choose(o.logits + token * o.experts, score, ids);
     std::fill(ids + args_.rule.take, ids + args_.slots, -1);
-    float chosen = o.sigmoid ? 1e-20f : 0;
+    float chosen_mass = o.sigmoid ? 1e-20f : 0;
     for (int j = 0; j < args_.slots; ++j) {
       weights[j] = ids[j] < 0 ? 0 : score[ids[j]];
-      chosen += weights[j];
+      chosen_mass += weights[j];
     }
-    const float factor = factor_of(score, vanilla, chosen);
+    const float factor = factor_of(score, vanilla, chosen_mass);
     for (int j = 0; j < args_.slots; ++j)
       weights[j] = ids[j] < 0 ? 0 : weights[j] * factor * expert_scale(o, ids[j]);
   }
@@ -121,16 +121,16 @@ class Chooser {
     steps_.top_k({rank_.data(), nullptr, o.experts, args_.rule.take, ids});
   }
 
-  float factor_of(const float* score, const int32_t* vanilla, float chosen) const {
+  float factor_of(const float* score, const int32_t* vanilla, float chosen_mass) const {
     using Weights = InsideRule::Weights;
     const RouteArgs& o = args_.router;
     const Weights weights = args_.rule.weights;
     float mass = o.sigmoid ? 1e-20f : 0;
     for (int j = 0; j < o.top_k; ++j)
       if (vanilla[j] >= 0) mass += score[vanilla[j]];
-    if (o.renormalise) return o.scale / (weights == Weights::vanilla ? mass : chosen);
-    if (weights == Weights::vanilla || chosen <= 0) return o.scale;
-    if (weights == Weights::mass) return o.scale * (mass / chosen);
+    if (o.renormalise) return o.scale / (weights == Weights::vanilla ? mass : chosen_mass);
+    if (weights == Weights::vanilla || chosen_mass <= 0) return o.scale;
+    if (weights == Weights::mass) return o.scale * (mass / chosen_mass);
     if (o.sigmoid) return o.scale;  // sigmoid scores are independent
     float inside = 0;
     for (size_t e = 0; e < closed_.size(); ++e)

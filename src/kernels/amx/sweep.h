@@ -29,7 +29,7 @@ struct Operands {
 
 /// Vector work interleaved with the products of the next block: adds the sums of a block to the
 /// block's earlier chunks and, after the last chunk, hands rows to the writer. Two rows a step.
-struct Riding {
+struct InterleavedWork {
   BlockWriter& writer;
   float* sums;
   Stream weights{};
@@ -90,7 +90,7 @@ inline void multiply_and_load(Operands next, float* sums) {
 /// 4 to 7; afterwards these hold the step `next`. Sums start from zero, because loading them into
 /// tiles would stall.
 template <class Tiles>
-inline void block(Operands at, int64_t steps, float* sums, Operands next, Riding& riding) {
+inline void block(Operands at, int64_t steps, float* sums, Operands next, InterleavedWork& work) {
   Tiles::template zero<0>();
   Tiles::template zero<1>();
   Tiles::template zero<2>();
@@ -103,10 +103,10 @@ inline void block(Operands at, int64_t steps, float* sums, Operands next, Riding
       resident -= steps;
       multiply_and_load<Tiles, true, false>(at, nullptr);
     }
-    riding.step();
+    work.step();
   }
-  riding.step();
-  riding.drain();
+  work.step();
+  work.drain();
   multiply_and_load<Tiles, true, true>(next, sums);
 }
 
@@ -129,7 +129,7 @@ void sweep(const std::byte* x, const RowLayout& layout, const PackedWeight& w, R
   auto operands = [&](int64_t g, int64_t p, int64_t s) -> Operands {
     return {x + (g * steps + s) * kRows * 64, weights + (p * steps + s) * kStepBytes};
   };
-  Riding riding{writer, sums};
+  InterleavedWork work{writer, sums};
   const typename Tiles::Scope scope;
   Tiles::fence();
   const Operands start = operands(0, panels.begin, 0);
@@ -141,23 +141,23 @@ void sweep(const std::byte* x, const RowLayout& layout, const PackedWeight& w, R
     for (int64_t s = 0; s < steps; s += chunk) {
       const int64_t here = std::min(chunk, steps - s);
       const bool last = s + chunk >= steps, end = last && p + 1 == panels.end;
-      const Operands then = end ? start : last ? operands(0, p + 1, 0) : operands(0, p, s + chunk);
-      riding.weights =
-          Stream(then.w, end ? 0 : std::min(chunk, last ? steps : steps - s - chunk) * kStepBytes,
+      const Operands next = end ? start : last ? operands(0, p + 1, 0) : operands(0, p, s + chunk);
+      work.weights =
+          Stream(next.w, end ? 0 : std::min(chunk, last ? steps : steps - s - chunk) * kStepBytes,
                  groups * here, pages);
       for (int64_t g = 0; g < groups; ++g) {
-        block<Tiles>(operands(g, p, s), here, sums, g + 1 < groups ? operands(g + 1, p, s) : then,
-                     riding);
-        riding.earlier = sums + (1 + g) * kSumFloats;
-        riding.row = 0;
-        riding.row0 = g * kRows;
-        riding.rows = layout.rows;
-        riding.panel = p;
-        riding.first = s == 0;
-        riding.last = last;
+        block<Tiles>(operands(g, p, s), here, sums, g + 1 < groups ? operands(g + 1, p, s) : next,
+                     work);
+        work.earlier = sums + (1 + g) * kSumFloats;
+        work.row = 0;
+        work.row0 = g * kRows;
+        work.rows = layout.rows;
+        work.panel = p;
+        work.first = s == 0;
+        work.last = last;
       }
     }
-  riding.drain();
+  work.drain();
 }
 
 }  // namespace tessera::kernels::amx

@@ -64,28 +64,28 @@ void prepare(const ConvArgs& a, const Affine& by, int64_t at, int64_t count, std
 void copy_patch(const ConvArgs& a, const std::byte* lines, int64_t first, int64_t p,
                 std::byte* out) {
   const PackedConv& w = *a.weight;
-  const int64_t doubled = a.upsample ? 1 : 0;
+  const int64_t shift = a.upsample ? 1 : 0;
   const auto pixel = static_cast<size_t>(w.in * size_of(w.dtype));
   const int64_t top = p / a.out_width * a.stride - a.pad_top;
   const int64_t left = p % a.out_width * a.stride - a.pad_left;
   const auto kw = static_cast<size_t>(w.kw);
   for (int64_t y = top; y < top + w.kh; ++y) {
-    if (y < 0 || y >= a.height << doubled) {
+    if (y < 0 || y >= a.height << shift) {
       std::memset(out, 0, kw * pixel);
       out += kw * pixel;
       continue;
     }
-    const std::byte* line = lines + static_cast<size_t>(((y >> doubled) - first) * a.width) * pixel;
-    if (doubled == 0 && left >= 0 && left + w.kw <= a.width) {
+    const std::byte* line = lines + static_cast<size_t>(((y >> shift) - first) * a.width) * pixel;
+    if (shift == 0 && left >= 0 && left + w.kw <= a.width) {
       std::memcpy(out, line + static_cast<size_t>(left) * pixel, kw * pixel);
       out += kw * pixel;
       continue;
     }
     for (int64_t z = left; z < left + w.kw; ++z, out += pixel)
-      if (z < 0 || z >= a.width << doubled)
+      if (z < 0 || z >= a.width << shift)
         std::memset(out, 0, pixel);
       else
-        std::memcpy(out, line + static_cast<size_t>(z >> doubled) * pixel, pixel);
+        std::memcpy(out, line + static_cast<size_t>(z >> shift) * pixel, pixel);
   }
 }
 
@@ -101,11 +101,11 @@ class Image {
     const bool plain = w_.kh * w_.kw == 1 && a_.stride == 1 && !a_.upsample && a_.pad_top == 0 &&
                        a_.pad_left == 0 && a_.width == a_.out_width;
     MatmulArgs product{.x_dtype = w_.dtype, .x_stride = w_.kh * w_.kw * w_.in, .rows = count};
-    const int64_t doubled = a_.upsample ? 1 : 0, last = (first + count - 1) / a_.out_width;
+    const int64_t shift = a_.upsample ? 1 : 0, last = (first + count - 1) / a_.out_width;
     // Prepares the input lines under these pixels, or the pixels themselves.
-    int64_t begin = std::max<int64_t>(first / a_.out_width * a_.stride - a_.pad_top, 0) >> doubled;
-    const int64_t bottom = std::min(last * a_.stride - a_.pad_top + w_.kh, a_.height << doubled);
-    int64_t from = begin * a_.width, until = ((bottom - 1) >> doubled) * a_.width + a_.width;
+    int64_t begin = std::max<int64_t>(first / a_.out_width * a_.stride - a_.pad_top, 0) >> shift;
+    const int64_t bottom = std::min(last * a_.stride - a_.pad_top + w_.kh, a_.height << shift);
+    int64_t from = begin * a_.width, until = ((bottom - 1) >> shift) * a_.width + a_.width;
     if (plain) from = first, until = first + count;
     until = std::max(from, until);  // all lines may be padding
     const std::byte* lines = at(from);

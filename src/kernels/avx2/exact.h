@@ -50,14 +50,14 @@ TESSERA_INLINE Mask not_below(Floats x, float least) {
           _mm256_castps_si256(_mm256_cmp_ps(x.high, y, _CMP_GE_OQ))};
 }
 /// Stores approximate values with an error below eight units in the last place as bf16. If a lane
-/// is not `known`, or too near a rounding boundary of bf16, returns false and stores nothing.
-TESSERA_INLINE bool store_if_sure(tensor::BFloat16* to, Keep keep, Floats v, Mask known) {
+/// is not `valid`, or too near a rounding boundary of bf16, returns false and stores nothing.
+TESSERA_INLINE bool store_if_sure(tensor::BFloat16* to, Keep keep, Floats v, Mask valid) {
   const __m256i up = _mm256_set1_epi32(0x8008), bits = _mm256_set1_epi32(0xfff0);
   const __m256i low = _mm256_add_epi32(_mm256_castps_si256(v.low), up),
                 high = _mm256_add_epi32(_mm256_castps_si256(v.high), up);
   const __m256i least =
-      _mm256_min_epu32(_mm256_and_si256(_mm256_and_si256(low, bits), known.low),
-                       _mm256_and_si256(_mm256_and_si256(high, bits), known.high));
+      _mm256_min_epu32(_mm256_and_si256(_mm256_and_si256(low, bits), valid.low),
+                       _mm256_and_si256(_mm256_and_si256(high, bits), valid.high));
   if (_mm256_movemask_epi8(_mm256_cmpeq_epi32(least, _mm256_setzero_si256())) != 0) return false;
   put_halves(to, keep, packed(_mm256_srli_epi32(low, 16), _mm256_srli_epi32(high, 16)));
   return true;

@@ -129,12 +129,12 @@ TESSERA_INLINE Floats load(const float* from, Keep keep) {
   const Mask mask = mask_of(keep);
   return {_mm256_maskload_ps(from, mask.low), _mm256_maskload_ps(from + 8, mask.high)};
 }
-TESSERA_INLINE Floats load(const float* from, Keep keep, Floats others) {
+TESSERA_INLINE Floats load(const float* from, Keep keep, Floats fallback) {
   if (keep.count == 16) return load(from);
   const Mask mask = mask_of(keep);
   const Floats v{_mm256_maskload_ps(from, mask.low), _mm256_maskload_ps(from + 8, mask.high)};
-  return {_mm256_blendv_ps(others.low, v.low, _mm256_castsi256_ps(mask.low)),
-          _mm256_blendv_ps(others.high, v.high, _mm256_castsi256_ps(mask.high))};
+  return {_mm256_blendv_ps(fallback.low, v.low, _mm256_castsi256_ps(mask.low)),
+          _mm256_blendv_ps(fallback.high, v.high, _mm256_castsi256_ps(mask.high))};
 }
 TESSERA_INLINE void put(float* to, Floats v) {
   _mm256_storeu_ps(to, v.low);
@@ -188,9 +188,9 @@ TESSERA_INLINE __m256i rounded_numbers(__m256 v) {
 }
 /// Same for any floats; NaN stays NaN.
 TESSERA_INLINE __m256i rounded_words(__m256 v) {
-  const __m256i none = _mm256_or_si256(_mm256_castps_si256(v), _mm256_set1_epi32(0x400000));
+  const __m256i quiet = _mm256_or_si256(_mm256_castps_si256(v), _mm256_set1_epi32(0x400000));
   const __m256 is_none = _mm256_cmp_ps(v, v, _CMP_UNORD_Q);
-  return _mm256_blendv_epi8(rounded_numbers(v), none, _mm256_castps_si256(is_none));
+  return _mm256_blendv_epi8(rounded_numbers(v), quiet, _mm256_castps_si256(is_none));
 }
 /// Packs sixteen 32-bit words below 2^16 into halves.
 TESSERA_INLINE __m256i packed(__m256i low, __m256i high) {

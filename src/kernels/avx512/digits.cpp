@@ -140,12 +140,12 @@ void pack_digits(const RowSource& source, int64_t from, int64_t row, const RowLa
                       _mm512_cvtepi32_epi8(digits.low));
     }
   }
-  const auto lifted = [](__m512i digits) {  // overflow only in rows with NaN
+  const auto sum_of_digits = [](__m512i digits) {  // overflow only in rows with NaN
     return static_cast<int32_t>(static_cast<uint32_t>(kUnsigned) *
                                 static_cast<uint32_t>(_mm512_reduce_add_epi32(digits)));
   };
-  reinterpret_cast<RowNumbers*>(out + layout.tail_at())[row] = {largest / kLargest, lifted(high),
-                                                                lifted(low), 0};
+  reinterpret_cast<RowNumbers*>(out + layout.tail_at())[row] = {
+      largest / kLargest, sum_of_digits(high), sum_of_digits(low), 0};
 }
 
 constexpr int kMostNibbleRows = 4;  // times two digits, and a sum of groups, times two vectors

@@ -49,10 +49,10 @@ TESSERA_INLINE __mmask16 not_below(Floats x, float least) {
   return _mm512_cmp_ps_mask(x, all(least), _CMP_GE_OQ);
 }
 /// Stores approximate values with an error below eight units in the last place as bf16. If a lane
-/// is not `known`, or too near a rounding boundary of bf16, returns false and stores nothing.
-TESSERA_INLINE bool store_if_sure(tensor::BFloat16* to, Keep keep, Floats v, __mmask16 known) {
+/// is not `valid`, or too near a rounding boundary of bf16, returns false and stores nothing.
+TESSERA_INLINE bool store_if_sure(tensor::BFloat16* to, Keep keep, Floats v, __mmask16 valid) {
   const __m512i raised = _mm512_add_epi32(_mm512_castps_si512(v), _mm512_set1_epi32(0x8008));
-  const __mmask16 sure = _mm512_mask_test_epi32_mask(known, raised, _mm512_set1_epi32(0xfff0));
+  const __mmask16 sure = _mm512_mask_test_epi32_mask(valid, raised, _mm512_set1_epi32(0xfff0));
   if (sure != 0xffff) return false;
   _mm256_mask_storeu_epi16(to, keep, _mm512_cvtepi32_epi16(_mm512_srli_epi32(raised, 16)));
   return true;

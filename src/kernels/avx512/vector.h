@@ -128,8 +128,8 @@ TESSERA_INLINE Floats load(const float* from) { return _mm512_loadu_ps(from); }
 TESSERA_INLINE Floats load(const float* from, Keep keep) {
   return _mm512_maskz_loadu_ps(keep, from);
 }
-TESSERA_INLINE Floats load(const float* from, Keep keep, Floats others) {
-  return _mm512_mask_loadu_ps(others, keep, from);
+TESSERA_INLINE Floats load(const float* from, Keep keep, Floats fallback) {
+  return _mm512_mask_loadu_ps(fallback, keep, from);
 }
 TESSERA_INLINE Floats load(const tensor::BFloat16* from, Keep keep) {
   return widen(_mm256_maskz_loadu_epi16(keep, from));

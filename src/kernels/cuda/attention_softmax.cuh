@@ -41,10 +41,10 @@ __device__ inline void close_keys(float (&scores)[Keys / 8][4], int64_t valid) {
 __device__ inline float exp2_by_polynomial(float x) {
   constexpr float kWhole = 0x1.8p23f;  // numbers this large are integers
   const float least = fmaxf(x, -125);
-  const float moved = least + kWhole, rest = least - (moved - kWhole);
+  const float biased = least + kWhole, rest = least - (biased - kWhole);
   const float power =
       fmaf(fmaf(fmaf(0.05517167f, rest, 0.24261112f), rest, 0.69326099f), rest, 0.99992807f);
-  return x == x ? __uint_as_float(__float_as_uint(power) + (__float_as_uint(moved) << 23)) : x;
+  return x == x ? __uint_as_float(__float_as_uint(power) + (__float_as_uint(biased) << 23)) : x;
 }
 
 /// Converts scores to probabilities under the running maximum. `scale`, above 0, converts scores to

@@ -40,8 +40,8 @@ struct ImagePlace {
 
 // Offset in pixels of x that a tap reads for a pixel of a kind.
 __device__ inline int read_at(int phase, int tap, int pad, int phases) {
-  const int moved = phase + tap - pad;
-  return phases == 2 ? moved >> 1 : moved;
+  const int offset = phase + tap - pad;
+  return phases == 2 ? offset >> 1 : offset;
 }
 
 template <int N>

@@ -61,9 +61,9 @@ template <class W, int Rows>
 void run(const FewRows& p, const Finish& f) {
   constexpr int kColumns = 4;  // these columns share the reads of x
   // If these are too few warps, uses a row of w for each.
-  const bool many = f.n >= int64_t{2} * kColumns * kFewWarps * multiprocessors();
-  const int columns = many ? kColumns : 1;
-  launch("matmul", many ? few_rows_kernel<W, Rows, kColumns> : few_rows_kernel<W, Rows, 1>,
+  const bool many_columns = f.n >= int64_t{2} * kColumns * kFewWarps * multiprocessors();
+  const int columns = many_columns ? kColumns : 1;
+  launch("matmul", many_columns ? few_rows_kernel<W, Rows, kColumns> : few_rows_kernel<W, Rows, 1>,
          Launch{.blocks = ceil_div<int64_t>(f.n, columns * kFewWarps),
                 .threads = kFewWarps * kWarp,
                 .early = true},

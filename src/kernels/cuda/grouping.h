@@ -25,8 +25,8 @@ void group_on_device(const int32_t* ids, int64_t pairs, int64_t experts, int til
 
 /// Maximum tiles of `pairs` over `experts`, for any ids.
 constexpr int64_t most_tiles(int64_t pairs, int64_t experts, int64_t tile_rows) {
-  const int64_t touched = pairs < experts ? pairs : experts;
-  return pairs == 0 ? 0 : (pairs - touched) / tile_rows + touched;
+  const int64_t experts_used = pairs < experts ? pairs : experts;
+  return pairs == 0 ? 0 : (pairs - experts_used) / tile_rows + experts_used;
 }
 
 /// Rows of a tile by pairs for each expert: large tiles for busy experts.

@@ -14,10 +14,10 @@ namespace {
 void* open_library(const std::string& name) {
   for (const std::string& path : {name, std::string(TESSERA_CUDA_LIBRARIES "/") + name})
     if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-  const char* why = dlerror();
+  const char* reason = dlerror();
   fail(ErrorCode::usage,
        "cannot open {}: {}; install the CUDA toolkit's libraries, or use `device` cpu", name,
-       why ? why : "unknown error");
+       reason ? reason : "unknown error");
 }
 
 template <class Function>

@@ -35,16 +35,16 @@ __device__ inline float activate(float x, float up) {
   return x;
 }
 
-/// An epilogue on V columns of a row: + bias, activation, * factor if `gated`, + before if `added`.
+/// An epilogue on V columns of a row: + bias, activation, * factor if `gated`, + before if `adds`.
 template <Activation Kind, int V>
 __device__ inline void finish_values(float (&v)[V], const float (&up)[V], const float (&bias)[V],
-                                     bool gated, const float (&factor)[V], bool added,
+                                     bool gated, const float (&factor)[V], bool adds,
                                      const float (&before)[V]) {
   TESSERA_UNROLL
   for (int j = 0; j < V; ++j) v[j] = activate<Kind>(v[j] + bias[j], up[j]);
   if (gated) TESSERA_UNROLL
   for (int j = 0; j < V; ++j) v[j] *= factor[j];
-  if (added) TESSERA_UNROLL
+  if (adds) TESSERA_UNROLL
   for (int j = 0; j < V; ++j) v[j] += before[j];
 }
 

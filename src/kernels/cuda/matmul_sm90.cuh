@@ -119,18 +119,18 @@ __device__ inline void turn_quad(const float (&x)[4][2], float (&v)[8]) {
   for (int i = 0; i < 2; ++i) TESSERA_UNROLL
   for (int e = 0; e < 4; e += 2) {
     const float give = odd ? x[e][i] : x[e + 1][i];
-    const float got = __shfl_xor_sync(kAllLanes, give, 1);
-    pairs[e][i] = odd ? got : x[e][i];          // from the even lane
-    pairs[e + 1][i] = odd ? x[e + 1][i] : got;  // from the odd lane
+    const float other = __shfl_xor_sync(kAllLanes, give, 1);
+    pairs[e][i] = odd ? other : x[e][i];          // from the even lane
+    pairs[e + 1][i] = odd ? x[e + 1][i] : other;  // from the odd lane
   }
   TESSERA_UNROLL
   for (int i = 0; i < 2; ++i) TESSERA_UNROLL
   for (int from = 0; from < 2; ++from) {
     const float give = high ? pairs[from][i] : pairs[2 + from][i];
-    const float got = __shfl_xor_sync(kAllLanes, give, 2);
+    const float other = __shfl_xor_sync(kAllLanes, give, 2);
     const float own = high ? pairs[2 + from][i] : pairs[from][i];
-    v[2 * from + i] = high ? got : own;
-    v[4 + 2 * from + i] = high ? own : got;
+    v[2 * from + i] = high ? other : own;
+    v[4 + 2 * from + i] = high ? own : other;
   }
 }
 

@@ -18,11 +18,11 @@ using tensor::CopyWay;
 constexpr int kOldest = 8;  // oldest compute capability
 constexpr int64_t kMostPitch = (int64_t{1} << 31) - 1;
 
-void check(cudaError_t status, const char* what) {
+void check(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // prevents the next call from reporting the error too
   fail(status == cudaErrorMemoryAllocation ? ErrorCode::memory : ErrorCode::rank,
-       "the GPU failed in {}: {}; see nvidia-smi for what it does, or use `device` cpu", what,
+       "the GPU failed in {}: {}; see nvidia-smi for what it does, or use `device` cpu", call,
        cudaGetErrorString(status));
 }
 
@@ -109,8 +109,9 @@ class CudaRuntime : public tensor::DeviceRuntime {
   std::shared_ptr<void> record(void* stream) override {
     cudaEvent_t event = nullptr;
     check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
-    std::shared_ptr<void> handle(
-        event, [](void* gone) { cudaEventDestroy(static_cast<cudaEvent_t>(gone)); });
+    std::shared_ptr<void> handle(event, [](void* event_handle) {
+      cudaEventDestroy(static_cast<cudaEvent_t>(event_handle));
+    });
     check(cudaEventRecord(event, static_cast<cudaStream_t>(stream)), "cudaEventRecord");
     return handle;
   }

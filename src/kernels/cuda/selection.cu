@@ -58,15 +58,15 @@ __global__ void votes_kernel(VotesArgs a, int64_t bytes) {
     return;
   }
   const int32_t* ids = o.ids + t * o.top_k;
-  double chosen = 1;
+  double mass = 1;
   if (o.renormalise) {
-    chosen = o.sigmoid ? 1e-20 : 0;
+    mass = o.sigmoid ? 1e-20 : 0;
     for (int j = 0; j < o.top_k; ++j)
-      if (ids[j] >= 0) chosen += exact[ids[j]] / sum;
+      if (ids[j] >= 0) mass += exact[ids[j]] / sum;
   }
   for (int j = lane; j < o.top_k; j += kWarp) {
     if (ids[j] < 0) continue;
-    const double weight = exact[ids[j]] / sum / chosen * double(expert_scale(o, ids[j]));
+    const double weight = exact[ids[j]] / sum / mass * double(expert_scale(o, ids[j]));
     const auto vote = static_cast<Count>(vote_of(a.of, weight));
     auto* at = reinterpret_cast<Count*>(a.votes + group * o.experts + ids[j]);
     if (a.maximum)
@@ -96,16 +96,16 @@ __global__ void coresets_kernel(CoresetsArgs a) {
 
 // Multiplier of the chosen scores.
 __device__ inline float factor_of(const InsideArgs& a, const float* score, const uint8_t* core,
-                                  const int32_t* vanilla, float chosen, int lane) {
+                                  const int32_t* vanilla, float chosen_mass, int lane) {
   using Weights = InsideRule::Weights;
   const RouteArgs& o = a.router;
   const Weights weights = a.rule.weights;
   float mass = o.sigmoid ? 1e-20f : 0;
   for (int j = 0; j < o.top_k; ++j)
     if (vanilla[j] >= 0) mass += score[vanilla[j]];
-  if (o.renormalise) return o.scale / (weights == Weights::vanilla ? mass : chosen);
-  if (weights == Weights::vanilla || chosen <= 0) return o.scale;
-  if (weights == Weights::mass) return o.scale * (mass / chosen);
+  if (o.renormalise) return o.scale / (weights == Weights::vanilla ? mass : chosen_mass);
+  if (weights == Weights::vanilla || chosen_mass <= 0) return o.scale;
+  if (weights == Weights::mass) return o.scale * (mass / chosen_mass);
   if (o.sigmoid) return o.scale;
   float inside = 0;
   for (int e = lane; e < o.experts; e += kWarp)
@@ -178,9 +178,9 @@ __global__ void inside_kernel(InsideArgs a, int64_t bytes) {
     if (core && !core[e]) rank[e] = -INFINITY;
   __syncwarp();
   if (limited && a.rule.groups == Groups::masked) close_groups(o, rank, worth, open, lane);
-  const float chosen =
+  const float chosen_mass =
       take_best(rank, score, experts, a.rule.take, lane, o.sigmoid ? 1e-20f : 0, ids, weights);
-  const float factor = factor_of(a, score, core, vanilla, chosen, lane);
+  const float factor = factor_of(a, score, core, vanilla, chosen_mass, lane);
   for (int j = lane; j < a.slots; j += kWarp) {
     if (j >= a.rule.take) ids[j] = -1;
     weights[j] = ids[j] < 0 ? 0 : weights[j] * factor * expert_scale(o, ids[j]);

@@ -33,12 +33,12 @@ __device__ inline void barrier_expect(uint64_t* barrier, int bytes) {
 }
 /// Waits for the end of the phase with this parity; for a new barrier, parity 1 has ended.
 __device__ inline void barrier_wait(uint64_t* barrier, int parity) {
-  uint32_t ended = 0;
-  while (!ended)
+  uint32_t complete = 0;
+  while (!complete)
     asm volatile(
         "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; "
         "selp.u32 %0, 1, 0, p; }"
-        : "=r"(ended)
+        : "=r"(complete)
         : "r"(shared_address(barrier)), "r"(parity)
         : "memory");
 }

@@ -30,14 +30,14 @@ bool ask(int device) {
 
 bool has_warpgroups() {
   static std::mutex mutex;
-  static std::vector<signed char> known;  // by device: 2 yes, 1 no, 0 unknown
+  static std::vector<signed char> answers;  // by device: 2 yes, 1 no, 0 unknown
   int device = 0;
   check("device", cudaGetDevice(&device));
   const std::lock_guard lock(mutex);
   const auto index = static_cast<size_t>(device);
-  if (known.size() <= index) known.resize(index + 1);
-  if (known[index] == 0) known[index] = ask(device) ? 2 : 1;
-  return known[index] == 2;
+  if (answers.size() <= index) answers.resize(index + 1);
+  if (answers[index] == 0) answers[index] = ask(device) ? 2 : 1;
+  return answers[index] == 2;
 }
 
 }  // namespace tessera::kernels::cuda

@@ -22,18 +22,18 @@ struct WholeRow {
 template <class T>
 WholeRow whole_row(const T* row, int64_t dim, const std::vector<float>& mean) {
   WholeRow whole{std::vector<float>(static_cast<size_t>(dim))};
-  float largest = 0, none = 0;
+  float largest = 0, nan_sum = 0;
   for (size_t c = 0; c < whole.values.size(); ++c) {
     const float x = tensor::to_float(row[c]) - (mean.empty() ? 0 : mean[c]);
     whole.values[c] = x;
     largest = std::max(largest, std::fabs(x));
-    none += x * 0;  // NaN stays NaN
+    nan_sum += x * 0;  // NaN stays NaN
   }
-  largest += none;
-  const bool some = largest > kInt8Least;
-  const float inverse = some ? kInt8Largest / largest : 0;
+  largest += nan_sum;
+  const bool has_scale = largest > kInt8Least;
+  const float inverse = has_scale ? kInt8Largest / largest : 0;
   for (float& x : whole.values) x = nearest_whole(x * inverse);
-  whole.scale = double(some ? largest / kInt8Largest : largest * 0 + 1);
+  whole.scale = double(has_scale ? largest / kInt8Largest : largest * 0 + 1);
   return whole;
 }
 

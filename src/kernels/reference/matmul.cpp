@@ -82,14 +82,14 @@ void sums_of(const std::vector<float>& x, const PackedWeight& w, int64_t begin, 
 
 // Quantises a row in place and returns the scale.
 double quantise_row(std::vector<float>& x) {
-  float largest = 0, none = 0;
+  float largest = 0, nan_sum = 0;
   for (const float value : x) {
     largest = std::max(largest, std::fabs(value));
-    none += value * 0;  // NaN stays NaN
+    nan_sum += value * 0;  // NaN stays NaN
   }
-  largest += none;
+  largest += nan_sum;
   const float inverse = largest > kInt8Least ? kInt8Largest / largest : 0;
-  for (float& value : x) value = none == 0 ? nearest_whole(value * inverse) : 0;
+  for (float& value : x) value = nan_sum == 0 ? nearest_whole(value * inverse) : 0;
   return double{largest / kInt8Largest};
 }
 
