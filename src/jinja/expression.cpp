@@ -54,9 +54,9 @@ std::string TokenStream::name() {
   if (now().kind != Kind::name || word) refuse_token();
   return take().text;
 }
-void TokenStream::refuse(const std::string& what) const {
+void TokenStream::refuse(const std::string& problem) const {
   fail(ErrorCode::model, "{}: line {}: {} is not supported in chat templates; use `raw`", where_,
-       now().line, what);
+       now().line, problem);
 }
 void TokenStream::refuse_token() const {
   switch (now().kind) {
@@ -292,8 +292,8 @@ ExpressionPtr ExpressionReader::test(ExpressionPtr value) {
 ExpressionPtr ExpressionReader::index(ExpressionPtr of) {
   ExpressionPtr tree = make(Op::slice, std::move(of));
   const auto part = [&] {
-    const bool none = tokens_.is_sign(":") || tokens_.is_sign("]");
-    tree->parts.push_back(none ? nullptr : expression());
+    const bool is_open = tokens_.is_sign(":") || tokens_.is_sign("]");
+    tree->parts.push_back(is_open ? nullptr : expression());
   };
   part();
   if (tokens_.is_sign(":")) {

@@ -28,8 +28,8 @@ class TokenStream {
   void expect_name(const char* text);
   /// A name other than a keyword.
   std::string name();
-  /// Throws Error(model): `what` is not supported.
-  [[noreturn]] void refuse(const std::string& what) const;
+  /// Throws Error(model): `problem` is not supported.
+  [[noreturn]] void refuse(const std::string& problem) const;
   /// Same for the current token.
   [[noreturn]] void refuse_token() const;
   const std::string& where() const { return where_; }

@@ -105,8 +105,8 @@ Value select_filter(const std::string& name, const Value& of, const Arguments& a
   const Path path(by_attribute ? &arguments.places[0] : nullptr, work);
   const Arguments rest_arguments = rest(arguments, first + 1);
   for (const Value& item : walked(of, work)) {
-    const Value looked = path(item);
-    const bool holds = test.empty() ? truth(looked) : tested(test, looked, rest_arguments, work);
+    const Value value = path(item);
+    const bool holds = test.empty() ? truth(value) : tested(test, value, rest_arguments, work);
     if (holds == selects) out.push_back(item);
   }
   return Value::list(std::move(out));
@@ -114,23 +114,23 @@ Value select_filter(const std::string& name, const Value& of, const Arguments& a
 
 Value sort_filter(const Value& of, const Arguments& arguments, Work& work) {
   const auto values = arguments.bind("sort", {"reverse", "case_sensitive", "attribute"});
-  std::vector<std::pair<Value, Value>> keyed;
+  std::vector<std::pair<Value, Value>> pairs;
   size_t weight = 0;
   const Path path(values[2], work);
   for (const Value& item : walked(of, work)) {
     const Value key = path(item);
     work.spend(key.weight());
     weight += key.weight();
-    keyed.emplace_back(folded(key, values[1] && truth(*values[1])), item);
+    pairs.emplace_back(folded(key, values[1] && truth(*values[1])), item);
   }
-  for (size_t n = keyed.size(); n > 0; n /= 2) work.spend(weight);
+  for (size_t n = pairs.size(); n > 0; n /= 2) work.spend(weight);
   const bool down = values[0] && truth(*values[0]);
-  std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
+  std::stable_sort(pairs.begin(), pairs.end(), [&](const auto& a, const auto& b) {
     base::check_stop();
     return down ? less(b.first, a.first) : less(a.first, b.first);
   });
   std::vector<Value> out;
-  for (auto& [key, item] : keyed) out.push_back(std::move(item));
+  for (auto& [key, item] : pairs) out.push_back(std::move(item));
   return Value::list(std::move(out));
 }
 
@@ -156,9 +156,9 @@ Value unique_filter(const Value& of, const Arguments& arguments, Work& work) {
     const Value whole = path(item);
     work.spend(whole.weight());
     Value key = folded(whole, values[0] && truth(*values[0]));
-    const auto same = [&](const Value& known) {
-      work.spend(std::min(known.weight(), key.weight()));
-      return equal(known, key);
+    const auto same = [&](const Value& other) {
+      work.spend(std::min(other.weight(), key.weight()));
+      return equal(other, key);
     };
     if (std::any_of(keys.begin(), keys.end(), same)) continue;
     keys.push_back(std::move(key));
@@ -206,14 +206,14 @@ Value fold_filter(const std::string& name, const Value& of, const Arguments& arg
 
 Value join_filter(const Value& of, const Arguments& arguments, Work& work) {
   const auto values = arguments.bind("join", {"d", "attribute"});
-  const std::string between = values[0] ? soft(*values[0], work) : "";
+  const std::string separator = values[0] ? soft(*values[0], work) : "";
   std::string out;
   bool first = true;
   const Path path(values[1], work);
   for (const Value& item : walked(of, work)) {
     const std::string text = soft(path(item), work);
-    work.text(text.size() + between.size());
-    out += (first ? "" : between) + text;
+    work.text(text.size() + separator.size());
+    out += (first ? "" : separator) + text;
     check_length(out.size());
     first = false;
   }

@@ -54,8 +54,8 @@ class Lexer {
     return at_ + ahead < source_.size() ? source_[at_ + ahead] : '\0';
   }
   bool here(std::string_view text) const { return source_.compare(at_, text.size(), text) == 0; }
-  [[noreturn]] void refuse(const std::string& what) const {
-    fail(ErrorCode::model, "{}: line {}: {}", where_, line_, what);
+  [[noreturn]] void refuse(const std::string& problem) const {
+    fail(ErrorCode::model, "{}: line {}: {}", where_, line_, problem);
   }
   void give(Kind kind, std::string text) {
     base::check_stop();
@@ -239,10 +239,10 @@ class Lexer {
       }
       const char c = text[++i];
       static const std::string_view kLetters = "\\'\"ntrabfv", kValues = "\\'\"\n\t\r\a\b\f\v";
-      const size_t known = kLetters.find(c);
+      const size_t letter = kLetters.find(c);
       const size_t hex = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
-      if (known != std::string_view::npos) {
-        out += kValues[known];
+      if (letter != std::string_view::npos) {
+        out += kValues[letter];
       } else if (hex > 0) {
         const std::string code = text.substr(i + 1, hex);
         const bool all =

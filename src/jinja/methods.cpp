@@ -72,9 +72,9 @@ Value edge(const std::string& text, const std::string& name, const Arguments& ar
            Work& work) {
   const auto values = arguments.bind(name, {"what", "start", "end"}, 1);
   if (values[1] || values[2]) fail(ErrorCode::model, "'{}' with bounds is not supported", name);
-  auto fits = [&](const Value& what) {
-    work.spend(what.weight());
-    const std::string part = text_of(&what, name);
+  auto fits = [&](const Value& prefix) {
+    work.spend(prefix.weight());
+    const std::string part = text_of(&prefix, name);
     return name == "startswith" ? text.starts_with(part) : text.ends_with(part);
   };
   if (!values[0]->is(Kind::list)) return fits(*values[0]);
@@ -84,16 +84,16 @@ Value edge(const std::string& text, const std::string& name, const Arguments& ar
 Value find_method(const std::string& text, const std::string& name, const Arguments& arguments) {
   const auto values = arguments.bind(name, {"what", "start", "end"}, 1);
   if (values[1] || values[2]) fail(ErrorCode::model, "'{}' with bounds is not supported", name);
-  const std::string what = text_of(values[0], name);
+  const std::string part = text_of(values[0], name);
   if (name == "count") {
-    if (what.empty()) return character_count(text) + 1;
+    if (part.empty()) return character_count(text) + 1;
     int64_t count = 0;
-    for (size_t at = 0; (at = base::find_text(text, what, at)) != std::string::npos;
-         at += what.size())
+    for (size_t at = 0; (at = base::find_text(text, part, at)) != std::string::npos;
+         at += part.size())
       ++count;
     return count;
   }
-  const size_t at = name == "find" ? base::find_text(text, what) : base::find_last_text(text, what);
+  const size_t at = name == "find" ? base::find_text(text, part) : base::find_last_text(text, part);
   return at == std::string::npos ? int64_t{-1}
                                  : character_count(std::string_view(text).substr(0, at));
 }
@@ -128,9 +128,9 @@ Value cut(const std::string& text, const std::string& name, const Arguments& arg
 Value stripped_of(const std::string& text, const std::string& name, const Arguments& arguments) {
   const auto values = arguments.bind(name, {"chars"});
   const bool blanks = !values[0] || values[0]->is(Kind::none);
-  const std::string set = blanks ? "" : text_of(values[0], name);
-  if (!blanks && set.empty()) return text;
-  return std::string(trimmed(text, name != "rstrip", name != "lstrip", set));
+  const std::string characters = blanks ? "" : text_of(values[0], name);
+  if (!blanks && characters.empty()) return text;
+  return std::string(trimmed(text, name != "rstrip", name != "lstrip", characters));
 }
 
 Value replaced_in(const std::string& text, const Arguments& arguments, Work& work) {
@@ -208,10 +208,10 @@ Value dict_method(const Value& self, const std::string& name, const Arguments& a
 
 Value list_method(const Value& self, const std::string& name, const Arguments& arguments,
                   Work& work) {
-  const Value& what = *arguments.bind(name, {"what"}, 1)[0];
+  const Value& value = *arguments.bind(name, {"what"}, 1)[0];
   work.spend(self.weight());
   const auto& items = self.items();
-  auto same = [&](const Value& item) { return equal(item, what); };
+  auto same = [&](const Value& item) { return equal(item, value); };
   if (name == "count") return std::count_if(items.begin(), items.end(), same);
   const auto at = std::find_if(items.begin(), items.end(), same);
   require(at != items.end(), ErrorCode::usage, "what 'index' looks for is not in the list");

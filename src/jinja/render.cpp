@@ -81,19 +81,21 @@ Value arithmetic(const std::string& op, const Value& a, const Value& b, Work& wo
     return Value(ValueList{std::move(all), a.is_tuple()});
   }
   const bool count_first = a.is_whole();
-  const Value &what = count_first ? b : a, &count = count_first ? a : b;
-  if (op == "*" && count.is_whole() && (what.is(Kind::text) || what.is(Kind::list))) {
+  const Value &sequence = count_first ? b : a, &count = count_first ? a : b;
+  if (op == "*" && count.is_whole() && (sequence.is(Kind::text) || sequence.is(Kind::list))) {
     const auto times = static_cast<size_t>(std::clamp<int64_t>(count.whole(), 0, int64_t{1} << 30));
-    work.text(times * (what.is(Kind::text) ? what.text().size() : 16 * what.items().size()));
+    work.text(times *
+              (sequence.is(Kind::text) ? sequence.text().size() : 16 * sequence.items().size()));
     std::string text;
     std::vector<Value> items;
-    for (size_t i = 0; i < times && truth(what); ++i) {
-      if (what.is(Kind::text))
-        text += what.text();
+    for (size_t i = 0; i < times && truth(sequence); ++i) {
+      if (sequence.is(Kind::text))
+        text += sequence.text();
       else
-        items.insert(items.end(), what.items().begin(), what.items().end());
+        items.insert(items.end(), sequence.items().begin(), sequence.items().end());
     }
-    return what.is(Kind::text) ? Value(text) : Value(ValueList{std::move(items), what.is_tuple()});
+    return sequence.is(Kind::text) ? Value(text)
+                                   : Value(ValueList{std::move(items), sequence.is_tuple()});
   }
   if (op == "%" && a.is(Kind::text))
     fail(ErrorCode::model, "'%' of text is not supported in chat templates; use `raw`");
@@ -270,15 +272,15 @@ class Renderer {
   }
 
   Value look_up(const std::string& name) {
-    size_t passed = 0;
+    size_t count = 0;
     for (const Scope* scope = scope_; scope; scope = scope->around) {
       if (const auto it = scope->names.find(name); it != scope->names.end()) return it->second;
-      if (++passed % 8 == 0) work_.spend(1);
+      if (++count % 8 == 0) work_.spend(1);
     }
-    for (const char* known : {"range", "dict", "namespace", "raise_exception", "strftime_now"})
-      if (name == known) return Value::callable({name, Value(), nullptr});
-    for (const char* known : {"lipsum", "cycler", "joiner"})
-      if (name == known)
+    for (const char* function : {"range", "dict", "namespace", "raise_exception", "strftime_now"})
+      if (name == function) return Value::callable({name, Value(), nullptr});
+    for (const char* function : {"lipsum", "cycler", "joiner"})
+      if (name == function)
         fail(ErrorCode::model, "the function '{}' is not supported in chat templates; use `raw`",
              name);
     return Value::undefined(base::printable(name) + " is undefined");

@@ -23,8 +23,9 @@ namespace {
 // Characters stripped from the ends of a text.
 class CharacterSet {
  public:
-  explicit CharacterSet(std::string_view set) {
-    for (size_t at = 0; at < set.size();) members_.push_back(next_code_point(set, at));
+  explicit CharacterSet(std::string_view characters) {
+    for (size_t at = 0; at < characters.size();)
+      members_.push_back(next_code_point(characters, at));
     std::ranges::sort(members_);
   }
   bool holds(std::string_view one) const {
@@ -80,8 +81,9 @@ std::vector<std::string> split_at_blanks(std::string_view text, int64_t most, bo
 
 bool is_blank(char32_t c) { return is_space(c) || (c >= 0x1c && c <= 0x1f); }
 
-std::string_view trimmed(std::string_view text, bool left, bool right, std::string_view set) {
-  const CharacterSet ends(set);
+std::string_view trimmed(std::string_view text, bool left, bool right,
+                         std::string_view characters) {
+  const CharacterSet ends(characters);
   while (left && !text.empty()) {
     const std::string_view one = text.substr(0, length_of(text[0]));
     if (!ends.holds(one)) break;
@@ -162,7 +164,7 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
                      int64_t most) {
   std::string out;
   size_t at = 0;
-  for (int64_t done = 0; done != most; ++done) {
+  for (int64_t count = 0; count != most; ++count) {
     base::check_stop();
     check_length(out.size());
     if (from.empty()) {  // before every character, and at the end

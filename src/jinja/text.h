@@ -11,8 +11,9 @@ namespace tessera::jinja {
 
 /// Python's white space.
 bool is_blank(char32_t c);
-/// Strips characters of `set` at both ends, or at a single end; an empty set: blanks.
-std::string_view trimmed(std::string_view text, bool left, bool right, std::string_view set = {});
+/// Strips `characters` at both ends, or at a single end; an empty set: blanks.
+std::string_view trimmed(std::string_view text, bool left, bool right,
+                         std::string_view characters = {});
 /// Number of characters.
 int64_t character_count(std::string_view text);
 /// Byte offset of character `index`; `text.size()` for the number of characters.

@@ -138,9 +138,9 @@ std::string json_text(const std::string& text, bool ascii) {
     const size_t begin = at;
     const char32_t c = next_code_point(text, at);
     static const std::string_view kShort = "\"\\\n\r\t\f\b", kLetters = "\"\\nrtfb";
-    const size_t known = c < 128 ? kShort.find(static_cast<char>(c)) : std::string_view::npos;
-    if (known != std::string_view::npos)
-      (out += '\\') += kLetters[known];
+    const size_t letter = c < 128 ? kShort.find(static_cast<char>(c)) : std::string_view::npos;
+    if (letter != std::string_view::npos)
+      (out += '\\') += kLetters[letter];
     else if (c < 0x20 || (ascii && c >= 0x7f && c < 0x10000))
       out += c == 0x7f ? "\x7f" : fmt::format("\\u{:04x}", uint32_t{c});
     else if (ascii && c >= 0x10000)
@@ -240,9 +240,9 @@ void Value::add(Nested& to, const Value& part) {
   require(to.depth <= kDeepest, ErrorCode::usage, "a value nests more than {} deep", kDeepest);
 }
 
-Value Value::undefined(std::string why) {
+Value Value::undefined(std::string reason) {
   Value value;
-  value.value_ = Undefined{std::make_shared<const std::string>(std::move(why))};
+  value.value_ = Undefined{std::make_shared<const std::string>(std::move(reason))};
   return value;
 }
 
@@ -351,9 +351,10 @@ bool equal(const Value& a, const Value& b) {
 namespace {
 
 void require_order(const Value& a, const Value& b) {
-  const bool known = (a.is_number() && b.is_number()) || (a.is(Kind::text) && b.is(Kind::text)) ||
-                     (a.is(Kind::list) && b.is(Kind::list) && a.is_tuple() == b.is_tuple());
-  if (known) return;
+  const bool comparable = (a.is_number() && b.is_number()) ||
+                          (a.is(Kind::text) && b.is(Kind::text)) ||
+                          (a.is(Kind::list) && b.is(Kind::list) && a.is_tuple() == b.is_tuple());
+  if (comparable) return;
   for (const Value* v : {&a, &b})
     require(!v->is(Kind::undefined), ErrorCode::usage, "{}", v->why());
   fail(ErrorCode::usage, "'{}' and '{}' have no order", kind_name(a), kind_name(b));

@@ -32,9 +32,9 @@ class Value {
   enum class Kind { undefined, none, boolean, integer, real, text, list, dict, space, callable };
   struct Callable;
 
-  /// An undefined value; `why` is the error on use.
+  /// An undefined value; `reason` is the error on use.
   Value() = default;
-  static Value undefined(std::string why);
+  static Value undefined(std::string reason);
   Value(std::nullptr_t) : value_(nullptr) {}
   Value(std::same_as<bool> auto value) : value_(value) {}
   Value(std::integral auto value) requires(!std::same_as<decltype(value), bool>)

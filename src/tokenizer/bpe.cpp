@@ -33,8 +33,8 @@ std::array<std::string, 256> byte_characters() {
 class WaitingPairs {
  public:
   void add(int32_t rank, int32_t place) {
-    auto [it, added] = of_rank_.try_emplace(rank);
-    if (added) ranks_.push(rank);
+    auto [it, is_new] = of_rank_.try_emplace(rank);
+    if (is_new) ranks_.push(rank);
     Places& places = it->second;
     if (places.in_order.empty() || places.in_order.back() < place)
       places.in_order.push_back(place);

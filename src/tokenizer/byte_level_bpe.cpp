@@ -19,7 +19,7 @@ using base::Json;
 
 // Converts a token from byte-level spelling, a character for each byte, to bytes; other spellings
 // are returned unchanged.
-std::string bytes_of_spelling(const std::string& spelled) {
+std::string bytes_of_spelling(const std::string& token) {
   static const std::unordered_map<std::string, char> kBytes = [] {
     std::unordered_map<std::string, char> bytes;
     for (int b = 0; b < 256; ++b) {
@@ -30,12 +30,12 @@ std::string bytes_of_spelling(const std::string& spelled) {
   }();
   std::string bytes;
   int32_t at = 0;
-  const auto length = static_cast<int32_t>(spelled.size());
+  const auto length = static_cast<int32_t>(token.size());
   while (at < length) {
     const auto begin = static_cast<size_t>(at);
-    U8_FWD_1(spelled.data(), at, length);
-    const auto byte = kBytes.find(spelled.substr(begin, static_cast<size_t>(at) - begin));
-    if (byte == kBytes.end()) return spelled;
+    U8_FWD_1(token.data(), at, length);
+    const auto byte = kBytes.find(token.substr(begin, static_cast<size_t>(at) - begin));
+    if (byte == kBytes.end()) return token;
     bytes.push_back(byte->second);
   }
   return bytes;
@@ -60,17 +60,17 @@ bool has_byte_fallback(const Json& json) {
 }
 
 // Bytes of a token in a byte-fallback vocabulary.
-std::string bytes_of_fallback(const std::string& spelled) {
-  if (spelled.size() == 6 && spelled.starts_with("<0x") && spelled.back() == '>') {
+std::string bytes_of_fallback(const std::string& token) {
+  if (token.size() == 6 && token.starts_with("<0x") && token.back() == '>') {
     char* end = nullptr;
-    const auto byte = std::strtol(spelled.substr(3, 2).c_str(), &end, 16);
+    const auto byte = std::strtol(token.substr(3, 2).c_str(), &end, 16);
     if (*end == '\0') return {static_cast<char>(byte)};
   }
   constexpr std::string_view kSpace = "\u2581";
   std::string bytes;
-  for (size_t at = 0; at < spelled.size();) {
-    const bool space = std::string_view(spelled).substr(at).starts_with(kSpace);
-    bytes += space ? ' ' : spelled[at];
+  for (size_t at = 0; at < token.size();) {
+    const bool space = std::string_view(token).substr(at).starts_with(kSpace);
+    bytes += space ? ' ' : token[at];
     at += space ? kSpace.size() : 1;
   }
   return bytes;
@@ -99,10 +99,10 @@ ByteLevelBpe::ByteLevelBpe(const Json& json, TokenizerParts parts, const std::st
       after_(std::exchange(parts.after, {})),
       tokenizer_(std::move(parts), where) {
   const bool fallback = has_byte_fallback(json);
-  for (const auto& [spelled, id] : json.at("model").at("vocab").items()) {
+  for (const auto& [token, id] : json.at("model").at("vocab").items()) {
     base::check_stop();
     tokens_[id.get<int32_t>()].bytes =
-        fallback ? bytes_of_fallback(spelled) : bytes_of_spelling(spelled);
+        fallback ? bytes_of_fallback(token) : bytes_of_spelling(token);
   }
   for (const AddedToken& token : tokenizer_.added())
     tokens_[token.id] = {token.text, token.special};
@@ -146,13 +146,13 @@ size_t whole_characters(std::string_view text) {
   return text.size();
 }
 
-std::string readable(std::string_view bytes, bool ended) {
+std::string readable(std::string_view bytes, bool at_end) {
   std::string out;
-  append_readable(bytes, ended, out);
+  append_readable(bytes, at_end, out);
   return out;
 }
 
-size_t append_readable(std::string_view bytes, bool ended, std::string& out) {
+size_t append_readable(std::string_view bytes, bool at_end, std::string& out) {
   int32_t at = 0;
   const auto length = static_cast<int32_t>(bytes.size());
   while (at < length) {
@@ -161,7 +161,7 @@ size_t append_readable(std::string_view bytes, bool ended, std::string& out) {
     U8_NEXT(bytes.data(), at, length, c);
     if (c >= 0) {
       out.append(bytes.substr(static_cast<size_t>(begin), static_cast<size_t>(at - begin)));
-    } else if (!ended && at == length &&
+    } else if (!at_end && at == length &&
                length - begin < 1 + U8_COUNT_TRAIL_BYTES(uint8_t(bytes[size_t(begin)]))) {
       return static_cast<size_t>(begin);  // the rest of the character may follow
     } else {

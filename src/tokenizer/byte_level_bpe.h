@@ -47,9 +47,9 @@ class ByteLevelBpe {
 /// Number of leading bytes of `text` that are whole UTF-8 characters, for streaming.
 size_t whole_characters(std::string_view text);
 /// Decodes bytes as UTF-8: invalid bytes become U+FFFD; an incomplete last character is left out
-/// unless the text has `ended`.
-std::string readable(std::string_view bytes, bool ended);
+/// unless `at_end`: the text has ended.
+std::string readable(std::string_view bytes, bool at_end);
 /// Appends the same to `out`, and returns the number of bytes read.
-size_t append_readable(std::string_view bytes, bool ended, std::string& out);
+size_t append_readable(std::string_view bytes, bool at_end, std::string& out);
 
 }  // namespace tessera::tokenizer

@@ -52,9 +52,9 @@ void add_listed(TokenizerParts& parts, const Json& json, const Json& config,
             base::ConfigReader::shown(Json(key)));
     tokens.emplace(std::stoi(key), &token);
   }
-  for (const auto& [id, declared] : tokens) {
-    AddedToken token = added_token_of(*declared, id, from);
-    if (!declared->contains("normalized")) token.normalized = !token.special;
+  for (const auto& [id, entry] : tokens) {
+    AddedToken token = added_token_of(*entry, id, from);
+    if (!entry->contains("normalized")) token.normalized = !token.special;
     add_declared(std::move(token), parts, false);
   }
 }

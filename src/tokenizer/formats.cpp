@@ -241,8 +241,8 @@ std::optional<int32_t> vocabulary_id(const TokenizerParts& parts, const std::str
 void add_declared(AddedToken token, TokenizerParts& parts, bool keeps_gaps) {
   const auto size = static_cast<int32_t>(parts.model->size());
   const bool id_in_use = parts.added.has_id(token.id) || !parts.model->text_of(token.id).empty();
-  if (const auto known = vocabulary_id(parts, token.text))
-    token.id = *known;
+  if (const auto id = vocabulary_id(parts, token.text))
+    token.id = *id;
   else if (id_in_use || (token.id >= size && !keeps_gaps))
     token.id = std::max(size + parts.extra_ids, parts.added.last_id() + 1);
   parts.added.add(std::move(token));

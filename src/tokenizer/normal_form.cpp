@@ -39,9 +39,9 @@ class Writer {
     }
     finish_marks();
     if (starter_ >= 0 && rest_.empty() && composes_) {
-      const UChar32 composed = properties_.composePair(starter_, point);
-      if (composed >= 0) {
-        starter_ = composed;
+      const UChar32 composite = properties_.composePair(starter_, point);
+      if (composite >= 0) {
+        starter_ = composite;
         return;
       }
     }
@@ -80,9 +80,9 @@ class Writer {
     for (const Mark& mark : marks_) {
       base::check_stop();
       const bool may = composes_ && starter_ >= 0 && last < mark.order;
-      const UChar32 composed = may ? properties_.composePair(starter_, mark.point) : -1;
-      if (composed >= 0) {
-        starter_ = composed;
+      const UChar32 composite = may ? properties_.composePair(starter_, mark.point) : -1;
+      if (composite >= 0) {
+        starter_ = composite;
         continue;
       }
       last = mark.order;

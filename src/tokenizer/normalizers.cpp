@@ -95,13 +95,13 @@ Normalizer replace(const Json& json, const std::string& where) {
       return result.append(text, at);
     };
   }
-  const std::string what = string_in(*pattern, "String", where);
-  require(!what.empty(), ErrorCode::model, "{}: a Replace of nothing", where);
+  const std::string pattern_text = string_in(*pattern, "String", where);
+  require(!pattern_text.empty(), ErrorCode::model, "{}: a Replace of nothing", where);
   return [=](const std::string& text, TextAllowance&) {
     std::string result;
     size_t at = 0;
-    for (size_t hit; (hit = base::find_text(text, what, at)) != std::string::npos;
-         at = hit + what.size()) {
+    for (size_t hit; (hit = base::find_text(text, pattern_text, at)) != std::string::npos;
+         at = hit + pattern_text.size()) {
       base::check_stop();
       result.append(text, at, hit - at) += content;
       check_length(result.size());

@@ -28,10 +28,10 @@ void cut(std::string_view text, Pieces& pieces, F&& f) {
   for (size_t at = 0; at < text.size();) {
     base::check_stop();
     const size_t begin = at;
-    const int what = f(next_code_point(text, at));
-    if (what != 0) flush();
-    if (what == 0) word += text.substr(begin, at - begin);
-    if (what == 2) pieces.emplace_back(text.substr(begin, at - begin));
+    const int kind = f(next_code_point(text, at));
+    if (kind != 0) flush();
+    if (kind == 0) word += text.substr(begin, at - begin);
+    if (kind == 2) pieces.emplace_back(text.substr(begin, at - begin));
   }
   flush();
 }
@@ -125,8 +125,9 @@ PreTokenizer metaspace(const Json& json, const std::string& where) {
   const std::string mark = string_in(json, "replacement", where, "\xe2\x96\x81");
   require(!mark.empty() && mark.size() == length_of(mark[0]), ErrorCode::model,
           "{}: Metaspace with the mark {}; expected one character", where, base::printable(mark));
-  const bool old = flag_in(json, "add_prefix_space", where, true);
-  const std::string scheme = string_in(json, "prepend_scheme", where, old ? "always" : "never");
+  const bool adds_space = flag_in(json, "add_prefix_space", where, true);
+  const std::string scheme =
+      string_in(json, "prepend_scheme", where, adds_space ? "always" : "never");
   require(scheme == "always" || scheme == "never", ErrorCode::model,
           "{}: Metaspace with prepend_scheme {}; always and never are known, and for T5 any (its "
           "tokenizer_config.json says \"tokenizer_class\": \"T5Tokenizer\")",

@@ -55,9 +55,9 @@ class Message {
       word |= static_cast<uint32_t>(static_cast<unsigned char>(bytes_[i])) << (8 * i);
     return std::bit_cast<float>(word);
   }
-  [[noreturn]] void damaged(const std::string& what) const {
+  [[noreturn]] void damaged(const std::string& problem) const {
     fail(ErrorCode::model, "{}: {}; this is no SentencePiece model, or it is damaged", where_,
-         what);
+         problem);
   }
 
  private:

@@ -42,9 +42,9 @@ Tokenizer::Tokenizer(TokenizerParts parts, const std::string& where)
 
 // Calls between(text) for the text between added tokens.
 template <class F>
-void Tokenizer::around(std::string_view text, const PrefixTable& tokens, F&& between,
+void Tokenizer::around(std::string_view text, const PrefixTable& tokens, F&& visit_text,
                        std::vector<int32_t>& ids) const {
-  size_t done = 0;
+  size_t end_of_last = 0;
   const std::vector<PrefixTable::Place> places =
       tokens.empty() ? std::vector<PrefixTable::Place>() : tokens.places(text);
   for (size_t at = 0; at < places.size();) {
@@ -58,17 +58,17 @@ void Tokenizer::around(std::string_view text, const PrefixTable& tokens, F&& bet
     size_t begin = at, end = at + bytes;
     at = end;
     if (token.single_word && word_beside(text, begin, end)) continue;
-    while (token.left_strip && begin > done && is_space(before(text, begin))) {
+    while (token.left_strip && begin > end_of_last && is_space(before(text, begin))) {
       do --begin;
       while ((static_cast<unsigned char>(text[begin]) & 0xc0u) == 0x80u);
     }
     for (size_t next = end; token.right_strip && end < text.size(); end = next)
       if (!is_space(next_code_point(text, next))) break;
-    if (begin > done) between(text.substr(done, begin - done));
+    if (begin > end_of_last) visit_text(text.substr(end_of_last, begin - end_of_last));
     ids.push_back(token.id);
-    done = at = end;
+    end_of_last = at = end;
   }
-  if (done < text.size()) between(text.substr(done));
+  if (end_of_last < text.size()) visit_text(text.substr(end_of_last));
 }
 
 std::vector<int32_t> Tokenizer::body(std::string_view text) const {
@@ -119,12 +119,12 @@ Encoded Tokenizer::encode_padded(std::string_view text, int64_t length) const {
 }
 
 std::optional<int32_t> Tokenizer::id_of(std::string_view token) const {
-  if (const AddedToken* added = parts_.added.find(token)) return added->id;
+  if (const AddedToken* entry = parts_.added.find(token)) return entry->id;
   return parts_.model->id_of(token);
 }
 
 std::string Tokenizer::text_of(int32_t id) const {
-  if (const AddedToken* added = parts_.added.of(id)) return added->text;
+  if (const AddedToken* token = parts_.added.of(id)) return token->text;
   return parts_.model->text_of(id);
 }
 

@@ -108,7 +108,7 @@ class Tokenizer {
 
  private:
   template <class F>
-  void around(std::string_view text, const PrefixTable& tokens, F&& between,
+  void around(std::string_view text, const PrefixTable& tokens, F&& visit_text,
               std::vector<int32_t>& ids) const;
   std::vector<int32_t> body(std::string_view text) const;
 

@@ -18,9 +18,9 @@ namespace {
 
 constexpr size_t kLongestPattern = 10000;
 
-void check(UErrorCode status, const char* what) {
-  require(U_SUCCESS(status), ErrorCode::model, "{} failed in ICU: {}; is its data installed?", what,
-          u_errorName(status));
+void check(UErrorCode status, const char* action) {
+  require(U_SUCCESS(status), ErrorCode::model, "{} failed in ICU: {}; is its data installed?",
+          action, u_errorName(status));
 }
 
 // Wraps valid UTF-8 for ICU without a copy.
