@@ -89,8 +89,8 @@ class Reader {
  private:
   void sort();
   void read_settings();
-  [[noreturn]] void refuse(const std::string& tensor, const std::string& why) const {
-    fail(ErrorCode::model, "{} {}", place(tensor), why);
+  [[noreturn]] void refuse(const std::string& tensor, const std::string& reason) const {
+    fail(ErrorCode::model, "{} {}", place(tensor), reason);
   }
   std::string place(const std::string& tensor) const {
     return fmt::format("{}: the tensor {}", file_.path(), base::printable(tensor));
@@ -140,15 +140,15 @@ void Reader::sort() {
                                modules_[module].at(role->role)));
   }
   if (unknown.empty()) return;
-  std::string some;
+  std::string names;
   for (size_t i = 0; i < std::min<size_t>(unknown.size(), 3); ++i)
-    some += (i > 0 ? ", " : "") + base::printable(unknown[i]).str();
+    names += (i > 0 ? ", " : "") + base::printable(unknown[i]).str();
   const std::string family = family_of(file_.entries());
   fail(ErrorCode::model,
        "{}: {} of {} tensors change nothing of this model: {}{}{}; expected an adapter of this "
        "model "
        "in the names of diffusers, peft, kohya, ai-toolkit, ComfyUI or the original files",
-       file_.path(), unknown.size(), file_.entries().size(), some,
+       file_.path(), unknown.size(), file_.entries().size(), names,
        unknown.size() > 3 ? ", ..." : "",
        family.empty() ? "" : " (the names look like " + family + ")");
 }
@@ -401,7 +401,7 @@ Tensor rows_of(const Tensor& x, const AdapterRows& rows) {
 
 std::map<std::string, nn::WeightChanges> Reader::changes() {
   std::map<std::string, nn::WeightChanges> all;
-  std::map<std::string, std::string> changed;
+  std::map<std::string, std::string> names;
   for (const auto& [name, module] : modules_) {
     const std::vector<AdapterRows>& rows = *names_.find(name);
     int64_t n = 0;
@@ -409,7 +409,7 @@ std::map<std::string, nn::WeightChanges> Reader::changes() {
     const nn::WeightChange whole = change_of(module, rows, n);
     for (const AdapterRows& part : rows) {
       const std::string key = part.part + "." + part.layer.name;
-      const auto [before, first] = changed.emplace(key, name);
+      const auto [before, first] = names.emplace(key, name);
       if (!first)
         refuse(module.begin()->second,
                fmt::format("changes the layer '{}', which {} changes as well", part.layer.name,

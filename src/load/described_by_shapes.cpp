@@ -49,11 +49,11 @@ class Shapes {
     return std::ssize(numbers(before, behind));
   }
 
-  [[noreturn]] void unknown(const std::string& what) const {
+  [[noreturn]] void unknown(const std::string& problem) const {
     fail(ErrorCode::model,
          "{}: {}; the folder holds no transformer/config.json, and of this model the file does not "
          "say all: download that too",
-         file_, what);
+         file_, problem);
   }
 
   int64_t published_head(int64_t head, int64_t expected) const {
@@ -165,9 +165,9 @@ constexpr Description kDescriptions[] = {{"FluxTransformer2DModel", flux},
 Json described_by_shapes(const std::string& type, const TensorSet& tensors,
                          const std::string& file) {
   const Shapes shapes(tensors, type, file);
-  for (const Description& known : kDescriptions)
-    if (type == known.type) {
-      Json config = known.make(shapes);
+  for (const Description& description : kDescriptions)
+    if (type == description.type) {
+      Json config = description.make(shapes);
       config["_class_name"] = type;
       return config;
     }

@@ -25,9 +25,9 @@ using tensor::Shape;
 using tensor::Storage;
 using tensor::Tensor;
 
-std::string listed(const char* what, const std::vector<NamedItem>& items) {
+std::string listed(const char* heading, const std::vector<NamedItem>& items) {
   if (items.empty()) return "";
-  return fmt::format("; {} {}: {}", items.size(), what, listed_names(items));
+  return fmt::format("; {} {}: {}", items.size(), heading, listed_names(items));
 }
 
 bool matches(const std::string& name, std::span<const std::string> patterns) {
@@ -101,25 +101,25 @@ ops::StoredMatrix MetaWeights::passing_matrix(const std::string& name, const Sha
     if (!form.int4) return passing(name, shape, cut);
     return taken(ops::quantised(passing(name, shape), true), cut, name);
   }
-  const StoredShapes stored = stored_shapes(*known_, name, shape[0], shape[1]);
-  record(name, stored.values);
-  if (!stored.within) record(scales_of(name), stored.scales);
+  const StoredShapes shapes = stored_shapes(*known_, name, shape[0], shape[1]);
+  record(name, shapes.values);
+  if (!shapes.within) record(scales_of(name), shapes.scales);
   if (form.dtype != DType::i8) return uncounted(cut.of(shape), DType::f32);  // refused by a store
   const bool rows = order_of(*known_, name) == WeightOrder::rows;
   const Shape values = form.int4 ? Shape{shape[0], shape[1] / 2} : shape;
-  return taken({uncounted(rows ? stored.values : values, stored.values_dtype),
-                uncounted(stored.scales, stored.scales_dtype)},
+  return taken({uncounted(rows ? shapes.values : values, shapes.values_dtype),
+                uncounted(shapes.scales, shapes.scales_dtype)},
                cut, name);
 }
 
 template <class T, class Make>
 std::shared_ptr<T> MetaWeights::share(const std::string& key, const Make& make) const {
   const std::lock_guard lock(mutex_);
-  std::weak_ptr<const void>& known = shared_[key];
-  if (const auto value = known.lock())
+  std::weak_ptr<const void>& cached = shared_[key];
+  if (const auto value = cached.lock())
     return std::static_pointer_cast<T>(std::const_pointer_cast<void>(value));
   std::shared_ptr<T> value = make();
-  known = value;
+  cached = value;
   return value;
 }
 

@@ -106,11 +106,11 @@ class Entries {
 
 std::string listed_names(const std::vector<NamedItem>& items) {
   std::vector<Group> groups;
-  std::map<std::pair<std::vector<std::string>, std::string>, size_t> known;
+  std::map<std::pair<std::vector<std::string>, std::string>, size_t> group_of;
   for (const NamedItem& item : items) {
     base::check_stop();
     Pattern pattern = parse(item.name);
-    const auto [at, added] = known.emplace(std::pair(pattern.pieces, item.note), groups.size());
+    const auto [at, added] = group_of.emplace(std::pair(pattern.pieces, item.note), groups.size());
     if (added) groups.push_back({pattern.pieces, item.note, {}});
     groups[at->second].rows.push_back(std::move(pattern.numbers));
   }

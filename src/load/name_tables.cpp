@@ -24,8 +24,8 @@ const std::vector<const NameTable*>& name_tables() {
 
 const NameTable* name_table_of(const std::string& type) {
   for (const NameTable* table : name_tables())
-    for (const char* known : table->types)
-      if (type == known) return table;
+    for (const char* name : table->types)
+      if (type == name) return table;
   return nullptr;
 }
 

@@ -18,12 +18,12 @@ Quantised take_quantisation(base::Json& config, const std::string& file) {
   const auto it = config.find(kKey);
   if (it == config.end() || !it->is_object() || it->value(kMethod, base::Json()) != kOurs)
     return {};
-  const auto dtype_of = [&](const char* what, bool int4_too) {
-    const base::Json value = it->value(what, base::Json());
+  const auto dtype_of = [&](const char* key, bool int4_too) {
+    const base::Json value = it->value(key, base::Json());
     require(
         value == kInt8 || (int4_too && value == kInt4), ErrorCode::model,
         "{}: '{}' says that '{}' is in {}; this build reads \"{}\"{}: quantise the folder again",
-        file, kKey, what,
+        file, kKey, key,
         base::printable(value.dump(-1, ' ', false, base::Json::error_handler_t::replace)), kInt8,
         int4_too ? " and \"int4\"" : "");
     return value;

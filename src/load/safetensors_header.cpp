@@ -152,7 +152,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   }
 
  private:
-  [[noreturn]] void unexpected(const std::string& what) const {
+  [[noreturn]] void unexpected(const std::string& problem) const {
     const std::string where =
         depth_ == 0   ? "at its start"
         : depth_ == 1 ? "as entry " + base::printable(name_)
@@ -161,7 +161,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
          "{}: the header holds {} {}; expected an object of tensors, each with dtype (a string), "
          "shape "
          "and data_offsets (whole numbers from 0), and strings in __metadata__: {}",
-         file_, what, where, kRemedy);
+         file_, problem, where, kRemedy);
   }
 
   const std::string& file_;

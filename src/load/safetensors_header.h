@@ -23,7 +23,7 @@ FileHeader parse_safetensors_header(std::string_view begin, int64_t file_bytes,
                                     const std::string& file);
 
 /// Element type of a dtype in the file's spelling; nothing if unsupported.
-std::optional<tensor::DType> dtype_of(const std::string& spelled);
+std::optional<tensor::DType> dtype_of(const std::string& name);
 /// Spells a dtype for writing: "F32", "BF16", ...
 const char* spelled(tensor::DType dtype);
 

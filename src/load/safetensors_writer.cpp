@@ -32,20 +32,20 @@ std::string header_text(const std::vector<PlannedTensor>& tensors,
 
 void write_safetensors(const std::string& path, const std::map<std::string, Tensor>& tensors,
                        const std::map<std::string, std::string>& metadata) {
-  std::vector<PlannedTensor> planned;
+  std::vector<PlannedTensor> entries;
   for (const auto& [name, x] : tensors) {
     require(x.defined() && !x.is_meta(), ErrorCode::usage, "tensor {} has no elements to write",
             base::printable(name));
-    planned.push_back(
+    entries.push_back(
         {name, spelled(x.dtype()), {x.shape().begin(), x.shape().end()}, x.bytes(), [&x = x] {
            return x.contiguous();
          }});
   }
   // Widest elements first, then by name: with an aligned header every tensor is aligned.
-  std::ranges::stable_sort(planned, std::greater(), [&](const PlannedTensor& x) {
+  std::ranges::stable_sort(entries, std::greater(), [&](const PlannedTensor& x) {
     return size_of(tensors.at(x.name).dtype());
   });
-  write_safetensors(path, planned, metadata);
+  write_safetensors(path, entries, metadata);
 }
 
 void write_safetensors(const std::string& path, const std::vector<PlannedTensor>& tensors,

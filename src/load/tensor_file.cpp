@@ -34,8 +34,8 @@ class LastHeaders {
     const std::string identity = file.identity();
     {
       const std::lock_guard lock(mutex_);
-      for (const auto& [known, header] : last_)
-        if (known == identity) return header;
+      for (const auto& [key, header] : last_)
+        if (key == identity) return header;
     }
     auto header = std::make_shared<const FileHeader>(parse(file));
     const std::lock_guard lock(mutex_);
@@ -116,12 +116,12 @@ TensorFile TensorFile::with(std::map<std::string, TensorEntry> tensors) const {
 }
 
 DType TensorFile::dtype(const std::string& name) const {
-  const std::string& spelled = entry(name).dtype;
-  const auto dtype = dtype_of(spelled);
+  const std::string& type = entry(name).dtype;
+  const auto dtype = dtype_of(type);
   require(
       dtype.has_value(), ErrorCode::model,
       "{}: tensor {} has dtype {}; expected F32, F16, BF16, I32, I64, U8 or I8: convert the file",
-      path_, base::printable(name), spelled);
+      path_, base::printable(name), type);
   return *dtype;
 }
 
@@ -181,13 +181,13 @@ void TensorFile::expand(const std::string& name, const TensorEntry& e, std::byte
   for (const Run& run : runs_of(e)) {
     const int64_t blocks = (run.end - run.begin) / size.bytes;
     tensor::parallel_for(blocks, most, [&](int64_t from, int64_t until) {
-      std::vector<std::byte> stored(static_cast<size_t>(std::min(most, until - from) * size.bytes));
+      std::vector<std::byte> data(static_cast<size_t>(std::min(most, until - from) * size.bytes));
       std::vector<float> values;
       for (int64_t at = from; at < until; at += most) {
         const int64_t count = std::min(most, until - at), first = (before + at) * size.elements;
-        read_bytes(run.begin + at * size.bytes, stored.data(), count * size.bytes);
+        read_bytes(run.begin + at * size.bytes, data.data(), count * size.bytes);
         values.resize(static_cast<size_t>(count * size.elements));
-        const bool finite = tensor::expand_blocks(*e.format, stored.data(), count, values.data());
+        const bool finite = tensor::expand_blocks(*e.format, data.data(), count, values.data());
         require(finite, ErrorCode::model,
                 "{}: tensor {} ({}) holds a scale or an element that is infinite or no number; the "
                 "file is damaged: download or export it again",

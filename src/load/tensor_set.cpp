@@ -84,28 +84,28 @@ std::string name_of(const Candidate& one) {
 
 // The first complete set of a variant, if any; `lacking` gets earlier indices with missing shards.
 std::optional<TensorSet> open_variant(const fs::path& folder, const std::string& variant,
-                                      Library library, std::vector<std::string>& lacking) {
+                                      Library library, std::vector<std::string>& incomplete) {
   std::vector<Candidate> whole;
   for (const Candidate& one : candidates(folder, variant, library)) {
     if (!base::is_there(one.path.string())) continue;
     if (!one.index || (whole.empty() ? missing_shards(one.path.string()).empty() : is_whole(one)))
       whole.push_back(one);
     else if (whole.empty())
-      lacking.push_back(one.path.string());
+      incomplete.push_back(one.path.string());
   }
   if (whole.empty()) return std::nullopt;
   const Candidate& first = whole.front();
   TensorSet set = first.index ? open_index(first.path.string())
                               : TensorSet({SafetensorsFile(first.path.string())});
-  std::vector<std::string> others;
-  for (size_t i = 1; i < whole.size(); ++i) others.push_back(name_of(whole[i]));
-  for (const std::string& index : lacking)
-    others.push_back(name_of({index, true}) + ", of which some are missing");
-  if (!others.empty())
+  std::vector<std::string> names;
+  for (size_t i = 1; i < whole.size(); ++i) names.push_back(name_of(whole[i]));
+  for (const std::string& index : incomplete)
+    names.push_back(name_of({index, true}) + ", of which some are missing");
+  if (!names.empty())
     set.say_choice(fmt::format(
         "'{}' holds weights more than once: {} {} read, as {} does, and not {}", folder.string(),
         name_of(first), first.index ? "are" : "is",
-        library == Library::diffusers ? "diffusers" : "transformers", fmt::join(others, ", or ")));
+        library == Library::diffusers ? "diffusers" : "transformers", fmt::join(names, ", or ")));
   return set;
 }
 
@@ -228,13 +228,13 @@ TensorSet open_component(const std::string& folder, const std::string& variant, 
   std::error_code ignored;
   require(fs::is_directory(folder, ignored), ErrorCode::model,
           "'{}' is a file; expected a folder with weights", folder);
-  std::vector<std::string> variants = {variant}, lacking;
+  std::vector<std::string> variants = {variant}, incomplete;
   if (variant.empty()) variants = {"", "bf16", "fp16", "fp32"};
   for (const std::string& v : variants)
-    if (auto set = open_variant(folder, v, library, lacking)) return *std::move(set);
-  if (!lacking.empty())  // no set is complete: report the set that lacks least
+    if (auto set = open_variant(folder, v, library, incomplete)) return *std::move(set);
+  if (!incomplete.empty())  // no set is complete: report the set that lacks least
     return open_index(*std::ranges::min_element(
-        lacking, {}, [](const std::string& index) { return missing_shards(index).size(); }));
+        incomplete, {}, [](const std::string& index) { return missing_shards(index).size(); }));
   fail(ErrorCode::model,
        "'{}' holds no {}model.safetensors, diffusion_pytorch_model.safetensors or an index of "
        "them; {}",

@@ -91,8 +91,8 @@ TensorFile with_tiny_names(const TensorFile& file) {
   std::map<std::string, TensorEntry> tensors;
   for (const auto& [name, entry] : file.entries()) {
     base::check_stop();
-    std::string known = name_in_diffusers(file, name);
-    const std::string& own = known.empty() ? name : known;
+    std::string diffusers = name_in_diffusers(file, name);
+    const std::string& own = diffusers.empty() ? name : diffusers;
     require(tensors.emplace(own, entry).second, ErrorCode::model,
             "{}: {} and another tensor are both {}", file.path(), base::printable(name),
             base::printable(own));

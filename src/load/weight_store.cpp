@@ -116,8 +116,8 @@ struct WeightStore::Shelf {
 std::pair<WeightStore::Shelf::Value, bool> WeightStore::Shelf::Slot::share_for(
     const Tracker& memory, const Value& packed, bool rank) {
   if (!memory) return {packed, true};
-  if (const auto known = shares.find(memory.get()); known != shares.end())
-    if (Value share = known->second.lock()) return {std::move(share), false};
+  if (const auto it = shares.find(memory.get()); it != shares.end())
+    if (Value share = it->second.lock()) return {std::move(share), false};
   const auto [above, lacked] = share_for(memory->whole(), packed, false);
   if (!lacked && !rank) return {above, false};
   memory->add_shared(tensor::MemoryClass::weights, bytes);
@@ -149,8 +149,8 @@ class ReadBuffers : public std::enable_shared_from_this<ReadBuffers> {
       const tensor::Uncounted aside(tensor::Counts::work);
       buffer = Storage::allocate(bytes, Device::cpu, tensor::MemoryClass::weights);
     }
-    Storage* const lent = buffer.get();
-    return {lent, [self = shared_from_this(), buffer = std::move(buffer)](Storage*) mutable {
+    Storage* const storage = buffer.get();
+    return {storage, [self = shared_from_this(), buffer = std::move(buffer)](Storage*) mutable {
               self->take_back(std::move(buffer));
             }};
   }
@@ -277,18 +277,18 @@ class StoredWeights : public nn::Weights {
   // Accepts floats, or for products in i8 integers with row scales.
   void check_matrix(const std::string& name, const Shape& shape, DType compute) const {
     if (!is_quantised(tensors_, name)) return (void)floats(name, shape);
-    const StoredShapes stored = stored_shapes(tensors_, name, shape[0], shape[1]);
-    const TensorFile& file = checked(name, stored.values);
+    const StoredShapes shapes = stored_shapes(tensors_, name, shape[0], shape[1]);
+    const TensorFile& file = checked(name, shapes.values);
     require(compute == DType::i8, ErrorCode::model,
             "{}: tensor {} is quantised ({}), and this part of the model computes with {}; its "
             "config.json does not say that it is read so: quantise the folder again",
             file.path(), base::printable(name), file.entry(name).dtype, name_of(compute));
-    if (stored.within) return;
-    const TensorFile& scales = checked(scales_of(name), stored.scales);
-    require(scales.dtype(scales_of(name)) == stored.scales_dtype, ErrorCode::model,
+    if (shapes.within) return;
+    const TensorFile& scales = checked(scales_of(name), shapes.scales);
+    require(scales.dtype(scales_of(name)) == shapes.scales_dtype, ErrorCode::model,
             "{}: tensor {} has the dtype {}; expected {}", scales.path(),
             base::printable(scales_of(name)), name_of(scales.dtype(scales_of(name))),
-            name_of(stored.scales_dtype));
+            name_of(shapes.scales_dtype));
   }
 
   // Takes a cut of a checked matrix. A cut row keeps the scale of the whole row, as in a folder

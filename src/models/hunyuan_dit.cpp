@@ -32,11 +32,11 @@ nn::Geometry geometry_of(const HunyuanDitConfig& c) {
 }
 
 // Prepends the mean of each sequence's tokens: [batch * (length + 1), channels].
-Tensor with_mean(const Tensor& tokens, int64_t batch, const Tensor& stored) {
+Tensor with_mean(const Tensor& tokens, int64_t batch, const Tensor& embedding) {
   const int64_t length = tokens.size(0) / std::max<int64_t>(batch, 1), channels = tokens.size(1);
   const tensor::Shape shape{batch * (length + 1), channels};
   if (tokens.is_meta()) return Tensor::empty(shape, DType::f32, tokens.device());
-  const Tensor text = tokens.to(tensor::Device::cpu), positions = stored.to(tensor::Device::cpu),
+  const Tensor text = tokens.to(tensor::Device::cpu), positions = embedding.to(tensor::Device::cpu),
                y = Tensor::empty(shape, DType::f32);
   for (int64_t r = 0; r < batch; ++r)
     for (int64_t c = 0; c < channels; ++c) {

@@ -195,9 +195,8 @@ void Llada::block(int index, const nn::StepContext&, const nn::Placement& placem
 
 Tensor Llada::logits(const nn::Hidden& hidden, const nn::TokenView& view,
                      const nn::Segments& of) const {
-  const Tensor chosen = nn::take_ranges(hidden.tokens.body, nn::places_of(view.body, of));
-  return ops::matmul(normed(chosen, final_norm_), head_,
-                     {.out = DType::f32, .out_as_input = false});
+  const Tensor rows = nn::take_ranges(hidden.tokens.body, nn::places_of(view.body, of));
+  return ops::matmul(normed(rows, final_norm_), head_, {.out = DType::f32, .out_as_input = false});
 }
 
 }  // namespace tessera::models

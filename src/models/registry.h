@@ -32,10 +32,10 @@ const std::vector<LanguageFamily>& language_models();
 /// Joins the type names: "DiTMoE, FluxTransformer2DModel, ...".
 template <class Families>
 std::string known_types(const Families& families) {
-  std::string known;
+  std::string names;
   for (const auto& family : families)
-    known += (known.empty() ? "" : ", ") + std::string(family.type);
-  return known;
+    names += (names.empty() ? "" : ", ") + std::string(family.type);
+  return names;
 }
 
 /// Parse the configuration of a type. Each throws Error(model) for an unknown type, listing the

@@ -14,9 +14,9 @@ using tensor::Tensor;
 
 // Lines of x, with the frames before.
 Tensor frames_of(const Plane& x, Range lines) {
-  Tensor some = x.data.slice(1, lines.begin, lines.end);
-  if (!x.before.defined()) return some;
-  return ops::concat_rows({x.before.slice(1, lines.begin, lines.end), some});
+  Tensor part = x.data.slice(1, lines.begin, lines.end);
+  if (!x.before.defined()) return part;
+  return ops::concat_rows({x.before.slice(1, lines.begin, lines.end), part});
 }
 
 // The filters' result for complete frames.

@@ -17,8 +17,8 @@ namespace {
 // [a 0] with so many columns, or [0 a] with `right`.
 Tensor widened(const Tensor& a, int64_t columns, bool right) {
   if (a.size(1) == columns) return a;
-  const Tensor none = Tensor::zeros({a.size(0), columns - a.size(1)}, DType::f32);
-  return right ? ops::concat_columns({none, a}) : ops::concat_columns({a, none});
+  const Tensor zeros = Tensor::zeros({a.size(0), columns - a.size(1)}, DType::f32);
+  return right ? ops::concat_columns({zeros, a}) : ops::concat_columns({a, zeros});
 }
 
 }  // namespace
@@ -32,22 +32,23 @@ std::shared_ptr<const ops::LowRank> LowRanks::packed(const WeightRequest& reques
                                                      Device device) const {
   const tensor::Uncounted aside(tensor::Counts::work);
   const Cut& cut = request.cut;
-  const auto *const changes = pairs_of(request.name), *const others = pairs_of(request.second);
+  const auto *const changes = pairs_of(request.name), *const other_changes =
+                                                          pairs_of(request.second);
   WeightChange pair, other;
   if (changes) pair = joined_pairs(*changes);
-  if (others) other = joined_pairs(*others);
+  if (other_changes) other = joined_pairs(*other_changes);
   const bool by_inputs = !cut.whole() && cut.axis == 1;
   const auto place = [&](const Tensor& x, const Cut& of) {
     const Tensor part = taken(x, of).contiguous();
     return device == Device::meta ? part.to(Device::meta) : part;
   };
   const Cut none;
-  const Tensor down = place(!changes  ? other.down
-                            : !others ? pair.down
-                                      : ops::concat_rows({pair.down, other.down}),
+  const Tensor down = place(!changes         ? other.down
+                            : !other_changes ? pair.down
+                                             : ops::concat_rows({pair.down, other.down}),
                             by_inputs ? cut : none);
   const int64_t rank = down.size(0);
-  const auto raised = [&](const WeightChange& change, const WeightChange& beside, bool right) {
+  const auto up_of = [&](const WeightChange& change, const WeightChange& beside, bool right) {
     const Tensor up = change.up.defined() ? widened(change.up, rank, right)
                                           : Tensor::zeros({beside.up.size(0), rank}, DType::f32);
     return place(up, by_inputs ? none : cut);
@@ -56,8 +57,8 @@ std::shared_ptr<const ops::LowRank> LowRanks::packed(const WeightRequest& reques
   const ops::Weight wide =
       request.second.empty()
           ? ops::pack_weight(place(pair.up, by_inputs ? none : cut), DType::f32, device)
-          : ops::pack_paired_weight(raised(pair, other, false), raised(other, pair, true),
-                                    DType::f32, device);
+          : ops::pack_paired_weight(up_of(pair, other, false), up_of(other, pair, true), DType::f32,
+                                    device);
   return std::make_shared<const ops::LowRank>(ops::LowRank{*narrow, *wide});
 }
 

@@ -64,16 +64,16 @@ ops::RotaryTable rotary_axes(const std::vector<RotaryAxis>& axes, tensor::Device
 GridRegion centred_region(int64_t lines, int64_t columns, int64_t base_lines,
                           int64_t base_columns) {
   // Python rounds half to even, as nearbyint does.
-  auto rounded = [](double x) { return static_cast<int64_t>(std::nearbyint(x)); };
+  auto nearest = [](double x) { return static_cast<int64_t>(std::nearbyint(x)); };
   const double h = double(lines), w = double(columns);
   int64_t height = base_lines, width = base_columns;
   if (h / w > double(base_lines) / double(base_columns))
-    width = rounded(double(base_lines) / h * w);
+    width = nearest(double(base_lines) / h * w);
   else
-    height = rounded(double(base_columns) / w * h);
+    height = nearest(double(base_columns) / w * h);
   GridRegion region;
-  region.top = rounded(double(base_lines - height) / 2);
-  region.left = rounded(double(base_columns - width) / 2);
+  region.top = nearest(double(base_lines - height) / 2);
+  region.left = nearest(double(base_columns - width) / 2);
   region.bottom = region.top + height;
   region.right = region.left + width;
   return region;

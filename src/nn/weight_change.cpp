@@ -72,8 +72,8 @@ WeightChange joined_pairs(const std::vector<WeightChange>& changes) {
 Tensor changed(const Tensor& matrix, const std::vector<WeightChange>& changes) {
   const int64_t n = matrix.size(0), k = matrix.size(1);
   if (matrix.is_meta()) return Tensor::empty({n, k}, DType::f32, matrix.device());
-  const std::vector<float> stored = matrix.to_floats();
-  Rows whole(stored.begin(), stored.end());
+  const std::vector<float> values = matrix.to_floats();
+  Rows whole(values.begin(), values.end());
   for (const WeightChange& change : changes) {
     const Rows before = change.magnitude.defined() ? whole : Rows();
     if (change.down.defined()) add_product(change.up, change.down, whole);

@@ -28,8 +28,8 @@ class BidirectionalWalk : public BlockWalk {
     return pass_of(length);
   }
 
-  void commit(const Pass& pass, const std::vector<Prediction>& chosen) override {
-    write(chosen);
+  void commit(const Pass& pass, const std::vector<Prediction>& choices) override {
+    write(choices);
     ++passes_;
     if (pass.kind == PassKind::refresh) stale_ = false;
     if (policy_.stop == StopAtEos::none) return;
@@ -100,7 +100,7 @@ class CausalWalk : public BlockWalk {
     return next();
   }
 
-  void commit(const Pass& pass, const std::vector<Prediction>& chosen) override {
+  void commit(const Pass& pass, const std::vector<Prediction>& choices) override {
     if (pass.kind == PassKind::prefill) {
       prefill_ = false;
       kept_ = block_.begin;
@@ -112,8 +112,8 @@ class CausalWalk : public BlockWalk {
     }
     const bool full = masks_in(block_) == 0;
     kept_ = block_.begin;
-    write(chosen);
-    settle(full, chosen.empty());
+    write(choices);
+    settle(full, choices.empty());
     const Range so_far{prompt_, block_.end};
     const int64_t end = first_end(so_far);
     if (policy_.stop == StopAtEos::none || end == so_far.end) return;
@@ -194,8 +194,8 @@ int64_t BlockWalk::first_end(Range range) const {
   return range.end;
 }
 
-void BlockWalk::write(const std::vector<Prediction>& chosen) {
-  for (const Prediction& p : chosen) ids_.at(size_t(p.position)) = p.token;
+void BlockWalk::write(const std::vector<Prediction>& choices) {
+  for (const Prediction& p : choices) ids_.at(size_t(p.position)) = p.token;
 }
 
 int64_t BlockWalk::settled() const {

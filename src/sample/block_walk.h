@@ -40,7 +40,7 @@ class BlockWalk {
   /// The next pass; none: the sequence has ended.
   virtual std::optional<Pass> next() = 0;
   /// Writes the tokens chosen after a pass.
-  virtual void commit(const Pass& pass, const std::vector<Prediction>& chosen) = 0;
+  virtual void commit(const Pass& pass, const std::vector<Prediction>& choices) = 0;
 
   /// Prompt and everything after the prompt, masks included.
   const std::vector<int32_t>& ids() const { return ids_; }
@@ -72,7 +72,7 @@ class BlockWalk {
   int64_t masks_in(Range range) const;
   /// Position of the first end of text in a range; without any the end of the range.
   int64_t first_end(Range range) const;
-  void write(const std::vector<Prediction>& chosen);
+  void write(const std::vector<Prediction>& choices);
 
   std::vector<int32_t> ids_;
   int64_t prompt_ = 0, limit_ = 0;

@@ -43,10 +43,10 @@ void read_canvas(const std::string& text, const std::string& settings, CanvasRul
   for (std::string word; std::getline(rest, word, ',');) {
     const size_t equals = word.find('=');
     const std::string name = word.substr(0, equals);
-    bool known = false;
+    bool is_setting = false;
     each_setting(rule, [&](const char* key, auto& member, double low, double high) {
       if (name != key || equals == std::string::npos) return;
-      known = true;
+      is_setting = true;
       const std::string value = word.substr(equals + 1);
       char* end = nullptr;
       const double number = std::strtod(value.c_str(), &end);
@@ -58,8 +58,9 @@ void read_canvas(const std::string& text, const std::string& settings, CanvasRul
               low, high);
       member = static_cast<std::decay_t<decltype(member)>>(number);
     });
-    require(known, ErrorCode::usage, "`decode` {}: {} is no setting; expected NAME=VALUE of {}",
-            base::printable(text), base::printable(word), to_string(CanvasRule()).substr(7));
+    require(is_setting, ErrorCode::usage,
+            "`decode` {}: {} is no setting; expected NAME=VALUE of {}", base::printable(text),
+            base::printable(word), to_string(CanvasRule()).substr(7));
   }
   check_canvas(rule);
 }

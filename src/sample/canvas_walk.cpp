@@ -103,9 +103,9 @@ class EntropyBoundRule final : public UnmaskingPolicy {
     return double(draws().uniform.row<float>(stored_row(DrawOf::noise))[position]);
   }
   bool stable(const std::vector<int32_t>& best) const {
-    const auto needed = static_cast<size_t>(rule_.stability_threshold);
-    return answers_.size() >= needed &&
-           std::all_of(answers_.end() - int64_t(needed), answers_.end(),
+    const auto count = static_cast<size_t>(rule_.stability_threshold);
+    return answers_.size() >= count &&
+           std::all_of(answers_.end() - int64_t(count), answers_.end(),
                        [&](const auto& answer) { return answer == best; });
   }
   std::vector<bool> surest(const std::vector<Position>& all) const;
@@ -127,14 +127,14 @@ std::vector<bool> EntropyBoundRule::surest(const std::vector<Position>& all) con
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return all[a].entropy < all[b].entropy; });
-  std::vector<bool> chosen(all.size());
+  std::vector<bool> accepted(all.size());
   double before = 0;
   for (const size_t i : order) {
     if (before > rule_.entropy_bound) break;
-    chosen[i] = true;
+    accepted[i] = true;
     before += all[i].entropy;
   }
-  return chosen;
+  return accepted;
 }
 
 std::vector<Prediction> EntropyBoundRule::choose(const OpenLogits& in) {
@@ -207,12 +207,12 @@ class CanvasWalk final : public BlockWalk {
     return Pass{PassKind::block, block_, block_, block_.end};
   }
 
-  void commit(const Pass& pass, const std::vector<Prediction>& chosen) override {
+  void commit(const Pass& pass, const std::vector<Prediction>& choices) override {
     if (pass.kind != PassKind::block) {
       kept_ = pass.ids.end;
       return;
     }
-    write(chosen);
+    write(choices);
     open_ = *own().goes_on();
     if (open_) return;
     const bool ended = policy_.stop != StopAtEos::none && first_end(block_) != block_.end;

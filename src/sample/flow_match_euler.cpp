@@ -45,9 +45,9 @@ std::vector<double> shifted_sigmas(const base::ConfigReader& read, const Schedul
   if (request.even_sigmas) {
     const double last = 1 / double(request.steps);
     const auto even = linspace(1, last, request.steps);
-    std::vector<float> spaced(even.begin(), even.end());
-    if (request.float_sigmas) spaced = float_linspace(1, float(last), request.steps);
-    for (const float s : spaced) sigmas.push_back(double(shift(s)));
+    std::vector<float> values(even.begin(), even.end());
+    if (request.float_sigmas) values = float_linspace(1, float(last), request.steps);
+    for (const float s : values) sigmas.push_back(double(shift(s)));
     return sigmas;
   }
   // The ends of training are shifted by a constant already, and again below.

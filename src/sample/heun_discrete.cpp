@@ -13,12 +13,12 @@ LinearStep predictor(double sigma, double next, const FromPair& clean) {
 
 // Takes the same step along the mean of the derivatives at both ends.
 LinearStep corrector(double sigma, double next, const FromPair& clean) {
-  const double left = next / sigma, way = (next - sigma) / 2;
-  const double start = 1 + way / sigma;  // factor of the latent at the predictor's start
+  const double left = next / sigma, half_step = (next - sigma) / 2;
+  const double start = 1 + half_step / sigma;  // factor of the latent at the predictor's start
   return {.from_x = clean.x,
           .from_out = clean.out,
-          .x = start / left + way / next,
-          .x0 = {-way / next, -start * (1 - left) / left - way / sigma}};
+          .x = start / left + half_step / next,
+          .x0 = {-half_step / next, -start * (1 - left) / left - half_step / sigma}};
 }
 
 }  // namespace

@@ -47,28 +47,29 @@ class LevenshteinRule : public UnmaskingPolicy {
     if (cells_.empty())
       for (const int32_t token : in.held) cells_.push_back({token, 0, token == special_.mask});
     const size_t n = cells_.size();
-    const std::vector<Prediction> predicted = predictions(in, p_);
+    const std::vector<Prediction> prediction_of = predictions(in, p_);
     int64_t masks = 0, first = 0;
     for (const Cell& cell : cells_) {
       masks += is_mask(cell);
       first += is_mask(cell) && cell.first;
     }
     posts_ += first == 0;  // permanent, because the mask is never predicted
-    std::vector<bool> write = masks_to_fill(predicted, masks, masks - first);
+    std::vector<bool> write = masks_to_fill(prediction_of, masks, masks - first);
     for (size_t i = 0; i < n; ++i)
       if (!is_mask(cells_[i]))
-        write[i] = predicted[i].token != cells_[i].token && predicted[i].confidence > p_.editing;
+        write[i] =
+            prediction_of[i].token != cells_[i].token && prediction_of[i].confidence > p_.editing;
     // If no position is written, the next passes would not write either, until the schedule ends.
     const bool stuck = std::ranges::count(write, true) == 0;
     const bool last = is_last(write, stuck);
     for (size_t i = 0; i < n; ++i) write[i] = write[i] || (is_mask(cells_[i]) && (last || stuck));
     std::vector<Cell> now = cells_;
     for (size_t i = 0; i < n; ++i)
-      if (write[i]) say(now[i], predicted[i]);
+      if (write[i]) say(now[i], prediction_of[i]);
     if (last)
       finish(in, now);
     else
-      escape(in, predicted, now);
+      escape(in, prediction_of, now);
     seen_.insert(tokens_of(now));
     ++step_;
     const std::vector<Placed> block = edited(now, write);
@@ -92,21 +93,21 @@ class LevenshteinRule : public UnmaskingPolicy {
 
   // Masks to fill: all above the threshold, if they reach this step's share plus the number of
   // masks added by edits; otherwise this number of the surest masks.
-  std::vector<bool> masks_to_fill(const std::vector<Prediction>& predicted, int64_t masks,
-                                  int64_t added) const {
+  std::vector<bool> masks_to_fill(const std::vector<Prediction>& prediction_of, int64_t masks,
+                                  int64_t added_masks) const {
     std::vector<bool> write(cells_.size());
     std::vector<size_t> surest;
     int64_t sure = 0;
     for (size_t i = 0; i < cells_.size(); ++i) {
       if (!is_mask(cells_[i])) continue;
       surest.push_back(i);
-      write[i] = predicted[i].confidence > p_.threshold;
+      write[i] = prediction_of[i].confidence > p_.threshold;
       sure += write[i];
     }
-    const int64_t need = step_ >= steps_ ? masks : share_of(masks_, steps_, step_) + added;
+    const int64_t need = step_ >= steps_ ? masks : share_of(masks_, steps_, step_) + added_masks;
     if (sure >= need) return write;
     std::stable_sort(surest.begin(), surest.end(), [&](size_t a, size_t b) {
-      return predicted[a].confidence > predicted[b].confidence;
+      return prediction_of[a].confidence > prediction_of[b].confidence;
     });
     write.assign(cells_.size(), false);
     for (int64_t k = 0; k < std::min(need, masks); ++k) write[surest[size_t(k)]] = true;
@@ -127,29 +128,29 @@ class LevenshteinRule : public UnmaskingPolicy {
         say(now[i], said_but(in, i, {special_.remove, special_.split}));
   }
 
-  void escape(const OpenLogits& in, const std::vector<Prediction>& predicted,
+  void escape(const OpenLogits& in, const std::vector<Prediction>& prediction_of,
               std::vector<Cell>& now) const {
-    std::map<size_t, std::vector<int32_t>> tried;  // by position
+    std::map<size_t, std::vector<int32_t>> tokens_tried;  // by position
     for (int tries = 0; tries < kMostEscapes && seen_.contains(tokens_of(now)); ++tries) {
       size_t at = now.size();
       for (size_t i = 0; i < now.size(); ++i)
         if (now[i].token != cells_[i].token &&
-            (at == now.size() || predicted[i].confidence < predicted[at].confidence))
+            (at == now.size() || prediction_of[i].confidence < prediction_of[at].confidence))
           at = i;
       if (at == now.size()) return;
-      tried[at].push_back(now[at].token);
-      say(now[at], said_but(in, at, tried[at]));
+      tokens_tried[at].push_back(now[at].token);
+      say(now[at], said_but(in, at, tokens_tried[at]));
     }
   }
 
-  // The likeliest token of a position except the mask and `others`; ties: the lowest id.
-  static Prediction said_but(const OpenLogits& in, size_t i, const std::vector<int32_t>& others) {
+  // The likeliest token of a position except the mask and `tokens`; ties: the lowest id.
+  static Prediction said_but(const OpenLogits& in, size_t i, const std::vector<int32_t>& tokens) {
     const auto at = static_cast<int64_t>(i);
     tensor::Tensor row = tensor::Tensor::empty({1, in.logits.size(1)}, tensor::DType::f32);
     tensor::copy_into(row, in.logits.slice(0, at, at + 1));
     const std::span<float> logits(row.data<float>(), static_cast<size_t>(row.size(1)));
     const ops::Peak all = ops::peak(logits, in.mask);
-    for (const int32_t other : others)
+    for (const int32_t other : tokens)
       logits[static_cast<size_t>(other)] = -std::numeric_limits<float>::infinity();
     const ops::Peak best = ops::peak(logits, in.mask);
     return {in.positions[i], static_cast<int32_t>(best.index),

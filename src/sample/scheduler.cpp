@@ -84,20 +84,20 @@ bool of_cogvideox(const std::string& name) { return name.starts_with("CogVideoX"
 
 SchedulerConfig other_scheduler(const SchedulerConfig& folder, SchedulerName option, bool flow) {
   std::vector<std::string> fit;
-  const Scheduler* chosen = nullptr;
+  const Scheduler* scheduler = nullptr;
   for (const Scheduler& s : schedulers()) {
     const bool fits =
         flow ? s.flow != FlowPath::never
              : s.flow != FlowPath::always && of_cogvideox(s.name) == of_cogvideox(folder.name);
     if (!fits) continue;
     fit.emplace_back(word_of(s.option));
-    if (option == s.option) chosen = &s;
+    if (option == s.option) scheduler = &s;
   }
-  require(chosen != nullptr, ErrorCode::usage,
+  require(scheduler != nullptr, ErrorCode::usage,
           "`scheduler` {}: not one that fits this model; those are auto, {}", word_of(option),
           fmt::join(fit, ", "));
-  SchedulerConfig result{chosen->name, folder.config};
-  if (flow && chosen->flow == FlowPath::asked) {
+  SchedulerConfig result{scheduler->name, folder.config};
+  if (flow && scheduler->flow == FlowPath::asked) {
     result.config["use_flow_sigmas"] = true;
     result.config["prediction_type"] = "flow_prediction";
     if (!result.config.contains("flow_shift") && result.config.contains("shift"))
@@ -108,7 +108,7 @@ SchedulerConfig other_scheduler(const SchedulerConfig& folder, SchedulerName opt
 
 std::unique_ptr<Sampler> make_sampler(const std::string& class_name, const base::Json& config,
                                       const std::string& where, const ScheduleRequest& request) {
-  std::string known;
+  std::string names;
   for (const Scheduler& scheduler : schedulers()) {
     if (class_name == scheduler.name) {
       const base::ConfigReader read(config, where);
@@ -123,10 +123,10 @@ std::unique_ptr<Sampler> make_sampler(const std::string& class_name, const base:
       check_finite(*sampler, where, request.tokens);
       return sampler;
     }
-    known += (known.empty() ? "" : ", ") + std::string(scheduler.name);
+    names += (names.empty() ? "" : ", ") + std::string(scheduler.name);
   }
   fail(ErrorCode::model, "{}: the scheduler '{}' is not supported; supported are: {}", where,
-       class_name, known);
+       class_name, names);
 }
 
 }  // namespace sample

@@ -58,8 +58,8 @@ std::vector<double> whole_times(const Source& from) {
 double flow_shift(const Source& from) {
   if (!from.read.flag("use_dynamic_shifting", false)) return from.read.positive("flow_shift", 1);
   const double mu = read_size_shift(from.read, from.tokens, from.max_shift);
-  const auto type = [&](std::initializer_list<const char*> known) {
-    return from.read.choice("time_shift_type", "exponential", known);
+  const auto type = [&](std::initializer_list<const char*> choices) {
+    return from.read.choice("time_shift_type", "exponential", choices);
   };
   const bool either = from.kind == SolverClass::unipc;
   const bool linear =

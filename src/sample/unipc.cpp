@@ -92,16 +92,16 @@ std::unique_ptr<Sampler> unipc(const base::ConfigReader& read, const ScheduleReq
   const bool lower = read.flag("lower_order_final", true);
   const auto n = static_cast<int>(path.times.size());
   std::vector<LinearStep> steps;
-  LinearForm predicted;  // this latent, by the corrected latent of the step before
+  LinearForm predictor;  // this latent, by the corrected latent of the step before
   for (int i = 0, before = 0; i < n; ++i) {
     const auto at = static_cast<size_t>(i);
     const int order = std::min({solver.order, i + 1, lower ? n - i : solver.order});
     LinearForm corrected{1, {}};  // by this latent
     if (i > 0 && std::ranges::find(uncorrected, i - 1) == uncorrected.end())
-      corrected = solve(path, solver, at - 1, before, true).from(predicted);
-    predicted = solve(path, solver, at, order, false);
-    LinearForm step{0, predicted.estimates};
-    step.add(predicted.x, corrected);
+      corrected = solve(path, solver, at - 1, before, true).from(predictor);
+    predictor = solve(path, solver, at, order, false);
+    LinearForm step{0, predictor.estimates};
+    step.add(predictor.x, corrected);
     const FromPair pair = solver.clean ? clean_of(prediction, path.alpha(at), path.sigma(at))
                                        : noise_of(prediction, path.alpha(at), path.sigma(at));
     steps.push_back({.timestep = path.times[at],

@@ -43,17 +43,17 @@ std::vector<size_t> by_confidence(const std::vector<Prediction>& all) {
   return order;
 }
 
-std::vector<Prediction> picked(const std::vector<Prediction>& all, std::vector<bool> chosen) {
+std::vector<Prediction> picked(const std::vector<Prediction>& all, std::vector<bool> flags) {
   std::vector<Prediction> out;
   for (size_t i = 0; i < all.size(); ++i)
-    if (chosen[i]) out.push_back(all[i]);
+    if (flags[i]) out.push_back(all[i]);
   return out;
 }
 
 std::vector<bool> best(const std::vector<size_t>& order, size_t count) {
-  std::vector<bool> chosen(order.size());
-  for (size_t i = 0; i < std::min(count, order.size()); ++i) chosen[order[i]] = true;
-  return chosen;
+  std::vector<bool> flags(order.size());
+  for (size_t i = 0; i < std::min(count, order.size()); ++i) flags[order[i]] = true;
+  return flags;
 }
 
 class StatelessRule : public UnmaskingPolicy {
@@ -246,15 +246,15 @@ std::vector<int32_t> drawn_from(std::span<const float> logits, int32_t mask, con
     const auto weight = [&](int32_t id) {
       return std::exp((double(logits[size_t(id)]) - top) / draw.temperature);
     };
-    double target = 0, reached = 0;
+    double target = 0, sum = 0;
     for (const int32_t id : ids) target += weight(id);
     target *= draw.top_p;
     size_t count = 0, sorted = 0;
-    for (size_t next = 64; count < ids.size() && reached < target; next *= 8) {
+    for (size_t next = 64; count < ids.size() && sum < target; next *= 8) {
       const size_t end = std::min(next, ids.size());
       std::partial_sort(ids.begin() + int64_t(sorted), ids.begin() + int64_t(end), ids.end(),
                         likelier);
-      for (sorted = end; count < sorted && reached < target; ++count) reached += weight(ids[count]);
+      for (sorted = end; count < sorted && sum < target; ++count) sum += weight(ids[count]);
     }
     ids.resize(std::max<size_t>(count, 1));
   }

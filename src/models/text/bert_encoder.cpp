@@ -71,10 +71,10 @@ Tensor BertEncoder::layer(int64_t index, const nn::Weights& from, Tensor x, cons
     return layer_norm(from, of, name + by, config_.eps);
   };
   const int heads = static_cast<int>(config_.num_attention_heads);
-  const Tensor attended =
+  const Tensor attention =
       ops::attention(part("attention.self.query", d, d)(x), part("attention.self.key", d, d)(x),
                      part("attention.self.value", d, d)(x), heads, heads, sight.spans);
-  x = norm(part("attention.output.dense", d, d)(attended, {.residual = x}),
+  x = norm(part("attention.output.dense", d, d)(attention, {.residual = x}),
            "attention.output.LayerNorm");
   const Tensor wide =
       part("intermediate.dense", inner, d)(x, {.activation = ops::Activation::gelu_erf});

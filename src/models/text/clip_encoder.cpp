@@ -66,10 +66,10 @@ Tensor ClipEncoder::layer(int64_t index, const nn::Weights& from, Tensor x, cons
   };
   const int heads = static_cast<int>(config_.num_attention_heads);
   const Tensor h = layer_norm(from, x, name + "layer_norm1", config_.eps);
-  const Tensor attended =
+  const Tensor attention =
       ops::attention(part("self_attn.q_proj", d, d)(h), part("self_attn.k_proj", d, d)(h),
                      part("self_attn.v_proj", d, d)(h), heads, heads, sight.spans);
-  x = part("self_attn.out_proj", d, d)(attended, {.residual = x});
+  x = part("self_attn.out_proj", d, d)(attention, {.residual = x});
   const Tensor f = layer_norm(from, x, name + "layer_norm2", config_.eps);
   const auto activation =
       config_.quick_gelu ? ops::Activation::quick_gelu : ops::Activation::gelu_erf;

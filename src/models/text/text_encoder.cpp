@@ -46,11 +46,11 @@ TextStates TextEncoder::encode(const TextBatch& batch, const TextTrace& trace,
   const tensor::PageReuse reuse;
   Tensor x = embed(batch), previous;
   const TextSight text_sight = sight(batch);
-  std::vector<Tensor> chosen(batch.hidden.size());
+  std::vector<Tensor> hidden_states(batch.hidden.size());
   const auto show = [&](int64_t i) {
     if (trace) trace(fmt::format("hidden.{}", i), by_rows(x, batch));
-    for (size_t c = 0; c < chosen.size(); ++c)
-      if (place_of(batch.hidden[c], layers()) == i) chosen[c] = x;
+    for (size_t c = 0; c < hidden_states.size(); ++c)
+      if (place_of(batch.hidden[c], layers()) == i) hidden_states[c] = x;
   };
   for (int64_t i = 0; i < count; ++i) {
     show(i);
@@ -58,9 +58,11 @@ TextStates TextEncoder::encode(const TextBatch& batch, const TextTrace& trace,
     x = layer(i, from ? *from(i) : *weights_, x, batch, text_sight);
   }
   show(count);
-  if (chosen.empty()) return finish(x, previous, batch);
+  if (hidden_states.empty()) return finish(x, previous, batch);
   TextStates states{};
-  states.chosen = by_rows(chosen.size() == 1 ? chosen.front() : ops::concat_columns(chosen), batch);
+  states.chosen = by_rows(
+      hidden_states.size() == 1 ? hidden_states.front() : ops::concat_columns(hidden_states),
+      batch);
   return states;
 }
 

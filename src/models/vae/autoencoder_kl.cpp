@@ -166,11 +166,11 @@ Tensor AutoencoderKL::decode(const Tensor& latents, nn::Spatial& spatial,
   for (const VaeAttention& attention : middle_attention_) x = attention(x, spatial);
   x = middle_[1](std::move(x), spatial);
   show("mid_block", x);
-  ops::Conv2dOptions doubled = same_size();
-  doubled.upsample = true;
+  ops::Conv2dOptions upsampling = same_size();
+  upsampling.upsample = true;
   for (size_t b = 0; b < levels_.size(); ++b) {
     for (const VaeResnet& resnet : levels_[b].resnets) x = resnet(std::move(x), spatial);
-    if (levels_[b].upsampler) x = spatial.conv(levels_[b].upsampler, x, doubled);
+    if (levels_[b].upsampler) x = spatial.conv(levels_[b].upsampler, x, upsampling);
     show(fmt::format("up_block.{}", b), x);
   }
   ops::Conv2dOptions last = same_size();
@@ -224,10 +224,10 @@ VaeMoments AutoencoderKLEncoder::encode(const Tensor& images, nn::Spatial& spati
   x = spatial.conv(conv_in_, x, same_size());
   show("conv_in", x);
   // diffusers pads only below and to the right.
-  const ops::Conv2dOptions halved{.stride = 2, .pad_bottom = 1, .pad_right = 1};
+  const ops::Conv2dOptions downsampling{.stride = 2, .pad_bottom = 1, .pad_right = 1};
   for (size_t b = 0; b < levels_.size(); ++b) {
     for (const VaeResnet& resnet : levels_[b].resnets) x = resnet(std::move(x), spatial);
-    if (levels_[b].downsampler) x = spatial.conv(levels_[b].downsampler, x, halved);
+    if (levels_[b].downsampler) x = spatial.conv(levels_[b].downsampler, x, downsampling);
     show(fmt::format("down_block.{}", b), x);
   }
   x = middle_[0](std::move(x), spatial);

@@ -51,9 +51,9 @@ void check_levels(const base::ConfigReader& read, const char* widths, const char
             blocks, count);
 }
 
-void check_batch(const Tensor& x, int64_t channels, const char* what) {
+void check_batch(const Tensor& x, int64_t channels, const char* input) {
   require(x.rank() == 4 && x.size(1) == channels && x.dtype() == DType::f32, ErrorCode::usage,
-          "a tiny VAE was given {} {} {}; expected f32 [batch, {}, height, width]", what,
+          "a tiny VAE was given {} {} {}; expected f32 [batch, {}, height, width]", input,
           tensor::name_of(x.dtype()), x.shape().str(), channels);
 }
 
@@ -199,8 +199,8 @@ VaeMoments AutoencoderTinyEncoder::encode(const Tensor& images, nn::Spatial& spa
   last.out_as_input = false;
   const Tensor mean = channels_first(spatial.join(spatial.conv(conv_out_, x, last)));
   if (mean.is_meta()) return {mean, mean};
-  const std::vector<float> none(static_cast<size_t>(mean.elements()), -30.0f);
-  return {mean, Tensor::from(std::span<const float>(none), mean.shape()).to(mean.device())};
+  const std::vector<float> log_variance(static_cast<size_t>(mean.elements()), -30.0f);
+  return {mean, Tensor::from(std::span<const float>(log_variance), mean.shape()).to(mean.device())};
 }
 
 VaeMoments AutoencoderTinyEncoder::scale(const VaeMoments& moments) const {

@@ -56,11 +56,11 @@ Tensor joined(const std::vector<Tensor>& pieces) {
   return nn::swap_frames(all.reshape({1, all.size(0), all.size(1), all.size(2), all.size(3)}));
 }
 
-void check_video(const char* what, const Tensor& x, int64_t channels) {
+void check_video(const char* input, const Tensor& x, int64_t channels) {
   require(x.rank() == 5 && x.size(1) == channels && x.dtype() == DType::f32 && x.size(2) >= 1,
           ErrorCode::usage,
           "a video VAE was given {} {} to {}; expected f32 [batch, {}, frames, h, w]",
-          tensor::name_of(x.dtype()), x.shape().str(), what, channels);
+          tensor::name_of(x.dtype()), x.shape().str(), input, channels);
 }
 
 }  // namespace
@@ -140,13 +140,13 @@ Tensor CogVideoXVae::unscale(const Tensor& latents) const {
 Frames CogVideoXVae::decode_piece(const Frames& latent, FrameScene& scene) const {
   Frames x = conv_in_(latent, scene, dtype_);
   for (const FrameResnet& resnet : middle_) x = resnet(x, latent, scene);
-  ops::Conv2dOptions doubled = same_size();
-  doubled.upsample = true;
+  ops::Conv2dOptions upsampling = same_size();
+  upsampling.upsample = true;
   for (const Level& level : levels_) {
     for (const FrameResnet& resnet : level.resnets) x = resnet(x, latent, scene);
     if (!level.upsampler) continue;
     if (level.more_frames) x = doubled_frames(x);
-    x = scene.spatial.conv(level.upsampler, x, doubled);
+    x = scene.spatial.conv(level.upsampler, x, upsampling);
   }
   return conv_out_(norm_out_(x, latent, scene), scene, DType::f32);
 }
@@ -156,7 +156,7 @@ Tensor CogVideoXVae::decode(const Tensor& latents, nn::Spatial& spatial,
   check_video("decode", latents, config_.latent_channels);
   const auto pieces = pieces_of(latents.size(2), 2);
   const int count = static_cast<int>(latents.size(0)) * static_cast<int>(pieces.size());
-  int done = 0;
+  int pieces_done = 0;
   std::vector<Tensor> videos;
   for (int64_t at = 0; at < latents.size(0); ++at) {
     const Tensor frames = frames_first(latents, at);
@@ -165,7 +165,7 @@ Tensor CogVideoXVae::decode(const Tensor& latents, nn::Spatial& spatial,
     for (const nn::Range& r : pieces) {
       const Frames latent = lines_of(frames.slice(0, r.begin, r.end), dtype_, spatial);
       parts.push_back(channels_before_frames(spatial.join(decode_piece(latent, scene))));
-      if (watch.piece) watch.piece(++done, count);
+      if (watch.piece) watch.piece(++pieces_done, count);
     }
     videos.push_back(joined(parts));
   }
@@ -204,12 +204,12 @@ CogVideoXVaeEncoder::CogVideoXVaeEncoder(const CogVideoXVaeConfig& config,
 Frames CogVideoXVaeEncoder::encode_piece(const Frames& video, FrameScene& scene) const {
   Frames x = conv_in_(video, scene, dtype_);
   // diffusers pads only below and to the right.
-  const ops::Conv2dOptions halved{.stride = 2, .pad_bottom = 1, .pad_right = 1};
+  const ops::Conv2dOptions downsampling{.stride = 2, .pad_bottom = 1, .pad_right = 1};
   for (const Level& level : levels_) {
     for (const FrameResnet& resnet : level.resnets) x = resnet(x, {}, scene);
     if (!level.downsampler) continue;
     if (level.fewer_frames) x = halved_frames(x);
-    x = scene.spatial.conv(level.downsampler, x, halved);
+    x = scene.spatial.conv(level.downsampler, x, downsampling);
   }
   for (const FrameResnet& resnet : middle_) x = resnet(x, {}, scene);
   return conv_out_(norm_out_(x, {}, scene), scene, DType::f32);

@@ -91,11 +91,11 @@ FrameResnet::FrameResnet(const nn::Weights& weights, const std::string& name, in
 }
 
 Frames FrameResnet::operator()(const Frames& x, const Frames& latent, FrameScene& scene) const {
-  Frames grown = norm1_(x, latent, scene);
-  grown = conv1_(grown, scene, dtype_);
-  grown = norm2_(grown, latent, scene);
-  grown = conv2_(grown, scene, dtype_);
-  return {ops::add(grown.data, wider_ ? shortcut_(x, scene, dtype_).data : x.data), x.height,
+  Frames frames = norm1_(x, latent, scene);
+  frames = conv1_(frames, scene, dtype_);
+  frames = norm2_(frames, latent, scene);
+  frames = conv2_(frames, scene, dtype_);
+  return {ops::add(frames.data, wider_ ? shortcut_(x, scene, dtype_).data : x.data), x.height,
           x.begin};
 }
 

@@ -50,9 +50,10 @@ Plane VaeResnet::operator()(Plane x, nn::Spatial& spatial) const {
 VaeAttention::VaeAttention(const VaeLoader& load, const std::string& name, int64_t channels)
     : norm_(load.norm(name + ".group_norm", channels)) {
   // Folders from before diffusers 0.17 have other names.
-  const bool old = load.weights.has(name + ".query.weight");
-  auto linear = [&](const char* now, const char* then) {
-    return nn::Linear(load.weights, name + (old ? then : now), channels, channels, load.dtype);
+  const bool old_names = load.weights.has(name + ".query.weight");
+  auto linear = [&](const char* new_name, const char* old_name) {
+    return nn::Linear(load.weights, name + (old_names ? old_name : new_name), channels, channels,
+                      load.dtype);
   };
   q_ = linear(".to_q", ".query");
   k_ = linear(".to_k", ".key");

@@ -8,8 +8,8 @@
 
 namespace tessera::nn {
 
-ExpertCache::Held::Held(Kept what, std::set<int> in)
-    : kept(std::move(what)), cores(std::move(in)), memory(tensor::current_scope().memory) {
+ExpertCache::Held::Held(Kept expert, std::set<int> in)
+    : kept(std::move(expert)), cores(std::move(in)), memory(tensor::current_scope().memory) {
   if (memory) memory->add(tensor::MemoryClass::weights, kept.bytes);
 }
 

@@ -71,7 +71,7 @@ class ExpertCache {
  private:
   /// Counts at its origin, for any number of holders.
   struct Held {
-    Held(Kept what, std::set<int> in);
+    Held(Kept expert, std::set<int> in);
     Held(const Held&) = delete;
     Held& operator=(const Held&) = delete;
     ~Held();

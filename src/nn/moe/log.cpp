@@ -12,7 +12,7 @@ constexpr size_t kMostUncounted = 256;  // calls between two counts of a device'
 }  // namespace
 
 void MoeLog::count(const Tensor& ids, MoeEvent& event) const {
-  std::vector<bool> touched;
+  std::vector<bool> is_used;
   int64_t rows = 0;
   for (int64_t t = 0; t < ids.size(0); ++t)
     for (int64_t j = 0; j < ids.size(1); ++j) {
@@ -20,11 +20,11 @@ void MoeLog::count(const Tensor& ids, MoeEvent& event) const {
       if (id < 0) continue;
       ++rows;
       const auto expert = static_cast<size_t>(id);
-      if (expert >= touched.size()) touched.resize(expert + 1);
+      if (expert >= is_used.size()) is_used.resize(expert + 1);
       if (expert >= load_.size()) load_.resize(expert + 1);
       ++load_[expert];
-      if (touched[expert]) continue;
-      touched[expert] = true;
+      if (is_used[expert]) continue;
+      is_used[expert] = true;
       ++event.distinct;
     }
   event.assignments = {rows};

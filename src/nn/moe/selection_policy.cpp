@@ -21,14 +21,14 @@ using Tokens = std::map<int, std::vector<Range>>;  // by sequence
 
 // Runs of a segment under the rule.
 std::vector<Range> ruled_of(const Segment& s, const Tokens& restricted) {
-  std::vector<Range> ruled;
+  std::vector<Range> ranges;
   const auto it = restricted.find(s.sequence);
-  if (it == restricted.end()) return ruled;
+  if (it == restricted.end()) return ranges;
   for (const Range& run : it->second) {
     const Range part{std::max(s.ids.begin, run.begin), std::min(s.ids.end, run.end)};
-    if (part.end > part.begin) ruled.push_back(part);
+    if (part.end > part.begin) ranges.push_back(part);
   }
-  return ruled;
+  return ranges;
 }
 
 // The group of each token of a segment, -1 for tokens outside the rule.

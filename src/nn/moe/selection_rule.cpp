@@ -14,7 +14,7 @@ namespace {
 
 using Method = SelectionRule::Method;
 
-struct Known {
+struct MethodForm {
   const char* name;
   Method method;
   int least, most;            // numbers behind the colon
@@ -22,7 +22,7 @@ struct Known {
 };
 constexpr const char* kOfCores = "k weights groups scope over ";
 constexpr const char* kOfVotes = "k weights groups scope over votes ";
-constexpr Known kKnown[] = {
+constexpr MethodForm kMethodForms[] = {
     {"vanilla", Method::vanilla, 0, 0},
     {"topk", Method::topk, 1, 1, "over "},
     {"des-seq", Method::seq, 1, 1, kOfCores},
@@ -38,8 +38,8 @@ constexpr const char* kForms =
     "vanilla, topk:K, des-seq:K, des-vote:BETA, des-max:BETA, des-norm4:BETA, "
     "des-peak:WEIGHT, block:K,TOKENS, naee:BETA, mc:BETA,LOW,HIGH";
 
-[[noreturn]] void refuse(const std::string& text, const std::string& why) {
-  fail(ErrorCode::usage, "`select` {}: {}; known are {}", base::printable(text), why, kForms);
+[[noreturn]] void refuse(const std::string& text, const std::string& reason) {
+  fail(ErrorCode::usage, "`select` {}: {}; known are {}", base::printable(text), reason, kForms);
 }
 
 double number(const std::string& text, const std::string& word) {
@@ -87,14 +87,14 @@ void read_suffix(const std::string& text, const std::string& key, const std::str
 }
 
 // Refuses suffixes without effect on a rule.
-void check_suffix(const std::string& text, const Known& rule, const std::string& key) {
+void check_suffix(const std::string& text, const MethodForm& rule, const std::string& key) {
   const std::string all = rule.suffixes;
   if (all.find(key + " ") != std::string::npos) return;
-  std::string listed;
+  std::string names;
   for (char c : all.substr(0, all.empty() ? 0 : all.size() - 1))
-    listed += c == ' ' ? ", " : std::string(1, c);
+    names += c == ' ' ? ", " : std::string(1, c);
   refuse(text, fmt::format("'{}' changes nothing of '{}'; {}", key, rule.name,
-                           all.empty() ? "leave it out" : "what does: " + listed));
+                           all.empty() ? "leave it out" : "what does: " + names));
 }
 
 void read_numbers(const std::string& text, const std::vector<std::string>& words,
@@ -115,11 +115,11 @@ void read_numbers(const std::string& text, const std::vector<std::string>& words
 SelectionRule parse_selection(const std::string& text) {
   const size_t colon = text.find(':'), comma = text.find(',');
   const std::string name = text.substr(0, std::min(colon, comma));
-  const Known* known = nullptr;
-  for (const Known& k : kKnown)
-    if (name == k.name) known = &k;
-  if (!known) refuse(text, base::printable(name) + " is not known");
-  SelectionRule rule{.method = known->method};
+  const MethodForm* entry = nullptr;
+  for (const MethodForm& k : kMethodForms)
+    if (name == k.name) entry = &k;
+  if (!entry) refuse(text, base::printable(name) + " is not known");
+  SelectionRule rule{.method = entry->method};
   std::vector<std::string> words;
   std::stringstream rest(name.size() < text.size() ? text.substr(name.size() + 1) : "");
   for (std::string word; std::getline(rest, word, ',');) {
@@ -133,10 +133,10 @@ SelectionRule parse_selection(const std::string& text) {
       rule.renormalise = true;
     else
       read_suffix(text, key, word.substr(equals + 1), rule);
-    check_suffix(text, *known, key);
+    check_suffix(text, *entry, key);
   }
   const int count = static_cast<int>(words.size());
-  if (count < known->least || count > known->most)
+  if (count < entry->least || count > entry->most)
     refuse(text, fmt::format("{} numbers behind '{}'", count, name));
   read_numbers(text, words, rule);
   return rule;
@@ -144,7 +144,7 @@ SelectionRule parse_selection(const std::string& text) {
 
 std::string to_string(const SelectionRule& r) {
   std::string text;
-  for (const Known& k : kKnown)
+  for (const MethodForm& k : kMethodForms)
     if (r.method == k.method) text = k.name;
   if (r.method == Method::topk || r.method == Method::seq)
     text += fmt::format(":{}", r.k);
