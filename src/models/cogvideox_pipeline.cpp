@@ -6,38 +6,38 @@
 
 namespace tessera::models {
 CogVideoXConfig parse_cogvideox_config(const base::Json& config, const std::string& where) {
-  const base::ConfigReader read(config, where);
+  const base::ConfigReader reader(config, where);
   CogVideoXConfig c;
-  read.choice("activation_fn", "gelu-approximate", {"gelu-approximate"});
-  read.choice("timestep_activation_fn", "silu", {"silu"});
-  read.refuse("use_learned_positional_embeddings", "a table of learned positions");
-  require(!read.has("ofs_embed_dim"), ErrorCode::model,
+  reader.choice("activation_fn", "gelu-approximate", {"gelu-approximate"});
+  reader.choice("timestep_activation_fn", "silu", {"silu"});
+  reader.refuse("use_learned_positional_embeddings", "a table of learned positions");
+  require(!reader.has("ofs_embed_dim"), ErrorCode::model,
           "{}: 'ofs_embed_dim': images as a video's start are not supported", where);
-  c.num_attention_heads = read.size("num_attention_heads", c.num_attention_heads);
-  c.attention_head_dim = read.size("attention_head_dim", c.attention_head_dim);
-  c.num_layers = read.integer("num_layers", c.num_layers, 1, 10000);
-  c.in_channels = read.size("in_channels", c.in_channels);
-  c.out_channels = read.size("out_channels", c.out_channels);
-  c.patch_size = read.size("patch_size", c.patch_size);
-  c.patch_size_t = read.integer("patch_size_t", 0, 1, 1024);
-  c.time_embed_dim = read.size("time_embed_dim", c.time_embed_dim);
-  c.text_embed_dim = read.size("text_embed_dim", c.text_embed_dim);
-  c.max_text_seq_length = read.size("max_text_seq_length", c.max_text_seq_length);
-  c.sample_width = read.size("sample_width", c.sample_width);
-  c.sample_height = read.size("sample_height", c.sample_height);
-  c.sample_frames = read.size("sample_frames", c.sample_frames);
-  c.temporal_compression_ratio = read.size("temporal_compression_ratio", 4);
-  c.spatial_interpolation_scale = read.positive("spatial_interpolation_scale", 1.875);
-  c.temporal_interpolation_scale = read.positive("temporal_interpolation_scale", 1);
-  c.norm_eps = read.fraction("norm_eps", c.norm_eps);
-  c.rotary = read.flag("use_rotary_positional_embeddings", false);
-  c.attention_bias = read.flag("attention_bias", true);
-  c.patch_bias = read.flag("patch_bias", true);
-  c.norm_elementwise_affine = read.flag("norm_elementwise_affine", true);
-  c.flip_sin_to_cos = read.flag("flip_sin_to_cos", true);
-  c.freq_shift = read.number("freq_shift", 0, 0, 1);
-  check_heads(read, c.num_attention_heads, c.attention_head_dim);
-  check_channels(read, c.in_channels, c.out_channels);
+  c.num_attention_heads = reader.size("num_attention_heads", c.num_attention_heads);
+  c.attention_head_dim = reader.size("attention_head_dim", c.attention_head_dim);
+  c.num_layers = reader.integer("num_layers", c.num_layers, 1, 10000);
+  c.in_channels = reader.size("in_channels", c.in_channels);
+  c.out_channels = reader.size("out_channels", c.out_channels);
+  c.patch_size = reader.size("patch_size", c.patch_size);
+  c.patch_size_t = reader.integer("patch_size_t", 0, 1, 1024);
+  c.time_embed_dim = reader.size("time_embed_dim", c.time_embed_dim);
+  c.text_embed_dim = reader.size("text_embed_dim", c.text_embed_dim);
+  c.max_text_seq_length = reader.size("max_text_seq_length", c.max_text_seq_length);
+  c.sample_width = reader.size("sample_width", c.sample_width);
+  c.sample_height = reader.size("sample_height", c.sample_height);
+  c.sample_frames = reader.size("sample_frames", c.sample_frames);
+  c.temporal_compression_ratio = reader.size("temporal_compression_ratio", 4);
+  c.spatial_interpolation_scale = reader.positive("spatial_interpolation_scale", 1.875);
+  c.temporal_interpolation_scale = reader.positive("temporal_interpolation_scale", 1);
+  c.norm_eps = reader.fraction("norm_eps", c.norm_eps);
+  c.rotary = reader.flag("use_rotary_positional_embeddings", false);
+  c.attention_bias = reader.flag("attention_bias", true);
+  c.patch_bias = reader.flag("patch_bias", true);
+  c.norm_elementwise_affine = reader.flag("norm_elementwise_affine", true);
+  c.flip_sin_to_cos = reader.flag("flip_sin_to_cos", true);
+  c.freq_shift = reader.number("freq_shift", 0, 0, 1);
+  check_heads(reader, c.num_attention_heads, c.attention_head_dim);
+  check_channels(reader, c.in_channels, c.out_channels);
   require(c.hidden() % 16 == 0 && (!c.rotary || c.attention_head_dim % 16 == 0) &&
               c.out_channels == c.in_channels,
           ErrorCode::model, "{}: {} heads of {}, {} channels in and {} out do not fit", where,

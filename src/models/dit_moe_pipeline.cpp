@@ -15,29 +15,29 @@ constexpr int64_t kMost = int64_t{1} << 20;  // upper bound of sizes in a config
 }  // namespace
 
 DitMoeConfig parse_dit_moe_config(const Json& config, const std::string& where) {
-  const base::ConfigReader read(config, where);
+  const base::ConfigReader reader(config, where);
   const auto there = [&](const char* key) {
-    require(read.has(key), ErrorCode::model,
+    require(reader.has(key), ErrorCode::model,
             "{}: '{}' is missing; tools/convert_dit_moe.py writes a complete file", where, key);
     return key;
   };
   DitMoeConfig c;
-  c.hidden_size = read.integer(there("hidden_size"), 0, 8, kMost);
-  c.depth = read.integer(there("depth"), 0, 1, 10000);
-  c.num_heads = read.integer(there("num_heads"), 0, 1, 10000);
-  c.patch_size = read.integer(there("patch_size"), 0, 1, 256);
-  c.in_channels = read.integer(there("in_channels"), 0, 1, 1024);
-  c.input_size = read.integer(there("input_size"), 0, 1, 1 << 16);
-  c.mlp_ratio = read.number(there("mlp_ratio"), 0, 0.01, 1000);
-  c.num_experts = read.integer(there("num_experts"), 0, 1, 1 << 16);
-  c.num_experts_per_tok = read.integer(there("num_experts_per_tok"), 0, 1, c.num_experts);
-  c.n_shared_experts = read.integer(there("n_shared_experts"), 0, 0, 1000);
-  c.norm_topk_prob = read.flag("norm_topk_prob", false);
-  c.learn_sigma = read.flag("learn_sigma", true);
-  c.num_classes = read.integer(there("num_classes"), 0, 1, kMost);
-  c.fused_qkv = read.choice("attention", "flash", {"flash", "timm"}) == "flash";
-  c.qk_norm = read.flag("qk_norm", c.fused_qkv);
-  c.frequency_embedding_size = read.integer(there("frequency_embedding_size"), 0, 2, 1 << 16);
+  c.hidden_size = reader.integer(there("hidden_size"), 0, 8, kMost);
+  c.depth = reader.integer(there("depth"), 0, 1, 10000);
+  c.num_heads = reader.integer(there("num_heads"), 0, 1, 10000);
+  c.patch_size = reader.integer(there("patch_size"), 0, 1, 256);
+  c.in_channels = reader.integer(there("in_channels"), 0, 1, 1024);
+  c.input_size = reader.integer(there("input_size"), 0, 1, 1 << 16);
+  c.mlp_ratio = reader.number(there("mlp_ratio"), 0, 0.01, 1000);
+  c.num_experts = reader.integer(there("num_experts"), 0, 1, 1 << 16);
+  c.num_experts_per_tok = reader.integer(there("num_experts_per_tok"), 0, 1, c.num_experts);
+  c.n_shared_experts = reader.integer(there("n_shared_experts"), 0, 0, 1000);
+  c.norm_topk_prob = reader.flag("norm_topk_prob", false);
+  c.learn_sigma = reader.flag("learn_sigma", true);
+  c.num_classes = reader.integer(there("num_classes"), 0, 1, kMost);
+  c.fused_qkv = reader.choice("attention", "flash", {"flash", "timm"}) == "flash";
+  c.qk_norm = reader.flag("qk_norm", c.fused_qkv);
+  c.frequency_embedding_size = reader.integer(there("frequency_embedding_size"), 0, 2, 1 << 16);
   require(
       c.hidden_size % c.num_heads == 0 && c.head_dim() % 8 == 0 && c.head_dim() <= 512,
       ErrorCode::model,

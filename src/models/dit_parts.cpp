@@ -151,8 +151,9 @@ nn::Qkv part_of(const nn::Qkv& heads, int64_t begin, int64_t end) {
           heads.k.slice(0, begin, end), heads.v.slice(0, begin, end)};
 }
 
-nn::Joint apart(const Tensor& both, int64_t prefix_tokens) {
-  return {both.slice(0, 0, prefix_tokens), both.slice(0, prefix_tokens, both.size(0)), both};
+nn::Joint apart(const Tensor& joined, int64_t prefix_tokens) {
+  return {joined.slice(0, 0, prefix_tokens), joined.slice(0, prefix_tokens, joined.size(0)),
+          joined};
 }
 
 Tensor together(const nn::Joint& streams) {

@@ -99,7 +99,7 @@ inline nn::Split split_heads(int64_t width, int64_t head_dim) {
 /// Heads of a range of tokens.
 nn::Qkv part_of(const nn::Qkv& heads, int64_t begin, int64_t end);
 /// Splits a joint tensor into text and latent; and joins both, if separate.
-nn::Joint apart(const Tensor& both, int64_t prefix_tokens);
+nn::Joint apart(const Tensor& joined, int64_t prefix_tokens);
 Tensor together(const nn::Joint& streams);
 
 /// Layer norm of a block, with or without weights.

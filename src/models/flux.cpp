@@ -179,14 +179,14 @@ nn::ContextPtr Flux::prepare(const nn::Conditioning& conditioning,
 nn::PlacementPtr Flux::place(const nn::Context& context, const nn::TokenView& view) const {
   const auto& of = dynamic_cast<const FluxContext&>(context);
   auto placement = std::make_shared<FluxPlacement>(of, view, of.fixed.device());
-  nn::Segments both;  // indices into a sequence's table
+  nn::Segments segments;  // indices into a sequence's table
   const auto add = [&](const nn::Segment& s, int64_t first) {
-    both.push_back({s.sequence, {first + s.ids.begin, first + s.ids.end}});
+    segments.push_back({s.sequence, {first + s.ids.begin, first + s.ids.end}});
   };
   for (const nn::Segment& s : view.prefix) add(s, s.ids.begin < 0 ? of.length : 0);
   for (const nn::Segment& s : view.body) add(s, of.length);
-  placement->both_rows = ops::RowMap(nn::sequences_of(both), of.fixed.device());
-  placement->both_angles = nn::take_angles(of.angles, both);
+  placement->both_rows = ops::RowMap(nn::sequences_of(segments), of.fixed.device());
+  placement->both_angles = nn::take_angles(of.angles, segments);
   const auto& [cos, sin] = placement->both_angles;
   const int64_t text = nn::token_count(view.prefix);
   placement->angles = {apart(cos, text).body, apart(sin, text).body};

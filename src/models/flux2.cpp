@@ -167,13 +167,13 @@ nn::ContextPtr Flux2::prepare(const nn::Conditioning& conditioning,
 nn::PlacementPtr Flux2::place(const nn::Context& context, const nn::TokenView& view) const {
   const auto& of = dynamic_cast<const Flux2Context&>(context);
   auto placement = std::make_shared<Flux2Placement>(of, view, of.device);
-  nn::Segments both;  // indices into a sequence's table
+  nn::Segments joined;  // indices into a sequence's table
   const int64_t length = of.shape.prefix;
   for (const auto* segments : {&view.prefix, &view.body})
     for (const nn::Segment& s : *segments)
-      both.push_back({s.sequence, {length + s.ids.begin, length + s.ids.end}});
-  placement->both_rows = ops::RowMap(nn::sequences_of(both), of.device);
-  placement->both_angles = nn::take_angles(of.angles, both);
+      joined.push_back({s.sequence, {length + s.ids.begin, length + s.ids.end}});
+  placement->both_rows = ops::RowMap(nn::sequences_of(joined), of.device);
+  placement->both_angles = nn::take_angles(of.angles, joined);
   const auto& [cos, sin] = placement->both_angles;
   const int64_t text = nn::token_count(view.prefix);
   const nn::Joint cosines = apart(cos, text), sines = apart(sin, text);

@@ -7,22 +7,22 @@
 namespace tessera::models {
 
 Flux2Config parse_flux2_config(const base::Json& config, const std::string& where) {
-  const base::ConfigReader read(config, where);
+  const base::ConfigReader reader(config, where);
   Flux2Config c;
-  c.num_attention_heads = read.size("num_attention_heads", c.num_attention_heads);
-  c.attention_head_dim = read.size("attention_head_dim", c.attention_head_dim);
-  c.num_layers = read.integer("num_layers", c.num_layers, 0, 10000);
-  c.num_single_layers = read.integer("num_single_layers", c.num_single_layers, 0, 10000);
-  c.in_channels = read.size("in_channels", c.in_channels);
-  c.joint_attention_dim = read.size("joint_attention_dim", c.joint_attention_dim);
+  c.num_attention_heads = reader.size("num_attention_heads", c.num_attention_heads);
+  c.attention_head_dim = reader.size("attention_head_dim", c.attention_head_dim);
+  c.num_layers = reader.integer("num_layers", c.num_layers, 0, 10000);
+  c.num_single_layers = reader.integer("num_single_layers", c.num_single_layers, 0, 10000);
+  c.in_channels = reader.size("in_channels", c.in_channels);
+  c.joint_attention_dim = reader.size("joint_attention_dim", c.joint_attention_dim);
   c.timestep_guidance_channels =
-      read.size("timestep_guidance_channels", c.timestep_guidance_channels);
-  c.mlp_ratio = read.number("mlp_ratio", c.mlp_ratio, 0.01, 1000);
-  c.rope_theta = read.positive("rope_theta", c.rope_theta);
-  c.eps = read.fraction("eps", c.eps);
-  c.axes_dims_rope = read.sizes("axes_dims_rope", c.axes_dims_rope);
-  check_heads(read, c.num_attention_heads, c.attention_head_dim);
-  require(!read.flag("guidance_embeds", true), ErrorCode::model,
+      reader.size("timestep_guidance_channels", c.timestep_guidance_channels);
+  c.mlp_ratio = reader.number("mlp_ratio", c.mlp_ratio, 0.01, 1000);
+  c.rope_theta = reader.positive("rope_theta", c.rope_theta);
+  c.eps = reader.fraction("eps", c.eps);
+  c.axes_dims_rope = reader.sizes("axes_dims_rope", c.axes_dims_rope);
+  check_heads(reader, c.num_attention_heads, c.attention_head_dim);
+  require(!reader.flag("guidance_embeds", true), ErrorCode::model,
           "{}: 'guidance_embeds' is true, as in FLUX.2-dev, which is not supported; take a "
           "FLUX.2-klein",
           where);
@@ -33,11 +33,11 @@ Flux2Config parse_flux2_config(const base::Json& config, const std::string& wher
           ErrorCode::model,
           "{}: 'axes_dims_rope' [{}]: expected four even widths that fill a head of {}", where,
           fmt::join(axes, ", "), c.attention_head_dim);
-  const int64_t out = read.size("out_channels", c.in_channels);
-  require(read.size("patch_size", 1) == 1 && c.in_channels % 4 == 0 && out == c.in_channels &&
+  const int64_t out = reader.size("out_channels", c.in_channels);
+  require(reader.size("patch_size", 1) == 1 && c.in_channels % 4 == 0 && out == c.in_channels &&
               c.blocks() > 0,
           ErrorCode::model, "{}: patch_size {}, {} channels in and {} out are not supported", where,
-          read.size("patch_size", 1), c.in_channels, out);
+          reader.size("patch_size", 1), c.in_channels, out);
   return c;
 }
 

@@ -35,22 +35,22 @@ void add_editing(const FluxConfig& config, const std::string& pipeline, Pipeline
 }  // namespace
 
 FluxConfig parse_flux_config(const base::Json& config, const std::string& where) {
-  const base::ConfigReader read(config, where);
+  const base::ConfigReader reader(config, where);
   FluxConfig c;
-  c.num_attention_heads = read.size("num_attention_heads", c.num_attention_heads);
-  c.attention_head_dim = read.size("attention_head_dim", c.attention_head_dim);
-  c.num_layers = read.integer("num_layers", c.num_layers, 0, 10000);
-  c.num_single_layers = read.integer("num_single_layers", c.num_single_layers, 0, 10000);
-  c.in_channels = read.size("in_channels", c.in_channels);
-  c.out_channels = read.size("out_channels", c.in_channels);
-  c.joint_attention_dim = read.size("joint_attention_dim", c.joint_attention_dim);
-  c.pooled_projection_dim = read.size("pooled_projection_dim", c.pooled_projection_dim);
-  c.axes_dims_rope = read.sizes("axes_dims_rope", c.axes_dims_rope);
-  c.guidance_embeds = read.flag("guidance_embeds", false);
-  check_heads(read, c.num_attention_heads, c.attention_head_dim);
+  c.num_attention_heads = reader.size("num_attention_heads", c.num_attention_heads);
+  c.attention_head_dim = reader.size("attention_head_dim", c.attention_head_dim);
+  c.num_layers = reader.integer("num_layers", c.num_layers, 0, 10000);
+  c.num_single_layers = reader.integer("num_single_layers", c.num_single_layers, 0, 10000);
+  c.in_channels = reader.size("in_channels", c.in_channels);
+  c.out_channels = reader.size("out_channels", c.in_channels);
+  c.joint_attention_dim = reader.size("joint_attention_dim", c.joint_attention_dim);
+  c.pooled_projection_dim = reader.size("pooled_projection_dim", c.pooled_projection_dim);
+  c.axes_dims_rope = reader.sizes("axes_dims_rope", c.axes_dims_rope);
+  c.guidance_embeds = reader.flag("guidance_embeds", false);
+  check_heads(reader, c.num_attention_heads, c.attention_head_dim);
   // FLUX.1-Fill reads a latent more and a mask of 8 x 8 pixels for each of the 2 x 2 of a patch.
   if (c.in_channels != 2 * c.out_channels + kMaskChannels)
-    check_channels(read, c.in_channels, c.out_channels);
+    check_channels(reader, c.in_channels, c.out_channels);
   const auto& axes = c.axes_dims_rope;
   bool even = axes.size() == 3;
   for (int64_t dim : axes) even = even && dim % 2 == 0;
@@ -58,10 +58,10 @@ FluxConfig parse_flux_config(const base::Json& config, const std::string& where)
           ErrorCode::model,
           "{}: 'axes_dims_rope' [{}]: expected three even widths that fill a head of {}", where,
           fmt::join(axes, ", "), c.attention_head_dim);
-  require(read.size("patch_size", 1) == 1 && c.out_channels % 4 == 0 &&
+  require(reader.size("patch_size", 1) == 1 && c.out_channels % 4 == 0 &&
               c.out_channels <= c.in_channels && c.blocks() > 0,
           ErrorCode::model, "{}: patch_size {}, {} channels in and {} out are not supported", where,
-          read.size("patch_size", 1), c.in_channels, c.out_channels);
+          reader.size("patch_size", 1), c.in_channels, c.out_channels);
   return c;
 }
 

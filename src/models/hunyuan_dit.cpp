@@ -129,14 +129,14 @@ HunyuanDit::Block HunyuanDit::load_block(const nn::Weights& weights, int64_t ind
 // Attention pooling of CLIP: the mean attends to all tokens and to the mean itself.
 Tensor HunyuanDit::pooled_text(const Tensor& text, int64_t batch) const {
   const Tensor all = with_mean(text, batch, pool_positions_);
-  const int64_t each = all.size(0) / std::max<int64_t>(batch, 1);
+  const int64_t tokens_each = all.size(0) / std::max<int64_t>(batch, 1);
   nn::Segments first;
   std::vector<ops::AttentionSpan> spans;
   for (int r = 0; r < batch; ++r) {
     first.push_back({r, {0, 1}});
-    spans.push_back({r, r + 1, r * each, (r + 1) * each});
+    spans.push_back({r, r + 1, r * tokens_each, (r + 1) * tokens_each});
   }
-  const Tensor first_tokens = nn::take_tokens(all, each, first);
+  const Tensor first_tokens = nn::take_tokens(all, tokens_each, first);
   return pool_out_(ops::attention(pool_q_(first_tokens), pool_k_(all), pool_v_(all), kPoolHeads,
                                   kPoolHeads, spans));
 }
@@ -196,8 +196,9 @@ nn::ContextPtr HunyuanDit::prepare(const nn::Conditioning& conditioning,
           "'encoder_hidden_states_t5' has {} tokens; expected {}", length, config_.text_len_t5);
   context->extra = extra_embedding(conditioning, t5, shape.batch);
   context->text = all_text(conditioning, t5, shape.batch);
-  const int64_t each = config_.text_len + config_.text_len_t5;
-  for (int64_t r = 0; r < shape.batch; ++r) context->spans.push_back({r * each, (r + 1) * each});
+  const int64_t tokens_each = config_.text_len + config_.text_len_t5;
+  for (int64_t r = 0; r < shape.batch; ++r)
+    context->spans.push_back({r * tokens_each, (r + 1) * tokens_each});
   const int64_t height = shape.grid[1], width = shape.grid[2];
   const int64_t pairs = config_.attention_head_dim / 2;
   const nn::GridRegion on = nn::centred_region(height, width, kBaseGrid, kBaseGrid);
@@ -254,9 +255,9 @@ void HunyuanDit::block(int index, const nn::StepContext& step, const nn::Placeme
     qkv = w.self(w.norm1(x, shift, {}, p.sequences), p.angles);
   const Tensor attention = seams.attention.attend(index, p.view, qkv);
   x = w.self_out(attention, {.residual = x}, seams.reduce);
-  const Tensor read =
+  const Tensor cross_attention =
       ops::attention(w.cross.q(w.norm2(x), p.angles), text.k, text.v, heads, heads, p.sees);
-  x = w.cross_out(read, {.residual = x}, seams.reduce);
+  x = w.cross_out(cross_attention, {.residual = x}, seams.reduce);
   x = w.mlp(w.norm3(x), {.residual = x}, seams.reduce);
   const auto& skips = geometry_.skip_from;
   if (std::find(skips.begin(), skips.end(), index) != skips.end()) hidden.skips[index] = x;

@@ -5,25 +5,25 @@
 
 namespace tessera::models {
 HunyuanDitConfig parse_hunyuan_dit_config(const base::Json& config, const std::string& where) {
-  const base::ConfigReader read(config, where);
+  const base::ConfigReader reader(config, where);
   HunyuanDitConfig c;
-  read.choice("norm_type", "layer_norm", {"layer_norm"});
-  read.choice("activation_fn", "gelu-approximate", {"gelu-approximate"});
-  c.num_attention_heads = read.size("num_attention_heads", c.num_attention_heads);
-  c.attention_head_dim = read.size("attention_head_dim", c.attention_head_dim);
-  c.num_layers = read.integer("num_layers", c.num_layers, 2, 10000);
-  c.in_channels = read.size("in_channels", c.in_channels);
-  c.patch_size = read.size("patch_size", c.patch_size);
-  c.sample_size = read.size("sample_size", c.sample_size);
-  c.mlp_ratio = read.number("mlp_ratio", c.mlp_ratio, 0.01, 1000);
-  c.learn_sigma = read.flag("learn_sigma", true);
-  c.use_style_cond_and_image_meta_size = read.flag("use_style_cond_and_image_meta_size", true);
-  c.cross_attention_dim = read.size("cross_attention_dim", c.cross_attention_dim);
-  c.cross_attention_dim_t5 = read.size("cross_attention_dim_t5", c.cross_attention_dim_t5);
-  c.pooled_projection_dim = read.size("pooled_projection_dim", c.pooled_projection_dim);
-  c.text_len = read.size("text_len", c.text_len);
-  c.text_len_t5 = read.size("text_len_t5", c.text_len_t5);
-  check_heads(read, c.num_attention_heads, c.attention_head_dim);
+  reader.choice("norm_type", "layer_norm", {"layer_norm"});
+  reader.choice("activation_fn", "gelu-approximate", {"gelu-approximate"});
+  c.num_attention_heads = reader.size("num_attention_heads", c.num_attention_heads);
+  c.attention_head_dim = reader.size("attention_head_dim", c.attention_head_dim);
+  c.num_layers = reader.integer("num_layers", c.num_layers, 2, 10000);
+  c.in_channels = reader.size("in_channels", c.in_channels);
+  c.patch_size = reader.size("patch_size", c.patch_size);
+  c.sample_size = reader.size("sample_size", c.sample_size);
+  c.mlp_ratio = reader.number("mlp_ratio", c.mlp_ratio, 0.01, 1000);
+  c.learn_sigma = reader.flag("learn_sigma", true);
+  c.use_style_cond_and_image_meta_size = reader.flag("use_style_cond_and_image_meta_size", true);
+  c.cross_attention_dim = reader.size("cross_attention_dim", c.cross_attention_dim);
+  c.cross_attention_dim_t5 = reader.size("cross_attention_dim_t5", c.cross_attention_dim_t5);
+  c.pooled_projection_dim = reader.size("pooled_projection_dim", c.pooled_projection_dim);
+  c.text_len = reader.size("text_len", c.text_len);
+  c.text_len_t5 = reader.size("text_len_t5", c.text_len_t5);
+  check_heads(reader, c.num_attention_heads, c.attention_head_dim);
   require(
       c.attention_head_dim % 4 == 0 && c.num_layers % 2 == 0 && c.cross_attention_dim_t5 % 8 == 0,
       ErrorCode::model, "{}: {} layers, heads of {} and cross_attention_dim_t5 {} do not fit",

@@ -26,20 +26,20 @@ const GuardedKey kGuarded[] = {
 }  // namespace
 
 LladaConfig parse_llada_moe_config(const base::Json& config, const std::string& where) {
-  const TokenConfig read(config, where);
+  const TokenConfig reader(config, where);
   LladaConfig c;
-  read_common(read, {.rotary_part = 1, .context = 4096}, c);
+  read_common(reader, {.rotary_part = 1, .context = 4096}, c);
   require(c.head_dim * c.heads == c.hidden, ErrorCode::model,
           "{}: {} heads of {} channels ('head_dim') are not 'hidden_size' {}", where, c.heads,
           c.head_dim, c.hidden);
-  c.sparse = read.flags("moe_layer_freq",
-                        static_cast<size_t>(read.integer("num_hidden_layers", 1, 10000)));
-  c.expert_width = read.integer("expert_intermediate_size", 1, 1 << 20);
+  c.sparse = reader.flags("moe_layer_freq",
+                          static_cast<size_t>(reader.integer("num_hidden_layers", 1, 10000)));
+  c.expert_width = reader.integer("expert_intermediate_size", 1, 1 << 20);
   if (std::find(c.sparse.begin(), c.sparse.end(), false) != c.sparse.end())
-    c.dense_width = read.integer("dense_intermediate_size", 1, 1 << 24);
-  c.qk_norm = read.truth("qk_layernorm", false);
-  c.qkv_bias = c.out_bias = read.truth("attention_bias", false);
-  read.check_rest(kInert, kGuarded);
+    c.dense_width = reader.integer("dense_intermediate_size", 1, 1 << 24);
+  c.qk_norm = reader.truth("qk_layernorm", false);
+  c.qkv_bias = c.out_bias = reader.truth("attention_bias", false);
+  reader.check_rest(kInert, kGuarded);
   return c;
 }
 

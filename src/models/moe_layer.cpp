@@ -47,17 +47,17 @@ struct Bank {
   // Drops the axis of experts.
   static Tensor of(const Tensor& all, int64_t e) {
     if (!all.defined()) return {};
-    const Tensor one = all.slice(0, e, e + 1).contiguous();
-    return all.rank() == 3 ? one.reshape({all.size(1), all.size(2)})
-                           : ops::cast(one.reshape({all.size(1)}), DType::f32);
+    const Tensor matrix = all.slice(0, e, e + 1).contiguous();
+    return all.rank() == 3 ? matrix.reshape({all.size(1), all.size(2)})
+                           : ops::cast(matrix.reshape({all.size(1)}), DType::f32);
   }
 };
 
 }  // namespace
 
 MoeLayerConfig moe_layer_of(const Source& source) {
-  const base::ConfigReader read(source.config, source.where);
-  return {read.size("hidden_size"), read.size("intermediate_size"), read.size("num_experts")};
+  const base::ConfigReader reader(source.config, source.where);
+  return {reader.size("hidden_size"), reader.size("intermediate_size"), reader.size("num_experts")};
 }
 
 std::string gate_of(const MoeLayerForm& form, const nn::Weights& weights) {
@@ -84,15 +84,15 @@ MoeLayer::MoeLayer(const MoeLayerConfig& config, const MoeLayerForm& form,
   const DType packed = portion.expert_dtype.value_or(dtype);
   auto routed = std::make_shared<std::vector<ops::Expert>>();
   for (int64_t e = 0; e < config.experts; ++e) {
-    ops::Expert& one = routed->emplace_back();
+    ops::Expert& expert = routed->emplace_back();
     if (!portion.holds_expert(e)) continue;
     const Tensor gate = Bank::of(bank.gate, e), up = Bank::of(bank.up, e);
-    one.up =
+    expert.up =
         gate.defined() ? ops::pack_paired_weight(gate, up, packed) : ops::pack_weight(up, packed);
-    one.down = ops::pack_weight(Bank::of(bank.down, e), packed);
-    one.activation = activation_of(form.experts);
-    one.up_bias = Bank::of(bank.up_bias, e);
-    one.down_bias = Bank::of(bank.down_bias, e);
+    expert.down = ops::pack_weight(Bank::of(bank.down, e), packed);
+    expert.activation = activation_of(form.experts);
+    expert.up_bias = Bank::of(bank.up_bias, e);
+    expert.down_bias = Bank::of(bank.down_bias, e);
   }
   experts.routed = std::move(routed);
 }

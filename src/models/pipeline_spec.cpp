@@ -97,17 +97,17 @@ nn::TokenLayout square_layout(int64_t channels, int64_t patch, int64_t side) {
   return {.channels = channels, .size = {1, side, side}, .patch = {1, patch, patch}};
 }
 
-void check_heads(const base::ConfigReader& read, int64_t heads, int64_t head_dim) {
+void check_heads(const base::ConfigReader& reader, int64_t heads, int64_t head_dim) {
   require(head_dim % 2 == 0 && head_dim <= 512 && heads * head_dim <= 1 << 20, ErrorCode::model,
-          "{}: {} heads of {} channels; expected an even width up to 512", read.where(), heads,
+          "{}: {} heads of {} channels; expected an even width up to 512", reader.where(), heads,
           head_dim);
 }
 
-void check_channels(const base::ConfigReader& read, int64_t in, int64_t out) {
+void check_channels(const base::ConfigReader& reader, int64_t in, int64_t out) {
   require(in <= out, ErrorCode::model,
           "{}: {} channels in and {} out: this network takes an image beside the noise, to edit or "
           "follow it, which is not supported; take the model that makes images from text alone",
-          read.where(), in, out);
+          reader.where(), in, out);
 }
 
 }  // namespace tessera::models

@@ -189,9 +189,9 @@ std::vector<std::pair<std::string, std::string>> facts_of(
 /// Layout of a square image with square patches; `side` in latent pixels.
 nn::TokenLayout square_layout(int64_t channels, int64_t patch, int64_t side);
 /// Throws Error(model) unless all heads have the same even width and the total matches.
-void check_heads(const base::ConfigReader& read, int64_t heads, int64_t head_dim);
+void check_heads(const base::ConfigReader& reader, int64_t heads, int64_t head_dim);
 /// Throws Error(model) for a network with more input than output channels, such as an image editing
 /// model.
-void check_channels(const base::ConfigReader& read, int64_t in, int64_t out);
+void check_channels(const base::ConfigReader& reader, int64_t in, int64_t out);
 
 }  // namespace tessera::models

@@ -8,26 +8,26 @@
 
 namespace tessera::models {
 PixartConfig parse_pixart_config(const base::Json& config, const std::string& where) {
-  const base::ConfigReader read(config, where);
+  const base::ConfigReader reader(config, where);
   PixartConfig c;
-  read.choice("norm_type", "ada_norm_single", {"ada_norm_single"});
-  read.choice("activation_fn", "gelu-approximate", {"gelu-approximate"});
-  read.choice("attention_type", "default", {"default"});
-  read.refuse("norm_elementwise_affine", "a norm with weights");
-  c.num_attention_heads = read.size("num_attention_heads", c.num_attention_heads);
-  c.attention_head_dim = read.size("attention_head_dim", c.attention_head_dim);
-  c.num_layers = read.integer("num_layers", c.num_layers, 1, 10000);
-  c.in_channels = read.size("in_channels", c.in_channels);
-  c.out_channels = read.size("out_channels", c.out_channels);
-  c.patch_size = read.size("patch_size", c.patch_size);
-  c.sample_size = read.size("sample_size", c.sample_size);
-  c.cross_attention_dim = read.size("cross_attention_dim", c.cross_attention_dim);
-  c.caption_channels = read.size("caption_channels");
+  reader.choice("norm_type", "ada_norm_single", {"ada_norm_single"});
+  reader.choice("activation_fn", "gelu-approximate", {"gelu-approximate"});
+  reader.choice("attention_type", "default", {"default"});
+  reader.refuse("norm_elementwise_affine", "a norm with weights");
+  c.num_attention_heads = reader.size("num_attention_heads", c.num_attention_heads);
+  c.attention_head_dim = reader.size("attention_head_dim", c.attention_head_dim);
+  c.num_layers = reader.integer("num_layers", c.num_layers, 1, 10000);
+  c.in_channels = reader.size("in_channels", c.in_channels);
+  c.out_channels = reader.size("out_channels", c.out_channels);
+  c.patch_size = reader.size("patch_size", c.patch_size);
+  c.sample_size = reader.size("sample_size", c.sample_size);
+  c.cross_attention_dim = reader.size("cross_attention_dim", c.cross_attention_dim);
+  c.caption_channels = reader.size("caption_channels");
   c.interpolation_scale =
-      read.positive("interpolation_scale", double(std::max<int64_t>(c.sample_size / 64, 1)));
-  c.attention_bias = read.flag("attention_bias", true);
-  c.use_additional_conditions = read.flag("use_additional_conditions", c.sample_size == 128);
-  check_heads(read, c.num_attention_heads, c.attention_head_dim);
+      reader.positive("interpolation_scale", double(std::max<int64_t>(c.sample_size / 64, 1)));
+  c.attention_bias = reader.flag("attention_bias", true);
+  c.use_additional_conditions = reader.flag("use_additional_conditions", c.sample_size == 128);
+  check_heads(reader, c.num_attention_heads, c.attention_head_dim);
   const bool third = !c.use_additional_conditions || c.hidden() % 3 == 0;
   require(c.hidden() % 4 == 0 && third && c.cross_attention_dim == c.hidden(), ErrorCode::model,
           "{}: {} heads of {} channels do not fit cross_attention_dim {}", where,

@@ -16,10 +16,10 @@ std::vector<std::array<int64_t, 2>> sizes_of(const nn::Conditioning& conditionin
   if (input.defined() && input.size(0) > 0) {
     require(input.rank() == 2 && input.size(1) % 2 == 0, ErrorCode::usage,
             "'reference_sizes' is {}; expected [batch, 2 * references]", input.shape().str());
-    const std::vector<int64_t> all = input.to_ints();
+    const std::vector<int64_t> values = input.to_ints();
     for (size_t i = 0; i + 1 < static_cast<size_t>(input.size(1)); i += 2) {
-      sizes.push_back({all[i], all[i + 1]});
-      tokens += all[i] * all[i + 1];
+      sizes.push_back({values[i], values[i + 1]});
+      tokens += values[i] * values[i + 1];
     }
   }
   require(tokens == shape.extra || (input.defined() && input.size(0) == 0), ErrorCode::usage,
@@ -58,10 +58,10 @@ ReferenceRows reference_rows(const nn::TokenShape& shape, const nn::Segments& bo
 
 Tensor with_references(const Tensor& latent, const Tensor& tokens, const ReferenceRows& rows) {
   if (rows.at.empty()) return latent;
-  const Tensor both = Tensor::empty(latent.shape(), latent.dtype(), latent.device());
-  tensor::copy_into(both, latent);
-  ops::move_rows(tokens, rows.from, both, rows.at);
-  return both;
+  const Tensor joined = Tensor::empty(latent.shape(), latent.dtype(), latent.device());
+  tensor::copy_into(joined, latent);
+  ops::move_rows(tokens, rows.from, joined, rows.at);
+  return joined;
 }
 
 void clear_references(const Tensor& prediction, const ReferenceRows& rows) {

@@ -35,28 +35,28 @@ std::map<std::string, Tensor> joined_texts(const std::vector<EncodedText>& texts
 }  // namespace
 
 Sd3Config parse_sd3_config(const base::Json& config, const std::string& where) {
-  const base::ConfigReader read(config, where);
+  const base::ConfigReader reader(config, where);
   Sd3Config c;
-  c.num_attention_heads = read.size("num_attention_heads", c.num_attention_heads);
-  c.attention_head_dim = read.size("attention_head_dim", c.attention_head_dim);
-  c.num_layers = read.integer("num_layers", c.num_layers, 1, 10000);
-  c.in_channels = read.size("in_channels", c.in_channels);
-  c.out_channels = read.size("out_channels", c.out_channels);
-  c.patch_size = read.size("patch_size", c.patch_size);
-  c.sample_size = read.size("sample_size", c.sample_size);
-  c.joint_attention_dim = read.size("joint_attention_dim", c.joint_attention_dim);
-  c.pooled_projection_dim = read.size("pooled_projection_dim", c.pooled_projection_dim);
-  c.pos_embed_max_size = read.integer("pos_embed_max_size", c.pos_embed_max_size, 1, 32768);
-  for (int64_t layer : read.sizes("dual_attention_layers", {})) {
+  c.num_attention_heads = reader.size("num_attention_heads", c.num_attention_heads);
+  c.attention_head_dim = reader.size("attention_head_dim", c.attention_head_dim);
+  c.num_layers = reader.integer("num_layers", c.num_layers, 1, 10000);
+  c.in_channels = reader.size("in_channels", c.in_channels);
+  c.out_channels = reader.size("out_channels", c.out_channels);
+  c.patch_size = reader.size("patch_size", c.patch_size);
+  c.sample_size = reader.size("sample_size", c.sample_size);
+  c.joint_attention_dim = reader.size("joint_attention_dim", c.joint_attention_dim);
+  c.pooled_projection_dim = reader.size("pooled_projection_dim", c.pooled_projection_dim);
+  c.pos_embed_max_size = reader.integer("pos_embed_max_size", c.pos_embed_max_size, 1, 32768);
+  for (int64_t layer : reader.sizes("dual_attention_layers", {})) {
     require(layer < c.num_layers, ErrorCode::model,
             "{}: 'dual_attention_layers' holds {}; there are {} layers", where, layer,
             c.num_layers);
     c.dual_attention_layers.insert(layer);
   }
-  c.qk_norm = !read.choice("qk_norm", "", {"rms_norm"}).empty();
-  check_heads(read, c.num_attention_heads, c.attention_head_dim);
-  check_channels(read, c.in_channels, c.out_channels);
-  const int64_t caption = read.size("caption_projection_dim", 1152);
+  c.qk_norm = !reader.choice("qk_norm", "", {"rms_norm"}).empty();
+  check_heads(reader, c.num_attention_heads, c.attention_head_dim);
+  check_channels(reader, c.in_channels, c.out_channels);
+  const int64_t caption = reader.size("caption_projection_dim", 1152);
   require(caption == c.hidden(), ErrorCode::model,
           "{}: 'caption_projection_dim' is {}; expected {} x {}", where, caption,
           c.num_attention_heads, c.attention_head_dim);

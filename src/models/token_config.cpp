@@ -121,30 +121,30 @@ std::string TokenConfig::text(const char* key, const std::string& missing) const
 std::vector<int32_t> TokenConfig::ids(const char* key, int64_t vocabulary) const {
   if (!has(key)) return {};
   const Json list = at(key).is_array() ? at(key) : Json::array({at(key)});
-  std::vector<int32_t> all;
+  std::vector<int32_t> ids;
   for (const Json& id : list) {
     require(is_whole(id, 0, vocabulary - 1), ErrorCode::model,
             "{}: '{}' is {}; expected token ids from 0 to {}", where(), key, shown(at(key)),
             vocabulary - 1);
-    all.push_back(id.get<int32_t>());
+    ids.push_back(id.get<int32_t>());
   }
-  return all;
+  return ids;
 }
 
 std::vector<bool> TokenConfig::flags(const char* key, size_t count) const {
   if (!has(key)) return std::vector<bool>(count, true);
   const Json& value = at(key);
-  auto bit = [&](const Json& one) {
-    require(is_whole(one, 0, 1), ErrorCode::model, "{}: '{}' holds {}; expected 0 or 1", where(),
-            key, shown(one));
-    return one.get<int>() == 1;
+  auto bit = [&](const Json& item) {
+    require(is_whole(item, 0, 1), ErrorCode::model, "{}: '{}' holds {}; expected 0 or 1", where(),
+            key, shown(item));
+    return item.get<int>() == 1;
   };
   if (!value.is_array()) return std::vector<bool>(count, bit(value));
   require(value.size() == count, ErrorCode::model, "{}: '{}' has {} entries for {} layers", where(),
           key, value.size(), count);
-  std::vector<bool> all;
-  for (const Json& one : value) all.push_back(bit(one));
-  return all;
+  std::vector<bool> bits;
+  for (const Json& item : value) bits.push_back(bit(item));
+  return bits;
 }
 
 void TokenConfig::refuse_value(const char* key, const std::string& expected) const {
@@ -179,67 +179,68 @@ namespace {
 
 // Reads rotary parameters from plain keys (rope_theta, partial_rotary_factor) or from an object
 // (rope_parameters in transformers 5; rope_scaling in older files). Both must agree.
-void read_rotary(const TokenConfig& read, double part, LladaConfig& c) {
+void read_rotary(const TokenConfig& reader, double part, LladaConfig& c) {
   std::optional<double> theta;
   std::optional<double> share;
   const auto take = [&](const TokenConfig& from) {
-    const auto one = [&](const char* key, double low, double high, std::optional<double>& into) {
+    const auto read_number = [&](const char* key, double low, double high,
+                                 std::optional<double>& into) {
       if (!from.has(key)) return;
       const double value = from.number(key, 0, low, high);
       require(!into || *into == value, ErrorCode::model,
-              "{}: '{}' is {} in one place and {} in another", read.where(), key, *into, value);
+              "{}: '{}' is {} in one place and {} in another", reader.where(), key, *into, value);
       into = value;
     };
-    one("rope_theta", 1, 1e12, theta);
-    one("partial_rotary_factor", 0, 1, share);
+    read_number("rope_theta", 1, 1e12, theta);
+    read_number("partial_rotary_factor", 0, 1, share);
   };
-  take(read);
+  take(reader);
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
-    if (!read.has(key)) continue;
-    const Json& object = read.at(key);
+    if (!reader.has(key)) continue;
+    const Json& object = reader.at(key);
     require(object.is_object(), ErrorCode::model, "{}: '{}' is {}; expected an object or null",
-            read.where(), key, base::ConfigReader::shown(object));
-    const TokenConfig inner(object, fmt::format("{}: '{}'", read.where(), key));
+            reader.where(), key, base::ConfigReader::shown(object));
+    const TokenConfig inner(object, fmt::format("{}: '{}'", reader.where(), key));
     for (const char* type : {"rope_type", "type"})
       if (inner.text(type, "default") != "default") inner.refuse_value(type, "\"default\"");
     take(inner);
     inner.check_rest({}, {});
   }
   require(theta.has_value(), ErrorCode::model,
-          "{}: 'rope_theta' is missing; use the config.json of the model", read.where());
+          "{}: 'rope_theta' is missing; use the config.json of the model", reader.where());
   c.rope_theta = *theta;
   const auto rotary = static_cast<int64_t>(share.value_or(part) * double(c.head_dim));
-  const int64_t rotary_dim = read.integer("rotary_dim", rotary, 2, c.head_dim);
+  const int64_t rotary_dim = reader.integer("rotary_dim", rotary, 2, c.head_dim);
   require(rotary_dim == rotary, ErrorCode::model,
           "{}: 'rotary_dim' is {}, but 'partial_rotary_factor' {} of {} channels is {}",
-          read.where(), rotary_dim, share.value_or(part), c.head_dim, rotary);
+          reader.where(), rotary_dim, share.value_or(part), c.head_dim, rotary);
   require(rotary >= 2 && rotary % 2 == 0, ErrorCode::model,
-          "{}: {} rotary channels of {}; expected an even number", read.where(), rotary,
+          "{}: {} rotary channels of {}; expected an even number", reader.where(), rotary,
           c.head_dim);
   c.rotary_pairs = rotary / 2;
 }
 
 }  // namespace
 
-void read_common(const TokenConfig& read, const TokenDefaults& defaults, LladaConfig& c) {
-  c.vocabulary = read.integer("vocab_size", 2, kMost);
-  c.hidden = read.integer("hidden_size", 8, kMost);
-  c.heads = read.integer("num_attention_heads", 1, 10000);
-  c.kv_heads = read.integer("num_key_value_heads", c.heads, 1, c.heads);
-  c.head_dim = read.integer("head_dim", c.hidden / c.heads, 8, 512);
-  c.eps = read.number("rms_norm_eps", 1e-5, 0, 1);
-  c.tied = read.truth("tie_word_embeddings", false);
-  c.experts = read.integer("num_experts", 1, 1 << 16);
-  c.top_k = read.integer("num_experts_per_tok", 1, c.experts);
-  if (read.text("hidden_act", "silu") != "silu") read.refuse_value("hidden_act", "\"silu\"");
+void read_common(const TokenConfig& reader, const TokenDefaults& defaults, LladaConfig& c) {
+  c.vocabulary = reader.integer("vocab_size", 2, kMost);
+  c.hidden = reader.integer("hidden_size", 8, kMost);
+  c.heads = reader.integer("num_attention_heads", 1, 10000);
+  c.kv_heads = reader.integer("num_key_value_heads", c.heads, 1, c.heads);
+  c.head_dim = reader.integer("head_dim", c.hidden / c.heads, 8, 512);
+  c.eps = reader.number("rms_norm_eps", 1e-5, 0, 1);
+  c.tied = reader.truth("tie_word_embeddings", false);
+  c.experts = reader.integer("num_experts", 1, 1 << 16);
+  c.top_k = reader.integer("num_experts_per_tok", 1, c.experts);
+  if (reader.text("hidden_act", "silu") != "silu") reader.refuse_value("hidden_act", "\"silu\"");
   require(c.heads % c.kv_heads == 0 && c.head_dim % 8 == 0, ErrorCode::model,
           "{}: {} heads over {} key heads of {} channels do not fit; expected a multiple, and "
           "channels in eights",
-          read.where(), c.heads, c.kv_heads, c.head_dim);
-  read_rotary(read, defaults.rotary_part, c);
-  c.context = read.integer("max_position_embeddings", defaults.context, 1, int64_t{1} << 31);
-  if (const auto mask = read.ids("mask_token_id", c.vocabulary); !mask.empty()) c.mask = mask[0];
-  c.ends = read.ids("eos_token_id", c.vocabulary);
+          reader.where(), c.heads, c.kv_heads, c.head_dim);
+  read_rotary(reader, defaults.rotary_part, c);
+  c.context = reader.integer("max_position_embeddings", defaults.context, 1, int64_t{1} << 31);
+  if (const auto mask = reader.ids("mask_token_id", c.vocabulary); !mask.empty()) c.mask = mask[0];
+  c.ends = reader.ids("eos_token_id", c.vocabulary);
 }
 
 TokenSpec spec_of(const LladaConfig& c) {

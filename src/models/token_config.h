@@ -49,7 +49,7 @@ struct TokenDefaults {
 };
 
 /// Reads keys common to both families: sizes, norms, rotary, ids.
-void read_common(const TokenConfig& read, const TokenDefaults& defaults, LladaConfig& c);
+void read_common(const TokenConfig& reader, const TokenDefaults& defaults, LladaConfig& c);
 
 /// Builds a spec over the shared network.
 TokenSpec spec_of(const LladaConfig& config);

@@ -249,9 +249,9 @@ nn::ContextPtr ZImage::prepare(const nn::Conditioning& conditioning,
 nn::PlacementPtr ZImage::place(const nn::Context& context, const nn::TokenView& view) const {
   const auto& of = dynamic_cast<const ZImageContext&>(context);
   auto placement = std::make_shared<ZImagePlacement>(of, view, of.device);
-  nn::Segments both = view.prefix;
-  both.insert(both.end(), view.body.begin(), view.body.end());
-  placement->both_rows = ops::RowMap(nn::sequences_of(both), of.device);
+  nn::Segments segments = view.prefix;
+  segments.insert(segments.end(), view.body.begin(), view.body.end());
+  placement->both_rows = ops::RowMap(nn::sequences_of(segments), of.device);
   placement->both_angles = angles_of(config_, of, view);
   const auto& [cos, sin] = placement->both_angles;
   const int64_t text = nn::token_count(view.prefix);
@@ -294,11 +294,11 @@ nn::Hidden ZImage::embed(const nn::Placement& placement, const Tensor& latent) c
 
 const std::vector<Tensor>& ZImage::modulations(int index, const Block& w, const DitStep& at) const {
   return at.modulation.of(index, [&] {
-    const Tensor all = w.modulation(at.condition);
+    const Tensor modulation = w.modulation(at.condition);
     std::vector<Tensor> parts;
     for (int64_t i = 0; i < 4; ++i) {
-      const Tensor one = part(all, i, config_.dim).contiguous();
-      parts.push_back(i % 2 == 0 ? one : ops::softcap(one, 1));
+      const Tensor chunk = part(modulation, i, config_.dim).contiguous();
+      parts.push_back(i % 2 == 0 ? chunk : ops::softcap(chunk, 1));
     }
     return parts;
   });

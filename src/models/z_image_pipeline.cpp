@@ -7,30 +7,30 @@
 namespace tessera::models {
 
 ZImageConfig parse_z_image_config(const base::Json& config, const std::string& where) {
-  const base::ConfigReader read(config, where);
+  const base::ConfigReader reader(config, where);
   ZImageConfig c;
-  c.dim = read.size("dim", c.dim);
-  c.n_heads = read.size("n_heads", c.n_heads);
-  c.n_layers = read.integer("n_layers", c.n_layers, 1, 10000);
-  c.n_refiner_layers = read.integer("n_refiner_layers", c.n_refiner_layers, 0, 10000);
-  c.in_channels = read.size("in_channels", c.in_channels);
-  c.cap_feat_dim = read.size("cap_feat_dim", c.cap_feat_dim);
-  c.axes_dims = read.sizes("axes_dims", c.axes_dims);
-  c.axes_lens = read.sizes("axes_lens", c.axes_lens);
-  c.rope_theta = read.positive("rope_theta", c.rope_theta);
-  c.t_scale = read.positive("t_scale", c.t_scale);
-  c.norm_eps = read.fraction("norm_eps", c.norm_eps);
-  c.qk_norm = read.flag("qk_norm", c.qk_norm);
-  const auto patches = read.sizes("all_patch_size", {c.patch_size});
+  c.dim = reader.size("dim", c.dim);
+  c.n_heads = reader.size("n_heads", c.n_heads);
+  c.n_layers = reader.integer("n_layers", c.n_layers, 1, 10000);
+  c.n_refiner_layers = reader.integer("n_refiner_layers", c.n_refiner_layers, 0, 10000);
+  c.in_channels = reader.size("in_channels", c.in_channels);
+  c.cap_feat_dim = reader.size("cap_feat_dim", c.cap_feat_dim);
+  c.axes_dims = reader.sizes("axes_dims", c.axes_dims);
+  c.axes_lens = reader.sizes("axes_lens", c.axes_lens);
+  c.rope_theta = reader.positive("rope_theta", c.rope_theta);
+  c.t_scale = reader.positive("t_scale", c.t_scale);
+  c.norm_eps = reader.fraction("norm_eps", c.norm_eps);
+  c.qk_norm = reader.flag("qk_norm", c.qk_norm);
+  const auto patches = reader.sizes("all_patch_size", {c.patch_size});
   require(patches.size() == 1 && patches[0] >= 1 && patches[0] <= 64 &&
-              read.sizes("all_f_patch_size", {1}) == std::vector<int64_t>{1},
+              reader.sizes("all_f_patch_size", {1}) == std::vector<int64_t>{1},
           ErrorCode::model,
           "{}: 'all_patch_size' [{}]: expected one patch size, and 'all_f_patch_size' [1]", where,
           fmt::join(patches, ", "));
   c.patch_size = patches[0];
   require(c.dim % c.n_heads == 0, ErrorCode::model, "{}: 'dim' {} is no multiple of 'n_heads' {}",
           where, c.dim, c.n_heads);
-  check_heads(read, c.n_heads, c.head_dim());
+  check_heads(reader, c.n_heads, c.head_dim());
   bool even = c.axes_dims.size() == 3 && c.axes_lens.size() == 3;
   for (const int64_t dim : c.axes_dims) even = even && dim % 2 == 0;
   require(

@@ -108,7 +108,7 @@ class EntropyBoundRule final : public UnmaskingPolicy {
            std::all_of(answers_.end() - int64_t(count), answers_.end(),
                        [&](const auto& answer) { return answer == best; });
   }
-  std::vector<bool> surest(const std::vector<Position>& all) const;
+  std::vector<bool> surest(const std::vector<Position>& candidates) const;
 
   const CanvasRule rule_;
   const uint64_t seed_;
@@ -122,17 +122,18 @@ class EntropyBoundRule final : public UnmaskingPolicy {
 };
 
 // The surest positions, as long as the entropies before each sum to no more than the bound.
-std::vector<bool> EntropyBoundRule::surest(const std::vector<Position>& all) const {
-  std::vector<size_t> order(all.size());
+std::vector<bool> EntropyBoundRule::surest(const std::vector<Position>& candidates) const {
+  std::vector<size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return all[a].entropy < all[b].entropy; });
-  std::vector<bool> accepted(all.size());
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return candidates[a].entropy < candidates[b].entropy;
+  });
+  std::vector<bool> accepted(candidates.size());
   double before = 0;
   for (const size_t i : order) {
     if (before > rule_.entropy_bound) break;
     accepted[i] = true;
-    before += all[i].entropy;
+    before += candidates[i].entropy;
   }
   return accepted;
 }
@@ -140,31 +141,35 @@ std::vector<bool> EntropyBoundRule::surest(const std::vector<Position>& all) con
 std::vector<Prediction> EntropyBoundRule::choose(const OpenLogits& in) {
   const Tensor host = in.logits.to(tensor::Device::cpu);
   logits_ = ops::scale(host, 1, static_cast<float>(temperature_of(rule_, step_)));
-  std::vector<Position> all(in.positions.size());
-  std::vector<double> uniforms(all.size());
-  for (size_t i = 0; i < all.size(); ++i) uniforms[i] = of_token(int64_t(i));
-  tensor::parallel_for(int64_t(all.size()), 1, [&](int64_t begin, int64_t end) {
+  std::vector<Position> candidates(in.positions.size());
+  std::vector<double> uniforms(candidates.size());
+  for (size_t i = 0; i < candidates.size(); ++i) uniforms[i] = of_token(int64_t(i));
+  tensor::parallel_for(int64_t(candidates.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
-      all[size_t(i)] =
+      candidates[size_t(i)] =
           look_at({logits_.row<float>(i), size_t(logits_.size(1))}, uniforms[size_t(i)]);
   });
-  accepted_ = surest(all);
+  accepted_ = surest(candidates);
   const std::vector<bool>& accepted = accepted_;
   std::vector<int32_t> best;
   double mean = 0;
-  for (const Position& p : all) {
+  for (const Position& p : candidates) {
     best.push_back(p.best);
-    mean += p.entropy / double(all.size());
+    mean += p.entropy / double(candidates.size());
   }
   const bool settled = stable(best) && mean < rule_.confidence_threshold;
   finished_ = settled || step_ + 1 == rule_.max_denoising_steps;
   std::vector<Prediction> predictions;
-  for (size_t i = 0; i < all.size(); ++i) {
+  for (size_t i = 0; i < candidates.size(); ++i) {
     Prediction p{.position = in.positions[i]};
     p.accepted = accepted[i];
     p.noise = !finished_ && !accepted[i];
-    p.token = finished_ ? best[i] : accepted[i] ? all[i].drawn : fresh(DrawOf::noise, int64_t(i));
-    p.confidence = finished_ ? all[i].best_share : accepted[i] ? all[i].drawn_share : 0;
+    p.token = finished_     ? best[i]
+              : accepted[i] ? candidates[i].drawn
+                            : fresh(DrawOf::noise, int64_t(i));
+    p.confidence = finished_     ? candidates[i].best_share
+                   : accepted[i] ? candidates[i].drawn_share
+                                 : 0;
     predictions.push_back(p);
   }
   answers_.push_back(std::move(best));

@@ -39,15 +39,16 @@ std::vector<double> shifted(const std::vector<T>& betas, T shift, bool zero_snr)
   return {alphas.begin(), alphas.end()};
 }
 
-std::vector<double> shifted_alphas(const base::ConfigReader& read, int n) {
-  const std::string kind = read.choice("beta_schedule", "scaled_linear",
-                                       {"linear", "scaled_linear", "squaredcos_cap_v2"});
-  const double from = read.fraction("beta_start", 0.00085), to = read.fraction("beta_end", 0.012);
-  const double shift = read.positive("snr_shift_scale", 3);
-  const bool zero_snr = read.flag("rescale_betas_zero_snr", false);
-  const std::vector<double> trained = read.fractions("trained_betas");
+std::vector<double> shifted_alphas(const base::ConfigReader& reader, int n) {
+  const std::string kind = reader.choice("beta_schedule", "scaled_linear",
+                                         {"linear", "scaled_linear", "squaredcos_cap_v2"});
+  const double from = reader.fraction("beta_start", 0.00085),
+               to = reader.fraction("beta_end", 0.012);
+  const double shift = reader.positive("snr_shift_scale", 3);
+  const bool zero_snr = reader.flag("rescale_betas_zero_snr", false);
+  const std::vector<double> trained = reader.fractions("trained_betas");
   require(trained.empty() || trained.size() == static_cast<size_t>(n), ErrorCode::model,
-          "{}: 'trained_betas' holds {} numbers for {} training steps", read.where(),
+          "{}: 'trained_betas' holds {} numbers for {} training steps", reader.where(),
           trained.size(), n);
   if (!trained.empty())
     return shifted(std::vector<float>(trained.begin(), trained.end()), float(shift), zero_snr);
@@ -58,17 +59,17 @@ std::vector<double> shifted_alphas(const base::ConfigReader& read, int n) {
   return shifted(betas, shift, zero_snr);
 }
 
-Schedule read_schedule(const base::ConfigReader& read, const ScheduleRequest& request) {
+Schedule read_schedule(const base::ConfigReader& reader, const ScheduleRequest& request) {
   // diffusers keeps clip_sample and clip_sample_range in these two classes and reads neither.
   Schedule s;
-  s.noise.train_steps = static_cast<int>(read.integer("num_train_timesteps", 1000, 2, 1000000));
-  s.noise.alphas_cumprod = shifted_alphas(read, s.noise.train_steps);
-  s.prediction = read_prediction(read);
-  s.last = read.flag("set_alpha_to_one", true) ? 1 : s.noise.alphas_cumprod.front();
+  s.noise.train_steps = static_cast<int>(reader.integer("num_train_timesteps", 1000, 2, 1000000));
+  s.noise.alphas_cumprod = shifted_alphas(reader, s.noise.train_steps);
+  s.prediction = read_prediction(reader);
+  s.last = reader.flag("set_alpha_to_one", true) ? 1 : s.noise.alphas_cumprod.front();
   const std::string spacing =
-      read.choice("timestep_spacing", "leading", {"linspace", "leading", "trailing"});
+      reader.choice("timestep_spacing", "leading", {"linspace", "leading", "trailing"});
   s.times = spaced_timesteps(spacing, s.noise.train_steps, request.steps,
-                             read.integer("steps_offset", 0, 0, 1000));
+                             reader.integer("steps_offset", 0, 0, 1000));
   s.stride = s.noise.train_steps / request.steps;
   return s;
 }
@@ -77,9 +78,9 @@ double half_log_snr(double a) { return 0.5 * std::log(a / (1 - a)); }
 
 }  // namespace
 
-std::unique_ptr<Sampler> cogvideox_ddim(const base::ConfigReader& read,
+std::unique_ptr<Sampler> cogvideox_ddim(const base::ConfigReader& reader,
                                         const ScheduleRequest& request) {
-  const Schedule s = read_schedule(read, request);
+  const Schedule s = read_schedule(reader, request);
   std::vector<LinearStep> steps;
   for (int64_t t : s.times) {
     const double a = s.alpha(t), next = s.alpha(t - s.stride);
@@ -94,9 +95,9 @@ std::unique_ptr<Sampler> cogvideox_ddim(const base::ConfigReader& read,
   return std::make_unique<LinearSampler>(std::move(steps));
 }
 
-std::unique_ptr<Sampler> cogvideox_dpm(const base::ConfigReader& read,
+std::unique_ptr<Sampler> cogvideox_dpm(const base::ConfigReader& reader,
                                        const ScheduleRequest& request) {
-  const Schedule s = read_schedule(read, request);
+  const Schedule s = read_schedule(reader, request);
   std::vector<LinearStep> steps;
   for (size_t i = 0; i < s.times.size(); ++i) {
     const int64_t t = s.times[i], before = t - s.stride;

@@ -6,16 +6,16 @@
 
 namespace tessera::sample {
 
-std::unique_ptr<Sampler> ddim(const base::ConfigReader& read, const ScheduleRequest& request) {
-  const NoiseSchedule schedule = read_noise_schedule(read);
-  const PredictionType prediction = read_prediction(read);
-  const Clip clip = read_clip(read, true, request.tokens);
-  const double last = read.flag("set_alpha_to_one", true) ? 1 : schedule.alphas_cumprod.front();
+std::unique_ptr<Sampler> ddim(const base::ConfigReader& reader, const ScheduleRequest& request) {
+  const NoiseSchedule schedule = read_noise_schedule(reader);
+  const PredictionType prediction = read_prediction(reader);
+  const Clip clip = read_clip(reader, true, request.tokens);
+  const double last = reader.flag("set_alpha_to_one", true) ? 1 : schedule.alphas_cumprod.front();
   const std::string spacing =
-      read.choice("timestep_spacing", "leading", {"linspace", "leading", "trailing"});
+      reader.choice("timestep_spacing", "leading", {"linspace", "leading", "trailing"});
   std::vector<LinearStep> steps;
   for (int64_t t : spaced_timesteps(spacing, schedule.train_steps, request.steps,
-                                    read.integer("steps_offset", 0, 0, 1000))) {
+                                    reader.integer("steps_offset", 0, 0, 1000))) {
     const double a = schedule.alpha(t, last);
     const double next = schedule.alpha(t - schedule.train_steps / request.steps, last);
     const FromPair clean = clean_of(prediction, std::sqrt(a), std::sqrt(1 - a));

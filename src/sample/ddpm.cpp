@@ -28,13 +28,13 @@ std::vector<Coefficients> coefficients(int steps) {
         steps == 1 ? 0
                    : static_cast<int>(std::nearbyint(double(j) * (kTrained - 1) / (steps - 1))));
   std::vector<double> variance(static_cast<size_t>(steps));
-  std::vector<Coefficients> all(static_cast<size_t>(steps));
+  std::vector<Coefficients> result(static_cast<size_t>(steps));
   double before = 1;
   for (int j = 0; j < steps; ++j) {
     const double now = cumulative[static_cast<size_t>(timesteps[static_cast<size_t>(j)])];
     const double beta = 1 - now / before, posterior = beta * (1 - before) / (1 - now);
     variance[static_cast<size_t>(j)] = posterior;
-    Coefficients& c = all[static_cast<size_t>(steps - 1 - j)];
+    Coefficients& c = result[static_cast<size_t>(steps - 1 - j)];
     c.timestep = timesteps[static_cast<size_t>(j)];
     c.by.recip = static_cast<float>(std::sqrt(1 / now));
     c.by.recipm1 = static_cast<float>(std::sqrt(1 / now - 1));
@@ -45,9 +45,9 @@ std::vector<Coefficients> coefficients(int steps) {
     before = now;
   }
   // The first posterior variance is zero; its logarithm is replaced by the second's.
-  all.back().by.log_posterior =
-      steps > 1 ? static_cast<float>(std::log(variance[1])) : all.back().by.log_beta;
-  return all;
+  result.back().by.log_posterior =
+      steps > 1 ? static_cast<float>(std::log(variance[1])) : result.back().by.log_beta;
+  return result;
 }
 
 class Ddpm : public Sampler {

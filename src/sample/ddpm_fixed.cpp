@@ -9,16 +9,16 @@
 
 namespace tessera::sample {
 
-std::unique_ptr<Sampler> ddpm(const base::ConfigReader& read, const ScheduleRequest& request) {
-  const NoiseSchedule schedule = read_noise_schedule(read);
-  const PredictionType prediction = read_prediction(read);
-  const Clip clip = read_clip(read, true, request.tokens);
+std::unique_ptr<Sampler> ddpm(const base::ConfigReader& reader, const ScheduleRequest& request) {
+  const NoiseSchedule schedule = read_noise_schedule(reader);
+  const PredictionType prediction = read_prediction(reader);
+  const Clip clip = read_clip(reader, true, request.tokens);
   const bool large =
-      read.choice("variance_type", "fixed_small",
-                  {"fixed_small", "fixed_small_log", "fixed_large"}) == "fixed_large";
+      reader.choice("variance_type", "fixed_small",
+                    {"fixed_small", "fixed_small_log", "fixed_large"}) == "fixed_large";
   const std::string spacing =
-      read.choice("timestep_spacing", "leading", {"linspace", "leading", "trailing"});
-  const int64_t offset = read.integer("steps_offset", 0, 0, 1000);
+      reader.choice("timestep_spacing", "leading", {"linspace", "leading", "trailing"});
+  const int64_t offset = reader.integer("steps_offset", 0, 0, 1000);
   std::vector<int64_t> times = whole_timesteps(request.timesteps, schedule.train_steps);
   if (times.empty()) times = spaced_timesteps(spacing, schedule.train_steps, request.steps, offset);
   std::vector<LinearStep> steps;

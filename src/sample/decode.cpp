@@ -136,16 +136,16 @@ std::vector<Decoded> decode(const std::vector<TokenPrompt>& prompts, const Decod
                             const SpecialIds& special, bool block_causal,
                             const ForwardPass& forward, const DecodeControl& control) {
   check_policy(policy, block_causal);
-  Walks all(policy, special, block_causal);
-  for (const TokenPrompt& p : prompts) all.add(p);
+  Walks state(policy, special, block_causal);
+  for (const TokenPrompt& p : prompts) state.add(p);
   for (int pass = 0;;) {
     require(!control.stop.stop_requested(), ErrorCode::cancelled, "stopped after {} passes", pass);
     std::vector<SequencePass> passes;
-    all.next(0, passes, control);
-    const size_t before = all.walks.size();
+    state.next(0, passes, control);
+    const size_t before = state.walks.size();
     if (control.join)
-      for (const TokenPrompt& p : control.join()) all.add(p);
-    all.next(before, passes, control);
+      for (const TokenPrompt& p : control.join()) state.add(p);
+    state.next(before, passes, control);
     if (passes.empty()) break;
     // A model reads text in one mode and denoises canvases in another: two forward passes.
     std::vector<SequencePass> text, canvases;
@@ -153,10 +153,10 @@ std::vector<Decoded> decode(const std::vector<TokenPrompt>& prompts, const Decod
     for (std::vector<SequencePass>* group : {&text, &canvases}) {
       if (group->empty()) continue;
       if (control.before) control.before(*group);
-      all.take(*group, forward(pack(pass++, *group, all.walks)), control);
+      state.take(*group, forward(pack(pass++, *group, state.walks)), control);
     }
   }
-  return std::move(all.out);
+  return std::move(state.out);
 }
 
 }  // namespace tessera::sample

@@ -44,15 +44,15 @@ LinearStep solve(const SolverPath& path, size_t i, int order) {
 
 }  // namespace
 
-std::unique_ptr<Sampler> deis(const base::ConfigReader& read, const ScheduleRequest& request) {
-  read.refuse("thresholding", "dynamic thresholding in this class");
-  read.choice("algorithm_type", "deis", {"deis", "dpmsolver", "dpmsolver++"});
-  read.choice("solver_type", "logrho", {"logrho", "midpoint", "heun", "bh1", "bh2"});
-  const auto most = static_cast<int>(read.integer("solver_order", 2, 1, 3));
-  const SolverPath path = solver_path(read, request, SolverClass::deis);
-  const PredictionType prediction = read_path_prediction(read, path);
+std::unique_ptr<Sampler> deis(const base::ConfigReader& reader, const ScheduleRequest& request) {
+  reader.refuse("thresholding", "dynamic thresholding in this class");
+  reader.choice("algorithm_type", "deis", {"deis", "dpmsolver", "dpmsolver++"});
+  reader.choice("solver_type", "logrho", {"logrho", "midpoint", "heun", "bh1", "bh2"});
+  const auto most = static_cast<int>(reader.integer("solver_order", 2, 1, 3));
+  const SolverPath path = solver_path(reader, request, SolverClass::deis);
+  const PredictionType prediction = read_path_prediction(reader, path);
   const auto n = static_cast<int>(path.times.size());
-  const bool few = read.flag("lower_order_final", true) && request.steps < 15;
+  const bool few = reader.flag("lower_order_final", true) && request.steps < 15;
   std::vector<LinearStep> steps;
   for (int i = 0; i < n; ++i) {
     const auto at = static_cast<size_t>(i);

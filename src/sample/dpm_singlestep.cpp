@@ -9,9 +9,9 @@ namespace tessera::sample {
 namespace {
 
 // Order of every step: 1, 2, 3, 1, 2, 3, ...; a step of order 1 restarts the history.
-std::vector<int> orders_of(const base::ConfigReader& read, int most, int n) {
-  const bool zero = read.choice("final_sigmas_type", "zero", {"zero", "sigma_min"}) == "zero";
-  const bool lower = read.flag("lower_order_final", false) || zero || n % most != 0;
+std::vector<int> orders_of(const base::ConfigReader& reader, int most, int n) {
+  const bool zero = reader.choice("final_sigmas_type", "zero", {"zero", "sigma_min"}) == "zero";
+  const bool lower = reader.flag("lower_order_final", false) || zero || n % most != 0;
   std::vector<int> orders;
   for (int i = 0; i < n; ++i) orders.push_back(i % most + 1);
   if (lower && most > 1 && n % most == 0) orders.back() = 1;
@@ -46,15 +46,15 @@ LinearForm solve(const SolverPath& path, size_t begin, size_t i, bool heun) {
 
 }  // namespace
 
-std::unique_ptr<Sampler> dpm_singlestep(const base::ConfigReader& read,
+std::unique_ptr<Sampler> dpm_singlestep(const base::ConfigReader& reader,
                                         const ScheduleRequest& request) {
-  read.choice("algorithm_type", "dpmsolver++", {"dpmsolver++", "deis"});
-  const bool heun = read.choice("solver_type", "midpoint",
-                                {"midpoint", "heun", "logrho", "bh1", "bh2"}) == "heun";
-  const auto most = static_cast<int>(read.integer("solver_order", 2, 1, 3));
-  const SolverPath path = solver_path(read, request, SolverClass::dpm_singlestep);
-  const PredictionType prediction = read_path_prediction(read, path);
-  const std::vector<int> orders = orders_of(read, most, request.steps);
+  reader.choice("algorithm_type", "dpmsolver++", {"dpmsolver++", "deis"});
+  const bool heun = reader.choice("solver_type", "midpoint",
+                                  {"midpoint", "heun", "logrho", "bh1", "bh2"}) == "heun";
+  const auto most = static_cast<int>(reader.integer("solver_order", 2, 1, 3));
+  const SolverPath path = solver_path(reader, request, SolverClass::dpm_singlestep);
+  const PredictionType prediction = read_path_prediction(reader, path);
+  const std::vector<int> orders = orders_of(reader, most, request.steps);
   std::vector<LinearStep> steps;
   size_t begin = 0;
   LinearForm now;  // the current latent by the latent at `begin`
@@ -71,7 +71,7 @@ std::unique_ptr<Sampler> dpm_singlestep(const base::ConfigReader& read,
     now = to;
   }
   return std::make_unique<LinearSampler>(std::move(steps), 1,
-                                         read_clip(read, std::nullopt, request.tokens));
+                                         read_clip(reader, std::nullopt, request.tokens));
 }
 
 }  // namespace tessera::sample

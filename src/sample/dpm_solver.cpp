@@ -46,31 +46,32 @@ LinearStep solve(const SolverPath& path, size_t i, int order, const Solver& solv
   return step;
 }
 
-Solver read_solver(const base::ConfigReader& read) {
+Solver read_solver(const base::ConfigReader& reader) {
   Solver solver;
-  solver.order = static_cast<int>(read.integer("solver_order", 2, 1, 3));
+  solver.order = static_cast<int>(reader.integer("solver_order", 2, 1, 3));
   // Solver names of other classes select the default, as in diffusers when the class changes.
-  solver.heun = read.choice("solver_type", "midpoint",
-                            {"midpoint", "heun", "logrho", "bh1", "bh2"}) == "heun";
-  solver.stochastic = read.choice("algorithm_type", "dpmsolver++",
-                                  {"dpmsolver++", "sde-dpmsolver++", "deis"}) == "sde-dpmsolver++";
+  solver.heun = reader.choice("solver_type", "midpoint",
+                              {"midpoint", "heun", "logrho", "bh1", "bh2"}) == "heun";
+  solver.stochastic =
+      reader.choice("algorithm_type", "dpmsolver++", {"dpmsolver++", "sde-dpmsolver++", "deis"}) ==
+      "sde-dpmsolver++";
   return solver;
 }
 
 }  // namespace
 
-std::unique_ptr<Sampler> dpm_solver(const base::ConfigReader& read,
+std::unique_ptr<Sampler> dpm_solver(const base::ConfigReader& reader,
                                     const ScheduleRequest& request) {
-  const Solver solver = read_solver(read);
-  const SolverPath path = solver_path(read, request, SolverClass::dpm_multistep);
+  const Solver solver = read_solver(reader);
+  const SolverPath path = solver_path(reader, request, SolverClass::dpm_multistep);
   const int n = static_cast<int>(path.times.size());
-  const PredictionType prediction = read_path_prediction(read, path);
-  const bool few = read.flag("lower_order_final", true) && request.steps < 15;
+  const PredictionType prediction = read_path_prediction(reader, path);
+  const bool few = reader.flag("lower_order_final", true) && request.steps < 15;
   const bool zero = path.sigmas.back() == 0;
   std::vector<LinearStep> steps;
   for (int i = 0; i < n; ++i) {
     int order = std::min(solver.order, i + 1);
-    if (i == n - 1 && (few || zero || read.flag("euler_at_final", false))) order = 1;
+    if (i == n - 1 && (few || zero || reader.flag("euler_at_final", false))) order = 1;
     if (i == n - 2 && few) order = std::min(order, 2);
     const size_t at = static_cast<size_t>(i);
     LinearStep step = solve(path, at, order, solver);
@@ -81,7 +82,7 @@ std::unique_ptr<Sampler> dpm_solver(const base::ConfigReader& read,
     steps.push_back(step);
   }
   return std::make_unique<LinearSampler>(std::move(steps), 1,
-                                         read_clip(read, std::nullopt, request.tokens));
+                                         read_clip(reader, std::nullopt, request.tokens));
 }
 
 }  // namespace tessera::sample

@@ -22,24 +22,24 @@ LinearStep straight_step(const SigmaSteps& path, size_t i, PredictionType predic
 
 }  // namespace
 
-std::unique_ptr<Sampler> euler_discrete(const base::ConfigReader& read,
+std::unique_ptr<Sampler> euler_discrete(const base::ConfigReader& reader,
                                         const ScheduleRequest& request) {
-  const PredictionType prediction = read_prediction(read);
+  const PredictionType prediction = read_prediction(reader);
   if (prediction == PredictionType::velocity)  // other types get equal timesteps either way
-    read.choice("timestep_type", "discrete", {"discrete"});
-  const SigmaSteps path = sigma_steps(read, request, {.ends = true});
+    reader.choice("timestep_type", "discrete", {"discrete"});
+  const SigmaSteps path = sigma_steps(reader, request, {.ends = true});
   std::vector<LinearStep> steps;
   for (size_t i = 0; i < path.times.size(); ++i)
     steps.push_back(straight_step(path, i, prediction, path.sigmas[i + 1]));
   return std::make_unique<LinearSampler>(std::move(steps), path.initial_scale);
 }
 
-std::unique_ptr<Sampler> euler_ancestral(const base::ConfigReader& read,
+std::unique_ptr<Sampler> euler_ancestral(const base::ConfigReader& reader,
                                          const ScheduleRequest& request) {
-  const PredictionType prediction = read_prediction(read);
+  const PredictionType prediction = read_prediction(reader);
   require(prediction != PredictionType::sample, ErrorCode::model,
-          "{}: 'prediction_type' sample is not supported by this scheduler", read.where());
-  const SigmaSteps path = sigma_steps(read, request, {.spreads = false});
+          "{}: 'prediction_type' sample is not supported by this scheduler", reader.where());
+  const SigmaSteps path = sigma_steps(reader, request, {.spreads = false});
   std::vector<LinearStep> steps;
   for (size_t i = 0; i < path.times.size(); ++i) {
     const double from = path.sigmas[i], to = path.sigmas[i + 1];

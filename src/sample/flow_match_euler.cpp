@@ -22,19 +22,19 @@ struct Shift {
   }
 };
 
-Shift read_shift(const base::ConfigReader& read, int64_t tokens) {
+Shift read_shift(const base::ConfigReader& reader, int64_t tokens) {
   Shift shift;
-  shift.dynamic = read.flag("use_dynamic_shifting", false);
-  shift.constant = read.positive("shift", 1);
+  shift.dynamic = reader.flag("use_dynamic_shifting", false);
+  shift.constant = reader.positive("shift", 1);
   shift.linear =
-      read.choice("time_shift_type", "exponential", {"exponential", "linear"}) == "linear";
-  shift.mu = read_size_shift(read, tokens);
+      reader.choice("time_shift_type", "exponential", {"exponential", "linear"}) == "linear";
+  shift.mu = read_size_shift(reader, tokens);
   return shift;
 }
 
-std::vector<double> shifted_sigmas(const base::ConfigReader& read, const ScheduleRequest& request,
+std::vector<double> shifted_sigmas(const base::ConfigReader& reader, const ScheduleRequest& request,
                                    int train_steps) {
-  const Shift shift = read_shift(read, request.tokens);
+  const Shift shift = read_shift(reader, request.tokens);
   std::vector<double> sigmas;
   if (!request.sigmas.empty() || !request.timesteps.empty()) {
     for (const double s : request.sigmas) sigmas.push_back(double(shift(float(s))));
@@ -62,20 +62,20 @@ std::vector<double> shifted_sigmas(const base::ConfigReader& read, const Schedul
 
 }  // namespace
 
-std::unique_ptr<Sampler> flow_match_euler(const base::ConfigReader& read,
+std::unique_ptr<Sampler> flow_match_euler(const base::ConfigReader& reader,
                                           const ScheduleRequest& request) {
-  const int train_steps = static_cast<int>(read.integer("num_train_timesteps", 1000, 2, 1000000));
-  const bool inverted = read.flag("invert_sigmas", false);
-  const bool stochastic = read.flag("stochastic_sampling", false);
+  const int train_steps = static_cast<int>(reader.integer("num_train_timesteps", 1000, 2, 1000000));
+  const bool inverted = reader.flag("invert_sigmas", false);
+  const bool stochastic = reader.flag("stochastic_sampling", false);
   check_steps(request.steps, 100000);
-  std::vector<double> sigmas = shifted_sigmas(read, request, train_steps);
-  if (const double last = read.number("shift_terminal", 0, 0, 0.999); last != 0) {
+  std::vector<double> sigmas = shifted_sigmas(reader, request, train_steps);
+  if (const double last = reader.number("shift_terminal", 0, 0, 0.999); last != 0) {
     const double scale = (1 - sigmas.back()) / (1 - last);
     require(scale > 0, ErrorCode::usage, "{} steps cannot end at 'shift_terminal' {}",
             request.steps, last);
     for (double& s : sigmas) s = 1 - (1 - s) / scale;
   }
-  if (const Spread spread = read_sharded(read); spread != Spread::even)
+  if (const Spread spread = read_sharded(reader); spread != Spread::even)
     sigmas = spread_sigmas(spread, sigmas.front(), sigmas.back(), request.steps);
   std::vector<float> path(sigmas.begin(), sigmas.end());
   if (inverted)

@@ -23,11 +23,11 @@ LinearStep corrector(double sigma, double next, const FromPair& clean) {
 
 }  // namespace
 
-std::unique_ptr<Sampler> heun_discrete(const base::ConfigReader& read,
+std::unique_ptr<Sampler> heun_discrete(const base::ConfigReader& reader,
                                        const ScheduleRequest& request) {
-  const PredictionType prediction = read_prediction(read);
-  const SigmaSteps path =
-      sigma_steps(read, request, {.schedule = {.start = 0.00085, .end = 0.012, .rescales = false}});
+  const PredictionType prediction = read_prediction(reader);
+  const SigmaSteps path = sigma_steps(
+      reader, request, {.schedule = {.start = 0.00085, .end = 0.012, .rescales = false}});
   std::vector<LinearStep> steps;
   const auto add = [&](LinearStep step, size_t seen_at) {
     step.timestep = path.times[seen_at];
@@ -40,7 +40,7 @@ std::unique_ptr<Sampler> heun_discrete(const base::ConfigReader& read,
     add(predictor(sigma, next, SigmaSteps::clean_of(prediction, sigma)), i);
     if (next > 0) add(corrector(sigma, next, SigmaSteps::clean_of(prediction, next)), i + 1);
   }
-  Clip clip = read_clip(read, false, request.tokens);
+  Clip clip = read_clip(reader, false, request.tokens);
   clip.quantile = 0;  // this class of diffusers has no thresholding
   return std::make_unique<LinearSampler>(std::move(steps), path.initial_scale, clip);
 }

@@ -12,9 +12,9 @@ namespace {
 constexpr double kDataSpread = 0.5;
 
 // Evenly spaced indices of the timesteps of distillation, latest first.
-std::vector<int64_t> distilled_times(const base::ConfigReader& read, int train_steps, int steps) {
+std::vector<int64_t> distilled_times(const base::ConfigReader& reader, int train_steps, int steps) {
   const auto distilled =
-      static_cast<int>(read.integer("original_inference_steps", 50, 1, train_steps));
+      static_cast<int>(reader.integer("original_inference_steps", 50, 1, train_steps));
   check_steps(steps, distilled);
   std::vector<int64_t> times;
   for (int i = 0; i < steps; ++i) {
@@ -26,13 +26,13 @@ std::vector<int64_t> distilled_times(const base::ConfigReader& read, int train_s
 
 }  // namespace
 
-std::unique_ptr<Sampler> lcm(const base::ConfigReader& read, const ScheduleRequest& request) {
+std::unique_ptr<Sampler> lcm(const base::ConfigReader& reader, const ScheduleRequest& request) {
   const NoiseSchedule schedule =
-      read_noise_schedule(read, {.kind = "scaled_linear", .start = 0.00085, .end = 0.012});
-  const PredictionType prediction = read_prediction(read);
-  const double scaling = read.positive("timestep_scaling", 10);
+      read_noise_schedule(reader, {.kind = "scaled_linear", .start = 0.00085, .end = 0.012});
+  const PredictionType prediction = read_prediction(reader);
+  const double scaling = reader.positive("timestep_scaling", 10);
   std::vector<int64_t> times = whole_timesteps(request.timesteps, schedule.train_steps);
-  if (times.empty()) times = distilled_times(read, schedule.train_steps, request.steps);
+  if (times.empty()) times = distilled_times(reader, schedule.train_steps, request.steps);
   std::vector<LinearStep> steps;
   for (size_t i = 0; i < times.size(); ++i) {
     const double a = schedule.alpha(times[i], 1);
@@ -52,7 +52,7 @@ std::unique_ptr<Sampler> lcm(const base::ConfigReader& read, const ScheduleReque
                      .draws = last ? 0 : 1});
   }
   return std::make_unique<LinearSampler>(std::move(steps), 1,
-                                         read_clip(read, false, request.tokens));
+                                         read_clip(reader, false, request.tokens));
 }
 
 }  // namespace tessera::sample

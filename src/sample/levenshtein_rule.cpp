@@ -23,7 +23,7 @@ struct Cell {
 };
 
 /// A cell of the next block, with its place in this block.
-struct Placed {
+struct PlacedCell {
   Cell cell;
   size_t from = 0;
   bool moved = false;  // an old token or a new mask, not predicted by this pass
@@ -72,9 +72,9 @@ class LevenshteinRule : public UnmaskingPolicy {
       escape(in, prediction_of, now);
     seen_.insert(tokens_of(now));
     ++step_;
-    const std::vector<Placed> block = edited(now, write);
+    const std::vector<PlacedCell> block = edited(now, write);
     const std::vector<Cell> before = std::exchange(cells_, {});
-    for (const Placed& one : block) cells_.push_back(one.cell);
+    for (const PlacedCell& entry : block) cells_.push_back(entry.cell);
     going_ = !last && (masks > 0 || tokens_of(cells_) != tokens_of(before));
     return changes(in, block, before);
   }
@@ -149,18 +149,19 @@ class LevenshteinRule : public UnmaskingPolicy {
     tensor::Tensor row = tensor::Tensor::empty({1, in.logits.size(1)}, tensor::DType::f32);
     tensor::copy_into(row, in.logits.slice(0, at, at + 1));
     const std::span<float> logits(row.data<float>(), static_cast<size_t>(row.size(1)));
-    const ops::Peak all = ops::peak(logits, in.mask);
+    const ops::Peak peak = ops::peak(logits, in.mask);
     for (const int32_t other : tokens)
       logits[static_cast<size_t>(other)] = -std::numeric_limits<float>::infinity();
     const ops::Peak best = ops::peak(logits, in.mask);
     return {in.positions[i], static_cast<int32_t>(best.index),
-            std::exp(double(best.largest) - double(all.largest)) / all.sum};
+            std::exp(double(best.largest) - double(peak.largest)) / peak.sum};
   }
 
-  std::vector<Placed> edited(const std::vector<Cell>& now, const std::vector<bool>& write) const {
+  std::vector<PlacedCell> edited(const std::vector<Cell>& now,
+                                 const std::vector<bool>& write) const {
     const size_t n = now.size();
-    const auto mask = [&](size_t at) { return Placed{{special_.mask, 0, false}, at, true}; };
-    std::vector<Placed> block;
+    const auto mask = [&](size_t at) { return PlacedCell{{special_.mask, 0, false}, at, true}; };
+    std::vector<PlacedCell> block;
     for (size_t i = 0; i < n; ++i) {
       if (now[i].token == special_.remove) continue;
       if (now[i].token == special_.split) {
@@ -175,14 +176,14 @@ class LevenshteinRule : public UnmaskingPolicy {
     return block;
   }
 
-  static std::vector<Prediction> changes(const OpenLogits& in, const std::vector<Placed>& block,
+  static std::vector<Prediction> changes(const OpenLogits& in, const std::vector<PlacedCell>& block,
                                          const std::vector<Cell>& before) {
     std::vector<Prediction> out;
     for (size_t i = 0; i < block.size(); ++i) {
-      const Placed& one = block[i];
-      if (one.moved && one.from == i && one.cell.token == before[i].token) continue;
-      out.push_back({in.positions[i], one.cell.token, one.cell.confidence,
-                     static_cast<int64_t>(i) - static_cast<int64_t>(one.from), one.moved});
+      const PlacedCell& entry = block[i];
+      if (entry.moved && entry.from == i && entry.cell.token == before[i].token) continue;
+      out.push_back({in.positions[i], entry.cell.token, entry.cell.confidence,
+                     static_cast<int64_t>(i) - static_cast<int64_t>(entry.from), entry.moved});
     }
     return out;
   }

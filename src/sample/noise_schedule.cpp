@@ -23,20 +23,20 @@ std::vector<float> betas_of_bar(int n, bool cosine) {
   return betas;
 }
 
-std::vector<float> read_betas(const base::ConfigReader& read, int n,
+std::vector<float> read_betas(const base::ConfigReader& reader, int n,
                               const ScheduleDefaults& missing) {
-  const std::vector<double> trained = read.fractions("trained_betas");
+  const std::vector<double> trained = reader.fractions("trained_betas");
   if (!trained.empty()) {
     require(trained.size() == static_cast<size_t>(n), ErrorCode::model,
-            "{}: 'trained_betas' holds {} numbers for {} training steps", read.where(),
+            "{}: 'trained_betas' holds {} numbers for {} training steps", reader.where(),
             trained.size(), n);
     return {trained.begin(), trained.end()};
   }
   const std::string kind =
-      read.choice("beta_schedule", missing.kind,
-                  {"linear", "scaled_linear", "squaredcos_cap_v2", "exp", "sigmoid"});
-  const double from = read.fraction("beta_start", missing.start);
-  const double to = read.fraction("beta_end", missing.end);
+      reader.choice("beta_schedule", missing.kind,
+                    {"linear", "scaled_linear", "squaredcos_cap_v2", "exp", "sigmoid"});
+  const double from = reader.fraction("beta_start", missing.start);
+  const double to = reader.fraction("beta_end", missing.end);
   if (kind == "squaredcos_cap_v2" || kind == "exp")
     return betas_of_bar(n, kind == "squaredcos_cap_v2");
   if (kind == "linear") return float_linspace(float(from), float(to), n);
@@ -124,15 +124,16 @@ double NoiseSchedule::alpha(int64_t timestep, double final_alpha) const {
   return timestep < 0 ? final_alpha : alphas_cumprod.at(static_cast<size_t>(timestep));
 }
 
-NoiseSchedule read_noise_schedule(const base::ConfigReader& read, const ScheduleDefaults& missing) {
+NoiseSchedule read_noise_schedule(const base::ConfigReader& reader,
+                                  const ScheduleDefaults& missing) {
   NoiseSchedule schedule;
-  schedule.train_steps = static_cast<int>(read.integer("num_train_timesteps", 1000, 2, 1000000));
-  const std::vector<float> betas = read_betas(read, schedule.train_steps, missing);
+  schedule.train_steps = static_cast<int>(reader.integer("num_train_timesteps", 1000, 2, 1000000));
+  const std::vector<float> betas = read_betas(reader, schedule.train_steps, missing);
   schedule.alphas_cumprod = cumulated(betas);
   require(schedule.alphas_cumprod.back() > 0, ErrorCode::model,
           "{}: the betas leave nothing of a sample after {} training steps; expected smaller ones",
-          read.where(), schedule.train_steps);
-  if (missing.rescales && read.flag("rescale_betas_zero_snr", false))
+          reader.where(), schedule.train_steps);
+  if (missing.rescales && reader.flag("rescale_betas_zero_snr", false))
     schedule.alphas_cumprod = cumulated(with_zero_snr(betas));
   return schedule;
 }
@@ -179,14 +180,14 @@ std::vector<int64_t> spaced_timesteps(const std::string& spacing, int train_step
   return result;
 }
 
-Spread read_sharded(const base::ConfigReader& read) {
+Spread read_sharded(const base::ConfigReader& reader) {
   Spread result = Spread::even;
   for (const auto& [key, spread] : {std::pair{"use_karras_sigmas", Spread::karras},
                                     {"use_exponential_sigmas", Spread::exponential},
                                     {"use_beta_sigmas", Spread::beta}}) {
-    if (!read.flag(key, false)) continue;
+    if (!reader.flag(key, false)) continue;
     require(result == Spread::even, ErrorCode::model,
-            "{}: '{}' is true beside another way to spread sigmas; expected one", read.where(),
+            "{}: '{}' is true beside another way to spread sigmas; expected one", reader.where(),
             key);
     result = spread;
   }

@@ -27,7 +27,7 @@ struct ScheduleDefaults {
 };
 /// Reads num_train_timesteps, beta_start, beta_end, beta_schedule (linear, scaled_linear,
 /// squaredcos_cap_v2, exp, sigmoid), trained_betas and rescale_betas_zero_snr.
-NoiseSchedule read_noise_schedule(const base::ConfigReader& read,
+NoiseSchedule read_noise_schedule(const base::ConfigReader& reader,
                                   const ScheduleDefaults& missing = {});
 
 /// Betas of Nichol & Dhariwal's cosine.
@@ -52,7 +52,7 @@ double rounded(double x);
 enum class Spread : uint8_t { even, karras, exponential, beta };
 /// Reads use_karras_sigmas, use_exponential_sigmas and use_beta_sigmas; at most a single flag may
 /// be true.
-Spread read_sharded(const base::ConfigReader& read);
+Spread read_sharded(const base::ConfigReader& reader);
 /// n sigmas from the largest to the smallest; `spread` is not even.
 std::vector<double> spread_sigmas(Spread spread, double largest, double smallest, int n);
 /// Logarithms of f32 values, bit-identical to numpy, whose function differs from the system's in a

@@ -4,11 +4,11 @@
 
 namespace tessera::sample {
 
-PredictionType read_prediction(const base::ConfigReader& read, bool flow) {
+PredictionType read_prediction(const base::ConfigReader& reader, bool flow) {
   const std::string kind =
-      flow ? read.choice("prediction_type", "epsilon",
-                         {"epsilon", "v_prediction", "sample", "flow_prediction"})
-           : read.choice("prediction_type", "epsilon", {"epsilon", "v_prediction", "sample"});
+      flow ? reader.choice("prediction_type", "epsilon",
+                           {"epsilon", "v_prediction", "sample", "flow_prediction"})
+           : reader.choice("prediction_type", "epsilon", {"epsilon", "v_prediction", "sample"});
   if (kind == "v_prediction") return PredictionType::velocity;
   if (kind == "sample") return PredictionType::sample;
   return kind == "epsilon" ? PredictionType::epsilon : PredictionType::flow;
@@ -34,14 +34,14 @@ FromPair noise_of(PredictionType prediction, double alpha, double sigma) {
   return {};
 }
 
-Clip read_clip(const base::ConfigReader& read, std::optional<bool> clips, int64_t tokens) {
-  if (read.flag("thresholding", false)) {
-    return {.quantile = read.number("dynamic_thresholding_ratio", 0.995, 1e-6, 1),
-            .most = read.positive("sample_max_value", 1),
+Clip read_clip(const base::ConfigReader& reader, std::optional<bool> clips, int64_t tokens) {
+  if (reader.flag("thresholding", false)) {
+    return {.quantile = reader.number("dynamic_thresholding_ratio", 0.995, 1e-6, 1),
+            .most = reader.positive("sample_max_value", 1),
             .tokens = tokens};
   }
-  if (!clips || !read.flag("clip_sample", *clips)) return {};
-  return {.bound = read.positive("clip_sample_range", 1)};
+  if (!clips || !reader.flag("clip_sample", *clips)) return {};
+  return {.bound = reader.positive("clip_sample_range", 1)};
 }
 
 }  // namespace tessera::sample

@@ -12,7 +12,7 @@ namespace tessera::sample {
 enum class PredictionType { epsilon, velocity, sample, flow };
 
 /// Reads prediction_type (epsilon, v_prediction, sample), with flow_prediction if `flow`.
-PredictionType read_prediction(const base::ConfigReader& read, bool flow = false);
+PredictionType read_prediction(const base::ConfigReader& reader, bool flow = false);
 
 /// Two coefficients, for the latent and for the prediction.
 struct FromPair {
@@ -26,6 +26,6 @@ FromPair noise_of(PredictionType prediction, double alpha, double sigma);
 /// Reads thresholding, dynamic_thresholding_ratio and sample_max_value; without thresholding, and
 /// if `clips` has a value, reads clip_sample (default `clips`) and clip_sample_range. `tokens`:
 /// tokens of a sample, for thresholding.
-Clip read_clip(const base::ConfigReader& read, std::optional<bool> clips, int64_t tokens);
+Clip read_clip(const base::ConfigReader& reader, std::optional<bool> clips, int64_t tokens);
 
 }  // namespace tessera::sample

@@ -65,9 +65,9 @@ const std::vector<Scheduler>& schedulers() {
 
 namespace {
 
-bool solves_flow(const Scheduler& scheduler, const base::ConfigReader& read) {
+bool solves_flow(const Scheduler& scheduler, const base::ConfigReader& reader) {
   return scheduler.flow == FlowPath::always ||
-         (scheduler.flow == FlowPath::asked && read.flag("use_flow_sigmas", false));
+         (scheduler.flow == FlowPath::asked && reader.flag("use_flow_sigmas", false));
 }
 
 // Classes with several orders skip steps themselves. If a step is two passes, both are skipped.
@@ -111,13 +111,13 @@ std::unique_ptr<Sampler> make_sampler(const std::string& class_name, const base:
   std::string names;
   for (const Scheduler& scheduler : schedulers()) {
     if (class_name == scheduler.name) {
-      const base::ConfigReader read(config, where);
-      require(!request.flow || solves_flow(scheduler, read), ErrorCode::model,
+      const base::ConfigReader reader(config, where);
+      require(!request.flow || solves_flow(scheduler, reader), ErrorCode::model,
               "{}: '{}' does not solve a flow, which this transformer predicts; expected "
               "FlowMatchEulerDiscreteScheduler, or a solver with use_flow_sigmas",
               where, class_name);
-      check_step_lists(scheduler, read, request);
-      auto sampler = started(scheduler.make(read, request), request);
+      check_step_lists(scheduler, reader, request);
+      auto sampler = started(scheduler.make(reader, request), request);
       if (request.predicted_sample && scheduler.tells_prediction)
         sampler = predicting_sampler(*sampler);
       check_finite(*sampler, where, request.tokens);

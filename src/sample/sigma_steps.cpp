@@ -7,7 +7,7 @@
 namespace tessera::sample {
 namespace {
 
-std::vector<double> places(const base::ConfigReader& read, const std::string& spacing,
+std::vector<double> places(const base::ConfigReader& reader, const std::string& spacing,
                            int train_steps, int steps) {
   if (spacing == "trailing") {
     const auto whole = spaced_timesteps(spacing, train_steps, steps, 0);
@@ -15,7 +15,7 @@ std::vector<double> places(const base::ConfigReader& read, const std::string& sp
   }
   if (spacing == "leading") {  // an offset may exceed the last training timestep; its sigma stays
     check_steps(steps, train_steps);
-    const int64_t offset = read.integer("steps_offset", 0, 0, 1000);
+    const int64_t offset = reader.integer("steps_offset", 0, 0, 1000);
     std::vector<double> whole;
     for (int i = steps - 1; i >= 0; --i)
       whole.push_back(double(i * (train_steps / steps) + offset));
@@ -45,25 +45,25 @@ std::vector<double> log_linear(const std::vector<float>& logs, int n) {
   return sigmas;
 }
 
-SigmaSteps configured_path(const base::ConfigReader& read, const ScheduleRequest& request,
+SigmaSteps configured_path(const base::ConfigReader& reader, const ScheduleRequest& request,
                            const SigmaKeys& keys, const std::string& spacing,
                            const NoiseSchedule& schedule) {
   const std::vector<double> all = schedule.sigmas();
   SigmaSteps path;
   path.times = request.timesteps.empty()
-                   ? places(read, spacing, schedule.train_steps, request.steps)
+                   ? places(reader, spacing, schedule.train_steps, request.steps)
                    : request.timesteps;
   for (double t : path.times) path.sigmas.push_back(sigma_at(all, t));
   // Sigmas are even in the logarithm; an added last sigma, the smallest, ends the last step.
   if (keys.ends &&
-      read.choice("interpolation_type", "linear", {"linear", "log_linear"}) != "linear")
+      reader.choice("interpolation_type", "linear", {"linear", "log_linear"}) != "linear")
     path.sigmas = log_linear(float_logs(all), request.steps + 1);
-  if (const Spread spread = keys.spreads ? read_sharded(read) : Spread::even;
+  if (const Spread spread = keys.spreads ? read_sharded(reader) : Spread::even;
       spread != Spread::even) {
     double high = path.sigmas.front(), low = path.sigmas.back();
     if (keys.ends) {
-      high = read.positive("sigma_max", high);
-      low = read.positive("sigma_min", low);
+      high = reader.positive("sigma_max", high);
+      low = reader.positive("sigma_min", low);
     }
     path.sigmas = spread_sigmas(spread, high, low, request.steps);
     const std::vector<float> logs = float_logs(all);
@@ -71,7 +71,7 @@ SigmaSteps configured_path(const base::ConfigReader& read, const ScheduleRequest
       path.times[i] = timestep_of_sigma(logs, path.sigmas[i]);
   }
   const bool zero =
-      !keys.ends || read.choice("final_sigmas_type", "zero", {"zero", "sigma_min"}) == "zero";
+      !keys.ends || reader.choice("final_sigmas_type", "zero", {"zero", "sigma_min"}) == "zero";
   path.sigmas.push_back(zero ? 0 : all.front());
   return path;
 }
@@ -87,16 +87,17 @@ FromPair SigmaSteps::clean_of(PredictionType prediction, double sigma) {
   return {scale * scale, -sigma * scale};
 }
 
-SigmaSteps sigma_steps(const base::ConfigReader& read, const ScheduleRequest& request,
+SigmaSteps sigma_steps(const base::ConfigReader& reader, const ScheduleRequest& request,
                        const SigmaKeys& keys) {
-  NoiseSchedule schedule = read_noise_schedule(read, keys.schedule);
+  NoiseSchedule schedule = read_noise_schedule(reader, keys.schedule);
   // A last alpha of zero would be an infinite sigma.
-  if (keys.schedule.rescales && read.flag("rescale_betas_zero_snr", false))
+  if (keys.schedule.rescales && reader.flag("rescale_betas_zero_snr", false))
     schedule.alphas_cumprod.back() = std::pow(2, -24);
   const std::string spacing =
-      read.choice("timestep_spacing", "linspace", {"linspace", "leading", "trailing"});
-  SigmaSteps path = request.sigmas.empty() ? configured_path(read, request, keys, spacing, schedule)
-                                           : listed_path(request.sigmas, schedule.sigmas());
+      reader.choice("timestep_spacing", "linspace", {"linspace", "leading", "trailing"});
+  SigmaSteps path = request.sigmas.empty()
+                        ? configured_path(reader, request, keys, spacing, schedule)
+                        : listed_path(request.sigmas, schedule.sigmas());
   for (double& s : path.sigmas) s = double(float(s));
   const double top = path.sigmas.front();
   path.initial_scale = spacing == "leading" ? std::sqrt(top * top + 1) : top;

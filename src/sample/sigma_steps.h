@@ -28,7 +28,7 @@ struct SigmaKeys {
   bool ends = false;    ///< read sigma_min, sigma_max and final_sigmas_type
 };
 /// Reads the noise schedule and the spacing of steps.
-SigmaSteps sigma_steps(const base::ConfigReader& read, const ScheduleRequest& request,
+SigmaSteps sigma_steps(const base::ConfigReader& reader, const ScheduleRequest& request,
                        const SigmaKeys& keys);
 
 }  // namespace tessera::sample

@@ -28,13 +28,13 @@ enum class SolverClass : uint8_t { dpm_multistep, dpm_singlestep, unipc, deis };
 
 /// Reads the noise schedule and the spacing of steps, as `kind` does. Throws Error(model) for
 /// unsupported values, Error(usage) for an invalid number of steps.
-SolverPath solver_path(const base::ConfigReader& read, const ScheduleRequest& request,
+SolverPath solver_path(const base::ConfigReader& reader, const ScheduleRequest& request,
                        SolverClass kind);
 /// Reads the prediction type of the denoiser; a flow must be predicted on the path of a flow, and
 /// nowhere else.
-PredictionType read_path_prediction(const base::ConfigReader& read, const SolverPath& path);
+PredictionType read_path_prediction(const base::ConfigReader& reader, const SolverPath& path);
 /// mu of a shift that depends on the sample's size (Esser et al. 2024): linear in its tokens.
 /// `max_shift` is the default of a missing key.
-double read_size_shift(const base::ConfigReader& read, int64_t tokens, double max_shift = 1.15);
+double read_size_shift(const base::ConfigReader& reader, int64_t tokens, double max_shift = 1.15);
 
 }  // namespace tessera::sample

@@ -64,27 +64,27 @@ int listed_steps(const std::string& class_name, const std::vector<double>& times
   return static_cast<int>(count);  // make_sampler refuses the class
 }
 
-void check_step_lists(const Scheduler& scheduler, const base::ConfigReader& read,
+void check_step_lists(const Scheduler& scheduler, const base::ConfigReader& reader,
                       const ScheduleRequest& request) {
   if (request.timesteps.empty() && request.sigmas.empty()) return;
   check_lists_of(scheduler, request.timesteps, request.sigmas);
   const char* const name = request.sigmas.empty() ? "timesteps" : "sigmas";
   const bool euler_flow = scheduler.flow == FlowPath::always;
   const bool flow =
-      euler_flow || (scheduler.flow == FlowPath::asked && read.flag("use_flow_sigmas", false));
+      euler_flow || (scheduler.flow == FlowPath::asked && reader.flag("use_flow_sigmas", false));
   const bool spreads =
-      read_sharded(read) != Spread::even || (!flow && read.flag("use_lu_lambdas", false));
+      read_sharded(reader) != Spread::even || (!flow && reader.flag("use_lu_lambdas", false));
   require(euler_flow || !spreads || (scheduler.sigmas == Sigmas::places && !request.sigmas.empty()),
           ErrorCode::usage,
           "`{}`: {} spreads sigmas itself (use_karras_sigmas or the like); leave the list out",
-          name, read.where());
+          name, reader.where());
   require(request.timesteps.empty() || euler_flow || !flow, ErrorCode::usage,
           "`timesteps`: a {} with use_flow_sigmas takes none; take flow-euler or unipc with "
           "`sigmas`",
           scheduler.name);
   require(request.sigmas.empty() || scheduler.sigmas == Sigmas::places || flow, ErrorCode::usage,
           "`sigmas`: a {} takes them with use_flow_sigmas only", scheduler.name);
-  const auto train = static_cast<double>(read.integer("num_train_timesteps", 1000, 2, 1000000));
+  const auto train = static_cast<double>(reader.integer("num_train_timesteps", 1000, 2, 1000000));
   const bool whole = scheduler.timesteps == Timesteps::whole;
   check_descending(name, request.timesteps, whole ? train - 1 : train);
   check_descending(name, request.sigmas, flow ? 1 : 1e6);

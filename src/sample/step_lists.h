@@ -14,7 +14,7 @@ int listed_steps(const std::string& class_name, const std::vector<double>& times
                  const std::vector<double>& sigmas);
 /// Throws Error(usage) for lists that set_timesteps of diffusers does not take with this
 /// configuration, or that do not descend from the largest number of the schedule.
-void check_step_lists(const Scheduler& scheduler, const base::ConfigReader& read,
+void check_step_lists(const Scheduler& scheduler, const base::ConfigReader& reader,
                       const ScheduleRequest& request);
 /// The timesteps as the whole numbers of training below `train_steps`; fractions are cut off.
 /// Throws Error(usage) where they do not descend.

@@ -66,30 +66,30 @@ LinearForm solve(const SolverPath& path, const Solver& solver, size_t from, int 
   return form;
 }
 
-Solver read_solver(const base::ConfigReader& read) {
-  require(!read.has("solver_p"), ErrorCode::model,
-          "{}: 'solver_p', another scheduler as predictor, is not supported", read.where());
+Solver read_solver(const base::ConfigReader& reader) {
+  require(!reader.has("solver_p"), ErrorCode::model,
+          "{}: 'solver_p', another scheduler as predictor, is not supported", reader.where());
   Solver solver;
-  solver.order = static_cast<int>(read.integer("solver_order", 2, 1, 3));
+  solver.order = static_cast<int>(reader.integer("solver_order", 2, 1, 3));
   solver.bh1 =
-      read.choice("solver_type", "bh2", {"bh1", "bh2", "midpoint", "heun", "logrho"}) == "bh1";
-  solver.clean = read.flag("predict_x0", true);
+      reader.choice("solver_type", "bh2", {"bh1", "bh2", "midpoint", "heun", "logrho"}) == "bh1";
+  solver.clean = reader.flag("predict_x0", true);
   return solver;
 }
 
 }  // namespace
 
-std::unique_ptr<Sampler> unipc(const base::ConfigReader& read, const ScheduleRequest& request) {
-  const Solver solver = read_solver(read);
-  const SolverPath path = solver_path(read, request, SolverClass::unipc);
-  const PredictionType prediction = read_path_prediction(read, path);
+std::unique_ptr<Sampler> unipc(const base::ConfigReader& reader, const ScheduleRequest& request) {
+  const Solver solver = read_solver(reader);
+  const SolverPath path = solver_path(reader, request, SolverClass::unipc);
+  const PredictionType prediction = read_path_prediction(reader, path);
   require(solver.clean || !path.flow, ErrorCode::model,
-          "{}: 'predict_x0' false is not supported for a flow", read.where());
-  const Clip clip = read_clip(read, std::nullopt, request.tokens);
+          "{}: 'predict_x0' false is not supported for a flow", reader.where());
+  const Clip clip = read_clip(reader, std::nullopt, request.tokens);
   require(solver.clean || clip.quantile == 0, ErrorCode::model,
-          "{}: 'thresholding' is not supported with 'predict_x0' false", read.where());
-  const std::vector<int64_t> uncorrected = read.sizes("disable_corrector", {});
-  const bool lower = read.flag("lower_order_final", true);
+          "{}: 'thresholding' is not supported with 'predict_x0' false", reader.where());
+  const std::vector<int64_t> uncorrected = reader.sizes("disable_corrector", {});
+  const bool lower = reader.flag("lower_order_final", true);
   const auto n = static_cast<int>(path.times.size());
   std::vector<LinearStep> steps;
   LinearForm predictor;  // this latent, by the corrected latent of the step before

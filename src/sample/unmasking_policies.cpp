@@ -35,18 +35,19 @@ double gumbel(uint64_t draw, uint64_t token) {
 }
 
 // Positions by falling confidence; ties: the lowest.
-std::vector<size_t> by_confidence(const std::vector<Prediction>& all) {
-  std::vector<size_t> order(all.size());
+std::vector<size_t> by_confidence(const std::vector<Prediction>& candidates) {
+  std::vector<size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return all[a].confidence > all[b].confidence; });
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return candidates[a].confidence > candidates[b].confidence;
+  });
   return order;
 }
 
-std::vector<Prediction> picked(const std::vector<Prediction>& all, std::vector<bool> flags) {
+std::vector<Prediction> picked(const std::vector<Prediction>& candidates, std::vector<bool> flags) {
   std::vector<Prediction> out;
-  for (size_t i = 0; i < all.size(); ++i)
-    if (flags[i]) out.push_back(all[i]);
+  for (size_t i = 0; i < candidates.size(); ++i)
+    if (flags[i]) out.push_back(candidates[i]);
   return out;
 }
 
@@ -75,50 +76,54 @@ class StatelessRule : public UnmaskingPolicy {
   const DecodingPolicy p_;
 
  private:
-  std::vector<bool> chosen(const std::vector<Prediction>& all, const std::vector<size_t>& order,
-                           int64_t call) const {
+  std::vector<bool> chosen(const std::vector<Prediction>& candidates,
+                           const std::vector<size_t>& order, int64_t call) const {
     switch (p_.rule) {
       case Rule::steps:
         return best(order, size_t(std::max<int64_t>(1, share_of(masks_, p_.steps, call))));
-      case Rule::factor: return best(order, factor_prefix(all, order));
-      case Rule::hierarchy: return hierarchy(all, order);
-      default: return p_.steps > 0 ? scheduled(all, order, call) : surest(all, order);
+      case Rule::factor: return best(order, factor_prefix(candidates, order));
+      case Rule::hierarchy: return hierarchy(candidates, order);
+      default: return p_.steps > 0 ? scheduled(candidates, order, call) : surest(candidates, order);
     }
   }
-  std::vector<bool> surest(const std::vector<Prediction>& all,
+  std::vector<bool> surest(const std::vector<Prediction>& candidates,
                            const std::vector<size_t>& order) const {
     std::vector<bool> out = best(order, 1);
-    for (size_t i = 0; i < all.size(); ++i)
-      if (all[i].confidence >= p_.threshold) out[i] = true;
+    for (size_t i = 0; i < candidates.size(); ++i)
+      if (candidates[i].confidence >= p_.threshold) out[i] = true;
     return out;
   }
   // LLaDA2: all tokens above the threshold, if they reach this step's share, else the share.
-  std::vector<bool> scheduled(const std::vector<Prediction>& all, const std::vector<size_t>& order,
-                              int64_t call) const {
+  std::vector<bool> scheduled(const std::vector<Prediction>& candidates,
+                              const std::vector<size_t>& order, int64_t call) const {
     const auto share = size_t(std::max<int64_t>(1, share_of(p_.block, p_.steps, call)));
-    std::vector<bool> out(all.size());
-    for (size_t i = 0; i < all.size(); ++i) out[i] = all[i].confidence > p_.threshold;
+    std::vector<bool> out(candidates.size());
+    for (size_t i = 0; i < candidates.size(); ++i) out[i] = candidates[i].confidence > p_.threshold;
     if (size_t(std::count(out.begin(), out.end(), true)) >= share) return out;
     return best(order, share);
   }
-  size_t factor_prefix(const std::vector<Prediction>& all, const std::vector<size_t>& order) const {
+  size_t factor_prefix(const std::vector<Prediction>& candidates,
+                       const std::vector<size_t>& order) const {
     size_t n = 1;
-    while (n < order.size() && all[order[n]].confidence >= 1 - p_.factor / double(n + 2)) ++n;
+    while (n < order.size() && candidates[order[n]].confidence >= 1 - p_.factor / double(n + 2))
+      ++n;
     if (p_.commit_last_failing && n + 1 == order.size()) ++n;
     return n;
   }
-  std::vector<bool> hierarchy(const std::vector<Prediction>& all,
+  std::vector<bool> hierarchy(const std::vector<Prediction>& candidates,
                               const std::vector<size_t>& order) const {
     std::vector<bool> out = best(order, 1);
-    for (size_t i = 0; i < all.size();) {
+    for (size_t i = 0; i < candidates.size();) {
       size_t top = i, end = i + 1;
-      for (; end < all.size() && all[end].position == all[end - 1].position + 1; ++end)
-        if (all[end].confidence > all[top].confidence) top = end;
-      if (all[top].confidence > p_.low) out[top] = true;
+      for (;
+           end < candidates.size() && candidates[end].position == candidates[end - 1].position + 1;
+           ++end)
+        if (candidates[end].confidence > candidates[top].confidence) top = end;
+      if (candidates[top].confidence > p_.low) out[top] = true;
       i = end;
     }
-    for (size_t i = 0; i < all.size(); ++i)
-      if (all[i].confidence > p_.threshold) out[i] = true;
+    for (size_t i = 0; i < candidates.size(); ++i)
+      if (candidates[i].confidence > p_.threshold) out[i] = true;
     return out;
   }
 
@@ -160,13 +165,13 @@ class EditRule : public StatelessRule {
  public:
   using StatelessRule::StatelessRule;
   std::vector<Prediction> choose(const OpenLogits& in) override {
-    const auto all = predicted(in);
+    const auto candidates = predicted(in);
     std::vector<Prediction> masks, out;
-    for (size_t i = 0; i < all.size(); ++i) {
+    for (size_t i = 0; i < candidates.size(); ++i) {
       if (in.held[i] == in.mask)
-        masks.push_back(all[i]);
-      else if (all[i].token != in.held[i] && all[i].confidence > p_.editing)
-        out.push_back(all[i]);
+        masks.push_back(candidates[i]);
+      else if (candidates[i].token != in.held[i] && candidates[i].confidence > p_.editing)
+        out.push_back(candidates[i]);
     }
     const auto commits_of_masks = commits(masks);
     out.insert(out.end(), commits_of_masks.begin(), commits_of_masks.end());
@@ -283,24 +288,24 @@ int64_t share_of(int64_t count, int64_t parts, int64_t index) {
 }
 
 std::vector<Prediction> predictions(const OpenLogits& in, const DecodingPolicy& policy) {
-  std::vector<Prediction> all(in.positions.size());
+  std::vector<Prediction> candidates(in.positions.size());
   if (policy.temperature <= 0) {  // no copy of the logits
     const auto peaks = ops::peaks(in.logits, in.mask);
-    for (size_t i = 0; i < all.size(); ++i)
-      all[i] = {in.positions[i], int32_t(peaks[i].index), 1 / peaks[i].sum};
-    return all;
+    for (size_t i = 0; i < candidates.size(); ++i)
+      candidates[i] = {in.positions[i], int32_t(peaks[i].index), 1 / peaks[i].sum};
+    return candidates;
   }
   const Tensor here = in.logits.to(tensor::Device::cpu);
-  tensor::parallel_for(int64_t(all.size()), 1, [&](int64_t begin, int64_t end) {
+  tensor::parallel_for(int64_t(candidates.size()), 1, [&](int64_t begin, int64_t end) {
     for (auto i = size_t(begin); i < size_t(end); ++i) {
       const uint64_t draw =
           mixed(policy.seed) ^ mixed(uint64_t(in.call) << 32 ^ uint64_t(in.positions[i]));
-      all[i] =
+      candidates[i] =
           predict(row_of(here, i), in.mask, {policy.temperature, draw, policy.top_k, policy.top_p});
-      all[i].position = in.positions[i];
+      candidates[i].position = in.positions[i];
     }
   });
-  return all;
+  return candidates;
 }
 
 std::unique_ptr<UnmaskingPolicy> unmasking_policy(const DecodingPolicy& policy,

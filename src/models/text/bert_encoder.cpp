@@ -11,18 +11,18 @@ using tensor::DType;
 using tensor::Tensor;
 
 BertConfig parse_bert_config(const base::Json& config, const std::string& where) {
-  const base::ConfigReader read(config, where);
+  const base::ConfigReader reader(config, where);
   BertConfig c;
-  c.vocab_size = read.size("vocab_size", c.vocab_size);
-  c.hidden_size = read.size("hidden_size", c.hidden_size);
-  c.num_hidden_layers = read.integer("num_hidden_layers", c.num_hidden_layers, 1, 10000);
-  c.num_attention_heads = read.size("num_attention_heads", c.num_attention_heads);
-  c.intermediate_size = read.size("intermediate_size", c.intermediate_size);
-  c.max_position_embeddings = read.size("max_position_embeddings", c.max_position_embeddings);
-  c.type_vocab_size = read.size("type_vocab_size", c.type_vocab_size);
-  c.eps = read.fraction("layer_norm_eps", c.eps);
-  read.choice("hidden_act", "gelu", {"gelu"});
-  read.choice("position_embedding_type", "absolute", {"absolute"});
+  c.vocab_size = reader.size("vocab_size", c.vocab_size);
+  c.hidden_size = reader.size("hidden_size", c.hidden_size);
+  c.num_hidden_layers = reader.integer("num_hidden_layers", c.num_hidden_layers, 1, 10000);
+  c.num_attention_heads = reader.size("num_attention_heads", c.num_attention_heads);
+  c.intermediate_size = reader.size("intermediate_size", c.intermediate_size);
+  c.max_position_embeddings = reader.size("max_position_embeddings", c.max_position_embeddings);
+  c.type_vocab_size = reader.size("type_vocab_size", c.type_vocab_size);
+  c.eps = reader.fraction("layer_norm_eps", c.eps);
+  reader.choice("hidden_act", "gelu", {"gelu"});
+  reader.choice("position_embedding_type", "absolute", {"absolute"});
   check_heads(c.hidden_size, c.num_attention_heads, where);
   return c;
 }

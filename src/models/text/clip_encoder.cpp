@@ -13,19 +13,19 @@ using tensor::DType;
 using tensor::Tensor;
 
 ClipConfig parse_clip_config(const base::Json& config, const std::string& where, bool projects) {
-  const base::ConfigReader read(config, where);
+  const base::ConfigReader reader(config, where);
   ClipConfig c;
   c.projects = projects;
-  c.vocab_size = read.size("vocab_size", c.vocab_size);
-  c.hidden_size = read.size("hidden_size", c.hidden_size);
-  c.intermediate_size = read.size("intermediate_size", c.intermediate_size);
-  c.num_hidden_layers = read.integer("num_hidden_layers", c.num_hidden_layers, 1, 10000);
-  c.num_attention_heads = read.size("num_attention_heads", c.num_attention_heads);
-  c.max_position_embeddings = read.size("max_position_embeddings", c.max_position_embeddings);
-  c.projection_dim = read.size("projection_dim", c.projection_dim);
-  c.eos_token_id = read.integer("eos_token_id", c.eos_token_id, 0, 1 << 24);
-  c.eps = read.fraction("layer_norm_eps", c.eps);
-  c.quick_gelu = read.choice("hidden_act", "quick_gelu", {"quick_gelu", "gelu"}) == "quick_gelu";
+  c.vocab_size = reader.size("vocab_size", c.vocab_size);
+  c.hidden_size = reader.size("hidden_size", c.hidden_size);
+  c.intermediate_size = reader.size("intermediate_size", c.intermediate_size);
+  c.num_hidden_layers = reader.integer("num_hidden_layers", c.num_hidden_layers, 1, 10000);
+  c.num_attention_heads = reader.size("num_attention_heads", c.num_attention_heads);
+  c.max_position_embeddings = reader.size("max_position_embeddings", c.max_position_embeddings);
+  c.projection_dim = reader.size("projection_dim", c.projection_dim);
+  c.eos_token_id = reader.integer("eos_token_id", c.eos_token_id, 0, 1 << 24);
+  c.eps = reader.fraction("layer_norm_eps", c.eps);
+  c.quick_gelu = reader.choice("hidden_act", "quick_gelu", {"quick_gelu", "gelu"}) == "quick_gelu";
   check_heads(c.hidden_size, c.num_attention_heads, where);
   return c;
 }

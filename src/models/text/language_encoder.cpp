@@ -26,12 +26,12 @@ const base::Json& language_part(const base::Json& config) {
 }
 
 // transformers 5 writes 'rope_parameters', earlier versions 'rope_theta' and 'rope_scaling'.
-double read_rope(const base::Json& config, const base::ConfigReader& read) {
-  double theta = read.number("rope_theta", 10000, 1, kLargestTheta);
+double read_rope(const base::Json& config, const base::ConfigReader& reader) {
+  double theta = reader.number("rope_theta", 10000, 1, kLargestTheta);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const auto it = config.find(key);
     if (it == config.end() || !it->is_object()) continue;
-    const base::ConfigReader rope(*it, read.where() + ": " + key);
+    const base::ConfigReader rope(*it, reader.where() + ": " + key);
     rope.choice("rope_type", "default", {"default"});
     rope.choice("type", "default", {"default", "mrope"});
     theta = rope.number("rope_theta", theta, 1, kLargestTheta);
@@ -41,19 +41,19 @@ double read_rope(const base::Json& config, const base::ConfigReader& read) {
 
 LanguageEncoderConfig parse(const base::Json& whole, const std::string& where) {
   const base::Json& config = language_part(whole);
-  const base::ConfigReader read(config, where);
+  const base::ConfigReader reader(config, where);
   LanguageEncoderConfig c;
-  c.vocab_size = read.size("vocab_size", c.vocab_size);
-  c.hidden_size = read.size("hidden_size", c.hidden_size);
-  c.intermediate_size = read.size("intermediate_size", c.intermediate_size);
-  c.num_hidden_layers = read.integer("num_hidden_layers", c.num_hidden_layers, 1, 10000);
-  c.num_attention_heads = read.size("num_attention_heads", c.num_attention_heads);
-  c.num_key_value_heads = read.size("num_key_value_heads", c.num_attention_heads);
-  c.head_dim = read.size("head_dim", std::max<int64_t>(c.hidden_size / c.num_attention_heads, 1));
-  c.rope_theta = read_rope(config, read);
-  c.eps = read.fraction("rms_norm_eps", c.eps);
-  read.choice("hidden_act", "silu", {"silu"});
-  read.refuse("use_sliding_window", "a sliding window");
+  c.vocab_size = reader.size("vocab_size", c.vocab_size);
+  c.hidden_size = reader.size("hidden_size", c.hidden_size);
+  c.intermediate_size = reader.size("intermediate_size", c.intermediate_size);
+  c.num_hidden_layers = reader.integer("num_hidden_layers", c.num_hidden_layers, 1, 10000);
+  c.num_attention_heads = reader.size("num_attention_heads", c.num_attention_heads);
+  c.num_key_value_heads = reader.size("num_key_value_heads", c.num_attention_heads);
+  c.head_dim = reader.size("head_dim", std::max<int64_t>(c.hidden_size / c.num_attention_heads, 1));
+  c.rope_theta = read_rope(config, reader);
+  c.eps = reader.fraction("rms_norm_eps", c.eps);
+  reader.choice("hidden_act", "silu", {"silu"});
+  reader.refuse("use_sliding_window", "a sliding window");
   require(c.num_attention_heads % c.num_key_value_heads == 0 && c.head_dim % 2 == 0 &&
               c.head_dim <= 512 && c.num_attention_heads * c.head_dim <= 1 << 20,
           ErrorCode::model,

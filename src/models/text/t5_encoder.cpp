@@ -12,18 +12,18 @@
 namespace tessera::models {
 
 T5Config parse_t5_config(const base::Json& config, const std::string& where) {
-  const base::ConfigReader read(config, where);
+  const base::ConfigReader reader(config, where);
   T5Config c;
-  c.vocab_size = read.size("vocab_size", c.vocab_size);
-  c.d_model = read.size("d_model", c.d_model);
-  c.d_kv = read.size("d_kv", c.d_kv);
-  c.d_ff = read.size("d_ff", c.d_ff);
-  c.num_layers = read.integer("num_layers", c.num_layers, 1, 10000);
-  c.num_heads = read.size("num_heads", c.num_heads);
-  c.buckets = read.integer("relative_attention_num_buckets", c.buckets, 4, 4096);
-  c.max_distance = read.size("relative_attention_max_distance", c.max_distance);
-  c.eps = read.fraction("layer_norm_epsilon", c.eps);
-  require(read.choice("feed_forward_proj", "relu", {"gated-gelu", "relu"}) == "gated-gelu",
+  c.vocab_size = reader.size("vocab_size", c.vocab_size);
+  c.d_model = reader.size("d_model", c.d_model);
+  c.d_kv = reader.size("d_kv", c.d_kv);
+  c.d_ff = reader.size("d_ff", c.d_ff);
+  c.num_layers = reader.integer("num_layers", c.num_layers, 1, 10000);
+  c.num_heads = reader.size("num_heads", c.num_heads);
+  c.buckets = reader.integer("relative_attention_num_buckets", c.buckets, 4, 4096);
+  c.max_distance = reader.size("relative_attention_max_distance", c.max_distance);
+  c.eps = reader.fraction("layer_norm_epsilon", c.eps);
+  require(reader.choice("feed_forward_proj", "relu", {"gated-gelu", "relu"}) == "gated-gelu",
           ErrorCode::model, "{}: 'feed_forward_proj' is relu; only gated-gelu is supported", where);
   require(c.buckets % 4 == 0 && c.max_distance > c.buckets / 4 && c.d_kv <= 512, ErrorCode::model,
           "{}: {} buckets up to a distance of {} and heads of {} do not fit", where, c.buckets,

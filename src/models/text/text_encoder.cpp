@@ -79,8 +79,8 @@ int64_t TextEncoder::layers_for(const std::vector<int>& hidden) const {
 }
 
 void TextEncoder::ask(int64_t index, const nn::Weights& weights) const {
-  const TextBatch one{{0}, {1}, 1};
-  (void)layer(index, weights, embed(one), one, sight(one));
+  const TextBatch one_token{{0}, {1}, 1};
+  (void)layer(index, weights, embed(one_token), one_token, sight(one_token));
 }
 
 TextStates TextEncoder::finish(const Tensor& x, const Tensor&, const TextBatch& batch) const {

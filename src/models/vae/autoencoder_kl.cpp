@@ -17,15 +17,15 @@ using tensor::Tensor;
 
 constexpr int64_t kMost = 65536;  // maximum channels, or pixels of a trained side
 
-std::vector<int64_t> read_widths(const base::ConfigReader& read, std::vector<int64_t> missing,
+std::vector<int64_t> read_widths(const base::ConfigReader& reader, std::vector<int64_t> missing,
                                  int64_t groups, const char* key = "block_out_channels") {
-  const auto widths = read.sizes(key, std::move(missing));
+  const auto widths = reader.sizes(key, std::move(missing));
   require(!widths.empty() && widths.size() <= 8, ErrorCode::model,
-          "{}: '{}' is [{}]; expected a list of 1 to 8 widths", read.where(), key,
+          "{}: '{}' is [{}]; expected a list of 1 to 8 widths", reader.where(), key,
           fmt::join(widths, ", "));
   for (const int64_t width : widths)
     require(width >= 1 && width <= kMost && width % groups == 0, ErrorCode::model,
-            "{}: '{}' holds {}, no multiple of norm_num_groups {} up to {}", read.where(), key,
+            "{}: '{}' holds {}, no multiple of norm_num_groups {} up to {}", reader.where(), key,
             width, groups, kMost);
   return widths;
 }
@@ -33,42 +33,42 @@ std::vector<int64_t> read_widths(const base::ConfigReader& read, std::vector<int
 }  // namespace
 
 AutoencoderKLConfig parse_autoencoder_kl_config(const Json& config, const std::string& where) {
-  const base::ConfigReader read(config, where);
+  const base::ConfigReader reader(config, where);
   AutoencoderKLConfig c;
-  c.in_channels = read.integer("in_channels", c.in_channels, 1, kMost);
-  c.out_channels = read.integer("out_channels", c.out_channels, 1, kMost);
-  c.latent_channels = read.integer("latent_channels", c.latent_channels, 1, kMost);
-  c.layers_per_block = read.integer("layers_per_block", c.layers_per_block, 1, 100);
-  c.norm_num_groups = read.integer("norm_num_groups", c.norm_num_groups, 1, kMost);
+  c.in_channels = reader.integer("in_channels", c.in_channels, 1, kMost);
+  c.out_channels = reader.integer("out_channels", c.out_channels, 1, kMost);
+  c.latent_channels = reader.integer("latent_channels", c.latent_channels, 1, kMost);
+  c.layers_per_block = reader.integer("layers_per_block", c.layers_per_block, 1, 100);
+  c.norm_num_groups = reader.integer("norm_num_groups", c.norm_num_groups, 1, kMost);
   const auto side = config.find("sample_size");
   if (side != config.end() && side->is_array() && !side->empty()) {
     const Json first{{"sample_size", side->front()}};
     c.sample_size = base::ConfigReader(first, where).integer("sample_size", 1, 1, kMost);
   } else {
-    c.sample_size = read.integer("sample_size", c.sample_size, 1, kMost);
+    c.sample_size = reader.integer("sample_size", c.sample_size, 1, kMost);
   }
-  c.scaling_factor = read.positive("scaling_factor", c.scaling_factor);
-  c.shift_factor = read.number("shift_factor", c.shift_factor, -1000, 1000);
-  c.use_quant_conv = read.flag("use_quant_conv", c.use_quant_conv);
-  c.use_post_quant_conv = read.flag("use_post_quant_conv", c.use_post_quant_conv);
-  c.mid_block_add_attention = read.flag("mid_block_add_attention", c.mid_block_add_attention);
-  c.block_out_channels = read_widths(read, c.block_out_channels, c.norm_num_groups);
-  read.all("up_block_types", "UpDecoderBlock2D");
-  read.all("down_block_types", "DownEncoderBlock2D");
-  read.choice("act_fn", "silu", {"silu"});
+  c.scaling_factor = reader.positive("scaling_factor", c.scaling_factor);
+  c.shift_factor = reader.number("shift_factor", c.shift_factor, -1000, 1000);
+  c.use_quant_conv = reader.flag("use_quant_conv", c.use_quant_conv);
+  c.use_post_quant_conv = reader.flag("use_post_quant_conv", c.use_post_quant_conv);
+  c.mid_block_add_attention = reader.flag("mid_block_add_attention", c.mid_block_add_attention);
+  c.block_out_channels = read_widths(reader, c.block_out_channels, c.norm_num_groups);
+  reader.all("up_block_types", "UpDecoderBlock2D");
+  reader.all("down_block_types", "DownEncoderBlock2D");
+  reader.choice("act_fn", "silu", {"silu"});
   return c;
 }
 
 AutoencoderKLConfig parse_flux2_vae_config(const Json& config, const std::string& where) {
-  const base::ConfigReader read(config, where);
+  const base::ConfigReader reader(config, where);
   AutoencoderKLConfig c = parse_autoencoder_kl_config(config, where);
   c.batch_norm = true;
-  c.batch_norm_eps = read.fraction("batch_norm_eps", c.batch_norm_eps);
-  require(read.sizes("patch_size", {2, 2}) == std::vector<int64_t>{2, 2}, ErrorCode::model,
+  c.batch_norm_eps = reader.fraction("batch_norm_eps", c.batch_norm_eps);
+  require(reader.sizes("patch_size", {2, 2}) == std::vector<int64_t>{2, 2}, ErrorCode::model,
           "{}: 'patch_size': expected [2, 2]", where);
-  if (!read.has("decoder_block_out_channels")) return c;
+  if (!reader.has("decoder_block_out_channels")) return c;
   c.decoder_block_out_channels =
-      read_widths(read, {}, c.norm_num_groups, "decoder_block_out_channels");
+      read_widths(reader, {}, c.norm_num_groups, "decoder_block_out_channels");
   require(c.decoder_block_out_channels.size() == c.block_out_channels.size(), ErrorCode::model,
           "{}: 'decoder_block_out_channels' has {} widths, 'block_out_channels' {}", where,
           c.decoder_block_out_channels.size(), c.block_out_channels.size());

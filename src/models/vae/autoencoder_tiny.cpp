@@ -27,28 +27,29 @@ Tensor affine(const Tensor& x, float scale, float shift) {
 
 Plane relu(const Plane& x) { return {ops::relu(x.data), x.height, x.begin}; }
 
-std::vector<int64_t> read_list(const base::ConfigReader& read, const char* key,
+std::vector<int64_t> read_list(const base::ConfigReader& reader, const char* key,
                                const std::vector<int64_t>& missing, int64_t least) {
-  const std::vector<int64_t> values = read.sizes(key, missing);
+  const std::vector<int64_t> values = reader.sizes(key, missing);
   require(!values.empty() && values.size() <= 8, ErrorCode::model,
-          "{}: '{}' is [{}]; expected 1 to 8 numbers", read.where(), key, fmt::join(values, ", "));
+          "{}: '{}' is [{}]; expected 1 to 8 numbers", reader.where(), key,
+          fmt::join(values, ", "));
   for (const int64_t value : values)
     require(value >= least && value <= kMost, ErrorCode::model,
-            "{}: '{}' holds {}; expected {} to {}", read.where(), key, value, least, kMost);
+            "{}: '{}' holds {}; expected {} to {}", reader.where(), key, value, least, kMost);
   return values;
 }
 
-void check_levels(const base::ConfigReader& read, const char* widths, const char* blocks,
+void check_levels(const base::ConfigReader& reader, const char* widths, const char* blocks,
                   const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
-  require(a.size() == b.size(), ErrorCode::model, "{}: '{}' has {} levels, '{}' {}", read.where(),
+  require(a.size() == b.size(), ErrorCode::model, "{}: '{}' has {} levels, '{}' {}", reader.where(),
           widths, a.size(), blocks, b.size());
   for (const int64_t width : a)
     require(width == a.front(), ErrorCode::model,
-            "{}: '{}' is [{}]; levels of different widths are not supported", read.where(), widths,
-            fmt::join(a, ", "));
+            "{}: '{}' is [{}]; levels of different widths are not supported", reader.where(),
+            widths, fmt::join(a, ", "));
   for (const int64_t count : b)
-    require(count <= 100, ErrorCode::model, "{}: '{}' holds {}; expected at most 100", read.where(),
-            blocks, count);
+    require(count <= 100, ErrorCode::model, "{}: '{}' holds {}; expected at most 100",
+            reader.where(), blocks, count);
 }
 
 void check_batch(const Tensor& x, int64_t channels, const char* input) {
@@ -71,30 +72,30 @@ ops::ConvWeight plain_conv(const VaeLoader& load, const std::string& name, int64
 
 AutoencoderTinyConfig parse_autoencoder_tiny_config(const base::Json& config,
                                                     const std::string& where) {
-  const base::ConfigReader read(config, where);
+  const base::ConfigReader reader(config, where);
   AutoencoderTinyConfig c;
-  c.in_channels = read.integer("in_channels", c.in_channels, 1, kMost);
-  c.out_channels = read.integer("out_channels", c.out_channels, 1, kMost);
-  c.latent_channels = read.integer("latent_channels", c.latent_channels, 1, kMost);
+  c.in_channels = reader.integer("in_channels", c.in_channels, 1, kMost);
+  c.out_channels = reader.integer("out_channels", c.out_channels, 1, kMost);
+  c.latent_channels = reader.integer("latent_channels", c.latent_channels, 1, kMost);
   c.encoder_block_out_channels =
-      read_list(read, "encoder_block_out_channels", c.encoder_block_out_channels, 1);
+      read_list(reader, "encoder_block_out_channels", c.encoder_block_out_channels, 1);
   c.decoder_block_out_channels =
-      read_list(read, "decoder_block_out_channels", c.decoder_block_out_channels, 1);
-  c.num_encoder_blocks = read_list(read, "num_encoder_blocks", c.num_encoder_blocks, 0);
-  c.num_decoder_blocks = read_list(read, "num_decoder_blocks", c.num_decoder_blocks, 0);
-  check_levels(read, "encoder_block_out_channels", "num_encoder_blocks",
+      read_list(reader, "decoder_block_out_channels", c.decoder_block_out_channels, 1);
+  c.num_encoder_blocks = read_list(reader, "num_encoder_blocks", c.num_encoder_blocks, 0);
+  c.num_decoder_blocks = read_list(reader, "num_decoder_blocks", c.num_decoder_blocks, 0);
+  check_levels(reader, "encoder_block_out_channels", "num_encoder_blocks",
                c.encoder_block_out_channels, c.num_encoder_blocks);
-  check_levels(read, "decoder_block_out_channels", "num_decoder_blocks",
+  check_levels(reader, "decoder_block_out_channels", "num_decoder_blocks",
                c.decoder_block_out_channels, c.num_decoder_blocks);
   require(c.encoder_block_out_channels.size() == c.decoder_block_out_channels.size(),
           ErrorCode::model, "{}: the encoder has {} levels, the decoder {}; expected as many",
           where, c.encoder_block_out_channels.size(), c.decoder_block_out_channels.size());
-  read.choice("act_fn", "relu", {"relu"});
-  read.choice("upsample_fn", "nearest", {"nearest"});
-  require(read.integer("upsampling_scaling_factor", 2, 1, 16) == 2, ErrorCode::model,
+  reader.choice("act_fn", "relu", {"relu"});
+  reader.choice("upsample_fn", "nearest", {"nearest"});
+  require(reader.integer("upsampling_scaling_factor", 2, 1, 16) == 2, ErrorCode::model,
           "{}: 'upsampling_scaling_factor': expected 2", where);
-  c.scaling_factor = read.positive("scaling_factor", c.scaling_factor);
-  c.shift_factor = read.number("shift_factor", c.shift_factor, -1000, 1000);
+  c.scaling_factor = reader.positive("scaling_factor", c.scaling_factor);
+  c.shift_factor = reader.number("shift_factor", c.shift_factor, -1000, 1000);
   return c;
 }
 

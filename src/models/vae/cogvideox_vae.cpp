@@ -34,8 +34,8 @@ std::vector<nn::Range> pieces_of(int64_t frames, int64_t size) {
 
 // Video `at` of [batch, channels, frames, h, w] -> [frames, channels, h, w].
 Tensor frames_first(const Tensor& x, int64_t at) {
-  const Tensor one = nn::swap_frames(x.slice(0, at, at + 1));
-  return one.reshape({x.size(2), x.size(1), x.size(3), x.size(4)});
+  const Tensor frame = nn::swap_frames(x.slice(0, at, at + 1));
+  return frame.reshape({x.size(2), x.size(1), x.size(3), x.size(4)});
 }
 
 // [frames, h, w, channels] -> f32 [1, channels, frames, h, w].
@@ -52,8 +52,9 @@ Tensor joined(const std::vector<Tensor>& pieces) {
     const Tensor swapped = nn::swap_frames(p);  // [1, frames, channels, h, w]
     frames.push_back(swapped.reshape({p.size(2), p.size(1), p.size(3), p.size(4)}));
   }
-  const Tensor all = ops::concat_rows(frames);
-  return nn::swap_frames(all.reshape({1, all.size(0), all.size(1), all.size(2), all.size(3)}));
+  const Tensor video = ops::concat_rows(frames);
+  return nn::swap_frames(
+      video.reshape({1, video.size(0), video.size(1), video.size(2), video.size(3)}));
 }
 
 void check_video(const char* input, const Tensor& x, int64_t channels) {
@@ -66,21 +67,21 @@ void check_video(const char* input, const Tensor& x, int64_t channels) {
 }  // namespace
 
 CogVideoXVaeConfig parse_cogvideox_vae_config(const base::Json& config, const std::string& where) {
-  const base::ConfigReader read(config, where);
+  const base::ConfigReader reader(config, where);
   CogVideoXVaeConfig c;
-  read.choice("act_fn", "silu", {"silu"});
-  read.refuse("use_quant_conv", "a filter after the encoder");
-  read.refuse("use_post_quant_conv", "a filter before the decoder");
-  c.in_channels = read.size("in_channels", c.in_channels);
-  c.out_channels = read.size("out_channels", c.out_channels);
-  c.latent_channels = read.size("latent_channels", c.latent_channels);
-  c.layers_per_block = read.integer("layers_per_block", c.layers_per_block, 1, 100);
-  c.norm_num_groups = read.size("norm_num_groups", c.norm_num_groups);
-  c.temporal_compression_ratio = read.integer("temporal_compression_ratio", 4, 1, 256);
-  c.block_out_channels = read.sizes("block_out_channels", c.block_out_channels);
-  c.sample_height = read.size("sample_height", c.sample_height);
-  c.sample_width = read.size("sample_width", c.sample_width);
-  c.scaling_factor = read.positive("scaling_factor", c.scaling_factor);
+  reader.choice("act_fn", "silu", {"silu"});
+  reader.refuse("use_quant_conv", "a filter after the encoder");
+  reader.refuse("use_post_quant_conv", "a filter before the decoder");
+  c.in_channels = reader.size("in_channels", c.in_channels);
+  c.out_channels = reader.size("out_channels", c.out_channels);
+  c.latent_channels = reader.size("latent_channels", c.latent_channels);
+  c.layers_per_block = reader.integer("layers_per_block", c.layers_per_block, 1, 100);
+  c.norm_num_groups = reader.size("norm_num_groups", c.norm_num_groups);
+  c.temporal_compression_ratio = reader.integer("temporal_compression_ratio", 4, 1, 256);
+  c.block_out_channels = reader.sizes("block_out_channels", c.block_out_channels);
+  c.sample_height = reader.size("sample_height", c.sample_height);
+  c.sample_width = reader.size("sample_width", c.sample_width);
+  c.scaling_factor = reader.positive("scaling_factor", c.scaling_factor);
   require(!c.block_out_channels.empty() && c.block_out_channels.size() <= 8, ErrorCode::model,
           "{}: 'block_out_channels' holds {} widths; expected 1 to 8", where,
           c.block_out_channels.size());
