@@ -127,13 +127,13 @@ std::string ConfigReader::choice(const char* key, const char* missing,
                                  std::initializer_list<const char*> choices) const {
   const Json* value = find(key);
   if (!value) return missing;
-  std::string all;
+  std::string names;
   for (const char* name : choices) {
     if (*value == name) return name;
-    all += (all.empty() ? "" : ", ") + std::string(name);
+    names += (names.empty() ? "" : ", ") + std::string(name);
   }
   fail(ErrorCode::model, "{}: '{}' is {}, which is not supported; supported are: {}", where_, key,
-       shown(*value), all);
+       shown(*value), names);
 }
 
 std::vector<int64_t> ConfigReader::sizes(const char* key, std::vector<int64_t> missing) const {

@@ -75,14 +75,14 @@ void InputFile::read(int64_t at, void* to, int64_t bytes) const {
 const std::byte* InputFile::map() const {
   const std::lock_guard lock(mapping_);
   if (!mapped_) {
-    void* const all =
+    void* const pages =
         mmap(nullptr, static_cast<size_t>(size_), PROT_READ, MAP_SHARED | MAP_NORESERVE, file_, 0);
-    if (all == MAP_FAILED) fail(code_, "cannot map '{}': {}", path_, std::strerror(errno));
+    if (pages == MAP_FAILED) fail(code_, "cannot map '{}': {}", path_, std::strerror(errno));
 #if defined(__linux__)
     // If the system has huge pages for files, they are read and mapped in units of two megabytes.
-    (void)madvise(all, static_cast<size_t>(size_), MADV_HUGEPAGE);
+    (void)madvise(pages, static_cast<size_t>(size_), MADV_HUGEPAGE);
 #endif
-    mapped_ = all;
+    mapped_ = pages;
   }
   check_unchanged();
   return static_cast<const std::byte*>(mapped_);

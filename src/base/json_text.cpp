@@ -26,7 +26,7 @@ std::string scalar(const Json& value) {
 bool plain(const Json& value) {
   return value.is_primitive() ||
          (value.is_array() &&
-          std::ranges::all_of(value, [](const Json& one) { return one.is_primitive(); }));
+          std::ranges::all_of(value, [](const Json& item) { return item.is_primitive(); }));
 }
 
 std::string on_one_line(const Json& value) {

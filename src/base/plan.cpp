@@ -390,9 +390,9 @@ std::string to_string(const Plan& plan) {
 }
 
 void check_values(const Plan& plan) {
-  Plan read;
+  Plan copy;
   try {
-    for (const Entry& entry : entries()) entry.read(read, entry.write(plan));
+    for (const Entry& entry : entries()) entry.read(copy, entry.write(plan));
   } catch (const Error& e) {
     fail(ErrorCode::usage, "{}", e.what());
   }

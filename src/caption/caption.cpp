@@ -225,9 +225,9 @@ std::map<char32_t, unsigned char> letters_of(const char* encoding) {
   UConverter* const converter = ucnv_open(encoding, &status);
   std::map<char32_t, unsigned char> letters;
   for (int byte = 0x80; byte < 0x100 && U_SUCCESS(status); ++byte) {
-    const char one = static_cast<char>(byte);
+    const char input = static_cast<char>(byte);
     UChar units[4];
-    const int32_t count = ucnv_toUChars(converter, units, 4, &one, 1, &status);
+    const int32_t count = ucnv_toUChars(converter, units, 4, &input, 1, &status);
     if (count == 1 && units[0] != 0xfffd) letters[units[0]] = static_cast<unsigned char>(byte);
   }
   if (converter) ucnv_close(converter);

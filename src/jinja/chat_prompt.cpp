@@ -11,9 +11,9 @@ namespace {
 std::string template_in(const std::string& folder) {
   const std::string path = folder + "/chat_template.jinja";
   if (base::is_there(path)) return base::read_file(path, base::kLargestText);
-  const std::string other = folder + "/tokenizer_config.json";
-  if (base::is_there(other)) {
-    const base::Json config = base::read_json(other);
+  const std::string config_file = folder + "/tokenizer_config.json";
+  if (base::is_there(config_file)) {
+    const base::Json config = base::read_json(config_file);
     const auto it = config.is_object() ? config.find("chat_template") : config.end();
     if (it != config.end() && it->is_string()) return it->get<std::string>();
   }

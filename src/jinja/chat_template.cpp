@@ -17,15 +17,15 @@ constexpr size_t kLongestTemplate = size_t{1} << 20;
 // Maximum steps: ten take up to a microsecond.
 constexpr size_t kSteps = 5'000'000, kStepsAByte = 10, kMostSteps = 200'000'000;
 
-using Wanted = std::function<bool(const Expression&)>;
+using Predicate = std::function<bool(const Expression&)>;
 
-bool holds(const Expression& e, const Wanted& predicate) {
+bool holds(const Expression& e, const Predicate& predicate) {
   if (predicate(e)) return true;
   return std::any_of(e.parts.begin(), e.parts.end(),
                      [&](const ExpressionPtr& part) { return part && holds(*part, predicate); });
 }
 
-bool holds(const Statements& statements, const Wanted& predicate) {
+bool holds(const Statements& statements, const Predicate& predicate) {
   return std::any_of(statements.begin(), statements.end(), [&](const auto& s) {
     return std::any_of(s->expressions.begin(), s->expressions.end(),
                        [&](const ExpressionPtr& e) { return e && holds(*e, predicate); }) ||

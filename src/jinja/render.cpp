@@ -130,14 +130,14 @@ class Renderer {
     Renderer& renderer;
   };
   // Opens a scope for the duration of a block.
-  struct Inside {
-    Inside(Renderer& of, const Scope* around) : renderer(of), before(of.scope_) {
+  struct BlockScope {
+    BlockScope(Renderer& of, const Scope* around) : renderer(of), before(of.scope_) {
       scope.around = around;
       renderer.scope_ = &scope;
     }
-    ~Inside() { renderer.scope_ = before; }
-    Inside(const Inside&) = delete;
-    Inside& operator=(const Inside&) = delete;
+    ~BlockScope() { renderer.scope_ = before; }
+    BlockScope(const BlockScope&) = delete;
+    BlockScope& operator=(const BlockScope&) = delete;
     Renderer& renderer;
     Scope* before;
     Scope scope;
@@ -190,7 +190,7 @@ class Renderer {
       case Statement::Kind::scope: {
         std::vector<Value> values;
         for (const ExpressionPtr& expression : s.expressions) values.push_back(value(*expression));
-        Inside inside(*this, scope_);
+        BlockScope inside(*this, scope_);
         for (size_t i = 0; i < values.size(); ++i) inside.scope.names[s.names[i]] = values[i];
         return run(s.bodies[0], out);
       }
@@ -201,7 +201,7 @@ class Renderer {
   }
 
   std::string written(const Statements& body) {
-    const Inside inside(*this, scope_);
+    const BlockScope inside(*this, scope_);
     std::string out;
     run(body, out);
     return out;
@@ -234,18 +234,18 @@ class Renderer {
     if (s.expressions[1]) {
       std::vector<Value> matches;
       for (Value& item : items) {
-        Inside inside(*this, scope_);
+        BlockScope inside(*this, scope_);
         assign(s.names, item, inside.scope);
         if (truth(value(*s.expressions[1]))) matches.push_back(std::move(item));
       }
       items = std::move(matches);
     }
     if (items.empty()) {
-      const Inside inside(*this, scope_);
+      const BlockScope inside(*this, scope_);
       return run(s.bodies[1], out);
     }
     for (size_t i = 0; i < items.size(); ++i) {
-      Inside inside(*this, scope_);
+      BlockScope inside(*this, scope_);
       inside.scope.names["loop"] = loop_state(items, i);
       assign(s.names, items[i], inside.scope);
       if (run(s.bodies[0], out) == Flow::stop) break;
@@ -408,7 +408,7 @@ class Renderer {
             base::printable(macro.text), count);
     work_.spend(count * (8 + values.names.size()));
     const int line = line_;
-    Inside inside(*this, &root_);
+    BlockScope inside(*this, &root_);
     auto& names = inside.scope.names;
     for (size_t i = 0; i < values.places.size(); ++i) names[macro.names[i]] = values.places[i];
     for (const auto& [name, value] : values.names) {

@@ -28,10 +28,10 @@ class CharacterSet {
       members_.push_back(next_code_point(characters, at));
     std::ranges::sort(members_);
   }
-  bool holds(std::string_view one) const {
+  bool holds(std::string_view character) const {
     base::check_stop();
     size_t at = 0;
-    const char32_t c = next_code_point(one, at);
+    const char32_t c = next_code_point(character, at);
     return members_.empty() ? is_blank(c) : std::ranges::binary_search(members_, c);
   }
 
@@ -65,9 +65,10 @@ std::vector<std::string> split_at_blanks(std::string_view text, int64_t most, bo
     }
     std::string_view rest = text;
     while (!rest.empty()) {
-      const std::string_view one = from_right ? last_of(rest) : rest.substr(0, length_of(rest[0]));
-      if (blanks.holds(one)) break;
-      from_right ? rest.remove_suffix(one.size()) : rest.remove_prefix(one.size());
+      const std::string_view character =
+          from_right ? last_of(rest) : rest.substr(0, length_of(rest[0]));
+      if (blanks.holds(character)) break;
+      from_right ? rest.remove_suffix(character.size()) : rest.remove_prefix(character.size());
     }
     const size_t bytes = text.size() - rest.size();
     parts.emplace_back(from_right ? text.substr(rest.size()) : text.substr(0, bytes));
@@ -85,14 +86,14 @@ std::string_view trimmed(std::string_view text, bool left, bool right,
                          std::string_view characters) {
   const CharacterSet ends(characters);
   while (left && !text.empty()) {
-    const std::string_view one = text.substr(0, length_of(text[0]));
-    if (!ends.holds(one)) break;
-    text.remove_prefix(one.size());
+    const std::string_view character = text.substr(0, length_of(text[0]));
+    if (!ends.holds(character)) break;
+    text.remove_prefix(character.size());
   }
   while (right && !text.empty()) {
-    const std::string_view one = last_of(text);
-    if (!ends.holds(one)) break;
-    text.remove_suffix(one.size());
+    const std::string_view character = last_of(text);
+    if (!ends.holds(character)) break;
+    text.remove_suffix(character.size());
   }
   return text;
 }
@@ -188,11 +189,11 @@ std::string titled(std::string_view text) {
   bool inside = false;
   for (size_t next = 0; next < text.size();) {
     base::check_stop();
-    const std::string_view one = text.substr(next, length_of(text[next]));
-    next += one.size();
-    out += inside ? in_lower_case(one) : in_title_case(one);
+    const std::string_view character = text.substr(next, length_of(text[next]));
+    next += character.size();
+    out += inside ? in_lower_case(character) : in_title_case(character);
     size_t at = 0;
-    inside = is_letter(next_code_point(one, at));
+    inside = is_letter(next_code_point(character, at));
   }
   return out;
 }

@@ -125,10 +125,10 @@ void Reader::sort() {
   std::vector<std::string> unknown;
   for (const auto& [name, entry] : file_.entries()) {
     const Role* role = nullptr;
-    for (const Role& one : kRoles)
-      if (name.ends_with(one.end) &&
-          (!role || std::string_view(one.end).size() > std::string_view(role->end).size()))
-        role = &one;
+    for (const Role& candidate : kRoles)
+      if (name.ends_with(candidate.end) &&
+          (!role || std::string_view(candidate.end).size() > std::string_view(role->end).size()))
+        role = &candidate;
     const std::string module =
         role ? name.substr(0, name.size() - std::string_view(role->end).size()) : "";
     if (!role || !names_.find(module)) {
@@ -295,10 +295,10 @@ nn::WeightChange Reader::hadamard(const Module& module, const AdapterRows& rows,
   const tensor::Shape shape{n, rows.layer.k};
   nn::WeightChange change;
   change.dense = [=, where = place(module.at("hada_w1_a"))] {
-    std::vector<double> all = product(a, b);
-    const std::vector<double> other = product(c, d);
-    for (size_t i = 0; i < all.size(); ++i) all[i] *= other[i];
-    return scaled(all, scale, shape, where);
+    std::vector<double> products = product(a, b);
+    const std::vector<double> factors = product(c, d);
+    for (size_t i = 0; i < products.size(); ++i) products[i] *= factors[i];
+    return scaled(products, scale, shape, where);
   };
   return change;
 }
@@ -318,15 +318,15 @@ struct Factor {
 // Elements of the Kronecker product, row by row.
 std::vector<double> kronecker_product(const Factor& w1, const Factor& w2) {
   const std::vector<double> first = w1.elements(), second = w2.elements();
-  std::vector<double> all;
-  all.reserve(first.size() * second.size());
+  std::vector<double> products;
+  products.reserve(first.size() * second.size());
   for (int64_t i = 0; i < w1.height(); ++i)
     for (int64_t p = 0; p < w2.height(); ++p)
       for (int64_t j = 0; j < w1.width(); ++j)
         for (int64_t q = 0; q < w2.width(); ++q)
-          all.push_back(first[static_cast<size_t>(i * w1.width() + j)] *
-                        second[static_cast<size_t>(p * w2.width() + q)]);
-  return all;
+          products.push_back(first[static_cast<size_t>(i * w1.width() + j)] *
+                             second[static_cast<size_t>(p * w2.width() + q)]);
+  return products;
 }
 
 nn::WeightChange Reader::kronecker(const Module& module, const AdapterRows& rows, int64_t n) const {
@@ -400,7 +400,7 @@ Tensor rows_of(const Tensor& x, const AdapterRows& rows) {
 }
 
 std::map<std::string, nn::WeightChanges> Reader::changes() {
-  std::map<std::string, nn::WeightChanges> all;
+  std::map<std::string, nn::WeightChanges> changes;
   std::map<std::string, std::string> names;
   for (const auto& [name, module] : modules_) {
     const std::vector<AdapterRows>& rows = *names_.find(name);
@@ -419,10 +419,10 @@ std::map<std::string, nn::WeightChanges> Reader::changes() {
       if (whole.dense)
         change.dense = [dense = whole.dense, part] { return rows_of(dense(), part); };
       if (!whole.by_columns) change.magnitude = rows_of(whole.magnitude, part);
-      all[part.part][part.layer.name + ".weight"] = {change};
+      changes[part.part][part.layer.name + ".weight"] = {change};
     }
   }
-  return all;
+  return changes;
 }
 
 }  // namespace

@@ -61,9 +61,9 @@ std::optional<FewSteps> few_steps_of(const std::string& name) {
 std::optional<FewSteps> few_steps_of_adapter(const std::string& path) {
   const std::filesystem::path file(path);
   std::vector<std::string> names{file.stem().string()};
-  const SafetensorsFile read(path);
+  const SafetensorsFile weights(path);
   for (const char* key : {"modelspec.title", "modelspec.usage_hint", "ss_output_name"})
-    if (const auto it = read.metadata().find(key); it != read.metadata().end())
+    if (const auto it = weights.metadata().find(key); it != weights.metadata().end())
       names.push_back(it->second);
   names.push_back(file.parent_path().filename().string());
   for (const std::string& name : names)

@@ -172,10 +172,10 @@ class Scales {
             "{}: tensor {} has the shape [{}]; expected one factor, or one for each of the {} rows "
             "of the weight: {}",
             file_.path(), base::printable(name), fmt::join(entry.sizes, ", "), rows, kInstead);
-    const tensor::Tensor read = file_.get(name);
-    require(is_float(read.dtype()), ErrorCode::model, "{}: tensor {} is {}; expected floats: {}",
+    const tensor::Tensor tensor = file_.get(name);
+    require(is_float(tensor.dtype()), ErrorCode::model, "{}: tensor {} is {}; expected floats: {}",
             file_.path(), base::printable(name), entry.dtype, kInstead);
-    const std::vector<float> values = read.to_floats();
+    const std::vector<float> values = tensor.to_floats();
     for (const float value : values)
       require(std::isfinite(value), ErrorCode::model,
               "{}: tensor {} holds a scale that is infinite or no number; {}", file_.path(),
@@ -205,11 +205,11 @@ class Scales {
 }  // namespace
 
 TensorFile with_scales(const TensorFile& file) {
-  const bool any = std::ranges::any_of(file.entries(), [](const auto& one) {
-    return eight_bits(one.second.dtype) || one.first == "scaled_fp8" ||
-           one.first.find("scale_weight") != std::string::npos ||
-           one.first.find("weight_scale") != std::string::npos ||
-           one.first.find("comfy_quant") != std::string::npos;
+  const bool any = std::ranges::any_of(file.entries(), [](const auto& entry) {
+    return eight_bits(entry.second.dtype) || entry.first == "scaled_fp8" ||
+           entry.first.find("scale_weight") != std::string::npos ||
+           entry.first.find("weight_scale") != std::string::npos ||
+           entry.first.find("comfy_quant") != std::string::npos;
   });
   return any ? Scales(file).apply() : file;
 }

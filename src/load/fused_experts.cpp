@@ -26,27 +26,31 @@ std::vector<std::string> matrices_in(const std::string& name) {
 
 // Adds the matrices of a fused tensor under their own names; false: another kind of tensor, left
 // unchanged.
-bool split(const std::string& name, const TensorEntry& all,
+bool split(const std::string& name, const TensorEntry& stacked,
            std::map<std::string, TensorEntry>& tensors) {
   const std::vector<std::string> matrices = matrices_in(name);
   const auto parts = static_cast<int64_t>(matrices.size());
-  if (parts == 0 || all.sizes.size() != 3 || all.bytes() == 0 || all.scales ||
-      all.sizes[0] > kMostExperts || all.sizes[1] % parts != 0)
+  if (parts == 0 || stacked.sizes.size() != 3 || stacked.bytes() == 0 || stacked.scales ||
+      stacked.sizes[0] > kMostExperts || stacked.sizes[1] % parts != 0)
     return false;
   const std::string layer = name.substr(0, name.rfind('.') + 1);
-  const int64_t each = all.stored_bytes() / all.sizes[0] / parts;
+  const int64_t expert_bytes = stacked.stored_bytes() / stacked.sizes[0] / parts;
   std::map<std::string, TensorEntry> entries;
-  int64_t at = all.begin;
-  for (int64_t e = 0; e < all.sizes[0]; ++e)
+  int64_t at = stacked.begin;
+  for (int64_t e = 0; e < stacked.sizes[0]; ++e)
     for (const std::string& matrix : matrices) {
-      const std::string one = fmt::format("{}{}.{}.weight", layer, e, matrix);
+      const std::string expert_name = fmt::format("{}{}.{}.weight", layer, e, matrix);
       base::check_stop();
-      if (tensors.contains(one)) return false;
+      if (tensors.contains(expert_name)) return false;
       require(tensors.size() + entries.size() < kMostTensors, ErrorCode::model,
               "the experts of {} are more than {} tensors; expected fewer, download the file again",
               base::printable(name), kMostTensors);
-      entries[one] = {all.dtype, {all.sizes[1] / parts, all.sizes[2]}, at, at + each, all.format};
-      at += each;
+      entries[expert_name] = {stacked.dtype,
+                              {stacked.sizes[1] / parts, stacked.sizes[2]},
+                              at,
+                              at + expert_bytes,
+                              stacked.format};
+      at += expert_bytes;
     }
   tensors.merge(entries);
   return true;

@@ -53,8 +53,8 @@ bool quantises(const std::string& name, const std::map<std::string, Shape>& shap
   std::string lower = name;
   std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
   size_t word = 0;  // begins after the relevant dots; 0: none
-  for (const std::string_view each : kWords)
-    if (const size_t at = lower.rfind(each); at != std::string::npos) word = std::max(word, at);
+  for (const std::string_view part : kWords)
+    if (const size_t at = lower.rfind(part); at != std::string::npos) word = std::max(word, at);
   for (size_t end = name.size(); end > 0 && word > 0;) {
     const size_t dot = name.rfind('.', end - 1);
     if (dot == std::string::npos) break;
@@ -193,7 +193,7 @@ std::map<std::string, Shape> MetaWeights::asked() const {
 std::map<std::string, ops::WeightForm> MetaWeights::forms() const {
   const std::lock_guard lock(mutex_);
   std::map<std::string, ops::WeightForm> forms = packed_;
-  std::erase_if(forms, [&](const auto& one) { return as_stored_.contains(one.first); });
+  std::erase_if(forms, [&](const auto& form) { return as_stored_.contains(form.first); });
   return forms;
 }
 
@@ -245,7 +245,7 @@ std::string check_names(const MetaWeights& weights, const TensorSet& tensors,
   }
   std::map<std::string, Shape> asked_and_there =
       requested;  // missing weights are reported as missing
-  std::erase_if(asked_and_there, [&](const auto& one) { return !tensors.has(one.first); });
+  std::erase_if(asked_and_there, [&](const auto& item) { return !tensors.has(item.first); });
   std::vector<NamedItem> scales;
   for (const NamedItem& item : extra)
     if (quantises(item.name, asked_and_there)) scales.push_back(item);

@@ -203,14 +203,14 @@ std::map<std::string, TensorEntry> NameMap::experts_of(const Rule& rule, Values&
           "{}: tensor {} has the shape [{}]; expected [experts, rows, columns] of at most {} "
           "experts, and a multiple of {} rows",
           file, base::printable(name), fmt::join(entry.sizes, ", "), kMostExperts, parts);
-  const int64_t experts = rows.sizes[0], each = rows.sizes[1] / parts;
-  rows.sizes = {experts * parts * each, rows.sizes[2]};
+  const int64_t experts = rows.sizes[0], expert_rows = rows.sizes[1] / parts;
+  rows.sizes = {experts * parts * expert_rows, rows.sizes[2]};
   std::map<std::string, TensorEntry> tensors;
   for (int64_t i = 0; i < experts * parts; ++i) {
     base::check_stop();
     values['E'] = std::to_string(i / parts);
     tensors[fill_pattern(rule.model[static_cast<size_t>(i % parts)], values)] =
-        rows_of(rows, i * each, (i + 1) * each);
+        rows_of(rows, i * expert_rows, (i + 1) * expert_rows);
   }
   return tensors;
 }

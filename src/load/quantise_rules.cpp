@@ -87,9 +87,9 @@ const char* name_of(Bits bits) {
 }
 
 QuantiseRules QuantiseRules::all_in(Bits bits) {
-  QuantiseRules all;
-  for (const char* key : {"attn", "mlp", "text", "experts"}) all.rules_.push_back({key, bits});
-  return all;
+  QuantiseRules rules;
+  for (const char* key : {"attn", "mlp", "text", "experts"}) rules.rules_.push_back({key, bits});
+  return rules;
 }
 
 void QuantiseRules::add(const std::string& text, const std::string& option) {

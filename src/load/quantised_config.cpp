@@ -28,28 +28,28 @@ Quantised take_quantisation(base::Json& config, const std::string& file) {
         int4_too ? " and \"int4\"" : "");
     return value;
   };
-  Quantised read;
+  Quantised result;
   const bool rows = it->contains(kRows);  // a pipeline: routed experts are optional
   if (!rows || it->contains(kExperts)) {
-    read.experts = tensor::DType::i8;
-    read.int4 = dtype_of(kExperts, true) == kInt4;
+    result.experts = tensor::DType::i8;
+    result.int4 = dtype_of(kExperts, true) == kInt4;
   }
   if (rows) {
     (void)dtype_of(kRows, false);
     const base::Json rules = it->value(kRules, base::Json());
     require(rules.is_string(), ErrorCode::model, "{}: '{}' has no '{}': quantise the folder again",
             file, kKey, kRules);
-    read.rules = rules.get<std::string>();
-    read.int8_rows = true;
-    read.dense = tensor::DType::i8;
+    result.rules = rules.get<std::string>();
+    result.int8_rows = true;
+    result.dense = tensor::DType::i8;
   }
-  if (it->contains(kDense) && dtype_of(kDense, false) == kInt8) read.dense = tensor::DType::i8;
+  if (it->contains(kDense) && dtype_of(kDense, false) == kInt8) result.dense = tensor::DType::i8;
   require(it->value(kOrder, base::Json(kPanels)) == kPanels, ErrorCode::model,
           "{}: '{}' names an order of weights that this build does not read, other than \"{}\": "
           "quantise the folder again",
           file, kKey, kPanels);
   config.erase(kKey);
-  return read;
+  return result;
 }
 
 std::string quantised_config(const std::string& path, const QuantisedForm& form) {

@@ -134,9 +134,9 @@ Tensor TensorFile::get(const std::string& name) const {
   const Shape shape(e.sizes);
   // Uses separate pages, as for weights: most return to the system after packing.
   const tensor::Uncounted aside(tensor::Counts::work);
-  Tensor read = Tensor::empty(shape, dtype, tensor::Device::cpu, tensor::MemoryClass::weights);
-  this->read(name, static_cast<std::byte*>(read.raw()));
-  return read;
+  Tensor result = Tensor::empty(shape, dtype, tensor::Device::cpu, tensor::MemoryClass::weights);
+  this->read(name, static_cast<std::byte*>(result.raw()));
+  return result;
 }
 
 std::shared_ptr<const std::byte> TensorFile::map(const std::string& name, int64_t bytes) const {

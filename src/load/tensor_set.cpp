@@ -59,39 +59,40 @@ std::vector<Candidate> candidates(const fs::path& folder, const std::string& var
   std::array<const char*, 2> stems = kStems;
   const bool diffusers = library == Library::diffusers;
   if (!diffusers) std::swap(stems[0], stems[1]);
-  std::vector<Candidate> all;
+  std::vector<Candidate> list;
   for (const std::string stem : stems) {
     const Candidate index{folder / (stem + ".safetensors.index" + dotted + ".json"), true};
     const Candidate file{folder / (stem + dotted + ".safetensors")};
-    all.insert(all.end(), {diffusers ? index : file, diffusers ? file : index});
+    list.insert(list.end(), {diffusers ? index : file, diffusers ? file : index});
   }
-  return all;
+  return list;
 }
 
 // True if an index has all shards; the index is not opened.
-bool is_whole(const Candidate& one) {
+bool is_whole(const Candidate& candidate) {
   try {
-    return missing_shards(one.path.string()).empty();
+    return missing_shards(candidate.path.string()).empty();
   } catch (const Error& e) {
     if (e.code() == ErrorCode::cancelled) throw;
     return false;
   }
 }
 
-std::string name_of(const Candidate& one) {
-  return (one.index ? "the shards of " : "") + one.path.filename().string();
+std::string name_of(const Candidate& candidate) {
+  return (candidate.index ? "the shards of " : "") + candidate.path.filename().string();
 }
 
 // The first complete set of a variant, if any; `lacking` gets earlier indices with missing shards.
 std::optional<TensorSet> open_variant(const fs::path& folder, const std::string& variant,
                                       Library library, std::vector<std::string>& incomplete) {
   std::vector<Candidate> whole;
-  for (const Candidate& one : candidates(folder, variant, library)) {
-    if (!base::is_there(one.path.string())) continue;
-    if (!one.index || (whole.empty() ? missing_shards(one.path.string()).empty() : is_whole(one)))
-      whole.push_back(one);
+  for (const Candidate& candidate : candidates(folder, variant, library)) {
+    if (!base::is_there(candidate.path.string())) continue;
+    if (!candidate.index ||
+        (whole.empty() ? missing_shards(candidate.path.string()).empty() : is_whole(candidate)))
+      whole.push_back(candidate);
     else if (whole.empty())
-      incomplete.push_back(one.path.string());
+      incomplete.push_back(candidate.path.string());
   }
   if (whole.empty()) return std::nullopt;
   const Candidate& first = whole.front();

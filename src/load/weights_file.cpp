@@ -101,7 +101,7 @@ TensorSet with_floats(const TensorSet& stored) {
   bool any = false;
   for (const TensorFile& file : stored.files()) {
     const bool float8 = std::ranges::any_of(
-        file.entries(), [](const auto& one) { return one.second.dtype.starts_with("F8_E"); });
+        file.entries(), [](const auto& entry) { return entry.second.dtype.starts_with("F8_E"); });
     files.push_back(float8 ? with_scales(file) : file);
     any = any || float8;
   }
@@ -114,17 +114,18 @@ TensorSet with_floats(const TensorSet& stored) {
 void check_family(const TensorFile& file, const NameTable* table, const Component& part) {
   const std::vector<std::string> names = names_of(file);
   const auto architecture = file.metadata().find(kArchitecture);
-  const auto is_said = [&](const NameTable& one) {  // families of llama.cpp share names
-    return one.architectures.empty() || architecture == file.metadata().end() ||
-           std::ranges::find(one.architectures, architecture->second) != one.architectures.end();
+  const auto fits = [&](const NameTable& candidate) {  // families of llama.cpp share names
+    return candidate.architectures.empty() || architecture == file.metadata().end() ||
+           std::ranges::find(candidate.architectures, architecture->second) !=
+               candidate.architectures.end();
   };
   for (const NameTable* other : name_tables())
-    require(other == table || !is_said(*other) || !NameMap::marked(*other, names), ErrorCode::model,
+    require(other == table || !fits(*other) || !NameMap::marked(*other, names), ErrorCode::model,
             "{}: these are the weights of a {} model, and the folder's {} is a {}; give the file "
             "of the same model",
             file.path(), other->family, part.name, part.class_name);
   if (!table || architecture == file.metadata().end() || table->architectures.empty()) return;
-  require(is_said(*table), ErrorCode::model,
+  require(fits(*table), ErrorCode::model,
           "{}: general.architecture is {}, and the folder's {} is a {}; expected {}", file.path(),
           base::printable(architecture->second), part.name, part.class_name,
           fmt::join(table->architectures, " or "));
@@ -251,7 +252,8 @@ void take_part(const std::string& path, const std::string& name,
 // In place of the folder's own, or beside it.
 void take_vae(Component vae, ModelFolder& folder) {
   folder.absent.erase(vae.name);
-  std::erase_if(folder.components, [&](const Component& one) { return one.name == vae.name; });
+  std::erase_if(folder.components,
+                [&](const Component& component) { return component.name == vae.name; });
   folder.components.push_back(std::move(vae));
   std::ranges::sort(folder.components, {}, &Component::name);
 }

@@ -28,7 +28,7 @@ double lobes(double x) {
 
 std::vector<Taps> taps_of(int from, int to) {
   const double scale = double(from) / to, spread = std::max(scale, 1.0);
-  std::vector<Taps> all;
+  std::vector<Taps> taps_by_place;
   for (int i = 0; i < to; ++i) {
     const double centre = (i + 0.5) * scale;
     const auto first =
@@ -46,9 +46,9 @@ std::vector<Taps> taps_of(int from, int to) {
       const double share = sum == 0 ? weight : weight / sum;
       taps.weights.push_back(static_cast<int32_t>(share * (1 << kBits) + (share < 0 ? -0.5 : 0.5)));
     }
-    all.push_back(std::move(taps));
+    taps_by_place.push_back(std::move(taps));
   }
-  return all;
+  return taps_by_place;
 }
 
 // Resamples along a single side.
@@ -58,12 +58,12 @@ Pixels pass(const Pixels& from, int to, bool across) {
   Pixels result = from;
   (across ? result.width : result.height) = to;
   result.bytes.assign(size_t(result.width) * size_t(result.height) * size_t(result.channels), 0);
-  const std::vector<Taps> all = taps_of(side, to);
+  const std::vector<Taps> taps_by_place = taps_of(side, to);
   const size_t row = size_t(from.width) * size_t(from.channels);
   const size_t step = across ? size_t(from.channels) : row;
   for (int y = 0; y < result.height; ++y)
     for (int x = 0; x < result.width; ++x) {
-      const Taps& taps = all[static_cast<size_t>(across ? x : y)];
+      const Taps& taps = taps_by_place[static_cast<size_t>(across ? x : y)];
       const size_t begin = across ? size_t(y) * row : size_t(x) * size_t(from.channels);
       for (int c = 0; c < from.channels; ++c) {
         int64_t sum = int64_t{1} << (kBits - 1);

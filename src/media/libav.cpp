@@ -29,18 +29,18 @@ Libav loaded() {
   void* const codec = opened("libavcodec.so." AV_STRINGIFY(LIBAVCODEC_VERSION_MAJOR));
   void* const format = opened("libavformat.so." AV_STRINGIFY(LIBAVFORMAT_VERSION_MAJOR));
   void* const scale = opened("libswscale.so." AV_STRINGIFY(LIBSWSCALE_VERSION_MAJOR));
-  Libav all;
-#define TESSERA_LIBAV_FIND(library, name) find(library, #name, all.name);
+  Libav functions;
+#define TESSERA_LIBAV_FIND(library, name) find(library, #name, functions.name);
   TESSERA_LIBAV(TESSERA_LIBAV_FIND)
 #undef TESSERA_LIBAV_FIND
-  return all;
+  return functions;
 }
 
 }  // namespace
 
 const Libav& libav() {
-  static const Libav one = loaded();  // functions only, no state of requests
-  return one;
+  static const Libav functions = loaded();  // functions only, no state of requests
+  return functions;
 }
 
 }  // namespace tessera::media

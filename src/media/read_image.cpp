@@ -32,15 +32,15 @@ void check_size(int64_t width, int64_t height, const std::string& name) {
 
 // Splits RGBA into colour and alpha; no alpha without `has_alpha`.
 ReadImage parted(int width, int height, const std::vector<uint8_t>& rgba, bool has_alpha) {
-  ReadImage read{{width, height, {}}, {}};
+  ReadImage result{{width, height, {}}, {}};
   const size_t pixels = size_t(width) * size_t(height);
-  read.image.rgb.resize(pixels * 3);
-  if (has_alpha) read.alpha.resize(pixels);
+  result.image.rgb.resize(pixels * 3);
+  if (has_alpha) result.alpha.resize(pixels);
   for (size_t i = 0; i < pixels; ++i) {
-    std::copy_n(&rgba[i * 4], 3, &read.image.rgb[i * 3]);
-    if (has_alpha) read.alpha[i] = rgba[i * 4 + 3];
+    std::copy_n(&rgba[i * 4], 3, &result.image.rgb[i * 3]);
+    if (has_alpha) result.alpha[i] = rgba[i * 4 + 3];
   }
-  return read;
+  return result;
 }
 
 // A PNG file without text, profile and gamma chunks, which do not affect pixels; and the Exif data.
@@ -198,32 +198,33 @@ std::vector<uint8_t> reoriented(const std::vector<uint8_t>& from, size_t width, 
   return to;
 }
 
-void turn(int orientation, ReadImage& read) {
+void turn(int orientation, ReadImage& image_read) {
   if (orientation == 1) return;
-  Image& image = read.image;
+  Image& image = image_read.image;
   const auto width = static_cast<size_t>(image.width), height = static_cast<size_t>(image.height);
   image.rgb = reoriented(image.rgb, width, height, 3, orientation);
-  if (!read.alpha.empty()) read.alpha = reoriented(read.alpha, width, height, 1, orientation);
+  if (!image_read.alpha.empty())
+    image_read.alpha = reoriented(image_read.alpha, width, height, 1, orientation);
   if (orientation >= 5) std::swap(image.width, image.height);
 }
 
 }  // namespace
 
 ReadImage read_image(const std::string& bytes, const std::string& name) {
-  const std::string_view all(bytes);
+  const std::string_view view(bytes);
   int orientation = 1;
-  ReadImage read;
-  if (all.starts_with("\x89PNG\r\n\x1a\n"))
-    read = read_png(all, name, orientation);
-  else if (all.starts_with("\xff\xd8\xff"))
-    read = read_jpeg(all, name, orientation);
-  else if (all.starts_with("RIFF") && all.substr(std::min<size_t>(all.size(), 8), 4) == "WEBP")
-    read = read_webp(all, name, orientation);
+  ReadImage result;
+  if (view.starts_with("\x89PNG\r\n\x1a\n"))
+    result = read_png(view, name, orientation);
+  else if (view.starts_with("\xff\xd8\xff"))
+    result = read_jpeg(view, name, orientation);
+  else if (view.starts_with("RIFF") && view.substr(std::min<size_t>(view.size(), 8), 4) == "WEBP")
+    result = read_webp(view, name, orientation);
   else
     fail(ErrorCode::usage, "'{}' is no PNG, JPEG or WebP image{}", name,
          bytes.empty() ? ": it is empty" : "");
-  turn(orientation, read);
-  return read;
+  turn(orientation, result);
+  return result;
 }
 
 ReadImage read_image_file(const std::string& path) {

@@ -20,13 +20,13 @@ struct Place {
 // Positions for [begin, begin + count) of a side scaled from `from` to `to`.
 std::vector<Place> places(int64_t from, int64_t to, int64_t begin, int64_t count) {
   const float scale = static_cast<float>(from) / static_cast<float>(to);
-  std::vector<Place> all;
+  std::vector<Place> result;
   for (int64_t i = begin; i < begin + count; ++i) {
     const float at = std::max((static_cast<float>(i) + 0.5f) * scale - 0.5f, 0.0f);
     const int64_t below = std::min(static_cast<int64_t>(at), from - 1);
-    all.push_back({below, std::min(below + 1, from - 1), at - static_cast<float>(below)});
+    result.push_back({below, std::min(below + 1, from - 1), at - static_cast<float>(below)});
   }
-  return all;
+  return result;
 }
 
 }  // namespace

@@ -66,18 +66,18 @@ ops::Weight LowRanks::beside(const ops::Weight& weight, const WeightRequest& req
   if (!pairs_of(request.name) && !pairs_of(request.second)) return weight;
   const Device device = weight->data.is_meta() ? Device::meta : device_;
   const std::string key = (device == Device::meta ? "meta " : "here ") + weight_key(request);
-  struct Both {
+  struct AdaptedWeight {
     ops::Weight base;
-    ops::PackedWeight changed;
+    ops::PackedWeight adapted;
   };
-  const auto both = std::make_shared<Both>(Both{weight, *weight});
+  const auto weights = std::make_shared<AdaptedWeight>(AdaptedWeight{weight, *weight});
   {
     const std::lock_guard lock(mutex_);
     auto& low = packed_[key];
     if (!low) low = packed(request, device);
-    both->changed.low = low;
+    weights->adapted.low = low;
   }
-  return {both, &both->changed};
+  return {weights, &weights->adapted};
 }
 
 FetchedWeight LowRankWeights::fetch(const WeightRequest& request) const {

@@ -79,12 +79,12 @@ struct Geometry {
   Shard shard{};  ///< the shard behind these heads and expert widths
 
   /// For a shard of the whole.
-  Geometry of(const Shard& one) const {
+  Geometry of(const Shard& rank_shard) const {
     const auto own_size = [&](int64_t size) {
-      return split({0, size}, one.count, one.index).size();
+      return split({0, size}, rank_shard.count, rank_shard.index).size();
     };
     Geometry part = *this;
-    part.shard = one;
+    part.shard = rank_shard;
     for (AttentionSite& site : part.attention) {
       site.heads = static_cast<int>(own_size(site.heads));
       site.kv_heads = static_cast<int>(own_size(site.kv_heads));

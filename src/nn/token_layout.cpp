@@ -41,23 +41,23 @@ Tensor to_tokens(const Tensor& latent, const TokenLayout& l) {
 
 Tensor with_extra(const Tensor& tokens, const TokenLayout& l) {
   if (l.extra == 0) return tokens;
-  const int64_t each = l.latent_tokens(), batch = tokens.size(0) / each;
-  const Tensor all =
+  const int64_t tokens_each = l.latent_tokens(), batch = tokens.size(0) / tokens_each;
+  const Tensor padded =
       Tensor::zeros({batch * l.tokens(), tokens.size(1)}, tokens.dtype(), tokens.device());
   for (int64_t r = 0; r < batch; ++r)
-    tensor::copy_into(all.slice(0, r * l.tokens(), r * l.tokens() + each),
-                      tokens.slice(0, r * each, (r + 1) * each));
-  return all;
+    tensor::copy_into(padded.slice(0, r * l.tokens(), r * l.tokens() + tokens_each),
+                      tokens.slice(0, r * tokens_each, (r + 1) * tokens_each));
+  return padded;
 }
 
 Tensor without_extra(const Tensor& tokens, const TokenLayout& l) {
   if (l.extra == 0) return tokens;
-  const int64_t each = l.latent_tokens(), batch = tokens.size(0) / l.tokens();
+  const int64_t tokens_each = l.latent_tokens(), batch = tokens.size(0) / l.tokens();
   const Tensor result =
-      Tensor::empty({batch * each, tokens.size(1)}, tokens.dtype(), tokens.device());
+      Tensor::empty({batch * tokens_each, tokens.size(1)}, tokens.dtype(), tokens.device());
   for (int64_t r = 0; r < batch; ++r)
-    tensor::copy_into(result.slice(0, r * each, (r + 1) * each),
-                      tokens.slice(0, r * l.tokens(), r * l.tokens() + each));
+    tensor::copy_into(result.slice(0, r * tokens_each, (r + 1) * tokens_each),
+                      tokens.slice(0, r * l.tokens(), r * l.tokens() + tokens_each));
   return result;
 }
 

@@ -63,10 +63,10 @@ WeightChange joined_pairs(const std::vector<WeightChange>& changes) {
     downs.push_back(change.down);
     ups.push_back(change.up);
   }
-  WeightChange all;
-  all.down = ops::concat_rows(downs);
-  all.up = ops::concat_columns(ups);
-  return all;
+  WeightChange joined;
+  joined.down = ops::concat_rows(downs);
+  joined.up = ops::concat_columns(ups);
+  return joined;
 }
 
 Tensor changed(const Tensor& matrix, const std::vector<WeightChange>& changes) {

@@ -253,9 +253,9 @@ Tensor matmul(const Tensor& x, const Weight& w, const MatmulOptions& options) {
 void MatmulGroup::run() {
   const std::vector<Product> products = std::exchange(products_, {});
   if (products.empty()) return;
-  std::vector<kernels::MatmulArgs> all;
-  for (const Product& p : products) all.push_back(arguments(p.x, p.w, p.options, p.low, p.y));
-  kernels::table_of(products[0].x.device(), products[0].w->isa).matmul_group(all);
+  std::vector<kernels::MatmulArgs> group;
+  for (const Product& p : products) group.push_back(arguments(p.x, p.w, p.options, p.low, p.y));
+  kernels::table_of(products[0].x.device(), products[0].w->isa).matmul_group(group);
 }
 
 }  // namespace tessera::ops

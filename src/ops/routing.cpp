@@ -125,8 +125,8 @@ PlannedRoute plan_route(const Tensor& logits, const RoutingOptions& options, Ten
 }
 
 Routing route(const Tensor& logits, const RoutingOptions& options, Tensor* scores) {
-  const Tensor all = logits.is_meta() ? logits : logits.contiguous();
-  PlannedRoute plan = plan_route(all, options, scores);
+  const Tensor dense = logits.is_meta() ? logits : logits.contiguous();
+  PlannedRoute plan = plan_route(dense, options, scores);
   if (plan.args.logits) kernels::table_of(logits.device()).route(plan.args);
   return std::move(plan.routing);
 }

@@ -48,8 +48,8 @@ Tensor expert_votes(const Tensor& logits, const RoutingOptions& router, const Te
   check_table("expert_votes", ids, DType::i32, logits, {tokens, router.top_k});
   const Tensor votes = table_of_votes(logits, groups);
   if (logits.is_meta()) return votes;
-  const Tensor all = logits.contiguous();
-  kernels::RouteArgs route = route_args(all, router);
+  const Tensor dense = logits.contiguous();
+  kernels::RouteArgs route = route_args(dense, router);
   route.ids = ids.data<int32_t>();
   kernels::VotesArgs args{.router = route};
   args.of = of, args.maximum = maximum;
@@ -62,11 +62,11 @@ Routing route_and_vote(const Tensor& logits, const RoutingOptions& router,
                        bool maximum, Tensor& scores, Tensor& votes) {
   require(voter.top_k == router.top_k, ErrorCode::usage,
           "route_and_vote: a vote of {} of {} experts", voter.top_k, router.top_k);
-  const Tensor all = logits.is_meta() ? logits : logits.contiguous();
-  PlannedRoute plan = plan_route(all, router, &scores);
+  const Tensor dense = logits.is_meta() ? logits : logits.contiguous();
+  PlannedRoute plan = plan_route(dense, router, &scores);
   votes = table_of_votes(logits, groups);
   if (logits.is_meta()) return std::move(plan.routing);
-  kernels::VotesArgs args{.router = route_args(all, voter), .route = plan.args};
+  kernels::VotesArgs args{.router = route_args(dense, voter), .route = plan.args};
   args.router.ids = plan.args.ids;
   args.of = of, args.maximum = maximum;
   vote(args, groups, votes);
@@ -109,9 +109,9 @@ Routing choose_inside(const Tensor& logits, const RoutingOptions& router, const 
     check_table("choose_inside", choice.cores, DType::u8, logits, {groups.count, experts});
   else if (choice.votes.defined())
     check_table("choose_inside", choice.votes, DType::i64, logits, {groups.count, experts});
-  const Tensor all = logits.contiguous();
+  const Tensor dense = logits.contiguous();
   const Uploaded<int32_t> group_of(groups.of, logits.device());
-  kernels::InsideArgs args{.router = route_args(all, router)};
+  kernels::InsideArgs args{.router = route_args(dense, router)};
   args.router.ids = choice.vanilla.ids.data<int32_t>();
   args.router.weights = choice.vanilla.weights.data<float>();
   args.router.scores = choice.scores.data<float>();

@@ -19,7 +19,7 @@ using tensor::DType;
 using tensor::Storage;
 using tensor::Tensor;
 
-constexpr int64_t kMostBytes = 1 << 20, kMostKept = 16 << 20;
+constexpr int64_t kMostBytes = 1 << 20, kMostCached = 16 << 20;
 
 Tensor sent(const void* data, int64_t bytes, Device device) {
   const Tensor host = Tensor::over(Storage::view(data, bytes, nullptr), 0, {bytes}, DType::u8);
@@ -28,7 +28,7 @@ Tensor sent(const void* data, int64_t bytes, Device device) {
 
 /// The same rows and spans recur in every block and step, so uploads are cached by content. The
 /// cached data is immutable. A pure optimisation, so the cache may be global.
-class Sent {
+class UploadCache {
  public:
   Tensor get(const void* data, int64_t bytes, Device device) {
     std::string key(static_cast<const char*>(data), static_cast<size_t>(bytes));
@@ -37,34 +37,35 @@ class Sent {
     if (pool.get() != pool_) clear();
     pool_ = pool.get();
     if (const auto it = tensors_.find(key); it != tensors_.end()) return it->second;
-    if (kept_ + bytes > kMostKept) clear();
+    if (bytes_ + bytes > kMostCached) clear();
     const Tensor tensor = sent(data, bytes, device);
     tensors_.emplace(std::move(key), tensor);
-    kept_ += bytes;
+    bytes_ += bytes;
     return tensor;
   }
 
  private:
   void clear() {
     tensors_.clear();
-    kept_ = 0;
+    bytes_ = 0;
   }
   std::mutex mutex_;
   std::map<std::string, Tensor> tensors_;  // keeps the pool from reusing the addresses
   const tensor::DevicePool* pool_ = nullptr;
-  int64_t kept_ = 0;
+  int64_t bytes_ = 0;
 };
 
-Sent& all_sent() {
-  static Sent* const one = new Sent;  // leaked: a device may be destroyed before static storage
-  return *one;
+UploadCache& upload_cache() {
+  static UploadCache* const cache =
+      new UploadCache;  // leaked: a device may be destroyed before static storage
+  return *cache;
 }
 
 }  // namespace
 
 Tensor uploaded(const void* data, int64_t bytes, Device device) {
   const Tensor there =
-      bytes <= kMostBytes ? all_sent().get(data, bytes, device) : sent(data, bytes, device);
+      bytes <= kMostBytes ? upload_cache().get(data, bytes, device) : sent(data, bytes, device);
   if (tensor::Recording* recording = tensor::current_scope().recording) recording->keep(there);
   return there;
 }

@@ -45,9 +45,9 @@ std::byte* DevicePool::take(int64_t bytes, MemoryClass memory_class, int64_t are
   runtime_->enter();
   const int64_t rounded_bytes = rounded(bytes, memory_class);
   std::unique_lock lock(mutex_);
-  const auto own = arenas_.find(arena);
-  auto [size, block] = own != arenas_.end() ? fitting(own->second, rounded_bytes)
-                                            : std::pair<int64_t, std::byte*>{0, nullptr};
+  const auto it = arenas_.find(arena);
+  auto [size, block] = it != arenas_.end() ? fitting(it->second, rounded_bytes)
+                                           : std::pair<int64_t, std::byte*>{0, nullptr};
   if (block == nullptr) std::tie(size, block) = fitting(waiting_, rounded_bytes);
   use_.waiting -= size;
   if (block == nullptr) {
@@ -79,8 +79,8 @@ void DevicePool::give(std::byte* block) {
   const auto it = live_.find(block);
   if (it == live_.end()) return;
   const auto [size, arena] = it->second;
-  const auto own = arenas_.find(arena);
-  (own != arenas_.end() ? own->second : waiting_).emplace(size, block);
+  const auto arena_blocks = arenas_.find(arena);
+  (arena_blocks != arenas_.end() ? arena_blocks->second : waiting_).emplace(size, block);
   use_.live -= size;
   use_.waiting += size;
   live_.erase(it);
@@ -94,10 +94,10 @@ int64_t DevicePool::open_arena() {
 
 void DevicePool::close_arena(int64_t arena) {
   const std::lock_guard lock(mutex_);
-  const auto own = arenas_.find(arena);
-  if (own == arenas_.end()) return;
-  waiting_.merge(own->second);
-  arenas_.erase(own);
+  const auto it = arenas_.find(arena);
+  if (it == arenas_.end()) return;
+  waiting_.merge(it->second);
+  arenas_.erase(it);
 }
 
 void DevicePool::flush() {
@@ -119,33 +119,33 @@ DevicePool::Use DevicePool::use() const {
 
 namespace {
 
-struct InUse {
+struct ActivePool {
   std::mutex mutex;
   std::shared_ptr<DevicePool> pool;
 };
 
-InUse& in_use() {
-  static InUse* const one = new InUse;  // outlives tensors in static storage
-  return *one;
+ActivePool& active_pool() {
+  static ActivePool* const active = new ActivePool;  // outlives tensors in static storage
+  return *active;
 }
 
 }  // namespace
 
 void use_device(std::shared_ptr<DevicePool> pool) {
-  const std::lock_guard lock(in_use().mutex);
-  in_use().pool.swap(pool);
+  const std::lock_guard lock(active_pool().mutex);
+  active_pool().pool.swap(pool);
 }
 
 std::shared_ptr<DevicePool> device_pool() {
-  const std::lock_guard lock(in_use().mutex);
-  require(in_use().pool != nullptr, ErrorCode::usage,
+  const std::lock_guard lock(active_pool().mutex);
+  require(active_pool().pool != nullptr, ErrorCode::usage,
           "no GPU is in use: name one with `device` cuda");
-  return in_use().pool;
+  return active_pool().pool;
 }
 
 bool has_device() {
-  const std::lock_guard lock(in_use().mutex);
-  return in_use().pool != nullptr;
+  const std::lock_guard lock(active_pool().mutex);
+  return active_pool().pool != nullptr;
 }
 
 void settle(Device device) {

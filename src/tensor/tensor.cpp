@@ -287,19 +287,19 @@ void copy_into(const Tensor& to, const Tensor& from) {
 std::vector<Tensor> to_host(const std::vector<Tensor>& tensors) {
   if (tensors.empty() || !is_gpu(tensors.front().device())) return tensors;
   int64_t elements = 0;
-  for (const Tensor& one : tensors) elements += one.elements();
+  for (const Tensor& tensor : tensors) elements += tensor.elements();
   std::vector<Tensor> here = tensors;
-  const auto each = [&](const Tensor& all, const auto& f) {
+  const auto each_part = [&](const Tensor& all, const auto& f) {
     int64_t at = 0;
-    for (Tensor& one : here) {
-      const Tensor place = all.slice(0, at, at + one.elements());
-      f(one, place.bits_as(one.dtype()).reshape(one.shape()));
-      at += one.elements();
+    for (Tensor& tensor : here) {
+      const Tensor place = all.slice(0, at, at + tensor.elements());
+      f(tensor, place.bits_as(tensor.dtype()).reshape(tensor.shape()));
+      at += tensor.elements();
     }
   };
   const Tensor there = Tensor::empty({elements}, DType::i32, tensors.front().device());
-  each(there, [](const Tensor& one, const Tensor& place) { copy_into(place, one); });
-  each(there.to(Device::cpu), [](Tensor& one, const Tensor& place) { one = place; });
+  each_part(there, [](const Tensor& tensor, const Tensor& place) { copy_into(place, tensor); });
+  each_part(there.to(Device::cpu), [](Tensor& tensor, const Tensor& place) { tensor = place; });
   return here;
 }
 

@@ -130,25 +130,25 @@ std::vector<int32_t> Bpe::characters(std::string_view piece) const {
   bool after_unknown = false;
   for (size_t at = 0; at < piece.size();) {
     base::check_stop();
-    std::string one(piece.substr(at, length_of(piece[at])));
-    at += one.size();
-    if (at >= piece.size()) one += tables_.word_end;
-    if (const auto id = id_of(one)) {
+    std::string character(piece.substr(at, length_of(piece[at])));
+    at += character.size();
+    if (at >= piece.size()) character += tables_.word_end;
+    if (const auto id = id_of(character)) {
       ids.push_back(*id);
       after_unknown = false;
       continue;
     }
     std::vector<int32_t> bytes;
-    for (char c : one)
+    for (char c : character)
       if (const auto id = id_of(fmt::format("<0x{:02X}>", static_cast<unsigned char>(c))))
         bytes.push_back(*id);
-    if (tables_.byte_fallback && bytes.size() == one.size()) {
+    if (tables_.byte_fallback && bytes.size() == character.size()) {
       ids.insert(ids.end(), bytes.begin(), bytes.end());
       after_unknown = false;
       continue;
     }
     require(unknown_.has_value(), ErrorCode::usage, "{}: the vocabulary has no token for {}",
-            where_, base::printable(one));
+            where_, base::printable(character));
     if (!(after_unknown && tables_.fuse_unknown)) {
       ids.push_back(*unknown_);
       after_unknown = true;

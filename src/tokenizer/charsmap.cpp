@@ -95,11 +95,11 @@ std::string Charsmap::apply(std::string_view text) const {
         continue;
       }
     for (size_t at = 0; at < grapheme.size();) {
-      const std::string_view one = grapheme.substr(at, length_of(grapheme[at]));
-      const auto match = shortest(one);
-      result += match ? match->text : one;
+      const std::string_view character = grapheme.substr(at, length_of(grapheme[at]));
+      const auto match = shortest(character);
+      result += match ? match->text : character;
       check_length(result.size());
-      at += one.size();
+      at += character.size();
     }
   }
   return result;

@@ -79,7 +79,7 @@ std::string Unigram::text_of(int32_t id) const {
 void Unigram::relax(std::string_view text, size_t at, PrefixTable::Place place,
                     std::vector<Node>& nodes) const {
   const auto& list = pieces_.pieces;
-  const size_t one = length_of(text[at]);
+  const size_t length = length_of(text[at]);
   const double here = nodes[at].score;
   auto offer = [&](size_t to, double score, int32_t id) {
     double sum = here + score;
@@ -92,9 +92,9 @@ void Unigram::relax(std::string_view text, size_t at, PrefixTable::Place place,
     const auto id = size_t(piece);
     offer(at + bytes,
           pieces_.user_defined[id] ? double(bytes) * largest_score_ - 0.1 : list[id].second, piece);
-    single |= bytes == one;
+    single |= bytes == length;
   });
-  if (!single) offer(at + one, unknown_score_, pieces_.unknown);
+  if (!single) offer(at + length, unknown_score_, pieces_.unknown);
 }
 
 void Unigram::encode(std::string_view text, std::vector<int32_t>& ids) const {

@@ -37,7 +37,8 @@ double seconds_of(const std::byte* data, int64_t pages, uint64_t& sum) {
         }
     }
   }
-  for (const __m128i& one : sums) sum += static_cast<uint64_t>(_mm_cvtsi128_si64(one));
+  for (const __m128i& sum_of_lane : sums)
+    sum += static_cast<uint64_t>(_mm_cvtsi128_si64(sum_of_lane));
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
 }
 #endif

@@ -8,12 +8,12 @@
 
 namespace tessera::nn {
 
-ExpertCache::Held::Held(Kept expert, std::set<int> in)
+ExpertCache::Entry::Entry(Kept expert, std::set<int> in)
     : kept(std::move(expert)), cores(std::move(in)), memory(tensor::current_scope().memory) {
   if (memory) memory->add(tensor::MemoryClass::weights, kept.bytes);
 }
 
-ExpertCache::Held::~Held() {
+ExpertCache::Entry::~Entry() {
   if (memory) memory->add(tensor::MemoryClass::weights, -kept.bytes);
 }
 
@@ -33,7 +33,7 @@ void ExpertCache::begin_pass(std::map<int, Core> cores) {
         now == cores.end() || now->second.block != core.block)
       over.insert(sequence);
   cores_ = std::move(cores);
-  for (Held& entry : recent_)
+  for (Entry& entry : recent_)
     std::erase_if(entry.cores, [&](int sequence) { return over.contains(sequence); });
 }
 
@@ -58,30 +58,30 @@ ExpertCache::Requests ExpertCache::requests_of(const Segments& body,
 }
 
 ExpertCache::Requests ExpertCache::requests_of(const tensor::Tensor& ids) const {
-  std::set<int> all;
-  for (const auto& [sequence, core] : cores_) all.insert(sequence);
+  std::set<int> sequences;
+  for (const auto& [sequence, core] : cores_) sequences.insert(sequence);
   Requests requests;
   for (int64_t i = 0; i < ids.elements(); ++i)
     if (const int32_t expert = ids.data<int32_t>()[i]; expert >= 0)
-      requests.try_emplace(expert, all);
+      requests.try_emplace(expert, sequences);
   return requests;
 }
 
 // Evicts down to `most` experts; never the requested experts.
 void ExpertCache::leave(int64_t most, int site, const Requests& requests) {
-  const auto may_leave = [&](const Held& entry, bool in_core) {
+  const auto may_leave = [&](const Entry& entry, bool in_core) {
     return entry.cores.empty() != in_core &&
            (entry.kept.key.first != site || !requests.contains(entry.kept.key.second));
   };
   while (size() > most) {
     auto last = std::find_if(recent_.rbegin(), recent_.rend(),
-                             [&](const Held& entry) { return may_leave(entry, false); });
+                             [&](const Entry& entry) { return may_leave(entry, false); });
     auto at = last == recent_.rend()
                   ? std::find_if(recent_.begin(), recent_.end(),
-                                 [&](const Held& entry) { return may_leave(entry, true); })
+                                 [&](const Entry& entry) { return may_leave(entry, true); })
                   : std::prev(last.base());
     if (at == recent_.end()) return;  // all are requested
-    held_.erase(at->kept.key);
+    entries_.erase(at->kept.key);
     recent_.erase(at);
   }
 }
@@ -110,8 +110,8 @@ std::vector<ops::Expert> ExpertCache::give(int site, int64_t experts, const Requ
           "`memory_budget`, or fewer prompts at once",
           count, capacity_);
   for (const auto& [expert, cores] : requests) {  // before any eviction
-    const auto it = held_.find({site, expert});
-    if (it == held_.end()) continue;
+    const auto it = entries_.find({site, expert});
+    if (it == entries_.end()) continue;
     recent_.splice(recent_.begin(), recent_, it->second);
     recent_.front().cores.insert(cores.begin(), cores.end());
     bank[static_cast<size_t>(expert)] = recent_.front().kept.expert;
@@ -123,25 +123,25 @@ std::vector<ops::Expert> ExpertCache::give(int site, int64_t experts, const Requ
     leave(capacity_ - 1, site, requests);
     recent_.emplace_front(read({site, expert}), cores);
     weights = recent_.front().kept.expert;
-    held_[{site, expert}] = recent_.begin();
+    entries_[{site, expert}] = recent_.begin();
     ++use_.misses;
   }
   return bank;
 }
 
 void ExpertCache::adopt(std::vector<Kept> entries) {
-  for (Kept& one : entries) {
+  for (Kept& entry : entries) {
     if (size() == capacity_) return;
-    const Key key = one.key;
-    recent_.emplace_back(std::move(one), std::set<int>());
-    held_[key] = std::prev(recent_.end());
+    const Key key = entry.key;
+    recent_.emplace_back(std::move(entry), std::set<int>());
+    entries_[key] = std::prev(recent_.end());
   }
 }
 
 std::vector<ExpertCache::Kept> ExpertCache::release() {
   std::vector<Kept> entries;
-  for (const Held& entry : recent_) entries.push_back(entry.kept);
-  held_.clear();
+  for (const Entry& entry : recent_) entries.push_back(entry.kept);
+  entries_.clear();
   recent_.clear();
   return entries;
 }

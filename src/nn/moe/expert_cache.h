@@ -70,11 +70,11 @@ class ExpertCache {
 
  private:
   /// Counts at its origin, for any number of holders.
-  struct Held {
-    Held(Kept expert, std::set<int> in);
-    Held(const Held&) = delete;
-    Held& operator=(const Held&) = delete;
-    ~Held();
+  struct Entry {
+    Entry(Kept expert, std::set<int> in);
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+    ~Entry();
     Kept kept;
     std::set<int> cores;  // sequences with this expert in their coreset
     const std::shared_ptr<tensor::MemoryTracker> memory;
@@ -92,8 +92,8 @@ class ExpertCache {
   int64_t capacity_;
   ReadExpert read_;
   std::map<int, Core> cores_;
-  std::list<Held> recent_;  // most recently used first
-  std::map<Key, std::list<Held>::iterator> held_;
+  std::list<Entry> recent_;  // most recently used first
+  std::map<Key, std::list<Entry>::iterator> entries_;
   ops::Expert shape_;  // on meta
   Use use_;
 };

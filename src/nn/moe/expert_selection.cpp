@@ -122,8 +122,8 @@ Tensor fates_of(const SelectionRule& rule, const SelectionScope& scope, const To
     group_of.push_back(static_cast<int32_t>(word >> 32) - 1);
     importance.push_back(std::bit_cast<float>(static_cast<uint32_t>(word)));
   }
-  const auto begin = static_cast<int64_t>(first), all = static_cast<int64_t>(words.size());
-  return ops::token_fates(Tensor::from(std::span<const float>(importance), {all}),
+  const auto begin = static_cast<int64_t>(first), count = static_cast<int64_t>(words.size());
+  return ops::token_fates(Tensor::from(std::span<const float>(importance), {count}),
                           {group_of, groups.count}, rule.low, rule.high)
       .slice(0, begin, begin + static_cast<int64_t>(importances.size()))
       .to(scope.importance.device());

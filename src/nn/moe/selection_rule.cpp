@@ -88,13 +88,13 @@ void read_suffix(const std::string& text, const std::string& key, const std::str
 
 // Refuses suffixes without effect on a rule.
 void check_suffix(const std::string& text, const MethodForm& rule, const std::string& key) {
-  const std::string all = rule.suffixes;
-  if (all.find(key + " ") != std::string::npos) return;
+  const std::string suffixes = rule.suffixes;
+  if (suffixes.find(key + " ") != std::string::npos) return;
   std::string names;
-  for (char c : all.substr(0, all.empty() ? 0 : all.size() - 1))
+  for (char c : suffixes.substr(0, suffixes.empty() ? 0 : suffixes.size() - 1))
     names += c == ' ' ? ", " : std::string(1, c);
   refuse(text, fmt::format("'{}' changes nothing of '{}'; {}", key, rule.name,
-                           all.empty() ? "leave it out" : "what does: " + names));
+                           suffixes.empty() ? "leave it out" : "what does: " + names));
 }
 
 void read_numbers(const std::string& text, const std::vector<std::string>& words,

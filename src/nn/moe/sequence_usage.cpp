@@ -49,10 +49,10 @@ void SequenceUsage::settle() {
     ends.push_back(counts.size());
   }
   if (SequencePeers* peers = calls_.front().peers) {
-    std::vector<int64_t> all;
-    for (const Counts& c : counts) all.insert(all.end(), c.begin(), c.end());
-    peers->sum(all);
-    auto from = all.begin();
+    std::vector<int64_t> totals;
+    for (const Counts& c : counts) totals.insert(totals.end(), c.begin(), c.end());
+    peers->sum(totals);
+    auto from = totals.begin();
     for (Counts& c : counts) {
       std::copy_n(from, c.size(), c.begin());
       from += static_cast<std::ptrdiff_t>(c.size());
