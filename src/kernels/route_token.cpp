@@ -12,24 +12,24 @@ constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 }  // namespace
 
-void router_ranks(const RouteArgs& args, const float* logits, const float* score,
-                  std::span<float> rank) {
-  std::copy_n(args.sigmoid ? score : logits, rank.size(), rank.begin());
+void choice_scores(const RouteArgs& args, const float* logits, const float* score,
+                   std::span<float> choice) {
+  std::copy_n(args.sigmoid ? score : logits, choice.size(), choice.begin());
   if (!args.bias) return;
-  for (size_t e = 0; e < rank.size(); ++e) rank[e] += args.bias[e];
+  for (size_t e = 0; e < choice.size(); ++e) choice[e] += args.bias[e];
 }
 
-void limit_groups(std::span<float> rank, int groups, int top_groups, const RoutingSteps& steps) {
-  const size_t size = rank.size() / static_cast<size_t>(groups);
+void limit_groups(std::span<float> choice, int groups, int top_groups, const RoutingSteps& steps) {
+  const size_t size = choice.size() / static_cast<size_t>(groups);
   std::vector<float> worth(static_cast<size_t>(groups));
   for (size_t g = 0; g < worth.size(); ++g) {
     float first = kLowest, second = kLowest;
     for (size_t i = g * size; i < (g + 1) * size; ++i) {
-      if (rank[i] > first) {
+      if (choice[i] > first) {
         second = first;
-        first = rank[i];
-      } else if (rank[i] > second) {
-        second = rank[i];
+        first = choice[i];
+      } else if (choice[i] > second) {
+        second = choice[i];
       }
     }
     worth[g] = second > kLowest ? first + second : first;
@@ -39,8 +39,8 @@ void limit_groups(std::span<float> rank, int groups, int top_groups, const Routi
   std::vector<bool> open(worth.size());
   for (const int32_t g : best)
     if (g >= 0) open[static_cast<size_t>(g)] = true;
-  for (size_t i = 0; i < rank.size(); ++i)
-    if (!open[i / size]) rank[i] = kLowest;
+  for (size_t i = 0; i < choice.size(); ++i)
+    if (!open[i / size]) choice[i] = kLowest;
 }
 
 void route_token(const RouteArgs& args, int64_t token, const RoutingSteps& steps,
@@ -51,14 +51,14 @@ void route_token(const RouteArgs& args, int64_t token, const RoutingSteps& steps
   steps.router_scores(
       {logits, args.experts, args.sigmoid, scores.exact.data(), scores.score.data()});
   if (args.scores) std::ranges::copy(scores.score, args.scores + token * args.experts);
-  const float* rank = logits;
+  const float* choice = logits;
   if (args.sigmoid || args.top_groups < args.groups) {
-    router_ranks(args, logits, scores.score.data(), scores.rank);
+    choice_scores(args, logits, scores.score.data(), scores.choice);
     if (args.top_groups < args.groups)
-      limit_groups(scores.rank, args.groups, args.top_groups, steps);
-    rank = scores.rank.data();
+      limit_groups(scores.choice, args.groups, args.top_groups, steps);
+    choice = scores.choice.data();
   }
-  steps.top_k({rank, nullptr, args.experts, args.top_k, ids});
+  steps.top_k({choice, nullptr, args.experts, args.top_k, ids});
   float sum = args.sigmoid ? 1e-20f : 0;
   for (int j = 0; j < args.top_k; ++j) {
     weights[j] = ids[j] < 0 ? 0 : scores.score[static_cast<size_t>(ids[j])];

@@ -11,10 +11,10 @@ namespace tessera::kernels {
 /// Intermediate results of route_token(), by expert.
 struct TokenScores {
   explicit TokenScores(int64_t experts)
-      : exact(static_cast<size_t>(experts)), score(exact.size()), rank(exact.size()) {}
+      : exact(static_cast<size_t>(experts)), score(exact.size()), choice(exact.size()) {}
   std::vector<double> exact;  ///< softmax or sigmoid
   std::vector<float> score;   ///< the same, rounded
-  std::vector<float> rank;    ///< unused for routers that rank by logits
+  std::vector<float> choice;  ///< unused for routers that choose by logits
 };
 
 /// Steps of route() specific to an instruction set.
@@ -29,11 +29,11 @@ void route_token(const RouteArgs& args, int64_t token, const RoutingSteps& steps
 /// Computes route() token by token.
 void route_tokens(const RouteArgs& args, const RoutingSteps& steps);
 
-/// rank = values by which experts are ranked: logits; for sigmoid routers scores + bias.
-void router_ranks(const RouteArgs& args, const float* logits, const float* score,
-                  std::span<float> rank);
-/// Sets ranks outside the best `top_groups` of `groups` to -inf. A group's value is the sum of its
+/// choice = values by which experts are chosen: logits; for sigmoid routers scores + bias.
+void choice_scores(const RouteArgs& args, const float* logits, const float* score,
+                   std::span<float> choice);
+/// Sets values outside the best `top_groups` of `groups` to -inf. A group's value is the sum of its
 /// two best members; a group without members (all -inf) stays closed. Ties: the lowest index.
-void limit_groups(std::span<float> rank, int groups, int top_groups, const RoutingSteps& steps);
+void limit_groups(std::span<float> choice, int groups, int top_groups, const RoutingSteps& steps);
 
 }  // namespace tessera::kernels

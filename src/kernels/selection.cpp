@@ -62,8 +62,8 @@ class Chooser {
   Chooser(const InsideArgs& args, const RoutingSteps& steps)
       : args_(args),
         steps_(steps),
-        rank_(static_cast<size_t>(args.router.experts)),
-        closed_(rank_.size()) {}
+        choice_(static_cast<size_t>(args.router.experts)),
+        closed_(choice_.size()) {}
 
   void operator()(int64_t token) {
     const RouteArgs& o = args_.router;
@@ -112,13 +112,13 @@ class Chooser {
     const bool limited = o.top_groups < o.groups && args_.rule.groups != Groups::none;
     if (!o.sigmoid && !limited)
       return steps_.top_k({logits, closed_.data(), o.experts, args_.rule.take, ids});
-    router_ranks(o, logits, score, rank_);
+    choice_scores(o, logits, score, choice_);
     if (limited && args_.rule.groups == Groups::vanilla)
-      limit_groups(rank_, o.groups, o.top_groups, steps_);
-    for (size_t e = 0; e < rank_.size(); ++e) rank_[e] += closed_[e];
+      limit_groups(choice_, o.groups, o.top_groups, steps_);
+    for (size_t e = 0; e < choice_.size(); ++e) choice_[e] += closed_[e];
     if (limited && args_.rule.groups == Groups::masked)
-      limit_groups(rank_, o.groups, o.top_groups, steps_);
-    steps_.top_k({rank_.data(), nullptr, o.experts, args_.rule.take, ids});
+      limit_groups(choice_, o.groups, o.top_groups, steps_);
+    steps_.top_k({choice_.data(), nullptr, o.experts, args_.rule.take, ids});
   }
 
   float factor_of(const float* score, const int32_t* vanilla, float chosen_mass) const {
@@ -140,7 +140,7 @@ class Chooser {
 
   const InsideArgs& args_;
   const RoutingSteps& steps_;
-  std::vector<float> rank_, closed_;
+  std::vector<float> choice_, closed_;
   int32_t group_ = -1;
   bool full_ = true;
 };
@@ -161,8 +161,8 @@ void expert_votes(const VotesArgs& args, const RoutingSteps& steps) {
         steps.router_scores({o.logits + t * o.experts, o.experts, o.sigmoid, scores.exact.data(),
                              scores.score.data()});
       if (args.of == VoteOf::rank) {
-        router_ranks(o, o.logits + t * o.experts, scores.score.data(), scores.rank);
-        own_votes.add_ranks(scores.rank, args.group_of[t]);
+        choice_scores(o, o.logits + t * o.experts, scores.score.data(), scores.choice);
+        own_votes.add_ranks(scores.choice, args.group_of[t]);
         continue;
       }
       own_votes.add(scores, o.ids + t * o.top_k, args.group_of[t]);

@@ -10,13 +10,15 @@ namespace {
 constexpr const char* kBehind = "_scale";
 constexpr const char* kBlocks = "blocks";  // a rule's key
 
-// True if a tensor has this dtype and a scales tensor with the other dtype.
-bool are(const TensorSet& tensors, const std::string& name, const char* dtype, const char* scales) {
+// True if a tensor has this dtype and a tensor of scales beside it; `scales`: their dtype, null:
+// any.
+bool has_scaled(const TensorSet& tensors, const std::string& name, const char* dtype,
+                const char* scales) {
   return tensors.has(name) && tensors.entry(name).dtype == dtype && tensors.has(scales_of(name)) &&
          (!scales || tensors.entry(scales_of(name)).dtype == scales);
 }
 
-// True if a tensor has the axes of int4 panels, or of a half of a pair's, with scales within.
+// True if a tensor has the axes of Order::panels or Order::half (int4, its scales in the panels).
 bool are_panels(const TensorSet& tensors, const std::string& name) {
   if (!tensors.has(name) || tensors.entry(name).dtype != "U8") return false;
   const std::vector<int64_t>& sizes = tensors.entry(name).sizes;
@@ -25,7 +27,7 @@ bool are_panels(const TensorSet& tensors, const std::string& name) {
 }
 
 // Bits of products for a block format of ggml: the fewest that add less than a percent to the
-// error of the format. None: a float format.
+// error of the format. None: formats that are computed as floats.
 QuantiseRules::Bits bits_of(tensor::BlockFormat format) {
   using tensor::BlockFormat;
   using Bits = QuantiseRules::Bits;
@@ -38,7 +40,7 @@ QuantiseRules::Bits bits_of(tensor::BlockFormat format) {
   }
 }
 
-// Same for a matrix, if the rules keep the file's blocks in few bits.
+// Bits of products for a matrix of the file, if the rule `blocks` keeps blocks in few bits.
 QuantiseRules::Bits own_block_bits(const TensorSet& tensors, const std::string& name) {
   using Bits = QuantiseRules::Bits;
   const bool blocks = tensors.has(name) && tensors.entry(name).format &&
@@ -76,11 +78,11 @@ nn::Cut in_units(nn::Cut cut, int64_t elements) {
 std::string scales_of(const std::string& matrix) { return matrix + kBehind; }
 
 bool is_int4(const TensorSet& tensors, const std::string& name) {
-  return are(tensors, name, "U8", "BF16") || are_panels(tensors, name);
+  return has_scaled(tensors, name, "U8", "BF16") || are_panels(tensors, name);
 }
 
 bool is_quantised(const TensorSet& tensors, const std::string& name) {
-  return are(tensors, name, "I8", nullptr) || is_int4(tensors, name);
+  return has_scaled(tensors, name, "I8", nullptr) || is_int4(tensors, name);
 }
 
 WeightOrder order_of(const TensorSet& tensors, const std::string& name) {

@@ -1,5 +1,6 @@
 #include "media/video.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "base/fail.h"
@@ -11,8 +12,22 @@
 namespace tessera::media {
 namespace {
 
+// Ends the file in memory of a container and returns its bytes.
+std::string close_buffer(AVFormatContext& format) {
+  uint8_t* bytes = nullptr;
+  const int size = libav().avio_close_dyn_buf(format.pb, &bytes);
+  format.pb = nullptr;
+  std::string whole(reinterpret_cast<const char*>(bytes), static_cast<size_t>(std::max(size, 0)));
+  libav().av_free(bytes);
+  return whole;
+}
+
 // Deleters for objects of libav.
 struct Free {
+  void operator()(AVFormatContext* p) const {
+    if (p->pb) close_buffer(*p);
+    libav().avformat_free_context(p);
+  }
   void operator()(AVFrame* p) const { libav().av_frame_free(&p); }
   void operator()(AVPacket* p) const { libav().av_packet_free(&p); }
   void operator()(AVCodecContext* p) const { libav().avcodec_free_context(&p); }
@@ -42,9 +57,11 @@ class Mp4 {
  public:
   Mp4(int width, int height, double rate, const std::map<std::string, std::string>& text) {
     libav().av_log_set_level(AV_LOG_QUIET);  // the library must not print
-    checked(libav().avformat_alloc_output_context2(&format_, nullptr, "mp4", nullptr), "mp4");
+    AVFormatContext* format = nullptr;
+    checked(libav().avformat_alloc_output_context2(&format, nullptr, "mp4", nullptr), "mp4");
+    format_.reset(format);
     open_encoder(width, height, libav().av_d2q(rate, 60000));
-    stream_ = libav().avformat_new_stream(format_, nullptr);
+    stream_ = libav().avformat_new_stream(format_.get(), nullptr);
     require(stream_ != nullptr, ErrorCode::memory, "there is no memory for a video stream");
     stream_->time_base = codec_->time_base;
     stream_->avg_frame_rate = codec_->framerate;
@@ -57,7 +74,7 @@ class Mp4 {
                           0);
     format_->flags |= AVFMT_FLAG_BITEXACT;  // equal runs give equal files
     checked(libav().avio_open_dyn_buf(&format_->pb), "its memory");
-    checked(libav().avformat_write_header(format_, nullptr), "its header");
+    checked(libav().avformat_write_header(format_.get(), nullptr), "its header");
     frame_.reset(libav().av_frame_alloc());
     packet_.reset(libav().av_packet_alloc());
     colors_.reset(libav().sws_getContext(
@@ -69,12 +86,6 @@ class Mp4 {
     frame_->height = height;
     checked(libav().av_frame_get_buffer(frame_.get(), 0), "a frame");
   }
-  ~Mp4() {
-    if (format_->pb) close();
-    libav().avformat_free_context(format_);
-  }
-  Mp4(const Mp4&) = delete;
-  Mp4& operator=(const Mp4&) = delete;
 
   void add(const Image& image) {
     checked(libav().av_frame_make_writable(frame_.get()), "a frame");
@@ -86,8 +97,8 @@ class Mp4 {
   }
   std::string finish() {
     encode(nullptr);
-    checked(libav().av_write_trailer(format_), "its end");
-    return close();
+    checked(libav().av_write_trailer(format_.get()), "its end");
+    return close_buffer(*format_);
   }
 
  private:
@@ -123,19 +134,11 @@ class Mp4 {
       packet_->duration = 1;
       libav().av_packet_rescale_ts(packet_.get(), codec_->time_base, stream_->time_base);
       packet_->stream_index = stream_->index;
-      checked(libav().av_interleaved_write_frame(format_, packet_.get()), "a frame");
+      checked(libav().av_interleaved_write_frame(format_.get(), packet_.get()), "a frame");
     }
   }
-  std::string close() {
-    uint8_t* bytes = nullptr;
-    const int size = libav().avio_close_dyn_buf(format_->pb, &bytes);
-    format_->pb = nullptr;
-    std::string whole(reinterpret_cast<const char*>(bytes), static_cast<size_t>(std::max(size, 0)));
-    libav().av_free(bytes);
-    return whole;
-  }
 
-  AVFormatContext* format_ = nullptr;
+  Owned<AVFormatContext> format_;
   AVStream* stream_ = nullptr;
   Owned<AVCodecContext> codec_;
   Owned<AVFrame> frame_;

@@ -14,7 +14,7 @@ struct Solver {
   bool bh1 = false, clean = true;  // estimates are of the clean latent, else of the noise
 };
 
-// Solves the k first rows of the Vandermonde system sum_j r_j^i w_j = b_i.
+// Solves the system sum_j r_j^i w_j = b_i for as many rows i as nodes r.
 std::vector<double> vandermonde(const std::vector<double>& r, const std::vector<double>& b) {
   const size_t k = r.size();
   std::vector<std::vector<double>> a(k, std::vector<double>(k + 1));
@@ -33,8 +33,9 @@ std::vector<double> vandermonde(const std::vector<double>& r, const std::vector<
   return w;
 }
 
-// UniP or UniC (Zhao et al. 2023) from place `from` to the next, by `order` estimates up to `from`;
-// the corrector also reads the estimate of the next place.
+// UniP or UniC (Zhao et al. 2023, section 3.2) from step `from` of the schedule to the next. Reads
+// the estimates of `order` steps up to `from`; the corrector also that of the next step. `grow` is
+// e^hh - 1 and `by` the paper's B(h).
 LinearForm solve(const SolverPath& path, const Solver& solver, size_t from, int order,
                  bool corrects) {
   const size_t to = from + 1;
@@ -92,11 +93,11 @@ std::unique_ptr<Sampler> unipc(const base::ConfigReader& reader, const ScheduleR
   const bool lower = reader.flag("lower_order_final", true);
   const auto n = static_cast<int>(path.times.size());
   std::vector<LinearStep> steps;
-  LinearForm predictor;  // this latent, by the corrected latent of the step before
+  LinearForm predictor;  // this latent over the corrected latent of the step before
   for (int i = 0, before = 0; i < n; ++i) {
     const auto at = static_cast<size_t>(i);
     const int order = std::min({solver.order, i + 1, lower ? n - i : solver.order});
-    LinearForm corrected{1, {}};  // by this latent
+    LinearForm corrected{1, {}};  // over this latent
     if (i > 0 && std::ranges::find(uncorrected, i - 1) == uncorrected.end())
       corrected = solve(path, solver, at - 1, before, true).from(predictor);
     predictor = solve(path, solver, at, order, false);

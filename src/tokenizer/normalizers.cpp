@@ -18,6 +18,7 @@ using base::Json;
 
 constexpr size_t kMostPatterns = 8000;  // bytes; published tokenizers have some hundred
 
+// Ranges of Hugging Face's tokenizers; BERT's own Python begins the sixth at 0x2b820.
 bool is_chinese(char32_t c) {
   return (c >= 0x4e00 && c <= 0x9fff) || (c >= 0x3400 && c <= 0x4dbf) ||
          (c >= 0x20000 && c <= 0x2a6df) || (c >= 0x2a700 && c <= 0x2b73f) ||
@@ -25,9 +26,9 @@ bool is_chinese(char32_t c) {
          (c >= 0xf900 && c <= 0xfaff) || (c >= 0x2f800 && c <= 0x2fa1f);
 }
 
-// Calls f(code point, bytes) for each character and concatenates the results.
+// Calls f(code point, bytes, result) for each character; f appends to the result.
 template <class F>
-std::string mapped(std::string_view text, F&& f) {
+std::string map_characters(std::string_view text, F&& f) {
   std::string result;
   result.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
@@ -40,21 +41,21 @@ std::string mapped(std::string_view text, F&& f) {
 }
 
 std::string without_marks(std::string_view text) {
-  return mapped(text, [](char32_t c, std::string_view bytes, std::string& to) {
+  return map_characters(text, [](char32_t c, std::string_view bytes, std::string& to) {
     if (!is_nonspacing_mark(c)) to += bytes;
   });
 }
 
-std::string cleaned(std::string_view text) {
-  return mapped(text, [](char32_t c, std::string_view bytes, std::string& to) {
+std::string clean_text(std::string_view text) {
+  return map_characters(text, [](char32_t c, std::string_view bytes, std::string& to) {
     const bool blank = c == '\t' || c == '\n' || c == '\r';
     if (c == 0 || c == 0xfffd || (!blank && is_invisible(c))) return;
     to += blank || is_space(c) ? " " : bytes;
   });
 }
 
-std::string apart(std::string_view text) {
-  return mapped(text, [](char32_t c, std::string_view bytes, std::string& to) {
+std::string space_chinese(std::string_view text) {
+  return map_characters(text, [](char32_t c, std::string_view bytes, std::string& to) {
     if (is_chinese(c))
       (to += ' ') += bytes, to += ' ';
     else
@@ -68,8 +69,8 @@ Normalizer bert(const Json& json, const std::string& where) {
   const bool lower = flag_in(json, "lowercase", where, true);
   const bool strip = flag_in(json, "strip_accents", where, lower);
   return [=](std::string text, TextAllowance&) {
-    if (clean) text = cleaned(text);
-    if (chinese) text = apart(text);
+    if (clean) text = clean_text(text);
+    if (chinese) text = space_chinese(text);
     if (strip) text = without_marks(normalized(text, Form::nfd));
     if (lower) text = lowered(text);
     return text;
@@ -117,17 +118,17 @@ Normalizer form_of(Form form) {
 }  // namespace
 
 std::string string_in(const Json& json, const char* key, const std::string& where,
-                      const char* missing) {
+                      const char* fallback) {
   const auto it = json.is_object() ? json.find(key) : json.end();
-  if (missing && (it == json.end() || it->is_null())) return missing;
+  if (fallback && (it == json.end() || it->is_null())) return fallback;
   require(it != json.end() && it->is_string(), ErrorCode::model,
           "{}: '{}' is {}; expected a string", where, key,
           it == json.end() ? "missing" : base::ConfigReader::shown(*it).str());
   return it->get<std::string>();
 }
 
-bool flag_in(const Json& json, const char* key, const std::string& where, bool missing) {
-  return base::ConfigReader(json, where).flag(key, missing);
+bool flag_in(const Json& json, const char* key, const std::string& where, bool fallback) {
+  return base::ConfigReader(json, where).flag(key, fallback);
 }
 
 namespace {

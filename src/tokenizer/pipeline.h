@@ -28,11 +28,11 @@ PreTokenizer parse_pre_tokenizer(const base::Json& json, const std::string& wher
 /// Throws Error(model) for more than kMostSteps, or for regular expressions that are too long.
 void check_steps(const base::Json& json, const std::string& where);
 
-/// A string of a JSON object; throws Error(model) if not a string, or if missing without a
-/// `missing` value.
+/// A string of a JSON object; throws Error(model) if not a string, or if absent without a
+/// `fallback`.
 std::string string_in(const base::Json& json, const char* key, const std::string& where,
-                      const char* missing = nullptr);
+                      const char* fallback = nullptr);
 /// Same for a boolean.
-bool flag_in(const base::Json& json, const char* key, const std::string& where, bool missing);
+bool flag_in(const base::Json& json, const char* key, const std::string& where, bool fallback);
 
 }  // namespace tessera::tokenizer

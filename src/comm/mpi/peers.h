@@ -10,8 +10,8 @@
 
 namespace tessera::comm::mpi {
 
-/// Living ranks: by their process if visible from here, otherwise by their heartbeats.
-/// Thread-safe.
+/// The other ranks of MPI, watched by the thread that owns MPI: ranks of this machine by a pidfd of
+/// their process, all others by their heartbeats. Thread-safe.
 class Peers {
  public:
   using Clock = std::chrono::steady_clock;
@@ -33,27 +33,27 @@ class Peers {
     const Peer& peer = peers_[size_t(rank)];
     return now - Time(Clock::duration(peer.last)) > kLately ? -1 : peer.waits_for.load();
   }
-  /// A rank announced its silence.
+  /// A rank announced a regular end; its silence is no loss.
   void left(int rank) { peers_[size_t(rank)].left = true; }
   /// True if a rank's process is gone.
   bool gone(int rank) const { return peers_[size_t(rank)].gone_at != 0; }
   /// The time of this observation.
   Time gone_at(int rank) const { return Time(Clock::duration(peers_[size_t(rank)].gone_at)); }
-  /// Waits until a process ends, at most `limit`. The rank gone for longest without leaving, or
-  /// -1.
+  /// Waits until a process ends, at most `limit`. Returns the rank that has been gone for longest
+  /// without leaving, or -1.
   int await_end(std::chrono::microseconds limit);
-  /// The rank with the longest silence above `limit` without leaving; or -1. `elsewhere`: only
-  /// ranks with invisible processes.
-  int silent(Time now, std::chrono::milliseconds limit, bool elsewhere) const;
+  /// The rank with the longest silence above `limit` without leaving; or -1. `heartbeat_only`:
+  /// only ranks without a pidfd.
+  int silent(Time now, std::chrono::milliseconds limit, bool heartbeat_only) const;
 
  private:
   static constexpr std::chrono::milliseconds kLately{500};
   struct Peer {
     std::atomic<uint64_t> progress{0};
-    std::atomic<int64_t> last{0}, gone_at{0};
+    std::atomic<int64_t> last{0}, gone_at{0};  // counts of Clock; 0: not gone
     std::atomic<int> waits_for{-1};
     std::atomic<bool> left{false};
-    int process = -1;  // pidfd
+    int pidfd = -1;
   };
   int rank_;
   std::vector<Peer> peers_;

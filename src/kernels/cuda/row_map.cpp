@@ -11,7 +11,8 @@
 namespace tessera::kernels::cuda {
 namespace {
 
-// Loads the driver's function at run time, so that the program starts without a driver.
+// Looks up the driver's encoder of TMA tensor maps at run time, so that the program starts without
+// a driver.
 PFN_cuTensorMapEncodeTiled_v12000 encoder(const char* kernel) {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult result{};

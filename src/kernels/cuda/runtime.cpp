@@ -48,10 +48,11 @@ class CudaRuntime : public tensor::DeviceRuntime {
  public:
   CudaRuntime(int index, const cudaDeviceProp& properties)
       : index_(index), multiprocessors_(properties.multiProcessorCount), name_(properties.name) {
-    int late = 0;
-    check(cudaDeviceGetAttribute(&late, cudaDevAttrPageableMemoryAccess, index),
+    // A GPU with access to pageable memory may read an upload's source after the copy call returns.
+    int pageable_access = 0;
+    check(cudaDeviceGetAttribute(&pageable_access, cudaDevAttrPageableMemoryAccess, index),
           "cudaDeviceGetAttribute");
-    if (late) staging_ = std::make_unique<tensor::Staging>(staging_ways());
+    if (pageable_access) staging_ = std::make_unique<tensor::Staging>(staging_ways());
   }
   std::string name() const override { return name_; }
   tensor::DeviceMemory memory() const override {
@@ -173,7 +174,7 @@ class CudaRuntime : public tensor::DeviceRuntime {
 
   int index_, multiprocessors_;
   std::string name_;
-  std::unique_ptr<tensor::Staging> staging_;  // null if the GPU reads host memory directly
+  std::unique_ptr<tensor::Staging> staging_;  // null if the copy call itself reads the source
 };
 
 }  // namespace
@@ -192,12 +193,10 @@ int gpu_count() {
 
 std::shared_ptr<tensor::DeviceRuntime> open_gpu(int index) {
   const int count = gpu_count();
-  require(index >= 0 && index<count, ErrorCode::usage,
-                              "`device` cuda:{}: this machine has {} GPU{}; choose cuda:0{}", index,
-                              count, count> 1
-              ? "s"
-              : "",
-          count > 1 ? fmt::format(" to cuda:{}", count - 1) : "");
+  const std::string others = count > 1 ? fmt::format(" to cuda:{}", count - 1) : "";
+  require(0 <= index && index < count, ErrorCode::usage,
+          "`device` cuda:{}: this machine has {} GPU{}; choose cuda:0{}", index, count,
+          count == 1 ? "" : "s", others);
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
   require(
