@@ -41,12 +41,12 @@ const std::vector<Scheduler>& schedulers() {
   static const std::vector<Scheduler> all{
       {"FlowMatchEulerDiscreteScheduler", S::flow_euler, FlowPath::always, false, T::real, G::steps,
        flow_match_euler},
-      {"DPMSolverMultistepScheduler", S::dpm_multistep, FlowPath::asked, false, T::whole, G::none,
+      {"DPMSolverMultistepScheduler", S::dpm_multistep, FlowPath::by_flag, false, T::whole, G::none,
        dpm_solver},
-      {"DPMSolverSinglestepScheduler", S::dpm_singlestep, FlowPath::asked, false, T::whole, G::none,
-       dpm_singlestep},
-      {"UniPCMultistepScheduler", S::unipc, FlowPath::asked, false, T::none, G::steps, unipc},
-      {"DEISMultistepScheduler", S::deis, FlowPath::asked, false, T::none, G::none, deis},
+      {"DPMSolverSinglestepScheduler", S::dpm_singlestep, FlowPath::by_flag, false, T::whole,
+       G::none, dpm_singlestep},
+      {"UniPCMultistepScheduler", S::unipc, FlowPath::by_flag, false, T::none, G::steps, unipc},
+      {"DEISMultistepScheduler", S::deis, FlowPath::by_flag, false, T::none, G::none, deis},
       {"EulerDiscreteScheduler", S::euler, FlowPath::never, true, T::real, G::places,
        euler_discrete},
       {"EulerAncestralDiscreteScheduler", S::euler_ancestral, FlowPath::never, true, T::none,
@@ -67,7 +67,7 @@ namespace {
 
 bool solves_flow(const Scheduler& scheduler, const base::ConfigReader& reader) {
   return scheduler.flow == FlowPath::always ||
-         (scheduler.flow == FlowPath::asked && reader.flag("use_flow_sigmas", false));
+         (scheduler.flow == FlowPath::by_flag && reader.flag("use_flow_sigmas", false));
 }
 
 // Classes with several orders skip steps themselves. If a step is two passes, both are skipped.
@@ -97,7 +97,7 @@ SchedulerConfig other_scheduler(const SchedulerConfig& folder, SchedulerName opt
           "`scheduler` {}: not one that fits this model; those are auto, {}", word_of(option),
           fmt::join(fit, ", "));
   SchedulerConfig result{scheduler->name, folder.config};
-  if (flow && scheduler->flow == FlowPath::asked) {
+  if (flow && scheduler->flow == FlowPath::by_flag) {
     result.config["use_flow_sigmas"] = true;
     result.config["prediction_type"] = "flow_prediction";
     if (!result.config.contains("flow_shift") && result.config.contains("shift"))

@@ -29,7 +29,7 @@ struct ScheduleRequest {
 };
 
 /// Whether a class solves the path of a flow: never, if use_flow_sigmas is true, or always.
-enum class FlowPath : uint8_t { never, asked, always };
+enum class FlowPath : uint8_t { never, by_flag, always };
 
 /// The lists of set_timesteps that a class takes. `places`: the last sigma is the end of the last
 /// step.

@@ -71,7 +71,7 @@ void check_step_lists(const Scheduler& scheduler, const base::ConfigReader& read
   const char* const name = request.sigmas.empty() ? "timesteps" : "sigmas";
   const bool euler_flow = scheduler.flow == FlowPath::always;
   const bool flow =
-      euler_flow || (scheduler.flow == FlowPath::asked && reader.flag("use_flow_sigmas", false));
+      euler_flow || (scheduler.flow == FlowPath::by_flag && reader.flag("use_flow_sigmas", false));
   const bool spreads =
       read_sharded(reader) != Spread::even || (!flow && reader.flag("use_lu_lambdas", false));
   require(euler_flow || !spreads || (scheduler.sigmas == Sigmas::places && !request.sigmas.empty()),

@@ -9,12 +9,12 @@
 namespace tessera::nn {
 
 ExpertCache::Entry::Entry(Kept expert, std::set<int> in)
-    : kept(std::move(expert)), cores(std::move(in)), memory(tensor::current_scope().memory) {
-  if (memory) memory->add(tensor::MemoryClass::weights, kept.bytes);
+    : item(std::move(expert)), cores(std::move(in)), memory(tensor::current_scope().memory) {
+  if (memory) memory->add(tensor::MemoryClass::weights, item.bytes);
 }
 
 ExpertCache::Entry::~Entry() {
-  if (memory) memory->add(tensor::MemoryClass::weights, -kept.bytes);
+  if (memory) memory->add(tensor::MemoryClass::weights, -item.bytes);
 }
 
 // Others may share the expert and hold on longer: the bytes count for the holder, not here.
@@ -71,7 +71,7 @@ ExpertCache::Requests ExpertCache::requests_of(const tensor::Tensor& ids) const 
 void ExpertCache::leave(int64_t most, int site, const Requests& requests) {
   const auto may_leave = [&](const Entry& entry, bool in_core) {
     return entry.cores.empty() != in_core &&
-           (entry.kept.key.first != site || !requests.contains(entry.kept.key.second));
+           (entry.item.key.first != site || !requests.contains(entry.item.key.second));
   };
   while (size() > most) {
     auto last = std::find_if(recent_.rbegin(), recent_.rend(),
@@ -81,7 +81,7 @@ void ExpertCache::leave(int64_t most, int site, const Requests& requests) {
                                  [&](const Entry& entry) { return may_leave(entry, true); })
                   : std::prev(last.base());
     if (at == recent_.end()) return;  // all are requested
-    entries_.erase(at->kept.key);
+    entries_.erase(at->item.key);
     recent_.erase(at);
   }
 }
@@ -114,7 +114,7 @@ std::vector<ops::Expert> ExpertCache::give(int site, int64_t experts, const Requ
     if (it == entries_.end()) continue;
     recent_.splice(recent_.begin(), recent_, it->second);
     recent_.front().cores.insert(cores.begin(), cores.end());
-    bank[static_cast<size_t>(expert)] = recent_.front().kept.expert;
+    bank[static_cast<size_t>(expert)] = recent_.front().item.expert;
     ++use_.hits;
   }
   for (const auto& [expert, cores] : requests) {
@@ -122,7 +122,7 @@ std::vector<ops::Expert> ExpertCache::give(int site, int64_t experts, const Requ
     if (weights.up) continue;
     leave(capacity_ - 1, site, requests);
     recent_.emplace_front(read({site, expert}), cores);
-    weights = recent_.front().kept.expert;
+    weights = recent_.front().item.expert;
     entries_[{site, expert}] = recent_.begin();
     ++use_.misses;
   }
@@ -140,7 +140,7 @@ void ExpertCache::adopt(std::vector<Kept> entries) {
 
 std::vector<ExpertCache::Kept> ExpertCache::release() {
   std::vector<Kept> entries;
-  for (const Entry& entry : recent_) entries.push_back(entry.kept);
+  for (const Entry& entry : recent_) entries.push_back(entry.item);
   entries_.clear();
   recent_.clear();
   return entries;

@@ -75,7 +75,7 @@ class ExpertCache {
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
     ~Entry();
-    Kept kept;
+    Kept item;
     std::set<int> cores;  // sequences with this expert in their coreset
     const std::shared_ptr<tensor::MemoryTracker> memory;
   };
