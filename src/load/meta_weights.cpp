@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <set>
-#include <tuple>
 #include <vector>
 
 #include "base/fail.h"
@@ -165,7 +164,8 @@ ops::Weight MetaWeights::packed_matrix(const nn::WeightRequest& r) const {
 }
 
 ops::Weight MetaWeights::packed_pair(const nn::WeightRequest& r) const {
-  const auto& [gate, up] = std::tie(r.name, r.second);
+  const std::string& gate = r.name;
+  const std::string& up = r.second;
   const ops::WeightForm form = known_ ? pair_packed_as(*known_, gate, up, r.compute, r.shape[1])
                                       : ops::WeightForm(r.compute);
   {

@@ -7,7 +7,6 @@
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 
 #include "base/fail.h"
@@ -212,7 +211,8 @@ class StoredWeights : public nn::Weights {
   }
 
   ops::Weight packed_matrix(const WeightRequest& r) const {
-    const auto& [name, cut] = std::tie(r.name, r.cut);
+    const std::string& name = r.name;
+    const nn::Cut& cut = r.cut;
     const int64_t n = r.shape[0], k = r.shape[1];
     const ops::WeightForm form = packed_as(tensors_, name, r.compute, k);
     check_matrix(name, r.shape, form.dtype);
@@ -223,7 +223,9 @@ class StoredWeights : public nn::Weights {
   }
 
   ops::Weight packed_pair(const WeightRequest& r) const {
-    const auto& [gate, up, cut] = std::tie(r.name, r.second, r.cut);
+    const std::string& gate = r.name;
+    const std::string& up = r.second;
+    const nn::Cut& cut = r.cut;
     const int64_t n = r.shape[0], k = r.shape[1];
     const ops::WeightForm form = pair_packed_as(tensors_, gate, up, r.compute, k);
     check_matrix(gate, r.shape, form.dtype);
@@ -236,7 +238,9 @@ class StoredWeights : public nn::Weights {
   }
 
   ops::ConvWeight packed_filter(const WeightRequest& r) const {
-    const auto& [weight, bias, shape] = std::tie(r.name, r.second, r.shape);
+    const std::string& weight = r.name;
+    const std::string& bias = r.second;
+    const Shape& shape = r.shape;
     require(shape.rank() == 4, ErrorCode::usage, "a filter has 4 axes, asked for {}", shape.str());
     const TensorFile& w = floats(weight, shape);
     const TensorFile* b = bias.empty() ? nullptr : &floats(bias, {shape[0]});
@@ -246,7 +250,8 @@ class StoredWeights : public nn::Weights {
   }
 
   Tensor widened(const WeightRequest& r) const {
-    const auto& [name, cut] = std::tie(r.name, r.cut);
+    const std::string& name = r.name;
+    const nn::Cut& cut = r.cut;
     const TensorFile& file = floats(name, r.shape);
     const Shape shape = cut.of(r.shape);
     const auto storage = shelf_->share<Storage>(key("vector", name, "", DType::f32, cut), [&] {
