@@ -219,9 +219,9 @@ Tensor Steps::input_of(int i, const Unit& unit) {
     put(latent_, unit_of(back->patch).rows, back->rows);
   const Tensor x = unit.patch < 0 ? latent_ : nn::take_ranges(latent_, unit.rows);
   const float scale = sampler_.input_scale(i);
-  const Tensor seen = scale == 1 ? x : ops::blend(x, scale, x, 0);
-  const bool both = guidance_.branches() && !setup_.branch_group;
-  return both ? ops::concat_rows({seen, seen}) : seen;
+  const Tensor input = scale == 1 ? x : ops::blend(x, scale, x, 0);
+  const bool both_branches = guidance_.branches() && !setup_.branch_group;
+  return both_branches ? ops::concat_rows({input, input}) : input;
 }
 
 Tensor Steps::network(const Tensor& time, const Tensor& input, const Unit& unit) {
@@ -340,9 +340,9 @@ Tensor Steps::run(const nn::Conditioning& conditioning, Tensor latent) {
     if (x->defined()) *x = x->to(device_);
   latent = {};
   if (first_ && !last_) {  // written in place
-    const Tensor given = latent_;
-    latent_ = like(given);
-    tensor::copy_into(latent_, given);
+    const Tensor initial_latent = latent_;
+    latent_ = like(initial_latent);
+    tensor::copy_into(latent_, initial_latent);
   }
   begin_reuse();
   const nn::TokenView view = setup_.view();
@@ -366,10 +366,10 @@ Tensor Steps::run(const nn::Conditioning& conditioning, Tensor latent) {
 
 }  // namespace
 
-Tensor gathered(const Setup& setup, const Tensor& mine, Rows rows, int stage) {
-  if (!setup.world) return mine;
+Tensor gathered(const Setup& setup, const Tensor& own_rows, Rows rows, int stage) {
+  if (!setup.world) return own_rows;
   const auto parts =
-      comm::gather(*setup.world, 0, mine.contiguous(), {"gather", -1, TrafficKind::report});
+      comm::gather(*setup.world, 0, own_rows.contiguous(), {"gather", -1, TrafficKind::report});
   return parts.empty() ? Tensor() : setup.partition.join(parts, rows, stage);
 }
 

@@ -59,8 +59,8 @@ tensor::Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& condit
 
 /// Rows of all ranks of a stage (-1: the last) at rank 0, in the order of the request; undefined
 /// elsewhere.
-tensor::Tensor gathered(const Setup& setup, const tensor::Tensor& mine, Rows rows = Rows::latent,
-                        int stage = -1);
+tensor::Tensor gathered(const Setup& setup, const tensor::Tensor& own_rows,
+                        Rows rows = Rows::latent, int stage = -1);
 
 /// A forward pass at timesteps f32 [batch], for all tokens: prediction f32 [tokens, C' * patch] on
 /// the last stage, without rows elsewhere. trace receives the stage's "embedding", "block.N" and

@@ -101,14 +101,14 @@ int Stages::reader_of(int block) const {
 
 // Skips leave before their hidden states.
 void Stages::expect() {
-  const Range& mine = blocks_[static_cast<size_t>(group_->rank())];
+  const Range& own_blocks = blocks_[static_cast<size_t>(group_->rank())];
   Arriving next;
-  for (int made = 0; made < mine.begin; ++made) {
-    const int reader = reader_of(made);
-    if (reader >= mine.begin && reader < mine.end)
-      next.skips.emplace(made, group_->receive(stage_of(made), {"skip", made}));
+  for (int block = 0; block < own_blocks.begin; ++block) {
+    const int reader = reader_of(block);
+    if (reader >= own_blocks.begin && reader < own_blocks.end)
+      next.skips.emplace(block, group_->receive(stage_of(block), {"skip", block}));
   }
-  next.stream = group_->receive(group_->rank() - 1, {"hidden", static_cast<int>(mine.begin)});
+  next.stream = group_->receive(group_->rank() - 1, {"hidden", static_cast<int>(own_blocks.begin)});
   arriving_.push_back(std::move(next));
 }
 
@@ -134,19 +134,19 @@ nn::Hidden Stages::arrived(const nn::TokenView& view) {
 
 void Stages::bring(int block, nn::Hidden& hidden) {
   if (skips_.empty()) return;
-  const auto found = skips_.find(skip_from_.at(static_cast<size_t>(block)));
-  if (found == skips_.end()) return;
-  hidden.skips[found->first] = found->second.wait();
-  skips_.erase(found);
+  const auto it = skips_.find(skip_from_.at(static_cast<size_t>(block)));
+  if (it == skips_.end()) return;
+  hidden.skips[it->first] = it->second.wait();
+  skips_.erase(it);
 }
 
 void Stages::leave(int block, nn::Hidden& hidden) {
-  const auto made = hidden.skips.find(block);
-  if (!group_ || made == hidden.skips.end()) return;
+  const auto it = hidden.skips.find(block);
+  if (!group_ || it == hidden.skips.end()) return;
   const int stage = stage_of(reader_of(block));
   if (stage == group_->rank()) return;
-  group_->send(stage, made->second.contiguous(), {"skip", block});
-  hidden.skips.erase(made);
+  group_->send(stage, it->second.contiguous(), {"skip", block});
+  hidden.skips.erase(it);
 }
 
 void Stages::hand_on(const nn::Hidden& hidden) {

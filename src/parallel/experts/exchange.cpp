@@ -41,26 +41,26 @@ int64_t distinct_experts(const Tensor& ids, int64_t experts) {
 std::vector<int> experts_in_blocks(int experts, int ranks) {
   std::vector<int> owner(static_cast<size_t>(experts));
   for (int r = 0; r < ranks; ++r) {
-    const nn::Range mine = nn::split({0, experts}, ranks, r);
-    for (int64_t e = mine.begin; e < mine.end; ++e) owner[static_cast<size_t>(e)] = r;
+    const nn::Range block = nn::split({0, experts}, ranks, r);
+    for (int64_t e = block.begin; e < block.end; ++e) owner[static_cast<size_t>(e)] = r;
   }
   return owner;
 }
 
 std::vector<std::string> placement_problems(const Plan& plan, const nn::Geometry& geometry) {
-  std::vector<std::string> found;
+  std::vector<std::string> problems;
   int experts = 0;
   for (const nn::ExpertSite& site : geometry.experts) experts = std::max(experts, site.experts);
-  if (experts == 0) return found;
+  if (experts == 0) return problems;
   if (plan.expert > experts)
-    found.push_back(fmt::format("expert={}: the model has {} experts a layer; use at most {}",
-                                plan.expert, experts, experts));
+    problems.push_back(fmt::format("expert={}: the model has {} experts a layer; use at most {}",
+                                   plan.expert, experts, experts));
   if (plan.placement == ExpertPlacement::list &&
       static_cast<int>(plan.placement_list.size()) != experts)
-    found.push_back(fmt::format("placement={} places {} experts; name a rank for each of the {}",
-                                fmt::join(plan.placement_list, "+"), plan.placement_list.size(),
-                                experts));
-  return found;
+    problems.push_back(fmt::format("placement={} places {} experts; name a rank for each of the {}",
+                                   fmt::join(plan.placement_list, "+"), plan.placement_list.size(),
+                                   experts));
+  return problems;
 }
 
 std::vector<int> expert_owners(const Plan& plan, int experts) {
@@ -149,11 +149,11 @@ Tensor ExpertExchange::read_numbers(const std::vector<MessageParts>& parts) cons
   for (const MessageParts& part : parts) count += part.rows.size(0);
   const Tensor& like = parts[0].numbers;
   if (like.is_meta()) {  // my experts in turn
-    std::vector<int32_t> mine;
+    std::vector<int32_t> own_experts;
     for (size_t e = 0; e < owner_.size(); ++e)
-      if (owner_[e] == rank()) mine.push_back(static_cast<int32_t>(e));
+      if (owner_[e] == rank()) own_experts.push_back(static_cast<int32_t>(e));
     std::vector<int32_t> ids(static_cast<size_t>(count));
-    for (size_t i = 0; i < ids.size(); ++i) ids[i] = mine[i % mine.size()];
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = own_experts[i % own_experts.size()];
     return Tensor::from(std::span<const int32_t>(ids), {count, 1}).to(tensor::Device::meta);
   }
   const Tensor experts = Tensor::empty({count}, DType::i32, like.device());

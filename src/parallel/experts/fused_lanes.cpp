@@ -29,11 +29,11 @@ fused::Manner manner_of(int threads) {
 FusedLanes::FusedLanes(comm::Communicator& group, const FusedSize& size, const Tensor& tokens,
                        int lanes, int64_t most, int64_t window)
     : group_(group), owner_(size.owner) {
-  const int64_t held = fused::most_owned(owner_, group.size());
+  const int64_t most_experts = fused::most_owned(owner_, group.size());
   const int64_t row = tokens.size(1) * size_of(tokens.dtype());
-  layout_ = fused::Layout::dropless(group.size(), static_cast<int>(held),
-                                    most * std::min<int64_t>(size.slots, held), row, {kTile},
-                                    std::max(kLeastWindow, window / (kTile * row)));
+  layout_ = fused::Layout::dropless(group.size(), static_cast<int>(most_experts),
+                                    most * std::min<int64_t>(size.slots, most_experts), row,
+                                    {kTile}, std::max(kLeastWindow, window / (kTile * row)));
   const fused::HeapSize heap = fused::heap_of(layout_, lanes);
   heap_ = fused::open_heap(group, heap, tokens.device());
   std::vector<fused::MoeOperator*> all;
@@ -124,9 +124,10 @@ int64_t FusedLanes::touched(int first, int last) const {
 }
 
 double FusedLanes::assumed_touched(int64_t rows) const {
-  const int64_t mine = fused::owned_by(owner_, group_.rank());
-  return std::min(tensor::current_scope().assumptions.touched_experts * static_cast<double>(mine),
-                  static_cast<double>(rows));
+  const int64_t own_experts = fused::owned_by(owner_, group_.rank());
+  return std::min(
+      tensor::current_scope().assumptions.touched_experts * static_cast<double>(own_experts),
+      static_cast<double>(rows));
 }
 
 void FusedLanes::note_products(const nn::ExpertWeights& weights, const Tensor& like, int64_t rows,

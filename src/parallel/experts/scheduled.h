@@ -43,22 +43,23 @@ class ScheduledExchange final : public nn::ExpertBackend {
   CallResults& launch(const nn::MoeCall& call, const nn::Tensor& tokens, ops::Routing routing,
                       const nn::ExpertWeights& weights, nn::MoeEvent& event);
   /// Rows to send; the rest goes to `reused`.
-  std::vector<int32_t> choose(const nn::MoeCall& call, const nn::Tensor& tokens, CallResults& mine,
-                              nn::MoeEvent& event);
+  std::vector<int32_t> choose(const nn::MoeCall& call, const nn::Tensor& tokens,
+                              CallResults& results, nn::MoeEvent& event);
   std::vector<int32_t> choose_by_slot(const nn::TokenView& view,
                                       const std::vector<KeptToken>& before, bool assumed,
-                                      CallResults& mine, nn::MoeEvent& event) const;
+                                      CallResults& results, nn::MoeEvent& event) const;
   std::vector<int32_t> choose_by_drift(const nn::TokenView& view, const std::vector<float>& moves,
-                                       const std::vector<KeptToken>& before, CallResults& mine,
+                                       const std::vector<KeptToken>& before, CallResults& results,
                                        nn::MoeEvent& event) const;
-  void count(const std::vector<int32_t>& assignments, const CallResults& mine,
+  void count(const std::vector<int32_t>& assignments, const CallResults& results,
              nn::MoeEvent& event) const;
   /// `waits`: results are not read at once.
   void compute(CallResults& call, bool waits);
   void let_others_work(nn::MoeLog& log);
   /// All calls of a step, in order, so ranks without tokens take part in each.
   void bring_home(int site, int source, const nn::Tensor& like, nn::MoeLog& log);
-  Read read(const nn::MoeCall& call, int source, const CallResults& mine, const nn::Tensor& tokens);
+  Read read(const nn::MoeCall& call, int source, const CallResults& results,
+            const nn::Tensor& tokens);
   void forget(const nn::MoeCall& call);
   int64_t kept_bytes() const;
 

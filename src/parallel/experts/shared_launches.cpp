@@ -62,11 +62,11 @@ std::vector<fused::ExpertView> views_of(const nn::ExpertWeights& weights,
 void SharedLaunches::meet() {
   if (board_) return;
   const tensor::Uncounted aside(tensor::Counts::work);
-  const std::vector<Tensor> told =
+  const std::vector<Tensor> messages =
       comm::all_gather(group_, place_message(comm::Whereabouts::here()), launch_tag(-1)).wait();
-  const comm::Whereabouts first = read_place(told[0]);
-  for (size_t r = 0; r < told.size(); ++r) {
-    const comm::Whereabouts one = read_place(told[r]);
+  const comm::Whereabouts first = read_place(messages[0]);
+  for (size_t r = 0; r < messages.size(); ++r) {
+    const comm::Whereabouts one = read_place(messages[r]);
     require(one.pid == first.pid && one.machine == first.machine, ErrorCode::plan,
             "moe=fused on GPUs is for ranks that are threads and share a GPU; rank {} is a process "
             "of its own; use moe=bulk",
@@ -110,9 +110,9 @@ fused::DeviceSize SharedLaunches::form_of(int site) const {
 }
 
 fused::DeviceLayers& SharedLaunches::layers_for(const fused::DeviceSize& size) {
-  const auto found = std::find_if(opened_.begin(), opened_.end(),
-                                  [&](const Opened& one) { return one.size == size; });
-  if (found != opened_.end()) return *found->layers;
+  const auto it = std::find_if(opened_.begin(), opened_.end(),
+                               [&](const Opened& one) { return one.size == size; });
+  if (it != opened_.end()) return *it->layers;
   opened_.push_back({size, fused::open_device_layers(size)});
   return *opened_.back().layers;
 }
@@ -143,13 +143,13 @@ void SharedLaunches::run(int site, Part part) {
   meet();
   require(part.ids.dense() && (!part.weights.defined() || part.weights.dense()), ErrorCode::usage,
           "moe=fused, layer {}: a routing in pieces", site);
-  Part& mine = board_->parts[static_cast<size_t>(group_.rank())];
-  mine = std::move(part);
+  Part& own_part = board_->parts[static_cast<size_t>(group_.rank())];
+  own_part = std::move(part);
   const tensor::Uncounted aside(tensor::Counts::work);
   (void)comm::gather(group_, 0, empty_message(), launch_tag(site));
   if (group_.rank() == 0) launch(site);
   (void)comm::broadcast(group_, 0, empty_message(), launch_tag(site));
-  mine = {};
+  own_part = {};
 }
 
 SharedLaunches::Count SharedLaunches::count(int site, const Tensor& ids,
@@ -158,43 +158,44 @@ SharedLaunches::Count SharedLaunches::count(int site, const Tensor& ids,
   const tensor::Uncounted aside(tensor::Counts::work);
   const int64_t row_bytes = like.size(1) * size_of(like.dtype());
   const Tensor message = Tensor::zeros({static_cast<int64_t>(size_.owner.size())}, DType::i64);
-  Count made{.assignments = std::vector<int64_t>(static_cast<size_t>(group_.size()))};
+  Count result{.assignments = std::vector<int64_t>(static_cast<size_t>(group_.size()))};
   for (int64_t a = 0; a < ids.elements(); ++a) {
     const int32_t id = ids.data<int32_t>()[a];
     if (id < 0) continue;
     ++message.data<int64_t>()[id];
-    ++made.assignments[static_cast<size_t>(size_.owner[static_cast<size_t>(id)])];
+    ++result.assignments[static_cast<size_t>(size_.owner[static_cast<size_t>(id)])];
   }
   const std::vector<Tensor> all = comm::all_gather(group_, message, launch_tag(site)).wait();
-  std::vector<int64_t> mine(size_.owner.size());  // rows of own experts
+  std::vector<int64_t> own_rows(size_.owner.size());  // rows of own experts
   for (int p = 0; p < group_.size(); ++p) {
-    const auto* const theirs = all[static_cast<size_t>(p)].data<int64_t>();
+    const auto* const peer_rows = all[static_cast<size_t>(p)].data<int64_t>();
     int64_t returned = 0;
-    for (size_t e = 0; e < mine.size(); ++e)
-      if (size_.owner[e] == group_.rank()) mine[e] += theirs[e], returned += theirs[e];
+    for (size_t e = 0; e < own_rows.size(); ++e)
+      if (size_.owner[e] == group_.rank()) own_rows[e] += peer_rows[e], returned += peer_rows[e];
     if (p == group_.rank()) continue;
-    const int64_t sent = made.assignments[static_cast<size_t>(p)];
+    const int64_t sent = result.assignments[static_cast<size_t>(p)];
     group_.ledger().sent({"dispatch", site}, sent * row_bytes, sent > 0 ? 1 : 0);
     group_.ledger().sent({"combine", site}, returned * row_bytes, returned > 0 ? 1 : 0);
-    made.coming += (sent + returned) * row_bytes;
+    result.coming += (sent + returned) * row_bytes;
   }
-  const int64_t rows = std::accumulate(mine.begin(), mine.end(), int64_t{0});
-  const auto touched = std::count_if(mine.begin(), mine.end(), [](int64_t n) { return n > 0; });
+  const int64_t rows = std::accumulate(own_rows.begin(), own_rows.end(), int64_t{0});
+  const auto touched =
+      std::count_if(own_rows.begin(), own_rows.end(), [](int64_t n) { return n > 0; });
   if (rows > 0) ops::count_expert_rows(*weights.routed, like, rows, static_cast<double>(touched));
-  return made;
+  return result;
 }
 
 // Any routing sends a rank at most all rows of the others, and brings back as many as it sent.
 int64_t SharedLaunches::coming_bound(const Tensor& like) const {
-  int64_t held = 0, rows = 0;
+  int64_t own_experts = 0, rows = 0;
   for (int r = 0; r < group_.size(); ++r) {
-    const int64_t theirs = std::count(size_.owner.begin(), size_.owner.end(), r);
+    const int64_t experts = std::count(size_.owner.begin(), size_.owner.end(), r);
     if (r == group_.rank())
-      held = theirs;
+      own_experts = experts;
     else
-      rows += size_.tokens * std::min<int64_t>(size_.slots, theirs);
+      rows += size_.tokens * std::min<int64_t>(size_.slots, experts);
   }
-  rows += (group_.size() - 1) * size_.tokens * std::min<int64_t>(size_.slots, held);
+  rows += (group_.size() - 1) * size_.tokens * std::min<int64_t>(size_.slots, own_experts);
   return rows * like.size(1) * size_of(like.dtype());
 }
 

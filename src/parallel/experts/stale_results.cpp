@@ -15,10 +15,10 @@ using nn::Tensor;
 
 namespace {
 
-// The tokens of `all` outside `some`.
-Segments without(const Segments& all, const Segments& some) {
+// The tokens of `all` outside `excluded`.
+Segments without(const Segments& all, const Segments& excluded) {
   Segments rest = all;
-  for (const Segment& gone : some) {
+  for (const Segment& gone : excluded) {
     Segments next;
     for (const Segment& s : rest) {
       if (s.sequence != gone.sequence || s.ids.end <= gone.ids.begin ||
@@ -67,7 +67,7 @@ CallResults& StaleResults::launch(int step, const Segments& of) {
 }
 
 std::vector<KeptToken> StaleResults::find(int step, const Segments& of) {
-  std::vector<KeptToken> found;
+  std::vector<KeptToken> tokens;
   for (const Segment& s : of)
     for (int64_t id = s.ids.begin; id < s.ids.end;) {
       CallResults* holder = nullptr;
@@ -80,9 +80,9 @@ std::vector<KeptToken> StaleResults::find(int step, const Segments& of) {
       require(count > 0, ErrorCode::rank, "step {} made no expert results of sequence {}, token {}",
               step, s.sequence, id);
       for (const int64_t end = std::min(id + count, s.ids.end); id < end; ++id)
-        found.push_back({holder, at++});
+        tokens.push_back({holder, at++});
     }
-  return found;
+  return tokens;
 }
 
 Tensor StaleResults::read(int step, const Segments& of, int64_t each, const Tensor& like,
@@ -91,14 +91,14 @@ Tensor StaleResults::read(int step, const Segments& of, int64_t each, const Tens
   const auto same = std::find_if(calls.rbegin(), calls.rend(),
                                  [&](const CallResults& call) { return call.of == of; });
   if (same != calls.rend()) return part(*same);
-  const std::vector<KeptToken> kept = find(step, of);
-  const Tensor all = Tensor::empty({static_cast<int64_t>(kept.size()) * each, like.size(1)},
+  const std::vector<KeptToken> tokens = find(step, of);
+  const Tensor all = Tensor::empty({static_cast<int64_t>(tokens.size()) * each, like.size(1)},
                                    like.dtype(), like.device(), tensor::MemoryClass::buffers);
   for (const CallResults& call : calls) {
     std::vector<int32_t> from, to;
-    for (size_t t = 0; t < kept.size(); ++t)
-      for (int64_t j = 0; j < each && kept[t].call == &call; ++j) {
-        from.push_back(static_cast<int32_t>(kept[t].token * each + j));
+    for (size_t t = 0; t < tokens.size(); ++t)
+      for (int64_t j = 0; j < each && tokens[t].call == &call; ++j) {
+        from.push_back(static_cast<int32_t>(tokens[t].token * each + j));
         to.push_back(static_cast<int32_t>(static_cast<int64_t>(t) * each + j));
       }
     if (!to.empty()) ops::move_rows(part(call), from, all, to);

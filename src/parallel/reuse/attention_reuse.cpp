@@ -16,9 +16,9 @@ bool AttentionReuse::Seam::needs_heads(int site) const {
 
 Tensor AttentionReuse::Seam::attend(int site, const nn::TokenView& view, const nn::Qkv& heads) {
   if (!of_.computes()) return of_.results_.at(site).at(of_.step());
-  const Tensor seen = of_.own_->attend(site, view, heads);
-  of_.results_.try_emplace(site, of_.cache_.order).first->second.update(seen, of_.step());
-  return seen;
+  const Tensor output = of_.own_->attend(site, view, heads);
+  of_.results_.try_emplace(site, of_.cache_.order).first->second.update(output, of_.step());
+  return output;
 }
 
 nn::Attention& AttentionReuse::attention(nn::Attention& own) {

@@ -59,15 +59,15 @@ FirstBlockReuse::FirstBlockReuse(const StepCache& cache, Run run, int front, int
 
 bool FirstBlockReuse::reuses(const Pass& pass, const nn::Joint& in) {
   const nn::Joint out = measured(pass.hidden.tokens), before = measured(in);
-  const nn::Joint made{.prefix = difference(out.prefix, before.prefix),
-                       .body = difference(out.body, before.body)};
-  if (made_.body.defined() && hits(made, made_)) return true;
-  made_ = made;
+  const nn::Joint residual{.prefix = difference(out.prefix, before.prefix),
+                           .body = difference(out.body, before.body)};
+  if (made_.body.defined() && hits(residual, made_)) return true;
+  made_ = residual;
   return false;
 }
 
-bool FirstBlockReuse::hits(const nn::Joint& made, const nn::Joint& before) {
-  return change(made, before) <= cache_.threshold;
+bool FirstBlockReuse::hits(const nn::Joint& residual, const nn::Joint& before) {
+  return change(residual, before) <= cache_.threshold;
 }
 
 int fixed_warmup(const StepCache& cache) {
@@ -80,19 +80,19 @@ DualBlockReuse::DualBlockReuse(const StepCache& cache, Run run)
     : FirstBlockReuse(cache, std::move(run), cache.first_blocks, cache.last_blocks, cache.taylor),
       warmup_(fixed_warmup(cache)) {}
 
-bool DualBlockReuse::decides(const nn::Joint& made, const nn::Joint& before) {
+bool DualBlockReuse::decides(const nn::Joint& residual, const nn::Joint& before) {
   const int i = step();
   if (i < warmup_ && i % cache_.warmup_interval == 0) return false;
   if (!cache_.mask.empty() && cache_.mask.at(static_cast<size_t>(i))) return false;
   if (cache_.mask_decides) return true;  // whatever the limits
   if (cache_.max_cached >= 0 && reused_ >= cache_.max_cached) return false;
   if (cache_.max_continuous >= 0 && in_a_row_ >= cache_.max_continuous) return false;
-  const double changed = change(made, before);
+  const double changed = change(residual, before);
   return cache_.threshold > 0 && (cache_.threshold >= 1 || changed < cache_.threshold);
 }
 
-bool DualBlockReuse::hits(const nn::Joint& made, const nn::Joint& before) {
-  const bool hit = decides(made, before);
+bool DualBlockReuse::hits(const nn::Joint& residual, const nn::Joint& before) {
+  const bool hit = decides(residual, before);
   reused_ += hit ? 1 : 0;
   in_a_row_ = hit ? in_a_row_ + 1 : 0;
   return hit;
@@ -105,14 +105,14 @@ double MagnitudeRule::ratio(int step, int steps) const {
   return cache_.ratios.at(static_cast<size_t>(std::nearbyint(place)));
 }
 
-bool MagnitudeRule::reuses(int step, int steps, bool kept) {
+bool MagnitudeRule::reuses(int step, int steps, bool has_result) {
   told_ = std::numeric_limits<double>::quiet_NaN();
   if (step < static_cast<int>(std::floor(cache_.retention * steps + 0.5))) return false;
   product_ *= ratio(step, steps);
   error_ += std::abs(1 - product_);
   ++count_;
   told_ = error_;
-  if (kept && error_ <= cache_.threshold && count_ <= cache_.max_skip) return true;
+  if (has_result && error_ <= cache_.threshold && count_ <= cache_.max_skip) return true;
   product_ = 1;
   error_ = count_ = 0;
   return false;

@@ -37,7 +37,7 @@ class FirstBlockReuse : public ResidualReuse {
   FirstBlockReuse(const StepCache& cache, Run run, int front, int back, int order);
   bool reuses(const Pass& pass, const nn::Joint& in) final;
   /// True to reuse; both are results of the front blocks.
-  virtual bool hits(const nn::Joint& made, const nn::Joint& before);
+  virtual bool hits(const nn::Joint& residual, const nn::Joint& before);
   const StepCache cache_;
 
  private:
@@ -53,8 +53,8 @@ class DualBlockReuse final : public FirstBlockReuse {
   DualBlockReuse(const StepCache& cache, Run run);
 
  private:
-  bool hits(const nn::Joint& made, const nn::Joint& before) override;
-  bool decides(const nn::Joint& made, const nn::Joint& before);
+  bool hits(const nn::Joint& residual, const nn::Joint& before) override;
+  bool decides(const nn::Joint& residual, const nn::Joint& before);
   int warmup_;
   int reused_ = 0, in_a_row_ = 0;
 };
@@ -63,8 +63,8 @@ class DualBlockReuse final : public FirstBlockReuse {
 class MagnitudeRule {
  public:
   explicit MagnitudeRule(const StepCache& cache) : cache_(cache) {}
-  /// Whether a step is reused; `kept`: an earlier step was computed. One call for each step.
-  bool reuses(int step, int steps, bool kept);
+  /// Whether a step is reused; `has_result`: an earlier step was computed. One call for each step.
+  bool reuses(int step, int steps, bool has_result);
   /// The number behind the last decision; NaN: none.
   double error() const { return told_; }
 

@@ -14,9 +14,9 @@ namespace {
 
 // Copies, because the original rows may change.
 Tensor copied(const Tensor& x, const std::vector<nn::Range>& rows) {
-  const Tensor taken = nn::take_ranges(x, rows);
-  const Tensor own = Tensor::empty(taken.shape(), taken.dtype(), taken.device());
-  tensor::copy_into(own, taken);
+  const Tensor selection = nn::take_ranges(x, rows);
+  const Tensor own = Tensor::empty(selection.shape(), selection.dtype(), selection.device());
+  tensor::copy_into(own, selection);
   return own;
 }
 
@@ -32,20 +32,20 @@ DisplacedKv::DisplacedKv(const nn::Geometry& geometry, std::vector<nn::Range> se
       shards_(std::move(shards)) {}
 
 void DisplacedKv::commit(int site) {
-  const auto found = arriving_.find(site);
-  if (found == arriving_.end()) return;
-  auto [parts, step, patch] = std::move(found->second);
-  arriving_.erase(found);
+  const auto it = arriving_.find(site);
+  if (it == arriving_.end()) return;
+  auto [parts, step, patch] = std::move(it->second);
+  arriving_.erase(it);
   const std::vector<Tensor> all = parts.wait();
   for (size_t r = 0; r < all.size(); ++r) {
     if (static_cast<int>(r) == group_->rank()) continue;
-    const nn::Segments theirs =
+    const nn::Segments peer_tokens =
         nn::tokens_of(partition_.view(ranks_[r], patch), site_of(site).joint);
-    const int64_t count = nn::token_count(theirs);
+    const int64_t count = nn::token_count(peer_tokens);
     require(all[r].rank() == 2 && all[r].size(0) == 2 * count, ErrorCode::rank,
             "layer {}: rank {} sent keys and values {} for {} tokens", site, r,
             all[r].shape().str(), count);
-    write(site, theirs, all[r].slice(0, 0, count), all[r].slice(0, count, 2 * count), step);
+    write(site, peer_tokens, all[r].slice(0, 0, count), all[r].slice(0, count, 2 * count), step);
   }
 }
 
@@ -74,8 +74,9 @@ Tensor DisplacedKv::seen_by(const nn::TokenView& shard, int site, const nn::Toke
   const int before = this->slots().written(site, tokens.front().sequence, tokens.front().ids.begin);
   const auto [k, v] = this->slots().table(site);
   const Tensor old_k = copied(k, slots), old_v = copied(v, slots);
-  const auto mine = places_of(nn::tokens_of(view, joint), tokens);
-  write(site, tokens, nn::take_ranges(heads.k, mine), nn::take_ranges(heads.v, mine), step_.index);
+  const auto own_places = places_of(nn::tokens_of(view, joint), tokens);
+  write(site, tokens, nn::take_ranges(heads.k, own_places), nn::take_ranges(heads.v, own_places),
+        step_.index);
   const auto asking = places_of(nn::tokens_of(view, asks), nn::tokens_of(shard, asks));
   const Tensor out = seen(site, shard, nn::take_ranges(heads.q, asking));
   count_ages(site, shard);

@@ -55,8 +55,9 @@ class Parts {
         sums_(static_cast<size_t>(count)) {}
 
   /// `sums`: log-sum-exps.
-  void put(int part, const Tensor& seen, const Tensor& sums) {
-    tensor::copy_into(seen_.slice(1, part * dim_, (part + 1) * dim_), seen.reshape({rows_, dim_}));
+  void put(int part, const Tensor& output, const Tensor& sums) {
+    tensor::copy_into(seen_.slice(1, part * dim_, (part + 1) * dim_),
+                      output.reshape({rows_, dim_}));
     sums_[static_cast<size_t>(part)] = sums;
   }
   /// In the order of parts.
@@ -73,11 +74,11 @@ class Parts {
 };
 
 // Attention results and log-sum-exps, in a message.
-Tensor packed(const Tensor& seen, const Tensor& sums) {
-  const int64_t first = seen.elements(), all = first + sums.elements();
+Tensor packed(const Tensor& output, const Tensor& sums) {
+  const int64_t first = output.elements(), all = first + sums.elements();
   const Tensor message =
-      Tensor::empty({all}, DType::f32, seen.device(), tensor::MemoryClass::buffers);
-  tensor::copy_into(message.slice(0, 0, first).reshape(seen.shape()), seen);
+      Tensor::empty({all}, DType::f32, output.device(), tensor::MemoryClass::buffers);
+  tensor::copy_into(message.slice(0, 0, first).reshape(output.shape()), output);
   tensor::copy_into(message.slice(0, first, all).reshape(sums.shape()), sums);
   return message;
 }
@@ -93,7 +94,7 @@ std::vector<nn::Range> numbered(const nn::TokenView& all) {
 }
 
 // Some of these tokens by their numbers, which restart in every sequence: text below 0.
-nn::Segments by_number(const nn::Segments& all, const nn::Segments& some, bool text) {
+nn::Segments by_number(const nn::Segments& all, const nn::Segments& subset, bool text) {
   std::map<int, int64_t> first, count;  // the first place and the tokens of a sequence
   int64_t at = 0;
   for (const nn::Segment& s : all) {
@@ -101,14 +102,14 @@ nn::Segments by_number(const nn::Segments& all, const nn::Segments& some, bool t
     count[s.sequence] += s.ids.size();
     at += s.ids.size();
   }
-  nn::Segments found = some;
-  const std::vector<nn::Range> places = places_of(all, some);
-  for (size_t i = 0; i < some.size(); ++i) {
-    const int sequence = some[i].sequence;
+  nn::Segments result = subset;
+  const std::vector<nn::Range> places = places_of(all, subset);
+  for (size_t i = 0; i < subset.size(); ++i) {
+    const int sequence = subset[i].sequence;
     const int64_t begin = places[i].begin - first[sequence] - (text ? count[sequence] : 0);
-    found[i].ids = {begin, begin + places[i].size()};
+    result[i].ids = {begin, begin + places[i].size()};
   }
-  return found;
+  return result;
 }
 
 }  // namespace
@@ -126,17 +127,17 @@ Tensor Ring::attend(int index, const nn::TokenView& view, const nn::Qkv& heads) 
       next = group_.receive((rank + ranks - 1) % ranks, tag);
       group_.send((rank + 1) % ranks, here, tag);
     }
-    const nn::TokenView theirs = partition_.beside(view, holders_[static_cast<size_t>(owner)]);
+    const nn::TokenView peer_view = partition_.beside(view, holders_[static_cast<size_t>(owner)]);
     const int64_t keys =
-        nn::token_count(theirs.body) + (site.joint ? nn::token_count(theirs.prefix) : 0);
+        nn::token_count(peer_view.body) + (site.joint ? nn::token_count(peer_view.prefix) : 0);
     require(here.rank() == 2 && here.size(0) == 2 * keys, ErrorCode::rank,
             "layer {}: rank {} of a ring has keys and values {} for {} tokens", site.block, owner,
             here.shape().str(), keys);
     Tensor sums;
-    const Tensor seen = nn::attention_between(
-        site, view, heads.q, theirs, here.slice(0, 0, keys), here.slice(0, keys, 2 * keys),
+    const Tensor output = nn::attention_between(
+        site, view, heads.q, peer_view, here.slice(0, 0, keys), here.slice(0, keys, 2 * keys),
         {.lse = &sums, .wide = true, .int8_scores = partition_.int8_scores()});
-    parts.put(owner, seen, sums);
+    parts.put(owner, output, sums);
     if (hop + 1 < ranks) here = next.wait();
   }
   return parts.merged();
@@ -166,41 +167,43 @@ Tensor QueryRing::attend(int index, const nn::TokenView& view, const nn::Qkv& he
   const comm::Tag asks{"ring queries", site.block}, answers{"ring answers", site.block};
   const int ranks = group_.size(), rank = group_.rank();
   const auto beside = [&](int hops) { return (rank + hops) % ranks; };
-  const Tensor mine = heads.q.contiguous();
+  const Tensor own_queries = heads.q.contiguous();
   comm::Pending next;
   const auto ask = [&](int hop) {
     next = group_.receive(beside(ranks - hop), asks);
-    group_.send(beside(hop), mine, asks);
+    group_.send(beside(hop), own_queries, asks);
   };
   ask(1);
   keep(index, view, heads);
   count_ages(index, view);
   Parts parts(site, heads.q, ranks);
   Tensor sums;
-  const Tensor own = seen(index, view, mine, {.lse = &sums, .wide = true});
+  const Tensor own = seen(index, view, own_queries, {.lse = &sums, .wide = true});
   parts.put(rank, own, sums);
   std::vector<comm::Pending> answered(holders_.size());
   for (int hop = 1; hop < ranks; ++hop) {
     const int from = beside(ranks - hop), to = beside(hop);
-    const Tensor theirs = next.wait();
+    const Tensor peer_queries = next.wait();
     if (hop + 1 < ranks) ask(hop + 1);
     const nn::TokenView asking = partition_.beside(view, holders_[static_cast<size_t>(from)]);
     const int64_t queries =
         nn::token_count(asking.body) + (site.prefix_queries ? nn::token_count(asking.prefix) : 0);
-    require(theirs.rank() == 2 && theirs.size(0) == queries && theirs.size(1) == mine.size(1),
+    require(peer_queries.rank() == 2 && peer_queries.size(0) == queries &&
+                peer_queries.size(1) == own_queries.size(1),
             ErrorCode::rank, "layer {}: rank {} of a ring asks {} for {} tokens", site.block, from,
-            theirs.shape().str(), queries);
-    const Tensor found = seen(index, asking, theirs, {.lse = &sums, .wide = true});
+            peer_queries.shape().str(), queries);
+    const Tensor output = seen(index, asking, peer_queries, {.lse = &sums, .wide = true});
     answered[static_cast<size_t>(to)] = group_.receive(to, answers);
-    group_.send(from, packed(found, sums), answers);
+    group_.send(from, packed(output, sums), answers);
   }
-  const int64_t elements = mine.elements(), all = elements + mine.size(0) * site.heads;
+  const int64_t elements = own_queries.elements(),
+                all = elements + own_queries.size(0) * site.heads;
   for (int owner = 0; owner < ranks; ++owner) {
     if (owner == rank) continue;
     const Tensor answer = answered[static_cast<size_t>(owner)].wait();
     require(answer.elements() == all, ErrorCode::rank,
             "layer {}: rank {} of a ring answers {} for queries {}", site.block, owner,
-            answer.shape().str(), mine.shape().str());
+            answer.shape().str(), own_queries.shape().str());
     parts.put(owner, answer.slice(0, 0, elements), answer.slice(0, elements, all));
   }
   return parts.merged();

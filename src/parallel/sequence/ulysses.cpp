@@ -113,14 +113,14 @@ nn::Qkv Ulysses::gathered(const AttentionSite& site, const std::vector<TokenView
   std::vector<Tensor> parts[3];
   for (size_t r = 0; r < views.size(); ++r) {
     const int64_t text = site.joint ? nn::token_count(views[r].prefix) : 0;
-    const int64_t held = text + nn::token_count(views[r].body);
-    const int64_t asking = site.prefix_queries ? held : held - text;
-    require(arrived[r].elements() == asking * queries + 2 * held * keys, ErrorCode::rank,
+    const int64_t tokens = text + nn::token_count(views[r].body);
+    const int64_t asking = site.prefix_queries ? tokens : tokens - text;
+    require(arrived[r].elements() == asking * queries + 2 * tokens * keys, ErrorCode::rank,
             "layer {}: rank {} sent {} elements for {} queries and {} keys", site.block, r,
-            arrived[r].elements(), asking, held);
+            arrived[r].elements(), asking, tokens);
     int64_t at = 0;
     for (const auto& [part, rows, width] :
-         {std::tuple(0, asking, queries), {1, held, keys}, {2, held, keys}}) {
+         {std::tuple(0, asking, queries), {1, tokens, keys}, {2, tokens, keys}}) {
       const int64_t end = at + rows * width;
       parts[part].push_back(arrived[r].slice(0, at, end).reshape({rows, width}));
       at = end;
@@ -132,7 +132,7 @@ nn::Qkv Ulysses::gathered(const AttentionSite& site, const std::vector<TokenView
 }
 
 Tensor Ulysses::returned(const AttentionSite& site, const std::vector<TokenView>& views,
-                         const Tensor& seen) {
+                         const Tensor& output) {
   std::vector<std::vector<Range>> places(views.size());
   int64_t at = 0;
   for (const Run& run : in_order(views, site.joint && site.prefix_queries)) {
@@ -141,7 +141,7 @@ Tensor Ulysses::returned(const AttentionSite& site, const std::vector<TokenView>
   }
   std::vector<Tensor> messages;
   for (const auto& of_rank : places)
-    messages.push_back(nn::take_ranges(seen, of_rank).contiguous());
+    messages.push_back(nn::take_ranges(output, of_rank).contiguous());
   return ops::concat_columns(
       comm::all_to_all(group_, std::move(messages), {"to tokens", site.block}).wait());
 }

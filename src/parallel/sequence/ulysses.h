@@ -31,7 +31,7 @@ class Ulysses final : public nn::Attention {
   nn::Qkv gathered(const nn::AttentionSite& site, const std::vector<nn::TokenView>& views,
                    const nn::Qkv& heads);
   nn::Tensor returned(const nn::AttentionSite& site, const std::vector<nn::TokenView>& views,
-                      const nn::Tensor& seen);
+                      const nn::Tensor& output);
 
   const nn::Geometry& geometry_;
   comm::Communicator& group_;

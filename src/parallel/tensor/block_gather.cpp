@@ -43,9 +43,9 @@ Tensor BlockGather::bytes(int block, const nn::ShardedBlocks& of) {
   if (!under_way_ || next_ != block) under_way_.emplace(launch(block, of));
   const auto at = static_cast<size_t>(block - of.blocks.begin);
   const int64_t whole = of.whole.at(at);
-  const Tensor& mine = of.mine.at(at);
+  const Tensor& own_part = of.mine.at(at);
   block_ = {};  // experts with open work keep the block before
-  block_ = room_for(whole, mine.device());
+  block_ = room_for(whole, own_part.device());
   int64_t filled = 0;
   for (Tensor& run : under_way_->wait()) {
     require(run.dtype() == tensor::DType::u8 && run.rank() == 1 && run.size(0) <= whole - filled,
@@ -68,21 +68,21 @@ Tensor BlockGather::bytes(int block, const nn::ShardedBlocks& of) {
   return block_;
 }
 
-Tensor BlockGather::whole(const Tensor& mine, std::span<const nn::Range> runs) {
+Tensor BlockGather::whole(const Tensor& own_part, std::span<const nn::Range> runs) {
   require(std::ssize(runs) == ranks_.size(), ErrorCode::usage, "runs of {} ranks; there are {}",
           runs.size(), ranks_.size());
   block_ = {};  // end of its turn
   int64_t longest = 0;
   for (const nn::Range& run : runs) longest = std::max(longest, run.size());
   const int64_t each = kPassing / ranks_.size();
-  const Tensor all = room_for(runs.back().end, mine.device());
+  const Tensor all = room_for(runs.back().end, own_part.device());
   for (int64_t at = 0; at < longest; at += each) {
     const auto within = [&](const nn::Range& run) {
       return nn::Range{std::min(at, run.size()), std::min(at + each, run.size())};
     };
     const nn::Range own = within(runs[static_cast<size_t>(ranks_.rank())]);
     auto parts =
-        comm::all_gather(ranks_, mine.slice(0, own.begin, own.end), {operation_, -1}).wait();
+        comm::all_gather(ranks_, own_part.slice(0, own.begin, own.end), {operation_, -1}).wait();
     for (size_t rank = 0; rank < parts.size(); ++rank) {
       const nn::Range part = within(runs[rank]);
       require(parts[rank].dtype() == tensor::DType::u8 &&

@@ -29,7 +29,7 @@ class BlockGather final : public nn::Gather {
   }
   tensor::Tensor bytes(int block, const nn::ShardedBlocks& of) override;
   /// Gathers beside a block under way; large tensors travel in parts.
-  tensor::Tensor whole(const tensor::Tensor& mine, std::span<const nn::Range> runs) override;
+  tensor::Tensor whole(const tensor::Tensor& own_part, std::span<const nn::Range> runs) override;
 
  private:
   comm::Exchange launch(int block, const nn::ShardedBlocks& of);

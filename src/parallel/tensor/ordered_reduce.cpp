@@ -30,19 +30,19 @@ Tensor OrderedReduce::sum(int64_t rows, const Part& part, const Finish& finish) 
     const std::vector<Tensor> parts = travelling.wait();
     Tensor sum = parts[0];
     for (size_t r = 1; r < parts.size(); ++r) sum = ops::add(sum, parts[r]);
-    const Tensor mine = finish(sum, run_of(chunk, group_.rank()));
-    finished.push_back(comm::all_gather(group_, mine, tag));
+    const Tensor own_rows = finish(sum, run_of(chunk, group_.rank()));
+    finished.push_back(comm::all_gather(group_, own_rows, tag));
   };
   const std::vector<nn::Range> chunks = chunks_of(rows);
   comm::Exchange before;
   for (size_t c = 0; c < chunks.size(); ++c) {
     const Tensor whole = part(chunks[c]);
-    std::vector<Tensor> theirs;
+    std::vector<Tensor> slices;
     for (int r = 0; r < group_.size(); ++r) {
       const nn::Range run = run_of(chunks[c], r);
-      theirs.push_back(whole.slice(0, run.begin - chunks[c].begin, run.end - chunks[c].begin));
+      slices.push_back(whole.slice(0, run.begin - chunks[c].begin, run.end - chunks[c].begin));
     }
-    comm::Exchange travelling = comm::all_to_all(group_, std::move(theirs), tag);
+    comm::Exchange travelling = comm::all_to_all(group_, std::move(slices), tag);
     if (c > 0) finish_mine(chunks[c - 1], before);
     before = std::move(travelling);
   }
