@@ -145,14 +145,15 @@ void add_report(const Report& rank, Report& all) {
 
 void gather_reports(comm::Communicator& world, Report& report) {
   const std::string text = written(report).dump();
-  const auto mine = tensor::Tensor::empty({static_cast<int64_t>(text.size())}, tensor::DType::u8);
-  std::memcpy(mine.raw(), text.data(), text.size());
-  const auto all = comm::gather(world, 0, mine, {"report", -1});
+  const auto message =
+      tensor::Tensor::empty({static_cast<int64_t>(text.size())}, tensor::DType::u8);
+  std::memcpy(message.raw(), text.data(), text.size());
+  const auto all = comm::gather(world, 0, message, {"report", -1});
   for (int rank = 1; rank < static_cast<int>(all.size()); ++rank) {
     const auto& bytes = all[static_cast<size_t>(rank)];
-    const std::string_view theirs(static_cast<const char*>(bytes.raw()),
-                                  static_cast<size_t>(bytes.bytes()));
-    add_report(read(base::parse_json(theirs, "report of rank " + std::to_string(rank))), report);
+    const std::string_view peer_text(static_cast<const char*>(bytes.raw()),
+                                     static_cast<size_t>(bytes.bytes()));
+    add_report(read(base::parse_json(peer_text, "report of rank " + std::to_string(rank))), report);
   }
 }
 

@@ -23,12 +23,12 @@ RankProgressChannel::RankProgressChannel(comm::Communicator& world, bool looks) 
   channel_ = world.group(all);
 }
 
-void RankProgressChannel::tell(const RankProgress& did) {
+void RankProgressChannel::tell(const RankProgress& progress) {
   const tensor::Uncounted aside(tensor::Counts::work);  // outside the prediction
   const std::string text =
-      base::Json{{"rank", did.rank},           {"compute", did.compute_seconds},
-                 {"wait", did.wait_seconds},   {"sent", did.sent_bytes},
-                 {"experts", did.expert_ages}, {"kv", did.kv_ages}}
+      base::Json{{"rank", progress.rank},           {"compute", progress.compute_seconds},
+                 {"wait", progress.wait_seconds},   {"sent", progress.sent_bytes},
+                 {"experts", progress.expert_ages}, {"kv", progress.kv_ages}}
           .dump();
   const auto bytes = tensor::Tensor::empty({std::ssize(text)}, tensor::DType::u8);
   std::memcpy(bytes.raw(), text.data(), text.size());
@@ -40,12 +40,12 @@ std::vector<RankProgress> RankProgressChannel::hear() {
   std::vector<RankProgress> all;
   for (int rank = 1; rank < channel_->size(); ++rank) {
     const tensor::Tensor bytes = channel_->receive(rank, kTag).wait();
-    const base::Json said = base::parse_json(
+    const base::Json fields = base::parse_json(
         {static_cast<const char*>(bytes.raw()), static_cast<size_t>(bytes.bytes())},
         "the progress of rank " + std::to_string(rank));
-    all.push_back({said.at("rank"), said.at("compute"), said.at("wait"), said.at("sent"),
-                   said.at("experts").get<std::vector<int64_t>>(),
-                   said.at("kv").get<std::vector<int64_t>>()});
+    all.push_back({fields.at("rank"), fields.at("compute"), fields.at("wait"), fields.at("sent"),
+                   fields.at("experts").get<std::vector<int64_t>>(),
+                   fields.at("kv").get<std::vector<int64_t>>()});
   }
   return all;
 }

@@ -17,17 +17,17 @@ namespace tessera::cluster {
 Ranks Ranks::threads(int size, std::chrono::milliseconds deadline) { return {size, deadline}; }
 
 Ranks Ranks::processes(const Processes& all, int size, tensor::Device device) {
-  Ranks made(size, {});
-  made.processes_ = &all;
-  made.first_here_ = all.rank();
-  made.on_gpus_ = device != tensor::Device::cpu && device != tensor::Device::meta;
-  return made;
+  Ranks ranks(size, {});
+  ranks.processes_ = &all;
+  ranks.first_here_ = all.rank();
+  ranks.on_gpus_ = device != tensor::Device::cpu && device != tensor::Device::meta;
+  return ranks;
 }
 
 Ranks Ranks::meta(int size, std::chrono::milliseconds deadline) {
-  Ranks made(size, deadline);
-  made.meta_ = true;
-  return made;
+  Ranks ranks(size, deadline);
+  ranks.meta_ = true;
+  return ranks;
 }
 
 Ranks Ranks::of(const RunOptions& options, tensor::Device device) {
@@ -105,21 +105,21 @@ void Ranks::all_or_none(const char* does, const std::function<void()>& work,
     word = comm::word_of(&error);
   }
   comm::Communicator& all = request ? *request : *processes_->state().world;
-  for (const tensor::Tensor& said : comm::all_gather(all, word, comm::kControl).wait())
-    if (const auto error = comm::error_of(said)) throw SharedError(*error);
+  for (const tensor::Tensor& message : comm::all_gather(all, word, comm::kControl).wait())
+    if (const auto error = comm::error_of(message)) throw SharedError(*error);
 }
 
-bool Ranks::word(bool mine) const {
-  return processes_ ? comm::agreed(*processes_->state().world, 0, mine, comm::kControl) : mine;
+bool Ranks::word(bool value) const {
+  return processes_ ? comm::agreed(*processes_->state().world, 0, value, comm::kControl) : value;
 }
 
-int64_t Ranks::most(int64_t mine) const {
-  if (processes_) comm::all_reduce_max(*processes_->state().world, {&mine, 1}, comm::kControl);
-  return mine;
+int64_t Ranks::most(int64_t value) const {
+  if (processes_) comm::all_reduce_max(*processes_->state().world, {&value, 1}, comm::kControl);
+  return value;
 }
 
-int64_t Ranks::sum(int64_t mine) const {
-  int64_t all[] = {mine};
+int64_t Ranks::sum(int64_t value) const {
+  int64_t all[] = {value};
   if (processes_ && size_ > 1) comm::all_reduce(world(), all, {"report", -1});
   return all[0];
 }

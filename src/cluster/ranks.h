@@ -63,10 +63,10 @@ class Ranks {
   void all_or_none(const char* does, const std::function<void()>& work,
                    comm::Communicator* request = nullptr) const;
   /// The word of the process with rank 0.
-  bool word(bool mine) const;
+  bool word(bool value) const;
   /// The largest value of all processes, and the sum.
-  int64_t most(int64_t mine) const;
-  int64_t sum(int64_t mine) const;
+  int64_t most(int64_t value) const;
+  int64_t sum(int64_t value) const;
   /// Adds other processes' reports to rank 0's. All processes call.
   void gather(comm::Communicator* world, Report& report) const;
   /// Messages of this process so far; empty if it holds all ranks.

@@ -27,9 +27,9 @@ Tensor packed(const PromptIds& prompts) {
   return Tensor::from(std::span<const int32_t>(all), {std::ssize(all)});
 }
 
-PromptIds unpacked(const Tensor& said) {
+PromptIds unpacked(const Tensor& message) {
   PromptIds prompts;
-  std::span all(said.data<int32_t>(), static_cast<size_t>(said.elements()));
+  std::span all(message.data<int32_t>(), static_cast<size_t>(message.elements()));
   while (!all.empty()) {
     const int64_t count = all.front();
     all = all.subspan(1);
@@ -48,20 +48,20 @@ PromptIds unpacked(const Tensor& said) {
 PromptIds share_prompts(comm::Communicator* world, const std::function<PromptIds()>& ask) {
   if (!world || world->size() == 1) return ask();
   const tensor::Uncounted aside(tensor::Counts::work);  // outside the prediction
-  Tensor said;
+  Tensor message;
   std::exception_ptr failed;
   if (world->rank() == 0) try {
-      said = packed(ask());
+      message = packed(ask());
     } catch (
         const std::exception& e) {  // the waiting ranks receive this error in place of the prompts
       failed = std::current_exception();
       const Error error = base::as_error(e);
-      said = comm::word_of(&error);
+      message = comm::word_of(&error);
     }
-  said = comm::broadcast(*world, 0, said, kTag);
+  message = comm::broadcast(*world, 0, message, kTag);
   if (failed) std::rethrow_exception(failed);
-  if (said.dtype() == tensor::DType::u8) throw_if_error(said);
-  return unpacked(said);
+  if (message.dtype() == tensor::DType::u8) throw_if_error(message);
+  return unpacked(message);
 }
 
 int64_t least_of(comm::Communicator* world, int64_t number) {

@@ -74,9 +74,9 @@ template <class Merge>
 void merge(Communicator& comm, std::span<int64_t> values, const Tag& tag, Merge merged) {
   if (comm.size() == 1) return;
   const auto count = static_cast<int64_t>(values.size());
-  const Tensor mine = Tensor::empty({count}, tensor::DType::i64);
-  if (count > 0) std::memcpy(mine.raw(), values.data(), values.size_bytes());
-  const std::vector<Tensor> all = all_gather(comm, mine, tag).wait();
+  const Tensor own_values = Tensor::empty({count}, tensor::DType::i64);
+  if (count > 0) std::memcpy(own_values.raw(), values.data(), values.size_bytes());
+  const std::vector<Tensor> all = all_gather(comm, own_values, tag).wait();
   for (size_t r = 0; r < all.size(); ++r) {
     require(all[r].elements() == count && all[r].dtype() == tensor::DType::i64, ErrorCode::rank,
             "'{}' merges {} and {} numbers", tag.operation, count, all[r].elements());

@@ -102,7 +102,7 @@ Tensor Pending::wait() {
     if (message.arrival) message.data = message.arrival->wait(expired);
   }
   if (watcher) watcher->arrives(source.from, source.channel, order_, message.arrived);
-  const auto kept = std::exchange(source_, nullptr);
+  const auto owner = std::exchange(source_, nullptr);
   transport.advance();
   source.ledger->received(tag_, seconds(Clock::now() - begin),
                           seconds(std::max(message.arrived - begin_, Clock::duration{})));

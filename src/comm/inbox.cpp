@@ -223,8 +223,8 @@ void Inbox::let_go(uint64_t channel) {
 
 uint64_t Inbox::accepted(int from) const {
   const std::lock_guard lock(mutex_);
-  const auto found = accepted_.find(from);
-  return found == accepted_.end() ? 0 : found->second;
+  const auto it = accepted_.find(from);
+  return it == accepted_.end() ? 0 : it->second;
 }
 
 uint64_t Inbox::ahead(int from) const {

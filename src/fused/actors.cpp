@@ -31,9 +31,9 @@ class Actors::Rest {
  public:
   explicit Rest(const Actors& actors) : actors_(actors) {}
   bool over() {
-    const uint64_t found = actors_.found_;
-    if (found != seen_ || actors_.busy_ > 0) {
-      seen_ = found;
+    const uint64_t activity = actors_.found_;
+    if (activity != seen_ || actors_.busy_ > 0) {
+      seen_ = activity;
       since_ = Clock::now();
     }
     return Clock::now() - since_ >= kStay;
@@ -86,8 +86,8 @@ void Actors::act() {
   Standby standby(ranks(), [this] { return awaited(); });
   Rest rest(*this);
   while (!done_.load(std::memory_order_acquire) && !failed_ && !resting_) {
-    const bool found = poll(), worked = work();
-    if (found || worked) {
+    const bool has_arrivals = poll(), worked = work();
+    if (has_arrivals || worked) {
       ++found_;
       ranks().advance();
       standby.over();
@@ -128,10 +128,10 @@ bool Actors::called() const {
 bool Actors::poll() {
   const std::unique_lock lock(polling_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
-  bool found = false;
-  for (MoeOperator* one : operators_) found |= !one->done() && one->poll();
+  bool has_arrivals = false;
+  for (MoeOperator* one : operators_) has_arrivals |= !one->done() && one->poll();
   if ((*over_)()) done_.store(true, std::memory_order_release);
-  return found;
+  return has_arrivals;
 }
 
 bool Actors::work() { return work(false) || work(true); }
@@ -141,15 +141,15 @@ bool Actors::work(bool products) {
   size_t at = 0;
   for (MoeOperator* one : operators_)
     for (int p = 0; p < one->processors(); ++p, ++at) {
-      std::atomic<bool>& taken = taken_[at];
-      if (!one->called(p) || taken.exchange(true, std::memory_order_acquire)) continue;
+      std::atomic<bool>& busy = taken_[at];
+      if (!one->called(p) || busy.exchange(true, std::memory_order_acquire)) continue;
       bool worked = false;
       if (is_product(one->next(p)) == products) {
         ++busy_;
         worked = one->work(p);
         --busy_;
       }
-      taken.store(false, std::memory_order_release);
+      busy.store(false, std::memory_order_release);
       if (worked) return true;
     }
   return false;

@@ -46,15 +46,15 @@ class Coordinator {
   /// Looks at all items.
   template <class Words>
   TESSERA_ANYWHERE bool poll(Words& words) {
-    bool found = false;
-    for (int p = 0; p < shape_.processors; ++p) found |= look_at(p, words);
-    if (found) scheduler_.hand_out(words);  // before a long search
+    bool has_arrivals = false;
+    for (int p = 0; p < shape_.processors; ++p) has_arrivals |= look_at(p, words);
+    if (has_arrivals) scheduler_.hand_out(words);  // before a long search
     subscriber_.look_everywhere(words, [&](const Arrival& one) {
       follow(one);
-      found = true;
+      has_arrivals = true;
     });
-    if (found) scheduler_.hand_out(words);
-    return found;
+    if (has_arrivals) scheduler_.hand_out(words);
+    return has_arrivals;
   }
 
   TESSERA_ANYWHERE bool done() const { return scheduler_.done(); }

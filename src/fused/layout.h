@@ -73,8 +73,8 @@ struct Layout {
   /// `window` tiles, or for all with 0.
   static constexpr Layout dropless(int ranks, int experts, int64_t assignments, int64_t row_bytes,
                                    RowTiles tiles, int64_t window = 0) {
-    const int64_t begun = assignments < experts ? assignments : experts;
-    const int64_t most = (assignments - begun) / tiles.tile + begun;
+    const int64_t open_tiles = assignments < experts ? assignments : experts;
+    const int64_t most = (assignments - open_tiles) / tiles.tile + open_tiles;
     const int64_t room = window > 0 && window < most ? window : most;
     return {ranks, experts, row_bytes, tiles, 0, room * tiles.tile, most};
   }

@@ -58,8 +58,8 @@ class SharedFile {
   SharedFile(int64_t process, int64_t number, int64_t bytes)
       : file_(open(fmt::format("/proc/{}/fd/{}", process, number).c_str(), O_RDWR | O_CLOEXEC)),
         bytes_(bytes) {
-    struct stat found {};
-    require(file_ >= 0 && fstat(file_, &found) == 0 && found.st_size == bytes, ErrorCode::rank,
+    struct stat status {};
+    require(file_ >= 0 && fstat(file_, &status) == 0 && status.st_size == bytes, ErrorCode::rank,
             "moe=fused: the shared memory of process {} cannot be opened: {}; let all ranks run as "
             "one user, or use moe=bulk",
             process, file_ < 0 ? std::strerror(errno) : "it has another size");
@@ -125,16 +125,16 @@ void require_alike(comm::Communicator& group, const std::vector<Wish>& wishes) {
                                                             {"bytes of counts", s.zeroed},
                                                             {"bytes before its flags", s.flags}}};
   };
-  const auto mine = numbers(wishes[static_cast<size_t>(group.rank())].size);
+  const auto own_numbers = numbers(wishes[static_cast<size_t>(group.rank())].size);
   for (size_t r = 0; r < wishes.size(); ++r) {
-    const auto theirs = numbers(wishes[r].size);
-    for (size_t i = 0; i < mine.size(); ++i)
+    const auto peer_numbers = numbers(wishes[r].size);
+    for (size_t i = 0; i < own_numbers.size(); ++i)
       require(
-          theirs[i].second == mine[i].second, ErrorCode::rank,
+          peer_numbers[i].second == own_numbers[i].second, ErrorCode::rank,
           "moe=fused: the heap of rank {} has {} {}, that of rank {} {}; all ranks must run the "
           "same program on the same model",
-          group.in_world(group.rank()), mine[i].second, mine[i].first,
-          group.in_world(static_cast<int>(r)), theirs[i].second);
+          group.in_world(group.rank()), own_numbers[i].second, own_numbers[i].first,
+          group.in_world(static_cast<int>(r)), peer_numbers[i].second);
   }
 }
 
@@ -156,15 +156,15 @@ comm::Whereabouts whereabouts(int rank) {
 // Each rank's memory goes to the others as a message, without a copy among threads.
 std::vector<Tensor> of_threads(comm::Communicator& group, const HeapSize& size,
                                const std::vector<bool>& near) {
-  const Tensor mine = Tensor::empty({size.bytes}, DType::u8, Device::cpu, MemoryClass::buffers);
-  auto* const at = static_cast<std::byte*>(mine.raw());
+  const Tensor own_heap = Tensor::empty({size.bytes}, DType::u8, Device::cpu, MemoryClass::buffers);
+  auto* const at = static_cast<std::byte*>(own_heap.raw());
   for (int lane = 0; lane < size.lanes; ++lane) {
     std::byte* const begin = at + size.begin(lane);
     std::memset(begin, 0, static_cast<size_t>(size.zeroed));
     std::memset(begin + size.flags, 0, static_cast<size_t>(size.begin(1) - size.flags));
   }
-  std::vector<Tensor> parts = tell_all(group, mine.slice(0, 0, kWord));
-  parts[static_cast<size_t>(group.rank())] = mine;
+  std::vector<Tensor> parts = tell_all(group, own_heap.slice(0, 0, kWord));
+  parts[static_cast<size_t>(group.rank())] = own_heap;
   for (size_t r = 0; r < parts.size(); ++r)
     if (!near[r]) parts[r] = {};
   all_are_ready(group, Device::cpu);
@@ -201,17 +201,17 @@ HeapSize heap_of(const Layout& layout, int lanes) {
 
 std::unique_ptr<SymmetricHeap> open_heap(comm::Communicator& group, const HeapSize& size,
                                          Device where) {
-  const std::vector<Tensor> told =
+  const std::vector<Tensor> messages =
       tell_all(group, said(Wish{whereabouts(group.rank()), size}, where));
   if (where == Device::meta) {
-    std::vector<Tensor> parts(told.size(),
+    std::vector<Tensor> parts(messages.size(),
                               Tensor::empty({size.bytes}, DType::u8, where, MemoryClass::buffers));
     (void)tell_all(group, said(int64_t{}, where));
     all_are_ready(group, where);
     return std::make_unique<DirectHeap>(group, std::move(parts));
   }
   std::vector<Wish> ranks;
-  for (const Tensor& one : told) ranks.push_back(heard<Wish>(one));
+  for (const Tensor& one : messages) ranks.push_back(heard<Wish>(one));
   require_alike(group, ranks);
   const comm::Whereabouts here = ranks[static_cast<size_t>(group.rank())].place;
   std::vector<bool> near;

@@ -43,11 +43,11 @@ std::byte* zeroed(kernels::Scratch& scratch, int64_t bytes) {
 
 // The index of each expert within its rank.
 std::vector<int> places_of(const std::vector<int>& owner, const Layout& layout) {
-  std::vector<int> taken(static_cast<size_t>(layout.ranks)), places;
+  std::vector<int> counts(static_cast<size_t>(layout.ranks)), places;
   for (const int rank : owner) {
     require(rank >= 0 && rank < layout.ranks, ErrorCode::usage,
             "fused experts: an expert belongs to rank {} of {}", rank, layout.ranks);
-    places.push_back(taken[static_cast<size_t>(rank)]++);
+    places.push_back(counts[static_cast<size_t>(rank)]++);
     require(places.back() < layout.experts, ErrorCode::usage,
             "fused experts: rank {} has more than the {} experts of the layout", rank,
             layout.experts);
@@ -163,11 +163,11 @@ void MoeOperator::forget() {
 }
 
 bool MoeOperator::poll() {
-  const bool found = coordinator_.poll(words_);
+  const bool has_arrivals = coordinator_.poll(words_);
   if (const Arrival counts = coordinator_.refused(); counts.kind != Arrival::Kind::nothing)
     refuse(counts);
-  if (found && watch_) watch_->polled(coordinator_);
-  return found;
+  if (has_arrivals && watch_) watch_->polled(coordinator_);
+  return has_arrivals;
 }
 
 void MoeOperator::refuse(const Arrival& counts) const {
@@ -215,9 +215,9 @@ void MoeOperator::perform(const Task& task) {
 }
 
 void MoeOperator::decide() {
-  const ops::Routing made =
+  const ops::Routing routing =
       ops::host_routing(choose_(tokens_), static_cast<int64_t>(owner_.size()));
-  routing_ = {made.ids.contiguous(), made.weights.contiguous()};
+  routing_ = {routing.ids.contiguous(), routing.weights.contiguous()};
   const int64_t rows = routing_.ids.elements();
   if (!rows_.defined())
     rows_ = Tensor::empty({rows, tokens_.size(1)}, tokens_.dtype(), tokens_.device());

@@ -142,19 +142,19 @@ Rank::Last Rank::last_moment() {
     return {failure->since + options_.grace / 2, error, progress_->speaks(), !progress_->unheard()};
   }
   // Ranks cannot reach each other here. The lowest reports; mpirun ends the others afterwards.
-  const char* what = phase_ == Phase::starting ? "starts" : "ends";
+  const char* phase = phase_ == Phase::starting ? "starts" : "ends";
   if (const int64_t signal = terminated; signal != 0)
     return {
         Clock::time_point{Clock::duration(signal)} - Progress::kHurry + options_.grace / 2,
         Error(ErrorCode::rank,
               fmt::format("the launcher of MPI ended this run (SIGTERM) while MPI {}; it says why",
-                          what)),
+                          phase)),
         launcher_rank_ == 0, launcher_rank_ != 0};
   return {limit_ + kStagger * std::min(launcher_rank_, 16),
           Error(ErrorCode::rank,
                 fmt::format("MPI did not get on within {} s while it {}; see that all hosts "
                             "reach each other, or raise `comm_timeout`",
-                            std::chrono::duration<double>(options_.deadline).count(), what)),
+                            std::chrono::duration<double>(options_.deadline).count(), phase)),
           false, false};
 }
 

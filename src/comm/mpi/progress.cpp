@@ -187,10 +187,10 @@ void Progress::declare(const Error& error, int origin, bool lost, Time since) {
   notice.origin = origin;
   notice.lost = lost ? 1 : 0;
   notice.since = since.time_since_epoch().count();
-  const std::string_view what = error.what();
-  const bool says_who = lost || what.starts_with(fmt::format("rank {}, ", origin));
+  const std::string_view message = error.what();
+  const bool says_who = lost || message.starts_with(fmt::format("rank {}, ", origin));
   const std::string text =
-      fmt::format("{}{}", says_who ? "" : fmt::format("rank {} failed: ", origin), what);
+      fmt::format("{}{}", says_who ? "" : fmt::format("rank {} failed: ", origin), message);
   text.copy(notice.text, sizeof notice.text - 1);
   tell(notice);
 }
@@ -406,14 +406,14 @@ bool Progress::complete() {
   moved_ = Clock::now();
   for (int i = 0; i < count; ++i)
     part_ended(Part(parts_[static_cast<size_t>(indices_[static_cast<size_t>(i)])]));
-  size_t kept = 0;
+  size_t open_parts = 0;
   for (size_t i = 0; i < requests_.size(); ++i) {
     if (requests_[i] == MPI_REQUEST_NULL) continue;
-    requests_[kept] = requests_[i];
-    parts_[kept++] = std::move(parts_[i]);
+    requests_[open_parts] = requests_[i];
+    parts_[open_parts++] = std::move(parts_[i]);
   }
-  requests_.resize(kept);
-  parts_.resize(kept);
+  requests_.resize(open_parts);
+  parts_.resize(open_parts);
   return true;
 }
 
@@ -470,11 +470,12 @@ void Progress::look_at_signal(Time now, Time terminated) {
   const int missing = peers_->silent(now, 3 * kBeat, true);
   if (missing >= 0)
     return lose(missing, "it is silent since the launcher of MPI ends the run", since);
-  const std::vector<int> some = fate_->signalled();
-  if (ranks_ > 1 && static_cast<int>(some.size()) < ranks_)
-    declare(Error(ErrorCode::rank,
-                  fmt::format("rank{} {} {} ended by SIGTERM", some.size() == 1 ? "" : "s",
-                              fmt::join(some, ", "), some.size() == 1 ? "was" : "were")),
+  const std::vector<int> signalled_ranks = fate_->signalled();
+  if (ranks_ > 1 && static_cast<int>(signalled_ranks.size()) < ranks_)
+    declare(Error(ErrorCode::rank, fmt::format("rank{} {} {} ended by SIGTERM",
+                                               signalled_ranks.size() == 1 ? "" : "s",
+                                               fmt::join(signalled_ranks, ", "),
+                                               signalled_ranks.size() == 1 ? "was" : "were")),
             rank_, true, since);
   else
     declare(Error(ErrorCode::rank, "the launcher of MPI ended this run (SIGTERM)"), -1, true,

@@ -94,10 +94,10 @@ std::shared_ptr<Link>& TransferQueue::link(int from, int to) {
 
 void TransferQueue::open(int from, int to, const UniqueId& id) {
   const bool out = from == host_->rank();
-  auto& made = link(from, to);
-  made = std::make_shared<Link>(nccl_, runtime_, out ? to : from,
-                                out ? Link::Way::out : Link::Way::in, deadline_);
-  made->open(id);
+  auto& new_link = link(from, to);
+  new_link = std::make_shared<Link>(nccl_, runtime_, out ? to : from,
+                                    out ? Link::Way::out : Link::Way::in, deadline_);
+  new_link->open(id);
 }
 
 void TransferQueue::start() {
