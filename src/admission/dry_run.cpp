@@ -58,14 +58,14 @@ diffusion::SourceImage encoded_on_meta(const diffusion::Job& job) {
 
 // The inputs of denoising, without data.
 diffusion::AskedInputs on_meta(const diffusion::Job& job) {
-  diffusion::AskedInputs asked{.adapters = job.asked.adapters};
+  diffusion::AskedInputs inputs{.adapters = job.asked.adapters};
   for (const auto& [name, x] : job.asked.conditioning.tensors) {
     const bool says_lengths = name.find("mask") != std::string::npos;  // keeps elements
-    asked.conditioning.tensors[name] = says_lengths ? x : x.to(tensor::Device::meta);
+    inputs.conditioning.tensors[name] = says_lengths ? x : x.to(tensor::Device::meta);
   }
-  for (const auto& [name, x] : job.asked.given) asked.given[name] = x.to(tensor::Device::meta);
-  if (job.asked.source) asked.source = encoded_on_meta(job);
-  return asked;
+  for (const auto& [name, x] : job.asked.given) inputs.given[name] = x.to(tensor::Device::meta);
+  if (job.asked.source) inputs.source = encoded_on_meta(job);
+  return inputs;
 }
 
 std::vector<Inspection::Rank> ranks_of(const Report& report, const Plan& plan,
@@ -106,10 +106,10 @@ Tensor latents_of(const diffusion::Job& job) {
 /// Bytes of a job's other images or videos while the last is decoded; and of all, with the latents,
 /// when all numbers are joined.
 struct Beside {
-  Beside(const diffusion::Job& job, const Tensor& latents, const diffusion::Decoded& made) {
+  Beside(const diffusion::Job& job, const Tensor& latents, const diffusion::Decoded& result) {
     int64_t pixels = 0;
-    for (const Tensor& image : made.pixels) pixels += image.bytes();
-    const int64_t numbers = job.planned.traced ? made.numbers.bytes() : 0;
+    for (const Tensor& image : result.pixels) pixels += image.bytes();
+    const int64_t numbers = job.planned.traced ? result.numbers.bytes() : 0;
     others = (job.samples() - 1) * (pixels + numbers);
     joining = latents.bytes() + job.samples() * (pixels + 2 * numbers);
   }
@@ -156,11 +156,11 @@ diffusion::Work work_of_denoisers(const diffusion::Job& run, const Plan& plan) {
 
 // Adds separate decoding ranks, and rank 0's memory for samples without execution.
 void add_decoders(const RunOptions& options, const diffusion::Job& job, const Tried& tried,
-                  const Report& report, DryRun& found) {
+                  const Report& report, DryRun& prediction) {
   int64_t weights = 0, sum = 0, most = 0;
-  for (size_t r = found.ranks.size(); r < report.per_rank.size(); ++r) {
+  for (size_t r = prediction.ranks.size(); r < report.per_rank.size(); ++r) {
     const MemoryPeaks& peak = report.per_rank[r].decode_peak_bytes;
-    found.ranks.push_back({.decode = peak.total});
+    prediction.ranks.push_back({.decode = peak.total});
     weights = peak.weights;
     sum += peak.total - peak.weights;
     most = std::max(most, peak.total);
@@ -169,13 +169,14 @@ void add_decoders(const RunOptions& options, const diffusion::Job& job, const Tr
   for (const Tensor& image : tried.made.pixels) each += image.bytes() / tried.samples;
   if (job.planned.traced) each += tried.made.numbers.bytes() / tried.samples;
   const int64_t others = (job.samples() - tried.samples) * each;
-  found.ranks[0].activations += others;
-  found.ranks[0].total += others;
-  found.decoders = weights;
-  found.results = job.samples() * each;
+  prediction.ranks[0].activations += others;
+  prediction.ranks[0].total += others;
+  prediction.decoders = weights;
+  prediction.results = job.samples() * each;
   const bool all_here = cluster::Ranks::of(options).all_here();
-  found.decoding = all_here ? sum + weights : 0;
-  found.process = std::max(found.process + others + found.decoding, all_here ? 0 : most);
+  prediction.decoding = all_here ? sum + weights : 0;
+  prediction.process =
+      std::max(prediction.process + others + prediction.decoding, all_here ? 0 : most);
 }
 
 }  // namespace
@@ -198,8 +199,8 @@ diffusion::Work mean_work(diffusion::Work work, int steps) {
   return work;
 }
 
-Inspection::Rank predicted(const Report::Rank& did, int experts, int64_t tokens, int steps) {
-  const MemoryPeaks& peak = did.peak_bytes;
+Inspection::Rank predicted(const Report::Rank& report, int experts, int64_t tokens, int steps) {
+  const MemoryPeaks& peak = report.peak_bytes;
   return {.experts = experts,
           .tokens = tokens,
           .weights = peak.weights,
@@ -207,12 +208,13 @@ Inspection::Rank predicted(const Report::Rank& did, int experts, int64_t tokens,
           .kv = peak.kv,
           .buffers = peak.buffers,
           .total = peak.total,
-          .flops = did.flops / steps,
-          .sent = did.sent_bytes / steps};
+          .flops = report.flops / steps,
+          .sent = report.sent_bytes / steps};
 }
 
 void add_process(const RunOptions& options,
-                 const std::function<std::shared_ptr<const void>(int rank)>& make, DryRun& found) {
+                 const std::function<std::shared_ptr<const void>(int rank)>& make,
+                 DryRun& prediction) {
   const bool all_here = cluster::Ranks::of(options).all_here();
   tensor::Scope scope;
   scope.memory = std::make_shared<tensor::MemoryTracker>();
@@ -220,22 +222,23 @@ void add_process(const RunOptions& options,
   std::vector<std::shared_ptr<const void>> networks;  // shared by several slices
   std::map<int, std::weak_ptr<const void>> portions;  // shared by ranks with equal portions
   int64_t sum = 0;
-  for (const Inspection::Rank& rank : found.ranks) {
+  for (const Inspection::Rank& rank : prediction.ranks) {
     base::check_stop();
     if (!all_here) networks.clear();
-    const auto number = static_cast<int>(&rank - found.ranks.data());
+    const auto number = static_cast<int>(&rank - prediction.ranks.data());
     auto& portion = portions[parallel::portion_number(options.plan, number)];
     networks.push_back(portion.lock());
     if (!networks.back()) portion = networks.back() = make(number);
-    found.process = std::max(found.process, rank.total);
-    found.weights = std::max(found.weights, rank.weights);
+    prediction.process = std::max(prediction.process, rank.total);
+    prediction.weights = std::max(prediction.weights, rank.weights);
     sum += rank.total - rank.weights;
   }
-  if (all_here && found.ranks.size() > 1) {
-    found.weights = scope.memory->current(tensor::MemoryClass::weights);
-    found.process = sum + found.weights;
+  if (all_here && prediction.ranks.size() > 1) {
+    prediction.weights = scope.memory->current(tensor::MemoryClass::weights);
+    prediction.process = sum + prediction.weights;
   }
-  found.process = std::max(found.process, scope.memory->peak());  // during their construction
+  prediction.process =
+      std::max(prediction.process, scope.memory->peak());  // during their construction
 }
 
 int64_t input_bytes(const diffusion::Job& job) {
@@ -267,15 +270,15 @@ DryRun dry_run(const runtime::ModelState& state, const RunOptions& options,
     tried = try_halves(stage, control, run, trace, report);
   else
     diffusion::denoise(stage, {}, control, run, trace, report);
-  DryRun found{.ranks = ranks_of(report, options.plan, stage.geometry(), run, tried.steps),
-               .work = mean_work(work_of_denoisers(run, options.plan), tried.steps)};
-  found.traced = trace.bytes() / run.planned.sampler->steps() * job.planned.sampler->steps() /
-                 tried.samples * job.samples();
-  const int64_t later = found.traced - trace.bytes();  // for steps outside the dry run
-  found.ranks[0].activations += later;
-  found.ranks[0].total += later;
+  DryRun prediction{.ranks = ranks_of(report, options.plan, stage.geometry(), run, tried.steps),
+                    .work = mean_work(work_of_denoisers(run, options.plan), tried.steps)};
+  prediction.traced = trace.bytes() / run.planned.sampler->steps() * job.planned.sampler->steps() /
+                      tried.samples * job.samples();
+  const int64_t later = prediction.traced - trace.bytes();  // for steps outside the dry run
+  prediction.ranks[0].activations += later;
+  prediction.ranks[0].total += later;
   for (const auto& [tag, sent] : report.traffic)
-    if (sent.kind == TrafficKind::plan) found.messages += double(sent.messages) / tried.steps;
+    if (sent.kind == TrafficKind::plan) prediction.messages += double(sent.messages) / tried.steps;
   const auto weights = stage.weights_of("transformer");
   add_process(
       options,
@@ -283,12 +286,13 @@ DryRun dry_run(const runtime::ModelState& state, const RunOptions& options,
         return stage.make_transformer(rank, job.admitted.resident_blocks, weights,
                                       job.asked.adapters.get());
       },
-      found);
-  if (options.plan.vae_apart) add_decoders(options, job, tried, report, found);
-  found.process += input_bytes(job);
+      prediction);
+  if (options.plan.vae_apart) add_decoders(options, job, tried, report, prediction);
+  prediction.process += input_bytes(job);
   // Other threads may be anywhere in their steps.
-  found.between = found.ranks.size() > 1 ? found.process : between + later + input_bytes(job);
-  return found;
+  prediction.between =
+      prediction.ranks.size() > 1 ? prediction.process : between + later + input_bytes(job);
+  return prediction;
 }
 
 DryRun dry_run(const runtime::ModelState& state, const diffusion::Job& job) {
@@ -351,17 +355,17 @@ diffusion::MemoryNeed dry_run_bands(const runtime::ModelState& state, const diff
   const diffusion::Job one = last_of(job, stage.workers.ranks.size());
   const tensor::BindScope bind(stage.workers.scope(-1, &one.counted.meters));
   const Tensor latents = latents_of(job);
-  const diffusion::Decoded made =
+  const diffusion::Decoded result =
       diffusion::decode_in_bands(stage, {}, one, latents, job.planned.traced);
-  const Beside beside(job, latents, made);
+  const Beside beside(job, latents, result);
   const int64_t weights = one.counted.meters.memory->peak(tensor::MemoryClass::weights);
-  std::vector<int64_t> held;  // besides the weights
-  for (const Report::Rank& rank : made.shared.per_rank)
-    held.push_back(rank.peak_bytes.total - weights);
-  held[0] = std::max(held[0] + beside.others, beside.joining - latents.bytes());
-  for (size_t r = 0; r < held.size(); ++r) ranks.at(r).decode = weights + held[r];
-  held[0] += latents.bytes();
-  const int64_t activations = state.ranks().bytes_here(held);
+  std::vector<int64_t> rank_bytes;  // besides the weights
+  for (const Report::Rank& rank : result.shared.per_rank)
+    rank_bytes.push_back(rank.peak_bytes.total - weights);
+  rank_bytes[0] = std::max(rank_bytes[0] + beside.others, beside.joining - latents.bytes());
+  for (size_t r = 0; r < rank_bytes.size(); ++r) ranks.at(r).decode = weights + rank_bytes[r];
+  rank_bytes[0] += latents.bytes();
+  const int64_t activations = state.ranks().bytes_here(rank_bytes);
   return {weights, activations, weights + activations, 0, one.counted.meters.all->entries()};
 }
 

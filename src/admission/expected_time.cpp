@@ -125,8 +125,9 @@ RunNeed run_need(const runtime::ModelState& state, const diffusion::Job& job, bo
   RunNeed need;
   RunOptions alone = state.options;
   alone.plan = {};
-  const DryRun found = dry_run(state, alone, job);
-  need.denoise = {found.weights, found.process - found.weights, found.process, 0, found.work};
+  const DryRun prediction = dry_run(state, alone, job);
+  need.denoise = {prediction.weights, prediction.process - prediction.weights, prediction.process,
+                  0, prediction.work};
   for (const diffusion::Text& text : job.asked.texts) {
     need.text.stored += text.need.stored;
     add_encoding(need.text, text.need);

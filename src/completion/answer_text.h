@@ -46,9 +46,9 @@ class AnswerText {
  private:
   // Text at the end that may begin a stop text is held back.
   std::string_view may_be_shown(bool ended) const {
-    const size_t held = ended || stopped_ ? 0 : hold_;
+    const size_t held_bytes = ended || stopped_ ? 0 : hold_;
     const std::string_view rest = std::string_view(bytes_).substr(shown_);
-    return rest.substr(0, rest.size() - std::min(held, rest.size()));
+    return rest.substr(0, rest.size() - std::min(held_bytes, rest.size()));
   }
   const tokenizer::ByteLevelBpe* tokens_;
   const std::vector<std::string>& stops_;

@@ -51,42 +51,43 @@ PrefixCache::State::State(int64_t bytes) : limit(std::max<int64_t>(bytes, 0)) {
 
 PrefixCache::State::~State() = default;
 
-Conversation PrefixCache::State::find(const Conversation& wanted, int64_t& common) {
+Conversation PrefixCache::State::find(const Conversation& conversation, int64_t& common) {
   std::list<Conversation> leaving;  // freed without the lock
   const std::lock_guard lock(mutex_);
   common = 0;
   auto best = kept_.end();
   for (auto one = kept_.begin(); one != kept_.end(); ++one) {
-    const int64_t alike = one->fits(wanted) ? common_of(one->ids, wanted.ids, wanted.block) : 0;
+    const int64_t alike =
+        one->fits(conversation) ? common_of(one->ids, conversation.ids, conversation.block) : 0;
     if (alike <= common) continue;
     common = alike;
     best = one;
   }
-  Conversation found;
+  Conversation match;
   if (best != kept_.end()) {
-    found = *best;
+    match = *best;
     kept_.splice(kept_.begin(), kept_, best);
   }
   if (limit == 0) leaving.swap(kept_);
-  return found;
+  return match;
 }
 
-void PrefixCache::State::put(Conversation made) {
+void PrefixCache::State::put(Conversation conversation) {
   std::list<Conversation> leaving;
-  int64_t all = made.bytes();
+  int64_t all = conversation.bytes();
   const std::lock_guard lock(mutex_);
   const auto leave = [&](auto one) { leaving.splice(leaving.end(), kept_, one); };
   for (auto one = kept_.begin(); one != kept_.end();) {
     const auto next = std::next(one);
-    const bool beginning = one->fits(made) && one->ids.size() <= made.ids.size() &&
-                           std::equal(one->ids.begin(), one->ids.end(), made.ids.begin());
+    const bool beginning = one->fits(conversation) && one->ids.size() <= conversation.ids.size() &&
+                           std::equal(one->ids.begin(), one->ids.end(), conversation.ids.begin());
     if (limit == 0 || beginning)
       leave(one);
     else
       all += one->bytes();
     one = next;
   }
-  kept_.push_front(std::move(made));
+  kept_.push_front(std::move(conversation));
   for (; limit > 0 && all > limit; leave(std::prev(kept_.end()))) all -= kept_.back().bytes();
 }
 
@@ -125,9 +126,9 @@ PrefixLease::PrefixLease(const runtime::ModelState& state, const CompleteRequest
   if (!control.prefix || policy.cache.kind != KvCache::block || q.select_prefill ||
       !state.ranks().all_here())
     return;
-  PrefixCache::State& kept = control.prefix->state();
-  if (kept.limit == 0 && (prompts.size() > 1 || control.join)) return;
-  prefix_ = &kept;
+  PrefixCache::State& store = control.prefix->state();
+  if (store.limit == 0 && (prompts.size() > 1 || control.join)) return;
+  prefix_ = &store;
   form_.model = state.identity;
   form_.block = policy.denoises() ? 1 : policy.block;  // text before a canvas is causal
   form_.ranks.resize(static_cast<size_t>(state.options.plan.world()));

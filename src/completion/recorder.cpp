@@ -49,10 +49,10 @@ void Recorder::before(const std::vector<sample::SequencePass>& passes) {
       // A block's first pass also finishes earlier tokens; they use the router's choice, as in a
       // separate finalise pass.
       const bool part = spec.routing.block == 0 && p.pass.kind == PassKind::block;
-      const nn::Range asked = part ? p.pass.decide : nn::kAllTokens;
-      under[p.sequence] = rule.open ? p.undecided : std::vector{asked};
+      const nn::Range decide_range = part ? p.pass.decide : nn::kAllTokens;
+      under[p.sequence] = rule.open ? p.undecided : std::vector{decide_range};
       sequences[p.sequence] = p.undecided;
-      if (p.pass.decide.size() > 0) cores[p.sequence] = {p.pass.decide, asked};
+      if (p.pass.decide.size() > 0) cores[p.sequence] = {p.pass.decide, decide_range};
     }
   if (watch.before) watch.before(sequences);
   policy.restrict_to(std::move(under));
@@ -66,12 +66,12 @@ TokenConfidences::LogprobsOf Recorder::logprobs_in(const tensor::Tensor& logits)
   if (!request.logprobs) return {};
   return [&, here = logits.to(tensor::Device::cpu)](int64_t row, int32_t token) {
     const std::span all(here.row<float>(row), static_cast<size_t>(here.size(1)));
-    Completion::Logprobs made;
+    Completion::Logprobs logprobs;
     for (const auto& one : sample::log_probabilities(all, special.mask, token, *request.logprobs))
-      made.top.push_back(logprob_of(tokens, one.token, one.value));
-    made.token = made.top.front();
-    made.top.erase(made.top.begin());
-    return made;
+      logprobs.top.push_back(logprob_of(tokens, one.token, one.value));
+    logprobs.token = logprobs.top.front();
+    logprobs.top.erase(logprobs.top.begin());
+    return logprobs;
   };
 }
 
@@ -81,8 +81,8 @@ bool Recorder::after(const sample::SequencePass& p, const sample::BlockWalk& wal
     uses = usage.take();
     result.pass_seconds.push_back(pass.seconds());
   }
-  Completion& made = result.completions[static_cast<size_t>(p.sequence)];
-  made.passes.push_back(
+  Completion& completion = result.completions[static_cast<size_t>(p.sequence)];
+  completion.passes.push_back(
       {p.pass.kind,
        p.pass.ids.begin,
        p.pass.ids.end,
@@ -90,10 +90,10 @@ bool Recorder::after(const sample::SequencePass& p, const sample::BlockWalk& wal
        under_rule(request, spec, p.pass.kind),
        {}});
   for (const auto& use : uses)
-    if (use.sequence == p.sequence) made.passes.back().experts.push_back(use.distinct);
+    if (use.sequence == p.sequence) completion.passes.back().experts.push_back(use.distinct);
   AnswerText& answer = answers[static_cast<size_t>(p.sequence)];
   const std::string text = answer.advance(walk.generated(), false);
-  const auto& experts = made.passes.back().experts;
+  const auto& experts = completion.passes.back().experts;
   if (control.on_progress)
     control.on_progress({p.sequence, text, block_texts(p, walk, special, tokens),
                          p.pass.decide.begin, false,
@@ -104,22 +104,22 @@ bool Recorder::after(const sample::SequencePass& p, const sample::BlockWalk& wal
 void Recorder::ended(int sequence, const sample::Decoded& out) {
   working.erase(sequence);
   const auto i = static_cast<size_t>(sequence);
-  Completion& made = result.completions[i];
-  made.ids = out.generated;
-  made.prompt = sequence / request.n;
-  made.seed = request.seed + prompts[i].answer;
-  made.prompt_ids = prompts[i].ids;
-  made.reused = prompts[i].kept;
-  for (size_t t = 0; t < made.ids.size(); ++t) {
+  Completion& completion = result.completions[i];
+  completion.ids = out.generated;
+  completion.prompt = sequence / request.n;
+  completion.seed = request.seed + prompts[i].answer;
+  completion.prompt_ids = prompts[i].ids;
+  completion.reused = prompts[i].kept;
+  for (size_t t = 0; t < completion.ids.size(); ++t) {
     const auto position = static_cast<int64_t>(prompts[i].ids.size() + t);
-    made.confidences.push_back(said[i].at(position).confidence);
-    if (request.logprobs) made.logprobs.push_back(said[i].at(position).logprobs);
+    completion.confidences.push_back(said[i].at(position).confidence);
+    if (request.logprobs) completion.logprobs.push_back(said[i].at(position).logprobs);
   }
-  const std::string rest = answers[i].advance(made.ids, true);
-  made.text = answers[i].text();
-  made.finish = answers[i].stopped() ? FinishReason::stop
-                : out.ended          ? FinishReason::end
-                                     : FinishReason::length;
+  const std::string rest = answers[i].advance(completion.ids, true);
+  completion.text = answers[i].text();
+  completion.finish = answers[i].stopped() ? FinishReason::stop
+                      : out.ended          ? FinishReason::end
+                                           : FinishReason::length;
   if (control.on_progress) control.on_progress({sequence, rest, {}, 0, true});
   if (!control.on_answer) return;
   result.experts_read = usage.experts_read();

@@ -26,9 +26,9 @@ int64_t TokenConfidences::take(const sample::SequencePass& pass, int32_t mask,
       const auto stood = before.find(from);
       said_[one.position] = stood == before.end() ? Said{one.confidence} : stood->second;
     } else {
-      Said& said = said_[one.position] = {one.confidence};
+      Said& entry = said_[one.position] = {one.confidence};
       const auto row = std::ranges::lower_bound(pass.open, from) - pass.open.begin();
-      if (logprobs_of) said.logprobs = logprobs_of(row, one.token);
+      if (logprobs_of) entry.logprobs = logprobs_of(row, one.token);
       count += one.accepted ? 1 : 0;
     }
   }

@@ -29,8 +29,8 @@ class TokenConfidences {
   int64_t take(const sample::SequencePass& pass, int32_t mask, const LogprobsOf& logprobs_of);
   /// The record of a position; an empty record without a token.
   Said at(int64_t position) const {
-    const auto found = said_.find(position);
-    return found == said_.end() ? Said() : found->second;
+    const auto it = said_.find(position);
+    return it == said_.end() ? Said() : it->second;
   }
 
  private:

@@ -96,8 +96,8 @@ class TextRun final : public Run {
 
  private:
   tensor::Scope scope() const { return state_.workers.scope(-1, &meters_); }
-  void note(const std::string& said) const {
-    if (control_.on_note && !said.empty()) control_.on_note(said);
+  void note(const std::string& text) const {
+    if (control_.on_note && !text.empty()) control_.on_note(text);
   }
 
   runtime::ModelState& state_;

@@ -57,15 +57,15 @@ void show(const runtime::ModelState& state, const RunControl& control, const dif
           const Tensor& tokens, diffusion::Trace& trace, GenerateResult& result) {
   const base::Stopwatch decoding;
   const bool first = state.ranks().first();
-  diffusion::Decoded made;
+  diffusion::Decoded decoded;
   if (state.options.plan.vae > 1)
-    made = diffusion::decode_in_bands(state, control, job, tokens, trace.wanted());
+    decoded = diffusion::decode_in_bands(state, control, job, tokens, trace.wanted());
   else if (first)
-    made = diffusion::decode(state, control, job, job.admitted.tiles, tokens, trace.wanted());
+    decoded = diffusion::decode(state, control, job, job.admitted.tiles, tokens, trace.wanted());
   if (!first) return;
-  add_decoding(made.shared, result.report);
-  if (trace.wanted()) trace.plain(state.video() ? "video" : "image", made.numbers);
-  result.images = std::move(made.images);
+  add_decoding(decoded.shared, result.report);
+  if (trace.wanted()) trace.plain(state.video() ? "video" : "image", decoded.numbers);
+  result.images = std::move(decoded.images);
   result.report.phase_seconds[Phase::decode] = decoding.seconds();
 }
 
@@ -115,12 +115,12 @@ class ForThisRun {
 
 // The memory of all orders of a sequence.
 std::shared_ptr<runtime::MemoryReservation> reservation(runtime::ModelState& state,
-                                                        const char* what, int64_t bytes,
+                                                        const char* subject, int64_t bytes,
                                                         int64_t stays) {
   if (!state.admitted.residence) return nullptr;
-  auto taken = std::make_shared<runtime::MemoryReservation>(&*state.admitted.residence);
-  admission::take_room(state, what, bytes, stays, *taken);
-  return taken;
+  auto lease = std::make_shared<runtime::MemoryReservation>(&*state.admitted.residence);
+  admission::take_room(state, subject, bytes, stays, *lease);
+  return lease;
 }
 
 // Otherwise ranks with fewer requests would miss the last ones.
@@ -256,12 +256,12 @@ void admit_together(runtime::ModelState& state, std::deque<diffusion::QueuedRequ
     fits.push_back(admission::plan_memory(state, order.request, order.job,
                                           inputs - admission::input_bytes(order.job)));
   const int64_t together = admission::require_overlap(state, fits, inputs);
-  int64_t taken = 0, stays = 0;
+  int64_t run_bytes = 0, stays = 0;
   for (const admission::MemoryFit& fit : fits) {
-    taken = std::max(taken, fit.taken + std::max<int64_t>(together - fit.process, 0));
+    run_bytes = std::max(run_bytes, fit.taken + std::max<int64_t>(together - fit.process, 0));
     stays = std::max(stays, fit.stays);
   }
-  orders.front().job.loaded.reservation = reservation(state, "this run", taken, stays);
+  orders.front().job.loaded.reservation = reservation(state, "this run", run_bytes, stays);
 }
 
 /// Requests whose last ranks decode, while the others denoise the next part.

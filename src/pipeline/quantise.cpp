@@ -79,14 +79,14 @@ struct Chosen {
 
 // Each with the other matrix of its pair, if any.
 void choose(const load::TensorSet& tensors, const std::map<std::string, std::string>& pairs,
-            const std::vector<std::string>& names, bool int4, std::vector<Chosen>& chosen) {
+            const std::vector<std::string>& names, bool int4, std::vector<Chosen>& matrices) {
   std::set<std::string> left(names.begin(), names.end());
   for (const auto& [gate, up] : pairs) {
     if (!left.contains(gate) || !left.contains(up)) continue;
     const std::vector<int64_t>& sizes = tensors.entry(gate).sizes;
     if (!ops::fills_panels(sizes.front(), sizes.back(), true)) continue;
-    chosen.push_back({.name = gate, .int4 = int4, .panels = true, .up = up});
-    chosen.push_back({.name = up, .int4 = int4, .panels = true, .gate = gate});
+    matrices.push_back({.name = gate, .int4 = int4, .panels = true, .up = up});
+    matrices.push_back({.name = up, .int4 = int4, .panels = true, .gate = gate});
     left.erase(gate);
     left.erase(up);
   }
@@ -96,7 +96,7 @@ void choose(const load::TensorSet& tensors, const std::map<std::string, std::str
     const std::vector<int64_t>& sizes = tensors.entry(name).sizes;
     const bool panels =
         !paired.contains(name) && ops::fills_panels(sizes.front(), sizes.back(), false);
-    chosen.push_back({.name = name, .int4 = int4, .panels = panels});
+    matrices.push_back({.name = name, .int4 = int4, .panels = panels});
   }
 }
 
@@ -106,15 +106,15 @@ void choose(const load::TensorSet& tensors, const std::map<std::string, std::str
 std::vector<Chosen> matrices_of(const runtime::ModelState& state, const load::TensorSet& tensors,
                                 const QuantiseRequest& request) {
   const tensor::Uncounted aside;
-  const load::MetaWeights asked(tensors);
+  const load::MetaWeights meta_weights(tensors);
   nn::Portion all = state.language ? state.language->spec().whole() : state.spec->whole();
   all.expert_dtype = DType::i8;
   if (state.language)
-    state.language->spec().make(asked, all, DType::bf16, 0);
+    state.language->spec().make(meta_weights, all, DType::bf16, 0);
   else
-    state.spec->make(asked, all, DType::bf16);
+    state.spec->make(meta_weights, all, DType::bf16);
   const bool int4 = request.experts == Precision::int4;
-  const std::vector<std::string> experts = asked.packed_in(DType::i8);
+  const std::vector<std::string> experts = meta_weights.packed_in(DType::i8);
   for (const std::string& name : experts) {
     const int64_t k = tensors.entry(name).sizes.back();
     require(!int4 || k % 2 == 0, ErrorCode::usage,
@@ -125,26 +125,27 @@ std::vector<Chosen> matrices_of(const runtime::ModelState& state, const load::Te
   require(!experts.empty(), ErrorCode::usage, "'{}' has no routed experts{}", state.name,
           state.spec ? ": give `dtype` int8 or int4, which quantises all products"
                      : ", and nothing is quantised without them: run it as it is");
-  std::vector<Chosen> chosen;
-  choose(tensors, asked.pairs(), experts, int4, chosen);
-  if (request.dense) choose(tensors, asked.pairs(), asked.packed_in(DType::bf16), false, chosen);
-  return chosen;
+  std::vector<Chosen> matrices;
+  choose(tensors, meta_weights.pairs(), experts, int4, matrices);
+  if (request.dense)
+    choose(tensors, meta_weights.pairs(), meta_weights.packed_in(DType::bf16), false, matrices);
+  return matrices;
 }
 
 // The matrices of a part that a run with these rules quantises at load.
 std::vector<Chosen> products_of(const runtime::ModelState& state, const std::string& part,
                                 const load::QuantiseRules& rules, load::TensorSet tensors) {
   tensors.quantise(rules, load::products_of(part));
-  const auto asked = std::make_shared<const load::MetaWeights>(tensors);
+  const auto meta_weights = std::make_shared<const load::MetaWeights>(tensors);
   const std::optional<DType> experts =
       rules.experts() == load::QuantiseRules::Bits::none ? std::optional<DType>() : DType::i8;
   std::vector<std::string> eight, four;
-  for (const auto& [name, form] : state.forms_of(part, asked, experts))
+  for (const auto& [name, form] : state.forms_of(part, meta_weights, experts))
     if (form.dtype == DType::i8) (form.int4 ? four : eight).push_back(name);
-  std::vector<Chosen> chosen;
-  choose(tensors, asked->pairs(), eight, false, chosen);
-  choose(tensors, asked->pairs(), four, true, chosen);
-  return chosen;
+  std::vector<Chosen> matrices;
+  choose(tensors, meta_weights->pairs(), eight, false, matrices);
+  choose(tensors, meta_weights->pairs(), four, true, matrices);
+  return matrices;
 }
 
 /// The tensors of the written file, in order, and the progress.
@@ -260,8 +261,8 @@ class NewWeights {
     if (one.int4) sizes.push_back(ops::groups_of(of.back()));
     return {load::scales_of(one.name), one.int4 ? "BF16" : "F32", sizes,
             elements(sizes) * (one.int4 ? 2 : 4), [this, one] {
-              const auto made = scales_.find(one.name);  // not for a later matrix
-              return made != scales_.end() ? made->second : quantised(one).scales;
+              const auto it = scales_.find(one.name);  // not for a later matrix
+              return it != scales_.end() ? it->second : quantised(one).scales;
             }};
   }
   void show(int64_t bytes) {
@@ -409,14 +410,14 @@ std::string stem_of(const load::TensorSet& tensors) {
 struct Part {
   const load::Component& component;
   load::TensorSet tensors;
-  std::vector<Chosen> chosen;
+  std::vector<Chosen> matrices;
   load::QuantisedForm form;
 };
 
 std::vector<Part> experts_of(const runtime::ModelState& state, const QuantiseRequest& request) {
   const load::Component& part = part_with_experts(state, request.dense.has_value());
   Part one{part, load::open_weights(part), {}, {}};
-  one.chosen = matrices_of(state, one.tensors, request);
+  one.matrices = matrices_of(state, one.tensors, request);
   one.form = {.int4 = request.experts == Precision::int4, .dense = request.dense.has_value()};
   return {std::move(one)};
 }
@@ -430,8 +431,8 @@ std::vector<Part> parts_of(const runtime::ModelState& state, const QuantiseReque
     require(!part.quantised.experts && !part.quantised.dense, ErrorCode::usage,
             "'{}' is quantised already ({}); run it as it is", state.name, name);
     Part one{part, load::open_weights(part), {}, {}};
-    one.chosen = products_of(state, name, rules, one.tensors);
-    if (one.chosen.empty()) continue;
+    one.matrices = products_of(state, name, rules, one.tensors);
+    if (one.matrices.empty()) continue;
     const bool routed = name == "transformer" && !state.geometry().experts.empty() &&
                         rules.experts() != load::QuantiseRules::Bits::none;
     one.form = {.experts = routed,
@@ -453,7 +454,7 @@ std::string check_part(const runtime::ModelState& state, const std::string& name
 void write_part(const Part& part, const fs::path& own, NewWeights& weights) {
   make_folders(own);
   load::QuantisedForm form = part.form;
-  form.panels = std::ranges::any_of(part.chosen, &Chosen::panels);
+  form.panels = std::ranges::any_of(part.matrices, &Chosen::panels);
   const std::string config = load::quantised_config(part.component.folder + "/config.json", form);
   base::OutputFile description((own / "config.json").string());
   description.write(config.data(), config.size());
@@ -477,11 +478,11 @@ QuantiseResult quantise(const runtime::ModelState& state, const QuantiseRequest&
   std::list<NewWeights> weights;  // planned tensors refer to these
   int64_t bytes = 0;
   for (const Part& part : parts) {
-    if (const std::string said = check_part(state, part.component.name);
-        control.on_note && !said.empty())
-      control.on_note(said);
+    if (const std::string note = check_part(state, part.component.name);
+        control.on_note && !note.empty())
+      control.on_note(note);
     replaced.insert(part.component.folder);
-    bytes += weights.emplace_back(part.tensors, part.chosen, control).bytes();
+    bytes += weights.emplace_back(part.tensors, part.matrices, control).bytes();
   }
   const fs::path model = state.folder.path;
   const FileList list(model, replaced);
@@ -491,19 +492,19 @@ QuantiseResult quantise(const runtime::ModelState& state, const QuantiseRequest&
 
   base::OutputFolder folder(request.output);
   for (const Copied& file : list.files()) copy_file(file, folder.beside());
-  QuantiseResult made;
+  QuantiseResult result;
   auto written = weights.begin();
   for (const Part& part : parts) {
     const fs::path inside = fs::path(part.component.folder).lexically_relative(model);
     write_part(part, (fs::path(folder.beside()) / inside).lexically_normal(), *written);
-    made.matrices += static_cast<int64_t>(part.chosen.size());
-    made.bytes_before += part.tensors.bytes();
-    made.bytes += written->bytes();
-    std::ranges::move(written->errors(), std::back_inserter(made.each));
+    result.matrices += static_cast<int64_t>(part.matrices.size());
+    result.bytes_before += part.tensors.bytes();
+    result.bytes += written->bytes();
+    std::ranges::move(written->errors(), std::back_inserter(result.each));
     ++written;
   }
   folder.commit();
-  return made;
+  return result;
 }
 
 }  // namespace tessera::pipeline
