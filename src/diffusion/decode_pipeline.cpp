@@ -33,14 +33,15 @@ void tell(comm::Communicator& ranks, const Tensor& word) {
 }
 
 // Packs a sample's images into u8 [frames, height, width, 3]; on meta [frames, bytes].
-Tensor packed(const Decoded& made, size_t first, size_t frames) {
+Tensor packed(const Decoded& decoded, size_t first, size_t frames) {
   const auto count = static_cast<int64_t>(frames);
-  if (made.images.empty())
-    return Tensor::empty({count, made.pixels[first].elements()}, DType::u8, tensor::Device::meta);
-  const Image& any = made.images[first];
+  if (decoded.images.empty())
+    return Tensor::empty({count, decoded.pixels[first].elements()}, DType::u8,
+                         tensor::Device::meta);
+  const Image& any = decoded.images[first];
   Tensor all = Tensor::empty({count, any.height, any.width, 3}, DType::u8);
   for (size_t t = 0; t < frames; ++t) {
-    const std::vector<uint8_t>& rgb = made.images[first + t].rgb;
+    const std::vector<uint8_t>& rgb = decoded.images[first + t].rgb;
     std::memcpy(static_cast<uint8_t*>(all.raw()) + t * rgb.size(), rgb.data(), rgb.size());
   }
   return all;
@@ -89,12 +90,12 @@ class LatentExchange {
               queued_->job.samples());
       const Tensor x = coming_[i].wait();
       const auto sample = static_cast<int>(i);
-      Decoded& made = queued_->made;
+      Decoded& decoded = queued_->made;
       if (sample < part_->samples())
         unpack(x, part_->planned.labels[i], video_ ? part_->planned.first_sample + sample : -1,
-               rate_, made);
+               rate_, decoded);
       else
-        made.numbers = made.numbers.defined() ? ops::concat_rows({made.numbers, x}) : x;
+        decoded.numbers = decoded.numbers.defined() ? ops::concat_rows({decoded.numbers, x}) : x;
     }
     coming_.clear();
   }
@@ -175,12 +176,12 @@ void RequestStage::denoise_all() {
     tell(samples);
   };
   const auto run = [&](QueuedRequest& queued, Denoising& steps) {
-    std::vector<Tensor> made;
+    std::vector<Tensor> part_tokens;
     for (const Job& part : queued.parts) {
-      made.push_back(steps.run(mine, part, &all));
-      by_first([&] { relay.give(queued, part, made.back()); });
+      part_tokens.push_back(steps.run(mine, part, &all));
+      by_first([&] { relay.give(queued, part, part_tokens.back()); });
     }
-    if (first()) queued.tokens = ops::concat_rows(made);
+    if (first()) queued.tokens = ops::concat_rows(part_tokens);
     if (&queued == &requests.back()) by_first([&] { last(queued); });
   };
   each(run, 0);
@@ -212,10 +213,11 @@ void RequestStage::decode_part(const QueuedRequest& queued, const Job& part, nn:
   const Tensor tokens = first() ? latents.receive(0, kLatents).wait() : Tensor();
   RunControl quiet;
   quiet.stop = stop;
-  Decoded made;
+  Decoded decoded;
   try {
-    made = decode_share(state, quiet, part, mine ? std::nullopt : queued.job.admitted.tiles, tokens,
-                        *decoder.decoder, spatial, mine, all.rank(), queued.trace.wanted());
+    decoded =
+        decode_share(state, quiet, part, mine ? std::nullopt : queued.job.admitted.tiles, tokens,
+                     *decoder.decoder, spatial, mine, all.rank(), queued.trace.wanted());
   } catch (const Error& e) {
     if (e.code() == ErrorCode::rank) throw;
     if (e.code() == ErrorCode::cancelled && !control.stop.stop_requested()) go_on();
@@ -224,10 +226,10 @@ void RequestStage::decode_part(const QueuedRequest& queued, const Job& part, nn:
   }
   if (!first()) return;
   tell(pair, comm::word_of(nullptr));
-  const size_t frames = made.pixels.size() / static_cast<size_t>(part.samples());
-  for (size_t at = 0; at < made.pixels.size(); at += frames)
-    pair.send(0, packed(made, at, frames), kImage);
-  if (queued.trace.wanted()) pair.send(0, made.numbers, kImage);
+  const size_t frames = decoded.pixels.size() / static_cast<size_t>(part.samples());
+  for (size_t at = 0; at < decoded.pixels.size(); at += frames)
+    pair.send(0, packed(decoded, at, frames), kImage);
+  if (queued.trace.wanted()) pair.send(0, decoded.numbers, kImage);
 }
 
 void RequestStage::decode() {
@@ -275,11 +277,13 @@ void run_stages(runtime::ModelState& state, const RunControl& control,
         const std::vector<int> ends =
             talks ? std::vector{0, plan.world()} : std::vector{all->rank()};
         const auto pair = all->group(ends), latents = all->group(ends), urgent = all->group(ends);
-        std::stop_source told;
+        std::stop_source stop_source;
         if (decodes && talks)
-          urgent->listen([told](int, const comm::Message&) mutable { told.request_stop(); });
-        const std::stop_callback asked(control.stop, [&told] { told.request_stop(); });
-        const std::stop_token stop = decodes ? told.get_token() : control.stop;
+          urgent->listen(
+              [stop_source](int, const comm::Message&) mutable { stop_source.request_stop(); });
+        const std::stop_callback callback(control.stop,
+                                          [&stop_source] { stop_source.request_stop(); });
+        const std::stop_token stop = decodes ? stop_source.get_token() : control.stop;
         const base::BindStop halt(alone ? stop : std::stop_token());
         RequestStage stage{
             state, control,  requests, denoising, decoder, *all, alone ? nullptr : group.get(),

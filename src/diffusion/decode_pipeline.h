@@ -12,11 +12,12 @@ namespace tessera::diffusion {
 /// A request in a queue, with images decoded by separate ranks (Plan::vae_apart). Requests never
 /// move in memory.
 struct QueuedRequest {
-  QueuedRequest(const GenerateRequest& asked, Job planned, GenerateResult begun = {})
-      : request(asked),
+  QueuedRequest(const GenerateRequest& generate_request, Job planned,
+                GenerateResult initial_result = {})
+      : request(generate_request),
         job(std::move(planned)),
         trace(job, job.planned.traced),
-        result(std::move(begun)) {}
+        result(std::move(initial_result)) {}
   QueuedRequest(const QueuedRequest&) = delete;
   QueuedRequest& operator=(const QueuedRequest&) = delete;
 

@@ -60,24 +60,24 @@ AskedRun usual_run(const runtime::ModelState& state, const GenerateRequest& requ
 void note_unusual(const models::PipelineSpec& spec, const GenerateRequest& request,
                   const AskedRun& run, const AskedRun& usual, std::vector<std::string>& notes) {
   if (!spec.takes_text() || !request.decode) return;  // latents alone are for comparison
-  std::string said;
+  std::string message;
   const bool few = usual.steps <= kFewSteps;
-  const bool asked = request.steps || !request.timesteps.empty() || !request.sigmas.empty();
-  if (asked && few && run.steps > 4 * usual.steps)
-    said = fmt::format("{} steps are many for this model, which is made for {}", run.steps,
-                       usual.steps);
-  else if (asked && !few && run.steps * 5 < usual.steps)
-    said = fmt::format("{} step{} few for this model, which usually takes {}", run.steps,
-                       run.steps == 1 ? " is" : "s are", usual.steps);
+  const bool chooses_steps = request.steps || !request.timesteps.empty() || !request.sigmas.empty();
+  if (chooses_steps && few && run.steps > 4 * usual.steps)
+    message = fmt::format("{} steps are many for this model, which is made for {}", run.steps,
+                          usual.steps);
+  else if (chooses_steps && !few && run.steps * 5 < usual.steps)
+    message = fmt::format("{} step{} few for this model, which usually takes {}", run.steps,
+                          run.steps == 1 ? " is" : "s are", usual.steps);
   const float none = spec.no_guidance, most = 3 * usual.guidance;
   const bool unguided = !spec.embeds_guidance && usual.guidance <= none;
   if (request.guidance && !spec.distilled && run.guidance > (unguided ? none : most))
-    said +=
-        fmt::format("{}guidance {:g} is {} for this model{}", said.empty() ? "" : "; ",
+    message +=
+        fmt::format("{}guidance {:g} is {} for this model{}", message.empty() ? "" : "; ",
                     double{run.guidance}, unguided ? "unusual" : "high",
                     unguided ? ", which is made to run without"
                              : fmt::format(", which usually takes {:g}", double{usual.guidance}));
-  if (!said.empty()) notes.push_back(said);
+  if (!message.empty()) notes.push_back(message);
 }
 
 }  // namespace
@@ -130,8 +130,8 @@ void note_passes(const runtime::ModelState& state, const GenerateRequest& reques
     job.planned.notes.push_back(
         fmt::format("{} steps of this scheduler are {} forward passes", steps, sampler.steps()));
   const base::Json& config = state.folder.component("scheduler").config;
-  const auto told = config.find("num_train_timesteps");
-  const double trained = told != config.end() && told->is_number() ? told->get<double>() : 1000;
+  const auto it = config.find("num_train_timesteps");
+  const double trained = it != config.end() && it->is_number() ? it->get<double>() : 1000;
   if (sampler.timestep(0) < trained / 2)
     job.planned.notes.push_back(
         fmt::format("step 1 of {} is at timestep {:.0f} of {:.0f}, where the model expects an "

@@ -31,8 +31,8 @@ std::pair<int, int> nearest_aspect(const std::vector<std::pair<int, int>>& sizes
   });
 }
 
-Pixels read_reference(const runtime::ModelState& state, const InputImage& given, size_t number) {
-  const media::ReadImage read = read_input(given, fmt::format("`image` {}", number + 1));
+Pixels read_reference(const runtime::ModelState& state, const InputImage& input, size_t number) {
+  const media::ReadImage read = read_input(input, fmt::format("`image` {}", number + 1));
   const int width = read.image.width, height = read.image.height;
   const auto [tall, wide] = token_sides(state);
   if (const auto& sizes = state.spec->reference_sizes; !sizes.empty()) {
@@ -90,15 +90,15 @@ std::span<const InputImage> references_of(const models::PipelineSpec& spec,
 }
 
 void read_references(const runtime::ModelState& state, const GenerateRequest& request, Job& job) {
-  const std::span<const InputImage> given = references_of(*state.spec, request);
-  if (given.empty()) return;
-  require(given.size() <= state.spec->most_references, ErrorCode::usage,
+  const std::span<const InputImage> references = references_of(*state.spec, request);
+  if (references.empty()) return;
+  require(references.size() <= state.spec->most_references, ErrorCode::usage,
           "`image` was given {} times; '{}' takes {} reference image{}", request.images.size(),
           state.name, state.spec->most_references, state.spec->most_references == 1 ? "" : "s");
-  const size_t before = request.images.size() - given.size();
-  for (size_t i = 0; i < given.size(); ++i) {
+  const size_t before = request.images.size() - references.size();
+  for (size_t i = 0; i < references.size(); ++i) {
     SourceImage image;
-    image.pixels = numbers_of(read_reference(state, given[i], before + i));
+    image.pixels = numbers_of(read_reference(state, references[i], before + i));
     job.asked.references.push_back(std::move(image));
   }
 }

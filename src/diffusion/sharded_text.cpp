@@ -119,7 +119,7 @@ nn::Range texts_of(const comm::Communicator& ranks, int rank, int64_t texts) {
   return nn::split({0, texts}, ranks.size(), ranks.size() - 1 - rank);
 }
 
-TextBatch some(const TextBatch& batch, nn::Range texts) {
+TextBatch slice_of(const TextBatch& batch, nn::Range texts) {
   const auto ids = batch.ids.begin(), from = ids + texts.begin * batch.length;
   const auto visible = batch.visible.begin();
   return {{from, ids + texts.end * batch.length},
@@ -129,8 +129,8 @@ TextBatch some(const TextBatch& batch, nn::Range texts) {
 }
 
 // Joins the states of all ranks on the first rank.
-TextStates joined(comm::Communicator& ranks, TextStates mine, int64_t texts) {
-  for (Tensor* x : mine.all()) {
+TextStates joined(comm::Communicator& ranks, TextStates states, int64_t texts) {
+  for (Tensor* x : states.all()) {
     if (!x->defined()) continue;
     if (ranks.rank() > 0) {
       ranks.send(0, *x, kText);
@@ -149,7 +149,7 @@ TextStates joined(comm::Communicator& ranks, TextStates mine, int64_t texts) {
     parts.push_back(*x);
     if (parts.size() > 1) *x = ops::concat_rows(parts);
   }
-  return mine;
+  return states;
 }
 
 /// Ranks of this process while they encode.
@@ -172,14 +172,15 @@ TextStates Encoding::share(comm::Communicator& ranks) const {
   ShardedLayers layers(layouts_of(state, part, batch.hidden, adapters), weights, state.device(),
                        ranks, rank < had.layers.size() ? had.layers[rank] : std::vector<Tensor>(),
                        keep != nullptr, pairs);
-  const nn::Range mine = texts_of(ranks, ranks.rank(), batch.texts());
+  const nn::Range own_texts = texts_of(ranks, ranks.rank(), batch.texts());
   TextStates states;
-  if (mine.size() > 0) {
-    const auto held = keep ? std::make_shared<const load::HeldWeights>(weights) : nullptr;
-    const auto encoder = encoder_over(state, part, nn::with_pairs(held ? held : weights, pairs));
-    states = numbers_of(*encoder, some(batch, mine), part,
+  if (own_texts.size() > 0) {
+    const auto held_weights = keep ? std::make_shared<const load::HeldWeights>(weights) : nullptr;
+    const auto encoder =
+        encoder_over(state, part, nn::with_pairs(held_weights ? held_weights : weights, pairs));
+    states = numbers_of(*encoder, slice_of(batch, own_texts), part,
                         [&](int64_t layer) { return layers.at(layer); });
-    if (keep) keep->rest[rank] = held->values();
+    if (keep) keep->rest[rank] = held_weights->values();
   } else {
     const tensor::PageReuse reuse;
     for (int64_t i = 0; i < layers.count(); ++i) layers.at(i);
@@ -191,52 +192,52 @@ TextStates Encoding::share(comm::Communicator& ranks) const {
 // The kept runs of a part if its files are unchanged; otherwise empty.
 KeptRuns kept_runs(const runtime::ModelState& state, const std::string& part,
                    const std::string& files) {
-  const auto found = std::static_pointer_cast<const KeptRuns>(state.loaded.kept.find(part));
-  return found && found->files == files ? *found : KeptRuns{files, {}};
+  const auto entry = std::static_pointer_cast<const KeptRuns>(state.loaded.kept.find(part));
+  return entry && entry->files == files ? *entry : KeptRuns{files, {}};
 }
 
 }  // namespace
 
 TextStates encode_sharded(const runtime::ModelState& state, const std::string& part,
                           const TextBatch& batch, int64_t keep, const runtime::RunMeters& meters,
-                          const std::stop_token& stop, Report& did,
+                          const std::stop_token& stop, Report& report,
                           const runtime::Adapters* adapters) {
   const std::vector<int> members = encoding_ranks(state.options.plan);
   const cluster::Ranks ranks = state.ranks();
   const bool meta = state.device() == tensor::Device::meta;
-  KeptRuns had, made;
+  KeptRuns had, new_runs;
   between_encoders(state, [&] {
     if (!meta && !adapters && encodes_text(state))
       had = kept_runs(state, part, files_of(state, part));
   });
-  made.files = had.files;
-  made.layers.resize(members.size());
-  made.rest.resize(members.size());
-  const Encoding encoding{state, part, batch, had, keep > 0 ? &made : nullptr, adapters};
-  did.per_rank.resize(std::max<size_t>(state.workers.ranks.size(), 1));
+  new_runs.files = had.files;
+  new_runs.layers.resize(members.size());
+  new_runs.rest.resize(members.size());
+  const Encoding encoding{state, part, batch, had, keep > 0 ? &new_runs : nullptr, adapters};
+  report.per_rank.resize(std::max<size_t>(state.workers.ranks.size(), 1));
   TextStates states;
   std::mutex mutex;
   runtime::launch_ranks(state, meters, stop, [&](comm::Communicator* world) {
     const int rank = world->rank();
-    const bool mine = std::find(members.begin(), members.end(), rank) != members.end();
-    const auto group = world->group(mine ? members : std::vector{rank});  // all of the world
-    if (!mine) return;
+    const bool takes_part = std::find(members.begin(), members.end(), rank) != members.end();
+    const auto group = world->group(takes_part ? members : std::vector{rank});  // all of the world
+    if (!takes_part) return;
     const base::BindStop halt(ranks.speaks(rank) ? stop : std::stop_token());
     TextStates here = encoding.share(*group);
     const std::lock_guard lock(mutex);
     if (rank == 0) states = std::move(here);
-    did.per_rank[static_cast<size_t>(ranks.place(rank))] =
+    report.per_rank[static_cast<size_t>(ranks.place(rank))] =
         runtime::work_of(state.workers.scope(rank, &meters), 0);
     if (!ranks.all_here()) return;  // processes report their traffic after the run
     Report sent;
     for (const auto& [key, entry] : world->ledger().entries())
       sent.traffic[key] = {entry.messages, entry.bytes, entry.wait_seconds, entry.flight_seconds,
                            entry.kind};
-    cluster::add_report(sent, did);
+    cluster::add_report(sent, report);
   });
   between_encoders(state, [&] {
     if (keep > 0 && encodes_text(state))
-      state.loaded.kept.keep(part, std::make_shared<const KeptRuns>(std::move(made)), keep);
+      state.loaded.kept.keep(part, std::make_shared<const KeptRuns>(std::move(new_runs)), keep);
   });
   return states;
 }

@@ -48,10 +48,10 @@ Start::Start(const GenerateRequest& request, const Job& job, const parallel::Set
 }
 
 void Start::begin_with_noise() {
-  const auto given = job_.asked.given.find("latents");
-  const bool drawn = given == job_.asked.given.end();
+  const auto it = job_.asked.given.find("latents");
+  const bool drawn = it == job_.asked.given.end();
   latents_ = drawn ? tokens(draw(job_.noise_shape()), job_.noise_form())
-                   : tokens(given->second, job_.planned.form);
+                   : tokens(it->second, job_.planned.form);
   const float scale = job_.planned.sampler->initial_scale();
   if (scale != 1) latents_ = ops::blend(latents_, scale, latents_, 0);
 }
@@ -97,15 +97,15 @@ Tensor Start::repeated(const Tensor& x) const {
 }
 
 Tensor Start::noise(int step) {
-  const auto given = job_.asked.given.find("noise." + std::to_string(step));
-  if (given == job_.asked.given.end()) {
+  const auto it = job_.asked.given.find("noise." + std::to_string(step));
+  if (it == job_.asked.given.end()) {
     for (int i = 1; i < job_.planned.sampler->noise_draws(step); ++i) draw(job_.noise_shape());
     return tokens(draw(job_.noise_shape()), job_.noise_form());
   }
-  require(given->second.shape() == job_.given_shape(), ErrorCode::usage,
+  require(it->second.shape() == job_.given_shape(), ErrorCode::usage,
           "'{}': 'noise.{}' is {}; expected {}", job_.asked.given_by, step,
-          given->second.shape().str(), job_.given_shape().str());
-  return tokens(given->second, job_.planned.form);
+          it->second.shape().str(), job_.given_shape().str());
+  return tokens(it->second, job_.planned.form);
 }
 
 Tensor Start::draw(const tensor::Shape& shape) {
@@ -114,10 +114,11 @@ Tensor Start::draw(const tensor::Shape& shape) {
 }
 
 Tensor Start::tokens(const Tensor& whole, nn::LatentForm form) const {
-  const Tensor mine = ops::cast(
+  const Tensor own_latents = ops::cast(
       whole.slice(0, job_.planned.first_sample, job_.planned.first_sample + job_.samples()),
       DType::f32);
-  return setup_.partition.cut(nn::tokens_of_latent(mine, job_.planned.layout, form), setup_.rank);
+  return setup_.partition.cut(nn::tokens_of_latent(own_latents, job_.planned.layout, form),
+                              setup_.rank);
 }
 
 }  // namespace tessera::diffusion

@@ -25,11 +25,11 @@ std::string beside(const load::Component& part, const char* name) {
 
 // "bos_token": "<s>" or {"content": "<s>"}.
 std::string token_text(const Json& config, const char* key) {
-  const auto found = config.find(key);
-  if (found == config.end()) return "";
-  if (found->is_string()) return found->get<std::string>();
-  return found->is_object() && found->contains("content") && found->at("content").is_string()
-             ? found->at("content").get<std::string>()
+  const auto it = config.find(key);
+  if (it == config.end()) return "";
+  if (it->is_string()) return it->get<std::string>();
+  return it->is_object() && it->contains("content") && it->at("content").is_string()
+             ? it->at("content").get<std::string>()
              : "";
 }
 
@@ -139,11 +139,11 @@ void Language::read_template() {
     template_ = base::read_file(path, base::kLargestText);
     return;
   }
-  const auto found = tokenizer_config_.find("chat_template");
-  if (found == tokenizer_config_.end()) return;
-  if (found->is_string()) template_ = found->get<std::string>();
-  if (!found->is_array()) return;
-  for (const Json& one : *found)
+  const auto it = tokenizer_config_.find("chat_template");
+  if (it == tokenizer_config_.end()) return;
+  if (it->is_string()) template_ = it->get<std::string>();
+  if (!it->is_array()) return;
+  for (const Json& one : *it)
     if (one.is_object() && one.value("template", Json()).is_string()) {
       const Json name = one.value("name", Json());
       if (name == "default") template_ = one.at("template").get<std::string>();
@@ -233,9 +233,9 @@ std::vector<int32_t> Language::chat(const std::string& text) const {
 std::string Language::check(nn::DType dtype) const {
   const tensor::Uncounted aside;
   const load::TensorSet tensors = load::open_weights(part_);
-  const load::MetaWeights asked(tensors);
-  spec_.make(asked, spec_.whole(), dtype, 0);
-  const std::string names = load::check_names(asked, tensors, part_.weights(), spec_.unread);
+  const load::MetaWeights meta_weights(tensors);
+  spec_.make(meta_weights, spec_.whole(), dtype, 0);
+  const std::string names = load::check_names(meta_weights, tensors, part_.weights(), spec_.unread);
   return names.empty() || unused_.empty() ? names + unused_ : names + "; " + unused_;
 }
 
@@ -266,16 +266,16 @@ std::vector<nn::ExpertCache::Kept> Language::take_experts(int rank) {
   return std::exchange(kept_experts_[rank], {});
 }
 
-void Language::keep_experts(int rank, std::vector<nn::ExpertCache::Kept> kept) {
+void Language::keep_experts(int rank, std::vector<nn::ExpertCache::Kept> experts) {
   const std::lock_guard lock(keeping_);
-  std::swap(kept_experts_[rank], kept);
+  std::swap(kept_experts_[rank], experts);
 }
 
 int64_t Language::kept_bytes() const {
   const std::lock_guard lock(keeping_);
   int64_t sum = models_.bytes();
-  for (const auto& [rank, kept] : kept_experts_)
-    for (const auto& expert : kept) sum += expert.bytes;
+  for (const auto& [rank, experts] : kept_experts_)
+    for (const auto& expert : experts) sum += expert.bytes;
   return sum;
 }
 

@@ -53,10 +53,10 @@ std::vector<load::AdapterPart> parts_of(const ModelState& state) {
   const tensor::Uncounted aside;
   std::vector<load::AdapterPart> parts;
   const load::Component& network = state.folder.component("transformer");
-  AskedLayers asked;
-  state.spec->make(asked.noting(state.meta_weights_of("transformer")), state.spec->whole(),
+  AskedLayers recorder;
+  state.spec->make(recorder.noting(state.meta_weights_of("transformer")), state.spec->whole(),
                    state.dtype());
-  parts.push_back({"transformer", network.class_name, asked.layers()});
+  parts.push_back({"transformer", network.class_name, recorder.layers()});
   for (const char* name : {"text_encoder", "text_encoder_2", "text_encoder_3"}) {
     if (!state.folder.has(name)) continue;
     const load::Component& part = state.folder.component(name);

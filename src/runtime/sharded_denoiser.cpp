@@ -38,9 +38,9 @@ namespace {
 ShardedRest::Piece piece_of(const std::shared_ptr<const Weights>& meta, const Weights& from,
                             const nn::WeightRequest& request, const nn::Shard& shard,
                             tensor::Device device) {
-  BlockLayout layout(meta, [&](const Weights& asked) { (void)asked.fetch(request); });
-  Tensor mine = layout.packed(from, layout.run_of(shard), device);
-  ShardedRest::Piece piece{std::move(layout), std::move(mine)};
+  BlockLayout layout(meta, [&](const Weights& weights) { (void)weights.fetch(request); });
+  Tensor own_bytes = layout.packed(from, layout.run_of(shard), device);
+  ShardedRest::Piece piece{std::move(layout), std::move(own_bytes)};
   for (int i = 0; i < shard.count; ++i) piece.runs.push_back(piece.layout.run_of({i, shard.count}));
   const tensor::Uncounted aside;
   piece.form =
@@ -63,10 +63,10 @@ std::shared_ptr<const ShardedRest> kept_rest(const models::PipelineSpec& spec,
     const std::string key = nn::weight_key(request);
     if (request.form == Form::stored || request.form == Form::vector)
       return rest->whole.try_emplace(key, weights.fetch(request)).first->second;
-    auto found = rest->pieces.find(key);
-    if (found == rest->pieces.end())
-      found = rest->pieces.emplace(key, piece_of(meta, weights, request, shard, device)).first;
-    return found->second.form->fetch(request);
+    auto it = rest->pieces.find(key);
+    if (it == rest->pieces.end())
+      it = rest->pieces.emplace(key, piece_of(meta, weights, request, shard, device)).first;
+    return it->second.form->fetch(request);
   };
   (void)spec.make(nn::AnsweredWeights(meta, keep), shell_of(portion), dtype);
   return rest;
