@@ -39,9 +39,9 @@ Json json_of(const Completion::TokenLogprob& token, bool has_text) {
   return one;
 }
 
-Json json_of(const Completion::Logprobs& said, bool has_text) {
-  Json one = json_of(said.token, has_text), top = Json::array();
-  for (const auto& token : said.top) top.push_back(json_of(token, has_text));
+Json json_of(const Completion::Logprobs& logprobs, bool has_text) {
+  Json one = json_of(logprobs.token, has_text), top = Json::array();
+  for (const auto& token : logprobs.top) top.push_back(json_of(token, has_text));
   one["top"] = std::move(top);
   return one;
 }
@@ -79,7 +79,8 @@ std::string to_json(const CompleteResult& r) {
               {"forwards", c.passes.size()},
               {"tokens_per_forward", deciding ? double(count) / double(deciding) : 0.0},
               {"passes", passes}});
-    for (const auto& said : c.logprobs) one["logprobs"].push_back(json_of(said, r.has_texts));
+    for (const auto& logprobs : c.logprobs)
+      one["logprobs"].push_back(json_of(logprobs, r.has_texts));
     list.push_back(std::move(one));
   }
   Json ranks = Json::array();

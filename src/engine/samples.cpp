@@ -68,9 +68,9 @@ std::string end_of(const std::string& path) {
 // Returns false if the folder exists already.
 bool make_folder(const std::string& path) {
   std::error_code error;
-  const bool made = fs::create_directories(path, error);
+  const bool is_new = fs::create_directories(path, error);
   require(!error, ErrorCode::usage, "cannot make the folder '{}': {}", path, error.message());
-  return made;
+  return is_new;
 }
 
 /// The names of samples. In a folder a new empty file or folder reserves each number, so that

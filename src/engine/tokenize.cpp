@@ -14,10 +14,10 @@ namespace {
 using base::Json;
 
 Tokenized of_language(const runtime::Language& language, std::vector<int32_t> ids) {
-  Tokenized made{"model", std::move(ids), {}, 0};
-  for (const int32_t id : made.ids)
-    made.pieces.push_back(tokenizer::readable(language.tokens().bytes_of(id, false), true));
-  return made;
+  Tokenized result{"model", std::move(ids), {}, 0};
+  for (const int32_t id : result.ids)
+    result.pieces.push_back(tokenizer::readable(language.tokens().bytes_of(id, false), true));
+  return result;
 }
 
 std::vector<Tokenized> tokenize_language(const runtime::Language& language,
@@ -39,11 +39,11 @@ Tokenized of_part(const Model::State& state, models::TextPart part,
   std::vector<std::string> notes;  // for runs
   const models::TextBatch batch = diffusion::tokens_of(
       part, reader, diffusion::cleaned_prompts(*state.spec, {prompt}, true, notes), notes);
-  Tokenized made{part.tokenizer, batch.ids, {}, part.tokens};
-  made.ids.resize(static_cast<size_t>(batch.visible.at(0)));
-  for (const int32_t id : made.ids)
-    made.pieces.push_back(tokenizer::readable(reader.tokenizer->text_of(id), true));
-  return made;
+  Tokenized result{part.tokenizer, batch.ids, {}, part.tokens};
+  result.ids.resize(static_cast<size_t>(batch.visible.at(0)));
+  for (const int32_t id : result.ids)
+    result.pieces.push_back(tokenizer::readable(reader.tokenizer->text_of(id), true));
+  return result;
 }
 
 std::vector<Tokenized> tokenize_pipeline(const Model::State& state,
@@ -52,15 +52,15 @@ std::vector<Tokenized> tokenize_pipeline(const Model::State& state,
           "'{}' is no language model: it takes prompts, and has no chat template", state.name);
   std::vector<Tokenized> all;
   std::string known;
-  std::vector<std::pair<models::TextPart, diffusion::TextReader>> asked;
+  std::vector<std::pair<models::TextPart, diffusion::TextReader>> readers;
   for (const auto& part : state.spec->text_parts) {
     if (!state.folder.has(part.tokenizer)) continue;
     known += (known.empty() ? "" : ", ") + part.tokenizer;
     if (request.tokenizer.empty() || request.tokenizer == part.tokenizer)
-      asked.emplace_back(part, diffusion::reader_of(state, part));
+      readers.emplace_back(part, diffusion::reader_of(state, part));
   }
   for (const std::string& prompt : request.prompts)
-    for (const auto& [part, reader] : asked) {
+    for (const auto& [part, reader] : readers) {
       base::check_stop();
       all.push_back(of_part(state, part, reader, prompt));
     }

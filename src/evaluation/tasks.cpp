@@ -13,10 +13,10 @@ namespace {
 using base::Json;
 
 std::string text_at(const Json& line, const char* key, const std::string& where, int number) {
-  const auto found = line.find(key);
-  require(found != line.end() && (found->is_string() || found->is_number()), ErrorCode::usage,
+  const auto it = line.find(key);
+  require(it != line.end() && (it->is_string() || it->is_number()), ErrorCode::usage,
           "{}: line {} has no text as '{}'", where, number, key);
-  return found->is_string() ? found->get<std::string>() : found->dump();
+  return it->is_string() ? it->get<std::string>() : it->dump();
 }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -76,12 +76,12 @@ std::vector<TaskExample> read_tasks(const std::string& text, const std::string& 
   return all;
 }
 
-bool exact_match(std::string_view made, std::string_view answer) {
-  return trimmed(made) == trimmed(answer);
+bool exact_match(std::string_view output, std::string_view answer) {
+  return trimmed(output) == trimmed(answer);
 }
 
-bool number_match(std::string_view made, std::string_view answer) {
-  const auto a = last_number(made), b = last_number(answer);
+bool number_match(std::string_view output, std::string_view answer) {
+  const auto a = last_number(output), b = last_number(answer);
   return a && b && std::abs(*a - *b) <= 1e-9 * std::abs(*b);
 }
 

@@ -91,9 +91,9 @@ double frechet_distance(const Moments& a, const Moments& b) {
   const Eigen::SelfAdjointEigenSolver<Matrix> first{Matrix(square(a))};
   const Matrix root =
       first.eigenvectors() * roots(first).asDiagonal() * first.eigenvectors().transpose();
-  const Eigen::SelfAdjointEigenSolver<Matrix> both(Matrix(root * square(b) * root),
-                                                   Eigen::EigenvaluesOnly);
-  return std::max(0.0, distance + square(a).trace() + square(b).trace() - 2 * roots(both).sum());
+  const Eigen::SelfAdjointEigenSolver<Matrix> product(Matrix(root * square(b) * root),
+                                                      Eigen::EigenvaluesOnly);
+  return std::max(0.0, distance + square(a).trace() + square(b).trace() - 2 * roots(product).sum());
 }
 
 double inception_score(const Tensor& logits) {
@@ -117,12 +117,12 @@ double inception_score(const Tensor& logits) {
   return std::exp(certainty);
 }
 
-Overlap overlap(const Tensor& made, const Tensor& real, int neighbours) {
-  require(made.rank() == 2 && real.rank() == 2 && made.size(1) == real.size(1) && neighbours >= 1 &&
-              made.size(0) > neighbours && real.size(0) > neighbours,
+Overlap overlap(const Tensor& samples, const Tensor& real, int neighbours) {
+  require(samples.rank() == 2 && real.rank() == 2 && samples.size(1) == real.size(1) &&
+              neighbours >= 1 && samples.size(0) > neighbours && real.size(0) > neighbours,
           ErrorCode::usage, "precision and recall of {} and {} with {} neighbours",
-          made.shape().str(), real.shape().str(), neighbours);
-  return {share_within(made, real, neighbours), share_within(real, made, neighbours)};
+          samples.shape().str(), real.shape().str(), neighbours);
+  return {share_within(samples, real, neighbours), share_within(real, samples, neighbours)};
 }
 
 }  // namespace tessera::evaluation

@@ -56,19 +56,19 @@ void measure_speed(const std::string& name, const RunOptions& options, const Spe
       for (int batch : batches) {
         GenerateResult result =
             model.generate(of_batch(request.generate, *subjects, batch), control);
-        Measured& mine = measured[{batch, p}];
+        Measured& entry = measured[{batch, p}];
         auto& phases = result.report.phase_seconds;
-        mine.seconds.push_back(phases[Phase::denoise] + phases[Phase::decode]);
-        mine.peak_bytes = std::max(mine.peak_bytes, result.report.peak_bytes.total);
+        entry.seconds.push_back(phases[Phase::denoise] + phases[Phase::decode]);
+        entry.peak_bytes = std::max(entry.peak_bytes, result.report.peak_bytes.total);
       }
     }
-  for (const auto& [key, mine] : measured) {
-    const double seconds = median(mine.seconds);
+  for (const auto& [key, entry] : measured) {
+    const double seconds = median(entry.seconds);
     line({.plan = to_string(plans[key.second]),
           .batch = key.first,
           .seconds = seconds,
           .images_per_second = key.first / seconds,
-          .peak_bytes = mine.peak_bytes});
+          .peak_bytes = entry.peak_bytes});
   }
 }
 

@@ -46,8 +46,8 @@ Outcome outcome_of(const Completion& c) {
 
 Made run(Model& model, const TaskRequest& request, const study::TaskData& data,
          const std::string& select, const std::stop_token& stop) {
-  Made made;
-  for (size_t first = 0; first < data.examples.size(); first = made.of.size()) {
+  Made outcomes;
+  for (size_t first = 0; first < data.examples.size(); first = outcomes.of.size()) {
     CompleteRequest one = request.complete;
     one.select = select;
     one.as_published = true;  // rules and vanilla run the same kinds of passes
@@ -58,29 +58,29 @@ Made run(Model& model, const TaskRequest& request, const study::TaskData& data,
     CompleteControl control;
     control.stop = stop;
     const CompleteResult result = model.complete(one, control);
-    made.bytes += result.bytes_read;
-    made.seconds += result.seconds;
-    made.read += double(result.experts_read);
-    made.reads +=
+    outcomes.bytes += result.bytes_read;
+    outcomes.seconds += result.seconds;
+    outcomes.read += double(result.experts_read);
+    outcomes.reads +=
         double(result.forwards) * double(result.completions.at(0).passes.at(0).experts.size());
     for (const Completion& c : result.completions) {
-      const std::string& answer = data.examples[made.of.size()].answer;
-      made.of.push_back(outcome_of(c));
-      made.of.back().right = request.number ? evaluation::number_match(c.text, answer)
-                                            : evaluation::exact_match(c.text, answer);
+      const std::string& answer = data.examples[outcomes.of.size()].answer;
+      outcomes.of.push_back(outcome_of(c));
+      outcomes.of.back().right = request.number ? evaluation::number_match(c.text, answer)
+                                                : evaluation::exact_match(c.text, answer);
     }
   }
-  return made;
+  return outcomes;
 }
 
-double experts_of(const Made& made, const std::vector<size_t>& members) {
+double experts_of(const Made& outcomes, const std::vector<size_t>& members) {
   double experts = 0, layers = 0;
-  for (const size_t i : members) experts += made.of[i].experts, layers += made.of[i].layers;
+  for (const size_t i : members) experts += outcomes.of[i].experts, layers += outcomes.of[i].layers;
   return layers > 0 ? experts / layers : 0;
 }
 
 /// For some examples; bytes, time and batches cover all examples.
-TaskQuality quality_of(const std::string& select, const study::TaskData& data, const Made& made,
+TaskQuality quality_of(const std::string& select, const study::TaskData& data, const Made& outcomes,
                        const Made& vanilla, const std::vector<size_t>& members) {
   TaskQuality q;
   q.select = select;
@@ -90,7 +90,7 @@ TaskQuality quality_of(const std::string& select, const study::TaskData& data, c
   std::vector<std::string> order;
   double tokens = 0, ruled = 0;
   for (const size_t i : members) {
-    const Outcome& o = made.of[i];
+    const Outcome& o = outcomes.of[i];
     before.push_back(vanilla.of[i].right);
     after.push_back(o.right);
     tokens += o.tokens;
@@ -110,12 +110,12 @@ TaskQuality quality_of(const std::string& select, const study::TaskData& data, c
   q.lost = change.lost;
   q.p = change.p;
   q.ruled = tokens > 0 ? ruled / tokens : 1;
-  q.experts = experts_of(made, members);
+  q.experts = experts_of(outcomes, members);
   const double base = experts_of(vanilla, members);
   q.experts_share = base > 0 ? q.experts / base : 1;
-  q.batch_experts = made.reads > 0 ? made.read / made.reads : 0;
-  q.bytes = made.bytes / double(made.of.size());
-  q.milliseconds = 1000 * made.seconds / double(made.of.size());
+  q.batch_experts = outcomes.reads > 0 ? outcomes.read / outcomes.reads : 0;
+  q.bytes = outcomes.bytes / double(outcomes.of.size());
+  q.milliseconds = 1000 * outcomes.seconds / double(outcomes.of.size());
   for (const auto& task : order) q.tasks.emplace_back(task, tasks[task].first / tasks[task].second);
   return q;
 }
@@ -124,10 +124,10 @@ TaskQuality quality_of(const std::string& select, const study::TaskData& data, c
 struct Halves {
   std::vector<size_t> all, choose, report;
   explicit Halves(const study::TaskData& data) {
-    std::map<std::string, int> seen;
+    std::map<std::string, int> counts;
     for (size_t i = 0; i < data.examples.size(); ++i) {
       all.push_back(i);
-      (seen[data.examples[i].task]++ % 2 ? report : choose).push_back(i);
+      (counts[data.examples[i].task]++ % 2 ? report : choose).push_back(i);
     }
   }
 };
@@ -164,17 +164,17 @@ std::string without_value(const std::string& rule) {
 /// Rules to run; for tuning, rules that differ only in their values form a group.
 std::vector<std::vector<std::string>> rules_of(const TaskRequest& request, int top_k) {
   std::vector<std::vector<std::string>> groups;
-  std::vector<std::string> names = request.selects, seen;
+  std::vector<std::string> names = request.selects, families;
   if (names.empty() && request.tune)
     names = {"topk", "des-seq", "des-vote", "des-max", "des-norm4", "des-peak", "naee"};
   for (const auto& name : names) {
     const std::string family = without_value(name);
-    auto at = std::find(seen.begin(), seen.end(), family);
-    if (!request.tune || at == seen.end()) {
-      at = seen.insert(seen.end(), family);
+    auto at = std::find(families.begin(), families.end(), family);
+    if (!request.tune || at == families.end()) {
+      at = families.insert(families.end(), family);
       groups.emplace_back();
     }
-    auto& group = groups[static_cast<size_t>(at - seen.begin())];
+    auto& group = groups[static_cast<size_t>(at - families.begin())];
     if (request.tune && name == family)
       group = sweep_of(name, top_k);
     else
@@ -205,8 +205,8 @@ std::vector<TaskQuality> evaluate_tasks(const std::string& name, const RunOption
           data.examples.size());
   Model model = Model::open(name, options, stop);
   const Made vanilla = run(model, request, data, "vanilla", stop);
-  const auto quality = [&](const std::string& rule, const Made& made, const auto& members) {
-    return quality_of(rule, data, made, vanilla, members);
+  const auto quality = [&](const std::string& rule, const Made& outcomes, const auto& members) {
+    return quality_of(rule, data, outcomes, vanilla, members);
   };
   line(quality("vanilla", vanilla, halves.all));
   const double least =
@@ -215,14 +215,14 @@ std::vector<TaskQuality> evaluate_tasks(const std::string& name, const RunOption
   for (const auto& group : groups) {
     std::optional<TaskQuality> best, result;
     for (const auto& select : group) {
-      const Made made = run(model, request, data, select, stop);
+      const Made outcomes = run(model, request, data, select, stop);
       const std::string rule = nn::to_string(nn::parse_selection(select));
-      line(quality(rule, made, halves.all));
+      line(quality(rule, outcomes, halves.all));
       if (!request.tune) continue;
-      const TaskQuality q = quality(rule, made, halves.choose);
+      const TaskQuality q = quality(rule, outcomes, halves.choose);
       if (q.accuracy < least - 1e-12 || (best && q.experts >= best->experts)) continue;
       best = q;
-      result = quality(rule, made, halves.report);
+      result = quality(rule, outcomes, halves.report);
     }
     if (result) tuned.push_back(*result);
   }
