@@ -47,8 +47,8 @@ std::string spelled(const std::vector<std::string>& block) {
 // Leading UTF-8 characters that fit.
 std::string cut(const std::string& text, size_t columns) {
   size_t at = 0;
-  for (size_t seen = 0; at < text.size(); ++at)
-    if ((text[at] & 0xc0) != 0x80 && seen++ == columns) break;
+  for (size_t count = 0; at < text.size(); ++at)
+    if ((text[at] & 0xc0) != 0x80 && count++ == columns) break;
   return text.substr(0, at);
 }
 

@@ -216,9 +216,9 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
   RunControl control{stop,
                      [&](const Progress& p) {
                        view.show(p);
-                       if (const std::string said = preview.show(p, stop); !said.empty()) {
+                       if (const std::string message = preview.show(p, stop); !message.empty()) {
                          view.end_line();
-                         print_note(said);
+                         print_note(message);
                        }
                      },
                      [&](const std::string& sentence) { view.note(sentence); }};

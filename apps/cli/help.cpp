@@ -54,11 +54,11 @@ size_t changes(const std::string& a, const std::string& b) {
 }
 
 // "; did you mean '--steps'?" if a known word is similar.
-std::string suggestion(const std::string& given, const std::vector<std::string>& known) {
+std::string suggestion(const std::string& input, const std::vector<std::string>& known) {
   std::string best;
-  size_t least = given.size() / 3 + 1;
+  size_t least = input.size() / 3 + 1;
   for (const std::string& word : known)
-    if (const size_t n = changes(given, word); n <= least) least = n, best = word;
+    if (const size_t n = changes(input, word); n <= least) least = n, best = word;
   return best.empty() ? "" : "; did you mean '" + best + "'?";
 }
 
@@ -69,35 +69,35 @@ std::string path_of(const CLI::App& app) {
   return (before.empty() ? "" : before + " ") + app.get_name();
 }
 
-// Explains an unexpected argument `given`, after a command or in place of a command.
-std::string explain_extra(const std::string& given, const CLI::App& program) {
+// Explains an unexpected argument `input`, after a command or in place of a command.
+std::string explain_extra(const std::string& input, const CLI::App& program) {
   const CLI::App& app = chosen(program);
   std::vector<std::string> known;
   if (&app == &program) {
     for (const CLI::App* command : program.get_subcommands({}))
       known.push_back(command->get_name());
-    if (given.starts_with('-')) {
-      const std::string meant = suggestion(given, {"--help", "--version"});
-      return meant.empty() ? "option '" + given + "' stands before the command"
-                           : "unknown option '" + given + "'" + meant;
+    if (input.starts_with('-')) {
+      const std::string meant = suggestion(input, {"--help", "--version"});
+      return meant.empty() ? "option '" + input + "' stands before the command"
+                           : "unknown option '" + input + "'" + meant;
     }
-    return "unknown command '" + given + "'" + suggestion(given, known);
+    return "unknown command '" + input + "'" + suggestion(input, known);
   }
   for (const CLI::Option* option : app.get_options())
     for (const auto& name : option->get_lnames()) known.push_back("--" + name);
-  const std::string name = given.substr(0, given.find('='));
-  if (given.starts_with('-')) return "unknown option '" + name + "'" + suggestion(name, known);
+  const std::string name = input.substr(0, input.find('='));
+  if (input.starts_with('-')) return "unknown option '" + name + "'" + suggestion(name, known);
   if (!app.get_subcommands({}).empty()) {
     std::vector<std::string> names;
     for (const CLI::App* inner : app.get_subcommands({})) names.push_back(inner->get_name());
     std::string all;
     for (const std::string& known_one : names) all += (all.empty() ? "" : ", ") + known_one;
-    const std::string meant = suggestion(given, names);
-    return "unknown command '" + path_of(app) + " " + given + "'" +
+    const std::string meant = suggestion(input, names);
+    return "unknown command '" + path_of(app) + " " + input + "'" +
            (meant.empty() ? "; there are " + all : meant);
   }
   const bool takes_text = std::count(known.begin(), known.end(), "--prompt") > 0;
-  return "unexpected argument '" + given + "'; " +
+  return "unexpected argument '" + input + "'; " +
          (takes_text ? "a prompt is given as --prompt \"...\", with quotes around its spaces"
                      : "put quotes around a value with spaces");
 }
@@ -158,26 +158,26 @@ std::string help_of(const CLI::App& app) {
 std::string explain(const CLI::ParseError& error, const CLI::App& program) {
   const bool none = program.get_subcommands().empty();
   const std::string command = none ? "" : path_of(chosen(program)) + " ";
-  std::string what = error.what();
+  std::string message = error.what();
   const std::string convert = "Could not convert: ";
   const std::string extra = left_over(error, program);
   const std::vector<std::string> before = program.remaining(false);
   if (!none && !before.empty() && before.front().starts_with('-')) {
-    what = "option '" + before.front() + "' stands before the command";
+    message = "option '" + before.front() + "' stands before the command";
   } else if (!extra.empty() && (none || dynamic_cast<const CLI::ExtrasError*>(&error))) {
-    what = explain_extra(extra, program);
-  } else if (error.get_name() == "ConversionError" && what.starts_with(convert)) {
-    what = what.substr(convert.size());
-    if (const size_t at = what.find(" = "); at != std::string::npos) what.replace(at, 3, " ");
-    what += ": this is no number that the option takes";
+    message = explain_extra(extra, program);
+  } else if (error.get_name() == "ConversionError" && message.starts_with(convert)) {
+    message = message.substr(convert.size());
+    if (const size_t at = message.find(" = "); at != std::string::npos) message.replace(at, 3, " ");
+    message += ": this is no number that the option takes";
   } else if (error.get_name() == "ArgumentMismatch") {
-    what = what.substr(0, what.find(':')) + " needs a value";
+    message = message.substr(0, message.find(':')) + " needs a value";
   } else if (none) {
-    what =
+    message =
         "name a command: generate, complete, chat, tokenize, forward, inspect, plan, quantise, "
         "eval, bench or serve";
   }
-  return what + " (see 'tessera " + command + "--help')";
+  return message + " (see 'tessera " + command + "--help')";
 }
 
 }  // namespace tessera::cli

@@ -115,15 +115,15 @@ void inspect(Options& o, const std::stop_token& stop, const Processes* processes
     if (!by_name) Model::open(o.model->model, run, stop, o.model->files);  // all ranks do, or none
     return;
   }
-  const Inspection found =
+  const Inspection inspection =
       by_name ? inspect_by_name(o.model->model, run, o.request, stop)
               : Model::open(o.model->model, run, stop, o.model->files).inspect(o.request, stop);
   if (o.json)
-    std::printf("%s\n", to_json(found).c_str());
+    std::printf("%s\n", to_json(inspection).c_str());
   else
-    print(found);
+    print(inspection);
   if (!o.json)
-    for (const std::string& note : found.notes) print_note(note);
+    for (const std::string& note : inspection.notes) print_note(note);
 }
 
 }  // namespace

@@ -191,10 +191,10 @@ RunOptions run_options(const ModelOptions& o, const Processes* processes) {
                                       std::to_string(processes->ranks()) +
                                       " processes; leave it out");
   const int ranks = processes ? processes->ranks() : o.ranks;
-  const auto found = problems(run.plan, ranks == 0 ? run.plan.ranks() : ranks);
-  if (!found.empty()) {
+  const auto errors = problems(run.plan, ranks == 0 ? run.plan.ranks() : ranks);
+  if (!errors.empty()) {
     std::string all;
-    for (const auto& sentence : found) all += (all.empty() ? "" : "; ") + sentence;
+    for (const auto& sentence : errors) all += (all.empty() ? "" : "; ") + sentence;
     throw Error(ErrorCode::plan, "the plan cannot run: " + all);
   }
   return run;

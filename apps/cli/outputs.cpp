@@ -89,9 +89,9 @@ std::string PreviewFile::show(const Progress& p, const std::stop_token& stop) {
   const bool done = p.step == 0 || p.step == p.steps;  // pure noise, or the final output
   if (path_.empty() || p.phase != Phase::denoise || done || p.step % every_ != 0) return "";
   try {
-    const std::vector<Image> made = p.preview();
+    const std::vector<Image> images = p.preview();
     shown_ = true;
-    save_sample(samples_of(made).at(0), path_, rate_, stop);
+    save_sample(samples_of(images).at(0), path_, rate_, stop);
     return "";
   } catch (const Error& e) {
     if (e.code() == ErrorCode::cancelled) throw;

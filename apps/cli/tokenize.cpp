@@ -69,18 +69,18 @@ Command add_tokenize(CLI::App& program) {
   auto o = std::make_shared<Options>();
   app->add_option("MODEL", o->model.model, "Folder, hub id, or shipped: scenes, tasks-a, -b, -c")
       ->required();
-  const char* what = kFiles;
+  const char* group = kFiles;
   add_text(*app, "--prompt", o->request.prompts, "Text, repeatable; '-' reads standard input")
-      ->group(what);
+      ->group(group);
   app->add_option("--prompt-file", o->prompt_file, "File with a text in each line; '-': stdin")
-      ->group(what)
+      ->group(group)
       ->type_name("F");
-  app->add_option("--chat", o->chat, "Chat as JSON, a file or '-'")->group(what)->type_name("F");
-  app->add_flag("--raw", o->request.raw, "Use texts without the chat template")->group(what);
+  app->add_option("--chat", o->chat, "Chat as JSON, a file or '-'")->group(group)->type_name("F");
+  app->add_flag("--raw", o->request.raw, "Use texts without the chat template")->group(group);
   app->add_option("--tokenizer", o->request.tokenizer, "One tokenizer of a pipeline (default: all)")
-      ->group(what)
+      ->group(group)
       ->type_name("NAME");
-  app->add_flag("--json", o->json, "Print the result as JSON")->group(what);
+  app->add_flag("--json", o->json, "Print the result as JSON")->group(group);
   return {app, [o](const std::stop_token& stop) { tokenize(*o, stop); }};
 }
 

@@ -39,10 +39,10 @@ void Connections::closed(int socket) {
 
 void Connections::set(int socket, Time deadline, bool sends) {
   const std::lock_guard lock(mutex_);
-  const auto found = open_.find(socket);
-  if (found == open_.end()) return;
-  found->second.deadline = deadline;
-  found->second.sends = sends;
+  const auto it = open_.find(socket);
+  if (it == open_.end()) return;
+  it->second.deadline = deadline;
+  it->second.sends = sends;
 }
 
 void Connections::end_late(Time now) {

@@ -18,10 +18,8 @@ bool is_plain(std::string_view target) {
 
 }  // namespace
 
-Exchange::Exchange(MHD_Connection* connection, const char* given)
-    : target(std::string_view(given).size()),
-      plain_target(is_plain(given)),
-      connection_(connection) {}
+Exchange::Exchange(MHD_Connection* connection, const char* url)
+    : target(std::string_view(url).size()), plain_target(is_plain(url)), connection_(connection) {}
 
 Exchange::~Exchange() {
   if (file >= 0) ::close(file);

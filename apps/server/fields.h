@@ -18,9 +18,9 @@ struct Neutral {
 /// as not given. All methods throw Refusal(400) and name the field.
 class Fields {
  public:
-  /// Refuses a value other than an object; `what` names the value. With `inside`, fields have their
-  /// path as prefix: "messages[2].role".
-  Fields(const Json& object, const std::string& what, bool inside = false);
+  /// Refuses a value other than an object; messages call it `name`. With `inside`, fields have
+  /// their path as prefix: "messages[2].role".
+  Fields(const Json& object, const std::string& name, bool inside = false);
   /// Null if not given.
   const Json* take(const std::string& name);
   /// Same as take(), but null for an empty list, too.

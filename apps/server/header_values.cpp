@@ -73,8 +73,8 @@ bool same_origin(const std::string& origin, const std::string& host) {
   const std::string scheme = small(origin.substr(0, end)), from = origin.substr(end + 3);
   if (scheme != "http" && scheme != "https") return false;
   const auto port = [&](const std::string& authority) {
-    const std::string given = port_of(authority);
-    return given.empty() ? (scheme == "http" ? ":80" : ":443") : given;
+    const std::string explicit_port = port_of(authority);
+    return explicit_port.empty() ? (scheme == "http" ? ":80" : ":443") : explicit_port;
   };
   const std::string name = host_of(from);
   return !name.empty() && name == host_of(host) && port(from) == port(host);

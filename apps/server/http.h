@@ -23,8 +23,8 @@ struct HttpRequest {
   bool sees_all = true;  ///< may see all clients' numbers: operator's key, or no keys
   std::string address;   ///< peer address
   std::string header(const std::string& name) const {
-    const auto found = headers.find(name);
-    return found == headers.end() ? "" : found->second;
+    const auto it = headers.find(name);
+    return it == headers.end() ? "" : it->second;
   }
 };
 

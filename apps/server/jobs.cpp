@@ -112,8 +112,8 @@ JobPtr Jobs::submit(const std::string& client, const std::string& model, const J
 }
 
 JobPtr Jobs::find_live(const std::string& id) const {
-  const auto found = live_.find(id);
-  return found == live_.end() ? nullptr : found->second;
+  const auto it = live_.find(id);
+  return it == live_.end() ? nullptr : it->second;
 }
 
 JobRecord Jobs::known(const std::string& client, const std::string& id) const {
@@ -293,8 +293,8 @@ void Jobs::finish(Job& job, JobState state) {
     unwritten_.push_back(r);
     unwritten_.back().request = without_images(r.request);
   }
-  const auto [last, said] = last_event_of(r);
-  job.events.add(last, text_of(said), true);
+  const auto [last, event] = last_event_of(r);
+  job.events.add(last, text_of(event), true);
   metrics_.job(r.client, r.model, word_of(r.state), r.started > 0 ? r.started - r.created : 0,
                r.started > 0 ? r.ended - r.started : 0);
   ended_.push_back(r.id);
@@ -307,9 +307,9 @@ void Jobs::finish(Job& job, JobState state) {
 // Stores an ended job without its images.
 void Jobs::put_ended(Job& job) {
   if (job.image_bytes == 0) return store_.put(job.record);
-  JobRecord shown = job.record;
-  shown.request = without_images(shown.request);
-  store_.put(shown);
+  JobRecord record = job.record;
+  record.request = without_images(record.request);
+  store_.put(record);
 }
 
 // Bytes in memory of images of `client`'s jobs ("": of all). Requires the lock.

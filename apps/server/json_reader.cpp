@@ -12,8 +12,8 @@ namespace {
 // Counts the values of a text during parsing; builds nothing.
 class Checker final : public nlohmann::json_sax<Json> {
  public:
-  Checker(const JsonLimits& limits, const std::string& what, const std::string& param)
-      : limits_(limits), what_(what), param_(param) {}
+  Checker(const JsonLimits& limits, const std::string& subject, const std::string& param)
+      : limits_(limits), what_(subject), param_(param) {}
 
   bool null() override { return count(); }
   bool boolean(bool) override { return count(); }
@@ -73,12 +73,12 @@ class Checker final : public nlohmann::json_sax<Json> {
 
 }  // namespace
 
-Json parse_object(std::string_view text, const std::string& what, const std::string& param,
+Json parse_object(std::string_view text, const std::string& subject, const std::string& param,
                   const JsonLimits& limits) {
-  Checker checker(limits, what, param);
+  Checker checker(limits, subject, param);
   Json::sax_parse(text, &checker);
   Json parsed = Json::parse(text);  // linear; a callback would cost a scan of lists
-  if (!parsed.is_object()) throw wrong(param, what + " is no JSON object: expected {...}");
+  if (!parsed.is_object()) throw wrong(param, subject + " is no JSON object: expected {...}");
   return parsed;
 }
 

@@ -27,22 +27,22 @@ constexpr size_t kLeast = 16, kMost = 4096, kMostOfName = 100, kMostOfFile = siz
 std::string read_secret(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   const int error = errno;
-  struct stat found {};
+  struct stat status {};
   if (!file && error != ENOENT && error != ENOTDIR)
     refuse(path, std::string("cannot be read: ") + std::strerror(error));
-  if (!file || ::fstat(file.get(), &found) != 0 || !S_ISREG(found.st_mode))
+  if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode))
     refuse(path, "there is no such file; write a line 'NAME KEY' for each client into it");
-  if (found.st_uid != ::geteuid() && found.st_uid != 0)
+  if (status.st_uid != ::geteuid() && status.st_uid != 0)
     refuse(path, "it belongs to another user; chown it");
-  if ((found.st_mode & S_IRWXO) != 0) refuse(path, "everybody can use it; chmod 600 it");
-  if ((found.st_mode & S_IWGRP) != 0) refuse(path, "its group can write it; chmod 600 it");
+  if ((status.st_mode & S_IRWXO) != 0) refuse(path, "everybody can use it; chmod 600 it");
+  if ((status.st_mode & S_IWGRP) != 0) refuse(path, "its group can write it; chmod 600 it");
   std::string text(kMostOfFile + 1, '\0');
   size_t size = 0;
   while (size < text.size()) {
-    const ssize_t got = ::read(file.get(), text.data() + size, text.size() - size);
-    if (got < 0) refuse(path, std::string("cannot be read: ") + std::strerror(errno));
-    if (got == 0) break;
-    size += size_t(got);
+    const ssize_t count = ::read(file.get(), text.data() + size, text.size() - size);
+    if (count < 0) refuse(path, std::string("cannot be read: ") + std::strerror(errno));
+    if (count == 0) break;
+    size += size_t(count);
   }
   if (size > kMostOfFile) refuse(path, "it is above 1 MiB; is it a file of keys?");
   text.resize(size);
@@ -58,11 +58,11 @@ bool is_name(const std::string& name) {
 
 }  // namespace
 
-bool same_text(const std::string& given, const std::string& secret) {
-  volatile unsigned char differs = given.size() == secret.size() ? 0 : 1;
-  for (size_t i = 0; i < given.size(); ++i) {
+bool same_text(const std::string& candidate, const std::string& secret) {
+  volatile unsigned char differs = candidate.size() == secret.size() ? 0 : 1;
+  for (size_t i = 0; i < candidate.size(); ++i) {
     const char other = secret.empty() ? '\0' : secret[i % secret.size()];
-    differs = static_cast<unsigned char>(differs | (given[i] ^ other));
+    differs = static_cast<unsigned char>(differs | (candidate[i] ^ other));
   }
   return differs == 0;
 }
@@ -110,10 +110,10 @@ void ApiKeys::add_line(const std::string& path, int number, const std::string& l
 
 const KeyOwner* ApiKeys::owner_of(const std::string& authorization) const {
   if (authorization.size() > kMost) return nullptr;
-  const std::string given = credentials_of(authorization, "Bearer");
+  const std::string credentials = credentials_of(authorization, "Bearer");
   const KeyOwner* owner = nullptr;
   for (const Key& key : keys_)
-    if (same_text(given, key.secret)) owner = &key.owner;
+    if (same_text(credentials, key.secret)) owner = &key.owner;
   return owner;
 }
 

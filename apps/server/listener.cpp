@@ -60,9 +60,9 @@ HttpReply reply_of_this_exception() {
 }  // namespace
 
 struct Listener::State {
-  State(const ServeOptions& given, Handlers asked, unsigned connections)
-      : options(given),
-        handlers(std::move(asked)),
+  State(const ServeOptions& serve_options, Handlers request_handlers, unsigned connections)
+      : options(serve_options),
+        handlers(std::move(request_handlers)),
         open(connections),
         limits(kAnswers, kStreams, kStreamsEach, kOwnFiles / 2),
         bodies(kBodies, kBodies / 4),
@@ -127,9 +127,9 @@ void* on_target(void* state, const char* target, MHD_Connection* connection) {
 
 MHD_Result on_access(void* state, MHD_Connection* connection, const char* url, const char* method,
                      const char* version, const char* data, size_t* size, void** memory) {
-  const auto* held = static_cast<const ExchangePtr*>(*memory);
-  if (!held) return MHD_NO;
-  const ExchangePtr exchange = *held;
+  const auto* pointer = static_cast<const ExchangePtr*>(*memory);
+  if (!pointer) return MHD_NO;
+  const ExchangePtr exchange = *pointer;
   try {
     return static_cast<Listener::State*>(state)->access(connection, exchange, url, method, version,
                                                         data, size);
@@ -140,13 +140,13 @@ MHD_Result on_access(void* state, MHD_Connection* connection, const char* url, c
 
 void on_completed(void* state, MHD_Connection* connection, void** memory,
                   MHD_RequestTerminationCode code) {
-  auto* held = static_cast<ExchangePtr*>(*memory);
+  auto* pointer = static_cast<ExchangePtr*>(*memory);
   *memory = nullptr;
   auto& all = *static_cast<Listener::State*>(state);
   all.open.expect(socket_of(connection), all.after(all.options.idle));
-  if (!held) return;
-  const ExchangePtr exchange = *held;
-  delete held;
+  if (!pointer) return;
+  const ExchangePtr exchange = *pointer;
+  delete pointer;
   all.completed(exchange, code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
 }
 

@@ -15,22 +15,22 @@ JobPtr FairQueue::pop() {
 }
 
 std::vector<JobPtr> FairQueue::pop_more(size_t most, const std::function<bool(const Job&)>& fits) {
-  std::vector<JobPtr> taken;
+  std::vector<JobPtr> jobs;
   std::vector<JobPtr> waiting = order();
   for (const JobPtr& job : waiting) {
-    if (taken.size() == most) break;
+    if (jobs.size() == most) break;
     if (!fits(*job)) continue;
     lines_[job->record.client].served = ++turn_;
     remove(*job);
-    taken.push_back(job);
+    jobs.push_back(job);
   }
-  return taken;
+  return jobs;
 }
 
 JobPtr FairQueue::find(const std::function<bool(const Job&)>& fits) const {
   const std::vector<JobPtr> waiting = order();
-  const auto found = std::ranges::find_if(waiting, [&](const JobPtr& job) { return fits(*job); });
-  return found == waiting.end() ? nullptr : *found;
+  const auto it = std::ranges::find_if(waiting, [&](const JobPtr& job) { return fits(*job); });
+  return it == waiting.end() ? nullptr : *it;
 }
 
 size_t FairQueue::count(const std::string& client) const {

@@ -6,24 +6,24 @@ namespace tessera::server {
 
 bool Quota::take(const std::string& client, size_t amount) {
   const std::lock_guard lock(mutex_);
-  size_t& held = by_client_[client];
-  const bool fits = amount <= share_ && held <= share_ - amount && taken_ <= all_ - amount;
-  if (fits || (taken_ == 0 && held == 0)) {
-    held += amount;
+  size_t& usage = by_client_[client];
+  const bool fits = amount <= share_ && usage <= share_ - amount && taken_ <= all_ - amount;
+  if (fits || (taken_ == 0 && usage == 0)) {
+    usage += amount;
     taken_ += amount;
     return true;
   }
-  if (held == 0) by_client_.erase(client);
+  if (usage == 0) by_client_.erase(client);
   return false;
 }
 
 void Quota::give_back(const std::string& client, size_t amount) {
   const std::lock_guard lock(mutex_);
-  const auto found = by_client_.find(client);
-  if (found == by_client_.end()) return;
-  found->second -= amount;
+  const auto it = by_client_.find(client);
+  if (it == by_client_.end()) return;
+  it->second -= amount;
   taken_ -= amount;
-  if (found->second == 0) by_client_.erase(found);
+  if (it->second == 0) by_client_.erase(it);
 }
 
 size_t Quota::taken() const {
@@ -33,8 +33,8 @@ size_t Quota::taken() const {
 
 size_t Quota::taken_by(const std::string& client) const {
   const std::lock_guard lock(mutex_);
-  const auto found = by_client_.find(client);
-  return found == by_client_.end() ? 0 : found->second;
+  const auto it = by_client_.find(client);
+  return it == by_client_.end() ? 0 : it->second;
 }
 
 Held::Held(Quota& quota, const std::string& client, size_t amount) {

@@ -237,14 +237,14 @@ void Jobs::conclude(Job& job, const Outcome& outcome) {
 // since `rests`, or on a stop: waiting is then useless.
 bool Jobs::wait_for_room(const Error& why, std::vector<JobPtr>& jobs, uint64_t rests,
                          const std::stop_token& stop) {
-  const Json said = body_of(refusal_of(models_.with_names(why)))["error"];
+  const Json error = body_of(refusal_of(models_.with_names(why)))["error"];
   std::unique_lock lock(mutex_);
   if (rests_ == rests && active_ == 0) return false;
   for (const JobPtr& job : jobs) {
     if (ended(job->record.state)) continue;
     job->record.state = JobState::queued;
     job->record.started = 0;
-    job->waits_for = {{"type", said["type"]}, {"message", said["message"]}};
+    job->waits_for = {{"type", error["type"]}, {"message", error["message"]}};
     job->step = job->steps = 0;
     job->step_seconds = 0;
   }
@@ -278,7 +278,7 @@ std::vector<Outcome> Jobs::run_with_room(std::vector<JobPtr>& jobs, const std::s
   };
   while (true) {
     uint64_t rests = 0;
-    const size_t begun = jobs.size();
+    const size_t job_count = jobs.size();
     try {
       const auto active = counting(active_);
       {
@@ -287,7 +287,7 @@ std::vector<Outcome> Jobs::run_with_room(std::vector<JobPtr>& jobs, const std::s
       }
       return run_jobs(jobs, store_, callbacks, stop, options_.run.processes != nullptr);
     } catch (const Error& e) {
-      if (e.code() != ErrorCode::memory || jobs.size() != begun || admitted) throw;
+      if (e.code() != ErrorCode::memory || jobs.size() != job_count || admitted) throw;
       if (!first) first = standing_first(*jobs[0]->run);
       if (!wait_for_room(e, jobs, rests, stop)) throw;
     }

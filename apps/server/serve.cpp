@@ -80,7 +80,7 @@ void wait_for(const std::stop_token& stop, const std::function<void()>& each_sec
 }  // namespace
 
 void serve(const ServeOptions& o, const std::stop_token& stop,
-           const std::function<void(const std::string&)>& said) {
+           const std::function<void(const std::string&)>& log) {
   RunOptions run = o.run;
   run.keep_parts = true;
   if (run.processes && run.processes->rank() > 0)
@@ -96,7 +96,7 @@ void serve(const ServeOptions& o, const std::stop_token& stop,
   Store store(o.store);
   check_clients(o, store, guard.keys().any());
   const auto note = [&](const std::string& text) {
-    said(o.json_log ? text_of({{"time", now()}, {"note", text}}) : "note: " + text);
+    log(o.json_log ? text_of({{"time", now()}, {"note", text}}) : "note: " + text);
   };
   const Models models(o.models, run, stop, note, o.files);
   for (const std::string& name : guard.keys().rotated())
@@ -124,19 +124,19 @@ void serve(const ServeOptions& o, const std::stop_token& stop,
   handlers.handle = [&](const HttpRequest& request) { return route(parts, request); };
   handlers.log = [&](const Answered& answered) {
     metrics.request(answered.client, answered.method, answered.status, answered.seconds);
-    said(line_of(answered, o.json_log));
+    log(line_of(answered, o.json_log));
   };
   Listener listener(o, std::move(handlers));
   open = &listener;
   const std::string url = listener.url();
-  said(o.json_log ? text_of({{"time", now()}, {"listening", url}}) : "listening at " + url);
+  log(o.json_log ? text_of({{"time", now()}, {"listening", url}}) : "listening at " + url);
   wait_for(stop, [&] {
     listener.tend();
     jobs.tend();
     jobs.check_ranks();
   });
-  said(o.json_log ? text_of({{"time", now()}, {"ending", true}})
-                  : "ending: what runs has " + std::to_string(int(o.grace)) + " s");
+  log(o.json_log ? text_of({{"time", now()}, {"ending", true}})
+                 : "ending: what runs has " + std::to_string(int(o.grace)) + " s");
   jobs.close(o.grace);
 }
 

@@ -40,8 +40,8 @@ void configure(sqlite3* database) {
 
 bool is_result(const Json& one) {
   const auto word = [&](const char* name) {
-    const auto found = one.find(name);
-    return found != one.end() && found->is_string() ? found->get<std::string>() : "";
+    const auto it = one.find(name);
+    return it != one.end() && it->is_string() ? it->get<std::string>() : "";
   };
   if (!one.is_object() || !is_result_name(word("file"))) return false;
   const auto bytes = one.find("bytes");
@@ -90,9 +90,9 @@ std::string id_of(const Statement& row) {
 }
 
 std::vector<std::string> ids_in(Statement& rows) {
-  std::vector<std::string> found;
-  while (rows.step()) found.push_back(id_of(rows));
-  return found;
+  std::vector<std::string> ids;
+  while (rows.step()) ids.push_back(id_of(rows));
+  return ids;
 }
 
 int64_t number_in(sqlite3* database, const std::string& sql) {
@@ -230,9 +230,9 @@ std::vector<std::pair<std::string, Json>> Store::list(const std::string& client,
   if (!client.empty()) rows.bind(client);
   if (!before.empty()) rows.bind(before);
   rows.bind(int64_t{limit});
-  std::vector<std::pair<std::string, Json>> found;
-  while (rows.step()) found.emplace_back(id_of(rows), rows.json(1));
-  return found;
+  std::vector<std::pair<std::string, Json>> jobs;
+  while (rows.step()) jobs.emplace_back(id_of(rows), rows.json(1));
+  return jobs;
 }
 
 std::vector<JobRecord> Store::unfinished() const {
@@ -240,9 +240,9 @@ std::vector<JobRecord> Store::unfinished() const {
   Statement rows(database_->handle, std::string("SELECT ") + kColumns +
                                         " FROM jobs WHERE state IN ('queued', 'running') "
                                         "ORDER BY number");
-  std::vector<JobRecord> found;
-  while (rows.step()) found.push_back(record_of(rows));
-  return found;
+  std::vector<JobRecord> records;
+  while (rows.step()) records.push_back(record_of(rows));
+  return records;
 }
 
 std::vector<std::string> Store::ended_before(double time, int limit,

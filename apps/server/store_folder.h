@@ -24,7 +24,7 @@ class StoreFolder {
   /// Opens or creates the folder; "" is a temporary folder, removed by the destructor. Throws
   /// Error(usage) for a folder that another server locks, that cannot be written, is a symbolic
   /// link, is owned by another user or writable by others, or holds other files and no database.
-  explicit StoreFolder(const std::string& given);
+  explicit StoreFolder(const std::string& path);
   ~StoreFolder();
   StoreFolder(const StoreFolder&) = delete;
   StoreFolder& operator=(const StoreFolder&) = delete;
@@ -53,7 +53,7 @@ class StoreFolder {
 
  private:
   [[noreturn]] void refuse(const std::string& why) const;
-  void open_or_make(const std::string& given);
+  void open_or_make(const std::string& path);
   void check_contents();
   void check_file(const char* name) const;
   void take_lock();

@@ -206,12 +206,12 @@ Json message_of(const Json& message, const std::string& where) {
   if (role == "developer") role = "system";  // OpenAI's newer name
   if (role.empty() || (!content && !assistant))
     throw wrong(where, where + ": expected a role and a content");
-  Json made = {{"role", role}, {"content", nullptr}};
-  if (content) made["content"] = content_of(*content, where + ".content");
-  if (calls) made["tool_calls"] = *calls;
-  if (tool) made["tool_call_id"] = id;
-  if (tool && named) made["name"] = name;
-  return made;
+  Json result = {{"role", role}, {"content", nullptr}};
+  if (content) result["content"] = content_of(*content, where + ".content");
+  if (calls) result["tool_calls"] = *calls;
+  if (tool) result["tool_call_id"] = id;
+  if (tool && named) result["name"] = name;
+  return result;
 }
 
 // With "none" the model sees no tools; answers are text in any case.
@@ -283,8 +283,8 @@ void read_image_answer(const Json& body, Fields& fields, Translated& to) {
 void read_source(Fields& fields, Translated& to) {
   std::vector<std::string> images;
   for (const char* name : {"image", "image[]"}) {
-    std::vector<std::string> some;
-    if (fields.texts(name, some)) images.insert(images.end(), some.begin(), some.end());
+    std::vector<std::string> values;
+    if (fields.texts(name, values)) images.insert(images.end(), values.begin(), values.end());
   }
   if (images.empty()) throw wrong("image", "image is missing: give a PNG, JPEG or WebP file");
   to.request["image"] = images;
@@ -292,9 +292,9 @@ void read_source(Fields& fields, Translated& to) {
   bool alpha = false;
   if (fields.text("mask", mask)) to.request["mask"] = mask;
   // The transparent part of a mask changes; in an opaque mask the white part changes.
-  const bool told = fields.flag("mask_alpha", alpha);
-  if (told || !mask.empty())
-    to.request["mask_alpha"] = told ? alpha : has_alpha(begin_of_base64(mask));
+  const bool has_flag = fields.flag("mask_alpha", alpha);
+  if (has_flag || !mask.empty())
+    to.request["mask_alpha"] = has_flag ? alpha : has_alpha(begin_of_base64(mask));
   fields.only({{"input_fidelity", {"low"}}});
 }
 
@@ -340,17 +340,17 @@ Json json_of_form(const std::vector<FormPart>& parts) {
   static const std::set<std::string> kLists{"image", "image[]"};
   Json body = Json::object();
   for (const FormPart& part : parts) {
-    const std::string shown = part.name.substr(0, 100);
+    const std::string label = part.name.substr(0, 100);
     const bool image = kFiles.contains(part.name);
-    if (!image && part.file) throw wrong(shown, "'" + shown + "' is no file of this request");
+    if (!image && part.file) throw wrong(label, "'" + label + "' is no file of this request");
     if (!image && part.content.size() > kMostFormText)
-      throw wrong(shown, shown + ": a text of " + std::to_string(part.content.size()) + " bytes");
-    if (!image && !is_utf8(part.content)) throw wrong(shown, shown + ": expected a text in UTF-8");
+      throw wrong(label, label + ": a text of " + std::to_string(part.content.size()) + " bytes");
+    if (!image && !is_utf8(part.content)) throw wrong(label, label + ": expected a text in UTF-8");
     Json value = image ? Json(to_base64(part.content)) : value_of_text(part.name, part.content);
     if (kLists.contains(part.name))
       body[part.name].push_back(std::move(value));
     else if (!body.emplace(part.name, std::move(value)).second)
-      throw wrong(shown, "'" + shown + "' stands twice");
+      throw wrong(label, "'" + label + "' stands twice");
   }
   return body;
 }

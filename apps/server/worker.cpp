@@ -52,8 +52,8 @@ void tell_ranks(const std::vector<JobPtr>& jobs, const Progress& p) {
                      {"wait_seconds", rank.wait_seconds},
                      {"sent_bytes", rank.sent_bytes},
                      {"ages", ages_of(rank)}});
-  const std::string said = text_of({{"step", p.step}, {"ranks", ranks}});
-  for (const JobPtr& job : jobs) job->events.add("ranks", said);
+  const std::string event = text_of({{"step", p.step}, {"ranks", ranks}});
+  for (const JobPtr& job : jobs) job->events.add("ranks", event);
 }
 
 // A failed preview is skipped; the run continues.
@@ -112,7 +112,7 @@ Outcome outcome_of(const Job& job, const Store& store, const GenerateResult& res
 // to continue.
 class StepStop {
  public:
-  StepStop(const std::stop_token& asked, bool together) : asked_(asked), together_(together) {}
+  StepStop(const std::stop_token& stop, bool together) : asked_(stop), together_(together) {}
   std::stop_token token() const { return together_ ? agreed_.get_token() : asked_; }
   void between_steps() {
     if (together_ && asked_.stop_requested()) agreed_.request_stop();
@@ -241,7 +241,7 @@ std::vector<Outcome> run_texts(std::vector<JobPtr>& jobs, const RunCallbacks& ca
   const std::stop_token stop = step_stop.token();
   Shares shares(jobs);
   std::map<const Job*, int> passes;
-  const double begun = now();
+  const double start = now();
   CompleteControl control{stop, {}, {}};
   control.prefix = callbacks.prefix;
   control.owner = [&](int answer) { return jobs[shares.owner(answer)]->record.client; };
@@ -259,7 +259,7 @@ std::vector<Outcome> run_texts(std::vector<JobPtr>& jobs, const RunCallbacks& ca
     callbacks.admitted();
     const size_t owner = shares.owner(p.prompt);
     tell_block(*jobs[owner], p.prompt - shares.first(owner), p);
-    callbacks.step(*jobs[owner], ++passes[jobs[owner].get()], 0, now() - begun);
+    callbacks.step(*jobs[owner], ++passes[jobs[owner].get()], 0, now() - start);
     step_stop.between_steps();
   };
   const CompleteResult result = jobs[0]->served->model.complete(merged_texts(jobs, stop), control);
