@@ -89,11 +89,11 @@ void measure(const Sizes& s, const bench::Place& place) {
     const Tensor y = place(Tensor::zeros({s.tokens, s.hidden}, DType::bf16));
     const auto layers = layers_of(s, ranks, x, routing, bank, y);
     one.run(layers);
-    const auto got = y.to_floats(), right = want.to_floats();
+    const auto result = y.to_floats(), right = want.to_floats();
     std::puts(
         fmt::format("{{\"bench\":\"one launch of {} ranks\",\"shape\":\"{}\",\"same_bits\":{},"
                     "\"processors\":{}}}",
-                    ranks, shape, got == right, one.processors())
+                    ranks, shape, result == right, one.processors())
             .c_str());
     place.measure(fmt::format("one launch of {} ranks", ranks), shape, 5, [&] { one.run(layers); });
   }

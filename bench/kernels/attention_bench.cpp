@@ -53,8 +53,8 @@ void measure(Shape s, DType dtype, const bench::Place& place) {
     return place.measure(
         std::string("attention ") + tensor::name_of(dtype), s.name(), 5,
         [&] { ops::attention(q, k, v, heads, key_heads, spans); }, 10);
-  const auto seen = static_cast<double>(s.mask.empty() ? 2 * s.tokens : s.tokens + 1);
-  const double flops = 2 * seen * static_cast<double>(s.tokens * width);
+  const auto visible_keys = static_cast<double>(s.mask.empty() ? 2 * s.tokens : s.tokens + 1);
+  const double flops = 2 * visible_keys * static_cast<double>(s.tokens * width);
   const int calls = std::max(1, static_cast<int>(3e8 / flops));
   auto run = [&] {
     for (int i = 0; i < calls; ++i) ops::attention(q, k, v, heads, key_heads, spans);

@@ -53,13 +53,14 @@ int main(int argc, char** argv) {
   nn::MoeLayers vanilla;
   const auto policy = std::make_shared<nn::SelectionPolicy>(rule);
   policy->restrict_to({{0, nn::kAllTokens}});
-  nn::MoeLayers chosen(policy, std::make_unique<nn::LocalBackend>());
+  nn::MoeLayers restricted_layers(policy, std::make_unique<nn::LocalBackend>());
   std::vector<double> plain, shared, choice;
   const Tensor logits = router.logits(x);
   const std::vector<int32_t> group(static_cast<size_t>(tokens));
   for (int i = 0; i <= rounds; ++i) {
     const double a = kernels::best_seconds([&] { vanilla.apply(0, view, x, router, bank); }, 1);
-    const double b = kernels::best_seconds([&] { chosen.apply(0, view, x, router, bank); }, 1);
+    const double b =
+        kernels::best_seconds([&] { restricted_layers.apply(0, view, x, router, bank); }, 1);
     const double c = kernels::best_seconds(
         [&] {
           nn::select_experts(logits, router.options, rule, {group, {}});
@@ -70,7 +71,8 @@ int main(int argc, char** argv) {
     shared.push_back(b);
     choice.push_back(c);
   }
-  const int64_t all = vanilla.log().events()[0].distinct, few = chosen.log().events()[0].distinct;
+  const int64_t all = vanilla.log().events()[0].distinct,
+                few = restricted_layers.log().events()[0].distinct;
   const double one = double(bank.routed->front().up->bytes() + bank.routed->front().down->bytes());
   const kernels::Limits limits = kernels::probe_limits();
   fmt::print(

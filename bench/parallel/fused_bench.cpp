@@ -91,12 +91,12 @@ std::unique_ptr<Way> Cell::make(const std::string& way, comm::Communicator& worl
 void Cell::measure(comm::Communicator& world, Way& way, const std::string& name, int step) {
   Measured& all = found.at(name);
   const auto r = size_t(world.rank());
-  const auto& mine = loads[name == "padded"];
-  const auto phases = phases_of(is, mine, step);
+  const auto& own_loads = loads[name == "padded"];
+  const auto phases = phases_of(is, own_loads, step);
   const Tensor x = random_tensor({is.tokens, is.hidden}, is.type(), uint32_t(r));
   DrawnPolicy policy(layers, world.rank());
   const nn::TokenView view;
-  std::vector<Tensor> made;
+  std::vector<Tensor> outputs;
   way.keep(!is.trace.empty() && step + 1 == is.steps);
   comm::barrier(world);
   if (step == 0 && (r == 0 || is.transport == "mpi")) all.traffic.count_anew();
@@ -110,7 +110,7 @@ void Cell::measure(comm::Communicator& world, Way& way, const std::string& name,
     policy.gate_seconds = phases[size_t(l)][r].gate;
     const nn::MoeCall call{l, {step, 1, true, true}, view};
     const nn::Gate gate(layers.router, policy, call);
-    made.push_back(way.run(l, x, gate, phases[size_t(l)][r], mine[size_t(l)][r]));
+    outputs.push_back(way.run(l, x, gate, phases[size_t(l)][r], own_loads[size_t(l)][r]));
   }
   all.end[at] = Clock::now();
   all.waits[at] = way.waited - waited;
@@ -120,7 +120,7 @@ void Cell::measure(comm::Communicator& world, Way& way, const std::string& name,
     const nn::MoeCall call{l, {step, 1, true, true}, view};
     const Tensor want =
         ops::experts(x, nn::Gate(layers.router, policy, call)(x), *layers.weights.routed);
-    all.wrong[r] += made[size_t(l)].to_floats() != want.to_floats();
+    all.wrong[r] += outputs[size_t(l)].to_floats() != want.to_floats();
   }
 }
 

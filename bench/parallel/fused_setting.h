@@ -177,7 +177,7 @@ struct Bounds {
   double max_of_sums = 0, sum_of_maxima = 0, busiest = 0;
 };
 inline Bounds bounds_of(const std::vector<std::vector<Phases>>& layers) {
-  Bounds found;
+  Bounds bounds;
   std::vector<double> sums(layers[0].size()), cores(sums), links(sums);
   for (const auto& layer : layers) {
     Phases most;
@@ -191,14 +191,14 @@ inline Bounds bounds_of(const std::vector<std::vector<Phases>>& layers) {
       most.expert = std::max(most.expert, p.expert);
       most.combine = std::max(most.combine, p.combine);
     }
-    found.sum_of_maxima += most.sum();
+    bounds.sum_of_maxima += most.sum();
   }
   const auto max = [](const std::vector<double>& of) {
     return *std::max_element(of.begin(), of.end());
   };
-  found.max_of_sums = max(sums);
-  found.busiest = std::max(max(cores), max(links));
-  return found;
+  bounds.max_of_sums = max(sums);
+  bounds.busiest = std::max(max(cores), max(links));
+  return bounds;
 }
 
 }  // namespace tessera::bench

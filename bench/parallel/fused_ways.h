@@ -115,7 +115,7 @@ class FusedWay final : public Way {
     trace.begin_step(keeps_);
     const auto begin = Clock::now();
     const double busy = trace.busy;
-    const Tensor made = actors_.run(x, gate, all.weights);
+    const Tensor output = actors_.run(x, gate, all.weights);
     waited += seconds(Clock::now() - begin) * double(is.workers) - (trace.busy - busy);
     if (const double one = trace.first(begin); one >= 0) {
       first += one;
@@ -127,7 +127,7 @@ class FusedWay final : public Way {
       overlapped += trace.overlaps();
     }
     one_.forget();
-    return made;
+    return output;
   }
   void keep(bool spans) override { keeps_ = spans; }
   std::vector<Span>& spans() override { return trace.spans; }
@@ -144,9 +144,10 @@ class FusedWay final : public Way {
 
  private:
   static fused::Layout layout_of(const Setting& is) {
-    const int64_t mine = (is.experts + is.ranks - 1) / is.ranks;
-    return fused::Layout::dropless(int(is.ranks), int(mine), is.tokens * std::min(is.top_k, mine),
-                                   is.row_bytes(), {is.tile}, is.window);
+    const int64_t own_experts = (is.experts + is.ranks - 1) / is.ranks;
+    return fused::Layout::dropless(int(is.ranks), int(own_experts),
+                                   is.tokens * std::min(is.top_k, own_experts), is.row_bytes(),
+                                   {is.tile}, is.window);
   }
   const fused::Layout layout_;
   const std::unique_ptr<fused::SymmetricHeap> below_;
@@ -282,9 +283,9 @@ class StaleWay final : public Way {
     const int64_t before = sent();
     const nn::TokenView view{-1, {0}, {}, {{0, {0, x.size(0)}}}, {}};
     const nn::MoeCall call{layer, {step_, int(is.steps) + 2, step_ == 0, false}, view};
-    const Tensor made = backend_->run(call, x, gate, all.weights, log_);
+    const Tensor output = backend_->run(call, x, gate, all.weights, log_);
     traffic_.sent(sent() - before);
-    return made;
+    return output;
   }
   void keep(bool) override {}
   std::vector<Span>& spans() override { return spans_; }

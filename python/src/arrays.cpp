@@ -87,11 +87,11 @@ Inputs inputs_of(const nb::dict& arrays) {
 }
 
 nb::object array_of(TensorData data) {
-  auto* const kept = new TensorData(std::move(data));
-  const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<TensorData*>(p); });
-  const std::vector<size_t> shape(kept->shape.begin(), kept->shape.end());
-  return nb::cast(nb::ndarray<nb::numpy>(kept->bytes.data(), shape.size(), shape.data(), owner,
-                                         nullptr, dtype_of(kept->type)));
+  auto* const storage = new TensorData(std::move(data));
+  const nb::capsule owner(storage, [](void* p) noexcept { delete static_cast<TensorData*>(p); });
+  const std::vector<size_t> shape(storage->shape.begin(), storage->shape.end());
+  return nb::cast(nb::ndarray<nb::numpy>(storage->bytes.data(), shape.size(), shape.data(), owner,
+                                         nullptr, dtype_of(storage->type)));
 }
 
 }  // namespace tessera::python
