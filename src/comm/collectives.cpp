@@ -12,7 +12,7 @@ using tensor::Tensor;
 std::vector<Tensor> Exchange::wait() {
   std::vector<Tensor> arrived(parts_.size());
   for (size_t i = 0; i < parts_.size(); ++i)
-    arrived[i] = static_cast<int>(i) == own_ ? std::move(mine_) : parts_[i].wait();
+    arrived[i] = static_cast<int>(i) == own_ ? std::move(own_part_) : parts_[i].wait();
   parts_.clear();
   return arrived;
 }
@@ -20,7 +20,7 @@ std::vector<Tensor> Exchange::wait() {
 Exchange Exchange::alone(Tensor message) {
   Exchange exchange;
   exchange.parts_.resize(1);
-  exchange.mine_ = std::move(message);
+  exchange.own_part_ = std::move(message);
   return exchange;
 }
 
@@ -42,7 +42,7 @@ Exchange all_to_all(Communicator& comm, std::vector<Tensor> messages, const Tag&
     const int to = (comm.rank() + i) % comm.size();
     comm.send(to, std::move(messages[static_cast<size_t>(to)]), tag);
   }
-  exchange.mine_ = std::move(messages[static_cast<size_t>(comm.rank())]);
+  exchange.own_part_ = std::move(messages[static_cast<size_t>(comm.rank())]);
   return exchange;
 }
 

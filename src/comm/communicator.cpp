@@ -288,14 +288,14 @@ std::unique_ptr<Communicator> Communicator::group(const std::vector<int>& member
   return part;
 }
 
-std::unique_ptr<Communicator> Communicator::over(const Stand& stand) {
+std::unique_ptr<Communicator> Communicator::over(const TransportFactory& factory) {
   std::vector<int> all(members_.size());
   std::iota(all.begin(), all.end(), 0);
   require(members_ == all && size() == transport_->size(), ErrorCode::rank,
           "a transport stands over a world, not over a group of {} of {} ranks", size(),
           transport_->size());
   auto world = group(all);
-  world->transport_ = stand(transport_, deadline_);
+  world->transport_ = factory(transport_, deadline_);
   return world;
 }
 

@@ -23,7 +23,7 @@ void Inbox::deliver(uint64_t channel, int from, Message message) {
   std::shared_ptr<const Listener> listener;
   {
     const std::lock_guard lock(mutex_);
-    came_[from] += bytes;
+    received_bytes_[from] += bytes;
     if (!passed) {
       accepted_[from] += bytes;
       return;
@@ -229,14 +229,14 @@ uint64_t Inbox::accepted(int from) const {
 
 uint64_t Inbox::ahead(int from) const {
   const std::lock_guard lock(mutex_);
-  const auto came = came_.find(from), accepted = accepted_.find(from);
-  return (came == came_.end() ? 0 : came->second) -
+  const auto came = received_bytes_.find(from), accepted = accepted_.find(from);
+  return (came == received_bytes_.end() ? 0 : came->second) -
          (accepted == accepted_.end() ? 0 : accepted->second);
 }
 
 void Inbox::await_room(int from, uint64_t limit, const std::function<void()>& expired) {
   std::unique_lock lock(mutex_);
-  wait(lock, expired, [&] { return came_[from] - accepted_[from] <= limit; });
+  wait(lock, expired, [&] { return received_bytes_[from] - accepted_[from] <= limit; });
 }
 
 size_t Inbox::channels() const {

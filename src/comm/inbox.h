@@ -93,7 +93,7 @@ class Inbox {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<uint64_t, Channel> channels_;
-  std::map<int, uint64_t> accepted_, came_;  // bytes by sender
+  std::map<int, uint64_t> accepted_, received_bytes_;  // bytes by sender
   std::optional<Error> failure_;
   std::shared_ptr<Gate> gate_;
 };

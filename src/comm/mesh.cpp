@@ -22,7 +22,7 @@ int Mesh::size() const {
   return ranks;
 }
 
-Mesh::Along Mesh::along(std::string_view name) const {
+Mesh::AxisLayout Mesh::layout_of(std::string_view name) const {
   int stride = 1;
   for (auto axis = axes_.rbegin(); axis != axes_.rend(); ++axis) {
     if (axis->name == name) return {axis->size, stride};
@@ -31,10 +31,10 @@ Mesh::Along Mesh::along(std::string_view name) const {
   fail(ErrorCode::plan, "a mesh of {} axes has none named '{}'", axes_.size(), name);
 }
 
-int Mesh::size(std::string_view axis) const { return along(axis).size; }
+int Mesh::size(std::string_view axis) const { return layout_of(axis).size; }
 
 int Mesh::coordinate(int rank, std::string_view axis) const {
-  const auto [size, stride] = along(axis);
+  const auto [size, stride] = layout_of(axis);
   return rank / stride % size;
 }
 
@@ -42,7 +42,7 @@ std::vector<int> Mesh::group(int rank, AxisNames axes) const {
   require(rank >= 0 && rank < size(), ErrorCode::plan, "rank {} of a mesh of {}", rank, size());
   std::vector<int> ranks{rank};
   for (const std::string_view axis : axes) {
-    const auto [size, stride] = along(axis);
+    const auto [size, stride] = layout_of(axis);
     std::vector<int> more;
     for (const int one : ranks)
       for (int i = 0; i < size; ++i) more.push_back(one + (i - one / stride % size) * stride);

@@ -14,8 +14,8 @@ uint64_t Patience::progress() const {
 
 bool Patience::over() {
   const uint64_t now = progress();
-  if (now != seen_) {
-    seen_ = now;
+  if (now != last_progress_) {
+    last_progress_ = now;
     since_ = Clock::now();
   }
   return Clock::now() - since_ >= deadline_;

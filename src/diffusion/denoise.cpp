@@ -234,7 +234,7 @@ Tensor Denoising::run(comm::Communicator* ranks, const Job& part, const comm::Co
   const Tensor own_latent = parallel::denoise(
       model, take_sequences(part.asked.conditioning, setup.partition.sequences(rank)),
       *part.planned.sampler, part.planned.guidance, start.latents(),
-      [&](int step) { return start.noise(step); }, setup, watched, start.kept());
+      [&](int step) { return start.noise(step); }, setup, watched, start.kept_latent());
   since.bytes += sent_by(ranks) - sent_before;
   note(2);  // the last step, and the end
   tensor::watch_part("gather");

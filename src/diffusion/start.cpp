@@ -64,19 +64,21 @@ void Start::begin_with(const SourceImage& source, bool each_alone) {
   const bool mean = source.takes_mean;
   const Tensor clean =
       repeated(mean ? source.mean : sampled(source.mean, source.logvar, draw(of_image)));
-  kept_.noise = tokens(draw(shape), job_.noise_form());
+  kept_latent_.noise = tokens(draw(shape), job_.noise_form());
   if ((source.mask.defined() || source.masked.defined()) && !mean) draw(of_image);
-  kept_.clean = tokens(clean, nn::LatentForm::image);
+  kept_latent_.clean = tokens(clean, nn::LatentForm::image);
   const sample::Sampler::Noised at = job_.planned.sampler->noised(0);
-  latents_ = ops::blend(kept_.clean, static_cast<float>(at.signal), kept_.noise,
+  latents_ = ops::blend(kept_latent_.clean, static_cast<float>(at.signal), kept_latent_.noise,
                         static_cast<float>(at.noise));
   if (!source.mask.defined()) {
-    kept_ = {};
+    kept_latent_ = {};
     return;
   }
   const int64_t channels = job_.planned.layout.channels;
-  kept_.mask = tokens(repeated(for_channels(source.mask, channels, false)), nn::LatentForm::image);
-  kept_.rest = tokens(repeated(for_channels(source.mask, channels, true)), nn::LatentForm::image);
+  kept_latent_.mask =
+      tokens(repeated(for_channels(source.mask, channels, false)), nn::LatentForm::image);
+  kept_latent_.rest =
+      tokens(repeated(for_channels(source.mask, channels, true)), nn::LatentForm::image);
 }
 
 Tensor drawn_fill(const GenerateRequest& request, const Job& job) {

@@ -31,9 +31,9 @@ class Actors::Rest {
  public:
   explicit Rest(const Actors& actors) : actors_(actors) {}
   bool over() {
-    const uint64_t activity = actors_.found_;
-    if (activity != seen_ || actors_.busy_ > 0) {
-      seen_ = activity;
+    const uint64_t activity = actors_.activity_;
+    if (activity != last_activity_ || actors_.busy_ > 0) {
+      last_activity_ = activity;
       since_ = Clock::now();
     }
     return Clock::now() - since_ >= kStay;
@@ -41,13 +41,13 @@ class Actors::Rest {
 
  private:
   const Actors& actors_;
-  uint64_t seen_ = 0;
+  uint64_t last_activity_ = 0;
   Clock::time_point since_ = Clock::now();
 };
 
 Actors::Actors(std::vector<MoeOperator*> operators)
     : operators_(std::move(operators)),
-      taken_(std::make_unique<std::atomic<bool>[]>(processors_of(operators_))) {}
+      processor_locks_(std::make_unique<std::atomic<bool>[]>(processors_of(operators_))) {}
 
 nn::Tensor Actors::run(const nn::Tensor& tokens, const nn::Gate& gate,
                        const nn::ExpertWeights& weights) {
@@ -88,7 +88,7 @@ void Actors::act() {
   while (!done_.load(std::memory_order_acquire) && !failed_ && !resting_) {
     const bool has_arrivals = poll(), worked = work();
     if (has_arrivals || worked) {
-      ++found_;
+      ++activity_;
       ranks().advance();
       standby.over();
     } else if (!standby.wait()) {
@@ -141,7 +141,7 @@ bool Actors::work(bool products) {
   size_t at = 0;
   for (MoeOperator* one : operators_)
     for (int p = 0; p < one->processors(); ++p, ++at) {
-      std::atomic<bool>& busy = taken_[at];
+      std::atomic<bool>& busy = processor_locks_[at];
       if (!one->called(p) || busy.exchange(true, std::memory_order_acquire)) continue;
       bool worked = false;
       if (is_product(one->next(p)) == products) {

@@ -32,7 +32,7 @@ std::vector<int> all_of(const comm::Communicator& ranks) {
 
 /// The header before the bytes.
 struct MessageHeap::Head {
-  What what = What::bytes;
+  Contents contents = Contents::bytes;
   int64_t at = 0, word = 0;
   uint64_t value = 0;
 };
@@ -68,8 +68,8 @@ class MessageHeap::Mailbox {
     const auto inside = [all](int64_t at, int64_t size) {
       return at >= 0 && size <= all && at <= all - size;
     };
-    const bool put = head.what == What::bytes || head.what == What::both;
-    const bool tell = head.what == What::word || head.what == What::both;
+    const bool put = head.contents == Contents::bytes || head.contents == Contents::both;
+    const bool tell = head.contents == Contents::word || head.contents == Contents::both;
     require((put || tell) && (put ? inside(head.at, bytes) : bytes == 0) &&
                 (!tell || (inside(head.word, 8) && head.word % 8 == 0)),
             ErrorCode::rank,
@@ -100,20 +100,20 @@ MessageHeap::MessageHeap(comm::Communicator& ranks, std::vector<Tensor> parts)
 }
 
 void MessageHeap::put(const Transfer& transfer) {
-  near(transfer.to) ? direct_.put(transfer) : post(transfer, What::bytes);
+  near(transfer.to) ? direct_.put(transfer) : post(transfer, Contents::bytes);
 }
 
 void MessageHeap::signal(const Transfer& transfer) {
-  near(transfer.to) ? direct_.signal(transfer) : post(transfer, What::word);
+  near(transfer.to) ? direct_.signal(transfer) : post(transfer, Contents::word);
 }
 
 void MessageHeap::put_signal(const Transfer& transfer) {
-  near(transfer.to) ? direct_.put_signal(transfer) : post(transfer, What::both);
+  near(transfer.to) ? direct_.put_signal(transfer) : post(transfer, Contents::both);
 }
 
-void MessageHeap::post(const Transfer& transfer, What what) {
-  const Head head{what, transfer.at, transfer.word, transfer.value};
-  const int64_t bytes = what == What::word ? 0 : transfer.bytes;
+void MessageHeap::post(const Transfer& transfer, Contents contents) {
+  const Head head{contents, transfer.at, transfer.word, transfer.value};
+  const int64_t bytes = contents == Contents::word ? 0 : transfer.bytes;
   tensor::Scope scope = tensor::current_scope();
   scope.memory = nullptr;  // like memory sent elsewhere
   const tensor::BindScope aside(scope);

@@ -83,16 +83,16 @@ class SharedFile {
   int64_t bytes_;
 };
 
-template <class Said>
-Tensor said(const Said& one, Device where) {
+template <class Value>
+Tensor to_message(const Value& one, Device where) {
   const tensor::Uncounted aside(tensor::Counts::work);
   const Tensor message = Tensor::empty({sizeof one}, DType::u8, where);
   if (!message.is_meta()) std::memcpy(message.raw(), &one, sizeof one);
   return message;
 }
-template <class Said>
-Said heard(const Tensor& message) {
-  Said one{};
+template <class Value>
+Value from_message(const Tensor& message) {
+  Value one{};
   require(message.bytes() == sizeof one, ErrorCode::rank,
           "a rank sent {} bytes of a heap; expected {}", message.bytes(), sizeof one);
   std::memcpy(&one, message.raw(), sizeof one);
@@ -105,12 +105,12 @@ std::vector<Tensor> tell_all(comm::Communicator& group, const Tensor& message) {
 }
 
 // Each rank's place and requested memory.
-struct Wish {
+struct HeapRequest {
   comm::Whereabouts place;
   HeapSize size;
 };
 
-void require_alike(comm::Communicator& group, const std::vector<Wish>& wishes) {
+void require_alike(comm::Communicator& group, const std::vector<HeapRequest>& requests) {
   const auto numbers = [](const HeapSize& s) {
     const Layout& l = s.layout;
     return std::array<std::pair<const char*, int64_t>, 11>{{{"lanes", s.lanes},
@@ -125,9 +125,9 @@ void require_alike(comm::Communicator& group, const std::vector<Wish>& wishes) {
                                                             {"bytes of counts", s.zeroed},
                                                             {"bytes before its flags", s.flags}}};
   };
-  const auto own_numbers = numbers(wishes[static_cast<size_t>(group.rank())].size);
-  for (size_t r = 0; r < wishes.size(); ++r) {
-    const auto peer_numbers = numbers(wishes[r].size);
+  const auto own_numbers = numbers(requests[static_cast<size_t>(group.rank())].size);
+  for (size_t r = 0; r < requests.size(); ++r) {
+    const auto peer_numbers = numbers(requests[r].size);
     for (size_t i = 0; i < own_numbers.size(); ++i)
       require(
           peer_numbers[i].second == own_numbers[i].second, ErrorCode::rank,
@@ -173,9 +173,11 @@ std::vector<Tensor> of_threads(comm::Communicator& group, const HeapSize& size,
 
 // Undefined for ranks of other hosts.
 std::vector<Tensor> of_processes(comm::Communicator& group, const HeapSize& size,
-                                 const std::vector<Wish>& wishes, const std::vector<bool>& near) {
+                                 const std::vector<HeapRequest>& requests,
+                                 const std::vector<bool>& near) {
   const SharedFile file(size.bytes);  // all zero
-  const std::vector<Tensor> files = tell_all(group, said(int64_t{file.number()}, Device::cpu));
+  const std::vector<Tensor> files =
+      tell_all(group, to_message(int64_t{file.number()}, Device::cpu));
   std::vector<Tensor> parts(near.size());
   std::exception_ptr failed;
   try {
@@ -183,7 +185,8 @@ std::vector<Tensor> of_processes(comm::Communicator& group, const HeapSize& size
       if (static_cast<int>(i) == group.rank())
         parts[i] = file.mapped().held_as(MemoryClass::buffers);
       else if (near[i])
-        parts[i] = SharedFile(wishes[i].place.pid, heard<int64_t>(files[i]), size.bytes).mapped();
+        parts[i] =
+            SharedFile(requests[i].place.pid, from_message<int64_t>(files[i]), size.bytes).mapped();
   } catch (const Error&) {
     failed = std::current_exception();
   }
@@ -202,23 +205,23 @@ HeapSize heap_of(const Layout& layout, int lanes) {
 std::unique_ptr<SymmetricHeap> open_heap(comm::Communicator& group, const HeapSize& size,
                                          Device where) {
   const std::vector<Tensor> messages =
-      tell_all(group, said(Wish{whereabouts(group.rank()), size}, where));
+      tell_all(group, to_message(HeapRequest{whereabouts(group.rank()), size}, where));
   if (where == Device::meta) {
     std::vector<Tensor> parts(messages.size(),
                               Tensor::empty({size.bytes}, DType::u8, where, MemoryClass::buffers));
-    (void)tell_all(group, said(int64_t{}, where));
+    (void)tell_all(group, to_message(int64_t{}, where));
     all_are_ready(group, where);
     return std::make_unique<DirectHeap>(group, std::move(parts));
   }
-  std::vector<Wish> ranks;
-  for (const Tensor& one : messages) ranks.push_back(heard<Wish>(one));
+  std::vector<HeapRequest> ranks;
+  for (const Tensor& one : messages) ranks.push_back(from_message<HeapRequest>(one));
   require_alike(group, ranks);
   const comm::Whereabouts here = ranks[static_cast<size_t>(group.rank())].place;
   std::vector<bool> near;
-  for (const Wish& one : ranks) near.push_back(one.place.machine == here.machine);
+  for (const HeapRequest& one : ranks) near.push_back(one.place.machine == here.machine);
   const int64_t me = getpid();
   bool together = true, threads = true;  // for all ranks
-  for (const Wish& one : ranks) {
+  for (const HeapRequest& one : ranks) {
     together = together && one.place.machine == ranks[0].place.machine;
     threads = threads && one.place.pid == me;
   }

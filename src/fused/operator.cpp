@@ -17,19 +17,19 @@ using nn::DType;
 using nn::Tensor;
 
 Shape shape_of(const Layout& layout, int rank, const std::vector<int>& owner, int64_t tokens,
-               const Manner& manner) {
-  for (const int64_t one : {int64_t{manner.processors}, int64_t{manner.up_parts},
-                            int64_t{manner.down_parts}, int64_t{manner.slots}, manner.block})
+               const OperatorOptions& options) {
+  for (const int64_t one : {int64_t{options.processors}, int64_t{options.up_parts},
+                            int64_t{options.down_parts}, int64_t{options.slots}, options.block})
     require(one >= 1, ErrorCode::usage,
             "fused experts: {} processors, parts, slots or tokens of a block; expected 1 or more",
             one);
   return {layout,
           rank,
-          manner.processors,
-          manner.up_parts,
-          manner.down_parts,
-          manner.slots,
-          static_cast<int>((tokens + manner.block - 1) / manner.block),
+          options.processors,
+          options.up_parts,
+          options.down_parts,
+          options.slots,
+          static_cast<int>((tokens + options.block - 1) / options.block),
           static_cast<int>(owned_by(owner, rank))};
 }
 
@@ -58,20 +58,20 @@ std::vector<int> places_of(const std::vector<int>& owner, const Layout& layout) 
 }  // namespace
 
 MoeOperator::MoeOperator(const Layout& layout, std::vector<int> owner, int64_t tokens,
-                         const Manner& manner, SymmetricHeap& heap)
+                         const OperatorOptions& options, SymmetricHeap& heap)
     : layout_(layout),
       rank_(heap.rank()),
       owner_(std::move(owner)),
       place_(places_of(owner_, layout)),
       most_tokens_(tokens),
-      slot_rows_(shape_of(layout, rank_, owner_, tokens, manner).slot_rows()),
-      manner_(manner),
+      slot_rows_(shape_of(layout, rank_, owner_, tokens, options).slot_rows()),
+      options_(options),
       heap_(heap),
       buffer_(heap.memory()),
       dispatcher_(layout, rank_),
       coordinator_(
-          shape_of(layout, rank_, owner_, tokens, manner), buffer_,
-          zeroed(board_, Coordinator::bytes(shape_of(layout, rank_, owner_, tokens, manner)))) {}
+          shape_of(layout, rank_, owner_, tokens, options), buffer_,
+          zeroed(board_, Coordinator::bytes(shape_of(layout, rank_, owner_, tokens, options)))) {}
 
 void MoeOperator::check(const Tensor& tokens, const nn::ExpertWeights& weights) const {
   require(done(), ErrorCode::usage, "fused experts: the layer before is not done");
@@ -111,7 +111,7 @@ void MoeOperator::take_tokens(const Tensor& tokens, Choose choose, const nn::Exp
 }
 
 void MoeOperator::take_weights() {
-  mine_.clear();
+  own_experts_.clear();
   tiles_ = nullptr;
   const auto values = [](const Tensor& bias) {
     return bias.defined() ? bias.data<float>() : nullptr;
@@ -120,14 +120,15 @@ void MoeOperator::take_weights() {
     if (owner_[e] != rank_) continue;
     const ops::Expert& one = (*weights_.routed)[e];
     activation_ = one.activation;
-    mine_.push_back({one.up.get(), one.down.get(), values(one.up_bias), values(one.down_bias)});
+    own_experts_.push_back(
+        {one.up.get(), one.down.get(), values(one.up_bias), values(one.down_bias)});
   }
-  if (mine_.empty()) return;
-  tiles_ = kernels::table_of(tensor::Device::cpu, mine_[0].down->isa).expert_tiles;
-  cuts_ = tiles_->cuts(mine_[0]);
-  inner_bytes_ = tiles_->inner_bytes(mine_[0], slot_rows_);
-  inner_.at_least(inner_bytes_ * manner_.slots);
-  joined_.at_least(slot_rows_ * layout_.row_bytes * manner_.slots);
+  if (own_experts_.empty()) return;
+  tiles_ = kernels::table_of(tensor::Device::cpu, own_experts_[0].down->isa).expert_tiles;
+  cuts_ = tiles_->cuts(own_experts_[0]);
+  inner_bytes_ = tiles_->inner_bytes(own_experts_[0], slot_rows_);
+  inner_.at_least(inner_bytes_ * options_.slots);
+  joined_.at_least(slot_rows_ * layout_.row_bytes * options_.slots);
 }
 
 void MoeOperator::begin(const Tensor& tokens, const nn::Gate& gate,
@@ -285,8 +286,8 @@ void MoeOperator::announce() {
         Blocks& waits = routed.wait(layout_, tile);
         waits = {0, -1};  // no sum
         if (combines_)
-          waits = {static_cast<int32_t>(pair[0] / slots / manner_.block),
-                   static_cast<int32_t>(pair[rows - 1] / slots / manner_.block)};
+          waits = {static_cast<int32_t>(pair[0] / slots / options_.block),
+                   static_cast<int32_t>(pair[rows - 1] / slots / options_.block)};
       }
   }
 }
@@ -297,12 +298,12 @@ const int32_t* MoeOperator::pairs(const Task& tile) const {
 }
 
 nn::Range MoeOperator::block(int index) const {
-  const int64_t first = index * manner_.block;
-  return {first, std::min(first + manner_.block, tokens_.size(0))};
+  const int64_t first = index * options_.block;
+  return {first, std::min(first + options_.block, tokens_.size(0))};
 }
 
 int MoeOperator::blocks() const {
-  return static_cast<int>((tokens_.size(0) + manner_.block - 1) / manner_.block);
+  return static_cast<int>((tokens_.size(0) + options_.block - 1) / options_.block);
 }
 
 // As ExpertWeights::shared_rows, for some of the tokens.
@@ -331,7 +332,7 @@ void MoeOperator::multiply(const Task& task) {
   const bool up = task.kind == TaskKind::up;
   const TileGroup& group = coordinator_.scheduler().group(task.slot);
   const int64_t panels = up ? cuts_.up_panels : cuts_.down_panels;
-  const int parts = up ? manner_.up_parts : manner_.down_parts;
+  const int parts = up ? options_.up_parts : options_.down_parts;
   const bool whole = group.count > 1;
   kernels::ExpertTile product = rows_of(group.tiles[0]);
   if (whole) {
@@ -357,7 +358,7 @@ kernels::ExpertTile MoeOperator::rows_of(const Task& tile) const {
   arrived.kind = TaskKind::up;
   leaves.kind = TaskKind::give_back;
   return {
-      .expert = &mine_[static_cast<size_t>(tile.expert)],
+      .expert = &own_experts_[static_cast<size_t>(tile.expert)],
       .activation = activation_,
       .x = home ? bytes_of(tokens_) : buffer_ + dispatcher_.offset(arrived, Side::incoming, counts),
       .dtype = tokens_.dtype(),

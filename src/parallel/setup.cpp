@@ -426,7 +426,7 @@ void Setup::share_experts(const nn::Geometry& geometry, const Workload& workload
   if (plan.expert > 1) expert_group = world->group(parallel::expert_group(plan, rank));
   std::vector<int> numbers = partition.sequences(rank);
   for (int& number : numbers) number = workload.number(number);
-  ScheduleHooks hooks{.kept = [numbers](int sequence, int64_t id) {
+  ScheduleHooks hooks{.kept_slot = [numbers](int sequence, int64_t id) {
     return token_number(static_cast<uint64_t>(numbers.at(static_cast<size_t>(sequence))),
                         static_cast<uint64_t>(id));
   }};

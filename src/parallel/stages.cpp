@@ -102,26 +102,26 @@ int Stages::reader_of(int block) const {
 // Skips leave before their hidden states.
 void Stages::expect() {
   const Range& own_blocks = blocks_[static_cast<size_t>(group_->rank())];
-  Arriving next;
+  Arrivals next;
   for (int block = 0; block < own_blocks.begin; ++block) {
     const int reader = reader_of(block);
     if (reader >= own_blocks.begin && reader < own_blocks.end)
       next.skips.emplace(block, group_->receive(stage_of(block), {"skip", block}));
   }
   next.stream = group_->receive(group_->rank() - 1, {"hidden", static_cast<int>(own_blocks.begin)});
-  arriving_.push_back(std::move(next));
+  arrivals_.push_back(std::move(next));
 }
 
 void Stages::begin(bool another) {
   if (first()) return;
-  if (arriving_.empty()) expect();
+  if (arrivals_.empty()) expect();
   if (another) expect();
 }
 
 nn::Hidden Stages::arrived(const nn::TokenView& view) {
-  const Tensor rows = arriving_.front().stream.wait();
-  skips_ = std::move(arriving_.front().skips);
-  arriving_.pop_front();
+  const Tensor rows = arrivals_.front().stream.wait();
+  skips_ = std::move(arrivals_.front().skips);
+  arrivals_.pop_front();
   const int64_t text = joint_ ? nn::token_count(view.prefix) : 0;
   require(rows.rank() == 2 && rows.size(0) == text + nn::token_count(view.body), ErrorCode::rank,
           "stage {} was handed {} for {} tokens", group_->rank(), rows.shape().str(),
@@ -160,20 +160,20 @@ void Stages::hand_on(const nn::Hidden& hidden) {
 }
 
 void Stages::expect_latent(int step, int patch) {
-  returning_.push_back({step, patch, group_->receive(group_->size() - 1, {"latent", -1})});
+  pending_latents_.push_back({step, patch, group_->receive(group_->size() - 1, {"latent", -1})});
 }
 
 void Stages::return_latent(const Tensor& rows) {
   group_->send(0, rows.contiguous(), {"latent", -1});
 }
 
-std::optional<Stages::Returned> Stages::latent_before(int step, int patch) {
-  if (returning_.empty()) return {};
-  Returning& next = returning_.front();
+std::optional<Stages::ReturnedLatent> Stages::latent_before(int step, int patch) {
+  if (pending_latents_.empty()) return {};
+  PendingLatent& next = pending_latents_.front();
   // From the step before; with equal splits, the patch itself is enough.
   if (next.step >= step || (patch >= 0 && next.patch > patch)) return {};
-  Returned back{next.patch, next.rows.wait()};
-  returning_.pop_front();
+  ReturnedLatent back{next.patch, next.rows.wait()};
+  pending_latents_.pop_front();
   return back;
 }
 

@@ -77,14 +77,14 @@ class Rank {
   void own_mpi();
   void enter(Phase phase);
   void watch(const std::stop_token& stop);
-  struct Last {
+  struct LastMoment {
     Clock::time_point moment = Clock::time_point::max();
     Error error{ErrorCode::rank, ""};
     bool speaks = false, others_tell = false;
     Clock::time_point tells() const { return moment - (speaks ? kTell : kShout); }
   };
-  Last last_moment();
-  void report(const Last& last);
+  LastMoment last_moment();
+  void report(const LastMoment& last);
   std::exception_ptr work(const std::function<void(Communicator&)>& body);
 
   const Options options_;
@@ -133,7 +133,7 @@ void Rank::own_mpi() {
 }
 
 // The last moment of this rank, and the reason. Under mutex_.
-Rank::Last Rank::last_moment() {
+Rank::LastMoment Rank::last_moment() {
   if (phase_ == Phase::failed) return {};
   if (phase_ == Phase::serving || phase_ == Phase::over) {
     const auto failure = progress_->fate().failure();
@@ -165,7 +165,7 @@ void Rank::watch(const std::stop_token& stop) {
     {
       const std::lock_guard lock(mutex_);
       if (returning_) return;
-      const Last last = last_moment();
+      const LastMoment last = last_moment();
       const auto now = Clock::now();
       if (now >= last.tells()) report(last);
       if (now >= last.moment) options_.give_up(EchoError(last.error.code(), last.error.what()));
@@ -183,11 +183,11 @@ void Rank::watch(const std::stop_token& stop) {
 }
 
 // Before the last moment, because others may end this process. Under mutex_.
-void Rank::report(const Last& last) {
+void Rank::report(const LastMoment& last) {
   if (reported_ || (last.others_tell && !last.speaks)) return;
   reported_ = true;
   options_.report(last.error);
-  if (phase_ == Phase::serving) progress_->told();
+  if (phase_ == Phase::serving) progress_->set_reported();
 }
 
 std::exception_ptr Rank::work(const std::function<void(Communicator&)>& body) {

@@ -172,10 +172,10 @@ bool Progress::adopt(const Error& error, ErrorCode code, int origin, bool lost, 
   return true;
 }
 
-void Progress::told() {
-  fate_->told();
+void Progress::set_reported() {
+  fate_->set_reported();
   Notice notice;
-  notice.kind = Notice::told;
+  notice.kind = Notice::reported;
   tell(notice);
 }
 
@@ -222,7 +222,7 @@ void Progress::post(int to, const Notice& notice) {
   const auto flight = std::make_shared<Flight>();
   Notice stamped = notice;
   stamped.progress = count_;
-  stamped.accepted = lane.told = inbox_.accepted(to);
+  stamped.accepted = lane.reported_bytes = inbox_.accepted(to);
   stamped.waits_for = waits_for_;
   flight->head.resize(size_of(stamped));
   std::memcpy(flight->head.data(), &stamped, flight->head.size());
@@ -369,7 +369,7 @@ void Progress::note(const Notice& notice, int from) {
   }
   if (notice.kind == Notice::done) fate_->done(from);
   if (notice.kind == Notice::left) peers_->left(from);
-  if (notice.kind == Notice::told) fate_->told();
+  if (notice.kind == Notice::reported) fate_->set_reported();
   if (notice.kind == Notice::signalled) fate_->signalled(from);
   if (notice.kind != Notice::failed) return;
   // All processes of a machine share a clock; other machines have another.
@@ -421,8 +421,8 @@ void Progress::heartbeat(Time now) {
   if (now >= next_credit_) {
     next_credit_ = now + 1ms;
     for (int to = 0; to < ranks_; ++to)
-      if (to != rank_ &&
-          inbox_.accepted(to) - lanes_[static_cast<size_t>(to)].told > Transport::kMostAhead / 8)
+      if (to != rank_ && inbox_.accepted(to) - lanes_[static_cast<size_t>(to)].reported_bytes >
+                             Transport::kMostAhead / 8)
         post(to, Notice{});
   }
   if (now < next_beat_) return;
@@ -493,7 +493,7 @@ bool Progress::unheard() const {
   const std::vector<int> ended = fate_->signalled();
   return failure->lost && failure->origin >= 0 && !peers_->gone(failure->origin) &&
          std::find(ended.begin(), ended.end(), failure->origin) == ended.end() &&
-         !fate_->was_told();
+         !fate_->reported();
 }
 
 bool Progress::over(std::chrono::milliseconds grace) const {

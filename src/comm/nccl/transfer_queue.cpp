@@ -24,33 +24,33 @@ std::shared_ptr<tensor::DeviceRuntime> runtime_in_use() {
 }  // namespace
 
 /// For waits for arrivals.
-struct TransferQueue::Dock {
+struct TransferQueue::ArrivalSignal {
   std::shared_ptr<tensor::DeviceRuntime> runtime;
   std::mutex mutex;
-  std::condition_variable landed;
+  std::condition_variable changed;
   std::optional<Error> failure;  // under mutex
 };
 
-class TransferQueue::Landing : public Arrival {
+class TransferQueue::PendingArrival : public Arrival {
  public:
-  explicit Landing(std::shared_ptr<Dock> dock) : dock_(std::move(dock)) {}
-  void land(Tensor data, std::shared_ptr<void> done) {
+  explicit PendingArrival(std::shared_ptr<ArrivalSignal> signal) : signal_(std::move(signal)) {}
+  void complete(Tensor data, std::shared_ptr<void> done) {
     {
-      const std::lock_guard lock(dock_->mutex);
+      const std::lock_guard lock(signal_->mutex);
       data_ = std::move(data);
       done_ = std::move(done);
     }
-    dock_->landed.notify_all();
+    signal_->changed.notify_all();
   }
   bool ready() override {
-    const std::lock_guard lock(dock_->mutex);
-    return data_.defined() || dock_->failure;
+    const std::lock_guard lock(signal_->mutex);
+    return data_.defined() || signal_->failure;
   }
   Tensor wait(const std::function<void()>& expired) override {
-    std::unique_lock lock(dock_->mutex);
+    std::unique_lock lock(signal_->mutex);
     while (!data_.defined()) {
-      if (dock_->failure) throw Error(*dock_->failure);
-      if (dock_->landed.wait_for(lock, 20ms) == std::cv_status::timeout) {
+      if (signal_->failure) throw Error(*signal_->failure);
+      if (signal_->changed.wait_for(lock, 20ms) == std::cv_status::timeout) {
         lock.unlock();
         expired();
         lock.lock();
@@ -60,16 +60,16 @@ class TransferQueue::Landing : public Arrival {
     const auto done = std::move(done_);
     lock.unlock();
     if (done) {
-      dock_->runtime->enter();
-      dock_->runtime->wait(tensor::current_scope().stream, done.get());
+      signal_->runtime->enter();
+      signal_->runtime->wait(tensor::current_scope().stream, done.get());
     }
     return data;
   }
 
  private:
-  const std::shared_ptr<Dock> dock_;
-  Tensor data_;                 // under the dock's mutex
-  std::shared_ptr<void> done_;  // under the dock's mutex; null: nothing to move
+  const std::shared_ptr<ArrivalSignal> signal_;
+  Tensor data_;                 // under the signal's mutex
+  std::shared_ptr<void> done_;  // under the signal's mutex; null: nothing to move
 };
 
 TransferQueue::TransferQueue(std::shared_ptr<Transport> host, std::chrono::milliseconds deadline,
@@ -80,9 +80,9 @@ TransferQueue::TransferQueue(std::shared_ptr<Transport> host, std::chrono::milli
       runtime_(runtime_in_use()),
       compute_(tensor::current_scope().stream),
       links_(static_cast<size_t>(host_->size()) * static_cast<size_t>(host_->size())),
-      dock_(std::make_shared<Dock>()),
+      signal_(std::make_shared<ArrivalSignal>()),
       under_way_(static_cast<size_t>(host_->size())) {
-  dock_->runtime = runtime_;
+  signal_->runtime = runtime_;
 }
 
 TransferQueue::~TransferQueue() { end(); }
@@ -140,20 +140,20 @@ bool TransferQueue::pass(int from, Message& message) {
     return false;
   }
   const Parcel parcel = read_parcel(message);
-  const auto landing = std::make_shared<Landing>(dock_);
+  const auto arrival = std::make_shared<PendingArrival>(signal_);
   message.tag = parcel.tag;
   message.data = {};
-  message.arrival = landing;
-  queue({from, {}, nullptr, landing, parcel});
+  message.arrival = arrival;
+  queue({from, {}, nullptr, arrival, parcel});
   return true;
 }
 
 void TransferQueue::failed(const Error& error) {
   {
-    const std::lock_guard lock(dock_->mutex);
-    if (!dock_->failure) dock_->failure = error;
+    const std::lock_guard lock(signal_->mutex);
+    if (!signal_->failure) signal_->failure = error;
   }
-  dock_->landed.notify_all();
+  signal_->changed.notify_all();
   {
     const std::lock_guard lock(mutex_);
     broken_ = true;
@@ -234,18 +234,18 @@ void TransferQueue::serve(std::deque<Job>& jobs) {
 void TransferQueue::start(Job& job) {
   const int here = host_->rank();
   Tensor data = job.data;
-  if (job.landing)
+  if (job.arrival)
     data = Tensor::empty(job.parcel.shape, job.parcel.dtype, tensor::Device::cuda,
                          tensor::MemoryClass::buffers);
   // A block's earlier users precede this event; the link keeps the block until the transfer's end.
-  const auto ready = job.landing ? runtime_->record(compute_) : job.ready;
+  const auto ready = job.arrival ? runtime_->record(compute_) : job.ready;
   std::shared_ptr<void> done;
   if (data.bytes() > 0) {
-    const auto& way = job.landing ? link(job.peer, here) : link(here, job.peer);
+    const auto& way = job.arrival ? link(job.peer, here) : link(here, job.peer);
     require(way != nullptr, ErrorCode::rank, "there is no link with rank {}", job.peer);
     done = way->move(data, ready);
   }
-  if (job.landing) job.landing->land(std::move(data), std::move(done));
+  if (job.arrival) job.arrival->complete(std::move(data), std::move(done));
 }
 
 void TransferQueue::look() {

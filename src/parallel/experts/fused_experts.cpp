@@ -31,15 +31,15 @@ int FusedExperts::blocks_for(const nn::Gate& gate) const {
 }
 
 // All threads share the gate, and then the operator.
-FusedExperts::Made FusedExperts::whole(const Tensor& tokens, const nn::Gate& gate,
-                                       const nn::ExpertWeights& weights) {
+FusedExperts::LayerOutcome FusedExperts::whole(const Tensor& tokens, const nn::Gate& gate,
+                                               const nn::ExpertWeights& weights) {
   fused::MoeOperator& one = lanes_->at(0);
   const ops::Routing routing =
       ops::host_routing(gate(tokens), static_cast<int64_t>(size_.owner.size()));
   const auto choose = [&routing](const Tensor&) {
     return ops::Routing{routing.ids, routing.weights};
   };
-  Made outcome;
+  LayerOutcome outcome;
   if (tokens.is_meta()) {
     outcome.result = one.dry_run(tokens, choose, weights, {});
   } else {
@@ -53,11 +53,11 @@ FusedExperts::Made FusedExperts::whole(const Tensor& tokens, const nn::Gate& gat
 }
 
 // Gates may run at once, in any order: room for the logits of all is counted instead of theirs.
-FusedExperts::Made FusedExperts::in_blocks(const Tensor& tokens, const nn::Gate& gate,
-                                           const nn::ExpertWeights& weights) {
+FusedExperts::LayerOutcome FusedExperts::in_blocks(const Tensor& tokens, const nn::Gate& gate,
+                                                   const nn::ExpertWeights& weights) {
   const int64_t n = tokens.size(0), slots = gate.router().options.top_k;
   const auto experts = static_cast<int64_t>(size_.owner.size());
-  Made outcome;
+  LayerOutcome outcome;
   outcome.routing = {Tensor::empty({n, slots}, DType::i32), Tensor::empty({n, slots}, DType::f32)};
   outcome.rows = Tensor::empty({n * slots, tokens.size(1)}, tokens.dtype(), tokens.device());
   outcome.result = Tensor::empty(tokens.shape(), tokens.dtype(), tokens.device());
@@ -117,7 +117,8 @@ Tensor FusedExperts::run(const nn::MoeCall& call, const Tensor& tokens, const nn
   const int blocks = lanes_->count();
   require(blocks == 1 || gate.by_token(), ErrorCode::usage,
           "fused experts: a policy chooses over all tokens after one that chose by token");
-  const Made outcome = blocks > 1 ? in_blocks(tokens, gate, weights) : whole(tokens, gate, weights);
+  const LayerOutcome outcome =
+      blocks > 1 ? in_blocks(tokens, gate, weights) : whole(tokens, gate, weights);
   const bool dry_run = tokens.is_meta();
   const int64_t rows = exchange(call.site, dry_run);
   lanes_->note_products(

@@ -19,7 +19,7 @@ using tensor::Tensor;
 constexpr int64_t kTile = 64, kBlock = 64;  // rows that travel together, tokens summed together
 constexpr int64_t kLeastWindow = 4;         // tiles
 
-fused::Manner manner_of(int threads) {
+fused::OperatorOptions options_of(int threads) {
   const int parts = std::min(threads, 4);
   return {threads, parts, parts, threads + 1, kBlock};
 }
@@ -40,7 +40,7 @@ FusedLanes::FusedLanes(comm::Communicator& group, const FusedSize& size, const T
   for (int lane = 0; lane < lanes; ++lane) {
     parts_.push_back(std::make_unique<fused::HeapLane>(*heap_, heap.begin(lane)));
     operators_.push_back(std::make_unique<fused::MoeOperator>(
-        layout_, owner_, most, manner_of(tensor::thread_count()), *parts_.back()));
+        layout_, owner_, most, options_of(tensor::thread_count()), *parts_.back()));
     all.push_back(operators_.back().get());
   }
   actors_ = std::make_unique<fused::Actors>(std::move(all));

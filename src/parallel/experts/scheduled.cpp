@@ -102,7 +102,8 @@ std::vector<int32_t> ScheduledExchange::choose_by_slot(const nn::TokenView& view
     for (int64_t token = segment.ids.begin; token < segment.ids.end; ++token, ++t) {
       int64_t keep = 0;
       if (plan_.conditional == KeptSlot::high) keep = k - 1;
-      if (plan_.conditional == KeptSlot::random) keep = hooks_.kept(segment.sequence, token) % k;
+      if (plan_.conditional == KeptSlot::random)
+        keep = hooks_.kept_slot(segment.sequence, token) % k;
       const KeptToken& was = before[static_cast<size_t>(t)];
       for (int64_t assignment = t * k; assignment < (t + 1) * k; ++assignment) {
         const int32_t id = ids.data<int32_t>()[assignment];
@@ -218,11 +219,12 @@ void ScheduledExchange::bring_home(int site, int source, const Tensor& like, nn:
   }
 }
 
-ScheduledExchange::Read ScheduledExchange::read(const nn::MoeCall& call, int source,
-                                                const CallResults& results, const Tensor& tokens) {
+ScheduledExchange::ReadRows ScheduledExchange::read(const nn::MoeCall& call, int source,
+                                                    const CallResults& results,
+                                                    const Tensor& tokens) {
   StaleResults& stale_results = sites_[call.site];
   const int64_t k = results.routing.ids.size(1);
-  Read read;
+  ReadRows read;
   read.rows = stale_results.read(source, results.of, k, tokens,
                                  [](const CallResults& of) { return of.rows; });
   read.weights = plan_.scores == StaleScores::latest
@@ -275,7 +277,7 @@ Tensor ScheduledExchange::run(const nn::MoeCall& call, const Tensor& tokens, con
   if (event.lag > 0 && results.flight && plan_.schedule == ExpertSchedule::interweaved)
     waiting_ = &results;
   bring_home(call.site, step - event.lag, tokens, log);
-  const Read old = read(call, step - event.lag, results, tokens);
+  const ReadRows old = read(call, step - event.lag, results, tokens);
   log.show({call, tokens, gate, weights, results.routing, old.rows});
   const Tensor out = ops::combine_rows(old.rows, weights_on(tokens.device(), old.weights), shared);
   event.oldest = old.oldest;

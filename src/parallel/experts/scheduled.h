@@ -17,7 +17,7 @@ inline constexpr int64_t kBudgetBlock = 64;
 /// Inputs of a schedule from the request; either may be empty.
 struct ScheduleHooks {
   /// The slot kept for a token by KeptSlot::random, before modulo k.
-  std::function<uint32_t(int sequence, int64_t id)> kept{};
+  std::function<uint32_t(int sequence, int64_t id)> kept_slot{};
   /// Called when rows travel and only waiting is left.
   std::function<void()> travels{};
 };
@@ -36,7 +36,7 @@ class ScheduledExchange final : public nn::ExpertBackend {
   void finish() override;
 
  private:
-  struct Read {
+  struct ReadRows {
     nn::Tensor rows, weights;  ///< combined rows; weights on the host
     int oldest = 0;            ///< age of the oldest row
   };
@@ -58,8 +58,8 @@ class ScheduledExchange final : public nn::ExpertBackend {
   void let_others_work(nn::MoeLog& log);
   /// All calls of a step, in order, so ranks without tokens take part in each.
   void bring_home(int site, int source, const nn::Tensor& like, nn::MoeLog& log);
-  Read read(const nn::MoeCall& call, int source, const CallResults& results,
-            const nn::Tensor& tokens);
+  ReadRows read(const nn::MoeCall& call, int source, const CallResults& results,
+                const nn::Tensor& tokens);
   void forget(const nn::MoeCall& call);
   int64_t kept_bytes() const;
 

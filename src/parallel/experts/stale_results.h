@@ -24,11 +24,11 @@ struct CallResults {
   nn::Tensor tokens;             ///< for adaptive layers, until the next step
   std::optional<ExpertFlight> flight;
   /// Assignments `to` with the rows of assignments `from` in a call of the step before.
-  struct Reused {
+  struct ReusedRows {
     const CallResults* call = nullptr;
     std::vector<int32_t> from, to;
   };
-  std::vector<Reused> reused;
+  std::vector<ReusedRows> reused;
 
   /// Takes the row of assignment `old` of an earlier call.
   void reuse(int64_t assignment, const CallResults& call, int64_t old);

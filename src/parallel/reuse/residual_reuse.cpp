@@ -36,7 +36,7 @@ void ResidualReuse::blocks(const Pass& pass) {
   run_blocks(pass, 0, first());
   const nn::Joint in = tokens;
   run_blocks(pass, first(), front_);
-  const bool reused = reuses(pass, in) && kept() && !run_.meta;
+  const bool reused = reuses(pass, in) && has_result() && !run_.meta;
   const nn::Joint from = tokens;
   const bool text = back_ < end() && from.prefix.defined();  // heads read the latent alone
   if (reused) {
@@ -61,8 +61,8 @@ bool FirstBlockReuse::reuses(const Pass& pass, const nn::Joint& in) {
   const nn::Joint out = measured(pass.hidden.tokens), before = measured(in);
   const nn::Joint residual{.prefix = difference(out.prefix, before.prefix),
                            .body = difference(out.body, before.body)};
-  if (made_.body.defined() && hits(residual, made_)) return true;
-  made_ = residual;
+  if (residual_.body.defined() && hits(residual, residual_)) return true;
+  residual_ = residual;
   return false;
 }
 
@@ -106,12 +106,12 @@ double MagnitudeRule::ratio(int step, int steps) const {
 }
 
 bool MagnitudeRule::reuses(int step, int steps, bool has_result) {
-  told_ = std::numeric_limits<double>::quiet_NaN();
+  decision_ = std::numeric_limits<double>::quiet_NaN();
   if (step < static_cast<int>(std::floor(cache_.retention * steps + 0.5))) return false;
   product_ *= ratio(step, steps);
   error_ += std::abs(1 - product_);
   ++count_;
-  told_ = error_;
+  decision_ = error_;
   if (has_result && error_ <= cache_.threshold && count_ <= cache_.max_skip) return true;
   product_ = 1;
   error_ = count_ = 0;
@@ -122,7 +122,7 @@ MagnitudeReuse::MagnitudeReuse(const StepCache& cache, Run run)
     : ResidualReuse(std::move(run), 0, 0), rule_(cache) {}
 
 bool MagnitudeReuse::reuses(const Pass&, const nn::Joint&) {
-  const bool hit = rule_.reuses(step(), steps(), kept());
+  const bool hit = rule_.reuses(step(), steps(), has_result());
   log_.changes.back() = rule_.error();
   return hit;
 }

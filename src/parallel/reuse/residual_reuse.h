@@ -18,7 +18,7 @@ class ResidualReuse : public StepReuse {
   ResidualReuse(Run run, int front, int back, int order = 0);
   /// True to reuse: `in` are the hidden states before the front blocks.
   virtual bool reuses(const Pass& pass, const nn::Joint& in) = 0;
-  bool kept() const { return body_.defined(); }
+  bool has_result() const { return body_.defined(); }
   /// The tokens of a stream or a difference that changes are measured on.
   nn::Joint measured(const nn::Joint& tokens) const;
 
@@ -41,7 +41,7 @@ class FirstBlockReuse : public ResidualReuse {
   const StepCache cache_;
 
  private:
-  nn::Joint made_;  // by the front blocks, in the last computed step
+  nn::Joint residual_;  // by the front blocks, in the last computed step
 };
 
 /// The steps of DBCache's warm-up, shortened by its mask.
@@ -66,12 +66,12 @@ class MagnitudeRule {
   /// Whether a step is reused; `has_result`: an earlier step was computed. One call for each step.
   bool reuses(int step, int steps, bool has_result);
   /// The number behind the last decision; NaN: none.
-  double error() const { return told_; }
+  double error() const { return decision_; }
 
  private:
   double ratio(int step, int steps) const;
   const StepCache cache_;
-  double product_ = 1, error_ = 0, told_ = 0;
+  double product_ = 1, error_ = 0, decision_ = 0;
   int count_ = 0;
 };
 

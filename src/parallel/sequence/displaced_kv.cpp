@@ -32,10 +32,10 @@ DisplacedKv::DisplacedKv(const nn::Geometry& geometry, std::vector<nn::Range> se
       shards_(std::move(shards)) {}
 
 void DisplacedKv::commit(int site) {
-  const auto it = arriving_.find(site);
-  if (it == arriving_.end()) return;
+  const auto it = arrivals_.find(site);
+  if (it == arrivals_.end()) return;
   auto [parts, step, patch] = std::move(it->second);
-  arriving_.erase(it);
+  arrivals_.erase(it);
   const std::vector<Tensor> all = parts.wait();
   for (size_t r = 0; r < all.size(); ++r) {
     if (static_cast<int>(r) == group_->rank()) continue;
@@ -53,7 +53,7 @@ void DisplacedKv::exchange(int site, const nn::TokenView& view, const nn::Qkv& h
   commit(site);  // from the step before
   if (!group_) return;
   if (step_.fresh || !step_.next_fresh)
-    arriving_[site] = {comm::all_gather(*group_, ops::concat_rows({heads.k, heads.v}),
+    arrivals_[site] = {comm::all_gather(*group_, ops::concat_rows({heads.k, heads.v}),
                                         {"keys and values", site_of(site).block}),
                        step_.index, view.patch};
   if (step_.fresh) commit(site);

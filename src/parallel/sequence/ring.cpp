@@ -51,25 +51,25 @@ class Parts {
         count_(count),
         rows_(q.size(0) * site.heads),
         dim_(site.head_dim),
-        seen_(Tensor::empty({rows_, count * dim_}, DType::f32, q.device())),
+        output_(Tensor::empty({rows_, count * dim_}, DType::f32, q.device())),
         sums_(static_cast<size_t>(count)) {}
 
   /// `sums`: log-sum-exps.
   void put(int part, const Tensor& output, const Tensor& sums) {
-    tensor::copy_into(seen_.slice(1, part * dim_, (part + 1) * dim_),
+    tensor::copy_into(output_.slice(1, part * dim_, (part + 1) * dim_),
                       output.reshape({rows_, dim_}));
     sums_[static_cast<size_t>(part)] = sums;
   }
   /// In the order of parts.
   Tensor merged() const {
-    const Tensor all = ops::combine_rows(seen_.reshape({rows_ * count_, dim_}), shares(sums_));
+    const Tensor all = ops::combine_rows(output_.reshape({rows_ * count_, dim_}), shares(sums_));
     return ops::cast(all.reshape(q_.shape()), q_.dtype());
   }
 
  private:
   const Tensor& q_;
   int64_t count_, rows_, dim_;
-  Tensor seen_;
+  Tensor output_;
   std::vector<Tensor> sums_;
 };
 
@@ -150,12 +150,12 @@ QueryRing::QueryRing(const nn::Geometry& geometry, comm::Communicator& group,
       group_(group),
       holders_(std::move(holders)),
       partition_(partition),
-      mine_(partition.view(holders_[static_cast<size_t>(group.rank())])) {}
+      own_view_(partition.view(holders_[static_cast<size_t>(group.rank())])) {}
 
 void QueryRing::keep(int site, const nn::TokenView& view, const nn::Qkv& heads) {
   nn::Segments tokens;
-  if (site_of(site).joint) tokens = by_number(mine_.prefix, view.prefix, true);
-  const nn::Segments body = by_number(mine_.body, view.body, false);
+  if (site_of(site).joint) tokens = by_number(own_view_.prefix, view.prefix, true);
+  const nn::Segments body = by_number(own_view_.body, view.body, false);
   tokens.insert(tokens.end(), body.begin(), body.end());
   write(site, tokens, heads.k, heads.v, step_.index);
 }

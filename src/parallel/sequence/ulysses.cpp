@@ -92,13 +92,13 @@ Tensor packed(const AttentionSite& site, const nn::Qkv& all, Range heads) {
 }  // namespace
 
 Ulysses::Ulysses(const nn::Geometry& geometry, comm::Communicator& group, std::vector<int> ranks,
-                 const Partition& partition, const Inside& inside)
+                 const Partition& partition, const InnerAttentionFactory& factory)
     : geometry_(geometry),
       group_(group),
       ranks_(std::move(ranks)),
       partition_(partition),
-      mine_(part_of(geometry, group.size(), group.rank())),
-      inside_(inside(mine_)) {}
+      own_geometry_(part_of(geometry, group.size(), group.rank())),
+      inner_(factory(own_geometry_)) {}
 
 nn::Qkv Ulysses::gathered(const AttentionSite& site, const std::vector<TokenView>& views,
                           const nn::Qkv& heads) {
@@ -151,7 +151,7 @@ Tensor Ulysses::attend(int index, const TokenView& view, const nn::Qkv& heads) {
   std::vector<TokenView> views;
   for (const int rank : ranks_) views.push_back(partition_.beside(view, {rank}));
   const nn::Qkv all = gathered(site, views, heads);
-  return returned(site, views, inside_->attend(index, partition_.beside(view, ranks_), all));
+  return returned(site, views, inner_->attend(index, partition_.beside(view, ranks_), all));
 }
 
 }  // namespace tessera::parallel

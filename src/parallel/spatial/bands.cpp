@@ -83,7 +83,7 @@ class Halo {
  public:
   Halo(comm::Communicator& ranks, const std::vector<Range>& bands, const std::vector<Range>& needed,
        const nn::Plane& x)
-      : x_(x), mine_(bands[static_cast<size_t>(ranks.rank())]) {
+      : x_(x), own_lines_(bands[static_cast<size_t>(ranks.rank())]) {
     const comm::Tag tag{"halo", -1, TrafficKind::decode};
     const auto rank = static_cast<size_t>(ranks.rank());
     for (size_t r = 0; r < bands.size(); ++r) {
@@ -92,7 +92,7 @@ class Halo {
         parts_.push_back({incoming, ranks.receive(static_cast<int>(r), tag), {}});
     }
     for (size_t r = 0; r < bands.size(); ++r) {
-      const Range outgoing = overlap(mine_, needed[r]);
+      const Range outgoing = overlap(own_lines_, needed[r]);
       if (r != rank && outgoing.size() > 0)
         ranks.send(static_cast<int>(r), copied(own(outgoing), tensor::MemoryClass::buffers), tag);
     }
@@ -107,7 +107,7 @@ class Halo {
       if (const Range common = overlap(part.of, lines); common.size() > 0)
         pieces.emplace_back(common.begin, lines_of(part.lines, {common.begin - part.of.begin,
                                                                 common.end - part.of.begin}));
-    if (const Range common = overlap(mine_, lines); common.size() > 0)
+    if (const Range common = overlap(own_lines_, lines); common.size() > 0)
       pieces.emplace_back(common.begin, own(common));
     std::sort(pieces.begin(), pieces.end(),
               [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -124,13 +124,13 @@ class Halo {
   };
   // Including the frames before them.
   Tensor own(Range lines) const {
-    const Range here{lines.begin - mine_.begin, lines.end - mine_.begin};
+    const Range here{lines.begin - own_lines_.begin, lines.end - own_lines_.begin};
     const Tensor own_lines = lines_of(x_.data, here);
     return x_.before.defined() ? ops::concat_rows({lines_of(x_.before, here), own_lines})
                                : own_lines;
   }
   const Plane& x_;
-  Range mine_;
+  Range own_lines_;
   std::vector<Part> parts_;
 };
 
@@ -216,7 +216,7 @@ Range Bands::lines(int64_t height) {
   Cut& cut = cuts_[height];
   cut.clear();
   for (int r = 0; r < ranks_.size(); ++r) cut.push_back(nn::split({0, height}, ranks_.size(), r));
-  return mine(cut);
+  return own_range(cut);
 }
 
 Tensor Bands::join(const Plane& x) {
@@ -241,7 +241,7 @@ Plane Bands::convolve(std::span<const ops::ConvWeight> taps, const Plane& x,
     cut.push_back(filter.of(lines, x.height, height));
     needed.push_back(filter.read(cut.back(), x.height));
   }
-  const Range own = mine(input_cut), band = mine(cut);
+  const Range own = own_range(input_cut), band = own_range(cut);
   cuts_[height] = cut;
   Halo halo(ranks_, input_cut, needed, x);
   std::vector<Edge> edges = edges_of(filter, band, own, x.height);
@@ -271,7 +271,7 @@ Plane Bands::narrow(const ops::ConvWeight& weight, Plane x) {
 
 Tensor Bands::moments(const Plane& x, bool together) {
   const Cut& cut = cuts_.at(x.height);
-  const Tensor own = mine(cut).size() > 0
+  const Tensor own = own_range(cut).size() > 0
                          ? local_.moments(x, together)
                          : Tensor::zeros({together ? 1 : x.data.size(0), 2, x.data.size(3)},
                                          tensor::DType::f32, x.data.device());
