@@ -41,20 +41,20 @@ void set_size(const std::string& text, GenerateRequest& request) {
 class Announcer {
  public:
   ~Announcer() {
-    if (drawn_) std::fputs("\r\033[K", stderr);
+    if (line_open_) std::fputs("\r\033[K", stderr);
   }
   void say(const std::string& label, int done, int all) {
     const auto now = std::chrono::steady_clock::now();
     if (now < next_) return;
     next_ = now + std::chrono::milliseconds(terminal_ ? 100 : 5000);
-    drawn_ = terminal_;
+    line_open_ = terminal_;
     std::fprintf(stderr, terminal_ ? "\r\033[K%s %d of %d" : "%s %d of %d\n", label.c_str(), done,
                  all);
   }
 
  private:
   const bool terminal_ = isatty(STDERR_FILENO) == 1;
-  bool drawn_ = false;
+  bool line_open_ = false;
   std::chrono::steady_clock::time_point next_ =
       std::chrono::steady_clock::now() + std::chrono::seconds(1);
 };

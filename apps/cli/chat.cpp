@@ -88,11 +88,11 @@ class Chat {
   void check() {
     History first = history_;
     first.add("user", "");
-    (void)model_.tokenize({.chat = asked(first)}, stop_);
+    (void)model_.tokenize({.chat = template_input(first)}, stop_);
   }
 
   // Variables of the template.
-  std::string asked(const History& history) const {
+  std::string template_input(const History& history) const {
     if (!thinking_) return history.json();
     return R"({"enable_thinking": true, "messages": )" + history.json() + "}";
   }
@@ -139,7 +139,7 @@ class Chat {
   void answer(const std::string& text) {
     const size_t before = history_.size();
     history_.add("user", text);
-    request_.chat = asked(history_);
+    request_.chat = template_input(history_);
     std::string reply;
     bool whole = true;
     try {

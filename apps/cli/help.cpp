@@ -71,7 +71,7 @@ std::string path_of(const CLI::App& app) {
 
 // Explains an unexpected argument `input`, after a command or in place of a command.
 std::string explain_extra(const std::string& input, const CLI::App& program) {
-  const CLI::App& app = chosen(program);
+  const CLI::App& app = chosen_command(program);
   std::vector<std::string> known;
   if (&app == &program) {
     for (const CLI::App* command : program.get_subcommands({}))
@@ -118,7 +118,7 @@ std::string left_over(const CLI::ParseError& error, const CLI::App& program) {
 
 }  // namespace
 
-const CLI::App& chosen(const CLI::App& program) {
+const CLI::App& chosen_command(const CLI::App& program) {
   const CLI::App* app = &program;
   while (!app->get_subcommands().empty()) app = app->get_subcommands()[0];
   return *app;
@@ -157,7 +157,7 @@ std::string help_of(const CLI::App& app) {
 
 std::string explain(const CLI::ParseError& error, const CLI::App& program) {
   const bool none = program.get_subcommands().empty();
-  const std::string command = none ? "" : path_of(chosen(program)) + " ";
+  const std::string command = none ? "" : path_of(chosen_command(program)) + " ";
   std::string message = error.what();
   const std::string convert = "Could not convert: ";
   const std::string extra = left_over(error, program);

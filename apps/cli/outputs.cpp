@@ -37,7 +37,7 @@ void print_name(const std::string& path) {
 }  // namespace
 
 RunOutput check_output(Output& o, size_t count) {
-  o.path = o.asked.value_or(o.videos ? "tessera.mp4" : "tessera.png");
+  o.path = o.requested_path.value_or(o.videos ? "tessera.mp4" : "tessera.png");
   const bool folder = is_folder(o.path), special = is_device(o.path);
   const RunOutput planned{"-o", o.path, o.videos ? FileKind::video : FileKind::image,
                           static_cast<int64_t>(count)};
@@ -90,7 +90,7 @@ std::string PreviewFile::show(const Progress& p, const std::stop_token& stop) {
   if (path_.empty() || p.phase != Phase::denoise || done || p.step % every_ != 0) return "";
   try {
     const std::vector<Image> images = p.preview();
-    shown_ = true;
+    has_preview_ = true;
     save_sample(samples_of(images).at(0), path_, rate_, stop);
     return "";
   } catch (const Error& e) {

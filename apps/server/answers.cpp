@@ -55,8 +55,8 @@ void AnswerLimits::admit_file(Exchange& exchange) {
   }
   exchange.file_bytes = static_cast<uint64_t>(info.st_size);
   if (exchange.file_bytes > kSmallFile) {
-    exchange.held = Held(files_, exchange.request.client, 1);
-    if (!exchange.held) refuse(503, "too many files");
+    exchange.answer_lease = QuotaLease(files_, exchange.request.client, 1);
+    if (!exchange.answer_lease) refuse(503, "too many files");
     return;
   }
   reply.body.resize(exchange.file_bytes);
@@ -69,15 +69,15 @@ void AnswerLimits::admit_file(Exchange& exchange) {
 void AnswerLimits::admit(Exchange& exchange) {
   const HttpReply& reply = *exchange.answer;
   if (reply.stream) {
-    exchange.held = Held(streams_, exchange.request.client, 1);
-    if (exchange.held) return;
+    exchange.answer_lease = QuotaLease(streams_, exchange.request.client, 1);
+    if (exchange.answer_lease) return;
     reply.stream->closed(false);
     refuse(429, "too many streams of this client");
   }
   if (!reply.file.empty()) admit_file(exchange);
   if (reply.body.size() <= kSmall) return;
-  exchange.held = Held(bytes_, exchange.request.client, reply.body.size());
-  if (!exchange.held) refuse(503, "too many large answers");
+  exchange.answer_lease = QuotaLease(bytes_, exchange.request.client, reply.body.size());
+  if (!exchange.answer_lease) refuse(503, "too many large answers");
 }
 
 MHD_Response* response_of(const ExchangePtr& exchange) {

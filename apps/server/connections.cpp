@@ -23,11 +23,11 @@ std::string counted_address(const sockaddr* address) {
 }
 
 bool Connections::may_open(const sockaddr* address) const {
-  return static_cast<bool>(Held(by_address_, counted_address(address), 1));
+  return static_cast<bool>(QuotaLease(by_address_, counted_address(address), 1));
 }
 
 void Connections::opened(int socket, const sockaddr* address) {
-  Held place(by_address_, counted_address(address), 1);
+  QuotaLease place(by_address_, counted_address(address), 1);
   const std::lock_guard lock(mutex_);
   open_[socket].place = std::move(place);
 }

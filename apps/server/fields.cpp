@@ -8,7 +8,7 @@ namespace tessera::server {
 namespace {
 
 // Prints a number briefly for a message.
-std::string shown(const Json& value) {
+std::string number_text(const Json& value) {
   std::string text = value.dump();
   return text.ends_with(".0") ? text.substr(0, text.size() - 2) : text;
 }
@@ -20,11 +20,11 @@ std::string shown(const Json& value) {
 // Reports on which side of the range a number lies.
 [[noreturn]] void refuse_number(const std::string& name, const Json& value, const Json& least,
                                 const Json& most, const std::string& kind) {
-  const std::string range = kind + shown(least) + " to " + shown(most);
+  const std::string range = kind + number_text(least) + " to " + number_text(most);
   if (!value.is_number() || (value >= least && value <= most)) refuse(name, range);
   const bool above = value > most;
-  throw wrong(name, name + ": " + shown(value) + " is " + (above ? "above " : "below ") +
-                        shown(above ? most : least) + "; expected " + range);
+  throw wrong(name, name + ": " + number_text(value) + " is " + (above ? "above " : "below ") +
+                        number_text(above ? most : least) + "; expected " + range);
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ Fields::Fields(const Json& object, const std::string& name, bool inside)
 }
 
 const Json* Fields::take(const std::string& name) {
-  taken_.push_back(name);
+  used_names_.push_back(name);
   const auto it = object_.find(name);
   return it == object_.end() || it->is_null() ? nullptr : &*it;
 }
@@ -112,8 +112,8 @@ bool Fields::texts(const std::string& name, std::vector<std::string>& values, bo
   return true;
 }
 
-bool Fields::taken(const std::string& name) const {
-  return std::find(taken_.begin(), taken_.end(), name) != taken_.end();
+bool Fields::is_used(const std::string& name) const {
+  return std::find(used_names_.begin(), used_names_.end(), name) != used_names_.end();
 }
 
 void Fields::only(const std::vector<Neutral>& all) {
@@ -126,15 +126,15 @@ void Fields::only(const std::vector<Neutral>& all) {
 
 void Fields::rest(Json& to, const std::vector<std::string>& hidden) {
   for (const auto& [name, value] : object_.items())
-    if (!value.is_null() && !taken(name) && std::ranges::find(hidden, name) == hidden.end()) {
-      taken_.push_back(name);
+    if (!value.is_null() && !is_used(name) && std::ranges::find(hidden, name) == hidden.end()) {
+      used_names_.push_back(name);
       to[name] = value;
     }
 }
 
 void Fields::finish() const {
   for (const auto& [name, value] : object_.items())
-    if (!value.is_null() && !taken(name))
+    if (!value.is_null() && !is_used(name))
       throw wrong(path_of(name.substr(0, 100)),
                   "'" + path_of(name.substr(0, 100)) + "' is no parameter of this request");
 }

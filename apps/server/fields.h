@@ -43,11 +43,11 @@ class Fields {
 
  private:
   std::string path_of(const std::string& name) const { return inside_ + name; }
-  bool taken(const std::string& name) const;
+  bool is_used(const std::string& name) const;
 
   const Json& object_;
   std::string inside_;  // "messages[2]."
-  std::vector<std::string> taken_;
+  std::vector<std::string> used_names_;
 };
 
 /// Removes null fields at any depth of an object or a list of objects.

@@ -18,7 +18,7 @@ InputImage decoded(const std::string& text, const std::string& name) {
   return image;
 }
 
-std::string shown(size_t characters) { return std::to_string(characters / 4 * 3) + " bytes"; }
+std::string size_text(size_t characters) { return std::to_string(characters / 4 * 3) + " bytes"; }
 
 }  // namespace
 
@@ -44,10 +44,10 @@ Json without_images(Json request) {
   for (const char* name : {"image", "mask"}) {
     const auto it = request.find(name);
     if (it == request.end()) continue;
-    if (it->is_string()) *it = shown(it->get_ref<const std::string&>().size());
+    if (it->is_string()) *it = size_text(it->get_ref<const std::string&>().size());
     if (it->is_array())
       for (Json& one : *it)
-        if (one.is_string()) one = shown(one.get_ref<const std::string&>().size());
+        if (one.is_string()) one = size_text(one.get_ref<const std::string&>().size());
   }
   return request;
 }

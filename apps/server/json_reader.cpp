@@ -13,7 +13,7 @@ namespace {
 class Checker final : public nlohmann::json_sax<Json> {
  public:
   Checker(const JsonLimits& limits, const std::string& subject, const std::string& param)
-      : limits_(limits), what_(subject), param_(param) {}
+      : limits_(limits), subject_(subject), param_(param) {}
 
   bool null() override { return count(); }
   bool boolean(bool) override { return count(); }
@@ -31,7 +31,7 @@ class Checker final : public nlohmann::json_sax<Json> {
     searches_ += names.size();
     if (!names.insert(name).second)
       throw wrong(param_.empty() ? name.substr(0, 100) : param_,
-                  what_ + ": a name stands twice in one object");
+                  subject_ + ": a name stands twice in one object");
     if (names.size() > limits_.names)
       refuse(": an object has more than " + std::to_string(limits_.names) + " names");
     if (searches_ > limits_.searches) refuse(": its objects have too many names");
@@ -39,19 +39,19 @@ class Checker final : public nlohmann::json_sax<Json> {
   }
   bool parse_error(size_t, const std::string&, const Json::exception& error) override {
     const std::string why = error.what();  // "[json.exception.parse_error.101] parse error at ..."
-    throw wrong(param_, what_ + " is no JSON: " +
+    throw wrong(param_, subject_ + " is no JSON: " +
                             why.substr(std::min(why.find("] ") + 2, why.size())).substr(0, 200));
   }
 
  private:
   [[noreturn]] void refuse(const std::string& why) const {
-    throw wrong(param_, what_ + why + "; nothing here needs that");
+    throw wrong(param_, subject_ + why + "; nothing here needs that");
   }
   bool count() {
     if (++values_ > limits_.values)
       refuse(" has more than " + std::to_string(limits_.values) + " values");
     if (values_ == 1 && open_.empty())
-      throw wrong(param_, what_ + " is no JSON object: expected {...}");
+      throw wrong(param_, subject_ + " is no JSON object: expected {...}");
     return true;
   }
   bool open() {
@@ -66,7 +66,7 @@ class Checker final : public nlohmann::json_sax<Json> {
   }
 
   const JsonLimits& limits_;
-  const std::string &what_, &param_;
+  const std::string &subject_, &param_;
   std::vector<std::unordered_set<std::string>> open_;  // names of open objects; empty for lists
   size_t values_ = 0, searches_ = 0;
 };

@@ -160,7 +160,7 @@ void Listener::State::completed(const ExchangePtr& exchange, bool whole) {
     const std::lock_guard lock(mutex);
     exchanges.erase(exchange);
   }
-  if (exchange->begun) {
+  if (exchange->head_read) {
     using Seconds = std::chrono::duration<double>;
     const double took = Seconds(steady_clock::now() - exchange->since).count();
     const HttpRequest& request = exchange->request;
@@ -188,13 +188,13 @@ void Listener::State::leave(const ExchangePtr& exchange) {
 MHD_Result Listener::State::access(MHD_Connection* connection, const ExchangePtr& exchange,
                                    const char* url, const char* method, const char* version,
                                    const char* data, size_t* size) {
-  if (!exchange->begun) {
+  if (!exchange->head_read) {
     {
       const std::lock_guard lock(mutex);
       if (stopping) return MHD_NO;
       exchanges.insert(exchange);
     }
-    exchange->begun = true;
+    exchange->head_read = true;
     exchange->request.method = method;
     exchange->request.path = url;
     return begin(connection, exchange, version);
@@ -249,7 +249,7 @@ void Listener::State::announce(MHD_Connection* connection, const ExchangePtr& ex
     exchange->answer = handlers.handle(request);
     return;
   }
-  exchange->body = Held(bodies, request.client, bytes);
+  exchange->body = QuotaLease(bodies, request.client, bytes);
   if (!exchange->body)
     throw Refusal(503, "overloaded", "too many requests are being read; ask again in a moment", "",
                   1);

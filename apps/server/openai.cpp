@@ -198,7 +198,7 @@ std::function<const ModelFacts&(const std::string&)> facts_of(const Parts& parts
 Json model_of(const Parts& parts, const ModelFacts& facts) {
   return {{"id", facts.name},
           {"object", "model"},
-          {"created", seconds(parts.begun)},
+          {"created", seconds(parts.start_time)},
           {"owned_by", "tessera"}};
 }
 

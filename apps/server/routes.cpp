@@ -85,7 +85,7 @@ std::string seen_by(const HttpRequest& request) { return request.sees_all ? "" :
 HttpReply show_status(const Parts& parts, const HttpRequest& request) {
   Json status = parts.jobs.status(seen_by(request));
   status["version"] = kVersion;
-  status["uptime"] = now() - parts.begun;
+  status["uptime"] = now() - parts.start_time;
   if (request.sees_all) status["clients"] = parts.connections();
   return json_reply(status);
 }

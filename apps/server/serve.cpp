@@ -19,7 +19,7 @@ namespace tessera::server {
 namespace {
 
 // Escapes a client's text for a terminal: short, ASCII, no control characters.
-std::string shown(const std::string& text, size_t most) {
+std::string log_text(const std::string& text, size_t most) {
   const std::string json =
       Json(text.substr(0, most)).dump(-1, ' ', true, Json::error_handler_t::replace);
   return json.substr(1, json.size() - 2);
@@ -40,8 +40,8 @@ std::string line_of(const Answered& a, bool json) {
         .dump(-1, ' ', true, Json::error_handler_t::replace);
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%.4f s", a.seconds);
-  const std::string named = a.client == a.address ? "" : shown(a.client, 200) + " ";
-  return shown(method, 20) + " " + shown(path, 200) + " " + std::to_string(a.status) + " " +
+  const std::string named = a.client == a.address ? "" : log_text(a.client, 200) + " ";
+  return log_text(method, 20) + " " + log_text(path, 200) + " " + std::to_string(a.status) + " " +
          seconds + " " + named + a.address + (a.whole ? "" : " (left)");
 }
 

@@ -110,7 +110,7 @@ struct Store::Database {
 
   ~Database() { sqlite3_close(handle); }
   // Client of a job, and the job's bytes. Requires the lock.
-  std::pair<std::string, int64_t> taken(const std::string& id) const {
+  std::pair<std::string, int64_t> client_and_bytes(const std::string& id) const {
     Statement row(handle, "SELECT client, bytes FROM jobs WHERE id = ?");
     row.bind(id);
     if (!row.step()) return {};
@@ -204,7 +204,7 @@ void Store::put(JobRecord& r) {
   bind(brief_of(json_of(r)));
   row.bind(bytes);
   if (r.number > 0) row.bind(r.number);
-  const auto [client, before] = database_->taken(r.id);
+  const auto [client, before] = database_->client_and_bytes(r.id);
   row.step();
   database_->add(client, -before);
   database_->add(r.client, bytes);
@@ -271,7 +271,7 @@ std::map<std::string, int64_t> Store::bytes() const {
 void Store::remove(const std::string& id) {
   clear(id);  // first, because removal frees space on a full disk
   const std::lock_guard lock(database_->mutex);
-  const auto [client, before] = database_->taken(id);
+  const auto [client, before] = database_->client_and_bytes(id);
   Statement row(database_->handle, "DELETE FROM jobs WHERE id = ?");
   row.bind(id).step();
   database_->removed = true;

@@ -112,14 +112,14 @@ Outcome outcome_of(const Job& job, const Store& store, const GenerateResult& res
 // to continue.
 class StepStop {
  public:
-  StepStop(const std::stop_token& stop, bool together) : asked_(stop), together_(together) {}
-  std::stop_token token() const { return together_ ? agreed_.get_token() : asked_; }
+  StepStop(const std::stop_token& stop, bool together) : stop_token_(stop), together_(together) {}
+  std::stop_token token() const { return together_ ? agreed_.get_token() : stop_token_; }
   void between_steps() {
-    if (together_ && asked_.stop_requested()) agreed_.request_stop();
+    if (together_ && stop_token_.stop_requested()) agreed_.request_stop();
   }
 
  private:
-  std::stop_token asked_;
+  std::stop_token stop_token_;
   std::stop_source agreed_;
   bool together_;
 };

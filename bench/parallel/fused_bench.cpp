@@ -21,8 +21,8 @@ using namespace tessera;
 using namespace tessera::bench;
 
 // Measurements of a way over all ranks.
-struct Measured {
-  explicit Measured(const Setting& is)
+struct Measurement {
+  explicit Measurement(const Setting& is)
       : traffic(is.ranks),
         begin(size_t(is.steps * is.ranks)),
         end(begin),
@@ -50,15 +50,16 @@ struct Measured {
 struct Cell {
   explicit Cell(const Setting& setting);
   void run(comm::Communicator& world);
-  std::unique_ptr<Way> make(const std::string& way, comm::Communicator& world, Measured& all) const;
+  std::unique_ptr<Way> make(const std::string& way, comm::Communicator& world,
+                            Measurement& all) const;
   void measure(comm::Communicator& world, Way& way, const std::string& name, int step);
-  void add(const FusedWay& way, Measured& all);
+  void add(const FusedWay& way, Measurement& all);
   void gather(comm::Communicator& world);
 
   const Setting is;
   const Layers layers;
   std::vector<std::vector<Loads>> loads[2];  // unpadded, padded: by layer and rank
-  std::map<std::string, Measured> found;
+  std::map<std::string, Measurement> measurements;
   std::mutex mutex;
 };
 
@@ -66,12 +67,12 @@ Cell::Cell(const Setting& setting) : is(setting), layers(setting) {
   for (const bool padded : {false, true})
     for (const Routes& routes : layers.routes)
       loads[padded].push_back(loads_of(is, routes, padded));
-  for (const std::string& way : is.ways) found.emplace(way, is);
-  for (auto& [way, measured] : found) measured.spans.resize(size_t(is.ranks));
+  for (const std::string& way : is.ways) measurements.emplace(way, is);
+  for (auto& [way, measured] : measurements) measured.spans.resize(size_t(is.ranks));
 }
 
 std::unique_ptr<Way> Cell::make(const std::string& way, comm::Communicator& world,
-                                Measured& all) const {
+                                Measurement& all) const {
   const bool linked = is.mbytes > 0 || is.high_ms > 0;
   if (way == "fused") return std::make_unique<FusedWay>(is, layers, world, all.traffic, linked);
   if (way == "stale fused" || way == "stale bulk") {
@@ -89,7 +90,7 @@ std::unique_ptr<Way> Cell::make(const std::string& way, comm::Communicator& worl
 
 // Step -1 is a warm-up and not counted: touches memory and checks results.
 void Cell::measure(comm::Communicator& world, Way& way, const std::string& name, int step) {
-  Measured& all = found.at(name);
+  Measurement& all = measurements.at(name);
   const auto r = size_t(world.rank());
   const auto& own_loads = loads[name == "padded"];
   const auto phases = phases_of(is, own_loads, step);
@@ -124,7 +125,7 @@ void Cell::measure(comm::Communicator& world, Way& way, const std::string& name,
   }
 }
 
-void Cell::add(const FusedWay& way, Measured& all) {
+void Cell::add(const FusedWay& way, Measurement& all) {
   const std::lock_guard lock(mutex);
   all.tasks += way.trace.tasks;
   all.idle_while_ready += way.trace.idle_while_ready;
@@ -143,14 +144,14 @@ void Cell::run(comm::Communicator& world) {
   scope.pool = &pool;
   const tensor::BindScope bound(scope);
   std::vector<std::unique_ptr<Way>> ways;
-  for (const std::string& name : is.ways) ways.push_back(make(name, world, found.at(name)));
+  for (const std::string& name : is.ways) ways.push_back(make(name, world, measurements.at(name)));
   for (int step = -1; step < is.steps; ++step)
     for (size_t i = 0; i < ways.size(); ++i) {  // a different way first in each step
       const size_t w = (i + size_t(step + 1)) % ways.size();
       measure(world, *ways[w], is.ways[w], step);
     }
   for (size_t w = 0; w < ways.size(); ++w) {
-    Measured& all = found.at(is.ways[w]);
+    Measurement& all = measurements.at(is.ways[w]);
     all.spans[size_t(world.rank())] = std::move(ways[w]->spans());
     if (const auto* fused = dynamic_cast<const FusedWay*>(ways[w].get())) add(*fused, all);
   }
@@ -160,7 +161,7 @@ void Cell::run(comm::Communicator& world) {
 // Brings together the numbers of ranks in other processes of this machine, which share its clock.
 void Cell::gather(comm::Communicator& world) {
   const comm::Tag tag{"gather", -1, TrafficKind::control};
-  for (auto& [way, all] : found) {
+  for (auto& [way, all] : measurements) {
     std::vector<int64_t> sums{all.traffic.payload(),
                               all.tasks,
                               all.idle_while_ready,
@@ -231,7 +232,7 @@ std::string bounds(const Cell& cell, bool padded) {
 
 std::string line(const Cell& cell, const std::string& way) {
   const Setting& is = cell.is;
-  const Measured& all = cell.found.at(way);
+  const Measurement& all = cell.measurements.at(way);
   const std::vector<double> seconds = all.seconds(is.ranks);
   std::string text = fmt::format(
       "{{\"bench\":\"fused\",\"how\":\"{}\",\"ranks\":{},\"workers\":{},\"layers\":{},\"tokens\":{}"
@@ -248,8 +249,8 @@ std::string line(const Cell& cell, const std::string& way) {
       all.traffic.payload() / is.steps, all.traffic.most(),
       mean({all.wrong.begin(), all.wrong.end()}) == 0);
   if (is.mbytes + is.high_ms + is.row_us + is.gate_ms > 0) text += bounds(cell, way == "padded");
-  if (way != "fused" && cell.found.contains("fused"))
-    text += ",\"over_fused\":" + ratio(seconds, cell.found.at("fused").seconds(is.ranks));
+  if (way != "fused" && cell.measurements.contains("fused"))
+    text += ",\"over_fused\":" + ratio(seconds, cell.measurements.at("fused").seconds(is.ranks));
   if (way == "fused")
     text += fmt::format(
         ",\"heap_bytes\":{},\"tasks\":{},\"utilisation\":{:.3f},\"idle_while_ready\":{},"
@@ -263,7 +264,7 @@ std::string line(const Cell& cell, const std::string& way) {
 
 void write_trace(const Cell& cell) {
   ChromeTrace trace(cell.is.trace);
-  for (const auto& [way, all] : cell.found) {
+  for (const auto& [way, all] : cell.measurements) {
     const auto last = all.begin.end() - cell.is.ranks;
     const auto zero = *std::min_element(last, all.begin.end());
     for (size_t r = 0; r < all.spans.size(); ++r) trace.add(way, r, zero, all.spans[r]);

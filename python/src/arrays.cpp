@@ -29,7 +29,7 @@ std::optional<ElementType> type_of(const nb::dlpack::dtype& dtype) {
   return std::nullopt;
 }
 
-std::string shown(nb::handle text) {
+std::string ascii_text(nb::handle text) {
   const auto ascii = nb::steal(PyObject_ASCII(text.ptr()));
   return ascii.is_valid() ? nb::cast<std::string>(ascii) : "?";
 }
@@ -62,7 +62,7 @@ Inputs inputs_of(const nb::dict& arrays) {
     std::string name;
     if (!nb::try_cast(key, name))
       throw nb::type_error(
-          ("the name " + shown(key) + " of an array cannot be written as UTF-8").c_str());
+          ("the name " + ascii_text(key) + " of an array cannot be written as UTF-8").c_str());
     ask_for_memory(value);
     Array array;
     if (!nb::try_cast(value, array))

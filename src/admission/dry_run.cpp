@@ -57,8 +57,8 @@ diffusion::SourceImage encoded_on_meta(const diffusion::Job& job) {
 }
 
 // The inputs of denoising, without data.
-diffusion::AskedInputs on_meta(const diffusion::Job& job) {
-  diffusion::AskedInputs inputs{.adapters = job.asked.adapters};
+diffusion::RequestInputs on_meta(const diffusion::Job& job) {
+  diffusion::RequestInputs inputs{.adapters = job.asked.adapters};
   for (const auto& [name, x] : job.asked.conditioning.tensors) {
     const bool says_lengths = name.find("mask") != std::string::npos;  // keeps elements
     inputs.conditioning.tensors[name] = says_lengths ? x : x.to(tensor::Device::meta);
@@ -81,7 +81,7 @@ std::vector<Inspection::Rank> ranks_of(const Report& report, const Plan& plan,
 }
 
 // The first steps of a job, ready to be denoised on the ranks of a stage.
-diffusion::Job begun(runtime::ModelState& stage, const diffusion::Job& job, int steps) {
+diffusion::Job first_steps_of(runtime::ModelState& stage, const diffusion::Job& job, int steps) {
   diffusion::Job run{on_meta(job), job.planned, job.admitted};
   run.planned.sampler = std::make_shared<FirstSteps>(*job.planned.sampler, steps);
   run.counted.meters = runtime::RunMeters(stage.workers.ranks.size());
@@ -105,8 +105,9 @@ Tensor latents_of(const diffusion::Job& job) {
 
 /// Bytes of a job's other images or videos while the last is decoded; and of all, with the latents,
 /// when all numbers are joined.
-struct Beside {
-  Beside(const diffusion::Job& job, const Tensor& latents, const diffusion::Decoded& result) {
+struct DecodingMemory {
+  DecodingMemory(const diffusion::Job& job, const Tensor& latents,
+                 const diffusion::Decoded& result) {
     int64_t pixels = 0;
     for (const Tensor& image : result.pixels) pixels += image.bytes();
     const int64_t numbers = job.planned.traced ? result.numbers.bytes() : 0;
@@ -117,22 +118,22 @@ struct Beside {
 };
 
 /// The executed part of a job: its first steps, for all samples or its first parts.
-struct Tried {
-  int steps = 0;              ///< total steps
-  int samples = 0;            ///< executed samples
-  diffusion::Decoded made{};  ///< by separate decoding ranks
+struct PartialRun {
+  int steps = 0;                 ///< total steps
+  int samples = 0;               ///< executed samples
+  diffusion::Decoded decoded{};  ///< by separate decoding ranks
 };
 
 // Two parts: one is decoded while the other is denoised.
-Tried try_halves(runtime::ModelState& stage, const RunControl& control, const diffusion::Job& job,
-                 diffusion::Trace& trace, Report& report) {
+PartialRun try_halves(runtime::ModelState& stage, const RunControl& control,
+                      const diffusion::Job& job, diffusion::Trace& trace, Report& report) {
   const GenerateRequest request;
   std::deque<diffusion::QueuedRequest> orders;
   diffusion::QueuedRequest& order = orders.emplace_back(request, job);
-  Tried tried;
+  PartialRun partial;
   for (const nn::Range samples : diffusion::parts_of(stage.options.plan, job.samples())) {
     order.parts.push_back(diffusion::part_of(job, samples));
-    tried.samples += order.parts.back().samples();
+    partial.samples += order.parts.back().samples();
     if (order.parts.size() == 2) break;
   }
   const diffusion::SharedDecoder decoder =
@@ -140,9 +141,9 @@ Tried try_halves(runtime::ModelState& stage, const RunControl& control, const di
   diffusion::run_stages(stage, control, orders, decoder);
   trace = std::move(order.trace);
   report = std::move(order.result.report);
-  tried.steps = job.planned.sampler->steps() * static_cast<int>(order.parts.size());
-  tried.made = std::move(order.made);
-  return tried;
+  partial.steps = job.planned.sampler->steps() * static_cast<int>(order.parts.size());
+  partial.decoded = std::move(order.decoded);
+  return partial;
 }
 
 // For the denoising ranks.
@@ -155,7 +156,7 @@ diffusion::Work work_of_denoisers(const diffusion::Job& run, const Plan& plan) {
 }
 
 // Adds separate decoding ranks, and rank 0's memory for samples without execution.
-void add_decoders(const RunOptions& options, const diffusion::Job& job, const Tried& tried,
+void add_decoders(const RunOptions& options, const diffusion::Job& job, const PartialRun& partial,
                   const Report& report, DryRun& prediction) {
   int64_t weights = 0, sum = 0, most = 0;
   for (size_t r = prediction.ranks.size(); r < report.per_rank.size(); ++r) {
@@ -166,9 +167,9 @@ void add_decoders(const RunOptions& options, const diffusion::Job& job, const Tr
     most = std::max(most, peak.total);
   }
   int64_t each = latents_of(job).bytes() / job.samples();
-  for (const Tensor& image : tried.made.pixels) each += image.bytes() / tried.samples;
-  if (job.planned.traced) each += tried.made.numbers.bytes() / tried.samples;
-  const int64_t others = (job.samples() - tried.samples) * each;
+  for (const Tensor& image : partial.decoded.pixels) each += image.bytes() / partial.samples;
+  if (job.planned.traced) each += partial.decoded.numbers.bytes() / partial.samples;
+  const int64_t others = (job.samples() - partial.samples) * each;
   prediction.ranks[0].activations += others;
   prediction.ranks[0].total += others;
   prediction.decoders = weights;
@@ -255,7 +256,7 @@ DryRun dry_run(const runtime::ModelState& state, const RunOptions& options,
   runtime::ModelState stage;
   runtime::copy_for_dry_run(state, options, stage);
   const tensor::BindScope bind(stage.workers.scope());
-  diffusion::Job run = begun(stage, job, steps_until_they_repeat(options.plan, job));
+  diffusion::Job run = first_steps_of(stage, job, steps_until_they_repeat(options.plan, job));
   diffusion::load_ranks(stage, run);
   diffusion::Trace trace(run, run.planned.traced);
   Report report;
@@ -265,20 +266,21 @@ DryRun dry_run(const runtime::ModelState& state, const RunOptions& options,
   control.on_progress = [&](const Progress&) {
     between = std::max(between, tensor::current_scope().memory->current());
   };
-  Tried tried{run.planned.sampler->steps(), run.samples()};
+  PartialRun partial{run.planned.sampler->steps(), run.samples()};
   if (options.plan.vae_apart)
-    tried = try_halves(stage, control, run, trace, report);
+    partial = try_halves(stage, control, run, trace, report);
   else
     diffusion::denoise(stage, {}, control, run, trace, report);
-  DryRun prediction{.ranks = ranks_of(report, options.plan, stage.geometry(), run, tried.steps),
-                    .work = mean_work(work_of_denoisers(run, options.plan), tried.steps)};
+  DryRun prediction{.ranks = ranks_of(report, options.plan, stage.geometry(), run, partial.steps),
+                    .work = mean_work(work_of_denoisers(run, options.plan), partial.steps)};
   prediction.traced = trace.bytes() / run.planned.sampler->steps() * job.planned.sampler->steps() /
-                      tried.samples * job.samples();
+                      partial.samples * job.samples();
   const int64_t later = prediction.traced - trace.bytes();  // for steps outside the dry run
   prediction.ranks[0].activations += later;
   prediction.ranks[0].total += later;
   for (const auto& [tag, sent] : report.traffic)
-    if (sent.kind == TrafficKind::plan) prediction.messages += double(sent.messages) / tried.steps;
+    if (sent.kind == TrafficKind::plan)
+      prediction.messages += double(sent.messages) / partial.steps;
   const auto weights = stage.weights_of("transformer");
   add_process(
       options,
@@ -287,7 +289,7 @@ DryRun dry_run(const runtime::ModelState& state, const RunOptions& options,
                                       job.asked.adapters.get());
       },
       prediction);
-  if (options.plan.vae_apart) add_decoders(options, job, tried, report, prediction);
+  if (options.plan.vae_apart) add_decoders(options, job, partial, report, prediction);
   prediction.process += input_bytes(job);
   // Other threads may be anywhere in their steps.
   prediction.between =
@@ -304,7 +306,7 @@ std::vector<Inspection::Rank> dry_run_ranks(const runtime::ModelState& state,
   runtime::ModelState stage;
   runtime::copy_for_dry_run(state, state.options, stage);
   const tensor::BindScope bind(stage.workers.scope());
-  diffusion::Job run = begun(stage, job, steps);
+  diffusion::Job run = first_steps_of(stage, job, steps);
   // Sums over all ranks are not wanted, and each message would wait for their locks.
   for (runtime::RunMeters::Rank& rank : run.counted.meters.ranks)
     rank = {std::make_shared<tensor::Meter>(), std::make_shared<tensor::MemoryTracker>()};
@@ -324,11 +326,11 @@ diffusion::MemoryNeed dry_run_decode(const runtime::ModelState& state, const dif
   const diffusion::Job one = last_of(job, 0);
   const tensor::BindScope bind(stage.workers.scope(-1, &one.counted.meters));
   const Tensor latents = latents_of(job);
-  const Beside beside(job, latents,
-                      diffusion::decode(stage, {}, one, tiles, latents, job.planned.traced));
+  const DecodingMemory memory(
+      job, latents, diffusion::decode(stage, {}, one, tiles, latents, job.planned.traced));
   const MemoryPeaks peak = runtime::peaks_of(*one.counted.meters.memory);
-  return {peak.weights, std::max(peak.activations + beside.others, beside.joining),
-          std::max(peak.total + beside.others, peak.weights + beside.joining), 0,
+  return {peak.weights, std::max(peak.activations + memory.others, memory.joining),
+          std::max(peak.total + memory.others, peak.weights + memory.joining), 0,
           one.counted.meters.all->entries()};
 }
 
@@ -357,12 +359,12 @@ diffusion::MemoryNeed dry_run_bands(const runtime::ModelState& state, const diff
   const Tensor latents = latents_of(job);
   const diffusion::Decoded result =
       diffusion::decode_in_bands(stage, {}, one, latents, job.planned.traced);
-  const Beside beside(job, latents, result);
+  const DecodingMemory memory(job, latents, result);
   const int64_t weights = one.counted.meters.memory->peak(tensor::MemoryClass::weights);
   std::vector<int64_t> rank_bytes;  // besides the weights
   for (const Report::Rank& rank : result.shared.per_rank)
     rank_bytes.push_back(rank.peak_bytes.total - weights);
-  rank_bytes[0] = std::max(rank_bytes[0] + beside.others, beside.joining - latents.bytes());
+  rank_bytes[0] = std::max(rank_bytes[0] + memory.others, memory.joining - latents.bytes());
   for (size_t r = 0; r < rank_bytes.size(); ++r) ranks.at(r).decode = weights + rank_bytes[r];
   rank_bytes[0] += latents.bytes();
   const int64_t activations = state.ranks().bytes_here(rank_bytes);

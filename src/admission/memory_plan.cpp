@@ -52,7 +52,7 @@ std::string remedy_of(const runtime::ModelState& state, std::string ranks, int64
 
 /// A part above the limit.
 struct MemoryOverrun {
-  std::string what;
+  std::string subject;
   int64_t bytes = 0, weights = 0;
 };
 
@@ -309,11 +309,11 @@ MemoryLimit room_of(const runtime::ModelState& state, int64_t held_bytes) {
 void take_room(const runtime::ModelState& state, const std::string& subject, int64_t bytes,
                int64_t weights, runtime::MemoryReservation& reservation) {
   const MemoryLimit room = room_of(state);
-  std::vector<runtime::MemoryReservation::Held> others;
+  std::vector<runtime::MemoryReservation::ModelMemory> others;
   if (reservation.take(bytes, weights, room.bytes, others)) return;
   double held_bytes = 0;
   std::string each;
-  for (const runtime::MemoryReservation::Held& one : others) {
+  for (const runtime::MemoryReservation::ModelMemory& one : others) {
     held_bytes += double(one.bytes);
     each += fmt::format("{}'{}' {}", each.empty() ? "" : ", ", one.name, amount(double(one.bytes)));
   }
@@ -430,7 +430,7 @@ MemoryFit fit_memory(const runtime::ModelState& state, const GenerateRequest& re
                                 ? ranks_that_fit(state, job, fit.denoise, room)
                                 : std::string();
   fit.problem =
-      too_large(first.what, first.bytes, first.weights, room, remedy_of(state, ranks, least));
+      too_large(first.subject, first.bytes, first.weights, room, remedy_of(state, ranks, least));
   return fit;
 }
 
@@ -471,7 +471,7 @@ MemoryFit plan_memory(runtime::ModelState& state, const GenerateRequest& request
     state.loaded.transformers.release();
     fit.stays = 0;
   }
-  fit.taken = std::max(fit.process + cache_bytes,
+  fit.total = std::max(fit.process + cache_bytes,
                        fit.text > 0 ? fit.text + std::max(fit.stays, cache_bytes) : 0);
   if (state.options.memory_budget == 0) return fit;
   const int64_t most = most_uneven(state.options.plan, state.geometry(), nullptr,

@@ -75,7 +75,7 @@ struct MemoryFit {
   int64_t process = 0;           ///< bytes of this process at most
   /// After plan_memory(): bytes with kept weights of other parts, and the bytes kept between
   /// requests and shared with other requests of the model.
-  int64_t taken = 0, stays = 0;
+  int64_t total = 0, stays = 0;
   std::string problem;
 };
 /// Fits a job into the machine's memory or RunOptions::memory_budget: chooses the resident

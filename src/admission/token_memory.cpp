@@ -429,7 +429,7 @@ namespace {
 // The memory of a run like an earlier fitting run, if available without other models.
 bool takes_at_once(const runtime::ModelState& state, const std::array<int64_t, 2>& bytes,
                    runtime::MemoryReservation* reservation) {
-  std::vector<runtime::MemoryReservation::Held> others;
+  std::vector<runtime::MemoryReservation::ModelMemory> others;
   return !reservation || reservation->take(bytes[0], bytes[1], room_of(state).bytes, others,
                                            runtime::MemoryReservation::Idle::stay);
 }

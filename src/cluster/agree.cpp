@@ -112,7 +112,7 @@ Error told_to_others(const std::exception& e, int rank) {
 }
 
 // Outside reports: never part of a prediction.
-std::vector<tensor::Tensor> said_by_all(comm::Communicator& world, const tensor::Tensor& word) {
+std::vector<tensor::Tensor> words_of_all(comm::Communicator& world, const tensor::Tensor& word) {
   constexpr comm::Tag kTag = comm::kControl;
   for (int to = 0; to < world.size(); ++to)
     if (to != world.rank()) world.post(to, word, kTag);
@@ -158,7 +158,7 @@ void run_collectively(comm::Communicator& world,
   if (own && !shared) own = named(*own, world.rank(), "computes");
   ranks = nullptr;  // unread messages would hold up the words behind them
   const Error* const own_error = own ? &*own : nullptr;
-  const std::vector<tensor::Tensor> words = said_by_all(world, comm::word_of(own_error));
+  const std::vector<tensor::Tensor> words = words_of_all(world, comm::word_of(own_error));
   if (own && world.rank() == 0 && exception)
     std::rethrow_exception(exception);  // including a callback's
   for (const tensor::Tensor& word : words) throw_if_error(word);

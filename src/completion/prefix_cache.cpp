@@ -140,8 +140,8 @@ PrefixLease::PrefixLease(const runtime::ModelState& state, const CompleteRequest
 
 PrefixLease::~PrefixLease() {
   for (Loan& loan : loans_)  // no rank began: a cache without limit stays as before
-    if (prefix_->limit == 0 && !loan.found.ranks.empty() && loan.taken == 0)
-      prefix_->put(std::move(loan.found));
+    if (prefix_->limit == 0 && !loan.match.ranks.empty() && loan.takers == 0)
+      prefix_->put(std::move(loan.match));
 }
 
 bool PrefixLease::fits(int64_t bytes_of_rank) const {
@@ -153,11 +153,11 @@ void PrefixLease::find(const std::vector<int32_t>& prompt) {
   if (!prefix_) return;
   const std::lock_guard lock(mutex_);
   Loan loan;
-  loan.left = form_;
-  if (owner_) loan.left.owner = owner_(static_cast<int>(loans_.size()));
-  loan.left.ids = prompt;
-  loan.found = prefix_->find(loan.left, loan.common);
-  loan.left.ids.clear();
+  loan.successor = form_;
+  if (owner_) loan.successor.owner = owner_(static_cast<int>(loans_.size()));
+  loan.successor.ids = prompt;
+  loan.match = prefix_->find(loan.successor, loan.common);
+  loan.successor.ids.clear();
   loans_.push_back(std::move(loan));
 }
 
@@ -166,27 +166,28 @@ void PrefixLease::tell(int sequence, sample::TokenPrompt& prompt) const {
   const std::lock_guard lock(mutex_);
   const Loan& loan = loans_.at(static_cast<size_t>(sequence));
   prompt.kept = loan.common;
-  prompt.held = std::ssize(loan.found.ids);
+  prompt.held = std::ssize(loan.match.ids);
 }
 
 std::shared_ptr<const nn::KvCache::Tables> PrefixLease::take(int sequence, int rank) {
   const std::lock_guard lock(mutex_);
   Loan& loan = loans_.at(static_cast<size_t>(sequence));
-  ++loan.taken;
-  return std::move(loan.found.ranks.at(static_cast<size_t>(rank)));
+  ++loan.takers;
+  return std::move(loan.match.ranks.at(static_cast<size_t>(rank)));
 }
 
 void PrefixLease::leave(int sequence, int rank, std::vector<int32_t> ids,
                         nn::KvCache::Tables tables) {
   const std::lock_guard lock(mutex_);
   Loan& loan = loans_.at(static_cast<size_t>(sequence));
-  if (loan.given++ == 0)
-    loan.left.ids = std::move(ids);
-  else if (loan.left.ids != ids)
+  if (loan.givers++ == 0)
+    loan.successor.ids = std::move(ids);
+  else if (loan.successor.ids != ids)
     loan.alike = false;
-  loan.left.ranks.at(static_cast<size_t>(rank)) =
+  loan.successor.ranks.at(static_cast<size_t>(rank)) =
       std::make_shared<const nn::KvCache::Tables>(std::move(tables));
-  if (loan.given == loan.left.ranks.size() && loan.alike) prefix_->put(std::move(loan.left));
+  if (loan.givers == loan.successor.ranks.size() && loan.alike)
+    prefix_->put(std::move(loan.successor));
 }
 
 RankPrefix::RankPrefix(PrefixLease& lease, int rank,

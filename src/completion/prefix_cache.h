@@ -79,9 +79,9 @@ class PrefixLease {
  private:
   /// A sequence's loan, and its successor.
   struct Loan {
-    PrefixCache::State::Conversation found, left;
+    PrefixCache::State::Conversation match, successor;
     int64_t common = 0;
-    size_t taken = 0, given = 0;  // by ranks
+    size_t takers = 0, givers = 0;  // by ranks
     bool alike = true;
   };
 

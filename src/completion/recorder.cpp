@@ -37,7 +37,7 @@ void Recorder::add(const sample::TokenPrompt& prompt) {
   prompts.push_back(prompt);
   answers.emplace_back(tokens, request.stop);
   result.completions.emplace_back();
-  said.emplace_back();
+  confidences.emplace_back();
 }
 
 void Recorder::before(const std::vector<sample::SequencePass>& passes) {
@@ -86,7 +86,7 @@ bool Recorder::after(const sample::SequencePass& p, const sample::BlockWalk& wal
       {p.pass.kind,
        p.pass.ids.begin,
        p.pass.ids.end,
-       said[static_cast<size_t>(p.sequence)].take(p, special.mask, logprobs_in(logits)),
+       confidences[static_cast<size_t>(p.sequence)].take(p, special.mask, logprobs_in(logits)),
        under_rule(request, spec, p.pass.kind),
        {}});
   for (const auto& use : uses)
@@ -112,8 +112,8 @@ void Recorder::ended(int sequence, const sample::Decoded& out) {
   completion.reused = prompts[i].kept;
   for (size_t t = 0; t < completion.ids.size(); ++t) {
     const auto position = static_cast<int64_t>(prompts[i].ids.size() + t);
-    completion.confidences.push_back(said[i].at(position).confidence);
-    if (request.logprobs) completion.logprobs.push_back(said[i].at(position).logprobs);
+    completion.confidences.push_back(confidences[i].at(position).confidence);
+    if (request.logprobs) completion.logprobs.push_back(confidences[i].at(position).logprobs);
   }
   const std::string rest = answers[i].advance(completion.ids, true);
   completion.text = answers[i].text();

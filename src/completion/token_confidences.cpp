@@ -15,18 +15,18 @@ Completion::TokenLogprob logprob_of(const tokenizer::ByteLevelBpe* tokens, int32
 int64_t TokenConfidences::take(const sample::SequencePass& pass, int32_t mask,
                                const LogprobsOf& logprobs_of) {
   const auto before = std::ranges::any_of(pass.commits, &sample::Prediction::moved)
-                          ? said_
-                          : std::map<int64_t, Said>();
+                          ? records_
+                          : std::map<int64_t, Record>();
   int64_t count = 0;
   for (const sample::Prediction& one : pass.commits) {
     const int64_t from = one.position - one.shift;
     if (one.token == mask || one.noise) {
-      said_.erase(one.position);
+      records_.erase(one.position);
     } else if (one.moved) {
       const auto stood = before.find(from);
-      said_[one.position] = stood == before.end() ? Said{one.confidence} : stood->second;
+      records_[one.position] = stood == before.end() ? Record{one.confidence} : stood->second;
     } else {
-      Said& entry = said_[one.position] = {one.confidence};
+      Record& entry = records_[one.position] = {one.confidence};
       const auto row = std::ranges::lower_bound(pass.open, from) - pass.open.begin();
       if (logprobs_of) entry.logprobs = logprobs_of(row, one.token);
       count += one.accepted ? 1 : 0;

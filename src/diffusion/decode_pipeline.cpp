@@ -75,29 +75,29 @@ class LatentExchange {
     take();
     tell(pair_, comm::word_of(nullptr));
     latents_.send(1, tokens, kLatents);
-    ended_ = pair_.receive(1, kWord);
+    end_message_ = pair_.receive(1, kWord);
     const int messages = part.samples() + (queued.trace.wanted() ? 1 : 0);
-    for (int i = 0; i < messages; ++i) coming_.push_back(pair_.receive(1, kImage));
+    for (int i = 0; i < messages; ++i) pending_parts_.push_back(pair_.receive(1, kImage));
     queued_ = &queued;
     part_ = &part;
   }
   /// Receives the images of the part in flight. Rethrows an error of the decoder.
   void take() {
-    if (!coming_.empty()) cluster::throw_if_error(ended_.wait());
-    for (size_t i = 0; i < coming_.size(); ++i) {
+    if (!pending_parts_.empty()) cluster::throw_if_error(end_message_.wait());
+    for (size_t i = 0; i < pending_parts_.size(); ++i) {
       require(!stop_.stop_requested(), ErrorCode::cancelled, "stopped before image {} of {}",
               part_->planned.first_sample + std::min(static_cast<int>(i) + 1, part_->samples()),
               queued_->job.samples());
-      const Tensor x = coming_[i].wait();
+      const Tensor x = pending_parts_[i].wait();
       const auto sample = static_cast<int>(i);
-      Decoded& decoded = queued_->made;
+      Decoded& decoded = queued_->decoded;
       if (sample < part_->samples())
         unpack(x, part_->planned.labels[i], video_ ? part_->planned.first_sample + sample : -1,
                rate_, decoded);
       else
         decoded.numbers = decoded.numbers.defined() ? ops::concat_rows({decoded.numbers, x}) : x;
     }
-    coming_.clear();
+    pending_parts_.clear();
   }
 
  private:
@@ -107,8 +107,8 @@ class LatentExchange {
   std::stop_token stop_;
   QueuedRequest* queued_ = nullptr;
   const Job* part_ = nullptr;
-  comm::Pending ended_;
-  std::vector<comm::Pending> coming_;
+  comm::Pending end_message_;
+  std::vector<comm::Pending> pending_parts_;
 };
 
 /// A rank within its stage.
@@ -119,7 +119,7 @@ struct RequestStage {
   std::deque<Denoising>& denoising;  ///< an object for each request
   const SharedDecoder& decoder;
   comm::Communicator& all;
-  comm::Communicator* mine;  ///< ranks of this stage; null: a single rank
+  comm::Communicator* stage_ranks;  ///< ranks of this stage; null: a single rank
   /// `pair` connects only rank 0 and the first decoder; other ranks are alone in their groups.
   /// Messages left in a group are dropped when either end leaves. Latents have a group of their
   /// own: if sending latents fails, the next message must not be taken for them.
@@ -134,7 +134,7 @@ struct RequestStage {
   void each(const std::function<void(QueuedRequest& queued, Denoising& denoising)>& run,
             int64_t weights);
   void decode_part(const QueuedRequest& queued, const Job& part, nn::Spatial& spatial);
-  bool first() const { return !mine || mine->rank() == 0; }
+  bool first() const { return !stage_ranks || stage_ranks->rank() == 0; }
 };
 
 // Runs all requests in turn, each in its own scope and report.
@@ -151,14 +151,14 @@ void RequestStage::each(const std::function<void(QueuedRequest& queued, Denoisin
 // Runs `work` on the first rank of the stage. If `work` throws, all ranks of the stage throw the
 // same error.
 void RequestStage::by_first(const std::function<void()>& work) {
-  if (!first()) return cluster::throw_if_error(mine->receive(0, kWord).wait());
+  if (!first()) return cluster::throw_if_error(stage_ranks->receive(0, kWord).wait());
   try {
     work();
   } catch (const Error& e) {
-    if (mine && e.code() != ErrorCode::rank) tell(*mine, comm::word_of(&e));
+    if (stage_ranks && e.code() != ErrorCode::rank) tell(*stage_ranks, comm::word_of(&e));
     throw;
   }
-  if (mine) tell(*mine, comm::word_of(nullptr));
+  if (stage_ranks) tell(*stage_ranks, comm::word_of(nullptr));
 }
 
 void RequestStage::denoise_all() {
@@ -178,7 +178,7 @@ void RequestStage::denoise_all() {
   const auto run = [&](QueuedRequest& queued, Denoising& steps) {
     std::vector<Tensor> part_tokens;
     for (const Job& part : queued.parts) {
-      part_tokens.push_back(steps.run(mine, part, &all));
+      part_tokens.push_back(steps.run(stage_ranks, part, &all));
       by_first([&] { relay.give(queued, part, part_tokens.back()); });
     }
     if (first()) queued.tokens = ops::concat_rows(part_tokens);
@@ -204,8 +204,8 @@ void RequestStage::denoise() {
 
 // Receives rank 0's word: the next part or the end. Rethrows rank 0's error.
 void RequestStage::go_on() {
-  const Tensor word = (first() ? pair : *mine).receive(0, kWord).wait();
-  if (first() && mine) tell(*mine, word);
+  const Tensor word = (first() ? pair : *stage_ranks).receive(0, kWord).wait();
+  if (first() && stage_ranks) tell(*stage_ranks, word);
   cluster::throw_if_error(word);
 }
 
@@ -215,9 +215,9 @@ void RequestStage::decode_part(const QueuedRequest& queued, const Job& part, nn:
   quiet.stop = stop;
   Decoded decoded;
   try {
-    decoded =
-        decode_share(state, quiet, part, mine ? std::nullopt : queued.job.admitted.tiles, tokens,
-                     *decoder.decoder, spatial, mine, all.rank(), queued.trace.wanted());
+    decoded = decode_share(
+        state, quiet, part, stage_ranks ? std::nullopt : queued.job.admitted.tiles, tokens,
+        *decoder.decoder, spatial, stage_ranks, all.rank(), queued.trace.wanted());
   } catch (const Error& e) {
     if (e.code() == ErrorCode::rank) throw;
     if (e.code() == ErrorCode::cancelled && !control.stop.stop_requested()) go_on();
@@ -238,10 +238,10 @@ void RequestStage::decode() {
     const int64_t chunk = queued.job.planned.vae_chunk;
     nn::LocalSpatial whole(chunk);
     std::optional<parallel::Bands> bands;
-    if (mine) bands.emplace(*mine, heeds ? stop : std::stop_token(), chunk);
+    if (stage_ranks) bands.emplace(*stage_ranks, heeds ? stop : std::stop_token(), chunk);
     for (const Job& part : queued.parts) {
       go_on();
-      decode_part(queued, part, mine ? static_cast<nn::Spatial&>(*bands) : whole);
+      decode_part(queued, part, stage_ranks ? static_cast<nn::Spatial&>(*bands) : whole);
     }
   };
   each(run, decoder.weights);

@@ -27,7 +27,7 @@ struct QueuedRequest {
   GenerateResult result;     ///< the report covers all ranks; decoders' entries are named decode_*
   std::vector<Job> parts{};  ///< denoised one after the other
   tensor::Tensor tokens{};   ///< latents of all parts, at rank 0
-  Decoded made{};            ///< decoded images, at rank 0
+  Decoded decoded{};         ///< decoded images, at rank 0
 };
 
 /// Denoises the parts of all requests on the first ranks of the plan, while the last ranks decode

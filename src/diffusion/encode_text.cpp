@@ -23,7 +23,7 @@ TextStates encode_alone(const runtime::ModelState& state, const Text& text,
   if (keep) weights = held_weights = std::make_shared<const load::HeldWeights>(weights);
   if (adapters) weights = adapters->over(part, weights, state.device());
   const auto encoder = state.load_text_encoder(part, weights);
-  TextStates states = on_host(numbers_of(*encoder, seen(text), part));
+  TextStates states = on_host(numbers_of(*encoder, encoder_batch(text), part));
   if (keep) state.loaded.kept.keep(part, held_weights->values(), text.need.kept);
   return states;
 }
@@ -51,10 +51,10 @@ Embeddings encode_texts(const runtime::ModelState& state, bool two, const RunCon
       if (first && control.on_progress)
         control.on_progress({Phase::encode, i, count, clock.seconds()});
     });
-    states = spread
-                 ? encode_sharded(state, text.part.encoder, seen(text), keep ? text.need.kept : 0,
-                                  meters, control.stop, job.counted.encoded, adapters)
-                 : encode_alone(state, text, adapters, keep);
+    states = spread ? encode_sharded(state, text.part.encoder, encoder_batch(text),
+                                     keep ? text.need.kept : 0, meters, control.stop,
+                                     job.counted.encoded, adapters)
+                    : encode_alone(state, text, adapters, keep);
   }
   if (!spread)
     job.counted.encoded.per_rank = {

@@ -39,7 +39,7 @@ struct Text {
 };
 
 /// Tensors and files of a request, until the run has used them.
-struct AskedInputs {
+struct RequestInputs {
   std::vector<Text> texts{};                            ///< input of encode_text()
   nn::Conditioning conditioning{};                      ///< all sequences: every image, then again
                                                         ///< without conditions
@@ -107,7 +107,7 @@ struct CountedRun {
 
 /// A request on its way, in parts by lifetime.
 struct Job {
-  AskedInputs asked{};
+  RequestInputs asked{};
   PlannedRun planned{};
   AdmittedRun admitted{};
   LoadedRun loaded{};

@@ -333,7 +333,7 @@ int begin_job(const runtime::ModelState& state, const GenerateRequest& request, 
   job.planned.traced = !request.trace.empty();
   job.planned.step_cache = request.cache;
   job.planned.int8_scores = runtime::rules_of(state.options).int8_scores();
-  const AskedRun run = asked_run(state, request, job.planned.notes);
+  const RunSettings run = run_settings(state, request, job.planned.notes);
   job.planned.guidance_asked = run.guidance;
   require(job.planned.guidance_asked >= 0 && job.planned.guidance_asked <= 1000, ErrorCode::usage,
           "`guidance` {}: expected a number from 0 to 1000", job.planned.guidance_asked);

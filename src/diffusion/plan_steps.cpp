@@ -37,10 +37,10 @@ int steps_of_lists(const runtime::ModelState& state, const GenerateRequest& requ
 }
 
 // Those of the family or folder, and of a few-step adapter over them.
-AskedRun usual_run(const runtime::ModelState& state, const GenerateRequest& request,
-                   std::vector<std::string>& notes) {
+RunSettings usual_run(const runtime::ModelState& state, const GenerateRequest& request,
+                      std::vector<std::string>& notes) {
   const models::PipelineSpec& spec = *state.spec;
-  AskedRun usual{state.defaults.steps, state.defaults.guidance};
+  RunSettings usual{state.defaults.steps, state.defaults.guidance};
   for (const Lora& lora : request.loras) {
     if (lora.strength == 0) continue;
     const auto few = load::few_steps_of_adapter(lora.file);
@@ -58,7 +58,8 @@ AskedRun usual_run(const runtime::ModelState& state, const GenerateRequest& requ
 }
 
 void note_unusual(const models::PipelineSpec& spec, const GenerateRequest& request,
-                  const AskedRun& run, const AskedRun& usual, std::vector<std::string>& notes) {
+                  const RunSettings& run, const RunSettings& usual,
+                  std::vector<std::string>& notes) {
   if (!spec.takes_text() || !request.decode) return;  // latents alone are for comparison
   std::string message;
   const bool few = usual.steps <= kFewSteps;
@@ -82,12 +83,12 @@ void note_unusual(const models::PipelineSpec& spec, const GenerateRequest& reque
 
 }  // namespace
 
-AskedRun asked_run(const runtime::ModelState& state, const GenerateRequest& request,
-                   std::vector<std::string>& notes) {
+RunSettings run_settings(const runtime::ModelState& state, const GenerateRequest& request,
+                         std::vector<std::string>& notes) {
   const int listed = steps_of_lists(state, request);
-  const AskedRun usual = usual_run(state, request, notes);
-  const AskedRun run{listed > 0 ? listed : request.steps.value_or(usual.steps),
-                     request.guidance.value_or(usual.guidance)};
+  const RunSettings usual = usual_run(state, request, notes);
+  const RunSettings run{listed > 0 ? listed : request.steps.value_or(usual.steps),
+                        request.guidance.value_or(usual.guidance)};
   note_unusual(*state.spec, request, run, usual, notes);
   return run;
 }

@@ -64,8 +64,8 @@ TextStates predict_sharded(const runtime::ModelState& state, Text& text) {
   runtime::copy_for_dry_run(state, state.options, stage);
   const runtime::RunMeters meters(stage.workers.ranks.size());
   Report report;
-  const TextStates states =
-      encode_sharded(stage, text.part.encoder, seen(text), 0, meters, base::current_stop(), report);
+  const TextStates states = encode_sharded(stage, text.part.encoder, encoder_batch(text), 0, meters,
+                                           base::current_stop(), report);
   std::vector<int64_t> weights;
   text.need.ranks.clear();
   for (const Report::Rank& rank : report.per_rank) {
@@ -89,7 +89,7 @@ TextStates predict(const runtime::ModelState& state, Text& text) {
   const auto weights = meta_weights_of(state, text.part.encoder);
   const auto encoder = encoder_over(state, text.part.encoder, weights);
   check_vocabulary(state, text, *encoder);
-  const TextStates states = encoder->encode(seen(text));
+  const TextStates states = encoder->encode(encoder_batch(text));
   text.need = {meters.memory->peak(tensor::MemoryClass::weights),
                meters.memory->peak(tensor::MemoryClass::activations), meters.memory->peak(),
                weights->parameters() * size_of(state.dtype()), meters.all->entries()};

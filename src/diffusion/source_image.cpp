@@ -18,7 +18,7 @@ using tensor::DType;
 using tensor::Tensor;
 
 /// The image of a request, and its mask in gray; without an image the bytes are empty.
-struct Read {
+struct ImageAndMask {
   Pixels image, mask;
 };
 
@@ -31,7 +31,7 @@ Pixels transparent(const media::ReadImage& read, const char* of) {
 }
 
 // With the margins around both: the image's borders stretched, and white.
-void add_margins(const Margins& margins, Read& image_and_mask) {
+void add_margins(const Margins& margins, ImageAndMask& image_and_mask) {
   if (!margins.any()) return;
   const Pixels from = image_and_mask.image;
   const int width = from.width + margins.left + margins.right;
@@ -60,9 +60,10 @@ bool asks_size(const GenerateRequest& request) { return request.width + request.
 bool paints(const GenerateRequest& request) { return request.mask || request.alpha_mask; }
 
 // Reads image and mask, with at most `most` pixels if the request has no size.
-Read read_both(const GenerateRequest& request, int64_t most) {
+ImageAndMask read_both(const GenerateRequest& request, int64_t most) {
   const media::ReadImage image = read_input(request.images.front(), "`image`");
-  Read image_and_mask{limited(media::pixels_of(image.image), asks_size(request) ? 0 : most), {}};
+  ImageAndMask image_and_mask{limited(media::pixels_of(image.image), asks_size(request) ? 0 : most),
+                              {}};
   if (request.mask) {
     const media::ReadImage mask = read_input(*request.mask, "`mask`");
     image_and_mask.mask =
@@ -127,7 +128,7 @@ Tensor latent_mask(const Pixels& mask, int64_t factor, int64_t patch, bool soft)
 }
 
 // The image and its mask become their masked region, which is laid over the image at the end.
-void cut_to_mask(int pad, int width, int height, Read& image_and_mask, Job& job) {
+void cut_to_mask(int pad, int width, int height, ImageAndMask& image_and_mask, Job& job) {
   require(!image_and_mask.mask.bytes.empty(), ErrorCode::usage,
           "`padding_mask_crop` {}: the run has no mask; add `mask` F", pad);
   const Overlay region =
@@ -212,7 +213,7 @@ void plan_source(const runtime::ModelState& state, const GenerateRequest& reques
   const int64_t factor = state.vae_factor();
   const auto height = static_cast<int>(job.planned.layout.size[1] * factor);
   const auto width = static_cast<int>(job.planned.layout.size[2] * factor);
-  Read image_and_mask = read_both(request, spec.most_image_pixels);
+  ImageAndMask image_and_mask = read_both(request, spec.most_image_pixels);
   media::Fitting fitting = fitting_of(request.image_fitting);
   if (request.padding_mask_crop) {
     cut_to_mask(*request.padding_mask_crop, width, height, image_and_mask, job);

@@ -29,7 +29,7 @@ void between_encoders(const runtime::ModelState& state, const std::function<void
   state.options.plan.shard > 1 ? state.ranks().all_or_none("encodes", work) : work();
 }
 
-TextBatch seen(const Text& text) {
+TextBatch encoder_batch(const Text& text) {
   TextBatch batch = text.batch;
   batch.hidden = text.part.hidden;
   if (!text.part.masked) std::fill(batch.visible.begin(), batch.visible.end(), batch.length);

@@ -98,7 +98,7 @@ class Names {
       const int file = open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
       if (file < 0 && errno == EEXIST) continue;
       if (file >= 0) {
-        taken_ = name;
+        reserved_ = name;
         close(file);
       }
       return name;
@@ -117,8 +117,9 @@ class Names {
   // Frees the number of an image after a failed write.
   void give_back() {
     std::error_code none;
-    if (!taken_.empty() && fs::file_size(taken_, none) == 0 && !none) fs::remove(taken_, none);
-    taken_.clear();
+    if (!reserved_.empty() && fs::file_size(reserved_, none) == 0 && !none)
+      fs::remove(reserved_, none);
+    reserved_.clear();
   }
 
   const std::string path_;
@@ -126,7 +127,7 @@ class Names {
   const size_t count_;
   const bool folder_;
   size_t next_ = 0;
-  std::string taken_;
+  std::string reserved_;
 };
 
 }  // namespace

@@ -89,7 +89,7 @@ struct Job {
   Tensor x;                                // for all ranks
   std::map<int, models::MoeLayer> layers;  // by rank, in this process
   Tensor out{};
-  Counts counts{}, kept{};
+  Counts counts{}, kept_counts{};
 
   void run(comm::Communicator* world);
 };
@@ -160,9 +160,9 @@ void Job::run(comm::Communicator* world) {
   parallel::Setup setup(state.options.plan, geometry, {.text = {{{tokens}, {}, form.capacity}}},
                         world);
   const auto experts = static_cast<size_t>(geometry.experts.front().experts);
-  Counts sent(experts), kept_counts(experts);
+  Counts sent(experts), accepted(experts);
   setup.experts->log().watch([&](const nn::MoeWork& work) {
-    count(work.routing.ids, kept_counts);
+    count(work.routing.ids, accepted);
     if (form.capacity) count(work.gate.router()(work.tokens).ids, sent);
   });
   setup.begin_pass(
@@ -172,17 +172,17 @@ void Job::run(comm::Communicator* world) {
   Tensor rows = setup.experts->apply(0, setup.view(), x.slice(0, own_run.begin, own_run.end),
                                      layer.router, layer.experts);
   setup.finish();
-  if (!form.capacity) sent = kept_counts;
+  if (!form.capacity) sent = accepted;
   if (world) {
     comm::all_reduce(*world, sent, {"counts", -1});
-    comm::all_reduce(*world, kept_counts, {"counts", -1});
+    comm::all_reduce(*world, accepted, {"counts", -1});
     const std::vector<Tensor> parts = comm::gather(*world, 0, rows.contiguous(), {"out", -1});
     if (world->rank() != 0) return;
     rows = ops::concat_rows(parts);
   }
   out = ops::cast(rows, DType::f32).to(tensor::Device::cpu).contiguous();
   counts = std::move(sent);
-  kept = std::move(kept_counts);
+  kept_counts = std::move(accepted);
 }
 
 }  // namespace
@@ -214,7 +214,7 @@ Tensors forward_moe_layer(const runtime::ModelState& state, const Tensors& input
   ops::require_finite(job.out, "the layer");
   return {{"out", job.out},
           {"counts", whole_numbers(job.counts)},
-          {"kept_counts", whole_numbers(job.kept)}};
+          {"kept_counts", whole_numbers(job.kept_counts)}};
 }
 
 }  // namespace pipeline

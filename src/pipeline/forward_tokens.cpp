@@ -22,7 +22,7 @@ using Tensors = std::map<std::string, Tensor>;
 
 // The inputs of the model: ids of all sequences, the valid tokens of each, and the block
 // length.
-struct Asked {
+struct TokenInputs {
   std::vector<int32_t> ids;  // ids of valid tokens
   std::vector<int64_t> visible;
   int64_t batch = 0, length = 0;
@@ -43,7 +43,7 @@ std::vector<int64_t> zeros_and_ones(const Tensor& mask) {
 }
 
 // [batch, tokens]: ones, then zeros.
-void read_padding(const Tensor& mask, Asked& request) {
+void read_padding(const Tensor& mask, TokenInputs& request) {
   const auto values = zeros_and_ones(mask);
   for (int64_t r = 0; r < request.batch; ++r) {
     const auto first = values.begin() + r * request.length, last = first + request.length;
@@ -55,7 +55,7 @@ void read_padding(const Tensor& mask, Asked& request) {
 }
 
 // [batch, 1, tokens, tokens]: for block-causal models; the first line gives the block length.
-void read_blocks(const Tensor& mask, bool block_causal, Asked& request) {
+void read_blocks(const Tensor& mask, bool block_causal, TokenInputs& request) {
   const auto values = zeros_and_ones(mask);
   const int64_t n = request.length;
   const int64_t block = std::find(values.begin(), values.begin() + n, 0) - values.begin();
@@ -70,7 +70,7 @@ void read_blocks(const Tensor& mask, bool block_causal, Asked& request) {
   if (block_causal) request.block = static_cast<int>(block);
 }
 
-void read_mask(const Tensor& mask, bool block_causal, Asked& request) {
+void read_mask(const Tensor& mask, bool block_causal, TokenInputs& request) {
   const int64_t r = request.batch, n = request.length;
   if (mask.shape() == tensor::Shape{r, n} || (request.one && mask.shape() == tensor::Shape{n}))
     return read_padding(mask, request);
@@ -80,7 +80,7 @@ void read_mask(const Tensor& mask, bool block_causal, Asked& request) {
   read_blocks(mask, block_causal, request);
 }
 
-void check_positions(const Tensor& positions, const Asked& request) {
+void check_positions(const Tensor& positions, const TokenInputs& request) {
   const auto values = positions.to_ints();
   bool plain = !values.empty() && static_cast<int64_t>(values.size()) % request.length == 0;
   for (size_t i = 0; plain && i < values.size(); ++i)
@@ -94,7 +94,7 @@ bool is_canvas_input(const std::string& name) {
 }
 
 // canvas_ids [tokens], self_conditioning_logits [tokens, vocabulary] after a sequence.
-void read_canvas(const Tensors& inputs, const models::TokenSpec& spec, Asked& request) {
+void read_canvas(const Tensors& inputs, const models::TokenSpec& spec, TokenInputs& request) {
   const auto ids = inputs.find("canvas_ids");
   const auto earlier = inputs.find("self_conditioning_logits");
   if (ids == inputs.end()) {
@@ -125,7 +125,7 @@ void read_canvas(const Tensors& inputs, const models::TokenSpec& spec, Asked& re
   request.earlier = ops::cast(logits.reshape({tokens, spec.vocabulary}), DType::f32);
 }
 
-Asked read(const Tensors& inputs, const models::TokenSpec& spec) {
+TokenInputs read(const Tensors& inputs, const models::TokenSpec& spec) {
   for (const auto& [name, x] : inputs)
     require(spec.canvas ? is_canvas_input(name)
                         : name == "input_ids" || name == "attention_mask" || name == "position_ids",
@@ -139,7 +139,7 @@ Asked read(const Tensors& inputs, const models::TokenSpec& spec) {
               (ids->second.rank() == 1 || ids->second.rank() == 2) && ids->second.elements() > 0,
           ErrorCode::usage,
           "a language model takes whole numbers input_ids [batch, tokens] or [tokens]");
-  Asked request;
+  TokenInputs request;
   const Tensor& x = ids->second;
   request.one = x.rank() == 1;
   request.batch = request.one ? 1 : x.size(0);
@@ -167,7 +167,7 @@ Asked read(const Tensors& inputs, const models::TokenSpec& spec) {
 }
 
 // Packed rows [valid tokens, width] -> f32 [batch, tokens, width], zeros elsewhere.
-Tensor spread(const Tensor& packed, const Asked& request) {
+Tensor spread(const Tensor& packed, const TokenInputs& request) {
   const int64_t width = packed.size(1), n = request.length;
   const Tensor x = ops::cast(packed.to(tensor::Device::cpu), DType::f32).contiguous();
   Tensor out = Tensor::zeros({request.batch * n, width}, DType::f32);
@@ -190,7 +190,7 @@ Tensor gathered_rows(comm::Communicator& holders, const Tensor& own_rows) {
 /// A pass of the network, by all ranks of the plan.
 struct Pass {
   runtime::ModelState& state;
-  const Asked& request;
+  const TokenInputs& request;
   int64_t experts = 0;       // experts in memory, as in TokenRun
   sample::TokenPass text{};  // read before the canvas, if any
   sample::TokenPass of{};
@@ -251,7 +251,7 @@ void Pass::run(comm::Communicator* world) {
   outputs["logits"] = outputs["out"] = output_of(logits);
 }
 
-sample::TokenPass canvas_pass(const Asked& request) {
+sample::TokenPass canvas_pass(const TokenInputs& request) {
   const int64_t begin = request.length, end = begin + std::ssize(request.canvas);
   sample::TokenPass pass{.index = 1, .ids = request.canvas};
   pass.view.sequences = {0};
@@ -267,7 +267,7 @@ sample::TokenPass canvas_pass(const Asked& request) {
 Tensors forward_tokens(runtime::ModelState& state, const Tensors& inputs, bool trace,
                        const std::stop_token& stop) {
   const models::TokenSpec& spec = state.language->spec();
-  const Asked request = read(inputs, spec);
+  const TokenInputs request = read(inputs, spec);
   require(spec.routing.block == 0 || request.block % spec.routing.block == 0, ErrorCode::usage,
           "'attention_mask' is of blocks of {} tokens; this model shares experts among {}: "
           "expected a multiple of that",

@@ -99,14 +99,14 @@ void finish_report(const runtime::ModelState& state, const diffusion::Job& job, 
 }
 
 /// The network stays in memory for a run only, for any end, unless parts are kept.
-class ForThisRun {
+class NetworkLease {
  public:
-  ForThisRun(runtime::ModelState& state, bool keeps) : state_(state), keeps_(keeps) {}
-  ~ForThisRun() {
+  NetworkLease(runtime::ModelState& state, bool keeps) : state_(state), keeps_(keeps) {}
+  ~NetworkLease() {
     if (!keeps_) state_.loaded.transformers.release();
   }
-  ForThisRun(const ForThisRun&) = delete;
-  ForThisRun& operator=(const ForThisRun&) = delete;
+  NetworkLease(const NetworkLease&) = delete;
+  NetworkLease& operator=(const NetworkLease&) = delete;
 
  private:
   runtime::ModelState& state_;
@@ -214,7 +214,7 @@ class ImageRun final : public Run {
   const GenerateRequest& request_;
   const RunControl& control_;
   diffusion::Job job_{};
-  std::optional<ForThisRun> loaded_{};
+  std::optional<NetworkLease> loaded_{};
   std::optional<diffusion::Trace> trace_{};
   Tensor tokens_{};
 };
@@ -224,7 +224,7 @@ void ImageRun::admit() {
   job_ = planned(state_, request_, control_, result);
   job_.counted.sent_before = std::move(sent_before);
   const admission::MemoryFit fit = admission::plan_memory(state_, request_, job_);
-  job_.loaded.reservation = reservation(state_, "this run", fit.taken, fit.stays);
+  job_.loaded.reservation = reservation(state_, "this run", fit.total, fit.stays);
 }
 
 void ImageRun::load() {
@@ -258,7 +258,7 @@ void admit_together(runtime::ModelState& state, std::deque<diffusion::QueuedRequ
   const int64_t together = admission::require_overlap(state, fits, inputs);
   int64_t run_bytes = 0, stays = 0;
   for (const admission::MemoryFit& fit : fits) {
-    run_bytes = std::max(run_bytes, fit.taken + std::max<int64_t>(together - fit.process, 0));
+    run_bytes = std::max(run_bytes, fit.total + std::max<int64_t>(together - fit.process, 0));
     stays = std::max(stays, fit.stays);
   }
   orders.front().job.loaded.reservation = reservation(state, "this run", run_bytes, stays);
@@ -303,7 +303,7 @@ class OverlappedRun final : public Run {
   const bool decodes_;
   comm::Ledger::Entries sent_before_{};
   std::deque<diffusion::QueuedRequest> orders_{};
-  std::optional<ForThisRun> loaded_{};
+  std::optional<NetworkLease> loaded_{};
   diffusion::SharedDecoder decoder_{};
 };
 
@@ -355,8 +355,8 @@ void OverlappedRun::report() {
     result.report.phase_seconds.try_emplace(Phase::decode, 0);  // beside the next sample
     if (!result.elsewhere) {
       if (order.trace.wanted())
-        order.trace.plain(state_.video() ? "video" : "image", order.made.numbers);
-      result.images = std::move(order.made.images);
+        order.trace.plain(state_.video() ? "video" : "image", order.decoded.numbers);
+      result.images = std::move(order.decoded.images);
       finish(state_, order.request, control_, order.job, order.tokens, order.trace, result);
     }
     results.push_back(std::move(result));

@@ -70,7 +70,7 @@ load::QuantiseRules rules_of(const runtime::ModelState& state, const QuantiseReq
 
 /// A matrix, and its form: int4 or int8, in the order of the kernels for whole panels: alone, or a
 /// half of a pair's panels.
-struct Chosen {
+struct MatrixForm {
   std::string name;
   bool int4 = false;
   bool panels = false;
@@ -78,8 +78,10 @@ struct Chosen {
 };
 
 // Each with the other matrix of its pair, if any.
-void choose(const load::TensorSet& tensors, const std::map<std::string, std::string>& pairs,
-            const std::vector<std::string>& names, bool int4, std::vector<Chosen>& matrices) {
+void choose_matrices(const load::TensorSet& tensors,
+                     const std::map<std::string, std::string>& pairs,
+                     const std::vector<std::string>& names, bool int4,
+                     std::vector<MatrixForm>& matrices) {
   std::set<std::string> left(names.begin(), names.end());
   for (const auto& [gate, up] : pairs) {
     if (!left.contains(gate) || !left.contains(up)) continue;
@@ -103,8 +105,9 @@ void choose(const load::TensorSet& tensors, const std::map<std::string, std::str
 // The matrices packed by the model's description with the dtype of routed experts; with `dense`
 // also those with the model's own dtype. Routers are excluded, and so is a head equal to the table
 // of embeddings.
-std::vector<Chosen> matrices_of(const runtime::ModelState& state, const load::TensorSet& tensors,
-                                const QuantiseRequest& request) {
+std::vector<MatrixForm> matrices_of(const runtime::ModelState& state,
+                                    const load::TensorSet& tensors,
+                                    const QuantiseRequest& request) {
   const tensor::Uncounted aside;
   const load::MetaWeights meta_weights(tensors);
   nn::Portion all = state.language ? state.language->spec().whole() : state.spec->whole();
@@ -125,16 +128,17 @@ std::vector<Chosen> matrices_of(const runtime::ModelState& state, const load::Te
   require(!experts.empty(), ErrorCode::usage, "'{}' has no routed experts{}", state.name,
           state.spec ? ": give `dtype` int8 or int4, which quantises all products"
                      : ", and nothing is quantised without them: run it as it is");
-  std::vector<Chosen> matrices;
-  choose(tensors, meta_weights.pairs(), experts, int4, matrices);
+  std::vector<MatrixForm> matrices;
+  choose_matrices(tensors, meta_weights.pairs(), experts, int4, matrices);
   if (request.dense)
-    choose(tensors, meta_weights.pairs(), meta_weights.packed_in(DType::bf16), false, matrices);
+    choose_matrices(tensors, meta_weights.pairs(), meta_weights.packed_in(DType::bf16), false,
+                    matrices);
   return matrices;
 }
 
 // The matrices of a part that a run with these rules quantises at load.
-std::vector<Chosen> products_of(const runtime::ModelState& state, const std::string& part,
-                                const load::QuantiseRules& rules, load::TensorSet tensors) {
+std::vector<MatrixForm> products_of(const runtime::ModelState& state, const std::string& part,
+                                    const load::QuantiseRules& rules, load::TensorSet tensors) {
   tensors.quantise(rules, load::products_of(part));
   const auto meta_weights = std::make_shared<const load::MetaWeights>(tensors);
   const std::optional<DType> experts =
@@ -142,34 +146,34 @@ std::vector<Chosen> products_of(const runtime::ModelState& state, const std::str
   std::vector<std::string> eight, four;
   for (const auto& [name, form] : state.forms_of(part, meta_weights, experts))
     if (form.dtype == DType::i8) (form.int4 ? four : eight).push_back(name);
-  std::vector<Chosen> matrices;
-  choose(tensors, meta_weights->pairs(), eight, false, matrices);
-  choose(tensors, meta_weights->pairs(), four, true, matrices);
+  std::vector<MatrixForm> matrices;
+  choose_matrices(tensors, meta_weights->pairs(), eight, false, matrices);
+  choose_matrices(tensors, meta_weights->pairs(), four, true, matrices);
   return matrices;
 }
 
 /// The tensors of the written file, in order, and the progress.
 class NewWeights {
  public:
-  NewWeights(const load::TensorSet& tensors, const std::vector<Chosen>& quantised,
+  NewWeights(const load::TensorSet& tensors, const std::vector<MatrixForm>& quantised,
              const RunControl& control)
       : tensors_(tensors), control_(control), matrices_(quantised.size()) {
     std::set<std::string> set;
-    for (const Chosen& one : quantised) {
+    for (const MatrixForm& one : quantised) {
       total_ += tensors.entry(one.name).bytes();
       set.insert(one.name);
     }
-    for (const Chosen& one : quantised)  // first: aligned for mapped use
+    for (const MatrixForm& one : quantised)  // first: aligned for mapped use
       if (one.panels) add_panels(one);
     for (const std::string& name : tensors.names())
       if (!set.contains(name)) add_copy(name);
-    for (const Chosen& one : quantised)
+    for (const MatrixForm& one : quantised)
       if (!one.panels) add_matrix(one);
     // Aligned tensors first, then scales and the rest, the widest first: each begins at a multiple
     // of its elements.
     const auto even = [](const PlannedTensor& x) { return x.bytes % 8 == 0; };
     std::vector<PlannedTensor> rest;
-    for (const Chosen& one : quantised)
+    for (const MatrixForm& one : quantised)
       if (!holds_scales(one)) rest.push_back(scales(one));
     std::ranges::remove_copy_if(all_, std::back_inserter(rest), even);
     std::erase_if(all_, std::not_fn(even));
@@ -198,7 +202,7 @@ class NewWeights {
     return count;
   }
   // Panels of int4 have their scales within.
-  static bool holds_scales(const Chosen& one) { return one.int4 && one.panels; }
+  static bool holds_scales(const MatrixForm& one) { return one.int4 && one.panels; }
   void add_copy(const std::string& name) {
     const load::TensorEntry& entry = tensors_.entry(name);
     all_.push_back({name, entry.dtype, entry.sizes, entry.bytes(), [this, &entry, name] {
@@ -207,7 +211,7 @@ class NewWeights {
                       return bytes;
                     }});
   }
-  void add_matrix(const Chosen& one) {
+  void add_matrix(const MatrixForm& one) {
     const load::TensorEntry& entry = tensors_.entry(one.name);
     std::vector<int64_t> sizes = entry.sizes;
     if (one.int4) sizes.back() /= 2;
@@ -219,7 +223,7 @@ class NewWeights {
                     }});
   }
   // A matrix in the order of the kernels, or half of such a pair: gate's bytes are first.
-  void add_panels(const Chosen& one) {
+  void add_panels(const MatrixForm& one) {
     const std::vector<int64_t>& rows = tensors_.entry(one.name).sizes;
     const bool half = !one.up.empty() || !one.gate.empty();
     const int64_t width = half ? ops::kTileColumns : ops::kPanelColumns,
@@ -234,7 +238,7 @@ class NewWeights {
                                               : all.slice(0, middle, all.elements());
                     }});
   }
-  void turn(const Chosen& one) {
+  void turn(const MatrixForm& one) {
     const ops::StoredMatrix rows = quantised(one);
     ops::StoredMatrix up;
     if (!one.up.empty()) up = quantised({.name = one.up, .int4 = one.int4});
@@ -242,11 +246,11 @@ class NewWeights {
     keep_scales(one, rows);
     if (!one.up.empty()) keep_scales({.name = one.up, .int4 = one.int4, .panels = true}, up);
   }
-  void keep_scales(const Chosen& one, const ops::StoredMatrix& rows) {
-    ++made_;
+  void keep_scales(const MatrixForm& one, const ops::StoredMatrix& rows) {
+    ++finished_;
     if (!holds_scales(one)) scales_[one.name] = rows.scales;
   }
-  ops::StoredMatrix quantised(const Chosen& one) {
+  ops::StoredMatrix quantised(const MatrixForm& one) {
     const Tensor floats = tensors_.get(one.name);
     ops::StoredMatrix rows = one.int4 ? ops::quantise_groups(floats) : ops::quantise_rows(floats);
     require(ops::all_finite(rows.scales), ErrorCode::model,
@@ -255,7 +259,7 @@ class NewWeights {
     errors_[one.name] = {one.name, one.int4 ? 4 : 8, ops::relative_error(rows, floats)};
     return rows;
   }
-  PlannedTensor scales(const Chosen& one) {
+  PlannedTensor scales(const MatrixForm& one) {
     const std::vector<int64_t>& of = tensors_.entry(one.name).sizes;
     std::vector<int64_t> sizes{of.front()};
     if (one.int4) sizes.push_back(ops::groups_of(of.back()));
@@ -268,8 +272,9 @@ class NewWeights {
   void show(int64_t bytes) {
     const int64_t before = done_ * kLooks / total_, after = (done_ + bytes) * kLooks / total_;
     done_ += bytes;
-    if (control_.on_progress && (after > before || made_ == 1))
-      control_.on_progress({Phase::quantise, made_, static_cast<int>(matrices_), clock_.seconds()});
+    if (control_.on_progress && (after > before || finished_ == 1))
+      control_.on_progress(
+          {Phase::quantise, finished_, static_cast<int>(matrices_), clock_.seconds()});
   }
 
   const load::TensorSet& tensors_;
@@ -279,13 +284,13 @@ class NewWeights {
   std::map<std::string, Tensor> scales_;
   std::map<std::string, QuantisedMatrix> errors_;
   size_t matrices_ = 0;
-  int made_ = 0;                  // matrices
+  int finished_ = 0;              // matrices
   int64_t total_ = 0, done_ = 0;  // bytes of matrices
   base::Stopwatch clock_;
 };
 
 /// A file to copy unchanged.
-struct Copied {
+struct FileCopy {
   fs::path from, to;  ///< `to` in the new folder
   int64_t bytes = 0;
 };
@@ -310,7 +315,7 @@ class FileList {
       blobs_ = root_.parent_path().parent_path() / "blobs";
     list(model, "", 0);
   }
-  const std::vector<Copied>& files() const { return files_; }
+  const std::vector<FileCopy>& files() const { return files_; }
   /// Links without a copy, by name in the folder.
   const std::vector<std::string>& left_out() const { return left_out_; }
 
@@ -351,7 +356,7 @@ class FileList {
 
   fs::path root_, blobs_;
   std::set<fs::path> replaced_;
-  std::vector<Copied> files_;
+  std::vector<FileCopy> files_;
   std::vector<std::string> left_out_;
 };
 
@@ -377,7 +382,7 @@ void make_folders(const fs::path& path) {
   if (error) base::refuse_output("make", path.string(), error.value());
 }
 
-void copy_file(const Copied& file, const fs::path& folder) {
+void copy_file(const FileCopy& file, const fs::path& folder) {
   make_folders((folder / file.to).parent_path());
   const base::InputFile from(file.from.string());
   base::OutputFile to((folder / file.to).string());
@@ -410,7 +415,7 @@ std::string stem_of(const load::TensorSet& tensors) {
 struct Part {
   const load::Component& component;
   load::TensorSet tensors;
-  std::vector<Chosen> matrices;
+  std::vector<MatrixForm> matrices;
   load::QuantisedForm form;
 };
 
@@ -454,7 +459,7 @@ std::string check_part(const runtime::ModelState& state, const std::string& name
 void write_part(const Part& part, const fs::path& own, NewWeights& weights) {
   make_folders(own);
   load::QuantisedForm form = part.form;
-  form.panels = std::ranges::any_of(part.matrices, &Chosen::panels);
+  form.panels = std::ranges::any_of(part.matrices, &MatrixForm::panels);
   const std::string config = load::quantised_config(part.component.folder + "/config.json", form);
   base::OutputFile description((own / "config.json").string());
   description.write(config.data(), config.size());
@@ -487,11 +492,11 @@ QuantiseResult quantise(const runtime::ModelState& state, const QuantiseRequest&
   const fs::path model = state.folder.path;
   const FileList list(model, replaced);
   check_links(state, list, control);
-  for (const Copied& file : list.files()) bytes += file.bytes;
+  for (const FileCopy& file : list.files()) bytes += file.bytes;
   check_space(request.output, bytes);
 
   base::OutputFolder folder(request.output);
-  for (const Copied& file : list.files()) copy_file(file, folder.beside());
+  for (const FileCopy& file : list.files()) copy_file(file, folder.beside());
   QuantiseResult result;
   auto written = weights.begin();
   for (const Part& part : parts) {

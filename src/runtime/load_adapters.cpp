@@ -19,7 +19,7 @@ namespace {
 using tensor::Tensor;
 
 /// The layers that adapters may change, among requests of a network on meta.
-class AskedLayers {
+class LayerRecorder {
  public:
   /// Weights on meta, with a note of each request.
   nn::AnsweredWeights noting(const std::shared_ptr<const nn::Weights>& meta) {
@@ -53,14 +53,14 @@ std::vector<load::AdapterPart> parts_of(const ModelState& state) {
   const tensor::Uncounted aside;
   std::vector<load::AdapterPart> parts;
   const load::Component& network = state.folder.component("transformer");
-  AskedLayers recorder;
+  LayerRecorder recorder;
   state.spec->make(recorder.noting(state.meta_weights_of("transformer")), state.spec->whole(),
                    state.dtype());
   parts.push_back({"transformer", network.class_name, recorder.layers()});
   for (const char* name : {"text_encoder", "text_encoder_2", "text_encoder_3"}) {
     if (!state.folder.has(name)) continue;
     const load::Component& part = state.folder.component(name);
-    AskedLayers layers;
+    LayerRecorder layers;
     const auto weights =
         std::make_shared<const nn::AnsweredWeights>(layers.noting(state.meta_weights_of(name)));
     models::text_encoder_of(part.class_name, {part.config, part.description()}, weights,

@@ -312,7 +312,7 @@ models::VaeSpec ModelDescription::vae() const {
 // Checks the files of parts in memory as often as the files are read: once.
 std::string ModelState::checked(const std::string& part,
                                 const std::function<std::string()>& check) const {
-  return options.keep_parts ? said_.of(part, check) : check();
+  return options.keep_parts ? notes_.of(part, check) : check();
 }
 
 std::string ModelState::check_transformer() const {

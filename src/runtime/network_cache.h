@@ -31,7 +31,7 @@ class NetworkCache {
       const auto it = all_.find(rank);
       if (variant == variant_ && it != all_.end()) return counted(it->second, request, rank_memory);
     }
-    Held slot = built(make);
+    Slot slot = built(make);
     const std::lock_guard lock(mutex_);
     if (variant != variant_) all_.clear();
     variant_ = variant;
@@ -79,7 +79,7 @@ class NetworkCache {
     const Bytes bytes;
     const Tracker memory;
   };
-  struct Held {
+  struct Slot {
     std::shared_ptr<const Network> network;
     Bytes added{};  ///< bytes that building added to the process
     Bytes whole{};  ///< includes bytes that the process held already
@@ -92,17 +92,17 @@ class NetworkCache {
     return bytes;
   }
   template <class Make>
-  static Held built(const Make& make) {
+  static Slot built(const Make& make) {
     tensor::Scope counting = tensor::current_scope();
     const Tracker sum = std::make_shared<tensor::MemoryTracker>(counting.memory);
     counting.memory = std::make_shared<tensor::MemoryTracker>(sum);
     const tensor::BindScope bind(counting);
-    Held slot{make()};
+    Slot slot{make()};
     slot.added = bytes_in(*sum);
     slot.whole = bytes_in(*counting.memory);
     return slot;
   }
-  static std::shared_ptr<const Network> counted(Held& slot, const Tracker& request,
+  static std::shared_ptr<const Network> counted(Slot& slot, const Tracker& request,
                                                 const Tracker& rank) {
     std::erase_if(slot.requests, [](const auto& entry) { return entry.second.expired(); });
     auto& known = slot.requests[request.get()];
@@ -115,7 +115,7 @@ class NetworkCache {
 
   mutable std::mutex mutex_;
   int64_t variant_ = 0;
-  std::map<int, Held> all_;
+  std::map<int, Slot> all_;
 };
 
 }  // namespace tessera::runtime

@@ -97,11 +97,11 @@ std::unique_ptr<nn::Denoiser> form_of(const models::PipelineSpec& spec, DType dt
 }
 
 /// A network of a single request; the request's buffers count its temporary bytes.
-class OfRequest final : public StreamedDenoiser {
+class RequestNetwork final : public StreamedDenoiser {
  public:
-  OfRequest(const models::PipelineSpec& spec, DType dtype, const nn::Portion& portion,
-            std::shared_ptr<const ShardedSource> blocks, std::unique_ptr<nn::Denoiser> shell,
-            const std::shared_ptr<tensor::MemoryTracker>& memory, int64_t bytes)
+  RequestNetwork(const models::PipelineSpec& spec, DType dtype, const nn::Portion& portion,
+                 std::shared_ptr<const ShardedSource> blocks, std::unique_ptr<nn::Denoiser> shell,
+                 const std::shared_ptr<tensor::MemoryTracker>& memory, int64_t bytes)
       : StreamedDenoiser(spec, dtype, portion, std::move(blocks), std::move(shell)),
         counted_(memory, tensor::MemoryClass::buffers, bytes) {}
 
@@ -143,8 +143,8 @@ std::unique_ptr<nn::Denoiser> ShardedDenoiser::with(nn::Gather& gather) const {
         std::make_shared<const nn::AnsweredWeights>(gathered(rest_, gather)), pairs_);
     return spec_.make(*weights, shell_of(portion_), dtype_);
   }();
-  return std::make_unique<OfRequest>(spec_, dtype_, portion_, blocks_, std::move(shell), memory,
-                                     scope.memory->current());
+  return std::make_unique<RequestNetwork>(spec_, dtype_, portion_, blocks_, std::move(shell),
+                                          memory, scope.memory->current());
 }
 
 nn::ContextPtr ShardedDenoiser::prepare(const nn::Conditioning&, const nn::TokenShape&) const {

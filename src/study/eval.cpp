@@ -9,7 +9,7 @@ namespace tessera {
 namespace {
 
 /// Results of a plan, image by image.
-struct Made {
+struct PlanSamples {
   std::vector<std::vector<float>> latents;
   std::vector<Image> images;
   std::vector<bool> right;  // images with the requested content
@@ -17,9 +17,9 @@ struct Made {
   double seconds = 0;
 };
 
-Made make(Model& model, const EvalRequest& request, const study::Subjects& subjects,
-          const std::stop_token& stop) {
-  Made samples;
+PlanSamples make(Model& model, const EvalRequest& request, const study::Subjects& subjects,
+                 const std::stop_token& stop) {
+  PlanSamples samples;
   const base::Stopwatch clock;
   RunControl control;
   control.stop = stop;
@@ -57,7 +57,7 @@ void count_right(const std::vector<bool>& right, const std::vector<bool>& sync,
   quality.recognised_change_half = change.half;
 }
 
-PlanQuality compare(Made& samples, const Made& sync, const study::Subjects& subjects,
+PlanQuality compare(PlanSamples& samples, const PlanSamples& sync, const study::Subjects& subjects,
                     int unpaired_from) {
   PlanQuality quality;
   std::vector<double> errors, ratios;
@@ -89,15 +89,15 @@ void evaluate(const std::string& name, const RunOptions& options, const EvalRequ
   require(request.images >= 1 && request.images <= 1000000 && request.batch >= 1, ErrorCode::usage,
           "{} images in batches of {}: expected 1 or more of each", request.images, request.batch);
   std::unique_ptr<study::Subjects> subjects;
-  Made sync;
+  PlanSamples sync;
   for (size_t i = 0; i <= request.plans.size(); ++i) {
     RunOptions run = options;
     run.plan = i == 0 ? Plan{} : request.plans[i - 1];
     run.keep_parts = true;
     Model model = Model::open(name, run, stop);
     if (!subjects) subjects = study::subjects_of(name, model.classes());
-    Made other;
-    Made& samples = i == 0 ? sync : other;
+    PlanSamples other;
+    PlanSamples& samples = i == 0 ? sync : other;
     samples = make(model, request, *subjects, stop);
     PlanQuality quality = compare(samples, sync, *subjects, request.unpaired_from);
     quality.plan = to_string(run.plan);

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-struct Measured {
+struct Measurement {
   std::vector<double> seconds;
   int64_t peak_bytes = 0;
 };
@@ -42,7 +42,7 @@ void measure_speed(const std::string& name, const RunOptions& options, const Spe
   if (plans.empty()) plans.emplace_back();
   RunControl control;
   control.stop = stop;
-  std::map<std::pair<int, size_t>, Measured> measured;
+  std::map<std::pair<int, size_t>, Measurement> measured;
   for (int round = 0; round < request.rounds; ++round)
     for (size_t p = 0; p < plans.size(); ++p) {
       RunOptions run = options;
@@ -56,7 +56,7 @@ void measure_speed(const std::string& name, const RunOptions& options, const Spe
       for (int batch : batches) {
         GenerateResult result =
             model.generate(of_batch(request.generate, *subjects, batch), control);
-        Measured& entry = measured[{batch, p}];
+        Measurement& entry = measured[{batch, p}];
         auto& phases = result.report.phase_seconds;
         entry.seconds.push_back(phases[Phase::denoise] + phases[Phase::decode]);
         entry.peak_bytes = std::max(entry.peak_bytes, result.report.peak_bytes.total);

@@ -25,7 +25,7 @@ struct Outcome {
 };
 
 /// The results of a rule on all examples.
-struct Made {
+struct RuleOutcomes {
   std::vector<Outcome> of;
   double bytes = 0, seconds = 0;
   double read = 0, reads = 0;  // distinct experts of the batches, over layers of passes
@@ -44,9 +44,9 @@ Outcome outcome_of(const Completion& c) {
   return o;
 }
 
-Made run(Model& model, const TaskRequest& request, const study::TaskData& data,
-         const std::string& select, const std::stop_token& stop) {
-  Made outcomes;
+RuleOutcomes run(Model& model, const TaskRequest& request, const study::TaskData& data,
+                 const std::string& select, const std::stop_token& stop) {
+  RuleOutcomes outcomes;
   for (size_t first = 0; first < data.examples.size(); first = outcomes.of.size()) {
     CompleteRequest one = request.complete;
     one.select = select;
@@ -73,15 +73,16 @@ Made run(Model& model, const TaskRequest& request, const study::TaskData& data,
   return outcomes;
 }
 
-double experts_of(const Made& outcomes, const std::vector<size_t>& members) {
+double experts_of(const RuleOutcomes& outcomes, const std::vector<size_t>& members) {
   double experts = 0, layers = 0;
   for (const size_t i : members) experts += outcomes.of[i].experts, layers += outcomes.of[i].layers;
   return layers > 0 ? experts / layers : 0;
 }
 
 /// For some examples; bytes, time and batches cover all examples.
-TaskQuality quality_of(const std::string& select, const study::TaskData& data, const Made& outcomes,
-                       const Made& vanilla, const std::vector<size_t>& members) {
+TaskQuality quality_of(const std::string& select, const study::TaskData& data,
+                       const RuleOutcomes& outcomes, const RuleOutcomes& vanilla,
+                       const std::vector<size_t>& members) {
   TaskQuality q;
   q.select = select;
   q.examples = static_cast<int>(members.size());
@@ -204,8 +205,9 @@ std::vector<TaskQuality> evaluate_tasks(const std::string& name, const RunOption
           "{} examples have no two halves, to choose on and to report on; give two of a task",
           data.examples.size());
   Model model = Model::open(name, options, stop);
-  const Made vanilla = run(model, request, data, "vanilla", stop);
-  const auto quality = [&](const std::string& rule, const Made& outcomes, const auto& members) {
+  const RuleOutcomes vanilla = run(model, request, data, "vanilla", stop);
+  const auto quality = [&](const std::string& rule, const RuleOutcomes& outcomes,
+                           const auto& members) {
     return quality_of(rule, data, outcomes, vanilla, members);
   };
   line(quality("vanilla", vanilla, halves.all));
@@ -215,7 +217,7 @@ std::vector<TaskQuality> evaluate_tasks(const std::string& name, const RunOption
   for (const auto& group : groups) {
     std::optional<TaskQuality> best, result;
     for (const auto& select : group) {
-      const Made outcomes = run(model, request, data, select, stop);
+      const RuleOutcomes outcomes = run(model, request, data, select, stop);
       const std::string rule = nn::to_string(nn::parse_selection(select));
       line(quality(rule, outcomes, halves.all));
       if (!request.tune) continue;
