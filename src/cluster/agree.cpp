@@ -76,13 +76,13 @@ void require_same(comm::Communicator& world, const std::function<RunFingerprint(
         base::parse_json(message, fmt::format("terms of rank {}", rank)).get<Items>());
   }
   for (size_t rank = 1; rank < all_items.size(); ++rank) {
-    const Items &one = all_items.front(), &other = all_items[rank];
-    const auto [a, b] = std::mismatch(one.begin(), one.end(), other.begin(), other.end());
-    if (a == one.end() && b == other.end()) continue;
-    const bool same_name = a != one.end() && b != other.end() && a->first == b->first;
-    const std::string& name = a != one.end() ? a->first : b->first;
+    const Items &first = all_items.front(), &other = all_items[rank];
+    const auto [a, b] = std::mismatch(first.begin(), first.end(), other.begin(), other.end());
+    if (a == first.end() && b == other.end()) continue;
+    const bool same_name = a != first.end() && b != other.end() && a->first == b->first;
+    const std::string& name = a != first.end() ? a->first : b->first;
     fail(ErrorCode::rank, "ranks do not run the same: {} of rank {} is {}, of rank 0 {}; {}", name,
-         rank, same_name ? b->second : "another thing", a != one.end() ? a->second : "none",
+         rank, same_name ? b->second : "another thing", a != first.end() ? a->second : "none",
          name == RunFingerprint::kUnit ? "choose one for all: TESSERA_UNIT=fma"
                                        : "start all ranks with one program, model and request");
   }
@@ -124,17 +124,17 @@ std::vector<tensor::Tensor> words_of_all(comm::Communicator& world, const tensor
 
 }  // namespace
 
-Error named(const std::exception& exception, int rank, const char* does) {
+Error named(const std::exception& exception, int rank, const char* action) {
   Error error = base::as_error(exception);
   const bool all_are_told = error.code() == ErrorCode::rank || error.code() == ErrorCode::cancelled;
   if (rank == 0 || all_are_told || names_a_rank(error.what())) return error;
-  return {error.code(), fmt::format("rank {}, which {}: {}", rank, does, error.what())};
+  return {error.code(), fmt::format("rank {}, which {}: {}", rank, action, error.what())};
 }
 
 void end_all(comm::Communicator& ranks, int in_world, const std::exception& exception,
-             const char* does) {
+             const char* action) {
   ranks.check();
-  const Error error = named(exception, in_world, does);
+  const Error error = named(exception, in_world, action);
   if (error.code() != ErrorCode::cancelled) ranks.fail_all(error);
   throw Error(error);
 }

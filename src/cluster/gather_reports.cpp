@@ -15,21 +15,21 @@ namespace {
 using base::Json;
 
 // A rank other than the first knows the decisions of the negative branch alone.
-Json written(const Report::Reused& reused) {
-  return {reused.flops_saved, reused.negative_computed_blocks, reused.negative_changes,
-          reused.blocks_computed, reused.blocks_reused};
+Json written(const Report::Reused& reuse) {
+  return {reuse.flops_saved, reuse.negative_computed_blocks, reuse.negative_changes,
+          reuse.blocks_computed, reuse.blocks_reused};
 }
 
 Report::Reused read_reused(const Json& json) {
-  Report::Reused reused;
-  reused.flops_saved = json.at(0);
-  reused.negative_computed_blocks = json.at(1).get<std::vector<std::vector<int>>>();
+  Report::Reused reuse;
+  reuse.flops_saved = json.at(0);
+  reuse.negative_computed_blocks = json.at(1).get<std::vector<std::vector<int>>>();
   for (const Json& change : json.at(2))
-    reused.negative_changes.push_back(change.is_null() ? std::numeric_limits<double>::quiet_NaN()
-                                                       : change.get<double>());
-  reused.blocks_computed = json.at(3);
-  reused.blocks_reused = json.at(4);
-  return reused;
+    reuse.negative_changes.push_back(change.is_null() ? std::numeric_limits<double>::quiet_NaN()
+                                                      : change.get<double>());
+  reuse.blocks_computed = json.at(3);
+  reuse.blocks_reused = json.at(4);
+  return reuse;
 }
 
 Json written(const Report& report) {
@@ -89,8 +89,7 @@ Report read(const Json& json) {
   report.kept_row_bytes = json.at("kept");
   report.incast = {json.at("incast").at(0), json.at("incast").at(1)};
   report.launches = json.at("launches").get<std::map<std::string, int64_t>>();
-  if (const Json& reused = json.at("reused"); !reused.is_null())
-    report.reused = read_reused(reused);
+  if (const Json& reuse = json.at("reused"); !reuse.is_null()) report.reused = read_reused(reuse);
   return report;
 }
 

@@ -65,7 +65,7 @@ comm::Communicator& Ranks::world() const {
 void Ranks::run(const std::function<tensor::Scope(int rank)>& scope, const std::stop_token& stop,
                 const std::function<void(comm::Communicator* world)>& rank) const {
   tensor::RunWatcher* const watcher = tensor::run_watcher();
-  const auto one = [&](comm::Communicator* ranks) {
+  const auto run_rank = [&](comm::Communicator* ranks) {
     const int number = ranks ? ranks->rank() : 0;
     const tensor::BindScope bind(scope(number));
     const tensor::BindRunWatcher watched(watcher && !meta_ ? watcher->of_real_rank(number)
@@ -73,14 +73,15 @@ void Ranks::run(const std::function<tensor::Scope(int rank)>& scope, const std::
     const base::BindStop halt(ranks ? std::stop_token() : stop);
     rank(ranks);
   };
-  if (size_ == 1) return one(nullptr);
+  if (size_ == 1) return run_rank(nullptr);
   if (processes_) {
     comm::Communicator& ranks = world();
-    if (&ranks != processes_->state().world) return one(&ranks);
-    return run_collectively(ranks, [&](comm::Communicator& request) { one(&request); });
+    if (&ranks != processes_->state().world) return run_rank(&ranks);
+    return run_collectively(ranks, [&](comm::Communicator& request) { run_rank(&request); });
   }
   if (!meta_)
-    return comm::threads::run(size_, deadline_, [&](comm::Communicator& ranks) { one(&ranks); });
+    return comm::threads::run(size_, deadline_,
+                              [&](comm::Communicator& ranks) { run_rank(&ranks); });
   std::vector<tensor::Scope> scopes;
   for (int r = 0; r < size_; ++r) scopes.push_back(scope(r));
   comm::simulated::run(scopes, deadline_, [&](comm::Communicator& ranks) { rank(&ranks); });
@@ -94,14 +95,14 @@ void Ranks::require_same(const std::function<RunFingerprint()>& terms) const {
   if (processes_) cluster::require_same(*processes_->state().world, terms);
 }
 
-void Ranks::all_or_none(const char* does, const std::function<void()>& work,
+void Ranks::all_or_none(const char* action, const std::function<void()>& work,
                         comm::Communicator* request) const {
   if (!processes_) return work();
   tensor::Tensor word = comm::word_of(nullptr);
   try {
     work();
   } catch (const std::exception& e) {
-    const Error error = named(e, first_here_, does);
+    const Error error = named(e, first_here_, action);
     word = comm::word_of(&error);
   }
   comm::Communicator& all = request ? *request : *processes_->state().world;

@@ -59,8 +59,8 @@ class Ranks {
   /// Throws Error(rank) on all processes with different terms (agree.h).
   void require_same(const std::function<RunFingerprint()>& terms) const;
   /// Does `work` on each process: after errors, all throw the error of the lowest, by number, and
-  /// stay together. `request`: its ranks, within a request. `does`: "decodes".
-  void all_or_none(const char* does, const std::function<void()>& work,
+  /// stay together. `request`: its ranks, within a request. `action`: "decodes".
+  void all_or_none(const char* action, const std::function<void()>& work,
                    comm::Communicator* request = nullptr) const;
   /// The word of the process with rank 0.
   bool word(bool value) const;

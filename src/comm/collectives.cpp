@@ -10,11 +10,11 @@ namespace tessera::comm {
 using tensor::Tensor;
 
 std::vector<Tensor> Exchange::wait() {
-  std::vector<Tensor> arrived(parts_.size());
+  std::vector<Tensor> messages(parts_.size());
   for (size_t i = 0; i < parts_.size(); ++i)
-    arrived[i] = static_cast<int>(i) == own_ ? std::move(own_part_) : parts_[i].wait();
+    messages[i] = static_cast<int>(i) == own_ ? std::move(own_part_) : parts_[i].wait();
   parts_.clear();
-  return arrived;
+  return messages;
 }
 
 Exchange Exchange::alone(Tensor message) {

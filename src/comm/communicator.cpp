@@ -174,12 +174,12 @@ void Communicator::listen(Listener listener) {
 }
 
 void Communicator::post(int to, Tensor data, const Tag& tag) {
-  const int there = in_world(to);
+  const int receiver = in_world(to);
   if (to != rank_) {
     std::optional<Patience> patience;
     std::optional<Waiting> waiting;
-    transport_->await_room(there, [&] {
-      if (!waiting) waiting.emplace(*transport_, there);
+    transport_->await_room(receiver, [&] {
+      if (!waiting) waiting.emplace(*transport_, receiver);
       if (!patience) patience.emplace(*transport_, deadline_);
       if (request_) request_->ending->check();
       if (patience->over())
@@ -187,7 +187,7 @@ void Communicator::post(int to, Tensor data, const Tag& tag) {
              "rank {} waited {:.1f} s to send '{}'{} to {}; see what that rank does, or raise "
              "`comm_timeout`",
              transport_->rank(), patience->seconds(), tag.operation, layer_of(tag),
-             standstill(*transport_, there));
+             standstill(*transport_, receiver));
     });
     data = data.held_as({});
   }

@@ -44,8 +44,8 @@ std::vector<int> Mesh::group(int rank, AxisNames axes) const {
   for (const std::string_view axis : axes) {
     const auto [size, stride] = layout_of(axis);
     std::vector<int> more;
-    for (const int one : ranks)
-      for (int i = 0; i < size; ++i) more.push_back(one + (i - one / stride % size) * stride);
+    for (const int member : ranks)
+      for (int i = 0; i < size; ++i) more.push_back(member + (i - member / stride % size) * stride);
     ranks = std::move(more);
   }
   std::sort(ranks.begin(), ranks.end());

@@ -22,15 +22,15 @@ bool Patience::over() {
 }
 
 std::string standstill(const Transport& transport, int peer) {
-  std::vector<bool> named(static_cast<size_t>(transport.size()));
-  named[static_cast<size_t>(transport.rank())] = true;
+  std::vector<bool> visited(static_cast<size_t>(transport.size()));
+  visited[static_cast<size_t>(transport.rank())] = true;
   std::string text = fmt::format("rank {}, ", peer);
   for (;;) {
-    named[static_cast<size_t>(peer)] = true;
+    visited[static_cast<size_t>(peer)] = true;
     peer = transport.waits_for(peer);
     if (peer < 0 || peer >= transport.size()) return text + "which made no progress";
     text += fmt::format("which waits for rank {}", peer);
-    if (named[static_cast<size_t>(peer)]) return text + ", so that they wait for each other";
+    if (visited[static_cast<size_t>(peer)]) return text + ", so that they wait for each other";
     text += ", ";
   }
 }

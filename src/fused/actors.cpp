@@ -20,7 +20,7 @@ bool is_product(TaskKind kind) {
 
 size_t processors_of(const std::vector<MoeOperator*>& operators) {
   size_t sum = 0;
-  for (const MoeOperator* one : operators) sum += static_cast<size_t>(one->processors());
+  for (const MoeOperator* op : operators) sum += static_cast<size_t>(op->processors());
   return sum;
 }
 
@@ -51,10 +51,10 @@ Actors::Actors(std::vector<MoeOperator*> operators)
 
 nn::Tensor Actors::run(const nn::Tensor& tokens, const nn::Gate& gate,
                        const nn::ExpertWeights& weights) {
-  MoeOperator& one = *operators_[0];
-  one.begin(tokens, gate, weights);
-  drive([&one] { return one.done(); });
-  return one.result();
+  MoeOperator& op = *operators_[0];
+  op.begin(tokens, gate, weights);
+  drive([&op] { return op.done(); });
+  return op.result();
 }
 
 void Actors::drive(const std::function<bool()>& over) {
@@ -110,18 +110,18 @@ void Actors::wait_alone() {
 int Actors::awaited() {
   const std::unique_lock lock(polling_, std::try_to_lock);
   if (!lock.owns_lock()) return -1;
-  for (const MoeOperator* one : operators_) {
-    if (one->done()) continue;
-    const Arrival missing = one->coordinator().missing();
+  for (const MoeOperator* op : operators_) {
+    if (op->done()) continue;
+    const Arrival missing = op->coordinator().missing();
     if (missing.kind != Arrival::Kind::nothing) return missing.peer;
   }
   return -1;
 }
 
 bool Actors::called() const {
-  for (const MoeOperator* one : operators_)
-    for (int p = 0; p < one->processors(); ++p)
-      if (one->called(p)) return true;
+  for (const MoeOperator* op : operators_)
+    for (int p = 0; p < op->processors(); ++p)
+      if (op->called(p)) return true;
   return false;
 }
 
@@ -129,7 +129,7 @@ bool Actors::poll() {
   const std::unique_lock lock(polling_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
   bool has_arrivals = false;
-  for (MoeOperator* one : operators_) has_arrivals |= !one->done() && one->poll();
+  for (MoeOperator* op : operators_) has_arrivals |= !op->done() && op->poll();
   if ((*over_)()) done_.store(true, std::memory_order_release);
   return has_arrivals;
 }
@@ -139,14 +139,14 @@ bool Actors::work() { return work(false) || work(true); }
 // Takes any processor with such a task and no actor.
 bool Actors::work(bool products) {
   size_t at = 0;
-  for (MoeOperator* one : operators_)
-    for (int p = 0; p < one->processors(); ++p, ++at) {
+  for (MoeOperator* op : operators_)
+    for (int p = 0; p < op->processors(); ++p, ++at) {
       std::atomic<bool>& busy = processor_locks_[at];
-      if (!one->called(p) || busy.exchange(true, std::memory_order_acquire)) continue;
+      if (!op->called(p) || busy.exchange(true, std::memory_order_acquire)) continue;
       bool worked = false;
-      if (is_product(one->next(p)) == products) {
+      if (is_product(op->next(p)) == products) {
         ++busy_;
-        worked = one->work(p);
+        worked = op->work(p);
         --busy_;
       }
       busy.store(false, std::memory_order_release);
@@ -160,9 +160,9 @@ void Actors::stand_still(double seconds) {
   const SymmetricHeap& heap = operators_[0]->heap();
   const int me = heap.in_world(heap.rank());
   uint64_t epoch = 0;
-  for (const MoeOperator* one : operators_) {
-    if (one->done()) continue;
-    const Coordinator& coordinator = one->coordinator();
+  for (const MoeOperator* op : operators_) {
+    if (op->done()) continue;
+    const Coordinator& coordinator = op->coordinator();
     const Arrival missing = coordinator.missing();
     epoch = coordinator.epoch();
     if (missing.kind == Arrival::Kind::nothing) continue;

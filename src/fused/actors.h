@@ -24,7 +24,7 @@ class Actors {
   /// The operators must outlive this object, and share the ranks of their heaps. Waits as long as
   /// those.
   explicit Actors(std::vector<MoeOperator*> operators);
-  explicit Actors(MoeOperator& one) : Actors(std::vector<MoeOperator*>{&one}) {}
+  explicit Actors(MoeOperator& op) : Actors(std::vector<MoeOperator*>{&op}) {}
 
   /// A layer, on all ranks alike. Actors share the caller's scope, except its threads, and its stop
   /// request. Throws Error(cancelled) after a stop, the error behind the end of the ranks' world,

@@ -41,8 +41,8 @@ struct RowTiles {
   constexpr int64_t rounded(int64_t rows) const { return count(rows) * tile; }
   /// Rows of tile i among `rows`.
   constexpr int64_t rows_of(int64_t i, int64_t rows) const {
-    const int64_t left = rows - i * tile;
-    return left < 0 ? 0 : left < tile ? left : tile;
+    const int64_t remaining = rows - i * tile;
+    return remaining < 0 ? 0 : remaining < tile ? remaining : tile;
   }
 };
 

@@ -18,7 +18,7 @@ constexpr comm::Tag kTag{"put", -1};
 
 std::vector<bool> defined(const std::vector<Tensor>& parts) {
   std::vector<bool> all;
-  for (const Tensor& one : parts) all.push_back(one.defined());
+  for (const Tensor& part : parts) all.push_back(part.defined());
   return all;
 }
 

@@ -84,19 +84,19 @@ class SharedFile {
 };
 
 template <class Value>
-Tensor to_message(const Value& one, Device where) {
+Tensor to_message(const Value& value, Device where) {
   const tensor::Uncounted aside(tensor::Counts::work);
-  const Tensor message = Tensor::empty({sizeof one}, DType::u8, where);
-  if (!message.is_meta()) std::memcpy(message.raw(), &one, sizeof one);
+  const Tensor message = Tensor::empty({sizeof value}, DType::u8, where);
+  if (!message.is_meta()) std::memcpy(message.raw(), &value, sizeof value);
   return message;
 }
 template <class Value>
 Value from_message(const Tensor& message) {
-  Value one{};
-  require(message.bytes() == sizeof one, ErrorCode::rank,
-          "a rank sent {} bytes of a heap; expected {}", message.bytes(), sizeof one);
-  std::memcpy(&one, message.raw(), sizeof one);
-  return one;
+  Value value{};
+  require(message.bytes() == sizeof value, ErrorCode::rank,
+          "a rank sent {} bytes of a heap; expected {}", message.bytes(), sizeof value);
+  std::memcpy(&value, message.raw(), sizeof value);
+  return value;
 }
 
 std::vector<Tensor> tell_all(comm::Communicator& group, const Tensor& message) {
@@ -144,13 +144,13 @@ void all_are_ready(comm::Communicator& group, Device where) {
 
 // With TESSERA_HEAP=messages each rank behaves as if on a host of its own, for tests.
 comm::Whereabouts whereabouts(int rank) {
-  comm::Whereabouts here = comm::Whereabouts::here();
+  comm::Whereabouts place = comm::Whereabouts::here();
   const char* const way = std::getenv("TESSERA_HEAP");
-  if (!way || !*way) return here;
+  if (!way || !*way) return place;
   require(std::string_view(way) == "messages", ErrorCode::usage,
           "TESSERA_HEAP={}: expected messages, or nothing", base::printable(way));
-  here.machine += static_cast<uint64_t>(rank) + 1;
-  return here;
+  place.machine += static_cast<uint64_t>(rank) + 1;
+  return place;
 }
 
 // Each rank's memory goes to the others as a message, without a copy among threads.
@@ -214,16 +214,17 @@ std::unique_ptr<SymmetricHeap> open_heap(comm::Communicator& group, const HeapSi
     return std::make_unique<DirectHeap>(group, std::move(parts));
   }
   std::vector<HeapRequest> ranks;
-  for (const Tensor& one : messages) ranks.push_back(from_message<HeapRequest>(one));
+  for (const Tensor& message : messages) ranks.push_back(from_message<HeapRequest>(message));
   require_alike(group, ranks);
-  const comm::Whereabouts here = ranks[static_cast<size_t>(group.rank())].place;
+  const comm::Whereabouts own_place = ranks[static_cast<size_t>(group.rank())].place;
   std::vector<bool> near;
-  for (const HeapRequest& one : ranks) near.push_back(one.place.machine == here.machine);
+  for (const HeapRequest& request : ranks)
+    near.push_back(request.place.machine == own_place.machine);
   const int64_t me = getpid();
   bool together = true, threads = true;  // for all ranks
-  for (const HeapRequest& one : ranks) {
-    together = together && one.place.machine == ranks[0].place.machine;
-    threads = threads && one.place.pid == me;
+  for (const HeapRequest& request : ranks) {
+    together = together && request.place.machine == ranks[0].place.machine;
+    threads = threads && request.place.pid == me;
   }
   auto parts = threads ? of_threads(group, size, near) : of_processes(group, size, ranks, near);
   if (together) return std::make_unique<DirectHeap>(group, std::move(parts));

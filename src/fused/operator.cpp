@@ -18,11 +18,11 @@ using nn::Tensor;
 
 Shape shape_of(const Layout& layout, int rank, const std::vector<int>& owner, int64_t tokens,
                const OperatorOptions& options) {
-  for (const int64_t one : {int64_t{options.processors}, int64_t{options.up_parts},
-                            int64_t{options.down_parts}, int64_t{options.slots}, options.block})
-    require(one >= 1, ErrorCode::usage,
+  for (const int64_t setting : {int64_t{options.processors}, int64_t{options.up_parts},
+                                int64_t{options.down_parts}, int64_t{options.slots}, options.block})
+    require(setting >= 1, ErrorCode::usage,
             "fused experts: {} processors, parts, slots or tokens of a block; expected 1 or more",
-            one);
+            setting);
   return {layout,
           rank,
           options.processors,
@@ -118,10 +118,10 @@ void MoeOperator::take_weights() {
   };
   for (size_t e = 0; e < owner_.size(); ++e) {
     if (owner_[e] != rank_) continue;
-    const ops::Expert& one = (*weights_.routed)[e];
-    activation_ = one.activation;
+    const ops::Expert& expert = (*weights_.routed)[e];
+    activation_ = expert.activation;
     own_experts_.push_back(
-        {one.up.get(), one.down.get(), values(one.up_bias), values(one.down_bias)});
+        {expert.up.get(), expert.down.get(), values(expert.up_bias), values(expert.down_bias)});
   }
   if (own_experts_.empty()) return;
   tiles_ = kernels::table_of(tensor::Device::cpu, own_experts_[0].down->isa).expert_tiles;
@@ -190,12 +190,12 @@ TaskKind MoeOperator::next(int processor) {
 
 bool MoeOperator::work(int processor) {
   Task task;
-  const Processor one = coordinator_.processor(processor);
-  if (!one.take(task, words_)) return false;
+  const Processor handle = coordinator_.processor(processor);
+  if (!handle.take(task, words_)) return false;
   if (watch_) watch_->begins(processor, task);
   perform(task);
   if (watch_) watch_->ends(processor, task);
-  one.done(words_);
+  handle.done(words_);
   return true;
 }
 
@@ -308,11 +308,12 @@ int MoeOperator::blocks() const {
 
 // As ExpertWeights::shared_rows, for some of the tokens.
 void MoeOperator::share(const nn::Range& block) {
-  const ops::Expert& one = weights_.shared;
+  const ops::Expert& expert = weights_.shared;
   const auto part = [&](const Tensor& x) { return x.slice(0, block.begin, block.end); };
-  ops::matmul(part(tokens_), one.up,
-              {.bias = one.up_bias, .activation = one.activation, .into = part(shared_inner_)});
-  ops::matmul(part(shared_inner_), one.down, {.bias = one.down_bias, .into = part(shared_)});
+  ops::matmul(
+      part(tokens_), expert.up,
+      {.bias = expert.up_bias, .activation = expert.activation, .into = part(shared_inner_)});
+  ops::matmul(part(shared_inner_), expert.down, {.bias = expert.down_bias, .into = part(shared_)});
 }
 
 void MoeOperator::dispatch(const Task& task) {
@@ -354,13 +355,14 @@ void MoeOperator::multiply(const Task& task) {
 kernels::ExpertTile MoeOperator::rows_of(const Task& tile) const {
   const bool home = tile.peer == rank_;
   const int64_t* const counts = coordinator_.counts(tile);
-  Task arrived = tile, leaves = tile;
-  arrived.kind = TaskKind::up;
+  Task incoming = tile, leaves = tile;
+  incoming.kind = TaskKind::up;
   leaves.kind = TaskKind::give_back;
   return {
       .expert = &own_experts_[static_cast<size_t>(tile.expert)],
       .activation = activation_,
-      .x = home ? bytes_of(tokens_) : buffer_ + dispatcher_.offset(arrived, Side::incoming, counts),
+      .x =
+          home ? bytes_of(tokens_) : buffer_ + dispatcher_.offset(incoming, Side::incoming, counts),
       .dtype = tokens_.dtype(),
       .x_stride = home ? tokens_.stride(0) : tokens_.size(1),
       .rows = tile.rows,

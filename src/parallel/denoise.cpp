@@ -33,10 +33,10 @@ Tensor timesteps(float value, int batch, tensor::Device device) {
 }
 
 nn::Conditioning placed(const nn::Conditioning& conditioning, tensor::Device device) {
-  nn::Conditioning there = conditioning;
-  for (auto& [name, x] : there.tensors)
+  nn::Conditioning result = conditioning;
+  for (auto& [name, x] : result.tensors)
     if (!x.is_meta() && device != tensor::Device::meta) x = x.to(device);
-  return there;
+  return result;
 }
 
 // The device of the model's tensors; a latent on meta puts everything on meta.
@@ -189,7 +189,7 @@ class Steps {
   }
   void begin_reuse();
   void step(int i);
-  void call(int i, const TokenPart& part, bool another);
+  void call(int i, const TokenPart& part, bool call_follows);
   Tensor network(const Tensor& time, const Tensor& input, const TokenPart& part);
   Tensor input_of(int i, const TokenPart& part);
   void advance(int i, const TokenPart& part, const Tensor& prediction);
@@ -273,10 +273,10 @@ void Steps::advance(int i, const TokenPart& part, const Tensor& prediction) {
 }
 
 // Runs a pass of the network, and the sampler's update of the latent.
-void Steps::call(int i, const TokenPart& part, bool another) {
+void Steps::call(int i, const TokenPart& part, bool call_follows) {
   Stages& stages = setup_.stages;
   const bool goes_on = i + 1 < sampler_.steps();
-  setup_.begin_call(another);
+  setup_.begin_call(call_follows);
   const Tensor input = first_ ? input_of(i, part) : Tensor();
   if (first_ && !last_ && goes_on) stages.expect_latent(i, part.patch);
   const nn::TokenShape shape = setup_.shape();

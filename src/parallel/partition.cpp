@@ -150,14 +150,14 @@ std::vector<Range> Partition::shard(const std::vector<Range>& patch, int rank) c
   return at_places(patch, places);
 }
 
-// A range of `count` neighbours in runs of `each` tokens: patches cost the same with the first
-// one's text, and none is empty if possible.
-Range Partition::patch_of(int64_t count, int64_t each, int patch) const {
-  const int64_t all = count * each + workload_.prefix;
+// A range of `count` neighbours in runs of `unit_tokens` tokens: patches cost the same with the
+// first one's text, and none is empty if possible.
+Range Partition::patch_of(int64_t count, int64_t unit_tokens, int patch) const {
+  const int64_t all = count * unit_tokens + workload_.prefix;
   const bool enough = count >= patches_;
   const auto begin = [&](int64_t p) {
     if (p == 0 || p == patches_) return p == 0 ? 0 : count;
-    const int64_t even = (all * p / patches_ - workload_.prefix) / each;
+    const int64_t even = (all * p / patches_ - workload_.prefix) / unit_tokens;
     return std::clamp<int64_t>(even, enough ? p : 0, enough ? count - (patches_ - p) : count);
   };
   return {begin(patch), begin(patch + 1)};
@@ -240,12 +240,12 @@ std::vector<nn::TokenView> Partition::shards(int rank, int count) const {
                         .prefix = workload_.prefix};
   own_workload.extra = workload_.extra;
   for (const int number : numbers) own_workload.prefixes.push_back(workload_.prefix_of(number));
-  const Partition cut(plan, own_workload);
+  const Partition partition(plan, own_workload);
   const Range own_shards =
       nn::split({0, count}, mesh_.size("distrifusion"), mesh_.coordinate(rank, "distrifusion"));
   std::vector<nn::TokenView> views;
   for (int64_t s = own_shards.begin; s < own_shards.end; ++s)
-    views.push_back(cut.view(static_cast<int>(s)));
+    views.push_back(partition.view(static_cast<int>(s)));
   return views;
 }
 
@@ -295,11 +295,11 @@ Segments Partition::text(int rank) const {
 }
 
 Tensor Partition::join(const std::vector<Tensor>& parts, Rows rows, int stage) const {
-  const int of = stage < 0 ? mesh_.size("pipefusion") - 1 : stage;
+  const int holder_stage = stage < 0 ? mesh_.size("pipefusion") - 1 : stage;
   std::vector<Piece> pieces;
   for (int r = 0; r < mesh_.size(); ++r) {
     const Tensor& part = parts.at(static_cast<size_t>(r));
-    if (mesh_.coordinate(r, "pipefusion") != of || !first_along(mesh_, r, {"tensor"}) ||
+    if (mesh_.coordinate(r, "pipefusion") != holder_stage || !first_along(mesh_, r, {"tensor"}) ||
         part.size(0) == 0)
       continue;
     if (rows == Rows::latent && first_along(mesh_, r, {"cfg"}))

@@ -52,16 +52,16 @@ void shard_problems(const Plan& plan, const nn::Geometry& geometry, Problems& pr
 
 // True if each shard of a patch begins at a block of the adaptive schedule, or with the patch.
 bool keeps_blocks(const Plan& plan, const Workload& workload) {
-  Plan uncut{.patches = plan.patch_count(), .cut = plan.cut}, cut = uncut;
-  cut.ring = plan.ring;
-  cut.ulysses = plan.ulysses;
-  cut.distrifusion = plan.distrifusion;
-  const Workload one{.grid = workload.grid, .prefix = workload.prefix};
-  const Partition patches(uncut, one), shards(cut, one);
+  Plan uncut{.patches = plan.patch_count(), .cut = plan.cut}, shard_plan = uncut;
+  shard_plan.ring = plan.ring;
+  shard_plan.ulysses = plan.ulysses;
+  shard_plan.distrifusion = plan.distrifusion;
+  const Workload single_sample{.grid = workload.grid, .prefix = workload.prefix};
+  const Partition patches(uncut, single_sample), shards(shard_plan, single_sample);
   std::set<int64_t> begins;
   for (int p = 0; p < plan.patch_count(); ++p)
     for (const nn::Segment& s : patches.view(0, p).body) begins.insert(s.ids.begin);
-  for (int rank = 0; rank < cut.world(); ++rank)
+  for (int rank = 0; rank < shard_plan.world(); ++rank)
     for (int p = 0; p < plan.patch_count(); ++p)
       for (const nn::Segment& segment : shards.view(rank, p).body)
         if (segment.ids.begin % kBudgetBlock != 0 && !begins.contains(segment.ids.begin))
@@ -98,11 +98,11 @@ void stage_problems(const Plan& plan, const nn::Geometry& geometry, const Worklo
         fmt::format("pipefusion={}: the model has {} blocks, and a stage one at least; use "
                     "pipefusion={} or less",
                     plan.pipefusion, geometry.blocks, geometry.blocks));
-  const int64_t named = std::accumulate(plan.stages.begin(), plan.stages.end(), int64_t{0});
-  if (!plan.stages.empty() && named != geometry.blocks)
+  const int64_t stage_blocks = std::accumulate(plan.stages.begin(), plan.stages.end(), int64_t{0});
+  if (!plan.stages.empty() && stage_blocks != geometry.blocks)
     problems.push_back(fmt::format(
         "stages={} has {} blocks, and the model {}; give each to a stage, or leave it out",
-        fmt::join(plan.stages, "+"), named, geometry.blocks));
+        fmt::join(plan.stages, "+"), stage_blocks, geometry.blocks));
   const bool bands = plan.cut == PatchShape::bands;
   const int64_t most = bands ? workload.grid[1] : workload.tokens();
   if (patches > most)
@@ -113,8 +113,8 @@ void stage_problems(const Plan& plan, const nn::Geometry& geometry, const Worklo
 // Steps are reused by all ranks alike, with all of a step's tokens.
 void cache_problems(const Plan& plan, const StepCache& cache, Problems& problems) {
   std::string bad;
-  const auto name = [&](bool is, const std::string& entry) {
-    if (is) bad += (bad.empty() ? "" : ", ") + entry;
+  const auto name = [&](bool condition, const std::string& entry) {
+    if (condition) bad += (bad.empty() ? "" : ", ") + entry;
   };
   name(plan.pipefusion > 1, fmt::format("pipefusion={}", plan.pipefusion));
   name(plan.distrifusion > 1, fmt::format("distrifusion={}", plan.distrifusion));
@@ -161,7 +161,8 @@ void sample_problems(const Plan& plan, const nn::Geometry& geometry, const Workl
   shard_problems(plan, geometry, problems);
   block_problems(plan, workload, problems);
   stage_problems(plan, geometry, workload, problems);
-  for (std::string& each : band_problems(plan, workload.lines)) problems.push_back(std::move(each));
+  for (std::string& problem : band_problems(plan, workload.lines))
+    problems.push_back(std::move(problem));
   if (workload.step_cache) {
     cache_problems(plan, *workload.step_cache, problems);
     branch_problems(plan, *workload.step_cache, problems);
@@ -265,12 +266,12 @@ void Setup::begin_step(const nn::StepInfo& info) {
   attention->begin_step(info);
   experts->begin_step(info);
   if (second) second->begin_step(info);
-  for (const auto& each : reuse) each->begin_step(info.index);
+  for (const auto& step_reuse : reuse) step_reuse->begin_step(info.index);
 }
 
-void Setup::begin_call(bool another) {
-  stages.begin(another);
-  if (gather) gather->begin(another);
+void Setup::begin_call(bool call_follows) {
+  stages.begin(call_follows);
+  if (gather) gather->begin(call_follows);
 }
 
 void Setup::begin_pass(int index, nn::TokenView pass) {
@@ -368,16 +369,20 @@ void Setup::share_tokens(const nn::Geometry& geometry, const Workload& workload)
   head_group = along("ulysses");
   constexpr std::string_view kRing[] = {"ring"};
   std::vector<std::vector<int>> holders;
-  for (const int one : mesh.group(rank, kRing)) holders.push_back(mesh.group(one, heads));
-  const auto inside = [&](const nn::Geometry& of) -> std::unique_ptr<nn::Attention> {
+  for (const int holder : mesh.group(rank, kRing)) holders.push_back(mesh.group(holder, heads));
+  const auto inside =
+      [&](const nn::Geometry& attention_geometry) -> std::unique_ptr<nn::Attention> {
     const bool keeps = plan.patch_count() > 1;
-    if (!keeps && ring_group) return std::make_unique<Ring>(of, *ring_group, holders, partition);
-    if (!keeps) return std::make_unique<nn::LocalAttention>(of, workload.int8_scores);
+    if (!keeps && ring_group)
+      return std::make_unique<Ring>(attention_geometry, *ring_group, holders, partition);
+    if (!keeps)
+      return std::make_unique<nn::LocalAttention>(attention_geometry, workload.int8_scores);
     std::unique_ptr<nn::KvAttention> kv_cache;
     if (ring_group)
-      kv_cache = std::make_unique<QueryRing>(of, *ring_group, holders, partition);
+      kv_cache = std::make_unique<QueryRing>(attention_geometry, *ring_group, holders, partition);
     else
-      kv_cache = std::make_unique<nn::KvAttention>(of, partition.whole_sequences(rank));
+      kv_cache =
+          std::make_unique<nn::KvAttention>(attention_geometry, partition.whole_sequences(rank));
     cache = kv_cache.get();
     return kv_cache;
   };
@@ -408,8 +413,8 @@ int64_t Setup::most_tokens(const Workload& workload) const {
     for (const int64_t length : workload.text->lengths) most += length;
     return (most + plan.data - 1) / plan.data;
   }
-  for (const int one : parallel::expert_group(plan, rank))
-    most = std::max(most, nn::token_count(partition.view(one).body));
+  for (const int peer : parallel::expert_group(plan, rank))
+    most = std::max(most, nn::token_count(partition.view(peer).body));
   return most;
 }
 

@@ -112,10 +112,10 @@ void Stages::expect() {
   arrivals_.push_back(std::move(next));
 }
 
-void Stages::begin(bool another) {
+void Stages::begin(bool call_follows) {
   if (first()) return;
   if (arrivals_.empty()) expect();
-  if (another) expect();
+  if (call_follows) expect();
 }
 
 nn::Hidden Stages::arrived(const nn::TokenView& view) {

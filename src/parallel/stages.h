@@ -37,8 +37,8 @@ class Stages {
   bool first() const { return !group_ || group_->rank() == 0; }
   bool last() const { return !group_ || group_->rank() + 1 == group_->size(); }
 
-  /// Starts a call of the stage's blocks; `another` if a call follows.
-  void begin(bool another);
+  /// Starts a call of the stage's blocks; `call_follows`: another call comes.
+  void begin(bool call_follows);
   /// The incoming hidden states for this call. Not for the first stage.
   nn::Hidden arrived(const nn::TokenView& view);
   /// Before a block: receives the skip from another stage.

@@ -100,8 +100,9 @@ void Progress::start() {
   MPI_Comm_rank(world_, &rank_);
   MPI_Comm_size(world_, &ranks_);
   std::vector<Whereabouts> where(static_cast<size_t>(ranks_));
-  const Whereabouts here = Whereabouts::here();
-  check(MPI_Allgather(&here, sizeof here, MPI_BYTE, where.data(), sizeof here, MPI_BYTE, world_),
+  const Whereabouts own_place = Whereabouts::here();
+  check(MPI_Allgather(&own_place, sizeof own_place, MPI_BYTE, where.data(), sizeof own_place,
+                      MPI_BYTE, world_),
         "MPI_Allgather");
   fate_ = std::make_unique<Fate>(rank_, ranks_);
   peers_ = std::make_unique<Peers>(rank_, where, Clock::now());
@@ -310,12 +311,12 @@ bool Progress::send_queued() {
 bool Progress::take_headers() {
   char buffer[sizeof(Header) + kInline];
   for (bool any = false;; any = true) {
-    int there = 0, size = 0;
+    int has_message = 0, size = 0;
     MPI_Message matched = MPI_MESSAGE_NULL;
     MPI_Status status;
-    check(MPI_Improbe(MPI_ANY_SOURCE, kHeaderTag, world_, &there, &matched, &status),
+    check(MPI_Improbe(MPI_ANY_SOURCE, kHeaderTag, world_, &has_message, &matched, &status),
           "MPI_Improbe");
-    if (!there) return any;
+    if (!has_message) return any;
     MPI_Get_count(&status, MPI_BYTE, &size);
     require(size >= static_cast<int>(sizeof(Header)) && size <= static_cast<int>(sizeof buffer),
             ErrorCode::rank, "a header of {} bytes arrived from rank {}", size, status.MPI_SOURCE);
@@ -344,13 +345,13 @@ void Progress::land(const std::shared_ptr<Flight>& flight) {
 
 bool Progress::take_notices() {
   for (bool any = false;; any = true) {
-    int there = 0, size = 0;
+    int has_message = 0, size = 0;
     char buffer[sizeof(Notice)];
     MPI_Message matched = MPI_MESSAGE_NULL;
     MPI_Status status;
-    check(MPI_Improbe(MPI_ANY_SOURCE, kNoticeTag, world_, &there, &matched, &status),
+    check(MPI_Improbe(MPI_ANY_SOURCE, kNoticeTag, world_, &has_message, &matched, &status),
           "MPI_Improbe");
-    if (!there) return any;
+    if (!has_message) return any;
     MPI_Get_count(&status, MPI_BYTE, &size);
     require(size <= static_cast<int>(sizeof buffer), ErrorCode::rank,
             "a notice of {} bytes arrived from rank {}", size, status.MPI_SOURCE);
@@ -439,7 +440,7 @@ void Progress::lose(int rank, const char* why, Time since) {
 }
 
 void Progress::look_after(std::chrono::microseconds limit, std::optional<Time> terminated) {
-  const int gone = peers_->await_end(limit);
+  const int ended_rank = peers_->await_end(limit);
   const Time now = Clock::now();
   if (now - looked_ > 1s) awake_ = now;  // after a stop of this process, with much to read
   looked_ = now;
@@ -450,11 +451,11 @@ void Progress::look_after(std::chrono::microseconds limit, std::optional<Time> t
         Error(ErrorCode::rank, "the launcher of MPI, or its daemon on this host, has ended"), -1,
         true, *since);
   // Its last messages may still be under way.
-  if (gone >= 0 && now - peers_->gone_at(gone) > 50ms)
-    return lose(gone, "its process has ended", peers_->gone_at(gone));
+  if (ended_rank >= 0 && now - peers_->gone_at(ended_rank) > 50ms)
+    return lose(ended_rank, "its process has ended", peers_->gone_at(ended_rank));
   const int silent = now - awake_ > deadline_ ? peers_->silent(now, deadline_, false) : -1;
   if (silent >= 0) return lose(silent, "nothing was heard of it for too long", now);
-  if (terminated && gone < 0) look_at_signal(now, *terminated);
+  if (terminated && ended_rank < 0) look_at_signal(now, *terminated);
 }
 
 // mpirun sends SIGTERM to all ranks, somebody else to one.
@@ -521,12 +522,12 @@ void Progress::idle() {
 
 void Progress::serve(std::chrono::milliseconds grace) {
   const auto move = [&] {
-    bool moved = send_queued();
-    moved = take_headers() || moved;
-    moved = complete() || moved;
-    moved = take_notices() || moved;
+    bool progress = send_queued();
+    progress = take_headers() || progress;
+    progress = complete() || progress;
+    progress = take_notices() || progress;
     heartbeat(Clock::now());
-    return moved;
+    return progress;
   };
   for (;;) {
     const bool ending = ending_;  // read first: end() has sent everything by then

@@ -202,11 +202,11 @@ void TransferQueue::work() {
     lock.unlock();
     if (broken && !std::exchange(aborted, true)) cut();
     if (!broken) serve(jobs);
-    std::vector<int> sent(under_way_.size());
-    const bool under_way = settle(sent);
+    std::vector<int> sent_counts(under_way_.size());
+    const bool under_way = settle(sent_counts);
     jobs.clear();
     lock.lock();
-    for (size_t peer = 0; peer < sent.size(); ++peer) under_way_[peer] -= sent[peer];
+    for (size_t peer = 0; peer < sent_counts.size(); ++peer) under_way_[peer] -= sent_counts[peer];
     room_.notify_all();
     const bool was_busy = std::exchange(busy_, under_way || !jobs_.empty());
     if (was_busy && !busy_) runtime_->spare(0);
@@ -232,7 +232,7 @@ void TransferQueue::serve(std::deque<Job>& jobs) {
 }
 
 void TransferQueue::start(Job& job) {
-  const int here = host_->rank();
+  const int own_rank = host_->rank();
   Tensor data = job.data;
   if (job.arrival)
     data = Tensor::empty(job.parcel.shape, job.parcel.dtype, tensor::Device::cuda,
@@ -241,7 +241,7 @@ void TransferQueue::start(Job& job) {
   const auto ready = job.arrival ? runtime_->record(compute_) : job.ready;
   std::shared_ptr<void> done;
   if (data.bytes() > 0) {
-    const auto& way = job.arrival ? link(job.peer, here) : link(here, job.peer);
+    const auto& way = job.arrival ? link(job.peer, own_rank) : link(own_rank, job.peer);
     require(way != nullptr, ErrorCode::rank, "there is no link with rank {}", job.peer);
     done = way->move(data, ready);
   }
@@ -254,19 +254,19 @@ void TransferQueue::look() {
   for (int rank = 0; rank < host_->size(); ++rank) progress += host_->progress(rank);
   for (int from = 0; from < host_->size(); ++from)
     for (int to = 0; to < host_->size(); ++to)
-      if (auto& one = link(from, to)) one->look(progress);
+      if (auto& entry = link(from, to)) entry->look(progress);
 }
 
-bool TransferQueue::settle(std::vector<int>& sent) {
+bool TransferQueue::settle(std::vector<int>& sent_counts) {
   bool under_way = false;
   try {
     for (int from = 0; from < host_->size(); ++from)
       for (int to = 0; to < host_->size(); ++to) {
-        const auto& one = link(from, to);
-        if (!one) continue;
-        const int ended = one->settle();
-        if (from == host_->rank()) sent[static_cast<size_t>(to)] += ended;
-        under_way = under_way || one->busy();
+        const auto& entry = link(from, to);
+        if (!entry) continue;
+        const int ended = entry->settle();
+        if (from == host_->rank()) sent_counts[static_cast<size_t>(to)] += ended;
+        under_way = under_way || entry->busy();
       }
   } catch (const Error& error) {  // the device failed
     failed(error);
@@ -277,8 +277,8 @@ bool TransferQueue::settle(std::vector<int>& sent) {
 
 void TransferQueue::cut() {
   std::vector<void*> comms;
-  for (auto& one : links_)
-    if (void* const comm = one ? one->release() : nullptr) comms.push_back(comm);
+  for (auto& entry : links_)
+    if (void* const comm = entry ? entry->release() : nullptr) comms.push_back(comm);
   if (comms.empty()) return;
   // All at once: an abort waits for its link's kernel, which may wait for room held by a kernel of
   // another link. On a thread with shared links: a hanging abort never ends.

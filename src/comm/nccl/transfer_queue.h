@@ -64,7 +64,7 @@ class TransferQueue : public Gate {
   void serve(std::deque<Job>& jobs);
   void start(Job& job);
   void look();
-  bool settle(std::vector<int>& sent);
+  bool settle(std::vector<int>& sent_counts);
   void cut();
   std::shared_ptr<Link>& link(int from, int to);
 

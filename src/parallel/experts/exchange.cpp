@@ -22,20 +22,20 @@ using tensor::Tensor;
 int64_t wire_elements(int64_t hidden, DType dtype) { return hidden + 4 / tensor::size_of(dtype); }
 
 MessageParts parts_of(const Tensor& message, int64_t hidden) {
-  const int64_t each = wire_elements(hidden, message.dtype()), all = message.elements();
-  require(message.rank() == 1 && all % each == 0, ErrorCode::rank,
+  const int64_t row_elements = wire_elements(hidden, message.dtype()), all = message.elements();
+  require(message.rank() == 1 && all % row_elements == 0, ErrorCode::rank,
           "a rank sent {} elements, which are no rows of {}", all, hidden);
-  const int64_t count = all / each, cut = count * hidden;
-  return {message.slice(0, 0, cut).reshape({count, hidden}), message.slice(0, cut, all)};
+  const int64_t count = all / row_elements, rows_end = count * hidden;
+  return {message.slice(0, 0, rows_end).reshape({count, hidden}), message.slice(0, rows_end, all)};
 }
 
 }  // namespace
 
 int64_t distinct_experts(const Tensor& ids, int64_t experts) {
-  std::vector<bool> touched(static_cast<size_t>(experts));
+  std::vector<bool> is_used(static_cast<size_t>(experts));
   for (int64_t i = 0; i < ids.elements(); ++i)
-    if (ids.data<int32_t>()[i] >= 0) touched[static_cast<size_t>(ids.data<int32_t>()[i])] = true;
-  return std::count(touched.begin(), touched.end(), true);
+    if (ids.data<int32_t>()[i] >= 0) is_used[static_cast<size_t>(ids.data<int32_t>()[i])] = true;
+  return std::count(is_used.begin(), is_used.end(), true);
 }
 
 std::vector<int> experts_in_blocks(int experts, int ranks) {
@@ -167,14 +167,14 @@ Tensor ExpertExchange::read_numbers(const std::vector<MessageParts>& parts) cons
 
 void ExpertExchange::compute(ExpertFlight& flight, bool waits) {
   std::vector<MessageParts> parts;
-  std::vector<Tensor> arrived;
+  std::vector<Tensor> inputs;
   for (const Tensor& message : flight.dispatch.wait()) {
     parts.push_back(parts_of(message, flight.hidden));
-    arrived.push_back(parts.back().rows);
+    inputs.push_back(parts.back().rows);
   }
   const Tensor experts = read_numbers(parts);
   const int64_t count = experts.size(0);
-  Tensor rows = arrived.size() == 1 ? arrived[0] : ops::concat_rows(arrived);
+  Tensor rows = inputs.size() == 1 ? inputs[0] : ops::concat_rows(inputs);
   auto bank = flight.weights.routed;
   if (cache_ && count > 0)
     bank = std::make_shared<const std::vector<ops::Expert>>(
@@ -182,7 +182,7 @@ void ExpertExchange::compute(ExpertFlight& flight, bool waits) {
   if (count > 0) rows = ops::expert_rows(rows, {experts, {}}, *bank);
   std::vector<Tensor> replies;
   int64_t at = 0;
-  for (const Tensor& part : arrived) {
+  for (const Tensor& part : inputs) {
     replies.push_back(rows.slice(0, at, at + part.size(0)));
     at += part.size(0);
   }

@@ -38,17 +38,17 @@ ExpertFlight FusedCarrier::dispatch(int site, const Tensor& tokens, const Tensor
   flight.rows = Tensor::empty({ids.elements(), tokens.size(1)}, tokens.dtype(), tokens.device(),
                               tensor::MemoryClass::buffers);
   layer(lane) = {true, false, flight.turn, site, std::move(weights), flight.rows, {}, {}};
-  fused::MoeOperator& one = lanes_->at(lane);
+  fused::MoeOperator& op = lanes_->at(lane);
   const auto route = [subset = only(ids, assignments)](const Tensor&) {
     return ops::Routing{subset, Tensor::zeros(subset.shape(), tensor::DType::f32)};
   };
   const fused::Destination into{flight.rows, {}, false};
   if (tokens.is_meta()) {
-    (void)one.dry_run(tokens, route, layer(lane).weights, into);
+    (void)op.dry_run(tokens, route, layer(lane).weights, into);
     layer(lane).dispatch = lanes_->start_dry_run(lane, site);
   } else {
-    one.begin(tokens, route, layer(lane).weights, into);
-    lanes_->drive([&] { return one.departed(); });
+    op.begin(tokens, route, layer(lane).weights, into);
+    lanes_->drive([&] { return op.departed(); });
   }
   return flight;
 }
@@ -74,22 +74,22 @@ void FusedCarrier::serve(int lane) {
   Layer& current = layer(lane);
   if (!current.under_way || current.served) return;
   current.served = true;
-  const fused::MoeOperator& one = lanes_->at(lane);
+  const fused::MoeOperator& op = lanes_->at(lane);
   int64_t rows = 0;
-  double touched = 0;
+  double touched_experts = 0;
   if (current.rows.is_meta()) {
     rows = lanes_->fetch(current.dispatch, current.site, current.combine);
-    touched = lanes_->assumed_touched(rows);
+    touched_experts = lanes_->assumed_touched(rows);
   } else {
-    lanes_->drive([&] { return one.served(); });
+    lanes_->drive([&] { return op.served(); });
     rows = lanes_->note_transfers(lane, current.site);
-    touched = static_cast<double>(lanes_->touched(lane, lane + 1));
+    touched_experts = static_cast<double>(lanes_->touched(lane, lane + 1));
     const int64_t coming = lanes_->coming(lane);
     most_coming_ = std::max(most_coming_, coming + coming_before_);  // both may be under way
     coming_before_ = coming;
     coming_bound_ = lanes_->coming_bound();
   }
-  lanes_->note_products(current.weights, current.rows, rows, touched);
+  lanes_->note_products(current.weights, current.rows, rows, touched_experts);
 }
 
 // Results of the lane's layer are here, and no rank waits for this one.
@@ -97,12 +97,12 @@ void FusedCarrier::settle(int lane) {
   Layer& current = layer(lane);
   if (!current.under_way) return;
   serve(lane);
-  fused::MoeOperator& one = lanes_->at(lane);
+  fused::MoeOperator& op = lanes_->at(lane);
   if (current.rows.is_meta())
     lanes_->end_dry_run(current.combine);
   else
-    lanes_->drive([&] { return one.done(); });
-  one.forget();
+    lanes_->drive([&] { return op.done(); });
+  op.forget();
   current = {};
 }
 

@@ -33,7 +33,7 @@ int FusedExperts::blocks_for(const nn::Gate& gate) const {
 // All threads share the gate, and then the operator.
 FusedExperts::LayerOutcome FusedExperts::whole(const Tensor& tokens, const nn::Gate& gate,
                                                const nn::ExpertWeights& weights) {
-  fused::MoeOperator& one = lanes_->at(0);
+  fused::MoeOperator& op = lanes_->at(0);
   const ops::Routing routing =
       ops::host_routing(gate(tokens), static_cast<int64_t>(size_.owner.size()));
   const auto choose = [&routing](const Tensor&) {
@@ -41,14 +41,14 @@ FusedExperts::LayerOutcome FusedExperts::whole(const Tensor& tokens, const nn::G
   };
   LayerOutcome outcome;
   if (tokens.is_meta()) {
-    outcome.result = one.dry_run(tokens, choose, weights, {});
+    outcome.result = op.dry_run(tokens, choose, weights, {});
   } else {
-    one.begin(tokens, choose, weights, {});
-    lanes_->drive([&] { return one.done(); });
-    outcome.result = one.result();
+    op.begin(tokens, choose, weights, {});
+    lanes_->drive([&] { return op.done(); });
+    outcome.result = op.result();
   }
-  outcome.routing = one.routing();
-  outcome.rows = one.rows();
+  outcome.routing = op.routing();
+  outcome.rows = op.rows();
   return outcome;
 }
 
@@ -98,8 +98,8 @@ int64_t FusedExperts::exchange(int site, bool dry_run) const {
       rows += lanes_->note_transfers(lane, site);
       continue;
     }
-    comm::Exchange there = lanes_->start_dry_run(lane, site), back;
-    rows += lanes_->fetch(there, site, back);
+    comm::Exchange dispatch = lanes_->start_dry_run(lane, site), back;
+    rows += lanes_->fetch(dispatch, site, back);
     lanes_->end_dry_run(back);
   }
   return rows;

@@ -66,8 +66,8 @@ int64_t FusedLanes::note_transfers(int lane, int site) const {
   int64_t rows = load(lane, TaskKind::up, group_.rank()).rows;
   for (int p = 0; p < group_.size(); ++p) {
     if (p == group_.rank()) continue;
-    const Load sent = load(lane, TaskKind::dispatch, p), returned = load(lane, TaskKind::up, p);
-    group_.ledger().sent({"dispatch", site}, sent.rows * layout_.row_bytes, sent.tiles);
+    const Load outgoing = load(lane, TaskKind::dispatch, p), returned = load(lane, TaskKind::up, p);
+    group_.ledger().sent({"dispatch", site}, outgoing.rows * layout_.row_bytes, outgoing.tiles);
     group_.ledger().sent({"combine", site}, returned.rows * layout_.row_bytes, returned.tiles);
     rows += returned.rows;
   }
@@ -86,10 +86,10 @@ comm::Exchange FusedLanes::start_dry_run(int lane, int site) const {
 
 int64_t FusedLanes::fetch(comm::Exchange& rows, int site, comm::Exchange& results) const {
   const tensor::Uncounted aside(tensor::Counts::work);
-  std::vector<Tensor> came = rows.wait();
+  std::vector<Tensor> messages = rows.wait();
   int64_t bytes = 0;
-  for (const Tensor& one : came) bytes += one.bytes();
-  results = comm::all_to_all(group_, std::move(came), {"combine", site});
+  for (const Tensor& message : messages) bytes += message.bytes();
+  results = comm::all_to_all(group_, std::move(messages), {"combine", site});
   return bytes / layout_.row_bytes;
 }
 
@@ -112,15 +112,15 @@ int64_t FusedLanes::coming_bound() const {
 }
 
 int64_t FusedLanes::touched(int first, int last) const {
-  int64_t touched = 0;
+  int64_t count = 0;
   for (int e = 0; e < layout_.experts; ++e) {
     bool any = false;
     for (int lane = first; lane < last; ++lane)
       for (int p = 0; p < group_.size(); ++p)
         any = any || at(lane).coordinator().counts({.kind = TaskKind::up, .peer = p})[e] > 0;
-    touched += any ? 1 : 0;
+    count += any ? 1 : 0;
   }
-  return touched;
+  return count;
 }
 
 double FusedLanes::assumed_touched(int64_t rows) const {
@@ -131,8 +131,8 @@ double FusedLanes::assumed_touched(int64_t rows) const {
 }
 
 void FusedLanes::note_products(const nn::ExpertWeights& weights, const Tensor& like, int64_t rows,
-                               double touched) const {
-  if (rows > 0) ops::count_expert_rows(*weights.routed, like, rows, touched);
+                               double touched_experts) const {
+  if (rows > 0) ops::count_expert_rows(*weights.routed, like, rows, touched_experts);
 }
 
 }  // namespace tessera::parallel

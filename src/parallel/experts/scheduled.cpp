@@ -148,9 +148,9 @@ std::vector<int32_t> ScheduledExchange::choose_by_drift(const nn::TokenView& vie
         continue;
       }
       const auto at = static_cast<size_t>(old);
-      const float moved = was.call->drift.moved[at] + moves[static_cast<size_t>(assignment / k)];
-      const float error = std::fabs(weight[assignment]) * moved * was.call->drift.length[at];
-      results.drift.moved[static_cast<size_t>(assignment)] = moved;
+      const float movement = was.call->drift.moved[at] + moves[static_cast<size_t>(assignment / k)];
+      const float error = std::fabs(weight[assignment]) * movement * was.call->drift.length[at];
+      results.drift.moved[static_cast<size_t>(assignment)] = movement;
       candidates.push_back({assignment, old, std::isfinite(error) ? error : HUGE_VALF});
     }
     first = last;
@@ -226,11 +226,12 @@ ScheduledExchange::ReadRows ScheduledExchange::read(const nn::MoeCall& call, int
   const int64_t k = results.routing.ids.size(1);
   ReadRows read;
   read.rows = stale_results.read(source, results.of, k, tokens,
-                                 [](const CallResults& of) { return of.rows; });
-  read.weights = plan_.scores == StaleScores::latest
-                     ? results.routing.weights
-                     : stale_results.read(source, results.of, 1, results.routing.weights,
-                                          [](const CallResults& of) { return of.routing.weights; });
+                                 [](const CallResults& entry) { return entry.rows; });
+  read.weights =
+      plan_.scores == StaleScores::latest
+          ? results.routing.weights
+          : stale_results.read(source, results.of, 1, results.routing.weights,
+                               [](const CallResults& entry) { return entry.routing.weights; });
   for (const KeptToken& token : stale_results.find(source, results.of))
     for (int64_t assignment = token.token * k; assignment < (token.token + 1) * k; ++assignment)
       read.oldest = std::max(

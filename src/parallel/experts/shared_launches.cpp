@@ -34,8 +34,8 @@ comm::Tag launch_tag(int site) { return {"launch", site, TrafficKind::control}; 
 
 // An expert with weights, of the rank's own.
 const ops::Expert* held_expert(const nn::ExpertWeights& weights) {
-  for (const ops::Expert& one : *weights.routed)
-    if (one.up && one.down) return &one;
+  for (const ops::Expert& expert : *weights.routed)
+    if (expert.up && expert.down) return &expert;
   return nullptr;
 }
 
@@ -48,10 +48,11 @@ std::vector<fused::ExpertView> views_of(const nn::ExpertWeights& weights,
   std::vector<fused::ExpertView> views;
   for (size_t e = 0; e < owner.size(); ++e) {
     if (owner[e] != rank) continue;
-    const ops::Expert& one = weights.routed->at(e);
-    require(one.up && one.down, ErrorCode::usage,
+    const ops::Expert& expert = weights.routed->at(e);
+    require(expert.up && expert.down, ErrorCode::usage,
             "moe=fused on a GPU: expert {} has no weights on its rank {}", e, rank);
-    views.push_back({one.up.get(), one.down.get(), values(one.up_bias), values(one.down_bias)});
+    views.push_back(
+        {expert.up.get(), expert.down.get(), values(expert.up_bias), values(expert.down_bias)});
   }
   return views;
 }
@@ -66,8 +67,8 @@ void SharedLaunches::meet() {
       comm::all_gather(group_, place_message(comm::Whereabouts::here()), launch_tag(-1)).wait();
   const comm::Whereabouts first = read_place(messages[0]);
   for (size_t r = 0; r < messages.size(); ++r) {
-    const comm::Whereabouts one = read_place(messages[r]);
-    require(one.pid == first.pid && one.machine == first.machine, ErrorCode::plan,
+    const comm::Whereabouts place = read_place(messages[r]);
+    require(place.pid == first.pid && place.machine == first.machine, ErrorCode::plan,
             "moe=fused on GPUs is for ranks that are threads and share a GPU; rank {} is a process "
             "of its own; use moe=bulk",
             group_.in_world(static_cast<int>(r)));
@@ -100,18 +101,18 @@ fused::DeviceSize SharedLaunches::form_of(int site) const {
             "0 has {} channels, and {} of {} experts",
             site, group_.in_world(static_cast<int>(r)), part.tokens.size(0), part.tokens.size(1),
             part.ids.size(1), part.experts.experts(), size.hidden, size.slots, size_.owner.size());
-    const ops::Expert* const one = held_expert(part.experts);
-    if (!one) continue;
-    size.inner = one->up->n;
-    size.weights = one->up->dtype;
-    size.activation = one->activation;
+    const ops::Expert* const expert = held_expert(part.experts);
+    if (!expert) continue;
+    size.inner = expert->up->n;
+    size.weights = expert->up->dtype;
+    size.activation = expert->activation;
   }
   return size;
 }
 
 fused::DeviceLayers& SharedLaunches::layers_for(const fused::DeviceSize& size) {
   const auto it = std::find_if(opened_.begin(), opened_.end(),
-                               [&](const Opened& one) { return one.size == size; });
+                               [&](const Opened& entry) { return entry.size == size; });
   if (it != opened_.end()) return *it->layers;
   opened_.push_back({size, fused::open_device_layers(size)});
   return *opened_.back().layers;
@@ -121,7 +122,7 @@ void SharedLaunches::launch(int site) {
   fused::DeviceLayers& layers = layers_for(form_of(site));
   std::vector<std::vector<fused::ExpertView>> banks;
   std::vector<fused::DeviceLayer> all;
-  const auto place = [](const Tensor& one) { return one.defined() ? one.raw() : nullptr; };
+  const auto place = [](const Tensor& x) { return x.defined() ? x.raw() : nullptr; };
   for (size_t r = 0; r < board_->parts.size(); ++r) {
     const Part& part = board_->parts[r];
     banks.push_back(views_of(part.experts, size_.owner, static_cast<int>(r)));
@@ -173,15 +174,16 @@ SharedLaunches::Count SharedLaunches::count(int site, const Tensor& ids,
     for (size_t e = 0; e < own_rows.size(); ++e)
       if (size_.owner[e] == group_.rank()) own_rows[e] += peer_rows[e], returned += peer_rows[e];
     if (p == group_.rank()) continue;
-    const int64_t sent = result.assignments[static_cast<size_t>(p)];
-    group_.ledger().sent({"dispatch", site}, sent * row_bytes, sent > 0 ? 1 : 0);
+    const int64_t sent_rows = result.assignments[static_cast<size_t>(p)];
+    group_.ledger().sent({"dispatch", site}, sent_rows * row_bytes, sent_rows > 0 ? 1 : 0);
     group_.ledger().sent({"combine", site}, returned * row_bytes, returned > 0 ? 1 : 0);
-    result.coming += (sent + returned) * row_bytes;
+    result.coming += (sent_rows + returned) * row_bytes;
   }
   const int64_t rows = std::accumulate(own_rows.begin(), own_rows.end(), int64_t{0});
-  const auto touched =
+  const auto touched_experts =
       std::count_if(own_rows.begin(), own_rows.end(), [](int64_t n) { return n > 0; });
-  if (rows > 0) ops::count_expert_rows(*weights.routed, like, rows, static_cast<double>(touched));
+  if (rows > 0)
+    ops::count_expert_rows(*weights.routed, like, rows, static_cast<double>(touched_experts));
   return result;
 }
 

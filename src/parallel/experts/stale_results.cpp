@@ -18,16 +18,17 @@ namespace {
 // The tokens of `all` outside `excluded`.
 Segments without(const Segments& all, const Segments& excluded) {
   Segments rest = all;
-  for (const Segment& gone : excluded) {
+  for (const Segment& removed : excluded) {
     Segments next;
     for (const Segment& s : rest) {
-      if (s.sequence != gone.sequence || s.ids.end <= gone.ids.begin ||
-          gone.ids.end <= s.ids.begin) {
+      if (s.sequence != removed.sequence || s.ids.end <= removed.ids.begin ||
+          removed.ids.end <= s.ids.begin) {
         next.push_back(s);
         continue;
       }
-      if (s.ids.begin < gone.ids.begin) next.push_back({s.sequence, {s.ids.begin, gone.ids.begin}});
-      if (gone.ids.end < s.ids.end) next.push_back({s.sequence, {gone.ids.end, s.ids.end}});
+      if (s.ids.begin < removed.ids.begin)
+        next.push_back({s.sequence, {s.ids.begin, removed.ids.begin}});
+      if (removed.ids.end < s.ids.end) next.push_back({s.sequence, {removed.ids.end, s.ids.end}});
     }
     rest = std::move(next);
   }
@@ -60,15 +61,15 @@ int64_t CallResults::bytes() const {
          (flight ? flight->bytes() : 0);
 }
 
-CallResults& StaleResults::launch(int step, const Segments& of) {
+CallResults& StaleResults::launch(int step, const Segments& segments) {
   CallResults& call = steps_[step].emplace_back();
-  call.of = call.left = of;
+  call.of = call.left = segments;
   return call;
 }
 
-std::vector<KeptToken> StaleResults::find(int step, const Segments& of) {
+std::vector<KeptToken> StaleResults::find(int step, const Segments& segments) {
   std::vector<KeptToken> tokens;
-  for (const Segment& s : of)
+  for (const Segment& s : segments)
     for (int64_t id = s.ids.begin; id < s.ids.end;) {
       CallResults* holder = nullptr;
       int64_t count = 0, at = 0;
@@ -85,30 +86,32 @@ std::vector<KeptToken> StaleResults::find(int step, const Segments& of) {
   return tokens;
 }
 
-Tensor StaleResults::read(int step, const Segments& of, int64_t each, const Tensor& like,
+Tensor StaleResults::read(int step, const Segments& segments, int64_t rows_per_token,
+                          const Tensor& like,
                           const std::function<Tensor(const CallResults&)>& part) {
   const auto& calls = steps_[step];
   const auto same = std::find_if(calls.rbegin(), calls.rend(),
-                                 [&](const CallResults& call) { return call.of == of; });
+                                 [&](const CallResults& call) { return call.of == segments; });
   if (same != calls.rend()) return part(*same);
-  const std::vector<KeptToken> tokens = find(step, of);
-  const Tensor all = Tensor::empty({static_cast<int64_t>(tokens.size()) * each, like.size(1)},
-                                   like.dtype(), like.device(), tensor::MemoryClass::buffers);
+  const std::vector<KeptToken> tokens = find(step, segments);
+  const Tensor all =
+      Tensor::empty({static_cast<int64_t>(tokens.size()) * rows_per_token, like.size(1)},
+                    like.dtype(), like.device(), tensor::MemoryClass::buffers);
   for (const CallResults& call : calls) {
     std::vector<int32_t> from, to;
     for (size_t t = 0; t < tokens.size(); ++t)
-      for (int64_t j = 0; j < each && tokens[t].call == &call; ++j) {
-        from.push_back(static_cast<int32_t>(tokens[t].token * each + j));
-        to.push_back(static_cast<int32_t>(static_cast<int64_t>(t) * each + j));
+      for (int64_t j = 0; j < rows_per_token && tokens[t].call == &call; ++j) {
+        from.push_back(static_cast<int32_t>(tokens[t].token * rows_per_token + j));
+        to.push_back(static_cast<int32_t>(static_cast<int64_t>(t) * rows_per_token + j));
       }
     if (!to.empty()) ops::move_rows(part(call), from, all, to);
   }
   return all;
 }
 
-void StaleResults::forget(int lowest, const Segments& of) {
+void StaleResults::forget(int lowest, const Segments& segments) {
   for (auto step = steps_.begin(); step != steps_.end() && step->first < lowest;) {
-    for (CallResults& call : step->second) call.left = without(call.left, of);
+    for (CallResults& call : step->second) call.left = without(call.left, segments);
     std::erase_if(step->second, [](const CallResults& call) { return call.left.empty(); });
     step = step->second.empty() ? steps_.erase(step) : std::next(step);
   }

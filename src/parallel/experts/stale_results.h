@@ -46,17 +46,18 @@ struct KeptToken {
 class StaleResults {
  public:
   /// Starts another call.
-  CallResults& launch(int step, const nn::Segments& of);
+  CallResults& launch(int step, const nn::Segments& segments);
   /// All calls of a step, in order; empty without any.
   std::list<CallResults>& at(int step) { return steps_[step]; }
   /// Tokens of a step. Throws Error(rank) for tokens outside the step.
-  std::vector<KeptToken> find(int step, const nn::Segments& of);
-  /// Data of a step's calls for tokens, `each` rows a token: a call's own tensor for exactly these
-  /// tokens, else gathered. `like`: the tensor without tokens.
-  nn::Tensor read(int step, const nn::Segments& of, int64_t each, const nn::Tensor& like,
+  std::vector<KeptToken> find(int step, const nn::Segments& segments);
+  /// Data of a step's calls for tokens, `rows_per_token` rows each: a call's own tensor for exactly
+  /// these tokens, else gathered. `like`: the tensor without tokens.
+  nn::Tensor read(int step, const nn::Segments& segments, int64_t rows_per_token,
+                  const nn::Tensor& like,
                   const std::function<nn::Tensor(const CallResults&)>& part);
   /// Drops tokens without later reads in steps before `lowest`, and calls without tokens.
-  void forget(int lowest, const nn::Segments& of);
+  void forget(int lowest, const nn::Segments& segments);
   void forget_before(int step) { steps_.erase(steps_.begin(), steps_.lower_bound(step)); }
   /// The first step with calls needed by work under way from `lowest` on.
   int needed(int lowest) const;

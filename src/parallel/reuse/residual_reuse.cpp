@@ -36,10 +36,10 @@ void ResidualReuse::blocks(const Pass& pass) {
   run_blocks(pass, 0, first());
   const nn::Joint in = tokens;
   run_blocks(pass, first(), front_);
-  const bool reused = reuses(pass, in) && has_result() && !run_.meta;
+  const bool is_reused = reuses(pass, in) && has_result() && !run_.meta;
   const nn::Joint from = tokens;
   const bool text = back_ < end() && from.prefix.defined();  // heads read the latent alone
-  if (reused) {
+  if (is_reused) {
     tokens = {.prefix = text ? ops::add(from.prefix.contiguous(), prefix_.at(step())) : from.prefix,
               .body = ops::add(from.body.contiguous(), body_.at(step()))};
     skip_blocks(front_, back_);

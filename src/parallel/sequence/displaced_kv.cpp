@@ -66,7 +66,7 @@ void DisplacedKv::keep(int site, const nn::TokenView& view, const nn::Qkv& heads
 
 Tensor DisplacedKv::seen_by(const nn::TokenView& shard, int site, const nn::TokenView& view,
                             const nn::Qkv& heads) {
-  const bool joint = site_of(site).joint, asks = site_of(site).prefix_queries;
+  const bool joint = site_of(site).joint, text_queries = site_of(site).prefix_queries;
   const nn::Segments tokens = nn::tokens_of(shard, joint);
   std::vector<nn::Range> slots;  // slots of the table
   for (const nn::Segment& s : tokens)
@@ -77,7 +77,8 @@ Tensor DisplacedKv::seen_by(const nn::TokenView& shard, int site, const nn::Toke
   const auto own_places = places_of(nn::tokens_of(view, joint), tokens);
   write(site, tokens, nn::take_ranges(heads.k, own_places), nn::take_ranges(heads.v, own_places),
         step_.index);
-  const auto asking = places_of(nn::tokens_of(view, asks), nn::tokens_of(shard, asks));
+  const auto asking =
+      places_of(nn::tokens_of(view, text_queries), nn::tokens_of(shard, text_queries));
   const Tensor out = seen(site, shard, nn::take_ranges(heads.q, asking));
   count_ages(site, shard);
   write(site, tokens, old_k, old_v, before);
@@ -87,13 +88,14 @@ Tensor DisplacedKv::seen_by(const nn::TokenView& shard, int site, const nn::Toke
 Tensor DisplacedKv::attend(int site, const nn::TokenView& view, const nn::Qkv& heads) {
   if (step_.fresh || shards_.size() < 2) return KvAttention::attend(site, view, heads);
   exchange(site, view, heads);
-  const bool asks = site_of(site).prefix_queries;
+  const bool text_queries = site_of(site).prefix_queries;
   const Tensor out = Tensor::empty(heads.q.shape(), heads.q.dtype(), heads.q.device());
   for (const nn::TokenView& shard : shards_) {
     if (shard.sequences.empty()) continue;  // a rank may have no sample
     const Tensor part = seen_by(shard, site, view, heads);
     int64_t at = 0;
-    for (const nn::Range& r : places_of(nn::tokens_of(view, asks), nn::tokens_of(shard, asks))) {
+    for (const nn::Range& r :
+         places_of(nn::tokens_of(view, text_queries), nn::tokens_of(shard, text_queries))) {
       tensor::copy_into(out.slice(0, r.begin, r.end), part.slice(0, at, at + r.size()));
       at += r.size();
     }

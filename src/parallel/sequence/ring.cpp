@@ -24,16 +24,16 @@ Tensor shares(const std::vector<Tensor>& sums) {
   const auto parts = std::ssize(sums);
   const int64_t rows = sums.front().elements();
   if (sums.front().is_meta()) return Tensor::empty({rows, parts}, DType::f32, tensor::Device::meta);
-  std::vector<Tensor> here;
-  for (const Tensor& sum : sums) here.push_back(sum.to(tensor::Device::cpu));
+  std::vector<Tensor> host_sums;
+  for (const Tensor& sum : sums) host_sums.push_back(sum.to(tensor::Device::cpu));
   Tensor shares = Tensor::empty({rows, parts}, DType::f32);
   tensor::parallel_for(rows, 1024, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       float top = -std::numeric_limits<float>::infinity(), all = 0;
-      for (const Tensor& sum : here) top = std::max(top, sum.data<float>()[i]);
+      for (const Tensor& sum : host_sums) top = std::max(top, sum.data<float>()[i]);
       float* const share = shares.row<float>(i);
       for (int64_t p = 0; p < parts; ++p) {
-        const float sum = here[static_cast<size_t>(p)].data<float>()[i];
+        const float sum = host_sums[static_cast<size_t>(p)].data<float>()[i];
         share[p] = std::isfinite(top) ? std::exp(sum - top) : 0;
         all += share[p];
       }
@@ -119,26 +119,27 @@ Tensor Ring::attend(int index, const nn::TokenView& view, const nn::Qkv& heads) 
   const comm::Tag tag{"ring", site.block};
   const int ranks = group_.size(), rank = group_.rank();
   Parts parts(site, heads.q, ranks);
-  Tensor here = ops::concat_rows({heads.k, heads.v});
+  Tensor keys_values = ops::concat_rows({heads.k, heads.v});
   for (int hop = 0; hop < ranks; ++hop) {
     const int owner = (rank + ranks - hop) % ranks;
     comm::Pending next;
     if (hop + 1 < ranks) {  // travel during attention
       next = group_.receive((rank + ranks - 1) % ranks, tag);
-      group_.send((rank + 1) % ranks, here, tag);
+      group_.send((rank + 1) % ranks, keys_values, tag);
     }
     const nn::TokenView peer_view = partition_.beside(view, holders_[static_cast<size_t>(owner)]);
     const int64_t keys =
         nn::token_count(peer_view.body) + (site.joint ? nn::token_count(peer_view.prefix) : 0);
-    require(here.rank() == 2 && here.size(0) == 2 * keys, ErrorCode::rank,
+    require(keys_values.rank() == 2 && keys_values.size(0) == 2 * keys, ErrorCode::rank,
             "layer {}: rank {} of a ring has keys and values {} for {} tokens", site.block, owner,
-            here.shape().str(), keys);
+            keys_values.shape().str(), keys);
     Tensor sums;
     const Tensor output = nn::attention_between(
-        site, view, heads.q, peer_view, here.slice(0, 0, keys), here.slice(0, keys, 2 * keys),
+        site, view, heads.q, peer_view, keys_values.slice(0, 0, keys),
+        keys_values.slice(0, keys, 2 * keys),
         {.lse = &sums, .wide = true, .int8_scores = partition_.int8_scores()});
     parts.put(owner, output, sums);
-    if (hop + 1 < ranks) here = next.wait();
+    if (hop + 1 < ranks) keys_values = next.wait();
   }
   return parts.merged();
 }
@@ -164,14 +165,14 @@ void QueryRing::keep(int site, const nn::TokenView& view, const nn::Qkv& heads) 
 // answers of this hop. So no two ranks wait for each other.
 Tensor QueryRing::attend(int index, const nn::TokenView& view, const nn::Qkv& heads) {
   const nn::AttentionSite& site = site_of(index);
-  const comm::Tag asks{"ring queries", site.block}, answers{"ring answers", site.block};
+  const comm::Tag query_tag{"ring queries", site.block}, answers{"ring answers", site.block};
   const int ranks = group_.size(), rank = group_.rank();
   const auto beside = [&](int hops) { return (rank + hops) % ranks; };
   const Tensor own_queries = heads.q.contiguous();
   comm::Pending next;
   const auto ask = [&](int hop) {
-    next = group_.receive(beside(ranks - hop), asks);
-    group_.send(beside(hop), own_queries, asks);
+    next = group_.receive(beside(ranks - hop), query_tag);
+    group_.send(beside(hop), own_queries, query_tag);
   };
   ask(1);
   keep(index, view, heads);
@@ -180,7 +181,7 @@ Tensor QueryRing::attend(int index, const nn::TokenView& view, const nn::Qkv& he
   Tensor sums;
   const Tensor own = seen(index, view, own_queries, {.lse = &sums, .wide = true});
   parts.put(rank, own, sums);
-  std::vector<comm::Pending> answered(holders_.size());
+  std::vector<comm::Pending> pending_answers(holders_.size());
   for (int hop = 1; hop < ranks; ++hop) {
     const int from = beside(ranks - hop), to = beside(hop);
     const Tensor peer_queries = next.wait();
@@ -193,14 +194,14 @@ Tensor QueryRing::attend(int index, const nn::TokenView& view, const nn::Qkv& he
             ErrorCode::rank, "layer {}: rank {} of a ring asks {} for {} tokens", site.block, from,
             peer_queries.shape().str(), queries);
     const Tensor output = seen(index, asking, peer_queries, {.lse = &sums, .wide = true});
-    answered[static_cast<size_t>(to)] = group_.receive(to, answers);
+    pending_answers[static_cast<size_t>(to)] = group_.receive(to, answers);
     group_.send(from, packed(output, sums), answers);
   }
   const int64_t elements = own_queries.elements(),
                 all = elements + own_queries.size(0) * site.heads;
   for (int owner = 0; owner < ranks; ++owner) {
     if (owner == rank) continue;
-    const Tensor answer = answered[static_cast<size_t>(owner)].wait();
+    const Tensor answer = pending_answers[static_cast<size_t>(owner)].wait();
     require(answer.elements() == all, ErrorCode::rank,
             "layer {}: rank {} of a ring answers {} for queries {}", site.block, owner,
             answer.shape().str(), own_queries.shape().str());

@@ -73,8 +73,8 @@ nn::Geometry part_of(nn::Geometry geometry, int ranks, int rank) {
 
 // Queries, keys and values of some heads of a rank's tokens, in sequence.
 Tensor packed(const AttentionSite& site, const nn::Qkv& all, Range heads) {
-  const int64_t each = site.heads / site.kv_heads * site.head_dim, dim = site.head_dim;
-  const Tensor parts[] = {all.q.slice(1, heads.begin * each, heads.end * each),
+  const int64_t query_width = site.heads / site.kv_heads * site.head_dim, dim = site.head_dim;
+  const Tensor parts[] = {all.q.slice(1, heads.begin * query_width, heads.end * query_width),
                           all.k.slice(1, heads.begin * dim, heads.end * dim),
                           all.v.slice(1, heads.begin * dim, heads.end * dim)};
   int64_t at = 0;
@@ -105,7 +105,7 @@ nn::Qkv Ulysses::gathered(const AttentionSite& site, const std::vector<TokenView
   std::vector<Tensor> messages;
   for (size_t r = 0; r < views.size(); ++r)
     messages.push_back(packed(site, heads, key_heads(site, group_.size(), r)));
-  const std::vector<Tensor> arrived =
+  const std::vector<Tensor> inputs =
       comm::all_to_all(group_, std::move(messages), {"to heads", site.block}).wait();
   const int64_t keys = key_heads(site, group_.size(), static_cast<size_t>(group_.rank())).size() *
                        site.head_dim,
@@ -115,14 +115,14 @@ nn::Qkv Ulysses::gathered(const AttentionSite& site, const std::vector<TokenView
     const int64_t text = site.joint ? nn::token_count(views[r].prefix) : 0;
     const int64_t tokens = text + nn::token_count(views[r].body);
     const int64_t asking = site.prefix_queries ? tokens : tokens - text;
-    require(arrived[r].elements() == asking * queries + 2 * tokens * keys, ErrorCode::rank,
+    require(inputs[r].elements() == asking * queries + 2 * tokens * keys, ErrorCode::rank,
             "layer {}: rank {} sent {} elements for {} queries and {} keys", site.block, r,
-            arrived[r].elements(), asking, tokens);
+            inputs[r].elements(), asking, tokens);
     int64_t at = 0;
     for (const auto& [part, rows, width] :
          {std::tuple(0, asking, queries), {1, tokens, keys}, {2, tokens, keys}}) {
       const int64_t end = at + rows * width;
-      parts[part].push_back(arrived[r].slice(0, at, end).reshape({rows, width}));
+      parts[part].push_back(inputs[r].slice(0, at, end).reshape({rows, width}));
       at = end;
     }
   }

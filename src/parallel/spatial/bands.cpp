@@ -124,9 +124,9 @@ class Halo {
   };
   // Including the frames before them.
   Tensor own(Range lines) const {
-    const Range here{lines.begin - own_lines_.begin, lines.end - own_lines_.begin};
-    const Tensor own_lines = lines_of(x_.data, here);
-    return x_.before.defined() ? ops::concat_rows({lines_of(x_.before, here), own_lines})
+    const Range local_range{lines.begin - own_lines_.begin, lines.end - own_lines_.begin};
+    const Tensor own_lines = lines_of(x_.data, local_range);
+    return x_.before.defined() ? ops::concat_rows({lines_of(x_.before, local_range), own_lines})
                                : own_lines;
   }
   const Plane& x_;
@@ -188,11 +188,13 @@ Tensor run(nn::LocalSpatial& local, std::span<const ops::ConvWeight> taps, const
   const bool none = lines.size() == 0;
   const int64_t before = none ? 0 : input.begin - filter.first_up(lines);
   const int64_t behind = none ? 0 : filter.end_up(lines) - input.end;
-  const int64_t there = image.data.size(1);
-  const int64_t unread = none ? there : std::max<int64_t>(-before, 0);
+  const int64_t line_count = image.data.size(1);
+  const int64_t unread = none ? line_count : std::max<int64_t>(-before, 0);
   o.pad_top = static_cast<int>(std::max<int64_t>(before, 0));
   o.pad_bottom = static_cast<int>(std::max<int64_t>(behind, 0));
-  const auto rest = [&](const Tensor& x) { return x.defined() ? x.slice(1, unread, there) : x; };
+  const auto rest = [&](const Tensor& x) {
+    return x.defined() ? x.slice(1, unread, line_count) : x;
+  };
   return local.convolve(taps, {rest(image.data), 0, 0, rest(image.before)}, o).data;
 }
 
@@ -276,9 +278,9 @@ Tensor Bands::moments(const Plane& x, bool together) {
                          : Tensor::zeros({together ? 1 : x.data.size(0), 2, x.data.size(3)},
                                          tensor::DType::f32, x.data.device());
   const tensor::Device device = x.data.device();
-  const Tensor sent = tensor::is_gpu(device) ? own.to(tensor::Device::cpu) : own;
+  const Tensor message = tensor::is_gpu(device) ? own.to(tensor::Device::cpu) : own;
   const Tensor all =
-      merged(comm::all_gather(ranks_, sent, {"norm", -1, TrafficKind::decode}).wait(), cut);
+      merged(comm::all_gather(ranks_, message, {"norm", -1, TrafficKind::decode}).wait(), cut);
   return all.is_meta() ? all : all.to(device);
 }
 

@@ -13,10 +13,10 @@ using tensor::Tensor;
 // All but the last in multiples of the ranks: traffic equals the traffic of a single chunk.
 std::vector<nn::Range> OrderedReduce::chunks_of(int64_t rows) const {
   const int64_t ranks = group_.size(), count = std::clamp(rows / least_, int64_t{1}, kMostChunks);
-  const int64_t each = (rows + count * ranks - 1) / (count * ranks) * ranks;
-  std::vector<nn::Range> chunks{{0, std::min(each, rows)}};
+  const int64_t chunk_rows = (rows + count * ranks - 1) / (count * ranks) * ranks;
+  std::vector<nn::Range> chunks{{0, std::min(chunk_rows, rows)}};
   while (chunks.back().end < rows)
-    chunks.push_back({chunks.back().end, std::min(chunks.back().end + each, rows)});
+    chunks.push_back({chunks.back().end, std::min(chunks.back().end + chunk_rows, rows)});
   return chunks;
 }
 
