@@ -91,10 +91,10 @@ diffusion::Job first_steps_of(runtime::ModelState& stage, const diffusion::Job& 
 
 // A job's last image or video, for a decoder.
 diffusion::Job last_of(const diffusion::Job& job, size_t ranks) {
-  diffusion::Job one{.planned = job.planned};
-  one.planned.labels.resize(1);
-  one.counted.meters = runtime::RunMeters(ranks);
-  return one;
+  diffusion::Job sample_job{.planned = job.planned};
+  sample_job.planned.labels.resize(1);
+  sample_job.counted.meters = runtime::RunMeters(ranks);
+  return sample_job;
 }
 
 Tensor latents_of(const diffusion::Job& job) {
@@ -166,14 +166,15 @@ void add_decoders(const RunOptions& options, const diffusion::Job& job, const Pa
     sum += peak.total - peak.weights;
     most = std::max(most, peak.total);
   }
-  int64_t each = latents_of(job).bytes() / job.samples();
-  for (const Tensor& image : partial.decoded.pixels) each += image.bytes() / partial.samples;
-  if (job.planned.traced) each += partial.decoded.numbers.bytes() / partial.samples;
-  const int64_t others = (job.samples() - partial.samples) * each;
+  int64_t sample_bytes = latents_of(job).bytes() / job.samples();
+  for (const Tensor& image : partial.decoded.pixels)
+    sample_bytes += image.bytes() / partial.samples;
+  if (job.planned.traced) sample_bytes += partial.decoded.numbers.bytes() / partial.samples;
+  const int64_t others = (job.samples() - partial.samples) * sample_bytes;
   prediction.ranks[0].activations += others;
   prediction.ranks[0].total += others;
   prediction.decoders = weights;
-  prediction.results = job.samples() * each;
+  prediction.results = job.samples() * sample_bytes;
   const bool all_here = cluster::Ranks::of(options).all_here();
   prediction.decoding = all_here ? sum + weights : 0;
   prediction.process =
@@ -278,9 +279,9 @@ DryRun dry_run(const runtime::ModelState& state, const RunOptions& options,
   const int64_t later = prediction.traced - trace.bytes();  // for steps outside the dry run
   prediction.ranks[0].activations += later;
   prediction.ranks[0].total += later;
-  for (const auto& [tag, sent] : report.traffic)
-    if (sent.kind == TrafficKind::plan)
-      prediction.messages += double(sent.messages) / partial.steps;
+  for (const auto& [tag, entry] : report.traffic)
+    if (entry.kind == TrafficKind::plan)
+      prediction.messages += double(entry.messages) / partial.steps;
   const auto weights = stage.weights_of("transformer");
   add_process(
       options,
@@ -323,15 +324,15 @@ diffusion::MemoryNeed dry_run_decode(const runtime::ModelState& state, const dif
                                      const std::optional<models::Tiling>& tiles) {
   runtime::ModelState stage;
   runtime::copy_for_dry_run(state, {.precision = state.options.precision}, stage);
-  const diffusion::Job one = last_of(job, 0);
-  const tensor::BindScope bind(stage.workers.scope(-1, &one.counted.meters));
+  const diffusion::Job sample_job = last_of(job, 0);
+  const tensor::BindScope bind(stage.workers.scope(-1, &sample_job.counted.meters));
   const Tensor latents = latents_of(job);
   const DecodingMemory memory(
-      job, latents, diffusion::decode(stage, {}, one, tiles, latents, job.planned.traced));
-  const MemoryPeaks peak = runtime::peaks_of(*one.counted.meters.memory);
+      job, latents, diffusion::decode(stage, {}, sample_job, tiles, latents, job.planned.traced));
+  const MemoryPeaks peak = runtime::peaks_of(*sample_job.counted.meters.memory);
   return {peak.weights, std::max(peak.activations + memory.others, memory.joining),
           std::max(peak.total + memory.others, peak.weights + memory.joining), 0,
-          one.counted.meters.all->entries()};
+          sample_job.counted.meters.all->entries()};
 }
 
 diffusion::MemoryNeed dry_run_encode(const runtime::ModelState& state, const diffusion::Job& job,
@@ -339,13 +340,13 @@ diffusion::MemoryNeed dry_run_encode(const runtime::ModelState& state, const dif
                                      const std::optional<models::Tiling>& tiles) {
   runtime::ModelState stage;
   runtime::copy_for_dry_run(state, {.precision = state.options.precision}, stage);
-  diffusion::Job one{.planned = job.planned};
-  one.asked.source.emplace();
-  one.asked.source->pixels = image.pixels.to(tensor::Device::meta);
-  one.asked.source->tiles = tiles;
-  diffusion::encode_images(stage, {}, one);
-  const MemoryPeaks peak = runtime::peaks_of(*one.counted.meters.memory);
-  return {peak.weights, peak.activations, peak.total, 0, one.counted.meters.all->entries()};
+  diffusion::Job sample_job{.planned = job.planned};
+  sample_job.asked.source.emplace();
+  sample_job.asked.source->pixels = image.pixels.to(tensor::Device::meta);
+  sample_job.asked.source->tiles = tiles;
+  diffusion::encode_images(stage, {}, sample_job);
+  const MemoryPeaks peak = runtime::peaks_of(*sample_job.counted.meters.memory);
+  return {peak.weights, peak.activations, peak.total, 0, sample_job.counted.meters.all->entries()};
 }
 
 diffusion::MemoryNeed dry_run_bands(const runtime::ModelState& state, const diffusion::Job& job,
@@ -354,13 +355,13 @@ diffusion::MemoryNeed dry_run_bands(const runtime::ModelState& state, const diff
   RunOptions options{.precision = state.options.precision};
   options.plan.data = options.plan.vae = state.options.plan.vae;
   runtime::copy_for_dry_run(state, options, stage);
-  const diffusion::Job one = last_of(job, stage.workers.ranks.size());
-  const tensor::BindScope bind(stage.workers.scope(-1, &one.counted.meters));
+  const diffusion::Job sample_job = last_of(job, stage.workers.ranks.size());
+  const tensor::BindScope bind(stage.workers.scope(-1, &sample_job.counted.meters));
   const Tensor latents = latents_of(job);
   const diffusion::Decoded result =
-      diffusion::decode_in_bands(stage, {}, one, latents, job.planned.traced);
+      diffusion::decode_in_bands(stage, {}, sample_job, latents, job.planned.traced);
   const DecodingMemory memory(job, latents, result);
-  const int64_t weights = one.counted.meters.memory->peak(tensor::MemoryClass::weights);
+  const int64_t weights = sample_job.counted.meters.memory->peak(tensor::MemoryClass::weights);
   std::vector<int64_t> rank_bytes;  // besides the weights
   for (const Report::Rank& rank : result.shared.per_rank)
     rank_bytes.push_back(rank.peak_bytes.total - weights);
@@ -368,7 +369,7 @@ diffusion::MemoryNeed dry_run_bands(const runtime::ModelState& state, const diff
   for (size_t r = 0; r < rank_bytes.size(); ++r) ranks.at(r).decode = weights + rank_bytes[r];
   rank_bytes[0] += latents.bytes();
   const int64_t activations = state.ranks().bytes_here(rank_bytes);
-  return {weights, activations, weights + activations, 0, one.counted.meters.all->entries()};
+  return {weights, activations, weights + activations, 0, sample_job.counted.meters.all->entries()};
 }
 
 }  // namespace tessera::admission

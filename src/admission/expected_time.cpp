@@ -108,9 +108,9 @@ std::string ExpectedTime::sentence() const {
 namespace {
 
 // Encoding runs before the transformer is read.
-void add_encoding(diffusion::MemoryNeed& all, const diffusion::MemoryNeed& one) {
-  all.peak = std::max(all.peak, one.peak);
-  for (const auto& [op, entry] : one.work) {
+void add_encoding(diffusion::MemoryNeed& all, const diffusion::MemoryNeed& need) {
+  all.peak = std::max(all.peak, need.peak);
+  for (const auto& [op, entry] : need.work) {
     all.work[op].calls += entry.calls;
     all.work[op].flops += entry.flops;
     all.work[op].bytes += entry.bytes;

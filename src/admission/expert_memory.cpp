@@ -18,7 +18,7 @@ int64_t ExpertMemory::most() const { return *std::ranges::max_element(has_); }
 
 int64_t ExpertMemory::bytes(int64_t limit) const {
   std::vector<int64_t> ranks;
-  for (const int64_t has : has_) ranks.push_back(std::min(has, limit) * each_);
+  for (const int64_t owned : has_) ranks.push_back(std::min(owned, limit) * each_);
   return cluster::Ranks::of(options_).bytes_here(ranks);
 }
 

@@ -81,15 +81,15 @@ std::optional<MemoryOverrun> fit_transformer(const runtime::ModelState& state,
                                              diffusion::Job& job, DryRun& need) {
   job.admitted.resident_blocks = -1;
   need = dry_run(state, job);
-  const auto refused = [&] { return MemoryOverrun{"this run", need.process, need.weights}; };
+  const auto overrun = [&] { return MemoryOverrun{"this run", need.process, need.weights}; };
   if (need.process <= room.bytes) return {};
   if (state.options.plan.ranks() > 1 || state.quantises_experts() || state.quantises_products())
-    return refused();
+    return overrun();
   const DryRun whole = need;
   const int64_t least = previews ? choose_tiles(state, job, {}).need.peak : 0;
   if (!(least > 0 && stream(state, whole, room.bytes, least, job, need)) &&
       !stream(state, whole, room.bytes, 0, job, need))
-    return refused();
+    return overrun();
   job.planned.notes.push_back(fmt::format(
       "streams the transformer ({} of weights) to stay within {}: {} of {} blocks stay in memory, "
       "the others are read from the file in every step",
@@ -106,11 +106,11 @@ int64_t held_in_decoding(const diffusion::Job& job, const DryRun& denoise) {
 void note_tiles(const runtime::ModelState& state, bool requested, const MemoryLimit& room,
                 diffusion::Job& job) {
   const int64_t factor = state.vae_factor();
-  const bool one = job.planned.layout.size[1] <= job.admitted.tiles->height.size &&
-                   job.planned.layout.size[2] <= job.admitted.tiles->width.size;
+  const bool one_tile = job.planned.layout.size[1] <= job.admitted.tiles->height.size &&
+                        job.planned.layout.size[2] <= job.admitted.tiles->width.size;
   job.planned.notes.push_back(fmt::format(
       "decodes {} of {} x {} pixels{}",
-      one ? "in one tile, which would hold an image" : "in tiles with blended seams,",
+      one_tile ? "in one tile, which would hold an image" : "in tiles with blended seams,",
       job.admitted.tiles->width.size * factor, job.admitted.tiles->height.size * factor,
       requested ? "" : ": whole latents would not fit into " + amount(double(room.bytes))));
 }
@@ -312,16 +312,17 @@ void take_room(const runtime::ModelState& state, const std::string& subject, int
   std::vector<runtime::MemoryReservation::ModelMemory> others;
   if (reservation.take(bytes, weights, room.bytes, others)) return;
   double held_bytes = 0;
-  std::string each;
-  for (const runtime::MemoryReservation::ModelMemory& one : others) {
-    held_bytes += double(one.bytes);
-    each += fmt::format("{}'{}' {}", each.empty() ? "" : ", ", one.name, amount(double(one.bytes)));
+  std::string list;
+  for (const runtime::MemoryReservation::ModelMemory& holder : others) {
+    held_bytes += double(holder.bytes);
+    list += fmt::format("{}'{}' {}", list.empty() ? "" : ", ", holder.name,
+                        amount(double(holder.bytes)));
   }
   fail(ErrorCode::memory,
        "{} would need about {} (weights {}), {}, of which what else is at work holds {} ({}): wait "
        "for its end",
        subject, amount(double(bytes), room.whole), amount(double(weights)),
-       allowed(room, double(bytes)), amount(held_bytes), each);
+       allowed(room, double(bytes)), amount(held_bytes), list);
 }
 
 std::string as_processes(const RunOptions& options, const DryRun& need, int64_t beside,
@@ -417,14 +418,15 @@ MemoryFit fit_memory(const runtime::ModelState& state, const GenerateRequest& re
   job.admitted.keeps_transformer = state.options.keep_parts && (apart || beside_all <= room.bytes);
   if (job.admitted.keeps_transformer && !apart) fit.process = std::max(fit.process, beside_all);
   if (previews && !denoising) {
-    const MemoryLimit left = room_of(state, beside + fit.denoise.between);
-    const int64_t preview = choose_preview(state, job, left).need.peak;
-    if (preview <= left.bytes) fit.process = std::max(fit.process, fit.denoise.between + preview);
+    const MemoryLimit remaining = room_of(state, beside + fit.denoise.between);
+    const int64_t preview = choose_preview(state, job, remaining).need.peak;
+    if (preview <= remaining.bytes)
+      fit.process = std::max(fit.process, fit.denoise.between + preview);
   }
   if (misfits.empty()) return fit;
   const MemoryOverrun& first = misfits.front();
   int64_t least = 0;
-  for (const MemoryOverrun& each : misfits) least = std::max(least, each.bytes);
+  for (const MemoryOverrun& overrun : misfits) least = std::max(least, overrun.bytes);
   // More ranks help neither an encoder nor a decoder.
   const std::string ranks = denoising && misfits.size() == 1
                                 ? ranks_that_fit(state, job, fit.denoise, room)
@@ -441,14 +443,14 @@ MemoryFit require_memory(const runtime::ModelState& state, const GenerateRequest
   const bool usual = tensor::current_scope().assumptions.expert_load.empty() && !request.previews &&
                      !state.options.plan.vae_apart;
   const std::string size = size_of(request, job);
-  if (const auto known = usual ? state.admitted.fitting.find(size) : std::nullopt)
-    if (known->process <= room.bytes) {
+  if (const auto entry = usual ? state.admitted.fitting.find(size) : std::nullopt)
+    if (entry->process <= room.bytes) {
       MemoryFit fit;
-      fit.process = known->process;
-      fit.text = known->text;
-      fit.denoise.weights = known->transformer;
-      fit.decode.weights = known->vae;
-      job.admitted.keeps_transformer = known->beside;
+      fit.process = entry->process;
+      fit.text = entry->text;
+      fit.denoise.weights = entry->transformer;
+      fit.decode.weights = entry->vae;
+      job.admitted.keeps_transformer = entry->beside;
       return fit;
     }
   const size_t notes = job.planned.notes.size();

@@ -114,11 +114,11 @@ std::vector<TypicalPass> passes_of(const completion::TokenRun& run) {
   for (bool more = true, first = true; more; first = false) {
     more = false;
     for (size_t r = 0; r < body.size(); ++r) {
-      const int64_t there = body[r].end, end = std::min(there + run.block, run.lengths[r]);
-      const int64_t again = !run.joined || end == there ? 0
-                            : first                     ? there - run.kept_tokens(r)
+      const int64_t begin = body[r].end, end = std::min(begin + run.block, run.lengths[r]);
+      const int64_t again = !run.joined || end == begin ? 0
+                            : first                     ? begin - run.kept_tokens(r)
                                                         : run.block;
-      body[r] = {there - again, end};
+      body[r] = {begin - again, end};
       more = more || body[r].size() > 0;
     }
     if (more) passes.push_back({body, run.decided});
@@ -169,14 +169,14 @@ void adopt_kept(const completion::TokenRun& run, const nn::Geometry& geometry, n
     nn::KvCache::Tables tables;
     {
       const tensor::Uncounted before(tensor::Counts::work);  // counted at its adoption
-      nn::KvCache left(geometry, {{0, slots}});
+      nn::KvCache previous_cache(geometry, {{0, slots}});
       for (size_t site = 0; site < geometry.attention.size(); ++site) {
         const nn::AttentionSite& at = geometry.attention[site];
         const auto rows = tensor::Tensor::empty({1, int64_t{at.kv_heads} * at.head_dim}, dtype,
                                                 tensor::Device::meta);
-        left.write(static_cast<int>(site), {{0, {0, 1}}}, rows, rows, 0);
+        previous_cache.write(static_cast<int>(site), {{0, {0, 1}}}, rows, rows, 0);
       }
-      tables = left.release();
+      tables = previous_cache.release();
     }
     cache.adopt(static_cast<int>(r), tokens, std::move(tables));
   }
@@ -189,11 +189,11 @@ class PassCost {
       : rank_(rank), world_(world) {}
   void count(double passes) {
     const double flops = rank_.meter->total().flops;
-    const auto sent = world_ ? double(world_->ledger().total().bytes) : 0;
+    const auto sent_bytes = world_ ? double(world_->ledger().total().bytes) : 0;
     flops_ += passes * (flops - flops_before_);
-    sent_ += passes * (sent - sent_before_);
+    sent_ += passes * (sent_bytes - sent_before_);
     flops_before_ = flops;
-    sent_before_ = sent;
+    sent_before_ = sent_bytes;
   }
   Report::Rank all() const {
     return {runtime::peaks_of(*rank_.memory), flops_, static_cast<int64_t>(sent_)};
@@ -442,9 +442,10 @@ std::string plan_tokens(runtime::ModelState& state, completion::TokenRun& run,
                                     static_cast<int64_t>(run.lengths.size()) * run.decided};
   {
     const std::lock_guard lock(state.admitted.expected.mutex);
-    const auto& known = state.admitted.expected.size;
+    const auto& expected_size = state.admitted.expected.size;
     const bool usual = run.rule.method == nn::SelectionRule::Method::vanilla && run.kept.empty();
-    if (usual && size[0] <= known[0] && size[1] <= known[1] && size[2] <= known[2] &&
+    if (usual && size[0] <= expected_size[0] && size[1] <= expected_size[1] &&
+        size[2] <= expected_size[2] &&
         takes_at_once(state, state.admitted.expected.bytes, reservation))
       return "";
   }

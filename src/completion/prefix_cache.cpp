@@ -56,12 +56,12 @@ Conversation PrefixCache::State::find(const Conversation& conversation, int64_t&
   const std::lock_guard lock(mutex_);
   common = 0;
   auto best = kept_.end();
-  for (auto one = kept_.begin(); one != kept_.end(); ++one) {
+  for (auto it = kept_.begin(); it != kept_.end(); ++it) {
     const int64_t alike =
-        one->fits(conversation) ? common_of(one->ids, conversation.ids, conversation.block) : 0;
+        it->fits(conversation) ? common_of(it->ids, conversation.ids, conversation.block) : 0;
     if (alike <= common) continue;
     common = alike;
-    best = one;
+    best = it;
   }
   Conversation match;
   if (best != kept_.end()) {
@@ -76,16 +76,16 @@ void PrefixCache::State::put(Conversation conversation) {
   std::list<Conversation> leaving;
   int64_t all = conversation.bytes();
   const std::lock_guard lock(mutex_);
-  const auto leave = [&](auto one) { leaving.splice(leaving.end(), kept_, one); };
-  for (auto one = kept_.begin(); one != kept_.end();) {
-    const auto next = std::next(one);
-    const bool beginning = one->fits(conversation) && one->ids.size() <= conversation.ids.size() &&
-                           std::equal(one->ids.begin(), one->ids.end(), conversation.ids.begin());
+  const auto leave = [&](auto it) { leaving.splice(leaving.end(), kept_, it); };
+  for (auto it = kept_.begin(); it != kept_.end();) {
+    const auto next = std::next(it);
+    const bool beginning = it->fits(conversation) && it->ids.size() <= conversation.ids.size() &&
+                           std::equal(it->ids.begin(), it->ids.end(), conversation.ids.begin());
     if (limit == 0 || beginning)
-      leave(one);
+      leave(it);
     else
-      all += one->bytes();
-    one = next;
+      all += it->bytes();
+    it = next;
   }
   kept_.push_front(std::move(conversation));
   for (; limit > 0 && all > limit; leave(std::prev(kept_.end()))) all -= kept_.back().bytes();
@@ -94,14 +94,14 @@ void PrefixCache::State::put(Conversation conversation) {
 int64_t PrefixCache::State::bytes() const {
   const std::lock_guard lock(mutex_);
   int64_t all = 0;
-  for (const Conversation& one : kept_) all += one.bytes();
+  for (const Conversation& conversation : kept_) all += conversation.bytes();
   return all;
 }
 
 int64_t PrefixCache::State::tokens() const {
   const std::lock_guard lock(mutex_);
   int64_t all = 0;
-  for (const Conversation& one : kept_) all += std::ssize(one.ids);
+  for (const Conversation& conversation : kept_) all += std::ssize(conversation.ids);
   return all;
 }
 

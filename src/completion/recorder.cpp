@@ -17,8 +17,8 @@ std::vector<std::string> block_texts(const sample::SequencePass& p, const sample
                                      const tokenizer::ByteLevelBpe* tokens) {
   std::vector<std::string> texts;
   std::set<int64_t> noise;  // positions of a canvas without an accepted token
-  for (const sample::Prediction& one : p.commits)
-    if (one.noise) noise.insert(one.position);
+  for (const sample::Prediction& commit : p.commits)
+    if (commit.noise) noise.insert(commit.position);
   for (int64_t i = p.pass.decide.begin; i < p.pass.decide.end; ++i) {
     const int32_t id = walk.ids()[static_cast<size_t>(i)];
     if (id == special.mask || noise.contains(i))
@@ -64,11 +64,12 @@ void Recorder::before(const std::vector<sample::SequencePass>& passes) {
 
 TokenConfidences::LogprobsOf Recorder::logprobs_in(const tensor::Tensor& logits) const {
   if (!request.logprobs) return {};
-  return [&, here = logits.to(tensor::Device::cpu)](int64_t row, int32_t token) {
-    const std::span all(here.row<float>(row), static_cast<size_t>(here.size(1)));
+  return [&, host_logits = logits.to(tensor::Device::cpu)](int64_t row, int32_t token) {
+    const std::span all(host_logits.row<float>(row), static_cast<size_t>(host_logits.size(1)));
     Completion::Logprobs logprobs;
-    for (const auto& one : sample::log_probabilities(all, special.mask, token, *request.logprobs))
-      logprobs.top.push_back(logprob_of(tokens, one.token, one.value));
+    for (const auto& candidate :
+         sample::log_probabilities(all, special.mask, token, *request.logprobs))
+      logprobs.top.push_back(logprob_of(tokens, candidate.token, candidate.value));
     logprobs.token = logprobs.top.front();
     logprobs.top.erase(logprobs.top.begin());
     return logprobs;

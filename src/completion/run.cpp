@@ -85,12 +85,12 @@ CompleteResult CompletionRun::run(comm::Communicator* world) {
   tensor::watch_part("");
   recorder.result.seconds = recorder.clock.seconds();
   recorder.result.experts_read = recorder.usage.experts_read();
-  const int64_t sent = world ? world->ledger().total().bytes - sent_before : 0;
+  const int64_t sent_bytes = world ? world->ledger().total().bytes - sent_before : 0;
   const std::lock_guard lock(mutex);
   for (const auto& load : setup.expert_loads()) cluster::add_counts(load, report.expert_load);
   Report::Rank& own_report =
       report.per_rank.at(state.workers.ranks.empty() ? 0 : static_cast<size_t>(rank));
-  own_report = runtime::work_of(state.workers.scope(rank, &meters), sent);
+  own_report = runtime::work_of(state.workers.scope(rank, &meters), sent_bytes);
   if (cache) own_report.streamed = streamed_of(state, rank, *cache);
   return std::move(recorder.result);
 }

@@ -57,7 +57,7 @@ ExpertBytes expert_bytes(const runtime::ModelState& state) {
   const int sites = static_cast<int>(state.language->geometry(state.dtype()).experts.size());
   ExpertBytes bytes;
   for (int site = 0; site < sites; ++site) {  // a GGUF file may hold layers in several formats
-    const ops::Expert one = read(site, 0);
+    const ops::Expert expert = read(site, 0);
     bytes.packed = std::max(bytes.packed, scope.memory->current(tensor::MemoryClass::weights));
   }
   const load::Component& part = state.folder.component("model");

@@ -18,18 +18,18 @@ int64_t TokenConfidences::take(const sample::SequencePass& pass, int32_t mask,
                           ? records_
                           : std::map<int64_t, Record>();
   int64_t count = 0;
-  for (const sample::Prediction& one : pass.commits) {
-    const int64_t from = one.position - one.shift;
-    if (one.token == mask || one.noise) {
-      records_.erase(one.position);
-    } else if (one.moved) {
-      const auto stood = before.find(from);
-      records_[one.position] = stood == before.end() ? Record{one.confidence} : stood->second;
+  for (const sample::Prediction& commit : pass.commits) {
+    const int64_t from = commit.position - commit.shift;
+    if (commit.token == mask || commit.noise) {
+      records_.erase(commit.position);
+    } else if (commit.moved) {
+      const auto it = before.find(from);
+      records_[commit.position] = it == before.end() ? Record{commit.confidence} : it->second;
     } else {
-      Record& entry = records_[one.position] = {one.confidence};
+      Record& entry = records_[commit.position] = {commit.confidence};
       const auto row = std::ranges::lower_bound(pass.open, from) - pass.open.begin();
-      if (logprobs_of) entry.logprobs = logprobs_of(row, one.token);
-      count += one.accepted ? 1 : 0;
+      if (logprobs_of) entry.logprobs = logprobs_of(row, commit.token);
+      count += commit.accepted ? 1 : 0;
     }
   }
   return count;

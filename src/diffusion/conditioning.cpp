@@ -43,19 +43,19 @@ Branches branches_of(const models::PipelineSpec& spec, const GenerateRequest& re
 }
 
 int64_t latent_frames(const models::PipelineSpec& spec, int64_t frames) {
-  const int64_t each = spec.frames_per_latent;
+  const int64_t per_latent = spec.frames_per_latent;
   if (frames == 0) return 0;
-  require(each > 0, ErrorCode::usage, "`frames` {}: this model makes images", frames);
-  require(frames > 0 && frames <= 1 << 20 && (frames - 1) % each == 0, ErrorCode::usage,
-          "`frames` {}: expected {}n + 1, as {} or {}", frames, each,
-          std::max<int64_t>((frames - 1) / each, 0) * each + 1,
-          (std::max<int64_t>(frames - 1, 0) / each + 1) * each + 1);
-  return (frames - 1) / each + 1;
+  require(per_latent > 0, ErrorCode::usage, "`frames` {}: this model makes images", frames);
+  require(frames > 0 && frames <= 1 << 20 && (frames - 1) % per_latent == 0, ErrorCode::usage,
+          "`frames` {}: expected {}n + 1, as {} or {}", frames, per_latent,
+          std::max<int64_t>((frames - 1) / per_latent, 0) * per_latent + 1,
+          (std::max<int64_t>(frames - 1, 0) / per_latent + 1) * per_latent + 1);
+  return (frames - 1) / per_latent + 1;
 }
 
 int64_t decoded_frames(const models::PipelineSpec& spec, int64_t latent) {
-  const int64_t each = spec.frames_per_latent;
-  return latent % 2 == 1 ? (latent - 1) * each + 1 : latent * each;
+  const int64_t per_latent = spec.frames_per_latent;
+  return latent % 2 == 1 ? (latent - 1) * per_latent + 1 : latent * per_latent;
 }
 
 int64_t prompt_count(const models::PipelineSpec& spec, const Embeddings& embeddings,

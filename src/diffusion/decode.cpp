@@ -33,8 +33,8 @@ Tensor cropped(const Tensor& image, const Job& job) {
   }
   const tensor::Shape shape{1, image.size(1), height, width};
   if (image.is_meta()) return Tensor::empty(shape, DType::f32, image.device());
-  const Tensor one = image.reshape({image.size(1), image.size(2), image.size(3)});
-  return media::resize_and_crop(one, height, width).reshape(shape);
+  const Tensor plane = image.reshape({image.size(1), image.size(2), image.size(3)});
+  return media::resize_and_crop(plane, height, width).reshape(shape);
 }
 
 // Maps [-1, 1] to [0, 1] in place, and clamps.
@@ -128,11 +128,11 @@ Tensor Decoding::whole(int i, const Tensor& z) {
 
 // In [0, 1]: [1, 3, H, W], or [1, 3, frames, H, W].
 Tensor Decoding::decoded(int i) {
-  const auto one = [&](const Tensor& z) { return whole(i, z); };
+  const auto decode_whole = [&](const Tensor& z) { return whole(i, z); };
   const Tensor z = latent(i);
-  Tensor pixels = tiles ? models::decode_tiles(z, vae.factor, *tiles, one,
+  Tensor pixels = tiles ? models::decode_tiles(z, vae.factor, *tiles, decode_whole,
                                                [&](int done, int count) { piece(i, done, count); })
-                        : one(z);
+                        : decode_whole(z);
   if (!first()) return pixels;
   return to_unit(cropped(pixels, job));
 }
@@ -150,12 +150,12 @@ Decoded Decoding::all(bool numbers) {
     const std::string& label = job.planned.labels[static_cast<size_t>(i)];
     const int64_t frames = video ? unit.size(2) : 1;
     for (int64_t t = 0; t < frames; ++t) {
-      const Tensor each = video ? unit.slice(2, t, t + 1).contiguous() : unit;
-      result.pixels.push_back(Tensor::empty({each.elements()}, DType::u8, tensor::Device::meta));
-      if (!each.is_meta())
-        result.images.push_back(image_of(each, label, video ? i : -1, static_cast<int>(t),
+      const Tensor frame = video ? unit.slice(2, t, t + 1).contiguous() : unit;
+      result.pixels.push_back(Tensor::empty({frame.elements()}, DType::u8, tensor::Device::meta));
+      if (!frame.is_meta())
+        result.images.push_back(image_of(frame, label, video ? i : -1, static_cast<int>(t),
                                          video ? state.spec->frame_rate : 0));
-      if (!each.is_meta() && job.asked.overlay)
+      if (!frame.is_meta() && job.asked.overlay)
         result.images.back() = overlaid(result.images.back(), *job.asked.overlay);
     }
   }
@@ -171,9 +171,9 @@ Decoded Decoding::all(bool numbers) {
 Report did_since(const tensor::Scope& rank, int64_t weights, const comm::Ledger::Entries& before,
                  const comm::Ledger& ledger) {
   Report part;
-  for (const auto& [key, sent] : ledger.since(before))
-    part.traffic[key] = {sent.messages, sent.bytes, sent.wait_seconds, sent.flight_seconds,
-                         sent.kind};
+  for (const auto& [key, entry] : ledger.since(before))
+    part.traffic[key] = {entry.messages, entry.bytes, entry.wait_seconds, entry.flight_seconds,
+                         entry.kind};
   part.per_rank = {runtime::work_of(rank, 0)};
   part.per_rank[0].peak_bytes.weights += weights;
   part.per_rank[0].peak_bytes.total += weights;

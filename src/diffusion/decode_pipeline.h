@@ -12,10 +12,10 @@ namespace tessera::diffusion {
 /// A request in a queue, with images decoded by separate ranks (Plan::vae_apart). Requests never
 /// move in memory.
 struct QueuedRequest {
-  QueuedRequest(const GenerateRequest& generate_request, Job planned,
+  QueuedRequest(const GenerateRequest& generate_request, Job planned_job,
                 GenerateResult initial_result = {})
       : request(generate_request),
-        job(std::move(planned)),
+        job(std::move(planned_job)),
         trace(job, job.planned.traced),
         result(std::move(initial_result)) {}
   QueuedRequest(const QueuedRequest&) = delete;

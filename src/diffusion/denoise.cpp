@@ -276,10 +276,10 @@ void Denoising::end(int rank, const comm::Communicator* world, const comm::Ledge
     rank_report.text_peak_bytes = encoded.per_rank[place].peak_bytes;
     rank_report.text_flops = encoded.per_rank[place].flops;
   }
-  Report sent;
-  sent.launches = tensor::launches_of(scope.meter->entries());
-  if (rank == 0) sent.traffic = encoded.traffic;
-  cluster::add_report(sent, report_);
+  Report encoding_report;
+  encoding_report.launches = tensor::launches_of(scope.meter->entries());
+  if (rank == 0) encoding_report.traffic = encoded.traffic;
+  cluster::add_report(encoding_report, report_);
 }
 
 void Trace::tokens(const std::string& name, const Tensor& x) {

@@ -76,15 +76,15 @@ Overlay masked_region(const Pixels& image, const Pixels& mask, int width, int he
 }
 
 Pixels region_of(const Pixels& image, const Overlay& region) {
-  Pixels cut{region.width, region.height, image.channels, {}};
+  Pixels result{region.width, region.height, image.channels, {}};
   const auto channels = static_cast<size_t>(image.channels);
   for (int y = 0; y < region.height; ++y) {
     const size_t line = size_t(region.top + y) * size_t(image.width) + size_t(region.left);
     const auto from = image.bytes.begin() + static_cast<ptrdiff_t>(line * channels);
-    cut.bytes.insert(cut.bytes.end(), from,
-                     from + static_cast<ptrdiff_t>(size_t(region.width) * channels));
+    result.bytes.insert(result.bytes.end(), from,
+                        from + static_cast<ptrdiff_t>(size_t(region.width) * channels));
   }
-  return cut;
+  return result;
 }
 
 Image overlaid(const Image& image, const Overlay& overlay) {

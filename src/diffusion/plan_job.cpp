@@ -46,8 +46,9 @@ std::string class_scheduler(const runtime::ModelState& state, const GenerateRequ
             word_of(scheduler));
     return word_of(scheduler);
   }
-  const bool named = state.folder.has("scheduler") || state.folder.absent.contains("scheduler");
-  if (!named) return state.spec->scheduler;
+  const bool has_scheduler =
+      state.folder.has("scheduler") || state.folder.absent.contains("scheduler");
+  if (!has_scheduler) return state.spec->scheduler;
   const std::string& name = state.folder.component("scheduler").class_name;
   if (name == "RectifiedFlow") return "rectified-flow";
   if (name == "DDPM" || name == "DDPMLearnedRange") return "ddpm";

@@ -138,11 +138,11 @@ void put(const PipelineSpec& spec, const std::vector<EncodedText>& texts, int64_
          int64_t end, const std::string& before, Embeddings& embeddings) {
   std::vector<EncodedText> rows = texts;
   for (EncodedText& text : rows) {
-    const auto cut = [&](Tensor* x) {
+    const auto take_rows = [&](Tensor* x) {
       if (x->defined()) *x = x->slice(0, begin, end).contiguous();
     };
-    for (Tensor* x : text.states.all()) cut(x);
-    cut(&text.mask);
+    for (Tensor* x : text.states.all()) take_rows(x);
+    take_rows(&text.mask);
   }
   for (const auto& [name, x] : spec.embeddings(rows, end - begin)) embeddings[before + name] = x;
 }

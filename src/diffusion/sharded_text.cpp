@@ -65,10 +65,10 @@ int64_t bytes_of(const std::vector<Tensor>& runs) {
 /// The layers of a text encoder on a rank of the group; each layer is used once, in order.
 class ShardedLayers {
  public:
-  /// `had`: runs kept from earlier requests, or empty.
+  /// `kept_layers`: runs kept from earlier requests, or empty.
   ShardedLayers(std::vector<runtime::BlockLayout> layouts,
                 std::shared_ptr<const nn::Weights> weights, tensor::Device device,
-                comm::Communicator& ranks, std::vector<Tensor> had, bool keep,
+                comm::Communicator& ranks, std::vector<Tensor> kept_layers, bool keep,
                 std::shared_ptr<const nn::LowRanks> pairs)
       : layouts_(std::move(layouts)),
         weights_(std::move(weights)),
@@ -76,10 +76,11 @@ class ShardedLayers {
         shard_{ranks.rank(), ranks.size()},
         keep_(keep),
         pairs_(std::move(pairs)),
-        counted_(tensor::current_scope().memory, tensor::MemoryClass::weights, bytes_of(had)),
+        counted_(tensor::current_scope().memory, tensor::MemoryClass::weights,
+                 bytes_of(kept_layers)),
         gather_(ranks, kWeights) {
     blocks_.blocks = {0, std::ssize(layouts_)};
-    blocks_.mine = std::move(had);
+    blocks_.mine = std::move(kept_layers);
     blocks_.mine.resize(layouts_.size());
     for (const runtime::BlockLayout& layout : layouts_) blocks_.whole.push_back(layout.bytes());
   }
@@ -205,15 +206,15 @@ TextStates encode_sharded(const runtime::ModelState& state, const std::string& p
   const std::vector<int> members = encoding_ranks(state.options.plan);
   const cluster::Ranks ranks = state.ranks();
   const bool meta = state.device() == tensor::Device::meta;
-  KeptRuns had, new_runs;
+  KeptRuns old_runs, new_runs;
   between_encoders(state, [&] {
     if (!meta && !adapters && encodes_text(state))
-      had = kept_runs(state, part, files_of(state, part));
+      old_runs = kept_runs(state, part, files_of(state, part));
   });
-  new_runs.files = had.files;
+  new_runs.files = old_runs.files;
   new_runs.layers.resize(members.size());
   new_runs.rest.resize(members.size());
-  const Encoding encoding{state, part, batch, had, keep > 0 ? &new_runs : nullptr, adapters};
+  const Encoding encoding{state, part, batch, old_runs, keep > 0 ? &new_runs : nullptr, adapters};
   report.per_rank.resize(std::max<size_t>(state.workers.ranks.size(), 1));
   TextStates states;
   std::mutex mutex;
@@ -223,17 +224,17 @@ TextStates encode_sharded(const runtime::ModelState& state, const std::string& p
     const auto group = world->group(takes_part ? members : std::vector{rank});  // all of the world
     if (!takes_part) return;
     const base::BindStop halt(ranks.speaks(rank) ? stop : std::stop_token());
-    TextStates here = encoding.share(*group);
+    TextStates rank_states = encoding.share(*group);
     const std::lock_guard lock(mutex);
-    if (rank == 0) states = std::move(here);
+    if (rank == 0) states = std::move(rank_states);
     report.per_rank[static_cast<size_t>(ranks.place(rank))] =
         runtime::work_of(state.workers.scope(rank, &meters), 0);
     if (!ranks.all_here()) return;  // processes report their traffic after the run
-    Report sent;
+    Report traffic_report;
     for (const auto& [key, entry] : world->ledger().entries())
-      sent.traffic[key] = {entry.messages, entry.bytes, entry.wait_seconds, entry.flight_seconds,
-                           entry.kind};
-    cluster::add_report(sent, report);
+      traffic_report.traffic[key] = {entry.messages, entry.bytes, entry.wait_seconds,
+                                     entry.flight_seconds, entry.kind};
+    cluster::add_report(traffic_report, report);
   });
   between_encoders(state, [&] {
     if (keep > 0 && encodes_text(state))

@@ -22,9 +22,9 @@ struct ImageAndMask {
   Pixels image, mask;
 };
 
-Pixels transparent(const media::ReadImage& read, const char* of) {
+Pixels transparent(const media::ReadImage& read, const char* subject) {
   require(!read.alpha.empty(), ErrorCode::usage,
-          "`mask_alpha`: the {} has no alpha channel; leave it out, or give one that has", of);
+          "`mask_alpha`: the {} has no alpha channel; leave it out, or give one that has", subject);
   Pixels mask{read.image.width, read.image.height, 1, read.alpha};
   for (uint8_t& level : mask.bytes) level = static_cast<uint8_t>(255 - level);
   return mask;

@@ -16,10 +16,11 @@ namespace {
 Tensor sampled(const Tensor& mean, const Tensor& logvar, const Tensor& noise) {
   if (noise.is_meta()) return noise;
   const Tensor x = Tensor::empty(noise.shape(), DType::f32);
-  const int64_t each = mean.elements();
+  const int64_t sample_elements = mean.elements();
   for (int64_t i = 0; i < noise.elements(); ++i)
-    x.data<float>()[i] = mean.data<float>()[i % each] +
-                         std::exp(0.5f * logvar.data<float>()[i % each]) * noise.data<float>()[i];
+    x.data<float>()[i] =
+        mean.data<float>()[i % sample_elements] +
+        std::exp(0.5f * logvar.data<float>()[i % sample_elements]) * noise.data<float>()[i];
   return x;
 }
 
@@ -49,9 +50,9 @@ Start::Start(const GenerateRequest& request, const Job& job, const parallel::Set
 
 void Start::begin_with_noise() {
   const auto it = job_.asked.given.find("latents");
-  const bool drawn = it == job_.asked.given.end();
-  latents_ = drawn ? tokens(draw(job_.noise_shape()), job_.noise_form())
-                   : tokens(it->second, job_.planned.form);
+  const bool is_drawn = it == job_.asked.given.end();
+  latents_ = is_drawn ? tokens(draw(job_.noise_shape()), job_.noise_form())
+                      : tokens(it->second, job_.planned.form);
   const float scale = job_.planned.sampler->initial_scale();
   if (scale != 1) latents_ = ops::blend(latents_, scale, latents_, 0);
 }

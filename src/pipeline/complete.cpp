@@ -51,9 +51,9 @@ void require_joining(const CompleteRequest& q, const CompleteControl& control, c
 
 // A note on answers cut at the folder's length; else "".
 std::string folders_limit(const CompleteResult& result) {
-  const bool cut =
+  const bool is_cut =
       std::ranges::count(result.completions, FinishReason::length, &Completion::finish) > 0;
-  if (!cut || result.limit == "request") return "";
+  if (!is_cut || result.limit == "request") return "";
   return fmt::format("an answer ended at {} tokens, {}; `max_tokens` allows more",
                      result.max_tokens,
                      result.limit == "default" ? "where the folder says no length"

@@ -206,7 +206,7 @@ Tensor TransformerPass::compute(const nn::Denoiser& network, parallel::Setup& se
 void TransformerPass::show(const parallel::Setup& setup, const nn::Denoiser& network,
                            const Tensors& tensors) {
   const Tensor none = Tensor::zeros({0, 1}, DType::f32);
-  const auto one = [&](const std::string& name, parallel::Rows rows, int stage) {
+  const auto show_tensor = [&](const std::string& name, parallel::Rows rows, int stage) {
     const auto it = tensors.find(name);
     const Tensor whole = gathered(setup, it == tensors.end() ? none : it->second, rows, stage);
     if (setup.rank != 0 || whole.size(0) == 0) return;
@@ -215,13 +215,13 @@ void TransformerPass::show(const parallel::Setup& setup, const nn::Denoiser& net
     if (whole.size(0) % batch == 0)  // else texts are of different lengths, one behind the other
       traced[name] = traced[name].reshape({batch, whole.size(0) / batch, whole.size(1)});
   };
-  one("embedding", parallel::Rows::latent, 0);
+  show_tensor("embedding", parallel::Rows::latent, 0);
   const auto stages = parallel::blocks_of_stages(setup.plan, network.geometry().blocks);
   for (size_t s = 0; s < stages.size(); ++s)
     for (int64_t b = stages[s].begin; b < stages[s].end; ++b) {
       const std::string name = network.block_name(static_cast<int>(b));
-      one(name, parallel::Rows::latent, static_cast<int>(s));
-      one(name + ".context", parallel::Rows::text, static_cast<int>(s));
+      show_tensor(name, parallel::Rows::latent, static_cast<int>(s));
+      show_tensor(name + ".context", parallel::Rows::text, static_cast<int>(s));
     }
 }
 
@@ -237,16 +237,16 @@ void TransformerPass::run(comm::Communicator* world) {
 
 nn::Conditioning conditioning_of(const models::PipelineSpec& spec, const std::string& file,
                                  Tensors& inputs, const std::string& all, int batch,
-                                 const char* cut) {
+                                 const char* axis) {
   nn::Conditioning conditioning;
   for (const auto& name : spec.forward_names.conditioning)
     conditioning.tensors[name] = input(file, inputs, name, all);
   for (const auto& name : spec.forward_names.optional)
     if (inputs.contains(name)) conditioning.tensors[name] = input(file, inputs, name, all);
   for (const auto& [name, x] : conditioning.tensors)
-    require(!cut || (x.rank() > 0 && x.size(0) == batch), ErrorCode::usage,
+    require(!axis || (x.rank() > 0 && x.size(0) == batch), ErrorCode::usage,
             "'{}': '{}' is {}; {}= deals out {} sequences: expected [{}, ...]", file, name,
-            x.shape().str(), cut, batch, batch);
+            x.shape().str(), axis, batch, batch);
   return conditioning;
 }
 
@@ -283,8 +283,8 @@ Tensors run_transformer(runtime::ModelState& state, const std::string& file, Ten
           file, names.timestep, time.elements(), batch);
   time = scheduler_time(time.reshape({batch}), names);
   const Plan& plan = state.options.plan;
-  const char* const cut = plan.data > 1 ? "data" : plan.shard > 1 ? "shard" : nullptr;
-  nn::Conditioning conditioning = conditioning_of(spec, file, inputs, all, batch, cut);
+  const char* const axis = plan.data > 1 ? "data" : plan.shard > 1 ? "shard" : nullptr;
+  nn::Conditioning conditioning = conditioning_of(spec, file, inputs, all, batch, axis);
   conditioning.tensors.merge(beside);
   if (const auto ids = inputs.find("img_ids"); ids != inputs.end() && spec.takes_references)
     latent = take_references(packed_grids(ids->second), latent, layout, file, conditioning.tensors);
@@ -302,9 +302,9 @@ Tensors run_transformer(runtime::ModelState& state, const std::string& file, Ten
   runtime::launch_ranks(state, pass.meters, control.stop,
                         [&](comm::Communicator* world) { pass.run(world); });
   if (!state.ranks().first()) return {};
-  nn::TokenLayout predicted = layout;
-  predicted.channels = pass.out.size(1) / (layout.token_channels() / layout.channels);
-  const Tensor out = nn::latent_of_tokens(pass.out, predicted, form_of(spec));
+  nn::TokenLayout prediction_layout = layout;
+  prediction_layout.channels = pass.out.size(1) / (layout.token_channels() / layout.channels);
+  const Tensor out = nn::latent_of_tokens(pass.out, prediction_layout, form_of(spec));
   pass.traced["out"] =
       names.one_frame ? out.reshape({out.size(0), out.size(1), 1, out.size(2), out.size(3)}) : out;
   return std::move(pass.traced);
@@ -319,10 +319,10 @@ struct VaeRun {
   int64_t chunk = 0;
 };
 
-// The result of the first rank with the images, or of a single rank. `does`:
+// The result of the first rank with the images, or of a single rank. `action`:
 // "decodes".
 Tensor on_bands(
-    const runtime::ModelState& state, const VaeRun& run, const char* does,
+    const runtime::ModelState& state, const VaeRun& run, const char* action,
     const std::function<Tensor(nn::Spatial& spatial, const models::VaeWatch& watch)>& pass) {
   Tensor out;
   const auto share = [&](nn::Spatial& spatial, comm::Communicator* ranks) {
@@ -334,7 +334,7 @@ Tensor on_bands(
       if (first) out = result;
     } catch (const std::exception& e) {
       if (!ranks) throw;
-      cluster::end_all(*ranks, ranks->in_world(ranks->rank()), e, does);
+      cluster::end_all(*ranks, ranks->in_world(ranks->rank()), e, action);
     }
   };
   diffusion::launch_bands(state, run.meters, run.stop, run.chunk, share);
@@ -393,7 +393,8 @@ Tensor run_encoder(const runtime::ModelState& state, const Tensor& images, const
 // For a plan with shared images of this many latent lines.
 void check_bands(const Plan& plan, int64_t lines, bool tiles) {
   std::vector<std::string> errors = problems(plan, plan.world());
-  for (std::string& each : parallel::band_problems(plan, lines)) errors.push_back(std::move(each));
+  for (std::string& problem : parallel::band_problems(plan, lines))
+    errors.push_back(std::move(problem));
   require(errors.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(errors, "; "));
   require(plan.vae == 1 || !tiles, ErrorCode::plan, admission::kTilesOrBands, plan.vae);
 }

@@ -95,12 +95,12 @@ struct Job {
 };
 
 void check_gate(const MoeLayerForm& form, const load::TensorSet& tensors, const std::string& gate) {
-  std::vector<std::string> known;
+  std::vector<std::string> gates;
   for (const std::string& name : tensors.names())
     if (name.starts_with("gate.") && name.ends_with(".weight"))
-      known.push_back(name.substr(5, name.size() - 12));
+      gates.push_back(name.substr(5, name.size() - 12));
   require(tensors.has(gate), ErrorCode::usage, "`moe` gate={}: there is no tensor {}; gates are {}",
-          base::printable(form.gate), base::printable(gate), fmt::join(known, ", "));
+          base::printable(form.gate), base::printable(gate), fmt::join(gates, ", "));
 }
 
 // Names and shapes of the form's tensors; others in the folder belong to other forms.
@@ -116,12 +116,12 @@ void check_tensors(const Job& job, const load::TensorSet& tensors, const std::st
 }
 
 void check_plan(const Plan& plan, const nn::Geometry& geometry) {
-  Plan known;
-  known.data = known.expert = plan.expert;
-  known.moe = plan.moe;
-  known.placement = plan.placement;
-  known.placement_list = plan.placement_list;
-  require(plan == known, ErrorCode::plan,
+  Plan allowed;
+  allowed.data = allowed.expert = plan.expert;
+  allowed.moe = plan.moe;
+  allowed.placement = plan.placement;
+  allowed.placement_list = plan.placement_list;
+  require(plan == allowed, ErrorCode::plan,
           "the plan '{}' cannot run: a moe_layer takes expert=N, moe= and placement= alone",
           to_string(plan));
   parallel::require_runnable(plan, geometry, {.text = parallel::Workload::Sequences{}});
@@ -160,10 +160,10 @@ void Job::run(comm::Communicator* world) {
   parallel::Setup setup(state.options.plan, geometry, {.text = {{{tokens}, {}, form.capacity}}},
                         world);
   const auto experts = static_cast<size_t>(geometry.experts.front().experts);
-  Counts sent(experts), accepted(experts);
+  Counts all_counts(experts), accepted(experts);
   setup.experts->log().watch([&](const nn::MoeWork& work) {
     count(work.routing.ids, accepted);
-    if (form.capacity) count(work.gate.router()(work.tokens).ids, sent);
+    if (form.capacity) count(work.gate.router()(work.tokens).ids, all_counts);
   });
   setup.begin_pass(
       0, {.sequences = {0}, .prefix = {}, .body = {{0, {0, tokens}}}, .lengths = {tokens}});
@@ -172,16 +172,16 @@ void Job::run(comm::Communicator* world) {
   Tensor rows = setup.experts->apply(0, setup.view(), x.slice(0, own_run.begin, own_run.end),
                                      layer.router, layer.experts);
   setup.finish();
-  if (!form.capacity) sent = accepted;
+  if (!form.capacity) all_counts = accepted;
   if (world) {
-    comm::all_reduce(*world, sent, {"counts", -1});
+    comm::all_reduce(*world, all_counts, {"counts", -1});
     comm::all_reduce(*world, accepted, {"counts", -1});
     const std::vector<Tensor> parts = comm::gather(*world, 0, rows.contiguous(), {"out", -1});
     if (world->rank() != 0) return;
     rows = ops::concat_rows(parts);
   }
   out = ops::cast(rows, DType::f32).to(tensor::Device::cpu).contiguous();
-  counts = std::move(sent);
+  counts = std::move(all_counts);
   kept_counts = std::move(accepted);
 }
 

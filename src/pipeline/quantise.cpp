@@ -82,19 +82,19 @@ void choose_matrices(const load::TensorSet& tensors,
                      const std::map<std::string, std::string>& pairs,
                      const std::vector<std::string>& names, bool int4,
                      std::vector<MatrixForm>& matrices) {
-  std::set<std::string> left(names.begin(), names.end());
+  std::set<std::string> remaining(names.begin(), names.end());
   for (const auto& [gate, up] : pairs) {
-    if (!left.contains(gate) || !left.contains(up)) continue;
+    if (!remaining.contains(gate) || !remaining.contains(up)) continue;
     const std::vector<int64_t>& sizes = tensors.entry(gate).sizes;
     if (!ops::fills_panels(sizes.front(), sizes.back(), true)) continue;
     matrices.push_back({.name = gate, .int4 = int4, .panels = true, .up = up});
     matrices.push_back({.name = up, .int4 = int4, .panels = true, .gate = gate});
-    left.erase(gate);
-    left.erase(up);
+    remaining.erase(gate);
+    remaining.erase(up);
   }
   std::set<std::string> paired;
   for (const auto& [gate, up] : pairs) paired.insert({gate, up});
-  for (const std::string& name : left) {
+  for (const std::string& name : remaining) {
     const std::vector<int64_t>& sizes = tensors.entry(name).sizes;
     const bool panels =
         !paired.contains(name) && ops::fills_panels(sizes.front(), sizes.back(), false);
@@ -159,22 +159,22 @@ class NewWeights {
              const RunControl& control)
       : tensors_(tensors), control_(control), matrices_(quantised.size()) {
     std::set<std::string> set;
-    for (const MatrixForm& one : quantised) {
-      total_ += tensors.entry(one.name).bytes();
-      set.insert(one.name);
+    for (const MatrixForm& matrix : quantised) {
+      total_ += tensors.entry(matrix.name).bytes();
+      set.insert(matrix.name);
     }
-    for (const MatrixForm& one : quantised)  // first: aligned for mapped use
-      if (one.panels) add_panels(one);
+    for (const MatrixForm& matrix : quantised)  // first: aligned for mapped use
+      if (matrix.panels) add_panels(matrix);
     for (const std::string& name : tensors.names())
       if (!set.contains(name)) add_copy(name);
-    for (const MatrixForm& one : quantised)
-      if (!one.panels) add_matrix(one);
+    for (const MatrixForm& matrix : quantised)
+      if (!matrix.panels) add_matrix(matrix);
     // Aligned tensors first, then scales and the rest, the widest first: each begins at a multiple
     // of its elements.
     const auto even = [](const PlannedTensor& x) { return x.bytes % 8 == 0; };
     std::vector<PlannedTensor> rest;
-    for (const MatrixForm& one : quantised)
-      if (!holds_scales(one)) rest.push_back(scales(one));
+    for (const MatrixForm& matrix : quantised)
+      if (!holds_scales(matrix)) rest.push_back(scales(matrix));
     std::ranges::remove_copy_if(all_, std::back_inserter(rest), even);
     std::erase_if(all_, std::not_fn(even));
     std::ranges::stable_sort(rest, std::greater(), [](const PlannedTensor& x) {
@@ -190,9 +190,9 @@ class NewWeights {
   }
   /// For all finished matrices.
   std::vector<QuantisedMatrix> errors() const {
-    std::vector<QuantisedMatrix> each;
-    for (const auto& [name, one] : errors_) each.push_back(one);
-    return each;
+    std::vector<QuantisedMatrix> matrices;
+    for (const auto& [name, matrix] : errors_) matrices.push_back(matrix);
+    return matrices;
   }
 
  private:
@@ -202,7 +202,7 @@ class NewWeights {
     return count;
   }
   // Panels of int4 have their scales within.
-  static bool holds_scales(const MatrixForm& one) { return one.int4 && one.panels; }
+  static bool holds_scales(const MatrixForm& matrix) { return matrix.int4 && matrix.panels; }
   void add_copy(const std::string& name) {
     const load::TensorEntry& entry = tensors_.entry(name);
     all_.push_back({name, entry.dtype, entry.sizes, entry.bytes(), [this, &entry, name] {
@@ -211,62 +211,65 @@ class NewWeights {
                       return bytes;
                     }});
   }
-  void add_matrix(const MatrixForm& one) {
-    const load::TensorEntry& entry = tensors_.entry(one.name);
+  void add_matrix(const MatrixForm& matrix) {
+    const load::TensorEntry& entry = tensors_.entry(matrix.name);
     std::vector<int64_t> sizes = entry.sizes;
-    if (one.int4) sizes.back() /= 2;
-    all_.push_back({one.name, one.int4 ? "U8" : "I8", sizes, elements(sizes), [this, one] {
-                      const ops::StoredMatrix rows = quantised(one);
-                      keep_scales(one, rows);
-                      show(tensors_.entry(one.name).bytes());
+    if (matrix.int4) sizes.back() /= 2;
+    all_.push_back({matrix.name, matrix.int4 ? "U8" : "I8", sizes, elements(sizes), [this, matrix] {
+                      const ops::StoredMatrix rows = quantised(matrix);
+                      keep_scales(matrix, rows);
+                      show(tensors_.entry(matrix.name).bytes());
                       return rows.values;
                     }});
   }
   // A matrix in the order of the kernels, or half of such a pair: gate's bytes are first.
-  void add_panels(const MatrixForm& one) {
-    const std::vector<int64_t>& rows = tensors_.entry(one.name).sizes;
-    const bool half = !one.up.empty() || !one.gate.empty();
+  void add_panels(const MatrixForm& matrix) {
+    const std::vector<int64_t>& rows = tensors_.entry(matrix.name).sizes;
+    const bool half = !matrix.up.empty() || !matrix.gate.empty();
     const int64_t width = half ? ops::kTileColumns : ops::kPanelColumns,
-                  bytes = ops::step_bytes(one.int4) / (half ? 2 : 1);
+                  bytes = ops::step_bytes(matrix.int4) / (half ? 2 : 1);
     const std::vector<int64_t> sizes{rows[0] / width, rows[1] / ops::kStepElements, bytes};
-    all_.push_back({one.name, one.int4 ? "U8" : "I8", sizes, elements(sizes), [this, one, half] {
-                      if (one.gate.empty()) turn(one);
-                      show(tensors_.entry(one.name).bytes());
-                      const Tensor all = panels_.reshape({panels_.elements()});
-                      const int64_t middle = half ? all.elements() / 2 : all.elements();
-                      return one.gate.empty() ? all.slice(0, 0, middle)
-                                              : all.slice(0, middle, all.elements());
-                    }});
+    all_.push_back(
+        {matrix.name, matrix.int4 ? "U8" : "I8", sizes, elements(sizes), [this, matrix, half] {
+           if (matrix.gate.empty()) turn(matrix);
+           show(tensors_.entry(matrix.name).bytes());
+           const Tensor all = panels_.reshape({panels_.elements()});
+           const int64_t middle = half ? all.elements() / 2 : all.elements();
+           return matrix.gate.empty() ? all.slice(0, 0, middle)
+                                      : all.slice(0, middle, all.elements());
+         }});
   }
-  void turn(const MatrixForm& one) {
-    const ops::StoredMatrix rows = quantised(one);
+  void turn(const MatrixForm& matrix) {
+    const ops::StoredMatrix rows = quantised(matrix);
     ops::StoredMatrix up;
-    if (!one.up.empty()) up = quantised({.name = one.up, .int4 = one.int4});
+    if (!matrix.up.empty()) up = quantised({.name = matrix.up, .int4 = matrix.int4});
     panels_ = ops::panels_of(rows, up).values;
-    keep_scales(one, rows);
-    if (!one.up.empty()) keep_scales({.name = one.up, .int4 = one.int4, .panels = true}, up);
+    keep_scales(matrix, rows);
+    if (!matrix.up.empty())
+      keep_scales({.name = matrix.up, .int4 = matrix.int4, .panels = true}, up);
   }
-  void keep_scales(const MatrixForm& one, const ops::StoredMatrix& rows) {
+  void keep_scales(const MatrixForm& matrix, const ops::StoredMatrix& rows) {
     ++finished_;
-    if (!holds_scales(one)) scales_[one.name] = rows.scales;
+    if (!holds_scales(matrix)) scales_[matrix.name] = rows.scales;
   }
-  ops::StoredMatrix quantised(const MatrixForm& one) {
-    const Tensor floats = tensors_.get(one.name);
-    ops::StoredMatrix rows = one.int4 ? ops::quantise_groups(floats) : ops::quantise_rows(floats);
+  ops::StoredMatrix quantised(const MatrixForm& matrix) {
+    const Tensor floats = tensors_.get(matrix.name);
+    ops::StoredMatrix rows =
+        matrix.int4 ? ops::quantise_groups(floats) : ops::quantise_rows(floats);
     require(ops::all_finite(rows.scales), ErrorCode::model,
             "{}: tensor {} holds values that are no numbers (NaN or infinity): get the file again",
-            tensors_.file(one.name).path(), base::printable(one.name));
-    errors_[one.name] = {one.name, one.int4 ? 4 : 8, ops::relative_error(rows, floats)};
+            tensors_.file(matrix.name).path(), base::printable(matrix.name));
+    errors_[matrix.name] = {matrix.name, matrix.int4 ? 4 : 8, ops::relative_error(rows, floats)};
     return rows;
   }
-  PlannedTensor scales(const MatrixForm& one) {
-    const std::vector<int64_t>& of = tensors_.entry(one.name).sizes;
-    std::vector<int64_t> sizes{of.front()};
-    if (one.int4) sizes.push_back(ops::groups_of(of.back()));
-    return {load::scales_of(one.name), one.int4 ? "BF16" : "F32", sizes,
-            elements(sizes) * (one.int4 ? 2 : 4), [this, one] {
-              const auto it = scales_.find(one.name);  // not for a later matrix
-              return it != scales_.end() ? it->second : quantised(one).scales;
+  PlannedTensor scales(const MatrixForm& matrix) {
+    const std::vector<int64_t>& shape = tensors_.entry(matrix.name).sizes;
+    std::vector<int64_t> sizes{shape.front()};
+    if (matrix.int4) sizes.push_back(ops::groups_of(shape.back()));
+    return {load::scales_of(matrix.name), matrix.int4 ? "BF16" : "F32", sizes,
+            elements(sizes) * (matrix.int4 ? 2 : 4), [this, matrix] {
+              const auto it = scales_.find(matrix.name);  // not for a later matrix
+              return it != scales_.end() ? it->second : quantised(matrix).scales;
             }};
   }
   void show(int64_t bytes) {
@@ -421,10 +424,10 @@ struct Part {
 
 std::vector<Part> experts_of(const runtime::ModelState& state, const QuantiseRequest& request) {
   const load::Component& part = part_with_experts(state, request.dense.has_value());
-  Part one{part, load::open_weights(part), {}, {}};
-  one.matrices = matrices_of(state, one.tensors, request);
-  one.form = {.int4 = request.experts == Precision::int4, .dense = request.dense.has_value()};
-  return {std::move(one)};
+  Part new_part{part, load::open_weights(part), {}, {}};
+  new_part.matrices = matrices_of(state, new_part.tensors, request);
+  new_part.form = {.int4 = request.experts == Precision::int4, .dense = request.dense.has_value()};
+  return {std::move(new_part)};
 }
 
 std::vector<Part> parts_of(const runtime::ModelState& state, const QuantiseRequest& request) {
@@ -435,15 +438,15 @@ std::vector<Part> parts_of(const runtime::ModelState& state, const QuantiseReque
     const load::Component& part = state.folder.component(name);
     require(!part.quantised.experts && !part.quantised.dense, ErrorCode::usage,
             "'{}' is quantised already ({}); run it as it is", state.name, name);
-    Part one{part, load::open_weights(part), {}, {}};
-    one.matrices = products_of(state, name, rules, one.tensors);
-    if (one.matrices.empty()) continue;
+    Part new_part{part, load::open_weights(part), {}, {}};
+    new_part.matrices = products_of(state, name, rules, new_part.tensors);
+    if (new_part.matrices.empty()) continue;
     const bool routed = name == "transformer" && !state.geometry().experts.empty() &&
                         rules.experts() != load::QuantiseRules::Bits::none;
-    one.form = {.experts = routed,
-                .int4 = routed && rules.experts() == load::QuantiseRules::Bits::int4,
-                .rules = rules.text()};
-    parts.push_back(std::move(one));
+    new_part.form = {.experts = routed,
+                     .int4 = routed && rules.experts() == load::QuantiseRules::Bits::int4,
+                     .rules = rules.text()};
+    parts.push_back(std::move(new_part));
   }
   require(!parts.empty(), ErrorCode::usage,
           "the rules name no product of '{}': nothing would be quantised", state.name);

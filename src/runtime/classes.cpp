@@ -34,9 +34,9 @@ std::vector<int> class_numbers(const std::vector<std::string>& labels,
                                const std::vector<std::string>& names, int64_t count) {
   std::vector<int> numbers;
   for (const std::string& text : labels) {
-    const auto known = std::find(names.begin(), names.end(), text);
-    if (known != names.end()) {
-      numbers.push_back(static_cast<int>(known - names.begin()));
+    const auto it = std::find(names.begin(), names.end(), text);
+    if (it != names.end()) {
+      numbers.push_back(static_cast<int>(it - names.begin()));
       continue;
     }
     int number = -1;

@@ -47,33 +47,33 @@ bool MemoryReservation::take(int64_t bytes, int64_t weights, int64_t room,
   const bool first = std::ranges::find(model_->runs_, this) == model_->runs_.end();
   if (first) model_->runs_.push_back(this);
   std::tie(bytes_, weights_) = std::pair{bytes, weights};
-  const auto refused = [&] {
+  const auto refuse = [&] {
     std::tie(bytes_, weights_) = before;
     if (first) std::erase(model_->runs_, this);
     return false;
   };
   int64_t working = 0;
   std::vector<PooledModel*> resting;
-  for (PooledModel* one : all.all_) {
-    if (one->runs_.empty())
-      resting.push_back(one);
+  for (PooledModel* model : all.all_) {
+    if (model->runs_.empty())
+      resting.push_back(model);
     else
-      working += one->held_bytes();
-    const int64_t of_others = one == model_        ? one->reserved_bytes(this)
-                              : one->runs_.empty() ? 0
-                                                   : one->held_bytes();
-    if (of_others > 0) others.push_back({one->keeps_.name, of_others});
+      working += model->held_bytes();
+    const int64_t of_others = model == model_        ? model->reserved_bytes(this)
+                              : model->runs_.empty() ? 0
+                                                     : model->held_bytes();
+    if (of_others > 0) others.push_back({model->keeps_.name, of_others});
   }
-  if (working > room && !others.empty()) return refused();
+  if (working > room && !others.empty()) return refuse();
   others.clear();
   std::ranges::sort(resting, {}, &PooledModel::last_turn_);
   const auto all_held = [&] {
     int64_t sum = working;
-    for (const PooledModel* one : resting) sum += one->keeps_.bytes();
+    for (const PooledModel* model : resting) sum += model->keeps_.bytes();
     return sum;
   };
   for (auto next = resting.begin(); next != resting.end() && all_held() > room; ++next) {
-    if (idle == Idle::stay) return refused();
+    if (idle == Idle::stay) return refuse();
     (*next)->keeps_.release();
   }
   model_->last_turn_ = ++all.turn_;

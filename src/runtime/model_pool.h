@@ -53,7 +53,7 @@ class PooledModel {
 class MemoryReservation {
  public:
   /// Null: the model is not shared, and take() does nothing.
-  explicit MemoryReservation(PooledModel* of) : model_(of) {}
+  explicit MemoryReservation(PooledModel* model) : model_(model) {}
   ~MemoryReservation();
   MemoryReservation(const MemoryReservation&) = delete;
   MemoryReservation& operator=(const MemoryReservation&) = delete;

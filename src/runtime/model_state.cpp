@@ -134,8 +134,8 @@ bool holds_blocks(const ModelState& state) {
   return std::ranges::any_of(parts, [&](const std::string& part) {
     const load::TensorSet tensors = state.tensors_of(part);
     return std::ranges::any_of(tensors.files(), [](const load::TensorFile& file) {
-      return std::ranges::any_of(file.entries(), [](const auto& one) {
-        return one.second.format && *one.second.format > tensor::BlockFormat::int8;
+      return std::ranges::any_of(file.entries(), [](const auto& entry) {
+        return entry.second.format && *entry.second.format > tensor::BlockFormat::int8;
       });
     });
   });
@@ -195,14 +195,14 @@ void check_quantises(const ModelState& state) {
   for (const load::QuantiseRules::Rule& rule : rules.rules()) {
     const bool name = rule.of.find('*') != std::string::npos || rule.of.ends_with(".weight");
     require(!name || std::ranges::any_of(forms,
-                                         [&](const auto& one) {
-                                           return one.second.dtype != nn::DType::f32 &&
-                                                  load::matches_rule(one.first, rule.of);
+                                         [&](const auto& entry) {
+                                           return entry.second.dtype != nn::DType::f32 &&
+                                                  load::matches_rule(entry.first, rule.of);
                                          }),
             ErrorCode::usage, "`quantise_rules`: {} names no product of '{}' in bf16",
             base::printable(rule.of), state.name);
   }
-  any = any || std::ranges::any_of(forms, [](const auto& one) { return one.second.int8_rows; });
+  any = any || std::ranges::any_of(forms, [](const auto& entry) { return entry.second.int8_rows; });
   require(!gpu || (any && rules.experts() != load::QuantiseRules::Bits::int4 &&
                    state.options.quantise_rules.empty()),
           ErrorCode::usage,
@@ -232,13 +232,13 @@ void check_device_forms(const ModelState& state) {
 }  // namespace
 
 const load::WeightStore& weight_store() {
-  static const load::WeightStore one;  // per process: weights only, no state of requests
-  return one;
+  static const load::WeightStore store;  // per process: weights only, no state of requests
+  return store;
 }
 
 ModelPool& pool() {
-  static ModelPool one;  // per process, as memory is
-  return one;
+  static ModelPool model_pool;  // per process, as memory is
+  return model_pool;
 }
 
 nn::DType dtype_of(const RunOptions& options) {
@@ -381,8 +381,8 @@ std::unique_ptr<nn::Denoiser> ModelState::make_transformer(
     int rank, int64_t resident, const std::shared_ptr<const nn::Weights>& plain,
     const Adapters* adapters) const {
   constexpr const char* kPart = "transformer";
-  const auto merged = [&](std::shared_ptr<const nn::Weights> of) {
-    return adapters ? adapters->merged(kPart, std::move(of), device()) : of;
+  const auto merged = [&](std::shared_ptr<const nn::Weights> base_weights) {
+    return adapters ? adapters->merged(kPart, std::move(base_weights), device()) : base_weights;
   };
   const auto weights = merged(plain);
   const auto pairs = adapters ? adapters->pairs(kPart, device()) : nullptr;
@@ -584,10 +584,10 @@ void open_model(const std::string& model, const RunOptions& options, ModelState&
 void open_published(const std::string& name, const RunOptions& options, ModelState& state) {
   const models::PublishedModel* const model = models::published_model(name);
   if (model == nullptr) {
-    std::vector<std::string> known;
-    for (const models::PublishedModel& one : models::published_models()) known.push_back(one.name);
+    std::vector<std::string> names;
+    for (const auto& published : models::published_models()) names.push_back(published.name);
     fail(ErrorCode::model, "no size is called {}; known are {}", base::printable(name),
-         fmt::join(known, ", "));
+         fmt::join(names, ", "));
   }
   const auto errors = problems(options.plan, options.plan.ranks());
   require(errors.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(errors, "; "));

@@ -105,11 +105,12 @@ class NetworkCache {
   static std::shared_ptr<const Network> counted(Slot& slot, const Tracker& request,
                                                 const Tracker& rank) {
     std::erase_if(slot.requests, [](const auto& entry) { return entry.second.expired(); });
-    auto& known = slot.requests[request.get()];
-    std::shared_ptr<const Counting> here = known.lock();
-    if (!here) known = here = std::make_shared<Counting>(slot.added, request);
+    auto& request_entry = slot.requests[request.get()];
+    std::shared_ptr<const Counting> shared_count = request_entry.lock();
+    if (!shared_count)
+      request_entry = shared_count = std::make_shared<Counting>(slot.added, request);
     auto rank_counting = std::make_shared<Counting>(slot.whole, rank);
-    return {slot.network.get(), [network = slot.network, here,
+    return {slot.network.get(), [network = slot.network, shared_count,
                                  rank_counting](const Network*) mutable { network.reset(); }};
   }
 

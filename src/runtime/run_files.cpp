@@ -226,10 +226,10 @@ class Check {
     for (const auto& [stream, name] :
          {std::pair{STDIN_FILENO, "input"}, {STDOUT_FILENO, "output"}, {STDERR_FILENO, "error"}}) {
       struct stat info {};
-      const bool is = fstat(stream, &info) == 0 && S_ISREG(info.st_mode) &&
-                      output.place.identity == identity_of(info);
-      require(!is, ErrorCode::usage, "{} is the file of standard {}: name another", output.name(),
-              name);
+      const bool is_same_file = fstat(stream, &info) == 0 && S_ISREG(info.st_mode) &&
+                                output.place.identity == identity_of(info);
+      require(!is_same_file, ErrorCode::usage, "{} is the file of standard {}: name another",
+              output.name(), name);
     }
   }
 
@@ -281,10 +281,11 @@ class Check {
       if (output.request->kind == FileKind::video) media::check_mp4();
       return;
     }
-    fs::path there = output.place.real;
+    fs::path parent = output.place.real;
     std::error_code ignored;
-    while (!fs::exists(there, ignored) && there.has_relative_path()) there = there.parent_path();
-    base::check_writable((there / "tessera").string());
+    while (!fs::exists(parent, ignored) && parent.has_relative_path())
+      parent = parent.parent_path();
+    base::check_writable((parent / "tessera").string());
   }
 
   void check_existing(const Output& output) const {

@@ -139,11 +139,12 @@ std::shared_ptr<const Weights> BlockLayout::over(const Tensor& all) const {
         const auto& form = it->second.form;
         const int64_t at = it->second.at;
         if (!form.packed) return nn::FetchedWeight{.tensor = view_of(all, at, form.tensor)};
-        const auto here = std::make_shared<ops::PackedWeight>(*form.packed);
-        here->data = view_of(all, at, here->data);
-        if (here->scales.defined())
-          here->scales = view_of(all, at + rounded(here->data.bytes()), here->scales);
-        return nn::FetchedWeight{.packed = here};
+        const auto packed_weight = std::make_shared<ops::PackedWeight>(*form.packed);
+        packed_weight->data = view_of(all, at, packed_weight->data);
+        if (packed_weight->scales.defined())
+          packed_weight->scales =
+              view_of(all, at + rounded(packed_weight->data.bytes()), packed_weight->scales);
+        return nn::FetchedWeight{.packed = packed_weight};
       });
 }
 

@@ -19,9 +19,9 @@ std::shared_ptr<const void> WeightCache::find(const std::string& part) const {
 }
 
 void WeightCache::release() {
-  std::map<std::string, Part> gone;
+  std::map<std::string, Part> released;
   const std::lock_guard lock(mutex_);
-  gone.swap(parts_);
+  released.swap(parts_);
 }
 
 int64_t WeightCache::bytes() const { return bytes_with({}); }
