@@ -104,10 +104,10 @@ CLI::Validator one_of(const std::vector<std::string>& words) {
   return CLI::Validator(
       [words](std::string& text) -> std::string {
         if (std::count(words.begin(), words.end(), text) > 0) return "";
-        std::string known;
+        std::string choices;
         for (size_t i = 0; i < words.size(); ++i)
-          known += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
-        return "expected " + known + ", not '" + text + "'";
+          choices += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
+        return "expected " + choices + ", not '" + text + "'";
       },
       "");
 }

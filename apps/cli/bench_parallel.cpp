@@ -65,11 +65,11 @@ void print(const PlanCosts& costs, int ranks) {
   const int column = static_cast<int>(width);
   std::printf("%-*s  %9s  %9s  %9s  %9s\n", column, "plan", "s a step", "MB sent", "messages",
               "MB a rank");
-  int left = 0;
+  int untimed = 0;
   for (const PlanCost& cost : costs.plans) {
     char seconds[32] = "-";
     if (cost.seconds >= 0) std::snprintf(seconds, sizeof seconds, "%.4g", cost.seconds);
-    left += cost.seconds < 0;
+    untimed += cost.seconds < 0;
     std::printf("%-*s  %9s  %9.4g  %9lld  %9.4g\n", column,
                 cost.plan.empty() ? "one rank" : cost.plan.c_str(), seconds,
                 static_cast<double>(cost.bytes) / 1e6, static_cast<long long>(cost.messages),
@@ -78,7 +78,7 @@ void print(const PlanCosts& costs, int ranks) {
   std::printf(
       "%zu plan%s for %d rank%s, %d not measured; left out: %d that cannot run this, %d that do "
       "not fit into memory",
-      costs.plans.size(), costs.plans.size() == 1 ? "" : "s", ranks, ranks == 1 ? "" : "s", left,
+      costs.plans.size(), costs.plans.size() == 1 ? "" : "s", ranks, ranks == 1 ? "" : "s", untimed,
       costs.refused, costs.too_large);
   if (costs.untried > 0) std::printf(", %d not tried (see --plans)", costs.untried);
   std::printf("\n");

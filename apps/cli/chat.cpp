@@ -114,10 +114,11 @@ class Chat {
       std::fputs(kCommands, stderr);
     } else {
       const std::set<std::string> names{"/reset", "/save", "/stats", "/help"};
-      const bool known = names.contains(name);
+      const bool is_command = names.contains(name);
       throw Error(ErrorCode::usage,
-                  known ? "'" + line + "': " + (name == "/save" ? "name a file" : "nothing follows")
-                        : "there is no command '" + name + "'; /help lists them");
+                  is_command
+                      ? "'" + line + "': " + (name == "/save" ? "name a file" : "nothing follows")
+                      : "there is no command '" + name + "'; /help lists them");
     }
   }
 

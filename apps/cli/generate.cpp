@@ -189,8 +189,9 @@ RunOutput images_of(const Options& o) {
   const std::string path = o.output.requested_path.value_or("tessera.png");
   const bool several = o.request.count != 1 || !o.prompt_file.empty() ||
                        !o.request.embeddings.empty() || o.classes.find(',') != std::string::npos;
-  const bool known = o.output.requested_path && !several;  // videos have another default name
-  return {"-o", path, path.ends_with(".mp4") ? FileKind::video : FileKind::image, known ? 1 : 0};
+  const bool is_single = o.output.requested_path && !several;  // videos have another default name
+  return {"-o", path, path.ends_with(".mp4") ? FileKind::video : FileKind::image,
+          is_single ? 1 : 0};
 }
 
 void generate(Options& o, const std::stop_token& stop, const Processes* processes) {

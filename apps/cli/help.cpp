@@ -54,10 +54,10 @@ size_t changes(const std::string& a, const std::string& b) {
 }
 
 // "; did you mean '--steps'?" if a known word is similar.
-std::string suggestion(const std::string& input, const std::vector<std::string>& known) {
+std::string suggestion(const std::string& input, const std::vector<std::string>& words) {
   std::string best;
   size_t least = input.size() / 3 + 1;
-  for (const std::string& word : known)
+  for (const std::string& word : words)
     if (const size_t n = changes(input, word); n <= least) least = n, best = word;
   return best.empty() ? "" : "; did you mean '" + best + "'?";
 }
@@ -72,31 +72,31 @@ std::string path_of(const CLI::App& app) {
 // Explains an unexpected argument `input`, after a command or in place of a command.
 std::string explain_extra(const std::string& input, const CLI::App& program) {
   const CLI::App& app = chosen_command(program);
-  std::vector<std::string> known;
+  std::vector<std::string> words;
   if (&app == &program) {
     for (const CLI::App* command : program.get_subcommands({}))
-      known.push_back(command->get_name());
+      words.push_back(command->get_name());
     if (input.starts_with('-')) {
-      const std::string meant = suggestion(input, {"--help", "--version"});
-      return meant.empty() ? "option '" + input + "' stands before the command"
-                           : "unknown option '" + input + "'" + meant;
+      const std::string hint = suggestion(input, {"--help", "--version"});
+      return hint.empty() ? "option '" + input + "' stands before the command"
+                          : "unknown option '" + input + "'" + hint;
     }
-    return "unknown command '" + input + "'" + suggestion(input, known);
+    return "unknown command '" + input + "'" + suggestion(input, words);
   }
   for (const CLI::Option* option : app.get_options())
-    for (const auto& name : option->get_lnames()) known.push_back("--" + name);
+    for (const auto& name : option->get_lnames()) words.push_back("--" + name);
   const std::string name = input.substr(0, input.find('='));
-  if (input.starts_with('-')) return "unknown option '" + name + "'" + suggestion(name, known);
+  if (input.starts_with('-')) return "unknown option '" + name + "'" + suggestion(name, words);
   if (!app.get_subcommands({}).empty()) {
     std::vector<std::string> names;
     for (const CLI::App* inner : app.get_subcommands({})) names.push_back(inner->get_name());
     std::string all;
     for (const std::string& known_one : names) all += (all.empty() ? "" : ", ") + known_one;
-    const std::string meant = suggestion(input, names);
+    const std::string hint = suggestion(input, names);
     return "unknown command '" + path_of(app) + " " + input + "'" +
-           (meant.empty() ? "; there are " + all : meant);
+           (hint.empty() ? "; there are " + all : hint);
   }
-  const bool takes_text = std::count(known.begin(), known.end(), "--prompt") > 0;
+  const bool takes_text = std::count(words.begin(), words.end(), "--prompt") > 0;
   return "unexpected argument '" + input + "'; " +
          (takes_text ? "a prompt is given as --prompt \"...\", with quotes around its spaces"
                      : "put quotes around a value with spaces");

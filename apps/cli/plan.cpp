@@ -192,9 +192,9 @@ void plan(Options& o, const std::stop_token& stop) {
   o.request.stale = o.quality == "stale";
   if (!o.load.empty()) o.request.expert_load = load_of(o.load);
   if (!o.plan.empty()) {
-    const Plan one = parse_plan(o.plan);
-    o.request.plans = {one};
-    o.request.ranks = std::max(o.request.ranks, one.ranks());
+    const Plan parsed_plan = parse_plan(o.plan);
+    o.request.plans = {parsed_plan};
+    o.request.ranks = std::max(o.request.ranks, parsed_plan.ranks());
   }
   if (!o.sweep.empty()) return sweep(o, stop);
   if (o.deadline > 0) return deadline(o, stop);

@@ -26,7 +26,7 @@ std::string gigabytes(int64_t bytes) {
 std::string errors_of(const QuantiseResult& result) {
   const auto worst = std::ranges::max_element(result.each, {}, &QuantisedMatrix::relative_error);
   double sum = 0;
-  for (const QuantisedMatrix& one : result.each) sum += one.relative_error;
+  for (const QuantisedMatrix& matrix : result.each) sum += matrix.relative_error;
   char text[96];
   std::snprintf(text, sizeof text, "off by %.2f %% of their size on average, %.2f %% at most (",
                 100 * sum / double(result.each.size()), 100 * worst->relative_error);

@@ -37,13 +37,14 @@ void print(const std::vector<Tokenized>& all, const std::stop_token& stop) {
   };
   for (size_t i = 0; i < all.size(); ++i) {
     check_stop();
-    const Tokenized& one = all[i];
-    std::printf("%s%s: %zu tokens", i == 0 ? "" : "\n", one.tokenizer.c_str(), one.ids.size());
-    if (one.length > 0) std::printf(", padded to %ld", static_cast<long>(one.length));
+    const Tokenized& tokenized = all[i];
+    std::printf("%s%s: %zu tokens", i == 0 ? "" : "\n", tokenized.tokenizer.c_str(),
+                tokenized.ids.size());
+    if (tokenized.length > 0) std::printf(", padded to %ld", static_cast<long>(tokenized.length));
     std::printf("\n");
-    for (size_t t = 0; t < one.ids.size(); ++t) {
+    for (size_t t = 0; t < tokenized.ids.size(); ++t) {
       check_stop();
-      std::printf("%8d  %s\n", one.ids[t], quoted(one.pieces[t]).c_str());
+      std::printf("%8d  %s\n", tokenized.ids[t], quoted(tokenized.pieces[t]).c_str());
     }
   }
 }

@@ -65,9 +65,9 @@ GenerateRequest merged_images(std::span<const JobPtr> jobs) {
 std::vector<std::vector<int32_t>> prompt_ids(const Job& job, const std::stop_token& stop) {
   const auto& q = std::get<CompleteRequest>(job.ask);
   std::vector<std::vector<int32_t>> all;
-  for (Tokenized& one : job.served->model.tokenize(
+  for (Tokenized& tokenized : job.served->model.tokenize(
            {.prompts = q.prompts, .chat = q.chat, .raw = q.raw, .tokenizer = ""}, stop))
-    all.push_back(std::move(one.ids));
+    all.push_back(std::move(tokenized.ids));
   return all;
 }
 

@@ -49,8 +49,9 @@ void Connections::end_late(Time now) {
   const std::lock_guard lock(mutex_);
   // libmicrohttpd misses a client that disconnects after half a request: the edge-triggered event
   // was already consumed.
-  for (const auto& [socket, one] : open_)
-    if (one.deadline <= now || (one.sends && left(socket))) ::shutdown(socket, SHUT_RDWR);
+  for (const auto& [socket, connection] : open_)
+    if (connection.deadline <= now || (connection.sends && left(socket)))
+      ::shutdown(socket, SHUT_RDWR);
 }
 
 }  // namespace tessera::server

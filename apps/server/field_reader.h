@@ -75,11 +75,11 @@ class FieldReader {
     if (!list) return false;
     const double longest = limits_.at(field.name);
     const bool fits = list->is_array() && double(list->size()) <= longest &&
-                      std::ranges::all_of(*list, [](const Json& one) { return one.is_number(); });
+                      std::ranges::all_of(*list, [](const Json& item) { return item.is_number(); });
     if (!fits)
       throw wrong(field.name, std::string(field.name) + ": expected a list of " +
                                   std::to_string(int64_t(longest)) + " numbers at most");
-    for (const Json& one : *list) values.push_back(one.get<double>());
+    for (const Json& item : *list) values.push_back(item.get<double>());
     return true;
   }
 

@@ -97,10 +97,10 @@ bool Fields::texts(const std::string& name, std::vector<std::string>& values, bo
   if (!field) return false;
   const char* const expected =
       numbers ? "a list of names or whole numbers" : "a text, or a list of texts";
-  const auto add = [&](const Json& one) {
-    const bool number = numbers && one.is_number_unsigned();
-    if (!number && !one.is_string()) refuse(path_of(name), expected);
-    values.push_back(number ? one.dump() : one.get<std::string>());
+  const auto add = [&](const Json& item) {
+    const bool number = numbers && item.is_number_unsigned();
+    if (!number && !item.is_string()) refuse(path_of(name), expected);
+    values.push_back(number ? item.dump() : item.get<std::string>());
     if (values.back().find('\0') != std::string::npos)
       refuse(path_of(name), "texts without the character 0");
   };
@@ -108,7 +108,7 @@ bool Fields::texts(const std::string& name, std::vector<std::string>& values, bo
     add(*field);
     return true;
   }
-  for (const Json& one : *field) add(one);
+  for (const Json& item : *field) add(item);
   return true;
 }
 

@@ -93,8 +93,8 @@ std::string first_of(const std::string& header) {
 bool names_tag(const std::string& header, const std::string& tag) {
   for (size_t from = 0; from < header.size();) {
     const size_t comma = std::min(header.find(',', from), header.size());
-    const std::string one = trimmed(header.substr(from, comma - from));
-    if (one == "*" || one == tag || one == "W/" + tag) return true;
+    const std::string candidate = trimmed(header.substr(from, comma - from));
+    if (candidate == "*" || candidate == tag || candidate == "W/" + tag) return true;
     from = comma + 1;
   }
   return false;

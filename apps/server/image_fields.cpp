@@ -46,8 +46,8 @@ Json without_images(Json request) {
     if (it == request.end()) continue;
     if (it->is_string()) *it = size_text(it->get_ref<const std::string&>().size());
     if (it->is_array())
-      for (Json& one : *it)
-        if (one.is_string()) one = size_text(one.get_ref<const std::string&>().size());
+      for (Json& item : *it)
+        if (item.is_string()) item = size_text(item.get_ref<const std::string&>().size());
   }
   return request;
 }

@@ -120,7 +120,7 @@ JobRecord Jobs::known(const std::string& client, const std::string& id) const {
   std::optional<JobRecord> record;
   {
     const std::lock_guard lock(mutex_);
-    const auto same = [&](const JobRecord& one) { return one.id == id; };
+    const auto same = [&](const JobRecord& other) { return other.id == id; };
     const auto unwritten = std::ranges::find_if(unwritten_, same);
     if (const JobPtr job = find_live(id))
       record = job->record;
@@ -146,8 +146,8 @@ Json Jobs::list(const std::string& client, int limit, const std::string& before)
   Json all = Json::array();
   const std::lock_guard lock(mutex_);
   const std::vector<Job*> order = line();
-  for (auto& [stored, brief] : listed) {
-    const JobPtr job = find_live(stored);
+  for (auto& [stored_id, brief] : listed) {
+    const JobPtr job = find_live(stored_id);
     if (!job)
       all.push_back(std::move(brief));
     else if (ended(job->record.state))
@@ -176,10 +176,10 @@ std::pair<std::string, std::string> Jobs::file(const std::string& client, const 
   const JobRecord record = known(client, id);
   if (number >= record.results.size())
     throw not_found("job '" + id + "' has " + std::to_string(record.results.size()) + " results");
-  const Json& one = record.results[number];
-  std::string path = store_.file(record.id, one["file"]);
+  const Json& result = record.results[number];
+  std::string path = store_.file(record.id, result["file"]);
   if (path.empty()) throw not_found("the file of this result is gone");
-  return {std::move(path), one["type"]};
+  return {std::move(path), result["type"]};
 }
 
 Json Jobs::cancel(const std::string& client, const std::string& id) {
@@ -218,7 +218,8 @@ void Jobs::stop(Job& job, JobState state, const Json& error) {
   job.record.error = error;
   finish(job, state);
   if (const auto run = job.run)
-    if (std::ranges::all_of(run->jobs, [](const Job* one) { return ended(one->record.state); })) {
+    if (std::ranges::all_of(run->jobs,
+                            [](const Job* other) { return ended(other->record.state); })) {
       run->stop.request_stop();
       changed_.notify_all();
     }

@@ -177,11 +177,11 @@ void Listener::State::leave(const ExchangePtr& exchange) {
   if (reply.body.size() > kConnection) freed += reply.body.size();
   if ((reply.later && reply.gone) || reply.stream)
     pool.add(exchange->request.client, [exchange] {
-      const HttpReply& left = *exchange->answer;
-      if (left.stream)
-        left.stream->closed(exchange->stream_ended && !exchange->piece);
+      const HttpReply& answer = *exchange->answer;
+      if (answer.stream)
+        answer.stream->closed(exchange->stream_ended && !exchange->piece);
       else
-        left.gone();
+        answer.gone();
     });
 }
 

@@ -89,8 +89,8 @@ void Metrics::add(const std::string& client, const Add& to) {
 void Metrics::request(const std::string& client, const std::string& name, int status,
                       double seconds) {
   // Unknown methods of clients must not become permanent labels.
-  const bool known = name == "GET" || name == "HEAD" || name == "POST" || name == "DELETE";
-  const std::string method = known ? name : "other";
+  const bool is_known = name == "GET" || name == "HEAD" || name == "POST" || name == "DELETE";
+  const std::string method = is_known ? name : "other";
   add(client, [&](Numbers& to) {
     to.requests.Add({{"method", method}, {"status", std::to_string(status)}}).Increment();
     to.request_seconds.Add({{"method", method}}, kSeconds).Observe(seconds);

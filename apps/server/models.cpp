@@ -65,7 +65,7 @@ Models::Models(const std::vector<std::string>& models, const RunOptions& options
                const std::stop_token& stop, const std::function<void(const std::string&)>& note,
                const WeightFiles& files) {
   std::optional<Error> misfit;
-  size_t planned = 0;
+  size_t opened_count = 0;
   for (const std::string& source : models) {
     const std::string name = name_of(source);
     for (const auto& other : all_)
@@ -80,7 +80,7 @@ Models::Models(const std::vector<std::string>& models, const RunOptions& options
     };
     try {
       add(options);
-      ++planned;
+      ++opened_count;
     } catch (const Error& error) {
       if (error.code() != ErrorCode::plan || models.size() == 1 || options.processes) throw;
       misfit = error;
@@ -90,7 +90,7 @@ Models::Models(const std::vector<std::string>& models, const RunOptions& options
       note(name + " runs on one rank: " + in_options(error.what()));
     }
   }
-  if (misfit && planned == 0) throw Error(*misfit);
+  if (misfit && opened_count == 0) throw Error(*misfit);
 }
 
 std::string with_name(std::string sentence, const std::string& folder, const std::string& name) {
@@ -109,14 +109,14 @@ std::string with_name(std::string sentence, const std::string& folder, const std
 
 Error Models::with_names(const Error& error) const {
   std::string message = error.what();
-  for (const auto& one : all_)
-    message = with_name(std::move(message), one->folder, one->facts.name);
+  for (const auto& served : all_)
+    message = with_name(std::move(message), served->folder, served->facts.name);
   return {error.code(), message};
 }
 
 const Served* Models::look_up(const std::string& name) const {
-  for (const auto& one : all_)
-    if (one->facts.name == name) return one.get();
+  for (const auto& served : all_)
+    if (served->facts.name == name) return served.get();
   return nullptr;
 }
 
@@ -124,7 +124,7 @@ const Served& Models::find(const std::string& name) const {
   if (const Served* served = look_up(name)) return *served;
   if (name.empty() && all_.size() == 1) return *all_[0];
   std::string names;
-  for (const auto& one : all_) names += (names.empty() ? "" : ", ") + one->facts.name;
+  for (const auto& entry : all_) names += (names.empty() ? "" : ", ") + entry->facts.name;
   if (name.empty()) throw wrong("model", "model is missing: name one of " + names);
   throw Refusal(404, "not_found",
                 "there is no model '" + name.substr(0, 100) + "'; there is " + names, "model");

@@ -106,19 +106,20 @@ std::map<std::string, std::string> read_lines(std::string_view head, const FormL
 
 FormPart read_head(std::string_view head, const FormLimits& limits) {
   const auto lines = read_lines(head, limits);
-  const auto of = [&](const char* name) {
+  const auto value_of = [&](const char* name) {
     const auto it = lines.find(name);
     return it == lines.end() ? std::string() : it->second;
   };
-  const HeaderValue disposition = read_value(of("content-disposition"));
+  const HeaderValue disposition = read_value(value_of("content-disposition"));
   if (disposition.word != "form-data") refuse("a part has no Content-Disposition: form-data");
   const auto name = disposition.parameters.find("name");
   if (name == disposition.parameters.end() || name->second.empty() ||
       name->second.size() > kMostName)
     refuse("a part has no name of 1 to " + std::to_string(kMostName) + " bytes");
   const std::string label = "the part '" + name->second + "' ";
-  if (small(of("content-type")).starts_with("multipart/")) refuse(label + "is a form of its own");
-  const std::string encoding = small(of("content-transfer-encoding"));
+  if (small(value_of("content-type")).starts_with("multipart/"))
+    refuse(label + "is a form of its own");
+  const std::string encoding = small(value_of("content-transfer-encoding"));
   if (!encoding.empty() && encoding != "binary" && encoding != "8bit" && encoding != "7bit")
     refuse(label + "is encoded; send its bytes as they are");
   return {name->second, disposition.parameters.contains("filename"), {}};

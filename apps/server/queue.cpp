@@ -42,8 +42,8 @@ bool FairQueue::remove(const Job& job) {
   const auto line = lines_.find(job.record.client);
   if (line == lines_.end()) return false;
   auto& jobs = line->second.jobs;
-  const auto at =
-      std::find_if(jobs.begin(), jobs.end(), [&](const JobPtr& one) { return one.get() == &job; });
+  const auto at = std::find_if(jobs.begin(), jobs.end(),
+                               [&](const JobPtr& candidate) { return candidate.get() == &job; });
   if (at == jobs.end()) return false;
   jobs.erase(at);
   --size_;

@@ -28,9 +28,9 @@ uint64_t number_in(const std::string& text, const std::string& name, uint64_t le
 // Methods of an address; "": unknown address.
 std::string methods_at(const std::string& path) {
   std::string read = "GET, HEAD";
-  for (const char* one : {"/v1/images/generations", "/v1/images/edits", "/v1/images/variations",
-                          "/v1/completions", "/v1/chat/completions"})
-    if (path == one) return "POST";
+  for (const char* address : {"/v1/images/generations", "/v1/images/edits", "/v1/images/variations",
+                              "/v1/completions", "/v1/chat/completions"})
+    if (path == address) return "POST";
   if (path == "/jobs") return read + ", POST";
   if (path.starts_with("/jobs/")) {
     const size_t slash = path.find('/', std::string("/jobs/").size());
@@ -38,9 +38,9 @@ std::string methods_at(const std::string& path) {
     const std::string rest = path.substr(slash);
     return rest == "/events" || rest.starts_with("/results/") ? read : "";
   }
-  for (const char* one :
+  for (const char* address :
        {"/", "/models", "/status", "/metrics", "/healthz", "/readyz", "/v1/models"})
-    if (path == one) return read;
+    if (path == address) return read;
   return path.starts_with("/assets/") || path.starts_with("/v1/models/") ? read : "";
 }
 
@@ -75,7 +75,7 @@ class EventStream : public Stream {
 
 HttpReply list_models(const Parts& parts) {
   Json all = Json::array();
-  for (const auto& one : parts.models.all()) all.push_back(json_of(one->facts));
+  for (const auto& served : parts.models.all()) all.push_back(json_of(served->facts));
   return json_reply({{"models", all}});
 }
 

@@ -186,8 +186,8 @@ void Jobs::run(std::vector<JobPtr>& jobs) {
     changed_.notify_all();
   }
   for (const JobPtr& job : alone) {
-    std::vector<JobPtr> one{job};
-    this->run(one);
+    std::vector<JobPtr> single_job{job};
+    this->run(single_job);
   }
 }
 
@@ -251,11 +251,11 @@ bool Jobs::wait_for_room(const Error& why, std::vector<JobPtr>& jobs, uint64_t r
   tell_positions();
   changed_.wait(lock, [&] { return rests_ != rests || stop.stop_requested(); });
   if (stop.stop_requested()) return false;
-  const auto gone = [](const auto& job) { return ended(job->record.state); };
-  std::erase_if(jobs[0]->run->jobs, gone);
+  const auto has_ended = [](const auto& job) { return ended(job->record.state); };
+  std::erase_if(jobs[0]->run->jobs, has_ended);
   for (const JobPtr& job : jobs)
-    if (gone(job)) job->run = nullptr;
-  std::erase_if(jobs, gone);
+    if (has_ended(job)) job->run = nullptr;
+  std::erase_if(jobs, has_ended);
   return true;
 }
 

@@ -40,9 +40,9 @@ std::string line_of(const Answered& a, bool json) {
         .dump(-1, ' ', true, Json::error_handler_t::replace);
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%.4f s", a.seconds);
-  const std::string named = a.client == a.address ? "" : log_text(a.client, 200) + " ";
+  const std::string client_text = a.client == a.address ? "" : log_text(a.client, 200) + " ";
   return log_text(method, 20) + " " + log_text(path, 200) + " " + std::to_string(a.status) + " " +
-         seconds + " " + named + a.address + (a.whole ? "" : " (left)");
+         seconds + " " + client_text + a.address + (a.whole ? "" : " (left)");
 }
 
 Guard guard_of(const ServeOptions& o) {

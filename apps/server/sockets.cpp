@@ -59,8 +59,9 @@ std::string address_of(const sockaddr* address) {
 }
 
 bool left(int socket) {
-  pollfd one{socket, POLLRDHUP, 0};
-  return ::poll(&one, 1, 0) > 0 && (one.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+  pollfd poll_entry{socket, POLLRDHUP, 0};
+  return ::poll(&poll_entry, 1, 0) > 0 &&
+         (poll_entry.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
 unsigned raise_open_files() {

@@ -38,14 +38,14 @@ void configure(sqlite3* database) {
   execute(database, "PRAGMA secure_delete=ON; PRAGMA cell_size_check=ON");
 }
 
-bool is_result(const Json& one) {
+bool is_result(const Json& result) {
   const auto word = [&](const char* name) {
-    const auto it = one.find(name);
-    return it != one.end() && it->is_string() ? it->get<std::string>() : "";
+    const auto it = result.find(name);
+    return it != result.end() && it->is_string() ? it->get<std::string>() : "";
   };
-  if (!one.is_object() || !is_result_name(word("file"))) return false;
-  const auto bytes = one.find("bytes");
-  if (bytes != one.end() && (!bytes->is_number_integer() || *bytes < 0)) return false;
+  if (!result.is_object() || !is_result_name(word("file"))) return false;
+  const auto bytes = result.find("bytes");
+  if (bytes != result.end() && (!bytes->is_number_integer() || *bytes < 0)) return false;
   return word("type") == (word("file").ends_with(".mp4") ? "video/mp4" : "image/png");
 }
 
@@ -54,8 +54,8 @@ bool is_whole(const JobRecord& r) {
       !r.results.is_array())
     return false;
   if (!r.error.is_null() && !r.error.is_object()) return false;
-  for (const Json& one : r.results)
-    if (!is_result(one)) return false;
+  for (const Json& result : r.results)
+    if (!is_result(result)) return false;
   return true;
 }
 
@@ -140,9 +140,9 @@ void Store::open() {
                                       ", or name a folder elsewhere");
   }
   folder_.open_results();
-  const std::vector<std::string> known = ids();
+  const std::vector<std::string> job_ids = ids();
   // Removes folders without a job, left by an interrupted removal.
-  if (folder_.had_database()) folder_.clear_all_but({known.begin(), known.end()});
+  if (folder_.had_database()) folder_.clear_all_but({job_ids.begin(), job_ids.end()});
   database_->removed = folder_.had_database();
   Statement rows(handle, "SELECT client, SUM(bytes) FROM jobs GROUP BY client");
   while (rows.step()) database_->bytes[rows.text(0)] = rows.whole(1);
@@ -172,7 +172,7 @@ void Store::upgrade() {
   execute(handle, std::string("BEGIN IMMEDIATE;") + (tables == 0 ? kSchema : kUpgrade));
   for (const std::string& id : ids()) {
     JobRecord r = *find(id);
-    for (Json& one : r.results) one["bytes"] = folder_.bytes(id, one["file"]);
+    for (Json& result : r.results) result["bytes"] = folder_.bytes(id, result["file"]);
     put(r);
   }
   execute(handle, "PRAGMA application_id=" + std::to_string(kStoreId) +

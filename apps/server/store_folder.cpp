@@ -323,11 +323,11 @@ void StoreFolder::clear(const std::string& id) const {
   if (const Descriptor results = open_folder(folder_.get(), kResults)) clear_job(results, id);
 }
 
-void StoreFolder::clear_all_but(const std::set<std::string>& known) const {
+void StoreFolder::clear_all_but(const std::set<std::string>& job_ids) const {
   const Descriptor results = open_folder(folder_.get(), kResults);
   if (!results) return;
   for (const std::string& name : names_in(results))
-    if (is_job_id(name) && !known.contains(name)) clear_job(results, name);
+    if (is_job_id(name) && !job_ids.contains(name)) clear_job(results, name);
 }
 
 }  // namespace tessera::server

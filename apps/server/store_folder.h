@@ -49,7 +49,7 @@ class StoreFolder {
   /// Removes the files of a job, and the folder if then empty.
   void clear(const std::string& id) const;
   /// Removes folders of unknown jobs.
-  void clear_all_but(const std::set<std::string>& known) const;
+  void clear_all_but(const std::set<std::string>& job_ids) const;
 
  private:
   [[noreturn]] void refuse(const std::string& why) const;

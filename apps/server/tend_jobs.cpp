@@ -12,7 +12,7 @@ constexpr int kAtOnce = 100;  // jobs deleted in each pass
 
 int64_t sum_of(const std::map<std::string, int64_t>& bytes) {
   return std::accumulate(bytes.begin(), bytes.end(), int64_t{0},
-                         [](int64_t sum, const auto& one) { return sum + one.second; });
+                         [](int64_t sum, const auto& entry) { return sum + entry.second; });
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ void Jobs::forget(const std::string& id) {
   const std::lock_guard lock(mutex_);
   live_.erase(id);
   std::erase(ended_, id);
-  std::erase_if(unwritten_, [&](const JobRecord& one) { return one.id == id; });
+  std::erase_if(unwritten_, [&](const JobRecord& record) { return record.id == id; });
 }
 
 // If the store exceeds its limit, the largest client above the guaranteed share loses the oldest

@@ -174,14 +174,14 @@ std::string content_of(const Json& content, const std::string& where) {
   if (!content.is_array() || content.empty())
     throw wrong(where, where + ": expected a text, or a list of parts that are texts");
   for (size_t i = 0; i < content.size(); ++i) {
-    const std::string here = where + "[" + std::to_string(i) + "]";
-    Fields fields(content[i], here, true);
+    const std::string item_name = where + "[" + std::to_string(i) + "]";
+    Fields fields(content[i], item_name, true);
     std::string type, text;
     if (fields.text("type", type) && type != "text")
-      throw wrong(here, here + ": a part of type '" + type.substr(0, 40) +
-                            "'; language models read parts of type text alone");
+      throw wrong(item_name, item_name + ": a part of type '" + type.substr(0, 40) +
+                                 "'; language models read parts of type text alone");
     if (type.empty() || !fields.text("text", text))
-      throw wrong(here, here + ": expected {\"type\": \"text\", \"text\": ...}");
+      throw wrong(item_name, item_name + ": expected {\"type\": \"text\", \"text\": ...}");
     fields.finish();
     all += text;
   }
@@ -193,7 +193,7 @@ Json message_of(const Json& message, const std::string& where) {
   Fields fields(message, where, true);
   std::string role, name, id;
   fields.text("role", role);
-  const bool named = fields.text("name", name);
+  const bool has_name = fields.text("name", name);
   const bool assistant = role == "assistant", tool = role == "tool";
   const Json* content = assistant ? fields.take_list("content") : fields.take("content");
   const Json* calls = fields.take_list("tool_calls");
@@ -210,7 +210,7 @@ Json message_of(const Json& message, const std::string& where) {
   if (content) result["content"] = content_of(*content, where + ".content");
   if (calls) result["tool_calls"] = *calls;
   if (tool) result["tool_call_id"] = id;
-  if (tool && named) result["name"] = name;
+  if (tool && has_name) result["name"] = name;
   return result;
 }
 
@@ -221,8 +221,8 @@ void translate_tools(Fields& fields, Json& request) {
   if (choice && *choice != "auto" && *choice != "none")
     throw wrong("tool_choice", "tool_choice: expected auto or none; no answer is forced to a call");
   if (!tools) return;
-  Json known = read_tools(*tools);
-  if (!choice || *choice == "auto") request["tools"] = std::move(known);
+  Json tool_list = read_tools(*tools);
+  if (!choice || *choice == "auto") request["tools"] = std::move(tool_list);
 }
 
 // Name of vLLM and SGLang for values of the chat template.

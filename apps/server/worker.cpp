@@ -163,7 +163,7 @@ void tell_block(Job& job, int sequence, const CompleteProgress& p) {
 Outcome answers_of(const CompleteResult& result, const Shares& shares, size_t job) {
   Outcome outcome;
   Json texts = Json::array(), finishes = Json::array();
-  int64_t reused = 0;
+  int64_t cached_tokens = 0;
   size_t prompt = 0, generated = 0;
   CompleteResult own = result;
   own.completions.assign(result.completions.begin() + shares.first(job),
@@ -174,7 +174,7 @@ Outcome answers_of(const CompleteResult& result, const Shares& shares, size_t jo
     if (&c == own.completions.data() ||
         c.prompt != (&c - 1)->prompt) {  // answers to a prompt are adjacent
       prompt += c.prompt_ids.size();
-      reused += c.reused;
+      cached_tokens += c.reused;
     }
     generated += c.ids.size();
   }
@@ -182,7 +182,7 @@ Outcome answers_of(const CompleteResult& result, const Shares& shares, size_t jo
   outcome.usage = {{"prompt_tokens", prompt},
                    {"completion_tokens", generated},
                    {"total_tokens", prompt + generated},
-                   {"prompt_tokens_details", {{"cached_tokens", reused}}},
+                   {"prompt_tokens_details", {{"cached_tokens", cached_tokens}}},
                    {"finish", finishes}};
   outcome.report = Json::parse(to_json(own));
   outcome.tokens = double(generated);

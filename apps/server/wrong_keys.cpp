@@ -23,7 +23,7 @@ bool WrongKeys::count(const std::string& address, double now) {
     return std::min(kFree, t.left + (now - t.at) / kSeconds);
   };
   if (all_.size() >= kMostAddresses)
-    std::erase_if(all_, [&](const auto& one) { return left_at(one.second) >= kFree; });
+    std::erase_if(all_, [&](const auto& entry) { return left_at(entry.second) >= kFree; });
   if (all_.size() >= kMostAddresses) {  // drop the oldest address
     const auto oldest = std::ranges::min_element(
         all_, [](const auto& a, const auto& b) { return a.second.at < b.second.at; });

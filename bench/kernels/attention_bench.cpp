@@ -31,10 +31,11 @@ struct Shape {
   }
   std::vector<ops::AttentionSpan> spans() const {
     if (mask.empty()) return {{0, tokens, 0, tokens}};
-    std::vector<ops::AttentionSpan> each;
-    for (int64_t q = 0; q < tokens; ++q) each.push_back({q, q + 1, 0, q + 1});
-    if (mask == "apart") std::reverse(each.begin(), each.end());  // no neighbours see more and more
-    return each;
+    std::vector<ops::AttentionSpan> spans;
+    for (int64_t q = 0; q < tokens; ++q) spans.push_back({q, q + 1, 0, q + 1});
+    if (mask == "apart")
+      std::reverse(spans.begin(), spans.end());  // no neighbours see more and more
+    return spans;
   }
 };
 constexpr Shape kShapes[] = {{64, 12, 32},   {256, 6, 64},    {1024, 16, 72},

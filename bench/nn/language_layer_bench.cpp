@@ -73,7 +73,8 @@ int main(int argc, char** argv) {
   }
   const int64_t all = vanilla.log().events()[0].distinct,
                 few = restricted_layers.log().events()[0].distinct;
-  const double one = double(bank.routed->front().up->bytes() + bank.routed->front().down->bytes());
+  const double expert_bytes =
+      double(bank.routed->front().up->bytes() + bank.routed->front().down->bytes());
   const kernels::Limits limits = kernels::probe_limits();
   fmt::print(
       "{{\"bench\":\"language layer {}\",\"tokens\":{},\"threads\":{},\"rule\":\"{}\","
@@ -83,5 +84,5 @@ int main(int argc, char** argv) {
       form, tokens, tensor::thread_count(), nn::to_string(rule), bench::median(plain) * 1e3,
       bench::median(shared) * 1e3, bench::median(plain) / bench::median(shared), all, few,
       bench::median(choice) * 1e3, bench::median(choice) / bench::median(shared),
-      double(all) * one / bench::median(plain) / limits.read, limits.read / 1e9);
+      double(all) * expert_bytes / bench::median(plain) / limits.read, limits.read / 1e9);
 }

@@ -22,12 +22,12 @@ using namespace tessera::bench;
 
 // Measurements of a way over all ranks.
 struct Measurement {
-  explicit Measurement(const Setting& is)
-      : traffic(is.ranks),
-        begin(size_t(is.steps * is.ranks)),
+  explicit Measurement(const Setting& setting)
+      : traffic(setting.ranks),
+        begin(size_t(setting.steps * setting.ranks)),
         end(begin),
         waits(begin.size()),
-        wrong(size_t(is.ranks)) {}
+        wrong(size_t(setting.ranks)) {}
   Traffic traffic;
   std::vector<Clock::time_point> begin, end;  // by step and rank
   std::vector<double> waits;                  // by step and rank: idle seconds of workers
@@ -48,7 +48,7 @@ struct Measurement {
 
 // A cell: data shared by all ways and ranks.
 struct Cell {
-  explicit Cell(const Setting& setting);
+  explicit Cell(const Setting& cell_setting);
   void run(comm::Communicator& world);
   std::unique_ptr<Way> make(const std::string& way, comm::Communicator& world,
                             Measurement& all) const;
@@ -56,35 +56,36 @@ struct Cell {
   void add(const FusedWay& way, Measurement& all);
   void gather(comm::Communicator& world);
 
-  const Setting is;
+  const Setting setting;
   const Layers layers;
   std::vector<std::vector<Loads>> loads[2];  // unpadded, padded: by layer and rank
   std::map<std::string, Measurement> measurements;
   std::mutex mutex;
 };
 
-Cell::Cell(const Setting& setting) : is(setting), layers(setting) {
+Cell::Cell(const Setting& cell_setting) : setting(cell_setting), layers(cell_setting) {
   for (const bool padded : {false, true})
     for (const Routes& routes : layers.routes)
-      loads[padded].push_back(loads_of(is, routes, padded));
-  for (const std::string& way : is.ways) measurements.emplace(way, is);
-  for (auto& [way, measured] : measurements) measured.spans.resize(size_t(is.ranks));
+      loads[padded].push_back(loads_of(setting, routes, padded));
+  for (const std::string& way : setting.ways) measurements.emplace(way, setting);
+  for (auto& [way, measurement] : measurements) measurement.spans.resize(size_t(setting.ranks));
 }
 
 std::unique_ptr<Way> Cell::make(const std::string& way, comm::Communicator& world,
                                 Measurement& all) const {
-  const bool linked = is.mbytes > 0 || is.high_ms > 0;
-  if (way == "fused") return std::make_unique<FusedWay>(is, layers, world, all.traffic, linked);
+  const bool linked = setting.mbytes > 0 || setting.high_ms > 0;
+  if (way == "fused")
+    return std::make_unique<FusedWay>(setting, layers, world, all.traffic, linked);
   if (way == "stale fused" || way == "stale bulk") {
-    if (linked || is.row_us > 0)
+    if (linked || setting.row_us > 0)
       throw Error(ErrorCode::usage, way + " takes no simulated links, rows and phases");
-    return std::make_unique<StaleWay>(is, layers, world, all.traffic, way == "stale fused");
+    return std::make_unique<StaleWay>(setting, layers, world, all.traffic, way == "stale fused");
   }
   const std::map<std::string, int> pieces{
       {"bulk", 1}, {"padded", 1}, {"2 pieces", 2}, {"4 pieces", 4}};
-  const auto known = pieces.find(way);
-  if (known == pieces.end()) throw Error(ErrorCode::usage, "there is no way '" + way + "'");
-  return std::make_unique<ExchangeWay>(is, layers, world, all.traffic, linked, known->second,
+  const auto it = pieces.find(way);
+  if (it == pieces.end()) throw Error(ErrorCode::usage, "there is no way '" + way + "'");
+  return std::make_unique<ExchangeWay>(setting, layers, world, all.traffic, linked, it->second,
                                        way == "padded");
 }
 
@@ -93,21 +94,21 @@ void Cell::measure(comm::Communicator& world, Way& way, const std::string& name,
   Measurement& all = measurements.at(name);
   const auto r = size_t(world.rank());
   const auto& own_loads = loads[name == "padded"];
-  const auto phases = phases_of(is, own_loads, step);
-  const Tensor x = random_tensor({is.tokens, is.hidden}, is.type(), uint32_t(r));
+  const auto phases = phases_of(setting, own_loads, step);
+  const Tensor x = random_tensor({setting.tokens, setting.hidden}, setting.type(), uint32_t(r));
   DrawnPolicy policy(layers, world.rank());
   const nn::TokenView view;
   std::vector<Tensor> outputs;
-  way.keep(!is.trace.empty() && step + 1 == is.steps);
+  way.keep(!setting.trace.empty() && step + 1 == setting.steps);
   comm::barrier(world);
-  if (step == 0 && (r == 0 || is.transport == "mpi")) all.traffic.count_anew();
+  if (step == 0 && (r == 0 || setting.transport == "mpi")) all.traffic.count_anew();
   if (step == 0) way.count_anew();
   comm::barrier(world);
-  const size_t at = size_t(std::max(step, 0) * is.ranks) + r;
+  const size_t at = size_t(std::max(step, 0) * setting.ranks) + r;
   const double waited = way.waited;
   all.begin[at] = Clock::now();
-  for (int l = 0; l < is.layers; ++l) {
-    sleep(attention_of(is, step, l, world.rank()));
+  for (int l = 0; l < setting.layers; ++l) {
+    sleep(attention_of(setting, step, l, world.rank()));
     policy.gate_seconds = phases[size_t(l)][r].gate;
     const nn::MoeCall call{l, {step, 1, true, true}, view};
     const nn::Gate gate(layers.router, policy, call);
@@ -116,7 +117,7 @@ void Cell::measure(comm::Communicator& world, Way& way, const std::string& name,
   all.end[at] = Clock::now();
   all.waits[at] = way.waited - waited;
   comm::barrier(world);
-  for (int l = 0; l < is.layers && step < 0; ++l) {
+  for (int l = 0; l < setting.layers && step < 0; ++l) {
     policy.gate_seconds = 0;
     const nn::MoeCall call{l, {step, 1, true, true}, view};
     const Tensor want =
@@ -139,19 +140,20 @@ void Cell::add(const FusedWay& way, Measurement& all) {
 }
 
 void Cell::run(comm::Communicator& world) {
-  base::ThreadPool pool(static_cast<int>(is.workers));
+  base::ThreadPool pool(static_cast<int>(setting.workers));
   tensor::Scope scope;
   scope.pool = &pool;
   const tensor::BindScope bound(scope);
   std::vector<std::unique_ptr<Way>> ways;
-  for (const std::string& name : is.ways) ways.push_back(make(name, world, measurements.at(name)));
-  for (int step = -1; step < is.steps; ++step)
+  for (const std::string& name : setting.ways)
+    ways.push_back(make(name, world, measurements.at(name)));
+  for (int step = -1; step < setting.steps; ++step)
     for (size_t i = 0; i < ways.size(); ++i) {  // a different way first in each step
       const size_t w = (i + size_t(step + 1)) % ways.size();
-      measure(world, *ways[w], is.ways[w], step);
+      measure(world, *ways[w], setting.ways[w], step);
     }
   for (size_t w = 0; w < ways.size(); ++w) {
-    Measurement& all = measurements.at(is.ways[w]);
+    Measurement& all = measurements.at(setting.ways[w]);
     all.spans[size_t(world.rank())] = std::move(ways[w]->spans());
     if (const auto* fused = dynamic_cast<const FusedWay*>(ways[w].get())) add(*fused, all);
   }
@@ -204,12 +206,12 @@ double quantile(std::vector<double> values, double share) {
 }
 
 // Ratio of two times, step by step: the mean, and the ends of its 95 % interval.
-std::string ratio(const std::vector<double>& of, const std::vector<double>& to) {
+std::string ratio(const std::vector<double>& values, const std::vector<double>& to) {
   std::vector<double> logs;
-  for (size_t i = 0; i < of.size(); ++i) logs.push_back(std::log(of[i] / to[i]));
+  for (size_t i = 0; i < values.size(); ++i) logs.push_back(std::log(values[i] / to[i]));
   const double middle = mean(logs);
   double squares = 0;
-  for (const double one : logs) squares += (one - middle) * (one - middle);
+  for (const double entry : logs) squares += (entry - middle) * (entry - middle);
   const double n = double(logs.size());
   const double half = n > 1 ? 1.96 * std::sqrt(squares / (n - 1) / n) : 0;
   return fmt::format("[{:.3f},{:.3f},{:.3f}]", std::exp(middle - half), std::exp(middle),
@@ -220,20 +222,20 @@ std::string ratio(const std::vector<double>& of, const std::vector<double>& to) 
 // each phase.
 std::string bounds(const Cell& cell, bool padded) {
   Bounds sum;
-  for (int step = 0; step < cell.is.steps; ++step) {
-    const Bounds one = bounds_of(phases_of(cell.is, cell.loads[padded], step));
-    sum.max_of_sums += one.max_of_sums / double(cell.is.steps);
-    sum.sum_of_maxima += one.sum_of_maxima / double(cell.is.steps);
-    sum.busiest += one.busiest / double(cell.is.steps);
+  for (int step = 0; step < cell.setting.steps; ++step) {
+    const Bounds step_bounds = bounds_of(phases_of(cell.setting, cell.loads[padded], step));
+    sum.max_of_sums += step_bounds.max_of_sums / double(cell.setting.steps);
+    sum.sum_of_maxima += step_bounds.sum_of_maxima / double(cell.setting.steps);
+    sum.busiest += step_bounds.busiest / double(cell.setting.steps);
   }
   return fmt::format(",\"max_of_sums\":{:.6f},\"sum_of_maxima\":{:.6f},\"busiest\":{:.6f}",
                      sum.max_of_sums, sum.sum_of_maxima, sum.busiest);
 }
 
 std::string line(const Cell& cell, const std::string& way) {
-  const Setting& is = cell.is;
+  const Setting& setting = cell.setting;
   const Measurement& all = cell.measurements.at(way);
-  const std::vector<double> seconds = all.seconds(is.ranks);
+  const std::vector<double> seconds = all.seconds(setting.ranks);
   std::string text = fmt::format(
       "{{\"bench\":\"fused\",\"how\":\"{}\",\"ranks\":{},\"workers\":{},\"layers\":{},\"tokens\":{}"
       ","
@@ -242,30 +244,33 @@ std::string line(const Cell& cell, const std::string& way) {
       "\"attention_high_ms\":{},\"steps\":{},\"seconds\":{:.6f},\"p50\":{:.6f},"
       "\"p95\":{:.6f},\"wait_mean\":{:.6f},\"wait_p50\":{:.6f},\"wait_p95\":{:.6f},"
       "\"payload_bytes\":{},\"incast_bytes\":{},\"same_bits\":{}",
-      way, is.ranks, is.workers, is.layers, is.tokens, is.experts, is.hidden, is.ffn, is.top_k,
-      is.skew, is.dtype, is.tile, is.window, is.mbytes, is.transport, is.attention_low_ms,
-      is.attention_high_ms, is.steps, mean(seconds), quantile(seconds, 0.5),
+      way, setting.ranks, setting.workers, setting.layers, setting.tokens, setting.experts,
+      setting.hidden, setting.ffn, setting.top_k, setting.skew, setting.dtype, setting.tile,
+      setting.window, setting.mbytes, setting.transport, setting.attention_low_ms,
+      setting.attention_high_ms, setting.steps, mean(seconds), quantile(seconds, 0.5),
       quantile(seconds, 0.95), mean(all.waits), quantile(all.waits, 0.5), quantile(all.waits, 0.95),
-      all.traffic.payload() / is.steps, all.traffic.most(),
+      all.traffic.payload() / setting.steps, all.traffic.most(),
       mean({all.wrong.begin(), all.wrong.end()}) == 0);
-  if (is.mbytes + is.high_ms + is.row_us + is.gate_ms > 0) text += bounds(cell, way == "padded");
+  if (setting.mbytes + setting.high_ms + setting.row_us + setting.gate_ms > 0)
+    text += bounds(cell, way == "padded");
   if (way != "fused" && cell.measurements.contains("fused"))
-    text += ",\"over_fused\":" + ratio(seconds, cell.measurements.at("fused").seconds(is.ranks));
+    text +=
+        ",\"over_fused\":" + ratio(seconds, cell.measurements.at("fused").seconds(setting.ranks));
   if (way == "fused")
     text += fmt::format(
         ",\"heap_bytes\":{},\"tasks\":{},\"utilisation\":{:.3f},\"idle_while_ready\":{},"
         "\"first_tile\":{:.6f},\"first_remote_tile\":{:.6f},\"overlapped\":\"{} of {}\"",
-        all.heap_bytes, all.tasks / is.steps,
-        all.busy / (mean(seconds) * double(is.steps * is.ranks * is.workers)), all.idle_while_ready,
-        all.begun ? all.first / double(all.begun) : -1,
+        all.heap_bytes, all.tasks / setting.steps,
+        all.busy / (mean(seconds) * double(setting.steps * setting.ranks * setting.workers)),
+        all.idle_while_ready, all.begun ? all.first / double(all.begun) : -1,
         all.remote ? all.first_remote / double(all.remote) : -1, all.overlapped, all.remote);
   return text + "}";
 }
 
 void write_trace(const Cell& cell) {
-  ChromeTrace trace(cell.is.trace);
+  ChromeTrace trace(cell.setting.trace);
   for (const auto& [way, all] : cell.measurements) {
-    const auto last = all.begin.end() - cell.is.ranks;
+    const auto last = all.begin.end() - cell.setting.ranks;
     const auto zero = *std::min_element(last, all.begin.end());
     for (size_t r = 0; r < all.spans.size(); ++r) trace.add(way, r, zero, all.spans[r]);
   }
@@ -275,27 +280,27 @@ void write_trace(const Cell& cell) {
 
 int main(int argc, char** argv) {
   try {
-    Setting is;
-    for (int i = 1; i < argc; ++i) read(argv[i], is);
-    Cell cell(is);
-    if (is.transport == "mpi") {
+    Setting setting;
+    for (int i = 1; i < argc; ++i) read(argv[i], setting);
+    Cell cell(setting);
+    if (setting.transport == "mpi") {
       comm::mpi::Options options;
       options.report = [](const Error& error) { std::fprintf(stderr, "%s\n", error.what()); };
       options.give_up = [](const Error& error) { _exit(static_cast<int>(error.code())); };
       comm::mpi::run(options, [&](comm::Communicator& world) {
-        if (world.size() != is.ranks)
-          throw Error(ErrorCode::usage, fmt::format("ranks={} of {}", is.ranks, world.size()));
+        if (world.size() != setting.ranks)
+          throw Error(ErrorCode::usage, fmt::format("ranks={} of {}", setting.ranks, world.size()));
         cell.run(world);
         cell.gather(world);
-        for (const std::string& way : is.ways)
+        for (const std::string& way : setting.ways)
           if (world.rank() == 0) std::puts(line(cell, way).c_str());
       });
       return 0;
     }
-    comm::threads::run(static_cast<int>(is.ranks), std::chrono::seconds(60),
+    comm::threads::run(static_cast<int>(setting.ranks), std::chrono::seconds(60),
                        [&](comm::Communicator& world) { cell.run(world); });
-    for (const std::string& way : is.ways) std::puts(line(cell, way).c_str());
-    if (!is.trace.empty()) write_trace(cell);
+    for (const std::string& way : setting.ways) std::puts(line(cell, way).c_str());
+    if (!setting.trace.empty()) write_trace(cell);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "fused_bench: %s\n", e.what());
     return 1;

@@ -32,18 +32,18 @@ double ruled_share(const CompleteResult& result) {
 namespace {
 
 Json json_of(const Completion::TokenLogprob& token, bool has_text) {
-  Json one{{"id", token.id}, {"logprob", token.logprob}};
-  if (!has_text) return one;
-  one["text"] = token.text;
-  one["bytes"] = std::vector<uint8_t>(token.bytes.begin(), token.bytes.end());
-  return one;
+  Json entry{{"id", token.id}, {"logprob", token.logprob}};
+  if (!has_text) return entry;
+  entry["text"] = token.text;
+  entry["bytes"] = std::vector<uint8_t>(token.bytes.begin(), token.bytes.end());
+  return entry;
 }
 
 Json json_of(const Completion::Logprobs& logprobs, bool has_text) {
-  Json one = json_of(logprobs.token, has_text), top = Json::array();
+  Json entry = json_of(logprobs.token, has_text), top = Json::array();
   for (const auto& token : logprobs.top) top.push_back(json_of(token, has_text));
-  one["top"] = std::move(top);
-  return one;
+  entry["top"] = std::move(top);
+  return entry;
 }
 
 }  // namespace
@@ -65,23 +65,23 @@ std::string to_json(const CompleteResult& r) {
     }
     const auto count = static_cast<int64_t>(c.ids.size());
     generated += count;
-    Json one({{"prompt", c.prompt},
-              {"seed", c.seed},
-              {"prompt_ids", c.prompt_ids},
-              {"ids", c.ids},
-              {"confidences", c.confidences},
-              {"text", c.text},
-              {"finish", word_of(c.finish)},
-              {"usage",
-               {{"prompt_tokens", c.prompt_ids.size()},
-                {"reused_tokens", c.reused},
-                {"completion_tokens", count}}},
-              {"forwards", c.passes.size()},
-              {"tokens_per_forward", deciding ? double(count) / double(deciding) : 0.0},
-              {"passes", passes}});
+    Json entry({{"prompt", c.prompt},
+                {"seed", c.seed},
+                {"prompt_ids", c.prompt_ids},
+                {"ids", c.ids},
+                {"confidences", c.confidences},
+                {"text", c.text},
+                {"finish", word_of(c.finish)},
+                {"usage",
+                 {{"prompt_tokens", c.prompt_ids.size()},
+                  {"reused_tokens", c.reused},
+                  {"completion_tokens", count}}},
+                {"forwards", c.passes.size()},
+                {"tokens_per_forward", deciding ? double(count) / double(deciding) : 0.0},
+                {"passes", passes}});
     for (const auto& logprobs : c.logprobs)
-      one["logprobs"].push_back(json_of(logprobs, r.has_texts));
-    list.push_back(std::move(one));
+      entry["logprobs"].push_back(json_of(logprobs, r.has_texts));
+    list.push_back(std::move(entry));
   }
   Json ranks = Json::array();
   for (const auto& rank : r.per_rank) ranks.push_back(Json(json_of(rank)));

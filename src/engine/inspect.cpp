@@ -194,14 +194,14 @@ void add_tokens(Inspection& inspection, const runtime::ModelState& state) {
     run.prefill = {inspection.prompt_tokens};
     run.canvas = spec.vocabulary;
   }
-  RunOptions one = state.options;
-  one.plan = {};
-  admission::DryRun alone = admission::dry_run_tokens(state, one, run);
+  RunOptions single_rank = state.options;
+  single_rank.plan = {};
+  admission::DryRun alone = admission::dry_run_tokens(state, single_rank, run);
   inspection.flops_per_step = diffusion::flops_of(alone.work);
   add_seconds(inspection, state, alone);
   if (spec.block_causal && !spec.canvas) {
     run.prefill = {inspection.prompt_tokens / spec.block * spec.block};
-    alone = admission::dry_run_tokens(state, one, run);
+    alone = admission::dry_run_tokens(state, single_rank, run);
   }
   inspection.sequences = 1;
   inspection.memory = {{"weights", alone.weights},
@@ -233,16 +233,16 @@ Inspection inspection_of(const runtime::ModelState& state, const GenerateRequest
   for (const load::Component& part : state.folder.components) {
     base::check_stop();
     inspection.components.push_back(describe(state, part));
-    const bool there = inspection.components.back().downloaded;
+    const bool downloaded = inspection.components.back().downloaded;
     if (part.name == "transformer")
       for (const auto& [name, value] : state.spec->facts)
         inspection.components.back().facts[name] = value;
-    if (part.name == "transformer" && there) note(state.check_transformer());
-    if (part.name == "vae" && there) note(state.check_vae());
+    if (part.name == "transformer" && downloaded) note(state.check_transformer());
+    if (part.name == "vae" && downloaded) note(state.check_vae());
     if (part.name == "model" && state.language) add_tokens(inspection, state);
     if (part.name == "model" && state.layer)
       inspection.components.back().facts = facts_of(*state.layer);
-    if (part.name == "model") whole = there;
+    if (part.name == "model") whole = downloaded;
   }
   for (const auto& [name, type] : state.folder.absent)
     inspection.components.push_back({name, type, "", 0, 0, false, {}});

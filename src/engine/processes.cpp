@@ -32,7 +32,7 @@ void run_processes(const ProcessOptions& options,
           "comm_timeout of {} ms: expected a time above 0", options.comm_timeout.count());
   comm::nccl::prepare_environment(
       environment_number("OMPI_COMM_WORLD_SIZE", 1, 65536));  // no threads yet
-  const int here =
+  const int local_ranks =
       environment_number("OMPI_COMM_WORLD_LOCAL_SIZE", 1, 65536);  // before MPI changes the value
   const int index = environment_number("OMPI_COMM_WORLD_LOCAL_RANK", 0, 65535);
   comm::mpi::Options mpi;
@@ -42,7 +42,7 @@ void run_processes(const ProcessOptions& options,
   mpi.ending = options.ending;
   comm::mpi::run(mpi, [&](comm::Communicator& world) {
     runtime::share_bf16_path(world);
-    const int near = here <= world.size() ? here : 1;
+    const int near = local_ranks <= world.size() ? local_ranks : 1;
     auto state = std::make_unique<Processes::State>();
     state->rank = world.rank();
     state->ranks = world.size();

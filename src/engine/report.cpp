@@ -192,9 +192,9 @@ std::string to_json(const Inspection& i) {
 
 std::string to_json(const QuantiseResult& result) {
   Json matrices = Json::array();
-  for (const QuantisedMatrix& one : result.each)
+  for (const QuantisedMatrix& matrix : result.each)
     matrices.push_back(
-        {{"name", one.name}, {"bits", one.bits}, {"relative_error", one.relative_error}});
+        {{"name", matrix.name}, {"bits", matrix.bits}, {"relative_error", matrix.relative_error}});
   const Json document{
       {"bytes_before", result.bytes_before}, {"bytes", result.bytes}, {"matrices", matrices}};
   return document.dump(1, ' ', false, Json::error_handler_t::replace);

@@ -206,9 +206,9 @@ void save_samples(std::span<const Sample> samples, const std::string& path,
     }
     const std::string place = names.frames();
     for (size_t frame = 0; frame < samples[i].frames.size(); ++frame) {
-      Sample one = samples[i];
-      one.frames = samples[i].frames.subspan(frame, 1);
-      save(one, numbered_name(place, frame));
+      Sample frame_sample = samples[i];
+      frame_sample.frames = samples[i].frames.subspan(frame, 1);
+      save(frame_sample, numbered_name(place, frame));
     }
   }
 }

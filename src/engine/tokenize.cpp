@@ -51,11 +51,11 @@ std::vector<Tokenized> tokenize_pipeline(const Model::State& state,
   require(request.chat.empty() && !request.raw, ErrorCode::usage,
           "'{}' is no language model: it takes prompts, and has no chat template", state.name);
   std::vector<Tokenized> all;
-  std::string known;
+  std::string tokenizers;
   std::vector<std::pair<models::TextPart, diffusion::TextReader>> readers;
   for (const auto& part : state.spec->text_parts) {
     if (!state.folder.has(part.tokenizer)) continue;
-    known += (known.empty() ? "" : ", ") + part.tokenizer;
+    tokenizers += (tokenizers.empty() ? "" : ", ") + part.tokenizer;
     if (request.tokenizer.empty() || request.tokenizer == part.tokenizer)
       readers.emplace_back(part, diffusion::reader_of(state, part));
   }
@@ -64,9 +64,10 @@ std::vector<Tokenized> tokenize_pipeline(const Model::State& state,
       base::check_stop();
       all.push_back(of_part(state, part, reader, prompt));
     }
-  require(!known.empty(), ErrorCode::usage, "'{}' has no tokenizer: it takes no text", state.name);
+  require(!tokenizers.empty(), ErrorCode::usage, "'{}' has no tokenizer: it takes no text",
+          state.name);
   require(!all.empty(), ErrorCode::usage, "'{}' has no {}; it has: {}", state.name,
-          base::printable(request.tokenizer), known);
+          base::printable(request.tokenizer), tokenizers);
   return all;
 }
 
@@ -86,10 +87,11 @@ std::vector<Tokenized> Model::tokenize(const TokenizeRequest& request,
 std::string to_json(const std::vector<Tokenized>& all, const std::stop_token& stop) {
   const base::BindStop bind(stop);
   Json list = Json::array();
-  for (const Tokenized& one : all) {
+  for (const Tokenized& tokenized : all) {
     base::check_stop();
-    list.push_back({{"tokenizer", one.tokenizer}, {"ids", one.ids}, {"pieces", one.pieces}});
-    if (one.length > 0) list.back()["length"] = one.length;
+    list.push_back(
+        {{"tokenizer", tokenized.tokenizer}, {"ids", tokenized.ids}, {"pieces", tokenized.pieces}});
+    if (tokenized.length > 0) list.back()["length"] = tokenized.length;
   }
   return base::json_text(list);
 }

@@ -117,9 +117,9 @@ std::string shape_of(const std::vector<int64_t>& pixels, int64_t width) {
       for (int64_t x = 0; x < w; ++x) {
         const bool expected =
             fills(shape, (2 * double(x) + 1) / double(w) - 1, (2 * double(y) + 1) / double(h) - 1);
-        const bool there = mask[static_cast<size_t>(y * w + x)];
-        common += expected && there;
-        either += expected || there;
+        const bool is_set = mask[static_cast<size_t>(y * w + x)];
+        common += expected && is_set;
+        either += expected || is_set;
       }
     const double fit = double(common) / double(either);
     if (fit >= best_fit) {
@@ -181,7 +181,7 @@ Scene parse_scene(const std::string& caption, const std::string& where) {
   constexpr std::array kArticle = {"a"}, kOf = {"of"};
   constexpr std::array kRelations = {"left", "right", "above", "below"};
   std::vector<std::string> colours;
-  for (const Named& named : kColours) colours.emplace_back(named.name);
+  for (const Named& named_colour : kColours) colours.emplace_back(named_colour.name);
   Words words(caption, where);
   Scene scene;
   while (true) {

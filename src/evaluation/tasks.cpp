@@ -53,13 +53,13 @@ std::vector<TaskExample> read_tasks(const std::string& text, const std::string& 
   int number = 0;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string one = text.substr(at, end - at);
+    const std::string row = text.substr(at, end - at);
     at = end + 1;
     ++number;
-    if (trimmed(one).empty()) continue;
+    if (trimmed(row).empty()) continue;
     Json line;
     try {
-      line = base::parse_json(one, where);
+      line = base::parse_json(row, where);
     } catch (const Error& e) {
       if (e.code() == ErrorCode::cancelled) throw;
       fail(ErrorCode::usage, "{}: line {} is not JSON", where, number);

@@ -119,8 +119,8 @@ void Comparison::predict(runtime::ModelState& state) {
   std::vector<std::pair<PlanCost, Plan>> candidates;
   size_t i = 0;
   for (; i < all.size() && !costs.stopped; ++i) {
-    const int tried = static_cast<int>(candidates.size()) + costs.too_large;
-    if (tried == request.most) break;
+    const int tries = static_cast<int>(candidates.size()) + costs.too_large;
+    if (tries == request.most) break;
     if (progress) progress("predicted", static_cast<int>(i), static_cast<int>(all.size()));
     bool stopped = false;
     try {

@@ -24,13 +24,13 @@ PlanSamples make(Model& model, const EvalRequest& request, const study::Subjects
   RunControl control;
   control.stop = stop;
   for (int first = 0; first < request.images; first += request.batch) {
-    GenerateRequest one = request.generate;
-    one.seed += static_cast<uint64_t>(first / request.batch);
-    one.classes.clear();
-    one.prompts.clear();
+    GenerateRequest batch_request = request.generate;
+    batch_request.seed += static_cast<uint64_t>(first / request.batch);
+    batch_request.classes.clear();
+    batch_request.prompts.clear();
     const int count = std::min(request.batch, request.images - first);
-    for (int i = 0; i < count; ++i) subjects.ask(first + i, one);
-    GenerateResult result = model.generate(one, control);
+    for (int i = 0; i < count; ++i) subjects.ask(first + i, batch_request);
+    GenerateResult result = model.generate(batch_request, control);
     const size_t size = result.latents.size() / static_cast<size_t>(count);
     for (int i = 0; i < count; ++i)
       samples.latents.emplace_back(result.latents.begin() + static_cast<int64_t>(size) * i,

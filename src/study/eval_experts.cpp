@@ -171,14 +171,14 @@ class Observer {
   std::vector<float> timed(const Tensor& tokens, const ops::Routing& routing,
                            const nn::ExpertWeights& weights) {
     std::set<int64_t> distinct;
-    double sent = 0;
+    double assignments = 0;
     for (const int64_t e : routing.ids.to_ints())
-      if (e >= 0) distinct.insert(e), ++sent;
+      if (e >= 0) distinct.insert(e), ++assignments;
     const base::Stopwatch clock;
     const Tensor out = ops::experts(tokens, routing, *weights.routed);
     tensor::settle(out.device());
     calls.seconds.push_back(clock.seconds());
-    calls.assignments.push_back(sent);
+    calls.assignments.push_back(assignments);
     calls.distinct.push_back(double(distinct.size()));
     return out.to_floats();
   }
@@ -271,9 +271,9 @@ ExpertStudy study_of(const Observer& observer, const std::vector<nn::SelectionRu
                      {},
                      {},
                      sum.samples};
-    CoresetQuality::Of* of[] = {&q.rule, &q.fixed, &q.random};
+    CoresetQuality::Of* parts[] = {&q.rule, &q.fixed, &q.random};
     for (size_t i = 0; i < 3; ++i)
-      *of[i] = {sum.recall[i] / n, sum.residual[i] / n, sum.hits[i] / n};
+      *parts[i] = {sum.recall[i] / n, sum.residual[i] / n, sum.hits[i] / n};
     study.coresets.push_back(q);
   }
   return study;
@@ -337,15 +337,15 @@ std::string to_json(const ExpertStudy& study) {
                       {"independent", u.independent},
                       {"samples", u.samples}});
   for (const auto& c : study.coresets) {
-    const auto of = [](const CoresetQuality::Of& o) {
+    const auto to_object = [](const CoresetQuality::Of& o) {
       return Json{{"recall", o.recall}, {"residual", o.residual}, {"hits", o.hits}};
     };
     coresets.push_back({{"select", c.select},
                         {"layer", c.layer},
                         {"size", c.size},
-                        {"rule", of(c.rule)},
-                        {"fixed", of(c.fixed)},
-                        {"random", of(c.random)},
+                        {"rule", to_object(c.rule)},
+                        {"fixed", to_object(c.fixed)},
+                        {"random", to_object(c.random)},
                         {"samples", c.samples}});
   }
   return Json{{"decided", study.decided},

@@ -15,11 +15,11 @@ struct Measurement {
 };
 
 GenerateRequest of_batch(const GenerateRequest& all, const study::Subjects& subjects, int batch) {
-  GenerateRequest one = all;
-  one.classes.clear();
-  one.prompts.clear();
-  for (int i = 0; i < batch; ++i) subjects.ask(i, one);
-  return one;
+  GenerateRequest batch_request = all;
+  batch_request.classes.clear();
+  batch_request.prompts.clear();
+  for (int i = 0; i < batch; ++i) subjects.ask(i, batch_request);
+  return batch_request;
 }
 
 double median(std::vector<double> values) {
@@ -42,7 +42,7 @@ void measure_speed(const std::string& name, const RunOptions& options, const Spe
   if (plans.empty()) plans.emplace_back();
   RunControl control;
   control.stop = stop;
-  std::map<std::pair<int, size_t>, Measurement> measured;
+  std::map<std::pair<int, size_t>, Measurement> measurements;
   for (int round = 0; round < request.rounds; ++round)
     for (size_t p = 0; p < plans.size(); ++p) {
       RunOptions run = options;
@@ -56,13 +56,13 @@ void measure_speed(const std::string& name, const RunOptions& options, const Spe
       for (int batch : batches) {
         GenerateResult result =
             model.generate(of_batch(request.generate, *subjects, batch), control);
-        Measurement& entry = measured[{batch, p}];
+        Measurement& entry = measurements[{batch, p}];
         auto& phases = result.report.phase_seconds;
         entry.seconds.push_back(phases[Phase::denoise] + phases[Phase::decode]);
         entry.peak_bytes = std::max(entry.peak_bytes, result.report.peak_bytes.total);
       }
     }
-  for (const auto& [key, entry] : measured) {
+  for (const auto& [key, entry] : measurements) {
     const double seconds = median(entry.seconds);
     line({.plan = to_string(plans[key.second]),
           .batch = key.first,

@@ -48,16 +48,16 @@ RuleOutcomes run(Model& model, const TaskRequest& request, const study::TaskData
                  const std::string& select, const std::stop_token& stop) {
   RuleOutcomes outcomes;
   for (size_t first = 0; first < data.examples.size(); first = outcomes.of.size()) {
-    CompleteRequest one = request.complete;
-    one.select = select;
-    one.as_published = true;  // rules and vanilla run the same kinds of passes
-    one.max_tokens = data.max_tokens;
-    one.prompts.clear(), one.prompt_ids.clear(), one.chat.clear();
+    CompleteRequest batch_request = request.complete;
+    batch_request.select = select;
+    batch_request.as_published = true;  // rules and vanilla run the same kinds of passes
+    batch_request.max_tokens = data.max_tokens;
+    batch_request.prompts.clear(), batch_request.prompt_ids.clear(), batch_request.chat.clear();
     const size_t end = std::min(first + size_t(request.batch), data.examples.size());
-    for (size_t i = first; i < end; ++i) one.prompts.push_back(data.examples[i].prompt);
+    for (size_t i = first; i < end; ++i) batch_request.prompts.push_back(data.examples[i].prompt);
     CompleteControl control;
     control.stop = stop;
-    const CompleteResult result = model.complete(one, control);
+    const CompleteResult result = model.complete(batch_request, control);
     outcomes.bytes += result.bytes_read;
     outcomes.seconds += result.seconds;
     outcomes.read += double(result.experts_read);
