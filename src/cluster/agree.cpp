@@ -63,15 +63,15 @@ void require_same(comm::Communicator& world, const std::function<RunFingerprint(
     const Error error = named(e, world.rank(), "compares the run");
     own_message = comm::word_of(&error);
   }
-  const auto all = comm::all_gather(world, own_message, {"agree", -1}).wait();
-  for (const tensor::Tensor& word : all)
+  const auto messages = comm::all_gather(world, own_message, {"agree", -1}).wait();
+  for (const tensor::Tensor& word : messages)
     if (word.elements() > 0 && *static_cast<const char*>(word.raw()) != '[') throw_if_error(word);
   std::vector<Items> all_items;
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    require(all[rank].bytes() <= kTermsBytes, ErrorCode::rank, "rank {} says {} bytes of terms",
-            rank, all[rank].bytes());
-    const std::string_view message(static_cast<const char*>(all[rank].raw()),
-                                   static_cast<size_t>(all[rank].bytes()));
+  for (size_t rank = 0; rank < messages.size(); ++rank) {
+    require(messages[rank].bytes() <= kTermsBytes, ErrorCode::rank,
+            "rank {} says {} bytes of terms", rank, messages[rank].bytes());
+    const std::string_view message(static_cast<const char*>(messages[rank].raw()),
+                                   static_cast<size_t>(messages[rank].bytes()));
     all_items.push_back(
         base::parse_json(message, fmt::format("terms of rank {}", rank)).get<Items>());
   }
@@ -116,10 +116,10 @@ std::vector<tensor::Tensor> words_of_all(comm::Communicator& world, const tensor
   constexpr comm::Tag kTag = comm::kControl;
   for (int to = 0; to < world.size(); ++to)
     if (to != world.rank()) world.post(to, word, kTag);
-  std::vector<tensor::Tensor> all;
+  std::vector<tensor::Tensor> words;
   for (int from = 0; from < world.size(); ++from)
-    all.push_back(from == world.rank() ? word : world.receive(from, kTag).wait());
-  return all;
+    words.push_back(from == world.rank() ? word : world.receive(from, kTag).wait());
+  return words;
 }
 
 }  // namespace

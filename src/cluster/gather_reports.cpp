@@ -93,15 +93,15 @@ Report read(const Json& json) {
   return report;
 }
 
-void add_reused(const Report::Reused& rank, Report::Reused& all) {
+void add_reused(const Report::Reused& rank, Report::Reused& sum) {
   const auto append = [](auto& to, const auto& from) {
     to.insert(to.end(), from.begin(), from.end());
   };
-  append(all.negative_computed_blocks, rank.negative_computed_blocks);
-  append(all.negative_changes, rank.negative_changes);
-  all.flops_saved += rank.flops_saved;
-  all.blocks_computed += rank.blocks_computed;
-  all.blocks_reused += rank.blocks_reused;
+  append(sum.negative_computed_blocks, rank.negative_computed_blocks);
+  append(sum.negative_changes, rank.negative_changes);
+  sum.flops_saved += rank.flops_saved;
+  sum.blocks_computed += rank.blocks_computed;
+  sum.blocks_reused += rank.blocks_reused;
 }
 
 }  // namespace
@@ -111,11 +111,11 @@ void add_counts(const std::vector<int64_t>& from, std::vector<int64_t>& to) {
   for (size_t i = 0; i < from.size(); ++i) to[i] += from[i];
 }
 
-void add_report(const Report& rank, Report& all) {
-  if (all.layers.size() < rank.layers.size()) all.layers.resize(rank.layers.size());
+void add_report(const Report& rank, Report& sum) {
+  if (sum.layers.size() < rank.layers.size()) sum.layers.resize(rank.layers.size());
   for (size_t i = 0; i < rank.layers.size(); ++i) {
     const Report::Layer& from = rank.layers[i];
-    Report::Layer& to = all.layers[i];
+    Report::Layer& to = sum.layers[i];
     to.block = std::max(to.block, from.block);  // 0 for a layer on another stage
     to.mean_experts += from.mean_experts;
     to.tokens += from.tokens;
@@ -125,21 +125,21 @@ void add_report(const Report& rank, Report& all) {
     to.oldest = std::max(to.oldest, from.oldest);
   }
   for (const auto& [key, from] : rank.traffic) {
-    Report::Traffic& to = all.traffic[key];
+    Report::Traffic& to = sum.traffic[key];
     to.messages += from.messages;
     to.bytes += from.bytes;
     to.wait_seconds += from.wait_seconds;
     to.flight_seconds += from.flight_seconds;
     to.kind = from.kind;
   }
-  all.per_rank.insert(all.per_rank.end(), rank.per_rank.begin(), rank.per_rank.end());
-  add_counts(rank.kv_ages, all.kv_ages);
-  add_counts(rank.expert_load, all.expert_load);
-  all.kept_row_bytes = std::max(all.kept_row_bytes, rank.kept_row_bytes);
-  all.incast = {std::max(all.incast.most, rank.incast.most),
-                std::max(all.incast.bound, rank.incast.bound)};
-  for (const auto& [kernel, count] : rank.launches) all.launches[kernel] += count;
-  if (all.reused && rank.reused) add_reused(*rank.reused, *all.reused);
+  sum.per_rank.insert(sum.per_rank.end(), rank.per_rank.begin(), rank.per_rank.end());
+  add_counts(rank.kv_ages, sum.kv_ages);
+  add_counts(rank.expert_load, sum.expert_load);
+  sum.kept_row_bytes = std::max(sum.kept_row_bytes, rank.kept_row_bytes);
+  sum.incast = {std::max(sum.incast.most, rank.incast.most),
+                std::max(sum.incast.bound, rank.incast.bound)};
+  for (const auto& [kernel, count] : rank.launches) sum.launches[kernel] += count;
+  if (sum.reused && rank.reused) add_reused(*rank.reused, *sum.reused);
 }
 
 void gather_reports(comm::Communicator& world, Report& report) {
@@ -147,9 +147,9 @@ void gather_reports(comm::Communicator& world, Report& report) {
   const auto message =
       tensor::Tensor::empty({static_cast<int64_t>(text.size())}, tensor::DType::u8);
   std::memcpy(message.raw(), text.data(), text.size());
-  const auto all = comm::gather(world, 0, message, {"report", -1});
-  for (int rank = 1; rank < static_cast<int>(all.size()); ++rank) {
-    const auto& bytes = all[static_cast<size_t>(rank)];
+  const auto messages = comm::gather(world, 0, message, {"report", -1});
+  for (int rank = 1; rank < static_cast<int>(messages.size()); ++rank) {
+    const auto& bytes = messages[static_cast<size_t>(rank)];
     const std::string_view peer_text(static_cast<const char*>(bytes.raw()),
                                      static_cast<size_t>(bytes.bytes()));
     add_report(read(base::parse_json(peer_text, "report of rank " + std::to_string(rank))), report);

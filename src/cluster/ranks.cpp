@@ -16,10 +16,10 @@ namespace tessera::cluster {
 
 Ranks Ranks::threads(int size, std::chrono::milliseconds deadline) { return {size, deadline}; }
 
-Ranks Ranks::processes(const Processes& all, int size, tensor::Device device) {
+Ranks Ranks::processes(const Processes& processes, int size, tensor::Device device) {
   Ranks ranks(size, {});
-  ranks.processes_ = &all;
-  ranks.first_here_ = all.rank();
+  ranks.processes_ = &processes;
+  ranks.first_here_ = processes.rank();
   ranks.on_gpus_ = device != tensor::Device::cpu && device != tensor::Device::meta;
   return ranks;
 }
@@ -105,8 +105,8 @@ void Ranks::all_or_none(const char* action, const std::function<void()>& work,
     const Error error = named(e, first_here_, action);
     word = comm::word_of(&error);
   }
-  comm::Communicator& all = request ? *request : *processes_->state().world;
-  for (const tensor::Tensor& message : comm::all_gather(all, word, comm::kControl).wait())
+  comm::Communicator& group = request ? *request : *processes_->state().world;
+  for (const tensor::Tensor& message : comm::all_gather(group, word, comm::kControl).wait())
     if (const auto error = comm::error_of(message)) throw SharedError(*error);
 }
 
@@ -120,9 +120,9 @@ int64_t Ranks::most(int64_t value) const {
 }
 
 int64_t Ranks::sum(int64_t value) const {
-  int64_t all[] = {value};
-  if (processes_ && size_ > 1) comm::all_reduce(world(), all, {"report", -1});
-  return all[0];
+  int64_t sums[] = {value};
+  if (processes_ && size_ > 1) comm::all_reduce(world(), sums, {"report", -1});
+  return sums[0];
 }
 
 void Ranks::gather(comm::Communicator* world, Report& report) const {

@@ -23,7 +23,7 @@ class Ranks {
  public:
   static Ranks threads(int size, std::chrono::milliseconds deadline);
   /// `device`: of computation; GPUs have connections of their own.
-  static Ranks processes(const Processes& all, int size, tensor::Device device);
+  static Ranks processes(const Processes& processes, int size, tensor::Device device);
   static Ranks meta(int size, std::chrono::milliseconds deadline);
   /// The ranks of a run's plan on a device.
   static Ranks of(const RunOptions& options, tensor::Device device = tensor::Device::cpu);

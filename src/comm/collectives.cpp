@@ -62,10 +62,10 @@ std::vector<Tensor> gather(Communicator& comm, int root, const Tensor& message, 
     comm.send(root, message, tag);
     return {};
   }
-  std::vector<Tensor> all;
+  std::vector<Tensor> messages;
   for (int i = 0; i < comm.size(); ++i)
-    all.push_back(i == root ? message : comm.receive(i, tag).wait());
-  return all;
+    messages.push_back(i == root ? message : comm.receive(i, tag).wait());
+  return messages;
 }
 
 namespace {
@@ -76,12 +76,13 @@ void merge(Communicator& comm, std::span<int64_t> values, const Tag& tag, Merge 
   const auto count = static_cast<int64_t>(values.size());
   const Tensor own_values = Tensor::empty({count}, tensor::DType::i64);
   if (count > 0) std::memcpy(own_values.raw(), values.data(), values.size_bytes());
-  const std::vector<Tensor> all = all_gather(comm, own_values, tag).wait();
-  for (size_t r = 0; r < all.size(); ++r) {
-    require(all[r].elements() == count && all[r].dtype() == tensor::DType::i64, ErrorCode::rank,
-            "'{}' merges {} and {} numbers", tag.operation, count, all[r].elements());
+  const std::vector<Tensor> messages = all_gather(comm, own_values, tag).wait();
+  for (size_t r = 0; r < messages.size(); ++r) {
+    require(messages[r].elements() == count && messages[r].dtype() == tensor::DType::i64,
+            ErrorCode::rank, "'{}' merges {} and {} numbers", tag.operation, count,
+            messages[r].elements());
     if (static_cast<int>(r) == comm.rank()) continue;
-    const int64_t* other = all[r].data<int64_t>();
+    const int64_t* other = messages[r].data<int64_t>();
     for (size_t i = 0; i < values.size(); ++i) values[i] = merged(values[i], other[i]);
   }
 }

@@ -121,17 +121,17 @@ Tensor Pending::wait() {
 
 std::unique_ptr<Communicator> Communicator::world(std::shared_ptr<Transport> transport,
                                                   std::chrono::milliseconds deadline) {
-  std::unique_ptr<Communicator> all(new Communicator);
-  all->members_.resize(static_cast<size_t>(transport->size()));
-  std::iota(all->members_.begin(), all->members_.end(), 0);
-  all->rank_ = transport->rank();
-  all->transport_ = std::move(transport);
-  all->ledger_ = std::make_shared<Ledger>();
-  all->deadline_ = deadline;
-  all->channel_ = 1;
-  all->sources_.resize(all->members_.size());
-  all->sent_.resize(all->members_.size());
-  return all;
+  std::unique_ptr<Communicator> communicator(new Communicator);
+  communicator->members_.resize(static_cast<size_t>(transport->size()));
+  std::iota(communicator->members_.begin(), communicator->members_.end(), 0);
+  communicator->rank_ = transport->rank();
+  communicator->transport_ = std::move(transport);
+  communicator->ledger_ = std::make_shared<Ledger>();
+  communicator->deadline_ = deadline;
+  communicator->channel_ = 1;
+  communicator->sources_.resize(communicator->members_.size());
+  communicator->sent_.resize(communicator->members_.size());
+  return communicator;
 }
 
 Communicator::~Communicator() {
@@ -247,10 +247,10 @@ std::optional<Error> Communicator::failed() const {
 }
 
 std::unique_ptr<Communicator> Communicator::request() {
-  std::vector<int> all(members_.size());
-  std::iota(all.begin(), all.end(), 0);
+  std::vector<int> members(members_.size());
+  std::iota(members.begin(), members.end(), 0);
   const auto ending = std::make_shared<Ending>();
-  auto ranks = group(all), words = group(all);
+  auto ranks = group(members), words = group(members);
   words->listen([ending](int, const Message& word) {
     if (const auto error = error_of(word.data)) ending->hear(*error);
   });
@@ -289,12 +289,12 @@ std::unique_ptr<Communicator> Communicator::group(const std::vector<int>& member
 }
 
 std::unique_ptr<Communicator> Communicator::over(const TransportFactory& factory) {
-  std::vector<int> all(members_.size());
-  std::iota(all.begin(), all.end(), 0);
-  require(members_ == all && size() == transport_->size(), ErrorCode::rank,
+  std::vector<int> members(members_.size());
+  std::iota(members.begin(), members.end(), 0);
+  require(members_ == members && size() == transport_->size(), ErrorCode::rank,
           "a transport stands over a world, not over a group of {} of {} ranks", size(),
           transport_->size());
-  auto world = group(all);
+  auto world = group(members);
   world->transport_ = factory(transport_, deadline_);
   return world;
 }

@@ -54,10 +54,10 @@ std::vector<int> Mesh::group(int rank, AxisNames axes) const {
 
 std::vector<int> Mesh::overlay(int rank, AxisNames axes, int count) const {
   require(count >= 1, ErrorCode::plan, "runs of {} ranks; expected 1 or more", count);
-  const std::vector<int> all = group(rank, axes);
-  const auto place = std::find(all.begin(), all.end(), rank) - all.begin();
-  const auto first = all.begin() + place / count * count;
-  return {first, first + std::min<std::ptrdiff_t>(count, all.end() - first)};
+  const std::vector<int> members = group(rank, axes);
+  const auto place = std::find(members.begin(), members.end(), rank) - members.begin();
+  const auto first = members.begin() + place / count * count;
+  return {first, first + std::min<std::ptrdiff_t>(count, members.end() - first)};
 }
 
 std::unique_ptr<Communicator> Mesh::communicator(Communicator& world, AxisNames axes) const {

@@ -7,9 +7,9 @@
 namespace tessera::comm {
 
 uint64_t Patience::progress() const {
-  uint64_t all = 0;
-  for (int rank = 0; rank < transport_.size(); ++rank) all += transport_.progress(rank);
-  return all;
+  uint64_t sum = 0;
+  for (int rank = 0; rank < transport_.size(); ++rank) sum += transport_.progress(rank);
+  return sum;
 }
 
 bool Patience::over() {

@@ -17,15 +17,15 @@ using tensor::Tensor;
 constexpr comm::Tag kTag{"put", -1};
 
 std::vector<bool> defined(const std::vector<Tensor>& parts) {
-  std::vector<bool> all;
-  for (const Tensor& part : parts) all.push_back(part.defined());
-  return all;
+  std::vector<bool> flags;
+  for (const Tensor& part : parts) flags.push_back(part.defined());
+  return flags;
 }
 
 std::vector<int> all_of(const comm::Communicator& ranks) {
-  std::vector<int> all(static_cast<size_t>(ranks.size()));
-  std::iota(all.begin(), all.end(), 0);
-  return all;
+  std::vector<int> numbers(static_cast<size_t>(ranks.size()));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return numbers;
 }
 
 }  // namespace
@@ -62,20 +62,20 @@ class MessageHeap::Mailbox {
   // Another rank's message is checked before any write.
   void write(int from, const Tensor& message) const {
     Head head;
-    const int64_t all = memory_.bytes();
+    const int64_t capacity = memory_.bytes();
     const int64_t bytes = message.bytes() - static_cast<int64_t>(sizeof head);
     if (bytes >= 0) std::memcpy(&head, message.raw(), sizeof head);
-    const auto inside = [all](int64_t at, int64_t size) {
-      return at >= 0 && size <= all && at <= all - size;
+    const auto fits = [capacity](int64_t at, int64_t size) {
+      return at >= 0 && size <= capacity && at <= capacity - size;
     };
     const bool put = head.contents == Contents::bytes || head.contents == Contents::both;
     const bool tell = head.contents == Contents::word || head.contents == Contents::both;
-    require((put || tell) && (put ? inside(head.at, bytes) : bytes == 0) &&
-                (!tell || (inside(head.word, 8) && head.word % 8 == 0)),
+    require((put || tell) && (put ? fits(head.at, bytes) : bytes == 0) &&
+                (!tell || (fits(head.word, 8) && head.word % 8 == 0)),
             ErrorCode::rank,
             "rank {} sent {} bytes for place {} and the word at {} of a heap of {} bytes; do all "
             "ranks run the same version of the program?",
-            from, bytes, head.at, head.word, all);
+            from, bytes, head.at, head.word, capacity);
     auto* const memory = static_cast<std::byte*>(memory_.raw());
     if (bytes > 0)
       std::memcpy(memory + head.at, static_cast<const std::byte*>(message.raw()) + sizeof head,

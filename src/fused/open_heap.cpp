@@ -84,9 +84,9 @@ class SharedFile {
 };
 
 template <class Value>
-Tensor to_message(const Value& value, Device where) {
+Tensor to_message(const Value& value, Device device) {
   const tensor::Uncounted aside(tensor::Counts::work);
-  const Tensor message = Tensor::empty({sizeof value}, DType::u8, where);
+  const Tensor message = Tensor::empty({sizeof value}, DType::u8, device);
   if (!message.is_meta()) std::memcpy(message.raw(), &value, sizeof value);
   return message;
 }
@@ -138,8 +138,8 @@ void require_alike(comm::Communicator& group, const std::vector<HeapRequest>& re
   }
 }
 
-void all_are_ready(comm::Communicator& group, Device where) {
-  (void)tell_all(group, Tensor::empty({0}, DType::u8, where));
+void all_are_ready(comm::Communicator& group, Device device) {
+  (void)tell_all(group, Tensor::empty({0}, DType::u8, device));
 }
 
 // With TESSERA_HEAP=messages each rank behaves as if on a host of its own, for tests.
@@ -203,14 +203,14 @@ HeapSize heap_of(const Layout& layout, int lanes) {
 }
 
 std::unique_ptr<SymmetricHeap> open_heap(comm::Communicator& group, const HeapSize& size,
-                                         Device where) {
+                                         Device device) {
   const std::vector<Tensor> messages =
-      tell_all(group, to_message(HeapRequest{whereabouts(group.rank()), size}, where));
-  if (where == Device::meta) {
+      tell_all(group, to_message(HeapRequest{whereabouts(group.rank()), size}, device));
+  if (device == Device::meta) {
     std::vector<Tensor> parts(messages.size(),
-                              Tensor::empty({size.bytes}, DType::u8, where, MemoryClass::buffers));
-    (void)tell_all(group, to_message(int64_t{}, where));
-    all_are_ready(group, where);
+                              Tensor::empty({size.bytes}, DType::u8, device, MemoryClass::buffers));
+    (void)tell_all(group, to_message(int64_t{}, device));
+    all_are_ready(group, device);
     return std::make_unique<DirectHeap>(group, std::move(parts));
   }
   std::vector<HeapRequest> ranks;
@@ -229,7 +229,7 @@ std::unique_ptr<SymmetricHeap> open_heap(comm::Communicator& group, const HeapSi
   auto parts = threads ? of_threads(group, size, near) : of_processes(group, size, ranks, near);
   if (together) return std::make_unique<DirectHeap>(group, std::move(parts));
   auto heap = std::make_unique<MessageHeap>(group, std::move(parts));
-  all_are_ready(group, where);
+  all_are_ready(group, device);
   return heap;
 }
 

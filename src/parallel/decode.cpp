@@ -26,11 +26,11 @@ Tensor shared_logits(const nn::TokenModel& model, const Tensor& stream,
       parts.push_back(stream.slice(0, overlap.begin - run.begin, overlap.end - run.begin));
   }
   const Tensor own_rows = parts.empty() ? stream.slice(0, 0, 0) : ops::concat_rows(parts);
-  const Tensor all = ops::concat_rows(
+  const Tensor all_rows = ops::concat_rows(
       comm::all_gather(*setup.token_group, own_rows.contiguous(), {"decide", -1}).wait());
   nn::TokenView decide_view{pass.view.patch, pass.view.sequences, {}, pass.decide, {}};
   for (const nn::Segment& s : pass.decide) decide_view.lengths.push_back(s.ids.end);
-  return model.logits({.tokens = {.prefix = {}, .body = all}, .skips = {}}, decide_view,
+  return model.logits({.tokens = {.prefix = {}, .body = all_rows}, .skips = {}}, decide_view,
                       pass.decide);
 }
 

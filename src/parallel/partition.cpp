@@ -153,11 +153,11 @@ std::vector<Range> Partition::shard(const std::vector<Range>& patch, int rank) c
 // A range of `count` neighbours in runs of `unit_tokens` tokens: patches cost the same with the
 // first one's text, and none is empty if possible.
 Range Partition::patch_of(int64_t count, int64_t unit_tokens, int patch) const {
-  const int64_t all = count * unit_tokens + workload_.prefix;
+  const int64_t tokens = count * unit_tokens + workload_.prefix;
   const bool enough = count >= patches_;
   const auto begin = [&](int64_t p) {
     if (p == 0 || p == patches_) return p == 0 ? 0 : count;
-    const int64_t even = (all * p / patches_ - workload_.prefix) / unit_tokens;
+    const int64_t even = (tokens * p / patches_ - workload_.prefix) / unit_tokens;
     return std::clamp<int64_t>(even, enough ? p : 0, enough ? count - (patches_ - p) : count);
   };
   return {begin(patch), begin(patch + 1)};
@@ -189,13 +189,14 @@ Range Partition::run(int rank) const {
 
 nn::TokenView Partition::view(const std::vector<int>& ranks, int patch) const {
   if (of_pass_) {
-    Range all;
+    Range places;
     for (const int rank : ranks) {  // neighbours along `data`
       const Range range = run(rank);
-      all = all.size() == 0 ? range
-                            : Range{std::min(all.begin, range.begin), std::max(all.end, range.end)};
+      places = places.size() == 0
+                   ? range
+                   : Range{std::min(places.begin, range.begin), std::max(places.end, range.end)};
     }
-    return take_places(pass_, all);
+    return take_places(pass_, places);
   }
   std::vector<Range> latent;
   for (const int rank : ranks)
@@ -224,11 +225,11 @@ nn::TokenView Partition::view(const std::vector<int>& ranks, int patch) const {
 nn::TokenView Partition::view(int rank, int patch) const { return view(std::vector{rank}, patch); }
 
 nn::TokenView Partition::beside(const nn::TokenView& call, const std::vector<int>& ranks) const {
-  const nn::TokenView all = view(ranks, call.patch);
+  const nn::TokenView peer_view = view(ranks, call.patch);
   const size_t first = call.sequences.empty() ? 0 : static_cast<size_t>(call.sequences.front());
-  return call.sequences == all.sequences
-             ? all
-             : take_sequences(all, first, first + call.sequences.size());
+  return call.sequences == peer_view.sequences
+             ? peer_view
+             : take_sequences(peer_view, first, first + call.sequences.size());
 }
 
 std::vector<nn::TokenView> Partition::shards(int rank, int count) const {

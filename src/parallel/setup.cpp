@@ -349,9 +349,9 @@ void Setup::share_decisions(const Workload& workload) {
 }
 
 void Setup::share_blocks(const nn::Geometry& geometry) {
-  std::vector<nn::Range> all = blocks_of_stages(plan, geometry.blocks);
-  blocks = all[static_cast<size_t>(partition.mesh().coordinate(rank, "pipefusion"))];
-  stages = Stages(geometry, std::move(all), along("pipefusion"));
+  std::vector<nn::Range> stage_blocks = blocks_of_stages(plan, geometry.blocks);
+  blocks = stage_blocks[static_cast<size_t>(partition.mesh().coordinate(rank, "pipefusion"))];
+  stages = Stages(geometry, std::move(stage_blocks), along("pipefusion"));
 }
 
 std::unique_ptr<comm::Communicator> Setup::along(std::string_view axis) const {

@@ -434,8 +434,8 @@ void Progress::heartbeat(Time now) {
   }
 }
 
-void Progress::lose(int rank, const char* why, Time since) {
-  const Error error(ErrorCode::rank, fmt::format("rank {} was lost: {}", rank, why));
+void Progress::lose(int rank, const char* reason, Time since) {
+  const Error error(ErrorCode::rank, fmt::format("rank {} was lost: {}", rank, reason));
   declare(error, rank, true, since);
 }
 

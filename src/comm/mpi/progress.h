@@ -120,7 +120,7 @@ class Progress {
   void note(const Notice& notice, int from);
   void heartbeat(Time now);
   void look_at_signal(Time now, Time terminated);
-  void lose(int rank, const char* why, Time since);
+  void lose(int rank, const char* reason, Time since);
   void idle();
   bool over(std::chrono::milliseconds grace) const;
   bool adopt(const Error& error, ErrorCode code, int origin, bool lost, Time since);

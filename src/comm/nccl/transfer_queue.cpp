@@ -168,9 +168,9 @@ void TransferQueue::close() {
   for (int farewells = 1; farewells <= 2; ++farewells) {
     for (int peer = 0; peer < host_->size(); ++peer)
       if (peer != host_->rank()) host_->send(peer, 0, farewell(farewells));
-    const int all = farewells * (host_->size() - 1);
+    const int expected = farewells * (host_->size() - 1);
     std::unique_lock lock(mutex_);  // the host transport detects a rank without arrival
-    idle_.wait(lock, [&] { return broken_ || (farewells_ >= all && !busy_); });
+    idle_.wait(lock, [&] { return broken_ || (farewells_ >= expected && !busy_); });
   }
 }
 

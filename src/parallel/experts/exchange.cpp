@@ -22,11 +22,13 @@ using tensor::Tensor;
 int64_t wire_elements(int64_t hidden, DType dtype) { return hidden + 4 / tensor::size_of(dtype); }
 
 MessageParts parts_of(const Tensor& message, int64_t hidden) {
-  const int64_t row_elements = wire_elements(hidden, message.dtype()), all = message.elements();
-  require(message.rank() == 1 && all % row_elements == 0, ErrorCode::rank,
-          "a rank sent {} elements, which are no rows of {}", all, hidden);
-  const int64_t count = all / row_elements, rows_end = count * hidden;
-  return {message.slice(0, 0, rows_end).reshape({count, hidden}), message.slice(0, rows_end, all)};
+  const int64_t row_elements = wire_elements(hidden, message.dtype()),
+                elements = message.elements();
+  require(message.rank() == 1 && elements % row_elements == 0, ErrorCode::rank,
+          "a rank sent {} elements, which are no rows of {}", elements, hidden);
+  const int64_t count = elements / row_elements, rows_end = count * hidden;
+  return {message.slice(0, 0, rows_end).reshape({count, hidden}),
+          message.slice(0, rows_end, elements)};
 }
 
 }  // namespace

@@ -150,15 +150,15 @@ Tensor FusedExperts::launched(const nn::MoeCall& call, const Tensor& tokens, con
   const ops::Routing routing = gate(tokens);
   const Tensor shared = weights.shared_rows(tokens);
   const Tensor result = Tensor::empty(tokens.shape(), tokens.dtype(), tokens.device());
-  const tensor::Shape all{routing.ids.elements(), tokens.size(1)};
+  const tensor::Shape row_shape{routing.ids.elements(), tokens.size(1)};
   const Tensor rows =
-      log.watched() ? Tensor::zeros(all, tokens.dtype(), tokens.device()) : Tensor();
+      log.watched() ? Tensor::zeros(row_shape, tokens.dtype(), tokens.device()) : Tensor();
   launches_->run(call.site, {tokens, routing.ids, routing.weights, shared, rows, result, weights});
   const Tensor ids = routing.ids.to(tensor::Device::cpu);
   const SharedLaunches::Count count = launches_->count(call.site, ids, weights, tokens);
   {
     const tensor::Uncounted aside(tensor::Counts::work);
-    const Tensor like = Tensor::empty(all, tokens.dtype(), tensor::Device::meta);
+    const Tensor like = Tensor::empty(row_shape, tokens.dtype(), tensor::Device::meta);
     ops::count_combine(like, tokens, shared.defined());
   }
   log.expect(count.coming, launches_->coming_bound(tokens));

@@ -36,14 +36,14 @@ FusedLanes::FusedLanes(comm::Communicator& group, const FusedSize& size, const T
                                     {kTile}, std::max(kLeastWindow, window / (kTile * row)));
   const fused::HeapSize heap = fused::heap_of(layout_, lanes);
   heap_ = fused::open_heap(group, heap, tokens.device());
-  std::vector<fused::MoeOperator*> all;
+  std::vector<fused::MoeOperator*> operators;
   for (int lane = 0; lane < lanes; ++lane) {
     parts_.push_back(std::make_unique<fused::HeapLane>(*heap_, heap.begin(lane)));
     operators_.push_back(std::make_unique<fused::MoeOperator>(
         layout_, owner_, most, options_of(tensor::thread_count()), *parts_.back()));
-    all.push_back(operators_.back().get());
+    operators.push_back(operators_.back().get());
   }
-  actors_ = std::make_unique<fused::Actors>(std::move(all));
+  actors_ = std::make_unique<fused::Actors>(std::move(operators));
 }
 
 int64_t FusedLanes::usual_window(const FusedSize& size, int ranks, const Tensor& tokens) {

@@ -25,10 +25,10 @@ int64_t place_of(int32_t expert, const KeptToken& before) {
 }
 
 // On meta a copy that the run does not make.
-Tensor weights_on(tensor::Device where, const Tensor& weights) {
-  if (where != tensor::Device::meta) return weights.to(where);
+Tensor weights_on(tensor::Device device, const Tensor& weights) {
+  if (device != tensor::Device::meta) return weights.to(device);
   const tensor::Uncounted aside(tensor::Counts::work);
-  return weights.to(where);
+  return weights.to(device);
 }
 
 // Tokens with a common budget, by number: those in a block of ids, so a split between blocks does

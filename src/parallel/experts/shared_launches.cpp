@@ -121,23 +121,24 @@ fused::DeviceLayers& SharedLaunches::layers_for(const fused::DeviceSize& size) {
 void SharedLaunches::launch(int site) {
   fused::DeviceLayers& layers = layers_for(form_of(site));
   std::vector<std::vector<fused::ExpertView>> banks;
-  std::vector<fused::DeviceLayer> all;
+  std::vector<fused::DeviceLayer> device_layers;
   const auto place = [](const Tensor& x) { return x.defined() ? x.raw() : nullptr; };
   for (size_t r = 0; r < board_->parts.size(); ++r) {
     const Part& part = board_->parts[r];
     banks.push_back(views_of(part.experts, size_.owner, static_cast<int>(r)));
-    all.push_back({.x = part.tokens.raw(),
-                   .x_stride = part.tokens.stride(0),
-                   .tokens = part.tokens.size(0),
-                   .ids = part.ids.data<int32_t>(),
-                   .weights = part.weights.defined() ? part.weights.data<float>() : nullptr,
-                   .shared = place(part.shared),
-                   .shared_stride = part.shared.defined() ? part.shared.stride(0) : 0,
-                   .bank = banks.back().data(),
-                   .y = place(part.result),
-                   .rows = place(part.rows)});
+    device_layers.push_back(
+        {.x = part.tokens.raw(),
+         .x_stride = part.tokens.stride(0),
+         .tokens = part.tokens.size(0),
+         .ids = part.ids.data<int32_t>(),
+         .weights = part.weights.defined() ? part.weights.data<float>() : nullptr,
+         .shared = place(part.shared),
+         .shared_stride = part.shared.defined() ? part.shared.stride(0) : 0,
+         .bank = banks.back().data(),
+         .y = place(part.result),
+         .rows = place(part.rows)});
   }
-  layers.run(all);
+  layers.run(device_layers);
 }
 
 void SharedLaunches::run(int site, Part part) {
@@ -166,10 +167,10 @@ SharedLaunches::Count SharedLaunches::count(int site, const Tensor& ids,
     ++message.data<int64_t>()[id];
     ++result.assignments[static_cast<size_t>(size_.owner[static_cast<size_t>(id)])];
   }
-  const std::vector<Tensor> all = comm::all_gather(group_, message, launch_tag(site)).wait();
+  const std::vector<Tensor> messages = comm::all_gather(group_, message, launch_tag(site)).wait();
   std::vector<int64_t> own_rows(size_.owner.size());  // rows of own experts
   for (int p = 0; p < group_.size(); ++p) {
-    const auto* const peer_rows = all[static_cast<size_t>(p)].data<int64_t>();
+    const auto* const peer_rows = messages[static_cast<size_t>(p)].data<int64_t>();
     int64_t returned = 0;
     for (size_t e = 0; e < own_rows.size(); ++e)
       if (size_.owner[e] == group_.rank()) own_rows[e] += peer_rows[e], returned += peer_rows[e];

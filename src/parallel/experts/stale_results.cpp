@@ -15,9 +15,9 @@ using nn::Tensor;
 
 namespace {
 
-// The tokens of `all` outside `excluded`.
-Segments without(const Segments& all, const Segments& excluded) {
-  Segments rest = all;
+// The tokens of `segments` outside `excluded`.
+Segments without(const Segments& segments, const Segments& excluded) {
+  Segments rest = segments;
   for (const Segment& removed : excluded) {
     Segments next;
     for (const Segment& s : rest) {
@@ -94,7 +94,7 @@ Tensor StaleResults::read(int step, const Segments& segments, int64_t rows_per_t
                                  [&](const CallResults& call) { return call.of == segments; });
   if (same != calls.rend()) return part(*same);
   const std::vector<KeptToken> tokens = find(step, segments);
-  const Tensor all =
+  const Tensor rows =
       Tensor::empty({static_cast<int64_t>(tokens.size()) * rows_per_token, like.size(1)},
                     like.dtype(), like.device(), tensor::MemoryClass::buffers);
   for (const CallResults& call : calls) {
@@ -104,9 +104,9 @@ Tensor StaleResults::read(int step, const Segments& segments, int64_t rows_per_t
         from.push_back(static_cast<int32_t>(tokens[t].token * rows_per_token + j));
         to.push_back(static_cast<int32_t>(static_cast<int64_t>(t) * rows_per_token + j));
       }
-    if (!to.empty()) ops::move_rows(part(call), from, all, to);
+    if (!to.empty()) ops::move_rows(part(call), from, rows, to);
   }
-  return all;
+  return rows;
 }
 
 void StaleResults::forget(int lowest, const Segments& segments) {

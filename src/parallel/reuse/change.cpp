@@ -91,12 +91,12 @@ void Change::add(const Tensor& now, const Tensor& then) {
 
 void Change::join(comm::Communicator* world, bool counted) {
   if (!world || world->size() == 1) return;
-  std::array<int64_t, 5> all{};
-  if (counted) all = {moved_[0], moved_[1], base_[0], base_[1], finite_ ? 0 : 1};
-  comm::all_reduce(*world, all, {"cache", -1});
-  moved_ = {all[0], all[1]};
-  base_ = {all[2], all[3]};
-  finite_ = all[4] == 0;
+  std::array<int64_t, 5> sums{};
+  if (counted) sums = {moved_[0], moved_[1], base_[0], base_[1], finite_ ? 0 : 1};
+  comm::all_reduce(*world, sums, {"cache", -1});
+  moved_ = {sums[0], sums[1]};
+  base_ = {sums[2], sums[3]};
+  finite_ = sums[4] == 0;
 }
 
 double Change::relative() const {

@@ -36,16 +36,17 @@ void DisplacedKv::commit(int site) {
   if (it == arrivals_.end()) return;
   auto [parts, step, patch] = std::move(it->second);
   arrivals_.erase(it);
-  const std::vector<Tensor> all = parts.wait();
-  for (size_t r = 0; r < all.size(); ++r) {
+  const std::vector<Tensor> messages = parts.wait();
+  for (size_t r = 0; r < messages.size(); ++r) {
     if (static_cast<int>(r) == group_->rank()) continue;
     const nn::Segments peer_tokens =
         nn::tokens_of(partition_.view(ranks_[r], patch), site_of(site).joint);
     const int64_t count = nn::token_count(peer_tokens);
-    require(all[r].rank() == 2 && all[r].size(0) == 2 * count, ErrorCode::rank,
+    require(messages[r].rank() == 2 && messages[r].size(0) == 2 * count, ErrorCode::rank,
             "layer {}: rank {} sent keys and values {} for {} tokens", site, r,
-            all[r].shape().str(), count);
-    write(site, peer_tokens, all[r].slice(0, 0, count), all[r].slice(0, count, 2 * count), step);
+            messages[r].shape().str(), count);
+    write(site, peer_tokens, messages[r].slice(0, 0, count), messages[r].slice(0, count, 2 * count),
+          step);
   }
 }
 

@@ -29,15 +29,15 @@ Tensor shares(const std::vector<Tensor>& sums) {
   Tensor shares = Tensor::empty({rows, parts}, DType::f32);
   tensor::parallel_for(rows, 1024, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      float top = -std::numeric_limits<float>::infinity(), all = 0;
+      float top = -std::numeric_limits<float>::infinity(), total = 0;
       for (const Tensor& sum : host_sums) top = std::max(top, sum.data<float>()[i]);
       float* const share = shares.row<float>(i);
       for (int64_t p = 0; p < parts; ++p) {
         const float sum = host_sums[static_cast<size_t>(p)].data<float>()[i];
         share[p] = std::isfinite(top) ? std::exp(sum - top) : 0;
-        all += share[p];
+        total += share[p];
       }
-      for (int64_t p = 0; p < parts; ++p) share[p] = all > 0 ? share[p] / all : 0;
+      for (int64_t p = 0; p < parts; ++p) share[p] = total > 0 ? share[p] / total : 0;
     }
   });
   return shares.to(sums.front().device());
@@ -62,8 +62,9 @@ class Parts {
   }
   /// In the order of parts.
   Tensor merged() const {
-    const Tensor all = ops::combine_rows(output_.reshape({rows_ * count_, dim_}), shares(sums_));
-    return ops::cast(all.reshape(q_.shape()), q_.dtype());
+    const Tensor combined =
+        ops::combine_rows(output_.reshape({rows_ * count_, dim_}), shares(sums_));
+    return ops::cast(combined.reshape(q_.shape()), q_.dtype());
   }
 
  private:
@@ -75,35 +76,35 @@ class Parts {
 
 // Attention results and log-sum-exps, in a message.
 Tensor packed(const Tensor& output, const Tensor& sums) {
-  const int64_t first = output.elements(), all = first + sums.elements();
+  const int64_t first = output.elements(), total = first + sums.elements();
   const Tensor message =
-      Tensor::empty({all}, DType::f32, output.device(), tensor::MemoryClass::buffers);
+      Tensor::empty({total}, DType::f32, output.device(), tensor::MemoryClass::buffers);
   tensor::copy_into(message.slice(0, 0, first).reshape(output.shape()), output);
-  tensor::copy_into(message.slice(0, first, all).reshape(sums.shape()), sums);
+  tensor::copy_into(message.slice(0, first, total).reshape(sums.shape()), sums);
   return message;
 }
 
-// The ids of each sequence for consecutive numbers of the tokens in `all`.
-std::vector<nn::Range> numbered(const nn::TokenView& all) {
-  std::vector<nn::Range> sequences(all.sequences.size());
-  for (const nn::Segment& s : all.prefix)
+// The ids of each sequence for consecutive numbers of the tokens in `view`.
+std::vector<nn::Range> numbered(const nn::TokenView& view) {
+  std::vector<nn::Range> sequences(view.sequences.size());
+  for (const nn::Segment& s : view.prefix)
     sequences.at(static_cast<size_t>(s.sequence)).begin -= s.ids.size();
-  for (const nn::Segment& s : all.body)
+  for (const nn::Segment& s : view.body)
     sequences.at(static_cast<size_t>(s.sequence)).end += s.ids.size();
   return sequences;
 }
 
 // Some of these tokens by their numbers, which restart in every sequence: text below 0.
-nn::Segments by_number(const nn::Segments& all, const nn::Segments& subset, bool text) {
+nn::Segments by_number(const nn::Segments& segments, const nn::Segments& subset, bool text) {
   std::map<int, int64_t> first, count;  // the first place and the tokens of a sequence
   int64_t at = 0;
-  for (const nn::Segment& s : all) {
+  for (const nn::Segment& s : segments) {
     first.try_emplace(s.sequence, at);
     count[s.sequence] += s.ids.size();
     at += s.ids.size();
   }
   nn::Segments result = subset;
-  const std::vector<nn::Range> places = places_of(all, subset);
+  const std::vector<nn::Range> places = places_of(segments, subset);
   for (size_t i = 0; i < subset.size(); ++i) {
     const int sequence = subset[i].sequence;
     const int64_t begin = places[i].begin - first[sequence] - (text ? count[sequence] : 0);
@@ -198,14 +199,14 @@ Tensor QueryRing::attend(int index, const nn::TokenView& view, const nn::Qkv& he
     group_.send(from, packed(output, sums), answers);
   }
   const int64_t elements = own_queries.elements(),
-                all = elements + own_queries.size(0) * site.heads;
+                total = elements + own_queries.size(0) * site.heads;
   for (int owner = 0; owner < ranks; ++owner) {
     if (owner == rank) continue;
     const Tensor answer = pending_answers[static_cast<size_t>(owner)].wait();
-    require(answer.elements() == all, ErrorCode::rank,
+    require(answer.elements() == total, ErrorCode::rank,
             "layer {}: rank {} of a ring answers {} for queries {}", site.block, owner,
             answer.shape().str(), own_queries.shape().str());
-    parts.put(owner, answer.slice(0, 0, elements), answer.slice(0, elements, all));
+    parts.put(owner, answer.slice(0, 0, elements), answer.slice(0, elements, total));
   }
   return parts.merged();
 }

@@ -72,14 +72,14 @@ nn::Geometry part_of(nn::Geometry geometry, int ranks, int rank) {
 }
 
 // Queries, keys and values of some heads of a rank's tokens, in sequence.
-Tensor packed(const AttentionSite& site, const nn::Qkv& all, Range heads) {
+Tensor packed(const AttentionSite& site, const nn::Qkv& qkv, Range heads) {
   const int64_t query_width = site.heads / site.kv_heads * site.head_dim, dim = site.head_dim;
-  const Tensor parts[] = {all.q.slice(1, heads.begin * query_width, heads.end * query_width),
-                          all.k.slice(1, heads.begin * dim, heads.end * dim),
-                          all.v.slice(1, heads.begin * dim, heads.end * dim)};
+  const Tensor parts[] = {qkv.q.slice(1, heads.begin * query_width, heads.end * query_width),
+                          qkv.k.slice(1, heads.begin * dim, heads.end * dim),
+                          qkv.v.slice(1, heads.begin * dim, heads.end * dim)};
   int64_t at = 0;
   for (const Tensor& part : parts) at += part.elements();
-  Tensor message = Tensor::empty({at}, all.q.dtype(), all.q.device(), tensor::MemoryClass::buffers);
+  Tensor message = Tensor::empty({at}, qkv.q.dtype(), qkv.q.device(), tensor::MemoryClass::buffers);
   at = 0;
   for (const Tensor& part : parts) {
     const int64_t end = at + part.elements();
@@ -126,9 +126,9 @@ nn::Qkv Ulysses::gathered(const AttentionSite& site, const std::vector<TokenView
       at = end;
     }
   }
-  const std::vector<Run> all = in_order(views, site.joint);
+  const std::vector<Run> runs = in_order(views, site.joint);
   return {joined(parts[0], in_order(views, site.joint && site.prefix_queries)),
-          joined(parts[1], all), joined(parts[2], all)};
+          joined(parts[1], runs), joined(parts[2], runs)};
 }
 
 Tensor Ulysses::returned(const AttentionSite& site, const std::vector<TokenView>& views,
@@ -150,8 +150,8 @@ Tensor Ulysses::attend(int index, const TokenView& view, const nn::Qkv& heads) {
   const AttentionSite& site = geometry_.attention.at(static_cast<size_t>(index));
   std::vector<TokenView> views;
   for (const int rank : ranks_) views.push_back(partition_.beside(view, {rank}));
-  const nn::Qkv all = gathered(site, views, heads);
-  return returned(site, views, inner_->attend(index, partition_.beside(view, ranks_), all));
+  const nn::Qkv qkv = gathered(site, views, heads);
+  return returned(site, views, inner_->attend(index, partition_.beside(view, ranks_), qkv));
 }
 
 }  // namespace tessera::parallel

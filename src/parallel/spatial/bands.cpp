@@ -34,8 +34,8 @@ struct Filter {
         scale(o.upsample ? 2 : 1) {}
 
   int64_t height_of(int64_t height) const {
-    const int64_t all = height * scale + top + bottom - size;
-    return all < 0 ? 0 : all / stride + 1;
+    const int64_t extent = height * scale + top + bottom - size;
+    return extent < 0 ? 0 : extent / stride + 1;
   }
   // A result line belongs to the rank with the first line under the filter, without padding.
   Range of(Range lines, int64_t height, int64_t result) const {
@@ -155,8 +155,8 @@ std::vector<Edge> edges_of(const Filter& filter, Range band, Range input, int64_
 // f32 [rows, 2, channels] of each rank to moments of whole images; `lines` of each.
 Tensor merged(const std::vector<Tensor>& parts, const std::vector<Range>& lines) {
   const Tensor& any = parts.front();
-  Tensor all = Tensor::empty(any.shape(), tensor::DType::f32, any.device());
-  if (all.is_meta()) return all;
+  Tensor result = Tensor::empty(any.shape(), tensor::DType::f32, any.device());
+  if (result.is_meta()) return result;
   const int64_t channels = any.size(2);
   for (int64_t i = 0; i < any.size(0) * channels; ++i) {
     const int64_t at = i / channels * 2 * channels + i % channels;
@@ -170,10 +170,10 @@ Tensor merged(const std::vector<Tensor>& parts, const std::vector<Range>& lines)
       mean += apart * more / (count + more);
       count += more;
     }
-    all.data<float>()[at] = static_cast<float>(mean);
-    all.data<float>()[at + channels] = static_cast<float>(spread / std::max(count, 1.0));
+    result.data<float>()[at] = static_cast<float>(mean);
+    result.data<float>()[at + channels] = static_cast<float>(spread / std::max(count, 1.0));
   }
-  return all;
+  return result;
 }
 
 // Some result lines, from the present image lines: `input`, with zeros around them.
@@ -279,9 +279,9 @@ Tensor Bands::moments(const Plane& x, bool together) {
                                          tensor::DType::f32, x.data.device());
   const tensor::Device device = x.data.device();
   const Tensor message = tensor::is_gpu(device) ? own.to(tensor::Device::cpu) : own;
-  const Tensor all =
+  const Tensor result =
       merged(comm::all_gather(ranks_, message, {"norm", -1, TrafficKind::decode}).wait(), cut);
-  return all.is_meta() ? all : all.to(device);
+  return result.is_meta() ? result : result.to(device);
 }
 
 Tensor Bands::attend(const Plane& x, const Tensor& q, const Tensor& k, const Tensor& v) {
@@ -294,8 +294,8 @@ Tensor Bands::attend(const Plane& x, const Tensor& q, const Tensor& k, const Ten
     for (Tensor& part : parts)
       part =
           part.reshape({batch, batch == 0 ? 0 : part.size(0) / (batch * width), width, channels});
-    const Tensor all = stacked(parts);
-    return all.reshape({all.elements() / channels, channels});
+    const Tensor stacked_lines = stacked(parts);
+    return stacked_lines.reshape({stacked_lines.elements() / channels, channels});
   };
   const Tensor all_keys = whole(keys), all_values = whole(values);
   const int64_t own_pixels = x.data.size(1) * width, pixels = x.height * width;

@@ -75,7 +75,7 @@ Tensor BlockGather::whole(const Tensor& own_part, std::span<const nn::Range> run
   int64_t longest = 0;
   for (const nn::Range& run : runs) longest = std::max(longest, run.size());
   const int64_t chunk = kPassing / ranks_.size();
-  const Tensor all = room_for(runs.back().end, own_part.device());
+  const Tensor buffer = room_for(runs.back().end, own_part.device());
   for (int64_t at = 0; at < longest; at += chunk) {
     const auto within = [&](const nn::Range& run) {
       return nn::Range{std::min(at, run.size()), std::min(at + chunk, run.size())};
@@ -93,11 +93,11 @@ Tensor BlockGather::whole(const Tensor& own_part, std::span<const nn::Range> run
               ranks_.in_world(static_cast<int>(rank)), tensor::name_of(parts[rank].dtype()),
               parts[rank].shape().str(), part.size());
       const int64_t begin = runs[rank].begin;
-      copy(all.slice(0, begin + part.begin, begin + part.end), parts[rank]);
+      copy(buffer.slice(0, begin + part.begin, begin + part.end), parts[rank]);
       parts[rank] = {};
     }
   }
-  return all;
+  return buffer;
 }
 
 }  // namespace tessera::parallel

@@ -47,11 +47,11 @@ Tensor OrderedReduce::sum(int64_t rows, const Part& part, const Finish& finish) 
     before = std::move(travelling);
   }
   finish_mine(chunks.back(), before);
-  std::vector<Tensor> all;
+  std::vector<Tensor> runs;
   for (comm::Exchange& chunk : finished)
-    for (Tensor& run : chunk.wait()) all.push_back(std::move(run));
+    for (Tensor& run : chunk.wait()) runs.push_back(std::move(run));
   group_.advance();
-  return ops::concat_rows(all);
+  return ops::concat_rows(runs);
 }
 
 }  // namespace tessera::parallel
