@@ -25,7 +25,7 @@ constexpr int64_t kFactors = 6;     // steps until a step cache holds all its di
 /// The first steps of a sampler.
 class FirstSteps final : public sample::Sampler {
  public:
-  FirstSteps(const sample::Sampler& all, int steps) : all_(all), steps_(steps) {}
+  FirstSteps(const sample::Sampler& sampler, int steps) : all_(sampler), steps_(steps) {}
   int steps() const override { return steps_; }
   float timestep(int i) const override { return all_.timestep(i); }
   bool needs_noise(int i) const override { return all_.needs_noise(i); }
@@ -170,15 +170,15 @@ void add_decoders(const RunOptions& options, const diffusion::Job& job, const Pa
   for (const Tensor& image : partial.decoded.pixels)
     sample_bytes += image.bytes() / partial.samples;
   if (job.planned.traced) sample_bytes += partial.decoded.numbers.bytes() / partial.samples;
-  const int64_t others = (job.samples() - partial.samples) * sample_bytes;
-  prediction.ranks[0].activations += others;
-  prediction.ranks[0].total += others;
+  const int64_t other_bytes = (job.samples() - partial.samples) * sample_bytes;
+  prediction.ranks[0].activations += other_bytes;
+  prediction.ranks[0].total += other_bytes;
   prediction.decoders = weights;
   prediction.results = job.samples() * sample_bytes;
   const bool all_here = cluster::Ranks::of(options).all_here();
   prediction.decoding = all_here ? sum + weights : 0;
   prediction.process =
-      std::max(prediction.process + others + prediction.decoding, all_here ? 0 : most);
+      std::max(prediction.process + other_bytes + prediction.decoding, all_here ? 0 : most);
 }
 
 }  // namespace

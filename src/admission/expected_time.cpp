@@ -108,12 +108,12 @@ std::string ExpectedTime::sentence() const {
 namespace {
 
 // Encoding runs before the transformer is read.
-void add_encoding(diffusion::MemoryNeed& all, const diffusion::MemoryNeed& need) {
-  all.peak = std::max(all.peak, need.peak);
+void add_encoding(diffusion::MemoryNeed& sum, const diffusion::MemoryNeed& need) {
+  sum.peak = std::max(sum.peak, need.peak);
   for (const auto& [op, entry] : need.work) {
-    all.work[op].calls += entry.calls;
-    all.work[op].flops += entry.flops;
-    all.work[op].bytes += entry.bytes;
+    sum.work[op].calls += entry.calls;
+    sum.work[op].flops += entry.flops;
+    sum.work[op].bytes += entry.bytes;
   }
 }
 
@@ -123,9 +123,9 @@ RunNeed run_need(const runtime::ModelState& state, const diffusion::Job& job, bo
   diffusion::check_tokens(job.planned.layout,
                           int64_t{job.samples()} * (job.planned.guidance.branches() ? 2 : 1));
   RunNeed need;
-  RunOptions alone = state.options;
-  alone.plan = {};
-  const DryRun prediction = dry_run(state, alone, job);
+  RunOptions single_rank = state.options;
+  single_rank.plan = {};
+  const DryRun prediction = dry_run(state, single_rank, job);
   need.denoise = {prediction.weights, prediction.process - prediction.weights, prediction.process,
                   0, prediction.work};
   for (const diffusion::Text& text : job.asked.texts) {

@@ -37,10 +37,10 @@ std::string ranks_that_fit(const runtime::ModelState& state, const diffusion::Jo
     if (bytes <= room.bytes)
       return fmt::format("`plan` {} needs {} a rank", to_string(wider.plan), amount(double(bytes)));
   }
-  const std::string apart = as_processes(options, need, input_bytes(job), room);
-  return apart.empty() && plan.ranks() > 1
+  const std::string remedy = as_processes(options, need, input_bytes(job), room);
+  return remedy.empty() && plan.ranks() > 1
              ? "ranks of a plan do not stream weights, one rank alone does"
-             : apart;
+             : remedy;
 }
 
 // With the budget `least`, enough for all parts of the run.

@@ -135,13 +135,13 @@ bool as_wide(const TypicalPass& a, const TypicalPass& b) {
 // Neighbours with equally many tokens differ in their visible tokens only, with evenly growing
 // work: the last is the largest, first and last give the mean.
 std::vector<TypicalPass> typical_passes(const completion::TokenRun& run) {
-  const std::vector<TypicalPass> all = passes_of(run);
+  const std::vector<TypicalPass> passes = passes_of(run);
   std::vector<TypicalPass> typical;
-  for (size_t first = 0, end = 0; first < all.size(); first = end) {
-    while (end < all.size() && as_wide(all[first], all[end])) ++end;
-    typical.push_back(all[first]);
+  for (size_t first = 0, end = 0; first < passes.size(); first = end) {
+    while (end < passes.size() && as_wide(passes[first], passes[end])) ++end;
+    typical.push_back(passes[first]);
     if (end - first == 1) continue;
-    typical.push_back(all[end - 1]);
+    typical.push_back(passes[end - 1]);
     for (size_t i : {1, 2}) typical[typical.size() - i].passes = double(end - first) / 2;
   }
   return typical;
@@ -250,9 +250,9 @@ DryRun dry_run_others(const runtime::ModelState& state, const RunOptions& option
     if (run.experts > 0) weights.experts = completion::expert_cache(state, run.experts, true);
     parallel::Setup setup(options.plan, model.geometry(), {.text = {{run.lengths, run.rule}}},
                           world, weights);
-    std::map<int, nn::Range> all;
-    for (size_t r = 0; r < run.lengths.size(); ++r) all[static_cast<int>(r)] = nn::kAllTokens;
-    setup.policy->restrict_to(all);
+    std::map<int, nn::Range> ranges;
+    for (size_t r = 0; r < run.lengths.size(); ++r) ranges[static_cast<int>(r)] = nn::kAllTokens;
+    setup.policy->restrict_to(ranges);
     std::vector<tensor::Tensor> routed;  // kept by a run until a pass is counted
     setup.experts->log().watch(
         [&](const nn::MoeWork& work) { routed.push_back(work.routing.ids); });
@@ -328,10 +328,10 @@ TokenForecast predict_tokens(const runtime::ModelState& state, const TokenSketch
 
 DryRun dry_run_tokens(const runtime::ModelState& state, const RunOptions& options,
                       const completion::TokenRun& run, Passes passes) {
-  DryRun others = dry_run_others(state, options, run, passes);
-  if (run.experts == 0) return others;
+  DryRun rest = dry_run_others(state, options, run, passes);
+  if (run.experts == 0) return rest;
   const ExpertMemory expert_memory(state, options);
-  return expert_memory.beside(std::move(others), run.experts);
+  return expert_memory.beside(std::move(rest), run.experts);
 }
 
 namespace {
@@ -404,15 +404,15 @@ TokenFit fit_tokens(const runtime::ModelState& state, completion::TokenRun& run)
     const ExpertMemory expert_memory(state, state.options);
     completion::TokenRun reading = run;
     reading.experts = most_of_a_layer(geometry, expert_memory, run);
-    const DryRun others = dry_run_others(state, state.options, reading, Passes::largest);
-    const int64_t least = others.process + expert_memory.bytes(reading.experts),
+    const DryRun rest = dry_run_others(state, state.options, reading, Passes::largest);
+    const int64_t least = rest.process + expert_memory.bytes(reading.experts),
                   whole = fit.need.weights;
     if (reading.experts < expert_memory.most() && least < fit.need.process) {
       while (reading.experts < expert_memory.most() &&
-             others.process + expert_memory.bytes(reading.experts + 1) <= room.bytes)
+             rest.process + expert_memory.bytes(reading.experts + 1) <= room.bytes)
         ++reading.experts;
       run.experts = reading.experts;
-      fit.need = expert_memory.beside(others, run.experts);
+      fit.need = expert_memory.beside(rest, run.experts);
       if (least <= room.bytes) {
         fit.note = note_of(state, expert_memory, run.experts, whole, room);
         return fit;

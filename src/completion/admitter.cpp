@@ -51,9 +51,9 @@ int64_t Admitter::fitting() {
   int64_t fit = 0;
   for (; fit < std::ssize(waiting_); ++fit) {
     together.push_back(waiting_[static_cast<size_t>(fit)]);
-    const std::string why = run_.misfit(together);
-    require(why.empty() || together.size() > 1, ErrorCode::memory, "{}", why);
-    if (!why.empty()) break;
+    const std::string reason = run_.misfit(together);
+    require(reason.empty() || together.size() > 1, ErrorCode::memory, "{}", reason);
+    if (!reason.empty()) break;
   }
   return fit;
 }

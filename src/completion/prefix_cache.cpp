@@ -12,9 +12,9 @@ using Conversation = PrefixCache::State::Conversation;
 namespace {
 
 int64_t bytes_of(const nn::KvCache::Tables& tables) {
-  int64_t all = 0;
-  for (const auto& [k, v] : tables) all += k.bytes() + v.bytes();
-  return all;
+  int64_t sum = 0;
+  for (const auto& [k, v] : tables) sum += k.bytes() + v.bytes();
+  return sum;
 }
 
 tensor::Tensor copied(const tensor::Tensor& rows) {
@@ -32,9 +32,9 @@ int64_t common_of(const std::vector<int32_t>& ids, const std::vector<int32_t>& p
 }  // namespace
 
 int64_t Conversation::bytes() const {
-  int64_t all = 0;
-  for (const auto& tables : ranks) all += bytes_of(*tables);
-  return all;
+  int64_t sum = 0;
+  for (const auto& tables : ranks) sum += bytes_of(*tables);
+  return sum;
 }
 
 bool Conversation::fits(const Conversation& other) const {
@@ -74,7 +74,7 @@ Conversation PrefixCache::State::find(const Conversation& conversation, int64_t&
 
 void PrefixCache::State::put(Conversation conversation) {
   std::list<Conversation> leaving;
-  int64_t all = conversation.bytes();
+  int64_t sum = conversation.bytes();
   const std::lock_guard lock(mutex_);
   const auto leave = [&](auto it) { leaving.splice(leaving.end(), kept_, it); };
   for (auto it = kept_.begin(); it != kept_.end();) {
@@ -84,25 +84,25 @@ void PrefixCache::State::put(Conversation conversation) {
     if (limit == 0 || beginning)
       leave(it);
     else
-      all += it->bytes();
+      sum += it->bytes();
     it = next;
   }
   kept_.push_front(std::move(conversation));
-  for (; limit > 0 && all > limit; leave(std::prev(kept_.end()))) all -= kept_.back().bytes();
+  for (; limit > 0 && sum > limit; leave(std::prev(kept_.end()))) sum -= kept_.back().bytes();
 }
 
 int64_t PrefixCache::State::bytes() const {
   const std::lock_guard lock(mutex_);
-  int64_t all = 0;
-  for (const Conversation& conversation : kept_) all += conversation.bytes();
-  return all;
+  int64_t sum = 0;
+  for (const Conversation& conversation : kept_) sum += conversation.bytes();
+  return sum;
 }
 
 int64_t PrefixCache::State::tokens() const {
   const std::lock_guard lock(mutex_);
-  int64_t all = 0;
-  for (const Conversation& conversation : kept_) all += std::ssize(conversation.ids);
-  return all;
+  int64_t sum = 0;
+  for (const Conversation& conversation : kept_) sum += std::ssize(conversation.ids);
+  return sum;
 }
 
 void PrefixCache::State::clear() {

@@ -65,10 +65,11 @@ void Recorder::before(const std::vector<sample::SequencePass>& passes) {
 TokenConfidences::LogprobsOf Recorder::logprobs_in(const tensor::Tensor& logits) const {
   if (!request.logprobs) return {};
   return [&, host_logits = logits.to(tensor::Device::cpu)](int64_t row, int32_t token) {
-    const std::span all(host_logits.row<float>(row), static_cast<size_t>(host_logits.size(1)));
+    const std::span row_logits(host_logits.row<float>(row),
+                               static_cast<size_t>(host_logits.size(1)));
     Completion::Logprobs logprobs;
     for (const auto& candidate :
-         sample::log_probabilities(all, special.mask, token, *request.logprobs))
+         sample::log_probabilities(row_logits, special.mask, token, *request.logprobs))
       logprobs.top.push_back(logprob_of(tokens, candidate.token, candidate.value));
     logprobs.token = logprobs.top.front();
     logprobs.top.erase(logprobs.top.begin());

@@ -34,7 +34,7 @@ void CompletionRun::describe(CompleteResult& result) const {
 
 std::string CompletionRun::misfit(const std::vector<sample::TokenPrompt>& sequences) {
   TokenRun run = token_run_of(sequences, policy, spec(), rule);
-  if (std::string why = admit(run); !why.empty()) return why;
+  if (std::string reason = admit(run); !reason.empty()) return reason;
   if (experts == 0) return run.experts == 0 ? "" : "it would fit if not all experts were in memory";
   experts = run.experts > 0 ? run.experts : INT64_MAX;
   return "";

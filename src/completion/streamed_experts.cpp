@@ -87,12 +87,12 @@ StreamedExperts streamed_of(const runtime::ModelState& state, int rank,
 }
 
 void add_streamed(const StreamedExperts& rank, std::optional<StreamedExperts>& sum) {
-  StreamedExperts& all = sum ? *sum : sum.emplace();
-  all.all += rank.all;
-  all.resident += rank.resident;
-  all.hits += rank.hits;
-  all.misses += rank.misses;
-  all.bytes += rank.bytes;
+  StreamedExperts& total = sum ? *sum : sum.emplace();
+  total.all += rank.all;
+  total.resident += rank.resident;
+  total.hits += rank.hits;
+  total.misses += rank.misses;
+  total.bytes += rank.bytes;
 }
 
 ExpertCacheLease::ExpertCacheLease(runtime::Language& language, int rank, nn::ExpertCache* cache)

@@ -43,12 +43,12 @@ void receive(const runtime::ModelState& state, comm::Communicator& ranks, Job& j
             ErrorCode::rank, "rank 0 encodes texts to '{}' {} {} for {} sequences of {} {}", name,
             tensor::name_of(own_part.dtype()), own_part.shape().str(), count,
             tensor::name_of(zeros.dtype()), zeros.shape().str());
-    const Tensor all = Tensor::zeros(zeros.shape(), zeros.dtype());
+    const Tensor result = Tensor::zeros(zeros.shape(), zeros.dtype());
     for (int64_t i = 0; i < count; ++i) {
       const int64_t at = sequences[static_cast<size_t>(i)];
-      tensor::copy_into(all.slice(0, at, at + 1), own_part.slice(0, i, i + 1));
+      tensor::copy_into(result.slice(0, at, at + 1), own_part.slice(0, i, i + 1));
     }
-    job.asked.conditioning.tensors[name] = all;
+    job.asked.conditioning.tensors[name] = result;
   }
 }
 

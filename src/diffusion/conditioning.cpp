@@ -85,23 +85,25 @@ namespace {
 
 // [texts, length, ...] -> [texts, longest, ...], filled up with zeros.
 Tensor filled(const Tensor& x, int64_t longest) {
-  const Tensor all = Tensor::zeros(x.shape().with(1, longest), x.dtype());
-  tensor::copy_into(all.slice(1, 0, x.size(1)), x);
-  return all;
+  const Tensor padded = Tensor::zeros(x.shape().with(1, longest), x.dtype());
+  tensor::copy_into(padded.slice(1, 0, x.size(1)), x);
+  return padded;
 }
 
 // Pads texts to the longest length; the masks mark the padding.
-Embeddings of_one_length(const models::PipelineSpec& spec, Embeddings all, bool two) {
+Embeddings of_one_length(const models::PipelineSpec& spec, Embeddings embeddings, bool two) {
   const auto name_of_mask = std::ranges::find_if(spec.text_inputs, [](const auto& input) {
     return input.first.find("mask") != std::string::npos;
   });
   const std::string text = spec.text_inputs.front().first;
-  if (name_of_mask == spec.text_inputs.end() || !two || all.at(text).rank() < 2) return all;
+  if (name_of_mask == spec.text_inputs.end() || !two || embeddings.at(text).rank() < 2)
+    return embeddings;
   const std::string mask = name_of_mask->first, negative = "negative_";
-  const int64_t longest = std::max(all.at(text).size(1), all.at(negative + text).size(1));
-  if (all.at(text).size(1) == all.at(negative + text).size(1)) return all;
+  const int64_t longest =
+      std::max(embeddings.at(text).size(1), embeddings.at(negative + text).size(1));
+  if (embeddings.at(text).size(1) == embeddings.at(negative + text).size(1)) return embeddings;
   for (const std::string& before : {std::string(), negative}) {
-    Tensor &x = all.at(before + text), &mask_tensor = all[before + mask];
+    Tensor &x = embeddings.at(before + text), &mask_tensor = embeddings[before + mask];
     if (!mask_tensor.defined()) {
       const std::vector<int32_t> ones(static_cast<size_t>(x.size(0) * x.size(1)), 1);
       mask_tensor = Tensor::from(std::span<const int32_t>(ones), {x.size(0), x.size(1)});
@@ -113,7 +115,7 @@ Embeddings of_one_length(const models::PipelineSpec& spec, Embeddings all, bool 
     x = filled(x, longest);
     mask_tensor = filled(mask_tensor, longest);
   }
-  return all;
+  return embeddings;
 }
 
 }  // namespace
@@ -145,9 +147,10 @@ nn::Conditioning text_conditioning(const models::PipelineSpec& spec, const Embed
   return conditioning;
 }
 
-nn::Conditioning take_sequences(const nn::Conditioning& all, const std::vector<int>& sequences) {
+nn::Conditioning take_sequences(const nn::Conditioning& conditioning,
+                                const std::vector<int>& sequences) {
   nn::Conditioning result;
-  for (const auto& [name, x] : all.tensors) {
+  for (const auto& [name, x] : conditioning.tensors) {
     std::vector<Tensor> parts;
     for (int s : sequences) parts.push_back(x.slice(0, s, s + 1));
     result.tensors[name] = parts.empty() ? x.slice(0, 0, 0) : ops::concat_rows(parts);

@@ -39,12 +39,12 @@ Tensor packed(const Decoded& decoded, size_t first, size_t frames) {
     return Tensor::empty({count, decoded.pixels[first].elements()}, DType::u8,
                          tensor::Device::meta);
   const Image& any = decoded.images[first];
-  Tensor all = Tensor::empty({count, any.height, any.width, 3}, DType::u8);
+  Tensor message = Tensor::empty({count, any.height, any.width, 3}, DType::u8);
   for (size_t t = 0; t < frames; ++t) {
     const std::vector<uint8_t>& rgb = decoded.images[first + t].rgb;
-    std::memcpy(static_cast<uint8_t*>(all.raw()) + t * rgb.size(), rgb.data(), rgb.size());
+    std::memcpy(static_cast<uint8_t*>(message.raw()) + t * rgb.size(), rgb.data(), rgb.size());
   }
-  return all;
+  return message;
 }
 
 // `video`: number of the video, or -1; `rate`: frames a second.
@@ -267,16 +267,17 @@ void run_stages(runtime::ModelState& state, const RunControl& control,
     denoising.emplace_back(state, queued.request, control, queued.job, queued.trace,
                            queued.result.report);
   runtime::launch_ranks(
-      state, requests.front().job.counted.meters, control.stop, [&](comm::Communicator* all) {
-        const bool decodes = all->rank() >= plan.world();
+      state, requests.front().job.counted.meters, control.stop, [&](comm::Communicator* world) {
+        const bool decodes = world->rank() >= plan.world();
         std::vector<int> members(static_cast<size_t>(decodes ? plan.vae : plan.world()));
         std::iota(members.begin(), members.end(), decodes ? plan.world() : 0);
-        const auto group = all->group(members);
+        const auto group = world->group(members);
         const bool alone = members.size() == 1;
-        const bool talks = all->rank() == 0 || all->rank() == plan.world();
+        const bool talks = world->rank() == 0 || world->rank() == plan.world();
         const std::vector<int> ends =
-            talks ? std::vector{0, plan.world()} : std::vector{all->rank()};
-        const auto pair = all->group(ends), latents = all->group(ends), urgent = all->group(ends);
+            talks ? std::vector{0, plan.world()} : std::vector{world->rank()};
+        const auto pair = world->group(ends), latents = world->group(ends),
+                   urgent = world->group(ends);
         std::stop_source stop_source;
         if (decodes && talks)
           urgent->listen(
@@ -286,10 +287,10 @@ void run_stages(runtime::ModelState& state, const RunControl& control,
         const std::stop_token stop = decodes ? stop_source.get_token() : control.stop;
         const base::BindStop halt(alone ? stop : std::stop_token());
         RequestStage stage{
-            state, control,  requests, denoising, decoder, *all, alone ? nullptr : group.get(),
+            state, control,  requests, denoising, decoder, *world, alone ? nullptr : group.get(),
             *pair, *latents, *urgent,  stop};
         decodes ? stage.decode() : stage.denoise();
-        for (QueuedRequest& queued : requests) state.ranks().gather(all, queued.result.report);
+        for (QueuedRequest& queued : requests) state.ranks().gather(world, queued.result.report);
       });
   for (QueuedRequest& queued : requests) name_decoders(plan, queued.result.report);
 }

@@ -150,8 +150,8 @@ void Denoising::note_rank(const parallel::Setup& setup) {
 void Denoising::note_reuse(const parallel::Setup& setup) {
   if (setup.reuse.empty()) return;
   if (!report_.reused) report_.reused.emplace().rule = to_string(*setup.step_cache);
-  Report::Reused& all = *report_.reused;
-  for (const auto& reuse : setup.reuse) all.flops_saved += reuse->log().flops_saved;
+  Report::Reused& total = *report_.reused;
+  for (const auto& reuse : setup.reuse) total.flops_saved += reuse->log().flops_saved;
   if ((setup.same_branch ? setup.same_branch->rank() : setup.rank) != 0) return;
   const auto append = [](auto& to, const auto& from) {
     to.insert(to.end(), from.begin(), from.end());
@@ -159,10 +159,10 @@ void Denoising::note_reuse(const parallel::Setup& setup) {
   for (size_t i = 0; i < setup.reuse.size(); ++i) {
     const parallel::StepReuse::Log& log = setup.reuse[i]->log();
     const bool negative = i > 0 || (setup.same_branch && setup.branch_group->rank() > 0);
-    append(negative ? all.negative_computed_blocks : all.computed_blocks, log.computed);
-    append(negative ? all.negative_changes : all.changes, log.changes);
-    all.blocks_computed += log.blocks_computed;
-    all.blocks_reused += log.blocks_reused;
+    append(negative ? total.negative_computed_blocks : total.computed_blocks, log.computed);
+    append(negative ? total.negative_changes : total.changes, log.changes);
+    total.blocks_computed += log.blocks_computed;
+    total.blocks_reused += log.blocks_reused;
   }
 }
 
@@ -228,7 +228,7 @@ Tensor Denoising::run(comm::Communicator* ranks, const Job& part, const comm::Co
   };
   watched.on_rank_step = [&](int step) {
     tensor::watch_part("step", step);
-    if (const auto* const all = world ? world : ranks) all->check();
+    if (const auto* const communicator = world ? world : ranks) communicator->check();
     note(step > 0 ? 1 : 0);
   };
   const Tensor own_latent = parallel::denoise(
@@ -238,18 +238,18 @@ Tensor Denoising::run(comm::Communicator* ranks, const Job& part, const comm::Co
   since.bytes += sent_by(ranks) - sent_before;
   note(2);  // the last step, and the end
   tensor::watch_part("gather");
-  const Tensor all = gathered(setup, own_latent);
+  const Tensor whole_latent = gathered(setup, own_latent);
   tensor::watch_part("");
   if (rank == 0) {
     marks.push_back(clock_.seconds());
-    note_steps(part, marks, all);
+    note_steps(part, marks, whole_latent);
   }
   note_rank(setup);
   if (request_.compare_steps) {
     report_.similarity = probe.steps();
     report_.stale_errors = probe.stale_errors();
   }
-  return all;
+  return whole_latent;
 }
 
 void Denoising::end(int rank, const comm::Communicator* world, const comm::Ledger::Entries& before,
@@ -315,9 +315,9 @@ Tensor denoise(runtime::ModelState& state, const GenerateRequest& request,
   Denoising denoising(state, request, control, job, trace, report);
   Tensor latent;
   runtime::launch_ranks(state, job.counted.meters, control.stop, [&](comm::Communicator* world) {
-    const Tensor all = denoising.run(world, job);
+    const Tensor whole_latent = denoising.run(world, job);
     denoising.end(world ? world->rank() : 0, world, job.counted.sent_before);
-    if (!world || world->rank() == 0) latent = all;
+    if (!world || world->rank() == 0) latent = whole_latent;
     state.ranks().gather(world, report);
   });
   return latent;

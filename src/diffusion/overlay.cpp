@@ -48,8 +48,8 @@ uint8_t composed(uint8_t pixel, uint8_t original, int alpha) {
   if (alpha == 0) return pixel;
   const int faded = divided_by_255(original * alpha);
   const int over = alpha == 255 ? faded : std::min(255, faded * 255 / alpha);
-  const int own = alpha << kBits, others = (255 << kBits) - own;
-  const int sum = over * own + pixel * others + (0x80 << kBits);
+  const int own = alpha << kBits, inverse = (255 << kBits) - own;
+  const int sum = over * own + pixel * inverse + (0x80 << kBits);
   return static_cast<uint8_t>(((sum >> 8) + sum) >> 8 >> kBits);
 }
 

@@ -148,8 +148,8 @@ void plan_rescale(const models::PipelineSpec& spec, const GenerateRequest& reque
 void note_without_effect(const runtime::ModelState& state, const GenerateRequest& request,
                          Job& job) {
   const models::PipelineSpec& spec = *state.spec;
-  const auto note = [&](const std::string& option, const std::string& why) {
-    job.planned.notes.push_back(option + " has no effect: " + why);
+  const auto note = [&](const std::string& option, const std::string& reason) {
+    job.planned.notes.push_back(option + " has no effect: " + reason);
   };
   const bool embeds = spec.embeds_guidance, has_embeddings = !request.embeddings.empty();
   if (state.folder.kind == load::FolderKind::pipeline && !spec.pipelines.empty() &&
@@ -365,13 +365,13 @@ void sketch_conditioning(const runtime::ModelState& state, const GenerateRequest
           "`embeddings` {}: this model takes classes, not text; leave it out", request.embeddings);
   const bool two = job.planned.guidance.branches();
   job.asked.texts = usual_texts(state, request, text_count(state, request, job));
-  const bool all = std::all_of(job.asked.texts.begin(), job.asked.texts.end(),
-                               [](const Text& t) { return t.there || t.part.optional; });
+  const bool complete = std::all_of(job.asked.texts.begin(), job.asked.texts.end(),
+                                    [](const Text& t) { return t.there || t.part.optional; });
   std::vector<std::string> notes;
   Embeddings embeddings;
   if (!request.embeddings.empty())
     embeddings = read_embeddings(request);
-  else if (!job.asked.texts.empty() && all)
+  else if (!job.asked.texts.empty() && complete)
     embeddings = predict_texts(state, job.asked.texts, two, notes);
   else
     return void(job.asked.conditioning = state.spec->example(int64_t{job.samples()} * (two ? 2 : 1),

@@ -76,15 +76,15 @@ void RedundancyProbe::see(const nn::MoeWork& work) {
 }
 
 std::vector<Report::StaleError> RedundancyProbe::stale_errors() const {
-  std::vector<Report::StaleError> all;
+  std::vector<Report::StaleError> errors;
   for (const auto& [layer, bins] : bins_)
     for (int b = 0; b < kBins; ++b) {
       const Bin& bin = bins[static_cast<size_t>(b)];
       if (bin.rows > 0)
-        all.push_back({layer, double(b) / kBins, double(b + 1) / kBins, bin.rows,
-                       bin.error / double(bin.rows)});
+        errors.push_back({layer, double(b) / kBins, double(b + 1) / kBins, bin.rows,
+                          bin.error / double(bin.rows)});
     }
-  return all;
+  return errors;
 }
 
 }  // namespace tessera::diffusion

@@ -57,10 +57,10 @@ Pixels read_reference(const runtime::ModelState& state, const InputImage& input,
 
 // The images of a job with latents beside the noise.
 std::vector<const SourceImage*> beside_noise(const Job& job) {
-  std::vector<const SourceImage*> all;
-  if (job.asked.source && job.asked.source->referenced) all.push_back(&*job.asked.source);
-  for (const SourceImage& image : job.asked.references) all.push_back(&image);
-  return all;
+  std::vector<const SourceImage*> images;
+  if (job.asked.source && job.asked.source->referenced) images.push_back(&*job.asked.source);
+  for (const SourceImage& image : job.asked.references) images.push_back(&image);
+  return images;
 }
 
 // Lines and columns of tokens of an image.
@@ -85,8 +85,8 @@ Tensor tokens_of(const runtime::ModelState& state, const Job& job, const SourceI
 std::span<const InputImage> references_of(const models::PipelineSpec& spec,
                                           const GenerateRequest& request) {
   if (!spec.takes_references) return {};
-  const std::span<const InputImage> all(request.images);
-  return starts_from_image(spec, request) ? all.subspan(1) : all;
+  const std::span<const InputImage> images(request.images);
+  return starts_from_image(spec, request) ? images.subspan(1) : images;
 }
 
 void read_references(const runtime::ModelState& state, const GenerateRequest& request, Job& job) {
@@ -123,12 +123,13 @@ void set_references(const runtime::ModelState& state, Job& job) {
     for (const int64_t side : grid_of(state, *image)) sizes.push_back(static_cast<int32_t>(side));
     tokens.push_back(tokens_of(state, job, *image));
   }
-  const Tensor all = ops::concat_rows(tokens);
-  const Tensor repeated = ops::concat_rows(std::vector(static_cast<size_t>(sequences), all));
+  const Tensor reference_rows = ops::concat_rows(tokens);
+  const Tensor repeated =
+      ops::concat_rows(std::vector(static_cast<size_t>(sequences), reference_rows));
   std::vector<int32_t> of_all;
   for (int64_t s = 0; s < sequences; ++s) of_all.insert(of_all.end(), sizes.begin(), sizes.end());
   job.asked.conditioning.tensors["reference_tokens"] =
-      repeated.reshape({sequences, all.size(0), all.size(1)});
+      repeated.reshape({sequences, reference_rows.size(0), reference_rows.size(1)});
   job.asked.conditioning.tensors["reference_sizes"] =
       Tensor::from(std::span<const int32_t>(of_all), {sequences, std::ssize(sizes)});
 }

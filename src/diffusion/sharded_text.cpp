@@ -43,9 +43,9 @@ std::vector<runtime::BlockLayout> layouts_of(const runtime::ModelState& state,
 // A key of a part's weight files in their current state.
 std::string files_of(const runtime::ModelState& state, const std::string& part) {
   const load::TensorSet tensors = load::open_weights(state.folder.component(part));
-  std::string all;
-  for (const load::TensorFile& file : tensors.files()) all += file.identity() + '\n';
-  return all;
+  std::string identities;
+  for (const load::TensorFile& file : tensors.files()) identities += file.identity() + '\n';
+  return identities;
 }
 
 /// A text encoder's bytes that stay between requests; immutable.
@@ -90,9 +90,9 @@ class ShardedLayers {
     pack(layer);
     if (layer + 1 < count()) pack(layer + 1);  // the next layer is sent before this layer runs
     const auto i = static_cast<size_t>(layer);
-    const Tensor all = gather_.bytes(static_cast<int>(layer), blocks_);
+    const Tensor buffer = gather_.bytes(static_cast<int>(layer), blocks_);
     if (!keep_) blocks_.mine[i] = {};
-    return nn::with_pairs(layouts_[i].over(all), pairs_);
+    return nn::with_pairs(layouts_[i].over(buffer), pairs_);
   }
   const std::vector<Tensor>& mine() const { return blocks_.mine; }
 

@@ -163,14 +163,14 @@ bool starts_from_image(const models::PipelineSpec& spec, const GenerateRequest& 
   const bool has_edit_options =
       request.strength || paints(request) || request.outpaint.any() || request.padding_mask_crop;
   if (!request.images.empty()) return has_edit_options || !spec.takes_references;
-  const char* const alone = request.mask                ? "`mask`"
-                            : request.alpha_mask        ? "`mask_alpha`"
-                            : request.strength          ? "`strength`"
-                            : request.outpaint.any()    ? "`outpaint`"
-                            : request.padding_mask_crop ? "`padding_mask_crop`"
-                                                        : nullptr;
-  require(!alone, ErrorCode::usage, "{} is about an image that a run starts from: add `image` F",
-          alone ? alone : "");
+  const char* const option = request.mask                ? "`mask`"
+                             : request.alpha_mask        ? "`mask_alpha`"
+                             : request.strength          ? "`strength`"
+                             : request.outpaint.any()    ? "`outpaint`"
+                             : request.padding_mask_crop ? "`padding_mask_crop`"
+                                                         : nullptr;
+  require(!option, ErrorCode::usage, "{} is about an image that a run starts from: add `image` F",
+          option ? option : "");
   return false;
 }
 

@@ -20,13 +20,13 @@ void Model::check(const CompleteRequest& request, const std::stop_token& stop) c
 }
 
 double ruled_share(const CompleteResult& result) {
-  int64_t all = 0, ruled = 0;
+  int64_t committed = 0, ruled = 0;
   for (const Completion& c : result.completions)
     for (const auto& pass : c.passes) {
-      all += pass.committed;
+      committed += pass.committed;
       if (pass.ruled) ruled += pass.committed;
     }
-  return all ? double(ruled) / double(all) : 1;
+  return committed ? double(ruled) / double(committed) : 1;
 }
 
 namespace {

@@ -141,14 +141,14 @@ void add_need(Inspection& inspection, const runtime::ModelState& state,
 
 // Estimates seconds. A pass computes and reads weights, nearly all of them with so many tokens.
 void add_seconds(Inspection& inspection, const runtime::ModelState& state,
-                 const admission::DryRun& alone) {
+                 const admission::DryRun& prediction) {
   if (inspection.device != "cpu") return;
   const tensor::BindScope bind(state.workers.scope());
   const admission::Rates rates = admission::measure_rates(state.dtype());
   const double read = kernels::probe_limits(int64_t{1} << 28).read;
-  const double load = double(alone.weights) / rates.packing;
-  const double computing = admission::seconds_of(alone.work, rates);
-  const double pass = read > 0 ? std::max(computing, double(alone.weights) / read) : computing;
+  const double load = double(prediction.weights) / rates.packing;
+  const double computing = admission::seconds_of(prediction.work, rates);
+  const double pass = read > 0 ? std::max(computing, double(prediction.weights) / read) : computing;
   inspection.seconds = {{"load", load}, {"pass", pass}};
   const auto blocks = (inspection.answer_tokens + inspection.block - 1) / inspection.block;
   const bool edits = state.language->spec().decode.starts_with("edit");  // may change text, too
@@ -196,18 +196,18 @@ void add_tokens(Inspection& inspection, const runtime::ModelState& state) {
   }
   RunOptions single_rank = state.options;
   single_rank.plan = {};
-  admission::DryRun alone = admission::dry_run_tokens(state, single_rank, run);
-  inspection.flops_per_step = diffusion::flops_of(alone.work);
-  add_seconds(inspection, state, alone);
+  admission::DryRun prediction = admission::dry_run_tokens(state, single_rank, run);
+  inspection.flops_per_step = diffusion::flops_of(prediction.work);
+  add_seconds(inspection, state, prediction);
   if (spec.block_causal && !spec.canvas) {
     run.prefill = {inspection.prompt_tokens / spec.block * spec.block};
-    alone = admission::dry_run_tokens(state, single_rank, run);
+    prediction = admission::dry_run_tokens(state, single_rank, run);
   }
   inspection.sequences = 1;
-  inspection.memory = {{"weights", alone.weights},
-                       {"activations", alone.process - alone.weights},
-                       {"kv", alone.ranks[0].kv},
-                       {"peak", alone.process}};
+  inspection.memory = {{"weights", prediction.weights},
+                       {"activations", prediction.process - prediction.weights},
+                       {"kv", prediction.ranks[0].kv},
+                       {"peak", prediction.process}};
   inspection.plan = to_string(state.options.plan);
   admission::TokenFit fit = admission::fit_tokens(state, run);
   inspection.unfit = std::move(fit.problem);

@@ -18,8 +18,9 @@ std::map<std::string, double> seconds_of(const std::map<Phase, double>& phases) 
 }
 
 std::string precision_of(const Report& r) {
-  const std::string others = word_of(r.precision == Precision::f32 ? r.precision : Precision::bf16);
-  std::string text = others;
+  const std::string base_word =
+      word_of(r.precision == Precision::f32 ? r.precision : Precision::bf16);
+  std::string text = base_word;
   if (r.int4_experts)
     text += ", experts i4";
   else if (r.int8_experts)

@@ -29,11 +29,11 @@ std::string in_quotes(const std::string& value) {
 
 // "style:0.8, turbo:1"
 std::string adapters_of(const GenerateRequest& request) {
-  std::string all;
+  std::string names;
   for (const Lora& lora : request.loras)
-    all += fmt::format("{}{}:{:g}", all.empty() ? "" : ", ", fs::path(lora.file).stem().string(),
-                       lora.strength);
-  return all;
+    names += fmt::format("{}{}:{:g}", names.empty() ? "" : ", ",
+                         fs::path(lora.file).stem().string(), lora.strength);
+  return names;
 }
 
 std::string parameters_of(const GenerateResult& result, const GenerateRequest& request,
@@ -133,30 +133,30 @@ class Names {
 }  // namespace
 
 std::vector<Sample> samples_of(std::span<const Image> images) {
-  std::vector<Sample> all;
+  std::vector<Sample> samples;
   for (size_t begin = 0, end = 0; begin < images.size(); begin = end) {
     ++end;
     while (end < images.size() && images[begin].video >= 0 &&
            images[end].video == images[begin].video)
       ++end;
-    all.push_back({images.subspan(begin, end - begin)});
+    samples.push_back({images.subspan(begin, end - begin)});
   }
-  return all;
+  return samples;
 }
 
 std::vector<Sample> samples_of(const GenerateResult& result, const GenerateRequest& request,
                                const std::string& model) {
-  std::vector<Sample> all = samples_of(result.images);
-  for (size_t i = 0; i < all.size(); ++i) {
+  std::vector<Sample> samples = samples_of(result.images);
+  for (size_t i = 0; i < samples.size(); ++i) {
     const bool own = i < request.seeds.size();
-    all[i].seed = own ? request.seeds[i] : request.seed;
+    samples[i].seed = own ? request.seeds[i] : request.seed;
     if (!own) {
-      all[i].count = static_cast<int>(all.size());
-      all[i].place = static_cast<int>(i);
+      samples[i].count = static_cast<int>(samples.size());
+      samples[i].place = static_cast<int>(i);
     }
-    all[i].parameters = parameters_of(result, request, all[i], model);
+    samples[i].parameters = parameters_of(result, request, samples[i], model);
   }
-  return all;
+  return samples;
 }
 
 bool is_folder(const std::string& path) {

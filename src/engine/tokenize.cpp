@@ -24,13 +24,13 @@ std::vector<Tokenized> tokenize_language(const runtime::Language& language,
                                          const TokenizeRequest& request) {
   require(request.tokenizer.empty() || request.tokenizer == "model", ErrorCode::usage,
           "a language model has one tokenizer; leave out {}", base::printable(request.tokenizer));
-  std::vector<Tokenized> all;
+  std::vector<Tokenized> texts;
   for (const std::string& text : request.prompts) {
     base::check_stop();
-    all.push_back(of_language(language, language.prompt(text, request.raw)));
+    texts.push_back(of_language(language, language.prompt(text, request.raw)));
   }
-  if (!request.chat.empty()) all.push_back(of_language(language, language.chat(request.chat)));
-  return all;
+  if (!request.chat.empty()) texts.push_back(of_language(language, language.chat(request.chat)));
+  return texts;
 }
 
 // The tokens of a prompt for a text encoder of a pipeline.
@@ -50,7 +50,7 @@ std::vector<Tokenized> tokenize_pipeline(const Model::State& state,
                                          const TokenizeRequest& request) {
   require(request.chat.empty() && !request.raw, ErrorCode::usage,
           "'{}' is no language model: it takes prompts, and has no chat template", state.name);
-  std::vector<Tokenized> all;
+  std::vector<Tokenized> texts;
   std::string tokenizers;
   std::vector<std::pair<models::TextPart, diffusion::TextReader>> readers;
   for (const auto& part : state.spec->text_parts) {
@@ -62,13 +62,13 @@ std::vector<Tokenized> tokenize_pipeline(const Model::State& state,
   for (const std::string& prompt : request.prompts)
     for (const auto& [part, reader] : readers) {
       base::check_stop();
-      all.push_back(of_part(state, part, reader, prompt));
+      texts.push_back(of_part(state, part, reader, prompt));
     }
   require(!tokenizers.empty(), ErrorCode::usage, "'{}' has no tokenizer: it takes no text",
           state.name);
-  require(!all.empty(), ErrorCode::usage, "'{}' has no {}; it has: {}", state.name,
+  require(!texts.empty(), ErrorCode::usage, "'{}' has no {}; it has: {}", state.name,
           base::printable(request.tokenizer), tokenizers);
-  return all;
+  return texts;
 }
 
 }  // namespace
@@ -84,10 +84,10 @@ std::vector<Tokenized> Model::tokenize(const TokenizeRequest& request,
   return tokenize_pipeline(state, request);
 }
 
-std::string to_json(const std::vector<Tokenized>& all, const std::stop_token& stop) {
+std::string to_json(const std::vector<Tokenized>& texts, const std::stop_token& stop) {
   const base::BindStop bind(stop);
   Json list = Json::array();
-  for (const Tokenized& tokenized : all) {
+  for (const Tokenized& tokenized : texts) {
     base::check_stop();
     list.push_back(
         {{"tokenizer", tokenized.tokenizer}, {"ids", tokenized.ids}, {"pieces", tokenized.pieces}});

@@ -49,7 +49,7 @@ std::optional<double> last_number(std::string_view text) {
 }  // namespace
 
 std::vector<TaskExample> read_tasks(const std::string& text, const std::string& where) {
-  std::vector<TaskExample> all;
+  std::vector<TaskExample> examples;
   int number = 0;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
@@ -67,13 +67,14 @@ std::vector<TaskExample> read_tasks(const std::string& text, const std::string& 
     require(line.is_object(), ErrorCode::usage, "{}: line {} is no JSON object", where, number);
     const char* prompt =
         line.contains("question") && !line.contains("prompt") ? "question" : "prompt";
-    all.push_back({line.contains("task") ? text_at(line, "task", where, number) : "all",
-                   text_at(line, prompt, where, number), text_at(line, "answer", where, number)});
-    require(!all.back().prompt.empty(), ErrorCode::usage, "{}: line {}: '{}' is empty", where,
+    examples.push_back({line.contains("task") ? text_at(line, "task", where, number) : "all",
+                        text_at(line, prompt, where, number),
+                        text_at(line, "answer", where, number)});
+    require(!examples.back().prompt.empty(), ErrorCode::usage, "{}: line {}: '{}' is empty", where,
             number, prompt);
   }
-  require(!all.empty(), ErrorCode::usage, "{}: there is no example in it", where);
-  return all;
+  require(!examples.empty(), ErrorCode::usage, "{}: there is no example in it", where);
+  return examples;
 }
 
 bool exact_match(std::string_view output, std::string_view answer) {

@@ -176,7 +176,7 @@ void check(runtime::ModelState& state, const CompleteRequest& q, const std::stop
 CompleteResult complete(runtime::ModelState& state, const CompleteRequest& q,
                         const CompleteControl& control, const completion::PassWatch& watch) {
   check_request(q);
-  const cluster::ExclusiveRequest alone(state.ranks(), state.name);
+  const cluster::ExclusiveRequest exclusive(state.ranks(), state.name);
   const base::BindStop stop(control.stop);
   require_language(state);
   TextRun run(state, q, control, watch);

@@ -40,9 +40,9 @@ void say_fields(const Request& request, cluster::RunFingerprint& terms) {
 // Every text after its length, so different lists never look alike.
 std::string joined(const std::vector<std::string>& texts) {
   if (texts.size() == 1) return texts.front();
-  std::string all;
-  for (const std::string& text : texts) all += fmt::format("{}:{} ", text.size(), text);
-  return all;
+  std::string result;
+  for (const std::string& text : texts) result += fmt::format("{}:{} ", text.size(), text);
+  return result;
 }
 
 void say_model(const runtime::ModelState& state, cluster::RunFingerprint& terms) {

@@ -56,10 +56,10 @@ Tensors inputs_of(const ForwardRequest& request) {
 }
 
 const Tensor& input(const std::string& file, Tensors& inputs, const std::string& name,
-                    const std::string& all) {
+                    const std::string& expected_names) {
   const auto it = inputs.find(name);
   require(it != inputs.end(), ErrorCode::usage,
-          "'{}' holds no tensor '{}'; this component takes {}", file, name, all);
+          "'{}' holds no tensor '{}'; this component takes {}", file, name, expected_names);
   if (tensor::is_float(it->second.dtype())) diffusion::finite(it->second, name, file);
   return it->second;
 }
@@ -101,23 +101,23 @@ PackedGrids packed_grids(const Tensor& ids) {
 // Tokens behind those of the noise are references: they become conditioning.
 Tensor take_references(const PackedGrids& grids, const Tensor& latent, nn::TokenLayout& layout,
                        const std::string& file, Tensors& conditioning) {
-  int64_t others = 0;
+  int64_t reference_tokens = 0;
   std::vector<int32_t> sizes;
   for (size_t i = 1; i < grids.size(); ++i) {
-    others += grids[i][0] * grids[i][1];
+    reference_tokens += grids[i][0] * grids[i][1];
     for (const int64_t side : grids[i]) sizes.push_back(static_cast<int32_t>(side));
   }
   const int64_t batch = latent.size(0), first = layout.latent_tokens();
-  require(latent.size(1) == first + others, ErrorCode::usage,
+  require(latent.size(1) == first + reference_tokens, ErrorCode::usage,
           "'{}': {} tokens; 'img_ids' says {} and {} of references", file, latent.size(1), first,
-          others);
-  if (others == 0) return latent;
-  std::vector<int32_t> all;
-  for (int64_t r = 0; r < batch; ++r) all.insert(all.end(), sizes.begin(), sizes.end());
-  conditioning["reference_tokens"] = latent.slice(1, first, first + others).contiguous();
-  conditioning["reference_sizes"] =
-      Tensor::from(std::span<const int32_t>(all), {batch, static_cast<int64_t>(sizes.size())});
-  layout.extra = others;
+          reference_tokens);
+  if (reference_tokens == 0) return latent;
+  std::vector<int32_t> all_sizes;
+  for (int64_t r = 0; r < batch; ++r) all_sizes.insert(all_sizes.end(), sizes.begin(), sizes.end());
+  conditioning["reference_tokens"] = latent.slice(1, first, first + reference_tokens).contiguous();
+  conditioning["reference_sizes"] = Tensor::from(std::span<const int32_t>(all_sizes),
+                                                 {batch, static_cast<int64_t>(sizes.size())});
+  layout.extra = reference_tokens;
   return latent.slice(1, 0, first).contiguous();
 }
 
@@ -236,13 +236,14 @@ void TransformerPass::run(comm::Communicator* world) {
 }
 
 nn::Conditioning conditioning_of(const models::PipelineSpec& spec, const std::string& file,
-                                 Tensors& inputs, const std::string& all, int batch,
+                                 Tensors& inputs, const std::string& expected_names, int batch,
                                  const char* axis) {
   nn::Conditioning conditioning;
   for (const auto& name : spec.forward_names.conditioning)
-    conditioning.tensors[name] = input(file, inputs, name, all);
+    conditioning.tensors[name] = input(file, inputs, name, expected_names);
   for (const auto& name : spec.forward_names.optional)
-    if (inputs.contains(name)) conditioning.tensors[name] = input(file, inputs, name, all);
+    if (inputs.contains(name))
+      conditioning.tensors[name] = input(file, inputs, name, expected_names);
   for (const auto& [name, x] : conditioning.tensors)
     require(!axis || (x.rank() > 0 && x.size(0) == batch), ErrorCode::usage,
             "'{}': '{}' is {}; {}= deals out {} sequences: expected [{}, ...]", file, name,
@@ -270,22 +271,22 @@ Tensors run_transformer(runtime::ModelState& state, const std::string& file, Ten
                         const runtime::Adapters* adapters) {
   const models::PipelineSpec& spec = *state.spec;
   const auto names = spec.forward_names;
-  std::string all = names.latent + ", " + names.timestep;
-  for (const auto& name : names.conditioning) all += ", " + name;
-  const Tensor input_latent = as_f32(input(file, inputs, names.latent, all));
+  std::string expected_names = names.latent + ", " + names.timestep;
+  for (const auto& name : names.conditioning) expected_names += ", " + name;
+  const Tensor input_latent = as_f32(input(file, inputs, names.latent, expected_names));
   Tensor latent = names.one_frame ? without_frame(input_latent, file, names.latent) : input_latent;
   nn::TokenLayout layout = layout_of(spec, latent, file, names.latent, inputs);
-  Tensors beside;
-  if (spec.fills_mask) latent = diffusion::take_fill(latent, layout, file, beside);
+  Tensors fill_tensors;
+  if (spec.fills_mask) latent = diffusion::take_fill(latent, layout, file, fill_tensors);
   const int batch = static_cast<int>(latent.size(0));
-  Tensor time = as_f32(input(file, inputs, names.timestep, all));
+  Tensor time = as_f32(input(file, inputs, names.timestep, expected_names));
   require(time.elements() == batch, ErrorCode::usage, "'{}': '{}' has {} values for a batch of {}",
           file, names.timestep, time.elements(), batch);
   time = scheduler_time(time.reshape({batch}), names);
   const Plan& plan = state.options.plan;
   const char* const axis = plan.data > 1 ? "data" : plan.shard > 1 ? "shard" : nullptr;
-  nn::Conditioning conditioning = conditioning_of(spec, file, inputs, all, batch, axis);
-  conditioning.tensors.merge(beside);
+  nn::Conditioning conditioning = conditioning_of(spec, file, inputs, expected_names, batch, axis);
+  conditioning.tensors.merge(fill_tensors);
   if (const auto ids = inputs.find("img_ids"); ids != inputs.end() && spec.takes_references)
     latent = take_references(packed_grids(ids->second), latent, layout, file, conditioning.tensors);
   parallel::Workload workload;
@@ -537,7 +538,7 @@ void check_output(const runtime::ModelState& state, const ForwardRequest& reques
 NamedTensors forward(runtime::ModelState& state, const ForwardRequest& request,
                      const RunControl& control) {
   check_request(request);
-  const cluster::ExclusiveRequest alone(state.ranks(), state.name);
+  const cluster::ExclusiveRequest exclusive(state.ranks(), state.name);
   const base::BindStop stop(control.stop);
   const std::string component = word_of(request.component);
   const bool transformer = request.component <= ModelPart::model;

@@ -111,8 +111,8 @@ void check_tensors(const Job& job, const load::TensorSet& tensors, const std::st
   nn::Portion names;  // nothing is packed, for any number of announced experts
   names.experts.resize(static_cast<size_t>(job.state.layer->experts));
   const models::MoeLayer layer(*job.state.layer, job.form, meta_weights, names, job.state.dtype());
-  const std::string others[] = {"*"};
-  (void)load::check_names(meta_weights, tensors, folder, others);
+  const std::string other_names[] = {"*"};
+  (void)load::check_names(meta_weights, tensors, folder, other_names);
 }
 
 void check_plan(const Plan& plan, const nn::Geometry& geometry) {

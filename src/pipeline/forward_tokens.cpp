@@ -227,9 +227,9 @@ void Pass::run(comm::Communicator* world) {
   lengths.front() += std::ssize(request.canvas);
   parallel::Setup setup(state.options.plan, model.geometry(), {.text = {{lengths, routing}}}, world,
                         weights);
-  std::map<int, nn::Range> all;
-  for (const int sequence : of.view.sequences) all[sequence] = nn::kAllTokens;
-  setup.policy->restrict_to(std::move(all));
+  std::map<int, nn::Range> ranges;
+  for (const int sequence : of.view.sequences) ranges[sequence] = nn::kAllTokens;
+  setup.policy->restrict_to(std::move(ranges));
   require(setup.go_on(stop), ErrorCode::cancelled, "stopped before the first block");
   const auto output_of = [&](const Tensor& rows) {
     if (request.canvas.empty()) return spread(rows, request);
@@ -242,9 +242,9 @@ void Pass::run(comm::Communicator* world) {
   if (!request.canvas.empty()) parallel::forward(model, text, setup, {});
   const Tensor logits = parallel::forward(model, of, setup, [&](int blocks, const Tensor& stream) {
     if (trace) show(blocks, stream);
-    const bool alone = state.ranks().all_here();
-    require(!alone || blocks == setup.blocks.end || !stop.stop_requested(), ErrorCode::cancelled,
-            "stopped before block {}", blocks);
+    const bool single_process = state.ranks().all_here();
+    require(!single_process || blocks == setup.blocks.end || !stop.stop_requested(),
+            ErrorCode::cancelled, "stopped before block {}", blocks);
   });
   setup.finish();
   if (setup.rank != 0) return;

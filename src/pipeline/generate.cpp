@@ -383,7 +383,7 @@ std::vector<GenerateResult> generate(runtime::ModelState& state,
                                      std::span<const GenerateRequest> requests,
                                      const RunControl& control) {
   for (const GenerateRequest& request : requests) check_request(request);
-  const cluster::ExclusiveRequest alone(state.ranks(), state.name);
+  const cluster::ExclusiveRequest exclusive(state.ranks(), state.name);
   const base::BindStop stop(control.stop);
   agree_on_count(state, requests.size());
   if (requests.empty()) return {};

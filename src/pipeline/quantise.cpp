@@ -110,12 +110,12 @@ std::vector<MatrixForm> matrices_of(const runtime::ModelState& state,
                                     const QuantiseRequest& request) {
   const tensor::Uncounted aside;
   const load::MetaWeights meta_weights(tensors);
-  nn::Portion all = state.language ? state.language->spec().whole() : state.spec->whole();
-  all.expert_dtype = DType::i8;
+  nn::Portion portion = state.language ? state.language->spec().whole() : state.spec->whole();
+  portion.expert_dtype = DType::i8;
   if (state.language)
-    state.language->spec().make(meta_weights, all, DType::bf16, 0);
+    state.language->spec().make(meta_weights, portion, DType::bf16, 0);
   else
-    state.spec->make(meta_weights, all, DType::bf16);
+    state.spec->make(meta_weights, portion, DType::bf16);
   const bool int4 = request.experts == Precision::int4;
   const std::vector<std::string> experts = meta_weights.packed_in(DType::i8);
   for (const std::string& name : experts) {
@@ -233,10 +233,10 @@ class NewWeights {
         {matrix.name, matrix.int4 ? "U8" : "I8", sizes, elements(sizes), [this, matrix, half] {
            if (matrix.gate.empty()) turn(matrix);
            show(tensors_.entry(matrix.name).bytes());
-           const Tensor all = panels_.reshape({panels_.elements()});
-           const int64_t middle = half ? all.elements() / 2 : all.elements();
-           return matrix.gate.empty() ? all.slice(0, 0, middle)
-                                      : all.slice(0, middle, all.elements());
+           const Tensor panels = panels_.reshape({panels_.elements()});
+           const int64_t middle = half ? panels.elements() / 2 : panels.elements();
+           return matrix.gate.empty() ? panels.slice(0, 0, middle)
+                                      : panels.slice(0, middle, panels.elements());
          }});
   }
   void turn(const MatrixForm& matrix) {
@@ -503,8 +503,8 @@ QuantiseResult quantise(const runtime::ModelState& state, const QuantiseRequest&
   QuantiseResult result;
   auto written = weights.begin();
   for (const Part& part : parts) {
-    const fs::path inside = fs::path(part.component.folder).lexically_relative(model);
-    write_part(part, (fs::path(folder.beside()) / inside).lexically_normal(), *written);
+    const fs::path part_folder = fs::path(part.component.folder).lexically_relative(model);
+    write_part(part, (fs::path(folder.beside()) / part_folder).lexically_normal(), *written);
     result.matrices += static_cast<int64_t>(part.matrices.size());
     result.bytes_before += part.tensors.bytes();
     result.bytes += written->bytes();

@@ -32,10 +32,10 @@ class LayerRecorder {
             }};
   }
   std::vector<load::AdapterLayer> layers() const {
-    std::vector<load::AdapterLayer> all;
+    std::vector<load::AdapterLayer> result;
     for (const auto& [name, shape] : layers_)
-      all.push_back({name, shape[0], shape.elements() / shape[0]});
-    return all;
+      result.push_back({name, shape[0], shape.elements() / shape[0]});
+    return result;
   }
 
  private:
@@ -92,13 +92,13 @@ std::shared_ptr<const Adapters> load_adapters(const ModelState& state,
   const load::AdapterNames names(parts_of(state));
   auto adapters = std::make_shared<Adapters>();
   adapters->merge = merged;
-  std::map<std::string, std::shared_ptr<nn::WeightChanges>> all;
+  std::map<std::string, std::shared_ptr<nn::WeightChanges>> sums;
   for (const Lora& lora : loras) {
     size_t layers = 0;
     for (const auto& [part, changes] : load::read_adapter(lora.file, lora.strength, names)) {
       layers += changes.size();
       if (lora.strength == 0) continue;  // results stay identical to a run without the adapter
-      auto& sum = all[part];
+      auto& sum = sums[part];
       if (!sum) sum = std::make_shared<nn::WeightChanges>();
       for (const auto& [name, change] : changes) {
         adapters->bytes += bytes_of(change.front());
@@ -110,7 +110,7 @@ std::shared_ptr<const Adapters> load_adapters(const ModelState& state,
                                           layers, lora.strength,
                                           lora.strength == 0 ? ": not at all" : ""));
   }
-  adapters->parts = {all.begin(), all.end()};
+  adapters->parts = {sums.begin(), sums.end()};
   return adapters;
 }
 

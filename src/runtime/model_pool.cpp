@@ -31,18 +31,18 @@ int64_t PooledModel::held_bytes() const { return std::max(keeps_.bytes(), reserv
 
 MemoryReservation::~MemoryReservation() {
   if (!model_) return;
-  ModelPool& all = model_->pool_;
-  const std::lock_guard lock(all.mutex_);
+  ModelPool& pool = model_->pool_;
+  const std::lock_guard lock(pool.mutex_);
   std::erase(model_->runs_, this);
-  model_->last_turn_ = ++all.turn_;
+  model_->last_turn_ = ++pool.turn_;
 }
 
 bool MemoryReservation::take(int64_t bytes, int64_t weights, int64_t room,
                              std::vector<ModelMemory>& others, Idle idle) {
   others.clear();
   if (!model_) return true;
-  ModelPool& all = model_->pool_;
-  const std::lock_guard lock(all.mutex_);
+  ModelPool& pool = model_->pool_;
+  const std::lock_guard lock(pool.mutex_);
   const auto before = std::pair{bytes_, weights_};
   const bool first = std::ranges::find(model_->runs_, this) == model_->runs_.end();
   if (first) model_->runs_.push_back(this);
@@ -54,7 +54,7 @@ bool MemoryReservation::take(int64_t bytes, int64_t weights, int64_t room,
   };
   int64_t working = 0;
   std::vector<PooledModel*> resting;
-  for (PooledModel* model : all.all_) {
+  for (PooledModel* model : pool.all_) {
     if (model->runs_.empty())
       resting.push_back(model);
     else
@@ -76,7 +76,7 @@ bool MemoryReservation::take(int64_t bytes, int64_t weights, int64_t room,
     if (idle == Idle::stay) return refuse();
     (*next)->keeps_.release();
   }
-  model_->last_turn_ = ++all.turn_;
+  model_->last_turn_ = ++pool.turn_;
   return true;
 }
 

@@ -386,11 +386,11 @@ std::unique_ptr<nn::Denoiser> ModelState::make_transformer(
   };
   const auto weights = merged(plain);
   const auto pairs = adapters ? adapters->pairs(kPart, device()) : nullptr;
-  const auto all = nn::with_pairs(weights, pairs);
+  const auto with_loras = nn::with_pairs(weights, pairs);
   if (resident >= 0)
-    return std::make_unique<StreamedDenoiser>(*spec, all, dtype(), resident, expert_dtype());
+    return std::make_unique<StreamedDenoiser>(*spec, with_loras, dtype(), resident, expert_dtype());
   const nn::Portion own_portion = portion(rank);
-  if (options.plan.shard == 1) return spec->make(*all, own_portion, dtype());
+  if (options.plan.shard == 1) return spec->make(*with_loras, own_portion, dtype());
   auto meta = weights;
   if (device() != tensor::Device::meta) meta = merged(meta_weights_of(kPart));
   return std::make_unique<ShardedDenoiser>(*spec, meta, *weights, dtype(), own_portion,

@@ -335,14 +335,14 @@ void check_files(const RunFiles& files) {
   const bool writes = std::ranges::any_of(
       files.outputs, [](const RunOutput& output) { return !output.path.empty(); });
   if (!writes) return;
-  RunFiles all = files;
-  all.inputs.push_back({"`transformer`", files.weights.transformer});
-  all.inputs.push_back({"`vae`", files.weights.vae});
-  all.inputs.push_back({"`preview_vae`", files.weights.preview_vae});
+  RunFiles all_files = files;
+  all_files.inputs.push_back({"`transformer`", files.weights.transformer});
+  all_files.inputs.push_back({"`vae`", files.weights.vae});
+  all_files.inputs.push_back({"`preview_vae`", files.weights.preview_vae});
   for (const std::string& text : files.weights.text_encoders)
-    all.inputs.push_back(
+    all_files.inputs.push_back(
         {"`text_encoder`", text.substr(fs::exists(text) ? 0 : text.find('=') + 1)});
-  Check(all).run();
+  Check(all_files).run();
 }
 
 std::string numbered_name(const std::string& output, size_t number) {

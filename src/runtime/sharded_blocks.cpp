@@ -53,15 +53,16 @@ int64_t lines_of(const std::vector<Tensor>& tensors) {
   return bytes;
 }
 
-// The same tensor as a view of some bytes of `all`; owns all bytes.
-Tensor view_of(const Tensor& all, int64_t at, const Tensor& form) {
+// The same tensor as a view of some bytes of `buffer`; owns all bytes.
+Tensor view_of(const Tensor& buffer, int64_t at, const Tensor& form) {
   const int64_t bytes = form.bytes();
   const auto part = [&] {
-    if (!all.is_meta()) return tensor::Storage::view(all.data<std::byte>() + at, bytes, nullptr);
+    if (!buffer.is_meta())
+      return tensor::Storage::view(buffer.data<std::byte>() + at, bytes, nullptr);
     const tensor::Uncounted aside;
     return tensor::Storage::allocate(bytes, tensor::Device::meta, tensor::MemoryClass::weights);
   }();
-  const std::shared_ptr<tensor::Storage> keeps(part.get(), [part, all](tensor::Storage*) {});
+  const std::shared_ptr<tensor::Storage> keeps(part.get(), [part, buffer](tensor::Storage*) {});
   return Tensor::over(keeps, 0, form.shape(), form.dtype());
 }
 
@@ -129,21 +130,21 @@ Tensor BlockLayout::packed(const Weights& weights, Range run, tensor::Device dev
   return own_bytes;
 }
 
-std::shared_ptr<const Weights> BlockLayout::over(const Tensor& all) const {
+std::shared_ptr<const Weights> BlockLayout::over(const Tensor& buffer) const {
   return std::make_shared<const nn::AnsweredWeights>(
-      meta_, [parts = parts_.get(), all](const nn::WeightRequest& request) {
+      meta_, [parts = parts_.get(), buffer](const nn::WeightRequest& request) {
         const std::string key = nn::weight_key(request);
         const auto it = parts->find(key);
         require(it != parts->end(), ErrorCode::model,
                 "a block asks for '{}', which was not predicted", key);
         const auto& form = it->second.form;
         const int64_t at = it->second.at;
-        if (!form.packed) return nn::FetchedWeight{.tensor = view_of(all, at, form.tensor)};
+        if (!form.packed) return nn::FetchedWeight{.tensor = view_of(buffer, at, form.tensor)};
         const auto packed_weight = std::make_shared<ops::PackedWeight>(*form.packed);
-        packed_weight->data = view_of(all, at, packed_weight->data);
+        packed_weight->data = view_of(buffer, at, packed_weight->data);
         if (packed_weight->scales.defined())
           packed_weight->scales =
-              view_of(all, at + rounded(packed_weight->data.bytes()), packed_weight->scales);
+              view_of(buffer, at + rounded(packed_weight->data.bytes()), packed_weight->scales);
         return nn::FetchedWeight{.packed = packed_weight};
       });
 }

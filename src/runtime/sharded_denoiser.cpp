@@ -82,8 +82,8 @@ nn::AnsweredWeights gathered(std::shared_ptr<const ShardedRest> rest, nn::Gather
             const ShardedRest::Piece& piece = rest->pieces.at(key);
             nn::FetchedWeight weight = piece.form->fetch(request);
             weight.at_use = [rest, &piece, &gather, request] {
-              const Tensor all = gather.whole(piece.mine, piece.runs);
-              return piece.layout.over(all)->fetch(request);
+              const Tensor buffer = gather.whole(piece.mine, piece.runs);
+              return piece.layout.over(buffer)->fetch(request);
             };
             return weight;
           }};

@@ -113,26 +113,26 @@ std::optional<PlanCost> Comparison::predicted(runtime::ModelState& state, const 
 
 void Comparison::predict(runtime::ModelState& state) {
   const diffusion::Job job = diffusion::sketch_job(state, request.generate);
-  std::vector<Plan> all = study::plans_for(request.ranks, !state.geometry().experts.empty());
-  std::stable_sort(all.begin(), all.end(),
+  std::vector<Plan> all_plans = study::plans_for(request.ranks, !state.geometry().experts.empty());
+  std::stable_sort(all_plans.begin(), all_plans.end(),
                    [](const Plan& a, const Plan& b) { return axes_cut(a) < axes_cut(b); });
   std::vector<std::pair<PlanCost, Plan>> candidates;
   size_t i = 0;
-  for (; i < all.size() && !costs.stopped; ++i) {
+  for (; i < all_plans.size() && !costs.stopped; ++i) {
     const int tries = static_cast<int>(candidates.size()) + costs.too_large;
     if (tries == request.most) break;
-    if (progress) progress("predicted", static_cast<int>(i), static_cast<int>(all.size()));
+    if (progress) progress("predicted", static_cast<int>(i), static_cast<int>(all_plans.size()));
     bool stopped = false;
     try {
-      if (auto cost = predicted(state, job, all[i]))
-        candidates.emplace_back(*std::move(cost), all[i]);
+      if (auto cost = predicted(state, job, all_plans[i]))
+        candidates.emplace_back(*std::move(cost), all_plans[i]);
     } catch (const Error& e) {
       if (e.code() != ErrorCode::cancelled) throw;
       stopped = true;
     }
     costs.stopped = cluster::Ranks::of(options).most(stopped ? 1 : 0) > 0;
   }
-  costs.untried = static_cast<int>(all.size() - i) + (costs.stopped ? 1 : 0);
+  costs.untried = static_cast<int>(all_plans.size() - i) + (costs.stopped ? 1 : 0);
   std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
     return std::tie(a.first.flops, a.first.bytes) < std::tie(b.first.flops, b.first.bytes);
   });
@@ -168,11 +168,11 @@ void Comparison::measure(const GenerateRequest& generate_request) {
   const base::Stopwatch clock;
   seconds.resize(plans.size());
   std::vector<bool> out(plans.size());
-  const int all = request.rounds * static_cast<int>(plans.size());
+  const int total = request.rounds * static_cast<int>(plans.size());
   int done = 0;
   for (int round = 0; round < request.rounds; ++round)
     for (size_t p = 0; p < plans.size(); ++p) {
-      if (progress) progress("measured", done++, all);
+      if (progress) progress("measured", done++, total);
       if (out[p]) continue;
       const bool stops = stop.stop_requested();
       costs.stopped = !cluster::Ranks::of(options).word(!stops);
@@ -230,9 +230,9 @@ PlanCosts compare_plans(const std::string& model, const RunOptions& options,
   check(request, options);
   const base::BindStop bind(stop);
   runtime::ModelState state;
-  RunOptions alone = options;
-  alone.processes = nullptr;
-  runtime::open_model(model, alone, state);
+  RunOptions single_process = options;
+  single_process.processes = nullptr;
+  runtime::open_model(model, single_process, state);
   state.options.processes = options.processes;
   require(
       state.spec.has_value(), ErrorCode::usage,

@@ -66,10 +66,10 @@ Core drawn(size_t experts, size_t count, std::mt19937& random) {
 }
 
 double recall_of(const ops::Routing& vanilla, const Core& core) {
-  int64_t all = 0, hits = 0;
+  int64_t total = 0, hits = 0;
   for (const int64_t e : vanilla.ids.to_ints())
-    if (e >= 0) ++all, hits += core[static_cast<size_t>(e)];
-  return all ? double(hits) / double(all) : 1;
+    if (e >= 0) ++total, hits += core[static_cast<size_t>(e)];
+  return total ? double(hits) / double(total) : 1;
 }
 
 std::vector<double> hits_of(const ops::Routing& routing, size_t experts) {
@@ -102,12 +102,12 @@ std::vector<nn::Range> rows_of(const nn::Segment& s, int64_t first,
 }
 
 double distance(const std::vector<float>& a, const std::vector<float>& b) {
-  double apart = 0, whole = 0;
+  double difference = 0, whole = 0;
   for (size_t i = 0; i < a.size(); ++i) {
-    apart += std::pow(double(a[i]) - double(b[i]), 2);
+    difference += std::pow(double(a[i]) - double(b[i]), 2);
     whole += std::pow(double(b[i]), 2);
   }
-  return whole > 0 ? std::sqrt(apart / whole) : 0;
+  return whole > 0 ? std::sqrt(difference / whole) : 0;
 }
 
 /// Compares other choices of experts with the router's, on the tokens of a running model.
@@ -116,15 +116,15 @@ class Observer {
   explicit Observer(std::vector<nn::SelectionRule> rules) : rules_(std::move(rules)) {}
 
   void see(const nn::MoeWork& work) {
-    const Rows all{work.gate.router().logits(work.tokens), work.tokens, work.routing};
+    const Rows work_rows{work.gate.router().logits(work.tokens), work.tokens, work.routing};
     int64_t at = 0;
     for (const nn::Segment& s : work.call.view.body) {
       const std::vector<nn::Range> rows{{at, at + s.ids.size()}};
       if (const auto it = sequences.find(s.sequence); it != sequences.end()) {
         if (weigh)
-          compare(work, all.of(rows), all.of(rows_of(s, at, it->second)));
+          compare(work, work_rows.of(rows), work_rows.of(rows_of(s, at, it->second)));
         else
-          count(work.call.site, s.sequence, all.of(rows));
+          count(work.call.site, s.sequence, work_rows.of(rows));
       }
       at = rows[0].end;
     }
@@ -214,11 +214,11 @@ class Observer {
     sum.size += double(size);
     ++sum.samples;
     for (size_t i = 0; i < 3; ++i) {
-      const ops::Routing inside =
+      const ops::Routing restricted =
           nn::route_inside(rows.logits, router.options, rules_[r], {group, {}}, {trials[i]});
       sum.recall[i] += recall_of(rows.routing, trials[i]);
-      sum.residual[i] += distance(timed(rows.tokens, inside, work.weights), whole);
-      sum.hits[i] += evaluation::cosine(hits_of(inside, experts), hits);
+      sum.residual[i] += distance(timed(rows.tokens, restricted, work.weights), whole);
+      sum.hits[i] += evaluation::cosine(hits_of(restricted, experts), hits);
     }
   }
 

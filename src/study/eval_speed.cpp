@@ -14,8 +14,9 @@ struct Measurement {
   int64_t peak_bytes = 0;
 };
 
-GenerateRequest of_batch(const GenerateRequest& all, const study::Subjects& subjects, int batch) {
-  GenerateRequest batch_request = all;
+GenerateRequest of_batch(const GenerateRequest& request, const study::Subjects& subjects,
+                         int batch) {
+  GenerateRequest batch_request = request;
   batch_request.classes.clear();
   batch_request.prompts.clear();
   for (int i = 0; i < batch; ++i) subjects.ask(i, batch_request);
