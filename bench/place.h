@@ -74,8 +74,8 @@ class Place {
   bool turns = false;
 
  private:
-  [[noreturn]] static void stop(const std::string& why) {
-    std::fprintf(stderr, "%s\n", why.c_str());
+  [[noreturn]] static void stop(const std::string& reason) {
+    std::fprintf(stderr, "%s\n", reason.c_str());
     std::exit(2);
   }
   void start() {

@@ -43,13 +43,13 @@ class Announcer {
   ~Announcer() {
     if (line_open_) std::fputs("\r\033[K", stderr);
   }
-  void say(const std::string& label, int done, int all) {
+  void say(const std::string& label, int done, int total) {
     const auto now = std::chrono::steady_clock::now();
     if (now < next_) return;
     next_ = now + std::chrono::milliseconds(terminal_ ? 100 : 5000);
     line_open_ = terminal_;
     std::fprintf(stderr, terminal_ ? "\r\033[K%s %d of %d" : "%s %d of %d\n", label.c_str(), done,
-                 all);
+                 total);
   }
 
  private:
@@ -109,8 +109,8 @@ void bench_parallel(Options& o, const std::stop_token& stop, const Processes* pr
     try {
       costs = compare_plans(
           o.model->model, run, o.request,
-          [&](const std::string& label, int done, int all) {
-            if (first) announcer.say(label, done, all);
+          [&](const std::string& label, int done, int total) {
+            if (first) announcer.say(label, done, total);
           },
           stop);
     } catch (const Error& e) {  // the library has no --size

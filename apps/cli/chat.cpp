@@ -45,9 +45,9 @@ class History {
   size_t size() const { return messages_.size(); }
   void keep(size_t messages) { messages_.resize(messages); }
   std::string json() const {
-    std::string all;
-    for (const std::string& message : messages_) all += (all.empty() ? "" : ",\n ") + message;
-    return "[" + all + "]\n";
+    std::string text;
+    for (const std::string& message : messages_) text += (text.empty() ? "" : ",\n ") + message;
+    return "[" + text + "]\n";
   }
 
  private:

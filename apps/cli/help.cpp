@@ -90,11 +90,11 @@ std::string explain_extra(const std::string& input, const CLI::App& program) {
   if (!app.get_subcommands({}).empty()) {
     std::vector<std::string> names;
     for (const CLI::App* inner : app.get_subcommands({})) names.push_back(inner->get_name());
-    std::string all;
-    for (const std::string& known_one : names) all += (all.empty() ? "" : ", ") + known_one;
+    std::string list;
+    for (const std::string& known_one : names) list += (list.empty() ? "" : ", ") + known_one;
     const std::string hint = suggestion(input, names);
     return "unknown command '" + path_of(app) + " " + input + "'" +
-           (hint.empty() ? "; there are " + all : hint);
+           (hint.empty() ? "; there are " + list : hint);
   }
   const bool takes_text = std::count(words.begin(), words.end(), "--prompt") > 0;
   return "unexpected argument '" + input + "'; " +
@@ -104,16 +104,16 @@ std::string explain_extra(const std::string& input, const CLI::App& program) {
 
 // The first unexpected option, else the first argument; "" if there is none.
 std::string left_over(const CLI::ParseError& error, const CLI::App& program) {
-  std::vector<std::string> all = program.remaining(true);
-  if (all.empty() &&
+  std::vector<std::string> arguments = program.remaining(true);
+  if (arguments.empty() &&
       dynamic_cast<const CLI::ExtrasError*>(&error)) {  // only the message has the names
     const std::string text = error.what();
     std::istringstream words(text.substr(std::min(text.find(": "), text.size() - 1) + 1));
-    for (std::string word; words >> word;) all.push_back(word);
+    for (std::string word; words >> word;) arguments.push_back(word);
   }
-  for (const std::string& text : all)
+  for (const std::string& text : arguments)
     if (text.starts_with('-')) return text;
-  return all.empty() ? "" : all.front();
+  return arguments.empty() ? "" : arguments.front();
 }
 
 }  // namespace

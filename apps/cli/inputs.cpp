@@ -26,9 +26,9 @@ struct Input {
 };
 
 [[noreturn]] void refuse(const std::string& option, const std::string& path,
-                         const std::string& why) {
+                         const std::string& reason) {
   const std::string source = path == "-" ? "standard input" : "'" + path + "'";
-  throw Error(ErrorCode::usage, option + ": " + source + " " + why);
+  throw Error(ErrorCode::usage, option + ": " + source + " " + reason);
 }
 
 // Polls with a short timeout, so that Ctrl-C can interrupt a wait for typed input.

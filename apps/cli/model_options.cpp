@@ -193,9 +193,9 @@ RunOptions run_options(const ModelOptions& o, const Processes* processes) {
   const int ranks = processes ? processes->ranks() : o.ranks;
   const auto errors = problems(run.plan, ranks == 0 ? run.plan.ranks() : ranks);
   if (!errors.empty()) {
-    std::string all;
-    for (const auto& sentence : errors) all += (all.empty() ? "" : "; ") + sentence;
-    throw Error(ErrorCode::plan, "the plan cannot run: " + all);
+    std::string sentences;
+    for (const auto& sentence : errors) sentences += (sentences.empty() ? "" : "; ") + sentence;
+    throw Error(ErrorCode::plan, "the plan cannot run: " + sentences);
   }
   return run;
 }

@@ -333,16 +333,16 @@ Command add_plan(CLI::App& program) {
   CLI::App* app = program.add_subcommand("plan", "Predict what every plan over ranks takes");
   auto o = std::make_shared<Options>();
   app->add_option("MODEL", o->model, "Folder, hub id, shipped or published model");
-  const char* where = "Hardware";
+  const char* group = "Hardware";
   app->add_option("--hardware", o->request.hardware, "L40, A100, H100, ..., here, or a file")
-      ->group(where)
+      ->group(group)
       ->type_name("FILE|NAME");
   app->add_option("--ranks", o->request.ranks, "Ranks of a plan (default 1)")
       ->check(whole(1, 512))
-      ->group(where)
+      ->group(group)
       ->type_name("N");
   app->add_option("--what-if", o->request.changes, "Changes: link=25Gbit,memory=40GB")
-      ->group(where)
+      ->group(group)
       ->type_name("K=V");
   add_request(*app, *o);
   add_plans(*app, *o);

@@ -31,13 +31,13 @@ std::string quoted(const std::string& piece) {
   return line + "\"";
 }
 
-void print(const std::vector<Tokenized>& all, const std::stop_token& stop) {
+void print(const std::vector<Tokenized>& texts, const std::stop_token& stop) {
   const auto check_stop = [&] {
     if (stop.stop_requested()) throw Error(ErrorCode::cancelled, "stopped before all was shown");
   };
-  for (size_t i = 0; i < all.size(); ++i) {
+  for (size_t i = 0; i < texts.size(); ++i) {
     check_stop();
-    const Tokenized& tokenized = all[i];
+    const Tokenized& tokenized = texts[i];
     std::printf("%s%s: %zu tokens", i == 0 ? "" : "\n", tokenized.tokenizer.c_str(),
                 tokenized.ids.size());
     if (tokenized.length > 0) std::printf(", padded to %ld", static_cast<long>(tokenized.length));
@@ -56,11 +56,11 @@ void tokenize(Options& o, const std::stop_token& stop) {
     for (const std::string& line : read_lines(o.prompt_file, "--prompt-file", stop))
       q.prompts.push_back(line);
   if (!o.chat.empty()) q.chat = read_input(o.chat, "--chat", stop);
-  const auto all = Model::open(o.model.model, run_options(o.model), stop).tokenize(q, stop);
+  const auto texts = Model::open(o.model.model, run_options(o.model), stop).tokenize(q, stop);
   if (o.json)
-    std::printf("%s\n", to_json(all, stop).c_str());
+    std::printf("%s\n", to_json(texts, stop).c_str());
   else
-    print(all, stop);
+    print(texts, stop);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ const FieldNames kBeginnings{{"'image", "image"},
 
 // Fields of a body: those of the requests' tables, and those with forms of their own.
 const std::set<std::string>& known_fields() {
-  static const std::set<std::string> all = [] {
+  static const std::set<std::string> fields = [] {
     std::set<std::string> names{"classes", "enable_thinking", "image",          "loras",
                                 "mask",    "messages",        "outpaint",       "prompt",
                                 "stop",    "tools",           "negative_prompt"};
@@ -34,7 +34,7 @@ const std::set<std::string>& known_fields() {
     visit_fields(texts, add);
     return names;
   }();
-  return all;
+  return fields;
 }
 
 bool of_word(char c) {

@@ -116,8 +116,8 @@ bool Fields::is_used(const std::string& name) const {
   return std::find(used_names_.begin(), used_names_.end(), name) != used_names_.end();
 }
 
-void Fields::only(const std::vector<Neutral>& all) {
-  for (const auto& [name, values] : all) {
+void Fields::only(const std::vector<Neutral>& neutrals) {
+  for (const auto& [name, values] : neutrals) {
     const Json* field = take(name);
     if (field && std::ranges::find(values, without_nulls(*field)) == values.end())
       throw wrong(path_of(name), path_of(name) + ": Tessera does not do this; leave it out");

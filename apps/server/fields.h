@@ -35,7 +35,7 @@ class Fields {
   /// Reads a text or a list of texts (with `numbers`, of integers too).
   bool texts(const std::string& name, std::vector<std::string>& values, bool numbers = false);
   /// Refuses all but these values; nulls inside are ignored.
-  void only(const std::vector<Neutral>& all);
+  void only(const std::vector<Neutral>& neutrals);
   /// Moves all fields not yet taken to another object, except those in `hidden`.
   void rest(Json& to, const std::vector<std::string>& hidden);
   /// Refuses fields that were not taken.

@@ -143,19 +143,19 @@ Json Jobs::show(const std::string& client, const std::string& id) const {
 
 Json Jobs::list(const std::string& client, int limit, const std::string& before) const {
   auto listed = store_.list(own_ ? client : "", limit, before);
-  Json all = Json::array();
+  Json jobs = Json::array();
   const std::lock_guard lock(mutex_);
   const std::vector<Job*> order = line();
   for (auto& [stored_id, brief] : listed) {
     const JobPtr job = find_live(stored_id);
     if (!job)
-      all.push_back(std::move(brief));
+      jobs.push_back(std::move(brief));
     else if (ended(job->record.state))
-      all.push_back(brief_of(json_of(job->record)));
+      jobs.push_back(brief_of(json_of(job->record)));
     else
-      all.push_back(brief_of(json_of(*job, place_in(order, *job))));
+      jobs.push_back(brief_of(json_of(*job, place_in(order, *job))));
   }
-  return {{"jobs", all}};
+  return {{"jobs", jobs}};
 }
 
 JobPtr Jobs::events_of(const std::string& client, const std::string& id) const {

@@ -38,14 +38,16 @@ class Checker final : public nlohmann::json_sax<Json> {
     return true;
   }
   bool parse_error(size_t, const std::string&, const Json::exception& error) override {
-    const std::string why = error.what();  // "[json.exception.parse_error.101] parse error at ..."
-    throw wrong(param_, subject_ + " is no JSON: " +
-                            why.substr(std::min(why.find("] ") + 2, why.size())).substr(0, 200));
+    const std::string reason =
+        error.what();  // "[json.exception.parse_error.101] parse error at ..."
+    throw wrong(param_,
+                subject_ + " is no JSON: " +
+                    reason.substr(std::min(reason.find("] ") + 2, reason.size())).substr(0, 200));
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& why) const {
-    throw wrong(param_, subject_ + why + "; nothing here needs that");
+  [[noreturn]] void refuse(const std::string& reason) const {
+    throw wrong(param_, subject_ + reason + "; nothing here needs that");
   }
   bool count() {
     if (++values_ > limits_.values)

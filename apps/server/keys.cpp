@@ -19,8 +19,8 @@ namespace {
 
 constexpr size_t kLeast = 16, kMost = 4096, kMostOfName = 100, kMostOfFile = size_t{1} << 20;
 
-[[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  throw Error(ErrorCode::usage, "--api-keys '" + path + "': " + why);
+[[noreturn]] void refuse(const std::string& path, const std::string& reason) {
+  throw Error(ErrorCode::usage, "--api-keys '" + path + "': " + reason);
 }
 
 // Reads a file accessible to the owner only. Modes and contents come from the same open file.
@@ -87,23 +87,24 @@ void ApiKeys::add_line(const std::string& path, int number, const std::string& l
   if (name.empty() || name.starts_with('#')) return;
   const bool nameless = key.empty();
   if (nameless) key = name;
-  const std::string where = "line " + std::to_string(number);
+  const std::string location = "line " + std::to_string(number);
   if (!more.empty() || (!role.empty() && role != "operator"))
-    refuse(path, where + " has more than a name, a key and the word operator");
+    refuse(path, location + " has more than a name, a key and the word operator");
   if (key.size() < kLeast || key.size() > kMost)
-    refuse(path, where + ": a key has at least 16 characters; `openssl rand -hex 24` makes one");
+    refuse(path, location + ": a key has at least 16 characters; `openssl rand -hex 24` makes one");
   if (nameless) name = "key " + sha256(key).substr(0, 8);
   if (!nameless && !is_name(name))
-    refuse(path, where +
+    refuse(path, location +
                      ": a name has up to 100 letters, digits and signs of ASCII, and is no "
                      "address");
   const bool is_operator = role == "operator";
   for (const Key& other : keys_) {
-    if (other.secret == key) refuse(path, where + ": the key of '" + other.owner.name + "' again");
+    if (other.secret == key)
+      refuse(path, location + ": the key of '" + other.owner.name + "' again");
     if (other.owner.name != name) continue;
-    if (nameless) refuse(path, where + ": its digest is that of another key; give it a name");
+    if (nameless) refuse(path, location + ": its digest is that of another key; give it a name");
     if (other.owner.is_operator != is_operator)
-      refuse(path, where + ": '" + name + "' is an operator by one key and none by another");
+      refuse(path, location + ": '" + name + "' is an operator by one key and none by another");
   }
   keys_.push_back({{name, is_operator}, key});
 }
@@ -125,11 +126,11 @@ std::vector<std::string> ApiKeys::names() const {
 }
 
 std::vector<std::string> ApiKeys::rotated() const {
-  std::vector<std::string> all = names();
-  std::erase_if(all, [this](const std::string& name) {
+  std::vector<std::string> rotated_names = names();
+  std::erase_if(rotated_names, [this](const std::string& name) {
     return std::ranges::count_if(keys_, [&](const Key& k) { return k.owner.name == name; }) < 2;
   });
-  return all;
+  return rotated_names;
 }
 
 }  // namespace tessera::server

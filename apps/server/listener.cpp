@@ -103,21 +103,21 @@ MHD_Result on_accept(void* state, const sockaddr* address, socklen_t) {
 
 void on_connection(void* state, MHD_Connection* connection, void**,
                    MHD_ConnectionNotificationCode code) {
-  auto& all = *static_cast<Listener::State*>(state);
+  auto& listener = *static_cast<Listener::State*>(state);
   const int socket = socket_of(connection);
   if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-    all.open.opened(socket, address_of(connection));
-    all.open.expect(socket, all.after(all.options.idle));
+    listener.open.opened(socket, address_of(connection));
+    listener.open.expect(socket, listener.after(listener.options.idle));
   } else {
-    all.open.closed(socket);
-    all.freed += kConnection;
+    listener.open.closed(socket);
+    listener.freed += kConnection;
   }
 }
 
 // Called after the first line of a request.
 void* on_target(void* state, const char* target, MHD_Connection* connection) {
-  auto& all = *static_cast<Listener::State*>(state);
-  all.open.expect(socket_of(connection), all.after(all.options.head));
+  auto& listener = *static_cast<Listener::State*>(state);
+  listener.open.expect(socket_of(connection), listener.after(listener.options.head));
   try {
     return new ExchangePtr(std::make_shared<Exchange>(connection, target ? target : ""));
   } catch (const std::exception&) {  // the connection ends with this request
@@ -142,12 +142,12 @@ void on_completed(void* state, MHD_Connection* connection, void** memory,
                   MHD_RequestTerminationCode code) {
   auto* pointer = static_cast<ExchangePtr*>(*memory);
   *memory = nullptr;
-  auto& all = *static_cast<Listener::State*>(state);
-  all.open.expect(socket_of(connection), all.after(all.options.idle));
+  auto& listener = *static_cast<Listener::State*>(state);
+  listener.open.expect(socket_of(connection), listener.after(listener.options.idle));
   if (!pointer) return;
   const ExchangePtr exchange = *pointer;
   delete pointer;
-  all.completed(exchange, code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
+  listener.completed(exchange, code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
 }
 
 void say_nothing(void*, const char*, va_list) {}
@@ -353,14 +353,14 @@ Listener::Listener(const ServeOptions& options, Handlers handlers) {
 Listener::~Listener() {
   quiesce();
   state_->pool.close();
-  std::vector<ExchangePtr> all;
+  std::vector<ExchangePtr> exchanges;
   {
     const std::lock_guard lock(state_->mutex);
     state_->stopping = true;
-    all.assign(state_->exchanges.begin(), state_->exchanges.end());
+    exchanges.assign(state_->exchanges.begin(), state_->exchanges.end());
   }
-  for (const ExchangePtr& exchange : all) exchange->end();  // unblocks the daemon's stop
-  all.clear();
+  for (const ExchangePtr& exchange : exchanges) exchange->end();  // unblocks the daemon's stop
+  exchanges.clear();
   MHD_stop_daemon(state_->daemon);
 }
 
@@ -379,13 +379,13 @@ unsigned Listener::connections() const {
 
 void Listener::tend() {
   state_->open.end_late(steady_clock::now());
-  std::vector<ExchangePtr> all;
+  std::vector<ExchangePtr> exchanges;
   {
     const std::lock_guard lock(state_->mutex);
-    all.assign(state_->exchanges.begin(), state_->exchanges.end());
+    exchanges.assign(state_->exchanges.begin(), state_->exchanges.end());
   }
   const bool beat = ++state_->ticks % state_->options.beat == 0;
-  for (const ExchangePtr& exchange : all) {
+  for (const ExchangePtr& exchange : exchanges) {
     if (exchange->abandoned())
       exchange->end();
     else if (exchange->slowed)

@@ -31,12 +31,12 @@ bool begins_character(char c) { return (c & 0xC0) != 0x80; }
 
 // Tokens of an answer before a stop text.
 Json tokens_in(const Json& completion) {
-  const Json& all = completion["logprobs"];
-  if (completion["finish"] != "stop") return all;
+  const Json& token_list = completion["logprobs"];
+  if (completion["finish"] != "stop") return token_list;
   const size_t length = completion["text"].get_ref<const std::string&>().size();
   Json tokens = Json::array();
   size_t bytes = 0;
-  for (const Json& token : all) {
+  for (const Json& token : token_list) {
     if (bytes >= length) break;
     bytes += token["bytes"].size();
     tokens.push_back(token);

@@ -35,8 +35,8 @@ Gauge& gauge(prometheus::Registry& registry, const char* name, const char* help)
 
 double resident_bytes() {
   std::ifstream file("/proc/self/statm");
-  double all = 0, resident = 0;
-  file >> all >> resident;
+  double total = 0, resident = 0;
+  file >> total >> resident;
   return resident * double(sysconf(_SC_PAGESIZE));
 }
 

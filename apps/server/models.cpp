@@ -84,9 +84,9 @@ Models::Models(const std::vector<std::string>& models, const RunOptions& options
     } catch (const Error& error) {
       if (error.code() != ErrorCode::plan || models.size() == 1 || options.processes) throw;
       misfit = error;
-      RunOptions alone = options;
-      alone.plan = {};
-      add(alone);
+      RunOptions single_rank = options;
+      single_rank.plan = {};
+      add(single_rank);
       note(name + " runs on one rank: " + in_options(error.what()));
     }
   }

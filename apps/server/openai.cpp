@@ -206,9 +206,9 @@ Json model_of(const Parts& parts, const ModelFacts& facts) {
 
 HttpReply openai_models(const Parts& parts, const std::string& rest) {
   if (rest.size() > 1) return json_reply(model_of(parts, parts.models.find(rest.substr(1)).facts));
-  Json all = Json::array();
-  for (const auto& served : parts.models.all()) all.push_back(model_of(parts, served->facts));
-  return json_reply({{"object", "list"}, {"data", all}});
+  Json list = Json::array();
+  for (const auto& served : parts.models.all()) list.push_back(model_of(parts, served->facts));
+  return json_reply({{"object", "list"}, {"data", list}});
 }
 
 namespace {

@@ -59,11 +59,11 @@ std::vector<JobPtr> FairQueue::order() const {
     if (!line.jobs.empty()) lines.push_back(&line);
   std::stable_sort(lines.begin(), lines.end(),
                    [](const Line* a, const Line* b) { return a->served < b->served; });
-  std::vector<JobPtr> all;
-  for (size_t i = 0; all.size() < size_; ++i)
+  std::vector<JobPtr> jobs;
+  for (size_t i = 0; jobs.size() < size_; ++i)
     for (const Line* line : lines)
-      if (i < line->jobs.size()) all.push_back(line->jobs[i]);
-  return all;
+      if (i < line->jobs.size()) jobs.push_back(line->jobs[i]);
+  return jobs;
 }
 
 }  // namespace tessera::server

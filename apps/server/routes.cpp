@@ -74,9 +74,9 @@ class EventStream : public Stream {
 };
 
 HttpReply list_models(const Parts& parts) {
-  Json all = Json::array();
-  for (const auto& served : parts.models.all()) all.push_back(json_of(served->facts));
-  return json_reply({{"models", all}});
+  Json list = Json::array();
+  for (const auto& served : parts.models.all()) list.push_back(json_of(served->facts));
+  return json_reply({{"models", list}});
 }
 
 // Client whose numbers a request may see; "": all.

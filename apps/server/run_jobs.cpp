@@ -42,8 +42,8 @@ void Jobs::keep_ranks(const std::function<void()>& work) {
 }
 
 // Requires the lock.
-void Jobs::lose_ranks(std::exception_ptr why) {
-  if (!lost_) lost_ = std::move(why);
+void Jobs::lose_ranks(std::exception_ptr reason) {
+  if (!lost_) lost_ = std::move(reason);
   closing_ = requeue_ = true;
 }
 
@@ -166,7 +166,7 @@ RunCallbacks Jobs::callbacks_of(const std::vector<JobPtr>& jobs) {
 void Jobs::run(std::vector<JobPtr>& jobs) {
   const std::shared_ptr<Run> run = jobs[0]->run;
   const bool ran = run_once(jobs);
-  std::vector<JobPtr> alone;
+  std::vector<JobPtr> single_jobs;
   {
     const std::lock_guard lock(mutex_);
     if (const double began = jobs[0]->record.started; began > 0)
@@ -180,12 +180,12 @@ void Jobs::run(std::vector<JobPtr>& jobs) {
       }
       job->alone = true;
       begin({job});
-      alone.push_back(job);
+      single_jobs.push_back(job);
     }
     std::erase(running_, run);
     changed_.notify_all();
   }
-  for (const JobPtr& job : alone) {
+  for (const JobPtr& job : single_jobs) {
     std::vector<JobPtr> single_job{job};
     this->run(single_job);
   }
@@ -235,9 +235,9 @@ void Jobs::conclude(Job& job, const Outcome& outcome) {
 
 // Waits until a running job stops, and drops cancelled jobs. Returns false if none was running
 // since `rests`, or on a stop: waiting is then useless.
-bool Jobs::wait_for_room(const Error& why, std::vector<JobPtr>& jobs, uint64_t rests,
+bool Jobs::wait_for_room(const Error& reason, std::vector<JobPtr>& jobs, uint64_t rests,
                          const std::stop_token& stop) {
-  const Json error = body_of(refusal_of(models_.with_names(why)))["error"];
+  const Json error = body_of(refusal_of(models_.with_names(reason)))["error"];
   std::unique_lock lock(mutex_);
   if (rests_ == rests && active_ == 0) return false;
   for (const JobPtr& job : jobs) {

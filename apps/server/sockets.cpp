@@ -17,7 +17,7 @@
 namespace tessera::server {
 
 int listen_at(const std::string& host, int port) {
-  const std::string where = host + ":" + std::to_string(port);
+  const std::string address = host + ":" + std::to_string(port);
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
@@ -31,12 +31,12 @@ int listen_at(const std::string& host, int port) {
   bool bound = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
                ::bind(fd, addresses->ai_addr, addresses->ai_addrlen) == 0 &&
                ::listen(fd, 1024) == 0;
-  const std::string why = std::strerror(errno);
+  const std::string reason = std::strerror(errno);
   freeaddrinfo(addresses);
   if (bound) return fd;
   if (fd >= 0) ::close(fd);
-  throw Error(ErrorCode::usage,
-              "cannot listen at " + where + ": " + why + "; choose another --port, or 0 for any");
+  throw Error(ErrorCode::usage, "cannot listen at " + address + ": " + reason +
+                                    "; choose another --port, or 0 for any");
 }
 
 int port_of(int socket) {

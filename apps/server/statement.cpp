@@ -19,9 +19,10 @@ void check_status(sqlite3* database, int status) {
 
 }  // namespace
 
-void fail_damaged(sqlite3* database, const std::string& why) {
+void fail_damaged(sqlite3* database, const std::string& reason) {
   const char* const path = sqlite3_db_filename(database, "main");
-  throw Error(ErrorCode::model, "'" + std::string(path ? path : "") + "' cannot be used: " + why +
+  throw Error(ErrorCode::model, "'" + std::string(path ? path : "") +
+                                    "' cannot be used: " + reason +
                                     "; name another --store, or remove the file and its jobs");
 }
 

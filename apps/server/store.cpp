@@ -155,9 +155,9 @@ void Store::upgrade() {
   const int64_t stamp = number_in(handle, "PRAGMA application_id");
   const int64_t format = number_in(handle, "PRAGMA user_version");
   const int64_t tables = number_in(handle, "SELECT COUNT(*) FROM sqlite_master");
-  const auto refuse = [&](const std::string& why) {
+  const auto refuse = [&](const std::string& reason) {
     throw Error(ErrorCode::usage,
-                "--store '" + folder_.path() + "': " + why + "; name an empty or a new folder");
+                "--store '" + folder_.path() + "': " + reason + "; name an empty or a new folder");
   };
   if (stamp == kStoreId && format == kFormat) return;
   if (stamp == kStoreId) refuse("its jobs.sqlite is of another version of Tessera");
@@ -222,11 +222,11 @@ std::optional<JobRecord> Store::find(const std::string& id) const {
 std::vector<std::pair<std::string, Json>> Store::list(const std::string& client, int limit,
                                                       const std::string& before) const {
   const std::lock_guard lock(database_->mutex);
-  std::string where = " WHERE 1";
-  if (!client.empty()) where += " AND client = ?";
-  if (!before.empty()) where += " AND number < (SELECT number FROM jobs WHERE id = ?)";
+  std::string condition = " WHERE 1";
+  if (!client.empty()) condition += " AND client = ?";
+  if (!before.empty()) condition += " AND number < (SELECT number FROM jobs WHERE id = ?)";
   Statement rows(database_->handle,
-                 "SELECT id, brief FROM jobs" + where + " ORDER BY number DESC LIMIT ?");
+                 "SELECT id, brief FROM jobs" + condition + " ORDER BY number DESC LIMIT ?");
   if (!client.empty()) rows.bind(client);
   if (!before.empty()) rows.bind(before);
   rows.bind(int64_t{limit});

@@ -171,8 +171,8 @@ StoreFolder::~StoreFolder() {
   if (temporary_) remove_temporary(path_, folder_);
 }
 
-void StoreFolder::refuse(const std::string& why) const {
-  throw Error(ErrorCode::usage, "--store '" + path_ + "': " + why);
+void StoreFolder::refuse(const std::string& reason) const {
+  throw Error(ErrorCode::usage, "--store '" + path_ + "': " + reason);
 }
 
 void StoreFolder::open_or_make(const std::string& path) {

@@ -52,7 +52,7 @@ class StoreFolder {
   void clear_all_but(const std::set<std::string>& job_ids) const;
 
  private:
-  [[noreturn]] void refuse(const std::string& why) const;
+  [[noreturn]] void refuse(const std::string& reason) const;
   void open_or_make(const std::string& path);
   void check_contents();
   void check_file(const char* name) const;

@@ -38,15 +38,16 @@ void Jobs::end_overdue() {
   if (options_.job_time <= 0) return;
   const std::lock_guard lock(mutex_);
   const double latest = now() - options_.job_time;
-  const Refusal why(400, "time_limit",
-                    "the job has run for as long as the server's --job-time allows; ask for fewer "
-                    "steps, or less at once");
+  const Refusal refusal(
+      400, "time_limit",
+      "the job has run for as long as the server's --job-time allows; ask for fewer "
+      "steps, or less at once");
   std::vector<Job*> overdue;
   for (const auto& run : running_)
     for (Job* job : run->jobs)
       if (job->record.state == JobState::running && job->record.started < latest)
         overdue.push_back(job);
-  for (Job* job : overdue) stop(*job, JobState::failed, body_of(why)["error"]);
+  for (Job* job : overdue) stop(*job, JobState::failed, body_of(refusal)["error"]);
 }
 
 void Jobs::forget(const std::string& id) {

@@ -170,7 +170,7 @@ void refuse_stream_with_logprobs(const Translated& to) {
 // `where` is "messages[2].content".
 std::string content_of(const Json& content, const std::string& where) {
   if (content.is_string()) return content.get<std::string>();
-  std::string all;
+  std::string result;
   if (!content.is_array() || content.empty())
     throw wrong(where, where + ": expected a text, or a list of parts that are texts");
   for (size_t i = 0; i < content.size(); ++i) {
@@ -183,9 +183,9 @@ std::string content_of(const Json& content, const std::string& where) {
     if (type.empty() || !fields.text("text", text))
       throw wrong(item_name, item_name + ": expected {\"type\": \"text\", \"text\": ...}");
     fields.finish();
-    all += text;
+    result += text;
   }
-  return all;
+  return result;
 }
 
 // `name` is only for tools, because no template reads it. Calls are parsed like those of a job.

@@ -109,7 +109,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   const bench::Threads threads(argc, argv);
-  std::vector<Sizes> all;
+  std::vector<Sizes> cases;
   for (int i = 2; i < argc; ++i) {
     long tokens = 0, hidden = 0, inner = 0;
     Sizes sizes{};
@@ -119,13 +119,13 @@ int main(int argc, char** argv) {
       return 2;
     }
     sizes.tokens = tokens, sizes.hidden = hidden, sizes.inner = inner;
-    all.push_back(sizes);
+    cases.push_back(sizes);
   }
   // The thesis's layer; DiT-MoE-XL, LLaDA2 and DiffusionGemma.
-  if (all.empty())
+  if (cases.empty())
     for (const int64_t tokens : {64, 256, 4096, 16384})
       for (const Sizes& s : {Sizes{0, 2048, 2048, 64, 2}, Sizes{0, 1152, 4608, 8, 2},
                              Sizes{0, 2048, 512, 256, 8}, Sizes{0, 2816, 704, 128, 8}})
-        all.push_back({tokens, s.hidden, s.inner, s.experts, s.slots});
-  for (const Sizes& s : all) measure(s, place);
+        cases.push_back({tokens, s.hidden, s.inner, s.experts, s.slots});
+  for (const Sizes& s : cases) measure(s, place);
 }

@@ -46,9 +46,9 @@ void measure(Shape s, DType dtype, const bench::Place& place) {
   const int heads = static_cast<int>(s.heads),
             key_heads = s.key_heads > 0 ? static_cast<int>(s.key_heads) : heads;
   const int64_t width = s.heads * s.dim, narrow = key_heads * s.dim;
-  const Tensor all = place(bench::random_tensor({s.tokens, width + 2 * narrow}, dtype, 1));
-  const Tensor q = all.slice(1, 0, width), k = all.slice(1, width, width + narrow),
-               v = all.slice(1, width + narrow, width + 2 * narrow);
+  const Tensor qkv = place(bench::random_tensor({s.tokens, width + 2 * narrow}, dtype, 1));
+  const Tensor q = qkv.slice(1, 0, width), k = qkv.slice(1, width, width + narrow),
+               v = qkv.slice(1, width + narrow, width + 2 * narrow);
   const auto spans = s.spans();
   if (place.on_gpu() || place.turns)
     return place.measure(
@@ -76,8 +76,8 @@ void measure(Shape s, DType dtype, const bench::Place& place) {
 void compare_scores(const Shape& s) {
   const int64_t width = s.heads * s.dim;
   const int heads = static_cast<int>(s.heads);
-  const Tensor all = bench::random_tensor({s.tokens, 3 * width}, DType::bf16, 1);
-  const auto part = [&](int64_t i) { return all.slice(1, i * width, (i + 1) * width); };
+  const Tensor qkv = bench::random_tensor({s.tokens, 3 * width}, DType::bf16, 1);
+  const auto part = [&](int64_t i) { return qkv.slice(1, i * width, (i + 1) * width); };
   const auto spans = s.spans();
   const auto seconds = [&](bool int8) {
     return kernels::best_seconds(

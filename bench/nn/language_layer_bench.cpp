@@ -71,7 +71,7 @@ int main(int argc, char** argv) {
     shared.push_back(b);
     choice.push_back(c);
   }
-  const int64_t all = vanilla.log().events()[0].distinct,
+  const int64_t vanilla_experts = vanilla.log().events()[0].distinct,
                 few = restricted_layers.log().events()[0].distinct;
   const double expert_bytes =
       double(bank.routed->front().up->bytes() + bank.routed->front().down->bytes());
@@ -82,7 +82,8 @@ int main(int argc, char** argv) {
       "\"selection_ms\":{:.4f},\"selection_share\":{:.5f},\"vanilla_share_of_bandwidth\":{:.3f},"
       "\"probe_gbytes_per_s\":{:.2f}}}\n",
       form, tokens, tensor::thread_count(), nn::to_string(rule), bench::median(plain) * 1e3,
-      bench::median(shared) * 1e3, bench::median(plain) / bench::median(shared), all, few,
-      bench::median(choice) * 1e3, bench::median(choice) / bench::median(shared),
-      double(all) * expert_bytes / bench::median(plain) / limits.read, limits.read / 1e9);
+      bench::median(shared) * 1e3, bench::median(plain) / bench::median(shared), vanilla_experts,
+      few, bench::median(choice) * 1e3, bench::median(choice) / bench::median(shared),
+      double(vanilla_experts) * expert_bytes / bench::median(plain) / limits.read,
+      limits.read / 1e9);
 }

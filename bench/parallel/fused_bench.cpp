@@ -38,11 +38,11 @@ struct Measurement {
   double busy = 0, first = 0, first_remote = 0;
 
   std::vector<double> seconds(int64_t ranks) const {
-    std::vector<double> all;
+    std::vector<double> result;
     for (auto b = begin.begin(), e = end.begin(); b != begin.end(); b += ranks, e += ranks)
-      all.push_back(
+      result.push_back(
           bench::seconds(*std::max_element(e, e + ranks) - *std::min_element(b, b + ranks)));
-    return all;
+    return result;
   }
 };
 
@@ -51,9 +51,9 @@ struct Cell {
   explicit Cell(const Setting& cell_setting);
   void run(comm::Communicator& world);
   std::unique_ptr<Way> make(const std::string& way, comm::Communicator& world,
-                            Measurement& all) const;
+                            Measurement& measurement) const;
   void measure(comm::Communicator& world, Way& way, const std::string& name, int step);
-  void add(const FusedWay& way, Measurement& all);
+  void add(const FusedWay& way, Measurement& measurement);
   void gather(comm::Communicator& world);
 
   const Setting setting;
@@ -72,26 +72,27 @@ Cell::Cell(const Setting& cell_setting) : setting(cell_setting), layers(cell_set
 }
 
 std::unique_ptr<Way> Cell::make(const std::string& way, comm::Communicator& world,
-                                Measurement& all) const {
+                                Measurement& measurement) const {
   const bool linked = setting.mbytes > 0 || setting.high_ms > 0;
   if (way == "fused")
-    return std::make_unique<FusedWay>(setting, layers, world, all.traffic, linked);
+    return std::make_unique<FusedWay>(setting, layers, world, measurement.traffic, linked);
   if (way == "stale fused" || way == "stale bulk") {
     if (linked || setting.row_us > 0)
       throw Error(ErrorCode::usage, way + " takes no simulated links, rows and phases");
-    return std::make_unique<StaleWay>(setting, layers, world, all.traffic, way == "stale fused");
+    return std::make_unique<StaleWay>(setting, layers, world, measurement.traffic,
+                                      way == "stale fused");
   }
   const std::map<std::string, int> pieces{
       {"bulk", 1}, {"padded", 1}, {"2 pieces", 2}, {"4 pieces", 4}};
   const auto it = pieces.find(way);
   if (it == pieces.end()) throw Error(ErrorCode::usage, "there is no way '" + way + "'");
-  return std::make_unique<ExchangeWay>(setting, layers, world, all.traffic, linked, it->second,
-                                       way == "padded");
+  return std::make_unique<ExchangeWay>(setting, layers, world, measurement.traffic, linked,
+                                       it->second, way == "padded");
 }
 
 // Step -1 is a warm-up and not counted: touches memory and checks results.
 void Cell::measure(comm::Communicator& world, Way& way, const std::string& name, int step) {
-  Measurement& all = measurements.at(name);
+  Measurement& measurement = measurements.at(name);
   const auto r = size_t(world.rank());
   const auto& own_loads = loads[name == "padded"];
   const auto phases = phases_of(setting, own_loads, step);
@@ -101,12 +102,12 @@ void Cell::measure(comm::Communicator& world, Way& way, const std::string& name,
   std::vector<Tensor> outputs;
   way.keep(!setting.trace.empty() && step + 1 == setting.steps);
   comm::barrier(world);
-  if (step == 0 && (r == 0 || setting.transport == "mpi")) all.traffic.count_anew();
+  if (step == 0 && (r == 0 || setting.transport == "mpi")) measurement.traffic.count_anew();
   if (step == 0) way.count_anew();
   comm::barrier(world);
   const size_t at = size_t(std::max(step, 0) * setting.ranks) + r;
   const double waited = way.waited;
-  all.begin[at] = Clock::now();
+  measurement.begin[at] = Clock::now();
   for (int l = 0; l < setting.layers; ++l) {
     sleep(attention_of(setting, step, l, world.rank()));
     policy.gate_seconds = phases[size_t(l)][r].gate;
@@ -114,29 +115,29 @@ void Cell::measure(comm::Communicator& world, Way& way, const std::string& name,
     const nn::Gate gate(layers.router, policy, call);
     outputs.push_back(way.run(l, x, gate, phases[size_t(l)][r], own_loads[size_t(l)][r]));
   }
-  all.end[at] = Clock::now();
-  all.waits[at] = way.waited - waited;
+  measurement.end[at] = Clock::now();
+  measurement.waits[at] = way.waited - waited;
   comm::barrier(world);
   for (int l = 0; l < setting.layers && step < 0; ++l) {
     policy.gate_seconds = 0;
     const nn::MoeCall call{l, {step, 1, true, true}, view};
     const Tensor want =
         ops::experts(x, nn::Gate(layers.router, policy, call)(x), *layers.weights.routed);
-    all.wrong[r] += outputs[size_t(l)].to_floats() != want.to_floats();
+    measurement.wrong[r] += outputs[size_t(l)].to_floats() != want.to_floats();
   }
 }
 
-void Cell::add(const FusedWay& way, Measurement& all) {
+void Cell::add(const FusedWay& way, Measurement& measurement) {
   const std::lock_guard lock(mutex);
-  all.tasks += way.trace.tasks;
-  all.idle_while_ready += way.trace.idle_while_ready;
-  all.busy += way.trace.busy;
-  all.first += way.first;
-  all.begun += way.begun;
-  all.first_remote += way.first_remote;
-  all.remote += way.remote;
-  all.overlapped += way.overlapped;
-  all.heap_bytes = way.heap_bytes();
+  measurement.tasks += way.trace.tasks;
+  measurement.idle_while_ready += way.trace.idle_while_ready;
+  measurement.busy += way.trace.busy;
+  measurement.first += way.first;
+  measurement.begun += way.begun;
+  measurement.first_remote += way.first_remote;
+  measurement.remote += way.remote;
+  measurement.overlapped += way.overlapped;
+  measurement.heap_bytes = way.heap_bytes();
 }
 
 void Cell::run(comm::Communicator& world) {
@@ -153,9 +154,9 @@ void Cell::run(comm::Communicator& world) {
       measure(world, *ways[w], setting.ways[w], step);
     }
   for (size_t w = 0; w < ways.size(); ++w) {
-    Measurement& all = measurements.at(setting.ways[w]);
-    all.spans[size_t(world.rank())] = std::move(ways[w]->spans());
-    if (const auto* fused = dynamic_cast<const FusedWay*>(ways[w].get())) add(*fused, all);
+    Measurement& measurement = measurements.at(setting.ways[w]);
+    measurement.spans[size_t(world.rank())] = std::move(ways[w]->spans());
+    if (const auto* fused = dynamic_cast<const FusedWay*>(ways[w].get())) add(*fused, measurement);
   }
   comm::barrier(world);  // late messages have arrived
 }
@@ -163,36 +164,38 @@ void Cell::run(comm::Communicator& world) {
 // Brings together the numbers of ranks in other processes of this machine, which share its clock.
 void Cell::gather(comm::Communicator& world) {
   const comm::Tag tag{"gather", -1, TrafficKind::control};
-  for (auto& [way, all] : measurements) {
-    std::vector<int64_t> sums{all.traffic.payload(),
-                              all.tasks,
-                              all.idle_while_ready,
-                              all.begun,
-                              all.remote,
-                              all.overlapped,
-                              int64_t(1e9 * all.busy),
-                              int64_t(1e9 * all.first),
-                              int64_t(1e9 * all.first_remote)};
+  for (auto& [way, measurement] : measurements) {
+    std::vector<int64_t> sums{measurement.traffic.payload(),
+                              measurement.tasks,
+                              measurement.idle_while_ready,
+                              measurement.begun,
+                              measurement.remote,
+                              measurement.overlapped,
+                              int64_t(1e9 * measurement.busy),
+                              int64_t(1e9 * measurement.first),
+                              int64_t(1e9 * measurement.first_remote)};
     const size_t fixed = sums.size();
-    for (size_t i = 0; i < all.begin.size(); ++i) {
-      sums.push_back(all.begin[i].time_since_epoch().count());
-      sums.push_back(all.end[i].time_since_epoch().count());
-      sums.push_back(int64_t(1e9 * all.waits[i]));
+    for (size_t i = 0; i < measurement.begin.size(); ++i) {
+      sums.push_back(measurement.begin[i].time_since_epoch().count());
+      sums.push_back(measurement.end[i].time_since_epoch().count());
+      sums.push_back(int64_t(1e9 * measurement.waits[i]));
     }
-    for (const int wrong : all.wrong) sums.push_back(wrong);
+    for (const int wrong : measurement.wrong) sums.push_back(wrong);
     comm::all_reduce(world, std::span(sums), tag);
-    all.traffic.count_anew();
-    all.traffic.sent(sums[0]);
-    all.tasks = sums[1], all.idle_while_ready = sums[2], all.begun = sums[3];
-    all.remote = sums[4], all.overlapped = sums[5], all.busy = double(sums[6]) / 1e9;
-    all.first = double(sums[7]) / 1e9, all.first_remote = double(sums[8]) / 1e9;
-    for (size_t i = 0; i < all.begin.size(); ++i) {
-      all.begin[i] = Clock::time_point(Clock::duration(sums[fixed + 3 * i]));
-      all.end[i] = Clock::time_point(Clock::duration(sums[fixed + 3 * i + 1]));
-      all.waits[i] = double(sums[fixed + 3 * i + 2]) / 1e9;
+    measurement.traffic.count_anew();
+    measurement.traffic.sent(sums[0]);
+    measurement.tasks = sums[1], measurement.idle_while_ready = sums[2],
+    measurement.begun = sums[3];
+    measurement.remote = sums[4], measurement.overlapped = sums[5],
+    measurement.busy = double(sums[6]) / 1e9;
+    measurement.first = double(sums[7]) / 1e9, measurement.first_remote = double(sums[8]) / 1e9;
+    for (size_t i = 0; i < measurement.begin.size(); ++i) {
+      measurement.begin[i] = Clock::time_point(Clock::duration(sums[fixed + 3 * i]));
+      measurement.end[i] = Clock::time_point(Clock::duration(sums[fixed + 3 * i + 1]));
+      measurement.waits[i] = double(sums[fixed + 3 * i + 2]) / 1e9;
     }
-    for (size_t r = 0; r < all.wrong.size(); ++r)
-      all.wrong[r] = int(sums[fixed + 3 * all.begin.size() + r]);
+    for (size_t r = 0; r < measurement.wrong.size(); ++r)
+      measurement.wrong[r] = int(sums[fixed + 3 * measurement.begin.size() + r]);
   }
 }
 
@@ -234,8 +237,8 @@ std::string bounds(const Cell& cell, bool padded) {
 
 std::string line(const Cell& cell, const std::string& way) {
   const Setting& setting = cell.setting;
-  const Measurement& all = cell.measurements.at(way);
-  const std::vector<double> seconds = all.seconds(setting.ranks);
+  const Measurement& measurement = cell.measurements.at(way);
+  const std::vector<double> seconds = measurement.seconds(setting.ranks);
   std::string text = fmt::format(
       "{{\"bench\":\"fused\",\"how\":\"{}\",\"ranks\":{},\"workers\":{},\"layers\":{},\"tokens\":{}"
       ","
@@ -248,9 +251,9 @@ std::string line(const Cell& cell, const std::string& way) {
       setting.hidden, setting.ffn, setting.top_k, setting.skew, setting.dtype, setting.tile,
       setting.window, setting.mbytes, setting.transport, setting.attention_low_ms,
       setting.attention_high_ms, setting.steps, mean(seconds), quantile(seconds, 0.5),
-      quantile(seconds, 0.95), mean(all.waits), quantile(all.waits, 0.5), quantile(all.waits, 0.95),
-      all.traffic.payload() / setting.steps, all.traffic.most(),
-      mean({all.wrong.begin(), all.wrong.end()}) == 0);
+      quantile(seconds, 0.95), mean(measurement.waits), quantile(measurement.waits, 0.5),
+      quantile(measurement.waits, 0.95), measurement.traffic.payload() / setting.steps,
+      measurement.traffic.most(), mean({measurement.wrong.begin(), measurement.wrong.end()}) == 0);
   if (setting.mbytes + setting.high_ms + setting.row_us + setting.gate_ms > 0)
     text += bounds(cell, way == "padded");
   if (way != "fused" && cell.measurements.contains("fused"))
@@ -260,19 +263,23 @@ std::string line(const Cell& cell, const std::string& way) {
     text += fmt::format(
         ",\"heap_bytes\":{},\"tasks\":{},\"utilisation\":{:.3f},\"idle_while_ready\":{},"
         "\"first_tile\":{:.6f},\"first_remote_tile\":{:.6f},\"overlapped\":\"{} of {}\"",
-        all.heap_bytes, all.tasks / setting.steps,
-        all.busy / (mean(seconds) * double(setting.steps * setting.ranks * setting.workers)),
-        all.idle_while_ready, all.begun ? all.first / double(all.begun) : -1,
-        all.remote ? all.first_remote / double(all.remote) : -1, all.overlapped, all.remote);
+        measurement.heap_bytes, measurement.tasks / setting.steps,
+        measurement.busy /
+            (mean(seconds) * double(setting.steps * setting.ranks * setting.workers)),
+        measurement.idle_while_ready,
+        measurement.begun ? measurement.first / double(measurement.begun) : -1,
+        measurement.remote ? measurement.first_remote / double(measurement.remote) : -1,
+        measurement.overlapped, measurement.remote);
   return text + "}";
 }
 
 void write_trace(const Cell& cell) {
   ChromeTrace trace(cell.setting.trace);
-  for (const auto& [way, all] : cell.measurements) {
-    const auto last = all.begin.end() - cell.setting.ranks;
-    const auto zero = *std::min_element(last, all.begin.end());
-    for (size_t r = 0; r < all.spans.size(); ++r) trace.add(way, r, zero, all.spans[r]);
+  for (const auto& [way, measurement] : cell.measurements) {
+    const auto last = measurement.begin.end() - cell.setting.ranks;
+    const auto zero = *std::min_element(last, measurement.begin.end());
+    for (size_t r = 0; r < measurement.spans.size(); ++r)
+      trace.add(way, r, zero, measurement.spans[r]);
   }
 }
 

@@ -112,15 +112,17 @@ struct Routes {
     std::discrete_distribution<int32_t> choice(shares.begin(), shares.end());
     for (auto& of_rank : counts) {
       of_rank.resize(size_t(setting.experts));
-      std::vector<int32_t> all;
+      std::vector<int32_t> expert_ids;
       for (int64_t t = 0; t < setting.tokens; ++t)
         for (int64_t k = 0; k < setting.top_k; ++k) {
           int32_t e = choice(random);
-          while (std::find(all.end() - k, all.end(), e) != all.end()) e = choice(random);
-          all.push_back(e);
+          while (std::find(expert_ids.end() - k, expert_ids.end(), e) != expert_ids.end())
+            e = choice(random);
+          expert_ids.push_back(e);
           capacity = std::max(capacity, ++of_rank[size_t(e)]);
         }
-      ids.push_back(Tensor::from(std::span<const int32_t>(all), {setting.tokens, setting.top_k}));
+      ids.push_back(
+          Tensor::from(std::span<const int32_t>(expert_ids), {setting.tokens, setting.top_k}));
     }
   }
 };
@@ -154,9 +156,9 @@ inline std::vector<std::vector<Phases>> phases_of(const Setting& setting,
   std::mt19937 random(uint32_t(step) + 77);
   std::uniform_real_distribution<double> draw(setting.low_ms / 1e3, setting.high_ms / 1e3);
   const double byte = setting.mbytes > 0 ? 1e-6 / setting.mbytes : 0;
-  std::vector<std::vector<Phases>> all;
+  std::vector<std::vector<Phases>> result;
   for (const auto& layer : loads) {
-    auto& phases = all.emplace_back();
+    auto& phases = result.emplace_back();
     for (const Loads& rank : layer) {
       Phases& p = phases.emplace_back();
       p.gate = draw(random) + setting.gate_ms / 1e3;
@@ -165,7 +167,7 @@ inline std::vector<std::vector<Phases>> phases_of(const Setting& setting,
       p.combine = draw(random) + double(rank.back * setting.row_bytes()) * byte;
     }
   }
-  return all;
+  return result;
 }
 
 /// Seconds of a rank before each layer of a step.

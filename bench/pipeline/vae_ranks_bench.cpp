@@ -37,9 +37,9 @@ double now(clockid_t clock) {
 
 /// Decodes on this thread, standing for a core.
 Cost decode(const models::VaeDecoder& vae, const Tensor& latents, nn::Spatial& spatial) {
-  base::ThreadPool alone(1);
+  base::ThreadPool single_thread(1);
   tensor::Scope scope;
-  scope.pool = &alone;
+  scope.pool = &single_thread;
   scope.meter = std::make_shared<tensor::Meter>();
   const tensor::BindScope bind(scope);
   const double begin = now(CLOCK_THREAD_CPUTIME_ID);
@@ -59,12 +59,12 @@ Cost timed(int ranks, const models::VaeDecoder& vae, const Tensor& latents) {
       rank_costs[static_cast<size_t>(world.rank())] = decode(vae, latents, bands);
     });
   }
-  Cost all{now(CLOCK_MONOTONIC) - begin};
+  Cost total{now(CLOCK_MONOTONIC) - begin};
   for (const Cost& rank : rank_costs) {
-    all.cpu = std::max(all.cpu, rank.cpu);
-    all.flops = std::max(all.flops, rank.flops);
+    total.cpu = std::max(total.cpu, rank.cpu);
+    total.flops = std::max(total.flops, rank.flops);
   }
-  return all;
+  return total;
 }
 
 void print(const std::string& shape, int ranks, const std::vector<Cost>& single,

@@ -39,10 +39,10 @@ RunOptions run_options(const OpenOptions& o) {
     throw Error(ErrorCode::usage, "comm_timeout: expected seconds from 0.01 to 86400");
   run.comm_timeout = std::chrono::milliseconds(std::llround(o.comm_timeout * 1000));
   if (o.ranks == 0) return run;
-  std::string why;
+  std::string sentences;
   for (const std::string& sentence : problems(run.plan, o.ranks))
-    why += (why.empty() ? "" : "; ") + sentence;
-  if (!why.empty()) throw Error(ErrorCode::plan, "the plan cannot run: " + why);
+    sentences += (sentences.empty() ? "" : "; ") + sentence;
+  if (!sentences.empty()) throw Error(ErrorCode::plan, "the plan cannot run: " + sentences);
   return run;
 }
 
@@ -53,13 +53,13 @@ std::function<void(const std::string&)> note_to(const nb::object& listener, cons
 }
 
 nb::list arrays_of(const std::vector<Image>& images, const nb::object& owner) {
-  nb::list all;
+  nb::list result;
   for (const Image& image : images) {
     const size_t shape[] = {static_cast<size_t>(image.height), static_cast<size_t>(image.width), 3};
     const nb::ndarray<nb::numpy, const uint8_t> pixels(image.rgb.data(), 3, shape, owner);
-    all.append(nb::make_tuple(pixels, image.label, image.video, image.frame));
+    result.append(nb::make_tuple(pixels, image.label, image.video, image.frame));
   }
-  return all;
+  return result;
 }
 
 nb::object previews_of(std::vector<Image> images) {
