@@ -50,7 +50,7 @@ void Connections::end_late(Time now) {
   // libmicrohttpd misses a client that disconnects after half a request: the edge-triggered event
   // was already consumed.
   for (const auto& [socket, connection] : open_)
-    if (connection.deadline <= now || (connection.sends && left(socket)))
+    if (connection.deadline <= now || (connection.sends && peer_closed(socket)))
       ::shutdown(socket, SHUT_RDWR);
 }
 

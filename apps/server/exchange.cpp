@@ -85,7 +85,7 @@ bool Exchange::abandoned() const {
   const std::lock_guard lock(mutex_);
   if (!asleep_ || !connection_) return false;
   const auto* info = MHD_get_connection_info(connection_, MHD_CONNECTION_INFO_CONNECTION_FD);
-  return info && left(info->connect_fd);
+  return info && peer_closed(info->connect_fd);
 }
 
 void Exchange::beat() {

@@ -175,13 +175,13 @@ void Listener::State::leave(const ExchangePtr& exchange) {
   if (!exchange->answer) return;
   HttpReply& reply = *exchange->answer;
   if (reply.body.size() > kConnection) freed += reply.body.size();
-  if ((reply.later && reply.gone) || reply.stream)
+  if ((reply.later && reply.on_disconnect) || reply.stream)
     pool.add(exchange->request.client, [exchange] {
       const HttpReply& answer = *exchange->answer;
       if (answer.stream)
         answer.stream->closed(exchange->stream_ended && !exchange->piece);
       else
-        answer.gone();
+        answer.on_disconnect();
     });
 }
 

@@ -56,7 +56,7 @@ HttpReply when_done(Jobs& jobs, const JobPtr& job, const FieldNames& names,
     if (record.state != JobState::done) throw_failure(record, names);
     return answer(record);
   };
-  reply.gone = [&jobs, job] { jobs.cancel(job); };
+  reply.on_disconnect = [&jobs, job] { jobs.cancel(job); };
   return reply;
 }
 

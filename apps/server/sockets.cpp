@@ -58,7 +58,7 @@ std::string address_of(const sockaddr* address) {
   return text;
 }
 
-bool left(int socket) {
+bool peer_closed(int socket) {
   pollfd poll_entry{socket, POLLRDHUP, 0};
   return ::poll(&poll_entry, 1, 0) > 0 &&
          (poll_entry.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;

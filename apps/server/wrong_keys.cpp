@@ -20,7 +20,7 @@ std::string network_of(const std::string& address) {
 
 bool WrongKeys::count(const std::string& address, double now) {
   const auto left_at = [now](const Tries& t) {
-    return std::min(kFree, t.left + (now - t.at) / kSeconds);
+    return std::min(kFree, t.remaining + (now - t.at) / kSeconds);
   };
   if (all_.size() >= kMostAddresses)
     std::erase_if(all_, [&](const auto& entry) { return left_at(entry.second) >= kFree; });
@@ -30,10 +30,10 @@ bool WrongKeys::count(const std::string& address, double now) {
     all_.erase(oldest);
   }
   Tries& tries = all_.try_emplace(network_of(address), Tries{kFree, now}).first->second;
-  tries.left = left_at(tries);
+  tries.remaining = left_at(tries);
   tries.at = now;
-  if (tries.left < 1) return true;
-  tries.left -= 1;
+  if (tries.remaining < 1) return true;
+  tries.remaining -= 1;
   return false;
 }
 

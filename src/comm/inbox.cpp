@@ -31,7 +31,7 @@ void Inbox::deliver(uint64_t channel, int from, Message message) {
     Channel& open = channels_[channel];
     Sender& sender = open.senders[from];
     if (message.last) {
-      sender.all = message.order;
+      sender.message_count = message.order;
       return let_go(channel);
     }
     ++sender.arrived;
@@ -214,7 +214,7 @@ void Inbox::close(uint64_t channel, int others) {
 void Inbox::let_go(uint64_t channel) {
   const Channel& open = channels_[channel];
   const auto through = [](const auto& sender) {
-    return sender.second.all && *sender.second.all == sender.second.arrived;
+    return sender.second.message_count && *sender.second.message_count == sender.second.arrived;
   };
   if (open.others >= 0 &&
       std::count_if(open.senders.begin(), open.senders.end(), through) >= open.others)

@@ -75,7 +75,7 @@ class Inbox {
   struct Sender {
     std::map<uint64_t, Slot> slots;  // by order
     uint64_t arrived = 0;
-    std::optional<uint64_t> all;  // messages, after the sender closed the channel
+    std::optional<uint64_t> message_count;  // once the sender closed the channel
   };
   struct Channel {
     std::map<int, Sender> senders;

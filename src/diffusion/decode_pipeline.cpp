@@ -118,7 +118,7 @@ struct RequestStage {
   std::deque<QueuedRequest>& requests;
   std::deque<Denoising>& denoising;  ///< an object for each request
   const SharedDecoder& decoder;
-  comm::Communicator& all;
+  comm::Communicator& world;
   comm::Communicator* stage_ranks;  ///< ranks of this stage; null: a single rank
   /// `pair` connects only rank 0 and the first decoder; other ranks are alone in their groups.
   /// Messages left in a group are dropped when either end leaves. Latents have a group of their
@@ -141,10 +141,11 @@ struct RequestStage {
 void RequestStage::each(const std::function<void(QueuedRequest& queued, Denoising& denoising)>& run,
                         int64_t weights) {
   for (size_t i = 0; i < requests.size(); ++i) {
-    const auto before = i == 0 ? requests[i].job.counted.sent_before : all.ledger().entries();
-    const tensor::BindScope bind(state.workers.scope(all.rank(), &requests[i].job.counted.meters));
+    const auto before = i == 0 ? requests[i].job.counted.sent_before : world.ledger().entries();
+    const tensor::BindScope bind(
+        state.workers.scope(world.rank(), &requests[i].job.counted.meters));
     run(requests[i], denoising[i]);
-    denoising[i].end(all.rank(), &all, before, weights);
+    denoising[i].end(world.rank(), &world, before, weights);
   }
 }
 
@@ -178,7 +179,7 @@ void RequestStage::denoise_all() {
   const auto run = [&](QueuedRequest& queued, Denoising& steps) {
     std::vector<Tensor> part_tokens;
     for (const Job& part : queued.parts) {
-      part_tokens.push_back(steps.run(stage_ranks, part, &all));
+      part_tokens.push_back(steps.run(stage_ranks, part, &world));
       by_first([&] { relay.give(queued, part, part_tokens.back()); });
     }
     if (first()) queued.tokens = ops::concat_rows(part_tokens);
@@ -217,7 +218,7 @@ void RequestStage::decode_part(const QueuedRequest& queued, const Job& part, nn:
   try {
     decoded = decode_share(
         state, quiet, part, stage_ranks ? std::nullopt : queued.job.admitted.tiles, tokens,
-        *decoder.decoder, spatial, stage_ranks, all.rank(), queued.trace.wanted());
+        *decoder.decoder, spatial, stage_ranks, world.rank(), queued.trace.wanted());
   } catch (const Error& e) {
     if (e.code() == ErrorCode::rank) throw;
     if (e.code() == ErrorCode::cancelled && !control.stop.stop_requested()) go_on();

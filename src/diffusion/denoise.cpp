@@ -89,7 +89,7 @@ void Denoising::note_now(const parallel::Setup& setup, const Begin& since) {
   RankProgress rank_progress;
   rank_progress.rank = setup.rank;
   if (setup.world)
-    for (const auto& [key, entry] : setup.world->ledger().since(since.sent)) {
+    for (const auto& [key, entry] : setup.world->ledger().since(since.sent_before)) {
       rank_progress.wait_seconds += entry.wait_seconds;
       if (is_data(entry.kind)) rank_progress.sent_bytes += entry.bytes;
     }
@@ -170,7 +170,7 @@ Denoising::Begin& Denoising::begin(int rank, const comm::Communicator* ranks) {
   const std::lock_guard lock(mutex_);
   if (begins_.empty()) clock_ = {};  // other ranks of the sequence may have run before
   const auto [at, first] = begins_.try_emplace(rank);
-  if (first && ranks) at->second.sent = ranks->ledger().entries();
+  if (first && ranks) at->second.sent_before = ranks->ledger().entries();
   if (first) at->second.seconds = clock_.seconds();
   return at->second;
 }

@@ -55,7 +55,7 @@ class Denoising {
  private:
   /// State of a rank when its first part began.
   struct Begin {
-    comm::Ledger::Entries sent;
+    comm::Ledger::Entries sent_before;
     double seconds = 0;
     int64_t bytes = 0;  ///< sent by the plan since
   };

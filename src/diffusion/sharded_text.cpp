@@ -158,7 +158,7 @@ struct Encoding {
   const runtime::ModelState& state;
   const std::string& part;
   const TextBatch& batch;
-  const KeptRuns& had;
+  const KeptRuns& old_runs;
   KeptRuns* keep;                     ///< null: nothing
   const runtime::Adapters* adapters;  ///< null: none change the part
 
@@ -170,9 +170,10 @@ TextStates Encoding::share(comm::Communicator& ranks) const {
   auto weights = state.weights_of(part);
   if (adapters) weights = adapters->merged(part, weights, state.device());
   const auto pairs = adapters ? adapters->pairs(part, state.device()) : nullptr;
-  ShardedLayers layers(layouts_of(state, part, batch.hidden, adapters), weights, state.device(),
-                       ranks, rank < had.layers.size() ? had.layers[rank] : std::vector<Tensor>(),
-                       keep != nullptr, pairs);
+  ShardedLayers layers(
+      layouts_of(state, part, batch.hidden, adapters), weights, state.device(), ranks,
+      rank < old_runs.layers.size() ? old_runs.layers[rank] : std::vector<Tensor>(),
+      keep != nullptr, pairs);
   const nn::Range own_texts = texts_of(ranks, ranks.rank(), batch.texts());
   TextStates states;
   if (own_texts.size() > 0) {

@@ -61,7 +61,7 @@ bool first_along(const comm::Mesh& mesh, int rank, std::initializer_list<std::st
 
 // Rows of a segment, in the request's sequence of this number.
 struct Piece {
-  Segment of;
+  Segment segment;
   Tensor rows;
 };
 
@@ -76,7 +76,8 @@ void take_pieces(const Segments& segments, const Tensor& part, std::vector<Piece
 
 Tensor joined(std::vector<Piece> pieces) {
   std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
-    return std::pair(a.of.sequence, a.of.ids.begin) < std::pair(b.of.sequence, b.of.ids.begin);
+    return std::pair(a.segment.sequence, a.segment.ids.begin) <
+           std::pair(b.segment.sequence, b.segment.ids.begin);
   });
   std::vector<Tensor> rows;
   for (const Piece& piece : pieces) rows.push_back(piece.rows);

@@ -27,7 +27,7 @@ struct TokenInputs {
   std::vector<int64_t> visible;
   int64_t batch = 0, length = 0;
   int block = 0;
-  bool one = false;               // the file had no batch axis
+  bool unbatched = false;         // the file had no batch axis
   std::vector<int32_t> canvas{};  // after the ids; none: logits of the text
   Tensor earlier{};               // condition of the canvas; undefined: a first pass
 };
@@ -72,7 +72,8 @@ void read_blocks(const Tensor& mask, bool block_causal, TokenInputs& request) {
 
 void read_mask(const Tensor& mask, bool block_causal, TokenInputs& request) {
   const int64_t r = request.batch, n = request.length;
-  if (mask.shape() == tensor::Shape{r, n} || (request.one && mask.shape() == tensor::Shape{n}))
+  if (mask.shape() == tensor::Shape{r, n} ||
+      (request.unbatched && mask.shape() == tensor::Shape{n}))
     return read_padding(mask, request);
   require(mask.shape() == tensor::Shape{r, 1, n, n}, ErrorCode::usage,
           "'attention_mask' is {}; expected [{}, {}], or [{}, 1, {}, {}]", mask.shape().str(), r, n,
@@ -141,8 +142,8 @@ TokenInputs read(const Tensors& inputs, const models::TokenSpec& spec) {
           "a language model takes whole numbers input_ids [batch, tokens] or [tokens]");
   TokenInputs request;
   const Tensor& x = ids->second;
-  request.one = x.rank() == 1;
-  request.batch = request.one ? 1 : x.size(0);
+  request.unbatched = x.rank() == 1;
+  request.batch = request.unbatched ? 1 : x.size(0);
   request.length = x.size(-1);
   require(request.length <= spec.context, ErrorCode::usage,
           "input_ids has {} tokens a sequence, which do not fit the context of {}", request.length,
@@ -177,7 +178,7 @@ Tensor spread(const Tensor& packed, const TokenInputs& request) {
     tensor::copy_into(out.slice(0, r * n, r * n + count), x.slice(0, at, at + count));
     at += count;
   }
-  return request.one ? out : out.reshape({request.batch, n, width});
+  return request.unbatched ? out : out.reshape({request.batch, n, width});
 }
 
 // The rows of all ranks of a pass, at the first; elsewhere those of this rank.
@@ -193,7 +194,7 @@ struct Pass {
   const TokenInputs& request;
   int64_t experts = 0;       // experts in memory, as in TokenRun
   sample::TokenPass text{};  // read before the canvas, if any
-  sample::TokenPass of{};
+  sample::TokenPass token_pass{};
   bool trace = false;
   std::stop_token stop{};
   runtime::RunMeters meters{};
@@ -228,7 +229,7 @@ void Pass::run(comm::Communicator* world) {
   parallel::Setup setup(state.options.plan, model.geometry(), {.text = {{lengths, routing}}}, world,
                         weights);
   std::map<int, nn::Range> ranges;
-  for (const int sequence : of.view.sequences) ranges[sequence] = nn::kAllTokens;
+  for (const int sequence : token_pass.view.sequences) ranges[sequence] = nn::kAllTokens;
   setup.policy->restrict_to(std::move(ranges));
   require(setup.go_on(stop), ErrorCode::cancelled, "stopped before the first block");
   const auto output_of = [&](const Tensor& rows) {
@@ -240,12 +241,13 @@ void Pass::run(comm::Communicator* world) {
     if (setup.rank == 0) outputs[fmt::format("hidden.{}", blocks)] = output_of(whole);
   };
   if (!request.canvas.empty()) parallel::forward(model, text, setup, {});
-  const Tensor logits = parallel::forward(model, of, setup, [&](int blocks, const Tensor& stream) {
-    if (trace) show(blocks, stream);
-    const bool single_process = state.ranks().all_here();
-    require(!single_process || blocks == setup.blocks.end || !stop.stop_requested(),
-            ErrorCode::cancelled, "stopped before block {}", blocks);
-  });
+  const Tensor logits =
+      parallel::forward(model, token_pass, setup, [&](int blocks, const Tensor& stream) {
+        if (trace) show(blocks, stream);
+        const bool single_process = state.ranks().all_here();
+        require(!single_process || blocks == setup.blocks.end || !stop.stop_requested(),
+                ErrorCode::cancelled, "stopped before block {}", blocks);
+      });
   setup.finish();
   if (setup.rank != 0) return;
   outputs["logits"] = outputs["out"] = output_of(logits);
@@ -275,18 +277,18 @@ Tensors forward_tokens(runtime::ModelState& state, const Tensors& inputs, bool t
   completion::check_token_plan(state);
   completion::TokenRun run{request.visible, request.length, request.block};
   Pass pass{state, request};
-  pass.of.ids = request.ids;
+  pass.token_pass.ids = request.ids;
   for (int r = 0; r < static_cast<int>(request.batch); ++r) {
     const int64_t count = request.visible[static_cast<size_t>(r)];
-    pass.of.view.sequences.push_back(r);
-    pass.of.view.body.push_back({r, {0, count}});
-    pass.of.view.lengths.push_back(count);
+    pass.token_pass.view.sequences.push_back(r);
+    pass.token_pass.view.body.push_back({r, {0, count}});
+    pass.token_pass.view.lengths.push_back(count);
   }
-  pass.of.decide = pass.of.view.body;
+  pass.token_pass.decide = pass.token_pass.view.body;
   if (!request.canvas.empty()) {
-    pass.text = std::move(pass.of);
+    pass.text = std::move(pass.token_pass);
     pass.text.decide.clear();
-    pass.of = canvas_pass(request);
+    pass.token_pass = canvas_pass(request);
     run.prefill = {request.length};
     run.canvas = spec.vocabulary;
     run.block = static_cast<int>(request.canvas.size());

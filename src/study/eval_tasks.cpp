@@ -26,7 +26,7 @@ struct Outcome {
 
 /// The results of a rule on all examples.
 struct RuleOutcomes {
-  std::vector<Outcome> of;
+  std::vector<Outcome> per_example;
   double bytes = 0, seconds = 0;
   double read = 0, reads = 0;  // distinct experts of the batches, over layers of passes
 };
@@ -47,7 +47,7 @@ Outcome outcome_of(const Completion& c) {
 RuleOutcomes run(Model& model, const TaskRequest& request, const study::TaskData& data,
                  const std::string& select, const std::stop_token& stop) {
   RuleOutcomes outcomes;
-  for (size_t first = 0; first < data.examples.size(); first = outcomes.of.size()) {
+  for (size_t first = 0; first < data.examples.size(); first = outcomes.per_example.size()) {
     CompleteRequest batch_request = request.complete;
     batch_request.select = select;
     batch_request.as_published = true;  // rules and vanilla run the same kinds of passes
@@ -64,10 +64,10 @@ RuleOutcomes run(Model& model, const TaskRequest& request, const study::TaskData
     outcomes.reads +=
         double(result.forwards) * double(result.completions.at(0).passes.at(0).experts.size());
     for (const Completion& c : result.completions) {
-      const std::string& answer = data.examples[outcomes.of.size()].answer;
-      outcomes.of.push_back(outcome_of(c));
-      outcomes.of.back().right = request.number ? evaluation::number_match(c.text, answer)
-                                                : evaluation::exact_match(c.text, answer);
+      const std::string& answer = data.examples[outcomes.per_example.size()].answer;
+      outcomes.per_example.push_back(outcome_of(c));
+      outcomes.per_example.back().right = request.number ? evaluation::number_match(c.text, answer)
+                                                         : evaluation::exact_match(c.text, answer);
     }
   }
   return outcomes;
@@ -75,7 +75,8 @@ RuleOutcomes run(Model& model, const TaskRequest& request, const study::TaskData
 
 double experts_of(const RuleOutcomes& outcomes, const std::vector<size_t>& members) {
   double experts = 0, layers = 0;
-  for (const size_t i : members) experts += outcomes.of[i].experts, layers += outcomes.of[i].layers;
+  for (const size_t i : members)
+    experts += outcomes.per_example[i].experts, layers += outcomes.per_example[i].layers;
   return layers > 0 ? experts / layers : 0;
 }
 
@@ -91,8 +92,8 @@ TaskQuality quality_of(const std::string& select, const study::TaskData& data,
   std::vector<std::string> order;
   double tokens = 0, ruled = 0;
   for (const size_t i : members) {
-    const Outcome& o = outcomes.of[i];
-    before.push_back(vanilla.of[i].right);
+    const Outcome& o = outcomes.per_example[i];
+    before.push_back(vanilla.per_example[i].right);
     after.push_back(o.right);
     tokens += o.tokens;
     ruled += o.ruled;
@@ -115,8 +116,8 @@ TaskQuality quality_of(const std::string& select, const study::TaskData& data,
   const double base = experts_of(vanilla, members);
   q.experts_share = base > 0 ? q.experts / base : 1;
   q.batch_experts = outcomes.reads > 0 ? outcomes.read / outcomes.reads : 0;
-  q.bytes = outcomes.bytes / double(outcomes.of.size());
-  q.milliseconds = 1000 * outcomes.seconds / double(outcomes.of.size());
+  q.bytes = outcomes.bytes / double(outcomes.per_example.size());
+  q.milliseconds = 1000 * outcomes.seconds / double(outcomes.per_example.size());
   for (const auto& task : order) q.tasks.emplace_back(task, tasks[task].first / tasks[task].second);
   return q;
 }

@@ -69,15 +69,15 @@ std::vector<int32_t> ScheduledExchange::choose(const nn::MoeCall& call, const Te
     results.drift.moved.assign(static_cast<size_t>(ids.elements()), 0.0f);
     if (!full)
       moves = relative_moves(
-          stale_results.read(step - 1, results.of, 1, tokens,
+          stale_results.read(step - 1, results.segments, 1, tokens,
                              [](const CallResults& before) { return before.tokens; }),
           tokens);
     for (CallResults& before : stale_results.at(step - 1))
-      if (before.of == results.of) before.tokens = {};
+      if (before.segments == results.segments) before.tokens = {};
     results.tokens = tokens;
   }
   if (!full) {
-    const std::vector<KeptToken> before = stale_results.find(step - 1, results.of);
+    const std::vector<KeptToken> before = stale_results.find(step - 1, results.segments);
     return adaptive ? choose_by_drift(call.view, moves, before, results, event)
                     : choose_by_slot(call.view, before, tokens.is_meta(), results, event);
   }
@@ -225,14 +225,14 @@ ScheduledExchange::ReadRows ScheduledExchange::read(const nn::MoeCall& call, int
   StaleResults& stale_results = sites_[call.site];
   const int64_t k = results.routing.ids.size(1);
   ReadRows read;
-  read.rows = stale_results.read(source, results.of, k, tokens,
+  read.rows = stale_results.read(source, results.segments, k, tokens,
                                  [](const CallResults& entry) { return entry.rows; });
   read.weights =
       plan_.scores == StaleScores::latest
           ? results.routing.weights
-          : stale_results.read(source, results.of, 1, results.routing.weights,
+          : stale_results.read(source, results.segments, 1, results.routing.weights,
                                [](const CallResults& entry) { return entry.routing.weights; });
-  for (const KeptToken& token : stale_results.find(source, results.of))
+  for (const KeptToken& token : stale_results.find(source, results.segments))
     for (int64_t assignment = token.token * k; assignment < (token.token + 1) * k; ++assignment)
       read.oldest = std::max(
           read.oldest, call.step.index - token.call->sources[static_cast<size_t>(assignment)]);

@@ -39,7 +39,7 @@ Segments without(const Segments& segments, const Segments& excluded) {
 // absent.
 std::pair<int64_t, int64_t> run_at(const CallResults& call, int sequence, int64_t id) {
   int64_t at = 0;
-  for (const Segment& s : call.of) {
+  for (const Segment& s : call.segments) {
     if (s.sequence == sequence && s.ids.begin <= id && id < s.ids.end)
       return {s.ids.end - id, at + id - s.ids.begin};
     at += s.ids.size();
@@ -63,7 +63,7 @@ int64_t CallResults::bytes() const {
 
 CallResults& StaleResults::launch(int step, const Segments& segments) {
   CallResults& call = steps_[step].emplace_back();
-  call.of = call.left = segments;
+  call.segments = call.needed = segments;
   return call;
 }
 
@@ -90,8 +90,9 @@ Tensor StaleResults::read(int step, const Segments& segments, int64_t rows_per_t
                           const Tensor& like,
                           const std::function<Tensor(const CallResults&)>& part) {
   const auto& calls = steps_[step];
-  const auto same = std::find_if(calls.rbegin(), calls.rend(),
-                                 [&](const CallResults& call) { return call.of == segments; });
+  const auto same = std::find_if(calls.rbegin(), calls.rend(), [&](const CallResults& call) {
+    return call.segments == segments;
+  });
   if (same != calls.rend()) return part(*same);
   const std::vector<KeptToken> tokens = find(step, segments);
   const Tensor rows =
@@ -111,8 +112,8 @@ Tensor StaleResults::read(int step, const Segments& segments, int64_t rows_per_t
 
 void StaleResults::forget(int lowest, const Segments& segments) {
   for (auto step = steps_.begin(); step != steps_.end() && step->first < lowest;) {
-    for (CallResults& call : step->second) call.left = without(call.left, segments);
-    std::erase_if(step->second, [](const CallResults& call) { return call.left.empty(); });
+    for (CallResults& call : step->second) call.needed = without(call.needed, segments);
+    std::erase_if(step->second, [](const CallResults& call) { return call.needed.empty(); });
     step = step->second.empty() ? steps_.erase(step) : std::next(step);
   }
 }

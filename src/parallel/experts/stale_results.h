@@ -15,8 +15,8 @@ namespace tessera::parallel {
 /// The results of a call of a layer: tokens, routing, and the experts' outputs. A row belongs to an
 /// assignment, token * k + slot.
 struct CallResults {
-  nn::Segments of;               ///< its tokens, in order
-  nn::Segments left;             ///< tokens needed by later calls
+  nn::Segments segments;         ///< its tokens, in order
+  nn::Segments needed;           ///< tokens needed by later calls
   ops::Routing routing;          ///< on the host
   nn::Tensor rows;               ///< [tokens * k, hidden]; undefined until received
   std::vector<int32_t> sources;  ///< step in which each row was computed

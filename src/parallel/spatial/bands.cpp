@@ -104,9 +104,9 @@ class Halo {
   Tensor take(Range lines) const {
     std::vector<std::pair<int64_t, Tensor>> pieces;
     for (const Part& part : parts_)
-      if (const Range common = overlap(part.of, lines); common.size() > 0)
-        pieces.emplace_back(common.begin, lines_of(part.lines, {common.begin - part.of.begin,
-                                                                common.end - part.of.begin}));
+      if (const Range common = overlap(part.range, lines); common.size() > 0)
+        pieces.emplace_back(common.begin, lines_of(part.lines, {common.begin - part.range.begin,
+                                                                common.end - part.range.begin}));
     if (const Range common = overlap(own_lines_, lines); common.size() > 0)
       pieces.emplace_back(common.begin, own(common));
     std::sort(pieces.begin(), pieces.end(),
@@ -118,7 +118,7 @@ class Halo {
 
  private:
   struct Part {
-    Range of;
+    Range range;
     comm::Pending message;
     Tensor lines;
   };
