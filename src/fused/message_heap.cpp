@@ -47,7 +47,7 @@ class MessageHeap::Mailbox {
     Sender& sender = senders_[from];
     sender.early.emplace(message.order, std::move(message.data));
     for (auto next = sender.early.begin();
-         next != sender.early.end() && next->first == sender.taken; ++sender.taken) {
+         next != sender.early.end() && next->first == sender.next_order; ++sender.next_order) {
       write(from, next->second);
       next = sender.early.erase(next);
     }
@@ -55,7 +55,7 @@ class MessageHeap::Mailbox {
 
  private:
   struct Sender {
-    uint64_t taken = 0;
+    uint64_t next_order = 0;
     std::map<uint64_t, Tensor> early;  // by order; earlier messages are under way
   };
 

@@ -35,18 +35,17 @@ void Peers::heard(int rank, uint64_t progress, int waits_for, Time now) {
 
 int Peers::await_end(std::chrono::microseconds limit) {
   std::vector<pollfd> ends;
-  std::vector<Peer*> polled_peers;
+  std::vector<Peer*> of;
   for (Peer& peer : peers_)
     if (peer.process >= 0 && peer.gone_at == 0) {
       ends.push_back({peer.process, POLLIN, 0});
-      polled_peers.push_back(&peer);
+      of.push_back(&peer);
     }
   const auto micros = std::max<int64_t>(limit.count(), 0);
   const timespec wait{micros / 1000000, micros % 1000000 * 1000};
   if (ppoll(ends.data(), ends.size(), &wait, nullptr) > 0)
     for (size_t i = 0; i < ends.size(); ++i)
-      if ((ends[i].revents & POLLIN) != 0)
-        polled_peers[i]->gone_at = Clock::now().time_since_epoch().count();
+      if ((ends[i].revents & POLLIN) != 0) of[i]->gone_at = Clock::now().time_since_epoch().count();
   int first = -1;
   for (int peer = 0; peer < ranks(); ++peer)
     if (gone(peer) && !peers_[size_t(peer)].left && (first < 0 || gone_at(peer) < gone_at(first)))
