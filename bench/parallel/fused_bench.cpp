@@ -34,7 +34,8 @@ struct Measurement {
   std::vector<int> wrong;                     // layers of a rank with wrong results
   std::vector<std::vector<Span>> spans;       // by rank, for the last step
   // Counters of the operator, over all ranks.
-  int64_t tasks = 0, idle_while_ready = 0, begun = 0, remote = 0, overlapped = 0, heap_bytes = 0;
+  int64_t tasks = 0, idle_while_ready = 0, tiled_layers = 0, remote = 0, overlapped = 0,
+          heap_bytes = 0;
   double busy = 0, first = 0, first_remote = 0;
 
   std::vector<double> seconds(int64_t ranks) const {
@@ -133,7 +134,7 @@ void Cell::add(const FusedWay& way, Measurement& measurement) {
   measurement.idle_while_ready += way.trace.idle_while_ready;
   measurement.busy += way.trace.busy;
   measurement.first += way.first;
-  measurement.begun += way.begun;
+  measurement.tiled_layers += way.tiled_layers;
   measurement.first_remote += way.first_remote;
   measurement.remote += way.remote;
   measurement.overlapped += way.overlapped;
@@ -168,7 +169,7 @@ void Cell::gather(comm::Communicator& world) {
     std::vector<int64_t> sums{measurement.traffic.payload(),
                               measurement.tasks,
                               measurement.idle_while_ready,
-                              measurement.begun,
+                              measurement.tiled_layers,
                               measurement.remote,
                               measurement.overlapped,
                               int64_t(1e9 * measurement.busy),
@@ -185,7 +186,7 @@ void Cell::gather(comm::Communicator& world) {
     measurement.traffic.count_anew();
     measurement.traffic.sent(sums[0]);
     measurement.tasks = sums[1], measurement.idle_while_ready = sums[2],
-    measurement.begun = sums[3];
+    measurement.tiled_layers = sums[3];
     measurement.remote = sums[4], measurement.overlapped = sums[5],
     measurement.busy = double(sums[6]) / 1e9;
     measurement.first = double(sums[7]) / 1e9, measurement.first_remote = double(sums[8]) / 1e9;
@@ -267,7 +268,7 @@ std::string line(const Cell& cell, const std::string& way) {
         measurement.busy /
             (mean(seconds) * double(setting.steps * setting.ranks * setting.workers)),
         measurement.idle_while_ready,
-        measurement.begun ? measurement.first / double(measurement.begun) : -1,
+        measurement.tiled_layers ? measurement.first / double(measurement.tiled_layers) : -1,
         measurement.remote ? measurement.first_remote / double(measurement.remote) : -1,
         measurement.overlapped, measurement.remote);
   return text + "}";

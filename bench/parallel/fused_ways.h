@@ -122,7 +122,7 @@ class FusedWay final : public Way {
     waited += seconds(Clock::now() - begin) * double(setting.workers) - (trace.busy - busy);
     if (const double delay = trace.first(begin); delay >= 0) {
       first += delay;
-      ++begun;
+      ++tiled_layers;
     }
     if (const double delay = trace.first_remote(begin); delay >= 0) {
       first_remote += delay;
@@ -137,13 +137,13 @@ class FusedWay final : public Way {
   void count_anew() override {
     trace.count_anew();
     first = first_remote = 0;
-    begun = remote = overlapped = 0;
+    tiled_layers = remote = overlapped = 0;
   }
   int64_t heap_bytes() const { return layout_.bytes(); }
 
   double first = 0, first_remote = 0;  ///< seconds to the first tile, to the first of another rank
-  int64_t begun = 0, remote = 0;       ///< number of layers with such a tile
-  int64_t overlapped = 0;              ///< layers with a remote tile before all rows had left
+  int64_t tiled_layers = 0, remote = 0;  ///< number of layers with such a tile
+  int64_t overlapped = 0;                ///< layers with a remote tile before all rows had left
 
  private:
   static fused::Layout layout_of(const Setting& setting) {

@@ -81,7 +81,7 @@ Inputs inputs_of(const nb::dict& arrays) {
     for (size_t axis = 0; axis < array.ndim(); ++axis)
       view.shape.push_back(static_cast<int64_t>(array.shape(axis)));
     view.data = array.data();
-    inputs.kept.push_back(std::move(array));
+    inputs.storage.push_back(std::move(array));
   }
   return inputs;
 }

@@ -25,7 +25,7 @@ struct Pending::Source {
   std::chrono::milliseconds deadline{};
   uint64_t channel = 0;
   int from = 0;  // world rank
-  uint64_t given = 0;
+  uint64_t next_order = 0;
 };
 
 /// Brings a failure of a rank in a request to the other ranks, beside their messages.
@@ -215,8 +215,8 @@ Pending Communicator::receive(int from, const Tag& tag) {
     source->from = members_[static_cast<size_t>(from)];
   }
   Pending pending;
-  transport_->inbox().expect(channel_, source->from, source->given);
-  pending.order_ = source->given++;
+  transport_->inbox().expect(channel_, source->from, source->next_order);
+  pending.order_ = source->next_order++;
   pending.source_ = source;
   pending.tag_ = tag;
   pending.begin_ = Clock::now();

@@ -94,7 +94,7 @@ class ShardedLayers {
     if (!keep_) blocks_.mine[i] = {};
     return nn::with_pairs(layouts_[i].over(buffer), pairs_);
   }
-  const std::vector<Tensor>& mine() const { return blocks_.mine; }
+  const std::vector<Tensor>& own_runs() const { return blocks_.mine; }
 
  private:
   void pack(int64_t layer) {
@@ -187,7 +187,7 @@ TextStates Encoding::share(comm::Communicator& ranks) const {
     const tensor::PageReuse reuse;
     for (int64_t i = 0; i < layers.count(); ++i) layers.at(i);
   }
-  if (keep) keep->layers[rank] = layers.mine();
+  if (keep) keep->layers[rank] = layers.own_runs();
   return joined(ranks, std::move(states), batch.texts());
 }
 

@@ -24,7 +24,7 @@ struct ShardedRest {
   /// A matrix or table, stored as a run on each rank.
   struct Piece {
     BlockLayout layout;
-    Tensor mine;
+    Tensor own_bytes;
     std::vector<nn::Range> runs{};          ///< runs of all ranks
     std::shared_ptr<const Weights> form{};  ///< the weight on meta
   };
@@ -82,7 +82,7 @@ nn::AnsweredWeights gathered(std::shared_ptr<const ShardedRest> rest, nn::Gather
             const ShardedRest::Piece& piece = rest->pieces.at(key);
             nn::FetchedWeight weight = piece.form->fetch(request);
             weight.at_use = [rest, &piece, &gather, request] {
-              const Tensor buffer = gather.whole(piece.mine, piece.runs);
+              const Tensor buffer = gather.whole(piece.own_bytes, piece.runs);
               return piece.layout.over(buffer)->fetch(request);
             };
             return weight;
