@@ -23,16 +23,16 @@ namespace tessera::bench {
 class Place {
  public:
   Place(int& argc, char** argv) {
-    int kept = 1;
+    int count = 1;
     for (int i = 1; i < argc; ++i) {
       if (std::strcmp(argv[i], "--turns") == 0)
         turns = true;
       else if (std::strcmp(argv[i], "--device") == 0 && i + 1 < argc)
         name_ = argv[++i];
       else
-        argv[kept++] = argv[i];
+        argv[count++] = argv[i];
     }
-    argc = kept;
+    argc = count;
     if (name_ == "cuda")
       start();
     else if (name_ != "cpu")
@@ -74,8 +74,8 @@ class Place {
   bool turns = false;
 
  private:
-  [[noreturn]] static void stop(const std::string& why) {
-    std::fprintf(stderr, "%s\n", why.c_str());
+  [[noreturn]] static void stop(const std::string& reason) {
+    std::fprintf(stderr, "%s\n", reason.c_str());
     std::exit(2);
   }
   void start() {

@@ -28,21 +28,21 @@ std::string number(double value) {
 // Marks the values of text options, `--name value` or `--name=value`.
 std::vector<std::string> marked(const std::set<std::string>& texts, int argc,
                                 const char* const* argv) {
-  std::vector<std::string> all;
+  std::vector<std::string> arguments;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     const size_t equals = argument.find('=');
     if (texts.count(argument.substr(0, equals)) == 0) {
-      all.push_back(argument);
+      arguments.push_back(argument);
     } else if (equals != std::string::npos) {
-      all.push_back(argument.substr(0, equals));
-      all.push_back(kMark + argument.substr(equals + 1));
+      arguments.push_back(argument.substr(0, equals));
+      arguments.push_back(kMark + argument.substr(equals + 1));
     } else {
-      all.push_back(argument);
-      if (i + 1 < argc) all.push_back(kMark + std::string(argv[++i]));
+      arguments.push_back(argument);
+      if (i + 1 < argc) arguments.push_back(kMark + std::string(argv[++i]));
     }
   }
-  return all;
+  return arguments;
 }
 
 }  // namespace
@@ -104,10 +104,10 @@ CLI::Validator one_of(const std::vector<std::string>& words) {
   return CLI::Validator(
       [words](std::string& text) -> std::string {
         if (std::count(words.begin(), words.end(), text) > 0) return "";
-        std::string known;
+        std::string choices;
         for (size_t i = 0; i < words.size(); ++i)
-          known += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
-        return "expected " + known + ", not '" + text + "'";
+          choices += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
+        return "expected " + choices + ", not '" + text + "'";
       },
       "");
 }

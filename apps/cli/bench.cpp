@@ -48,11 +48,11 @@ Command add_bench_calibrate(CLI::App& bench) {
 
 Command add_bench(CLI::App& program) {
   CLI::App* app = program.add_subcommand("bench", "Measure kernels, plans, or this machine");
-  const std::vector<Command> all{add_bench_kernels(*app), add_bench_parallel(*app),
-                                 add_bench_calibrate(*app)};
+  const std::vector<Command> commands{add_bench_kernels(*app), add_bench_parallel(*app),
+                                      add_bench_calibrate(*app)};
   return {app,
-          [all](const std::stop_token& stop) {
-            for (const Command& command : all)
+          [commands](const std::stop_token& stop) {
+            for (const Command& command : commands)
               if (command.app->parsed()) return command.run(stop);
             throw Error(ErrorCode::usage,
                         "bench: name what to measure: kernels, parallel or calibrate (see "

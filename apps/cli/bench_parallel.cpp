@@ -41,20 +41,20 @@ void set_size(const std::string& text, GenerateRequest& request) {
 class Announcer {
  public:
   ~Announcer() {
-    if (drawn_) std::fputs("\r\033[K", stderr);
+    if (line_open_) std::fputs("\r\033[K", stderr);
   }
-  void say(const std::string& what, int done, int all) {
+  void say(const std::string& label, int done, int total) {
     const auto now = std::chrono::steady_clock::now();
     if (now < next_) return;
     next_ = now + std::chrono::milliseconds(terminal_ ? 100 : 5000);
-    drawn_ = terminal_;
-    std::fprintf(stderr, terminal_ ? "\r\033[K%s %d of %d" : "%s %d of %d\n", what.c_str(), done,
-                 all);
+    line_open_ = terminal_;
+    std::fprintf(stderr, terminal_ ? "\r\033[K%s %d of %d" : "%s %d of %d\n", label.c_str(), done,
+                 total);
   }
 
  private:
   const bool terminal_ = isatty(STDERR_FILENO) == 1;
-  bool drawn_ = false;
+  bool line_open_ = false;
   std::chrono::steady_clock::time_point next_ =
       std::chrono::steady_clock::now() + std::chrono::seconds(1);
 };
@@ -65,11 +65,11 @@ void print(const PlanCosts& costs, int ranks) {
   const int column = static_cast<int>(width);
   std::printf("%-*s  %9s  %9s  %9s  %9s\n", column, "plan", "s a step", "MB sent", "messages",
               "MB a rank");
-  int left = 0;
+  int untimed = 0;
   for (const PlanCost& cost : costs.plans) {
     char seconds[32] = "-";
     if (cost.seconds >= 0) std::snprintf(seconds, sizeof seconds, "%.4g", cost.seconds);
-    left += cost.seconds < 0;
+    untimed += cost.seconds < 0;
     std::printf("%-*s  %9s  %9.4g  %9lld  %9.4g\n", column,
                 cost.plan.empty() ? "one rank" : cost.plan.c_str(), seconds,
                 static_cast<double>(cost.bytes) / 1e6, static_cast<long long>(cost.messages),
@@ -78,7 +78,7 @@ void print(const PlanCosts& costs, int ranks) {
   std::printf(
       "%zu plan%s for %d rank%s, %d not measured; left out: %d that cannot run this, %d that do "
       "not fit into memory",
-      costs.plans.size(), costs.plans.size() == 1 ? "" : "s", ranks, ranks == 1 ? "" : "s", left,
+      costs.plans.size(), costs.plans.size() == 1 ? "" : "s", ranks, ranks == 1 ? "" : "s", untimed,
       costs.refused, costs.too_large);
   if (costs.untried > 0) std::printf(", %d not tried (see --plans)", costs.untried);
   std::printf("\n");
@@ -109,8 +109,8 @@ void bench_parallel(Options& o, const std::stop_token& stop, const Processes* pr
     try {
       costs = compare_plans(
           o.model->model, run, o.request,
-          [&](const std::string& what, int done, int all) {
-            if (first) announcer.say(what, done, all);
+          [&](const std::string& label, int done, int total) {
+            if (first) announcer.say(label, done, total);
           },
           stop);
     } catch (const Error& e) {  // the library has no --size

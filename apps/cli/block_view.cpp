@@ -35,10 +35,10 @@ std::string spelled(const std::vector<std::string>& block) {
   for (size_t i = 0; i < block.size();) {
     size_t end = i + 1;
     while (end < block.size() && block[end] == block[i]) ++end;
-    const std::string one = block[i].empty() ? kMask : on_one_line(block[i]);
-    const bool counted = end - i > kRepeats && one.size() > 2 && !block[i].empty();
-    for (size_t n = counted ? 1 : end - i; n > 0; --n) line += one;
-    if (counted) line += " x" + std::to_string(end - i) + " ";
+    const std::string word = block[i].empty() ? kMask : on_one_line(block[i]);
+    const bool is_repeated = end - i > kRepeats && word.size() > 2 && !block[i].empty();
+    for (size_t n = is_repeated ? 1 : end - i; n > 0; --n) line += word;
+    if (is_repeated) line += " x" + std::to_string(end - i) + " ";
     i = end;
   }
   return line;
@@ -47,8 +47,8 @@ std::string spelled(const std::vector<std::string>& block) {
 // Leading UTF-8 characters that fit.
 std::string cut(const std::string& text, size_t columns) {
   size_t at = 0;
-  for (size_t seen = 0; at < text.size(); ++at)
-    if ((text[at] & 0xc0) != 0x80 && seen++ == columns) break;
+  for (size_t count = 0; at < text.size(); ++at)
+    if ((text[at] & 0xc0) != 0x80 && count++ == columns) break;
   return text.substr(0, at);
 }
 

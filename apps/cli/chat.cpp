@@ -45,9 +45,9 @@ class History {
   size_t size() const { return messages_.size(); }
   void keep(size_t messages) { messages_.resize(messages); }
   std::string json() const {
-    std::string all;
-    for (const std::string& message : messages_) all += (all.empty() ? "" : ",\n ") + message;
-    return "[" + all + "]\n";
+    std::string text;
+    for (const std::string& message : messages_) text += (text.empty() ? "" : ",\n ") + message;
+    return "[" + text + "]\n";
   }
 
  private:
@@ -88,11 +88,11 @@ class Chat {
   void check() {
     History first = history_;
     first.add("user", "");
-    (void)model_.tokenize({.chat = asked(first)}, stop_);
+    (void)model_.tokenize({.chat = template_input(first)}, stop_);
   }
 
   // Variables of the template.
-  std::string asked(const History& history) const {
+  std::string template_input(const History& history) const {
     if (!thinking_) return history.json();
     return R"({"enable_thinking": true, "messages": )" + history.json() + "}";
   }
@@ -114,10 +114,11 @@ class Chat {
       std::fputs(kCommands, stderr);
     } else {
       const std::set<std::string> names{"/reset", "/save", "/stats", "/help"};
-      const bool known = names.contains(name);
+      const bool is_command = names.contains(name);
       throw Error(ErrorCode::usage,
-                  known ? "'" + line + "': " + (name == "/save" ? "name a file" : "nothing follows")
-                        : "there is no command '" + name + "'; /help lists them");
+                  is_command
+                      ? "'" + line + "': " + (name == "/save" ? "name a file" : "nothing follows")
+                      : "there is no command '" + name + "'; /help lists them");
     }
   }
 
@@ -126,8 +127,8 @@ class Chat {
     std::error_code ignored;
     bool replace = saved_.contains(path);
     if (!replace && lines_.on_terminal() && std::filesystem::is_regular_file(path, ignored)) {
-      const auto said = lines_.next(stop_, "'" + path + "' exists. Replace it? [y/N] ");
-      replace = said == "y" || said == "yes";
+      const auto reply = lines_.next(stop_, "'" + path + "' exists. Replace it? [y/N] ");
+      replace = reply == "y" || reply == "yes";
       if (!replace) return;
     }
     check_files({model_name_, {}, {{"/save", path, FileKind::chat}}, replace});
@@ -139,29 +140,29 @@ class Chat {
   void answer(const std::string& text) {
     const size_t before = history_.size();
     history_.add("user", text);
-    request_.chat = asked(history_);
-    std::string shown;
+    request_.chat = template_input(history_);
+    std::string reply;
     bool whole = true;
     try {
       const Interruptible now;
       const auto show = [&](const CompleteProgress& p) {
-        shown += p.text;
+        reply += p.text;
         std::fwrite(p.text.data(), 1, p.text.size(), stdout);
         if (!p.text.empty()) flush_results();
       };
       const auto note = [this](const std::string& sentence) {
         if (noted_.insert(sentence).second) print_note(sentence);
       };
-      const CompleteResult made = model_.complete(request_, {now.token(), show, note, &prefix_});
-      const Completion& turn = made.completions[0];
+      const CompleteResult result = model_.complete(request_, {now.token(), show, note, &prefix_});
+      const Completion& turn = result.completions[0];
       stats_ = std::to_string(turn.prompt_ids.size()) + " prompt tokens, " +
                std::to_string(turn.reused) + " of them from the cache; " +
-               std::to_string(turn.ids.size()) + " new tokens in " + std::to_string(made.forwards) +
-               " passes";
+               std::to_string(turn.ids.size()) + " new tokens in " +
+               std::to_string(result.forwards) + " passes";
     } catch (const Error& e) {
       if (e.code() != ErrorCode::cancelled || stop_.stop_requested()) {
         history_.keep(before);
-        if (!shown.empty()) std::printf("\n");
+        if (!reply.empty()) std::printf("\n");
         throw;
       }
       whole = false;
@@ -170,10 +171,10 @@ class Chat {
     std::printf("\n");
     flush_results();
     if (request_.temperature > 0) ++request_.seed;  // another answer to the same text
-    if (!whole && shown.empty())
+    if (!whole && reply.empty())
       history_.keep(before);  // undo the question
     else
-      history_.add("assistant", shown);
+      history_.add("assistant", reply);
   }
 
   const Model& model_;
@@ -202,14 +203,14 @@ Command add_chat(CLI::App& program) {
   CompleteRequest& q = o->request;
   app->add_option("MODEL", o->model->model, "Folder with a chat template, or tasks-a, -b, -c")
       ->required();
-  const char* what = "Common";
+  const char* group = "Common";
   add_text(*app, "--system", o->system, "System message before the chat (default: none)")
-      ->group(what);
+      ->group(group);
   app->add_flag("--thinking", o->thinking, "Ask for thoughts, where the template has the switch")
-      ->group(what);
-  add_fields(*app, q, what);
-  add_fields(*app, q, "Sampling", what);
-  add_text(*app, "--stop", q.stop, "Text that ends an answer, repeatable")->group(what);
+      ->group(group);
+  add_fields(*app, q, group);
+  add_fields(*app, q, "Sampling", group);
+  add_text(*app, "--stop", q.stop, "Text that ends an answer, repeatable")->group(group);
   add_decoding_options(*app, q);
   add_fields(*app, q, kDecoding,
              [](const Field& field) { return field.name == std::string("select"); });

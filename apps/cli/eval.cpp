@@ -46,11 +46,11 @@ void eval(Options& o, const std::stop_token& stop) {
   for (const std::string& text : o.plans) o.request.plans.push_back(parse_plan(text));
   if (!o.model->plan.empty()) o.request.plans.push_back(parse_plan(o.model->plan));
   o.model->plan.clear();
-  bool begun = o.json;  // no heading before an error
+  bool has_heading = o.json;  // no heading before an error
   evaluate(
       o.model->model, run_options(*o.model), o.request,
       [&](const PlanQuality& q) {
-        if (!std::exchange(begun, true))
+        if (!std::exchange(has_heading, true))
           std::printf("%-52s latent error        PSNR                 recognised, change\n",
                       "plan");
         if (o.json)

@@ -30,11 +30,11 @@ void eval_speed(Options& o, const std::stop_token& stop) {
   for (const std::string& text : o.plans) o.request.plans.push_back(parse_plan(text));
   if (!o.model->plan.empty()) o.request.plans.push_back(parse_plan(o.model->plan));
   o.model->plan.clear();
-  bool begun = o.json;
+  bool has_heading = o.json;
   measure_speed(
       o.model->model, run_options(*o.model), o.request,
       [&](const PlanSpeed& s) {
-        if (!std::exchange(begun, true))
+        if (!std::exchange(has_heading, true))
           std::printf("%5s  %-48s %9s  %10s  %8s\n", "batch", "plan", "seconds", "images/s",
                       "peak MB");
         print(s, o.json);

@@ -39,11 +39,11 @@ void eval_tasks(Options& o, const std::stop_token& stop) {
   o.request.number = o.score == "number";
   if (o.tune >= 0) o.request.tune = o.tune;
   read_examples(o.request.data, stop);
-  bool begun = o.json;
+  bool has_heading = o.json;
   const auto tuned = evaluate_tasks(
       o.model->model, run_options(*o.model), o.request,
       [&](const TaskQuality& q) {
-        if (!std::exchange(begun, true))
+        if (!std::exchange(has_heading, true))
           std::printf(
               "%-28s %-22s lost  gained  p     experts         batch   ruled    passes  %-8s  ms\n",
               "rule", "correct %", "MB");

@@ -45,12 +45,12 @@ CLI::Option* add_field(CLI::App& app, const Field& field, Value& value) {
   }
 }
 
-/// Adds the options of a request's fields for which `chosen(field)` is true, under `group`, or
+/// Adds the options of a request's fields for which `filter(field)` is true, under `group`, or
 /// under the field's own heading if that is null.
-template <class Request, std::predicate<const Field&> Chosen>
-void add_fields(CLI::App& app, Request& request, const char* group, const Chosen& chosen) {
+template <class Request, std::predicate<const Field&> Filter>
+void add_fields(CLI::App& app, Request& request, const char* group, const Filter& filter) {
   visit_fields(request, [&](const Field& field, auto& value) {
-    if (!chosen(field)) return;
+    if (!filter(field)) return;
     CLI::Option* const option = add_field(app, field, value);
     option->group(group ? group : field.group);
     if (*field.value) option->type_name(field.value);

@@ -67,7 +67,8 @@ void add_common(CLI::App& app, const std::shared_ptr<Options>& o) {
   app.add_option("--class", o->classes, "Class numbers or names instead; see 'inspect'")
       ->group(group)
       ->type_name("C[,C...]");
-  app.add_option("-o,--output", o->output.asked, "Image, video or folder/ (default tessera.png)")
+  app.add_option("-o,--output", o->output.requested_path,
+                 "Image, video or folder/ (default tessera.png)")
       ->group(group)
       ->type_name("OUT");
   add_fields(app, q, group);
@@ -185,11 +186,12 @@ RunFiles files_of(const Options& o, const RunOutput& images) {
 // Checks output paths before inputs are read; the number of images is not known yet.
 RunOutput images_of(const Options& o) {
   if (o.latents_only) return {};
-  const std::string path = o.output.asked.value_or("tessera.png");
+  const std::string path = o.output.requested_path.value_or("tessera.png");
   const bool several = o.request.count != 1 || !o.prompt_file.empty() ||
                        !o.request.embeddings.empty() || o.classes.find(',') != std::string::npos;
-  const bool known = o.output.asked && !several;  // videos have another default name
-  return {"-o", path, path.ends_with(".mp4") ? FileKind::video : FileKind::image, known ? 1 : 0};
+  const bool is_single = o.output.requested_path && !several;  // videos have another default name
+  return {"-o", path, path.ends_with(".mp4") ? FileKind::video : FileKind::image,
+          is_single ? 1 : 0};
 }
 
 void generate(Options& o, const std::stop_token& stop, const Processes* processes) {
@@ -216,13 +218,13 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
   RunControl control{stop,
                      [&](const Progress& p) {
                        view.show(p);
-                       if (const std::string said = preview.show(p, stop); !said.empty()) {
+                       if (const std::string message = preview.show(p, stop); !message.empty()) {
                          view.end_line();
-                         print_note(said);
+                         print_note(message);
                        }
                      },
                      [&](const std::string& sentence) { view.note(sentence); }};
-  if (first && o.latents_only && o.output.asked)
+  if (first && o.latents_only && o.output.requested_path)
     view.note("-o has no effect: --latents-only makes no image");
   if (first && o.request.compare_steps && o.report.empty())
     view.note("--compare-steps has no effect: its numbers are part of --report");

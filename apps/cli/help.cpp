@@ -54,11 +54,11 @@ size_t changes(const std::string& a, const std::string& b) {
 }
 
 // "; did you mean '--steps'?" if a known word is similar.
-std::string suggestion(const std::string& given, const std::vector<std::string>& known) {
+std::string suggestion(const std::string& input, const std::vector<std::string>& words) {
   std::string best;
-  size_t least = given.size() / 3 + 1;
-  for (const std::string& word : known)
-    if (const size_t n = changes(given, word); n <= least) least = n, best = word;
+  size_t least = input.size() / 3 + 1;
+  for (const std::string& word : words)
+    if (const size_t n = changes(input, word); n <= least) least = n, best = word;
   return best.empty() ? "" : "; did you mean '" + best + "'?";
 }
 
@@ -69,56 +69,56 @@ std::string path_of(const CLI::App& app) {
   return (before.empty() ? "" : before + " ") + app.get_name();
 }
 
-// Explains an unexpected argument `given`, after a command or in place of a command.
-std::string explain_extra(const std::string& given, const CLI::App& program) {
-  const CLI::App& app = chosen(program);
-  std::vector<std::string> known;
+// Explains an unexpected argument `input`, after a command or in place of a command.
+std::string explain_extra(const std::string& input, const CLI::App& program) {
+  const CLI::App& app = chosen_command(program);
+  std::vector<std::string> words;
   if (&app == &program) {
     for (const CLI::App* command : program.get_subcommands({}))
-      known.push_back(command->get_name());
-    if (given.starts_with('-')) {
-      const std::string meant = suggestion(given, {"--help", "--version"});
-      return meant.empty() ? "option '" + given + "' stands before the command"
-                           : "unknown option '" + given + "'" + meant;
+      words.push_back(command->get_name());
+    if (input.starts_with('-')) {
+      const std::string hint = suggestion(input, {"--help", "--version"});
+      return hint.empty() ? "option '" + input + "' stands before the command"
+                          : "unknown option '" + input + "'" + hint;
     }
-    return "unknown command '" + given + "'" + suggestion(given, known);
+    return "unknown command '" + input + "'" + suggestion(input, words);
   }
   for (const CLI::Option* option : app.get_options())
-    for (const auto& name : option->get_lnames()) known.push_back("--" + name);
-  const std::string name = given.substr(0, given.find('='));
-  if (given.starts_with('-')) return "unknown option '" + name + "'" + suggestion(name, known);
+    for (const auto& name : option->get_lnames()) words.push_back("--" + name);
+  const std::string name = input.substr(0, input.find('='));
+  if (input.starts_with('-')) return "unknown option '" + name + "'" + suggestion(name, words);
   if (!app.get_subcommands({}).empty()) {
     std::vector<std::string> names;
     for (const CLI::App* inner : app.get_subcommands({})) names.push_back(inner->get_name());
-    std::string all;
-    for (const std::string& known_one : names) all += (all.empty() ? "" : ", ") + known_one;
-    const std::string meant = suggestion(given, names);
-    return "unknown command '" + path_of(app) + " " + given + "'" +
-           (meant.empty() ? "; there are " + all : meant);
+    std::string list;
+    for (const std::string& known_one : names) list += (list.empty() ? "" : ", ") + known_one;
+    const std::string hint = suggestion(input, names);
+    return "unknown command '" + path_of(app) + " " + input + "'" +
+           (hint.empty() ? "; there are " + list : hint);
   }
-  const bool takes_text = std::count(known.begin(), known.end(), "--prompt") > 0;
-  return "unexpected argument '" + given + "'; " +
+  const bool takes_text = std::count(words.begin(), words.end(), "--prompt") > 0;
+  return "unexpected argument '" + input + "'; " +
          (takes_text ? "a prompt is given as --prompt \"...\", with quotes around its spaces"
                      : "put quotes around a value with spaces");
 }
 
 // The first unexpected option, else the first argument; "" if there is none.
 std::string left_over(const CLI::ParseError& error, const CLI::App& program) {
-  std::vector<std::string> all = program.remaining(true);
-  if (all.empty() &&
+  std::vector<std::string> arguments = program.remaining(true);
+  if (arguments.empty() &&
       dynamic_cast<const CLI::ExtrasError*>(&error)) {  // only the message has the names
     const std::string text = error.what();
     std::istringstream words(text.substr(std::min(text.find(": "), text.size() - 1) + 1));
-    for (std::string word; words >> word;) all.push_back(word);
+    for (std::string word; words >> word;) arguments.push_back(word);
   }
-  for (const std::string& text : all)
+  for (const std::string& text : arguments)
     if (text.starts_with('-')) return text;
-  return all.empty() ? "" : all.front();
+  return arguments.empty() ? "" : arguments.front();
 }
 
 }  // namespace
 
-const CLI::App& chosen(const CLI::App& program) {
+const CLI::App& chosen_command(const CLI::App& program) {
   const CLI::App* app = &program;
   while (!app->get_subcommands().empty()) app = app->get_subcommands()[0];
   return *app;
@@ -157,27 +157,27 @@ std::string help_of(const CLI::App& app) {
 
 std::string explain(const CLI::ParseError& error, const CLI::App& program) {
   const bool none = program.get_subcommands().empty();
-  const std::string command = none ? "" : path_of(chosen(program)) + " ";
-  std::string what = error.what();
+  const std::string command = none ? "" : path_of(chosen_command(program)) + " ";
+  std::string message = error.what();
   const std::string convert = "Could not convert: ";
   const std::string extra = left_over(error, program);
   const std::vector<std::string> before = program.remaining(false);
   if (!none && !before.empty() && before.front().starts_with('-')) {
-    what = "option '" + before.front() + "' stands before the command";
+    message = "option '" + before.front() + "' stands before the command";
   } else if (!extra.empty() && (none || dynamic_cast<const CLI::ExtrasError*>(&error))) {
-    what = explain_extra(extra, program);
-  } else if (error.get_name() == "ConversionError" && what.starts_with(convert)) {
-    what = what.substr(convert.size());
-    if (const size_t at = what.find(" = "); at != std::string::npos) what.replace(at, 3, " ");
-    what += ": this is no number that the option takes";
+    message = explain_extra(extra, program);
+  } else if (error.get_name() == "ConversionError" && message.starts_with(convert)) {
+    message = message.substr(convert.size());
+    if (const size_t at = message.find(" = "); at != std::string::npos) message.replace(at, 3, " ");
+    message += ": this is no number that the option takes";
   } else if (error.get_name() == "ArgumentMismatch") {
-    what = what.substr(0, what.find(':')) + " needs a value";
+    message = message.substr(0, message.find(':')) + " needs a value";
   } else if (none) {
-    what =
+    message =
         "name a command: generate, complete, chat, tokenize, forward, inspect, plan, quantise, "
         "eval, bench or serve";
   }
-  return what + " (see 'tessera " + command + "--help')";
+  return message + " (see 'tessera " + command + "--help')";
 }
 
 }  // namespace tessera::cli

@@ -6,7 +6,7 @@
 namespace tessera::cli {
 
 /// The innermost chosen command, or the program.
-const CLI::App& chosen(const CLI::App& program);
+const CLI::App& chosen_command(const CLI::App& program);
 
 /// Help of a command, made from its options: a line each, at most 80 columns. An option without a
 /// description shares the line of the previous option.

@@ -26,9 +26,9 @@ struct Input {
 };
 
 [[noreturn]] void refuse(const std::string& option, const std::string& path,
-                         const std::string& why) {
-  const std::string what = path == "-" ? "standard input" : "'" + path + "'";
-  throw Error(ErrorCode::usage, option + ": " + what + " " + why);
+                         const std::string& reason) {
+  const std::string source = path == "-" ? "standard input" : "'" + path + "'";
+  throw Error(ErrorCode::usage, option + ": " + source + " " + reason);
 }
 
 // Polls with a short timeout, so that Ctrl-C can interrupt a wait for typed input.
@@ -36,8 +36,8 @@ void await(int file, const std::stop_token& stop) {
   for (;;) {
     if (stop.stop_requested())
       throw Error(ErrorCode::cancelled, "stopped while standard input was read");
-    pollfd wanted{file, POLLIN, 0};
-    if (poll(&wanted, 1, 50) > 0) return;
+    pollfd poll_entry{file, POLLIN, 0};
+    if (poll(&poll_entry, 1, 50) > 0) return;
   }
 }
 
@@ -62,11 +62,11 @@ std::string read_input(const std::string& path, const std::string& option,
   char part[65536];
   for (;;) {
     await(input.file, stop);
-    const ssize_t got = read(input.file, part, sizeof part);
-    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (got < 0) refuse(option, path, std::string("cannot be read: ") + std::strerror(errno));
-    if (got == 0) return text.starts_with("\xef\xbb\xbf") ? text.substr(3) : text;
-    text.append(part, static_cast<size_t>(got));
+    const ssize_t count = read(input.file, part, sizeof part);
+    if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (count < 0) refuse(option, path, std::string("cannot be read: ") + std::strerror(errno));
+    if (count == 0) return text.starts_with("\xef\xbb\xbf") ? text.substr(3) : text;
+    text.append(part, static_cast<size_t>(count));
     if (text.size() > kMost) refuse(option, path, "holds more than 16 MB, which no model reads");
   }
 }

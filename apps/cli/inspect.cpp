@@ -81,18 +81,18 @@ void print(const Inspection& i) {
     std::printf("\n");
   }
   if (i.memory.empty()) return;
-  const std::string where = i.device == "cpu" ? "" : " on " + i.device;
+  const std::string device_note = i.device == "cpu" ? "" : " on " + i.device;
   const bool text = i.answer_tokens > 0;
   const std::string prompt =
       i.prompt_tokens > 0 ? ", texts of " + std::to_string(i.prompt_tokens) + " tokens" : "";
   if (text)
     std::printf("\nA run of %ld tokens behind a prompt of %ld, in blocks of %ld%s\n",
                 static_cast<long>(i.answer_tokens), static_cast<long>(i.prompt_tokens),
-                static_cast<long>(i.block), where.c_str());
+                static_cast<long>(i.block), device_note.c_str());
   else
     std::printf("\nA run of %ld x %ld pixels, %ld sequences in a step%s%s\n",
                 static_cast<long>(i.width), static_cast<long>(i.height),
-                static_cast<long>(i.sequences), prompt.c_str(), where.c_str());
+                static_cast<long>(i.sequences), prompt.c_str(), device_note.c_str());
   std::printf("  %-12s %.2f GFLOP a %s\n", "work", i.flops_per_step / 1e9,
               text ? "pass over all of it" : "step");
   if (text) std::printf("  %-12s %s\n", "K/V", amount(double(i.memory.at("kv"))).c_str());
@@ -115,15 +115,15 @@ void inspect(Options& o, const std::stop_token& stop, const Processes* processes
     if (!by_name) Model::open(o.model->model, run, stop, o.model->files);  // all ranks do, or none
     return;
   }
-  const Inspection found =
+  const Inspection inspection =
       by_name ? inspect_by_name(o.model->model, run, o.request, stop)
               : Model::open(o.model->model, run, stop, o.model->files).inspect(o.request, stop);
   if (o.json)
-    std::printf("%s\n", to_json(found).c_str());
+    std::printf("%s\n", to_json(inspection).c_str());
   else
-    print(found);
+    print(inspection);
   if (!o.json)
-    for (const std::string& note : found.notes) print_note(note);
+    for (const std::string& note : inspection.notes) print_note(note);
 }
 
 }  // namespace

@@ -28,8 +28,8 @@ struct Sources {
   std::jthread watcher;
 };
 Sources& sources() {
-  static Sources all;
-  return all;
+  static Sources instance;
+  return instance;
 }
 
 // The first signal asks for an end within a step; the second ends the process at once.

@@ -75,7 +75,7 @@ int run(int argc, char** argv, const std::stop_token& stop) {
   try {
     cli::parse(program, argc, argv);
   } catch (const CLI::CallForHelp&) {
-    std::printf("%s", cli::help_of(cli::chosen(program)).c_str());
+    std::printf("%s", cli::help_of(cli::chosen_command(program)).c_str());
     cli::flush_results();
     return 0;
   } catch (const CLI::CallForVersion& e) {

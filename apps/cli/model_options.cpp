@@ -191,11 +191,11 @@ RunOptions run_options(const ModelOptions& o, const Processes* processes) {
                                       std::to_string(processes->ranks()) +
                                       " processes; leave it out");
   const int ranks = processes ? processes->ranks() : o.ranks;
-  const auto found = problems(run.plan, ranks == 0 ? run.plan.ranks() : ranks);
-  if (!found.empty()) {
-    std::string all;
-    for (const auto& sentence : found) all += (all.empty() ? "" : "; ") + sentence;
-    throw Error(ErrorCode::plan, "the plan cannot run: " + all);
+  const auto errors = problems(run.plan, ranks == 0 ? run.plan.ranks() : ranks);
+  if (!errors.empty()) {
+    std::string sentences;
+    for (const auto& sentence : errors) sentences += (sentences.empty() ? "" : "; ") + sentence;
+    throw Error(ErrorCode::plan, "the plan cannot run: " + sentences);
   }
   return run;
 }

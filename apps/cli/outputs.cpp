@@ -37,10 +37,10 @@ void print_name(const std::string& path) {
 }  // namespace
 
 RunOutput check_output(Output& o, size_t count) {
-  o.path = o.asked.value_or(o.videos ? "tessera.mp4" : "tessera.png");
+  o.path = o.requested_path.value_or(o.videos ? "tessera.mp4" : "tessera.png");
   const bool folder = is_folder(o.path), special = is_device(o.path);
-  const RunOutput planned{"-o", o.path, o.videos ? FileKind::video : FileKind::image,
-                          static_cast<int64_t>(count)};
+  const RunOutput result{"-o", o.path, o.videos ? FileKind::video : FileKind::image,
+                         static_cast<int64_t>(count)};
   if (special) {
     if (o.videos)
       throw Error(ErrorCode::usage, "output '" + o.path +
@@ -52,13 +52,13 @@ RunOutput check_output(Output& o, size_t count) {
   } else if (!folder) {
     check_kind(o);
   }
-  if (!o.rate) return planned;
+  if (!o.rate) return result;
   if (*o.rate < 0.1 || *o.rate > 240 || !(*o.rate == *o.rate))
     throw Error(ErrorCode::usage, "--fps: expected 0.1 to 240 frames a second");
   if (folder || special || !o.videos)
     throw Error(ErrorCode::usage,
                 "--fps: only a video in a .mp4 file has a frame rate; '" + o.path + "' is none");
-  return planned;
+  return result;
 }
 
 void check_preview(const std::string& path, bool videos) {
@@ -89,9 +89,9 @@ std::string PreviewFile::show(const Progress& p, const std::stop_token& stop) {
   const bool done = p.step == 0 || p.step == p.steps;  // pure noise, or the final output
   if (path_.empty() || p.phase != Phase::denoise || done || p.step % every_ != 0) return "";
   try {
-    const std::vector<Image> made = p.preview();
-    shown_ = true;
-    save_sample(samples_of(made).at(0), path_, rate_, stop);
+    const std::vector<Image> images = p.preview();
+    has_preview_ = true;
+    save_sample(samples_of(images).at(0), path_, rate_, stop);
     return "";
   } catch (const Error& e) {
     if (e.code() == ErrorCode::cancelled) throw;

@@ -12,11 +12,11 @@ namespace tessera::cli {
 
 /// Destination of images or videos: a file with a matching extension, or a folder.
 struct Output {
-  std::optional<std::string> asked;  // unset: tessera.png, or tessera.mp4
-  std::string path;                  // set by the check
-  std::optional<double> rate;        // frames a second; unset: the model's
-  bool videos = false;               // the results are videos
-  bool overwrite = false;            // number from 0 in a folder with images
+  std::optional<std::string> requested_path;  // unset: tessera.png, or tessera.mp4
+  std::string path;                           // set by the check
+  std::optional<double> rate;                 // frames a second; unset: the model's
+  bool videos = false;                        // the results are videos
+  bool overwrite = false;                     // number from 0 in a folder with images
 };
 
 /// Completes the path and returns the output for check_files. `count` images or videos. Throws
@@ -52,13 +52,13 @@ class PreviewFile {
   /// Returns the reason if a preview failed, and makes no further attempts.
   std::string show(const Progress& progress, const std::stop_token& stop);
   /// True if a preview is requested but not yet shown.
-  bool waits() const { return !path_.empty() && !shown_; }
+  bool waits() const { return !path_.empty() && !has_preview_; }
 
  private:
   std::string path_;
   int every_;
   std::optional<double> rate_;  // frames a second of a video; unset: the model's
-  bool shown_ = false;
+  bool has_preview_ = false;
 };
 
 }  // namespace tessera::cli

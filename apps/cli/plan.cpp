@@ -37,8 +37,8 @@ void print_head(size_t width, bool text) {
               text ? "a pass" : "decode", "waiting", "GB/rank", "GB sent");
 }
 
-bool of_text(const Prediction& found) {
-  return !found.plans.empty() && found.plans.front().passes > 0;
+bool of_text(const Prediction& prediction) {
+  return !prediction.plans.empty() && prediction.plans.front().passes > 0;
 }
 
 void print_plan(const PredictedPlan& p, size_t width) {
@@ -49,9 +49,9 @@ void print_plan(const PredictedPlan& p, size_t width) {
               static_cast<double>(p.rank_bytes) / 1e9, p.sent_bytes / 1e9);
 }
 
-size_t width_of(const Prediction& found) {
+size_t width_of(const Prediction& prediction) {
   size_t width = 8;
-  for (const PredictedPlan& p : found.plans) width = std::max(width, p.plan.size());
+  for (const PredictedPlan& p : prediction.plans) width = std::max(width, p.plan.size());
   return width;
 }
 
@@ -61,24 +61,25 @@ void print_links(const PredictedPlan& best) {
     if (bytes > 0) std::printf("  %-16s %.4g\n", link.c_str(), bytes / 1e9);
 }
 
-void print(const Prediction& found) {
-  if (!found.plans.empty()) {
-    const size_t width = width_of(found);
-    print_head(width, of_text(found));
-    for (size_t i = 0; i < found.plans.size() && i < kShown; ++i) print_plan(found.plans[i], width);
-    if (found.plans.size() > kShown)
-      std::printf("and %zu more (--json has all)\n", found.plans.size() - kShown);
-    if (!found.plans.front().link_bytes.empty()) print_links(found.plans.front());
+void print(const Prediction& prediction) {
+  if (!prediction.plans.empty()) {
+    const size_t width = width_of(prediction);
+    print_head(width, of_text(prediction));
+    for (size_t i = 0; i < prediction.plans.size() && i < kShown; ++i)
+      print_plan(prediction.plans[i], width);
+    if (prediction.plans.size() > kShown)
+      std::printf("and %zu more (--json has all)\n", prediction.plans.size() - kShown);
+    if (!prediction.plans.front().link_bytes.empty()) print_links(prediction.plans.front());
   }
-  if (!found.refused.empty()) std::printf("\nRefused\n");
-  size_t shown = 0;
-  for (const RefusedPlan& r : found.refused) {
-    if (++shown > kShown) break;
+  if (!prediction.refused.empty()) std::printf("\nRefused\n");
+  size_t count = 0;
+  for (const RefusedPlan& r : prediction.refused) {
+    if (++count > kShown) break;
     std::printf("  %s: %s\n", r.plan.empty() ? "one rank" : r.plan.c_str(),
                 server::in_options(r.reason).c_str());
   }
-  if (found.refused.size() > kShown)
-    std::printf("  and %zu more (--json has all)\n", found.refused.size() - kShown);
+  if (prediction.refused.size() > kShown)
+    std::printf("  and %zu more (--json has all)\n", prediction.refused.size() - kShown);
 }
 
 // Parses "ranks=1..64" to {1, 64}.
@@ -114,28 +115,31 @@ void sweep(Options& o, const std::stop_token& stop) {
   if (counts.back() != last) counts.push_back(last);
   for (const int ranks : counts) {
     o.request.ranks = ranks;
-    const Prediction found = predict_plans(o.model, run_of(o), o.request, {}, stop);
-    if (!o.json && ranks == first) std::printf("%5s  ", "ranks"), print_head(40, of_text(found));
+    const Prediction prediction = predict_plans(o.model, run_of(o), o.request, {}, stop);
+    if (!o.json && ranks == first)
+      std::printf("%5s  ", "ranks"), print_head(40, of_text(prediction));
     if (o.json)
-      std::printf("%s\n", to_json(found).c_str());
-    else if (found.plans.empty())
-      std::printf(
-          "%5d  none runs: %s\n", ranks,
-          found.refused.empty() ? "" : server::in_options(found.refused.front().reason).c_str());
+      std::printf("%s\n", to_json(prediction).c_str());
+    else if (prediction.plans.empty())
+      std::printf("%5d  none runs: %s\n", ranks,
+                  prediction.refused.empty()
+                      ? ""
+                      : server::in_options(prediction.refused.front().reason).c_str());
     else
-      std::printf("%5d  ", ranks), print_plan(found.plans.front(), 40);
+      std::printf("%5d  ", ranks), print_plan(prediction.plans.front(), 40);
     flush_results();
   }
 }
 
 void deadline(Options& o, const std::stop_token& stop) {
-  const Prediction found = fewest_ranks(o.model, run_of(o), o.request, o.deadline, o.most, stop);
-  if (found.plans.empty())
+  const Prediction prediction =
+      fewest_ranks(o.model, run_of(o), o.request, o.deadline, o.most, stop);
+  if (prediction.plans.empty())
     throw Error(ErrorCode::plan, "--deadline " + seconds(o.deadline) + ": no plan of 1 to " +
                                      std::to_string(o.most) + " ranks is as fast");
-  if (o.json) return void(std::printf("%s\n", to_json(found).c_str()));
-  std::printf("%d rank%s\n", found.ranks, found.ranks == 1 ? "" : "s");
-  print(found);
+  if (o.json) return void(std::printf("%s\n", to_json(prediction).c_str()));
+  std::printf("%d rank%s\n", prediction.ranks, prediction.ranks == 1 ? "" : "s");
+  print(prediction);
 }
 
 // Numbers, or a file that holds them.
@@ -188,23 +192,24 @@ void plan(Options& o, const std::stop_token& stop) {
   o.request.stale = o.quality == "stale";
   if (!o.load.empty()) o.request.expert_load = load_of(o.load);
   if (!o.plan.empty()) {
-    const Plan one = parse_plan(o.plan);
-    o.request.plans = {one};
-    o.request.ranks = std::max(o.request.ranks, one.ranks());
+    const Plan parsed_plan = parse_plan(o.plan);
+    o.request.plans = {parsed_plan};
+    o.request.ranks = std::max(o.request.ranks, parsed_plan.ranks());
   }
   if (!o.sweep.empty()) return sweep(o, stop);
   if (o.deadline > 0) return deadline(o, stop);
-  const Prediction found = predict_plans(o.model, run_of(o), o.request, {}, stop);
+  const Prediction prediction = predict_plans(o.model, run_of(o), o.request, {}, stop);
   if (o.json)
-    std::printf("%s\n", to_json(found).c_str());
+    std::printf("%s\n", to_json(prediction).c_str());
   else
-    print(found);
+    print(prediction);
   flush_results();
-  if (!found.plans.empty() && o.request.plans.empty())
-    o.request.plans = {parse_plan(found.plans.front().plan)};
-  if (found.plans.empty())
-    throw Error(ErrorCode::plan, "no plan runs on " + std::to_string(o.request.ranks) + " ranks: " +
-                                     (found.refused.empty() ? "" : found.refused.front().reason));
+  if (!prediction.plans.empty() && o.request.plans.empty())
+    o.request.plans = {parse_plan(prediction.plans.front().plan)};
+  if (prediction.plans.empty())
+    throw Error(ErrorCode::plan,
+                "no plan runs on " + std::to_string(o.request.ranks) + " ranks: " +
+                    (prediction.refused.empty() ? "" : prediction.refused.front().reason));
   write_files(o, run_of(o), stop);
 }
 
@@ -256,26 +261,26 @@ void add_request(CLI::App& app, Options& o) {
 }
 
 void add_plans(CLI::App& app, Options& o) {
-  const char* which = "Plans";
+  const char* group = "Plans";
   app.add_option("--optimise", o.optimise, "latency (default), throughput or memory")
       ->check(one_of({"latency", "throughput", "memory"}))
-      ->group(which)
+      ->group(group)
       ->type_name("GOAL");
   app.add_option("--quality", o.quality, "exact (default); stale: also stale plans")
       ->check(one_of({"exact", "stale"}))
-      ->group(which)
+      ->group(group)
       ->type_name("Q");
-  app.add_option("--plan", o.plan, "This plan alone (default: all)")->group(which)->type_name("P");
+  app.add_option("--plan", o.plan, "This plan alone (default: all)")->group(group)->type_name("P");
   app.add_option("--sweep", o.sweep, "Best plans of rank counts: ranks=1..64")
-      ->group(which)
+      ->group(group)
       ->type_name("R");
   app.add_option("--deadline", o.deadline, "Find the fewest ranks within these seconds")
       ->check(within(1e-9, 1e9))
-      ->group(which)
+      ->group(group)
       ->type_name("S");
   app.add_option("--most", o.most, "Most ranks that --deadline tries (default 64)")
       ->check(whole(1, 512))
-      ->group(which)
+      ->group(group)
       ->type_name("N");
 }
 
@@ -308,14 +313,14 @@ void choose_auto_plan(ModelOptions& o, const GenerateRequest& request, const Pro
         ErrorCode::usage,
         "--plan auto: ranks that mpirun started would each choose; run 'tessera plan' once, "
         "and give them its plan");
-  PredictionRequest asked;
-  asked.generate = request;
-  asked.hardware = "here";
-  asked.ranks = std::max(o.ranks, 1);
+  PredictionRequest prediction_request;
+  prediction_request.generate = request;
+  prediction_request.hardware = "here";
+  prediction_request.ranks = std::max(o.ranks, 1);
   RunOptions run;
   run.precision = o.dtype;
   run.threads = o.threads;
-  const PredictedPlan best = choose_plan(o.model, run, asked, stop);
+  const PredictedPlan best = choose_plan(o.model, run, prediction_request, stop);
   o.plan = best.plan;
   char text[256];
   std::snprintf(text, sizeof text, "plan %s, predicted to take %s s after loading",
@@ -328,16 +333,16 @@ Command add_plan(CLI::App& program) {
   CLI::App* app = program.add_subcommand("plan", "Predict what every plan over ranks takes");
   auto o = std::make_shared<Options>();
   app->add_option("MODEL", o->model, "Folder, hub id, shipped or published model");
-  const char* where = "Hardware";
+  const char* group = "Hardware";
   app->add_option("--hardware", o->request.hardware, "L40, A100, H100, ..., here, or a file")
-      ->group(where)
+      ->group(group)
       ->type_name("FILE|NAME");
   app->add_option("--ranks", o->request.ranks, "Ranks of a plan (default 1)")
       ->check(whole(1, 512))
-      ->group(where)
+      ->group(group)
       ->type_name("N");
   app->add_option("--what-if", o->request.changes, "Changes: link=25Gbit,memory=40GB")
-      ->group(where)
+      ->group(group)
       ->type_name("K=V");
   add_request(*app, *o);
   add_plans(*app, *o);

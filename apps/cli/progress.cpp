@@ -42,12 +42,13 @@ std::string bar_line(const Progress& p) {
   const int done = std::max(p.step, 0);
   const char* const phase = word_of(p.phase);
   if (p.steps <= 0) return phase;
-  const double each = done > 0 ? p.seconds / done : 0;
+  const double step_seconds = done > 0 ? p.seconds / done : 0;
   if (done == 0)
     std::snprintf(text, sizeof text, "%-8s 0/%d", phase, p.steps);
   else
-    std::snprintf(text, sizeof text, "%-8s %d/%d  %.3f s/step  %s %s", phase, done, p.steps, each,
-                  clock_of(done < p.steps ? each * (p.steps - done) : p.seconds).c_str(),
+    std::snprintf(text, sizeof text, "%-8s %d/%d  %.3f s/step  %s %s", phase, done, p.steps,
+                  step_seconds,
+                  clock_of(done < p.steps ? step_seconds * (p.steps - done) : p.seconds).c_str(),
                   done < p.steps ? "left" : "in all");
   const int room = terminal_width() - static_cast<int>(std::string(text).size()) - 4;
   if (room < 8) return text;

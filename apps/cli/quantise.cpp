@@ -23,20 +23,20 @@ std::string gigabytes(int64_t bytes) {
 }
 
 // Formats the errors of the quantised matrices.
-std::string errors_of(const QuantiseResult& made) {
-  const auto worst = std::ranges::max_element(made.each, {}, &QuantisedMatrix::relative_error);
+std::string errors_of(const QuantiseResult& result) {
+  const auto worst = std::ranges::max_element(result.each, {}, &QuantisedMatrix::relative_error);
   double sum = 0;
-  for (const QuantisedMatrix& one : made.each) sum += one.relative_error;
+  for (const QuantisedMatrix& matrix : result.each) sum += matrix.relative_error;
   char text[96];
   std::snprintf(text, sizeof text, "off by %.2f %% of their size on average, %.2f %% at most (",
-                100 * sum / double(made.each.size()), 100 * worst->relative_error);
+                100 * sum / double(result.each.size()), 100 * worst->relative_error);
   return text + worst->name + ")";
 }
 
 // "int8", "int4" or both.
-std::string forms_of(const QuantiseResult& made) {
+std::string forms_of(const QuantiseResult& result) {
   const auto any = [&](int bits) {
-    return std::ranges::count(made.each, bits, &QuantisedMatrix::bits) > 0;
+    return std::ranges::count(result.each, bits, &QuantisedMatrix::bits) > 0;
   };
   return std::string(any(4) ? "int4" : "") + (any(4) && any(8) ? " and " : "") +
          (any(8) ? "int8" : "");
@@ -46,14 +46,14 @@ void quantise(Options& o, const std::stop_token& stop) {
   check_files({o.model.model, {}, {{"-o", o.request.output, FileKind::model}}});
   ProgressView view(o.progress);
   const Model model = Model::open(o.model.model, run_options(o.model), stop);
-  const QuantiseResult made =
+  const QuantiseResult result =
       model.quantise(o.request, {stop, [&](const Progress& p) { view.show(p); },
                                  [&](const std::string& sentence) { view.note(sentence); }});
-  view.note(std::to_string(made.matrices) + " matrices are in " + forms_of(made) + ": " +
-            gigabytes(made.bytes) + " of weights, which were " + gigabytes(made.bytes_before) +
-            "; " + errors_of(made));
+  view.note(std::to_string(result.matrices) + " matrices are in " + forms_of(result) + ": " +
+            gigabytes(result.bytes) + " of weights, which were " + gigabytes(result.bytes_before) +
+            "; " + errors_of(result));
   view.end_line();
-  std::printf("%s\n", o.json ? to_json(made).c_str() : o.request.output.c_str());
+  std::printf("%s\n", o.json ? to_json(result).c_str() : o.request.output.c_str());
 }
 
 }  // namespace

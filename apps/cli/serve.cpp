@@ -95,20 +95,20 @@ Command add_serve(CLI::App& program) {
   app->add_option("MODEL", o->serve.models, "Folders, ids, or shapes, scenes, tasks-a, -b, -c")
       ->required()
       ->expected(1, 64);
-  const char* where = "Address";
+  const char* group = "Address";
   app->add_option("--port", o->serve.port, "Port; 0 takes any free one (default 8080)")
       ->check(whole(0, 65535))
-      ->group(where)
+      ->group(group)
       ->type_name("N");
   app->add_option("--host", o->serve.host, "Address; others than 127.0.0.1 (default) need keys")
-      ->group(where)
+      ->group(group)
       ->type_name("ADDRESS");
   app->add_option("--api-keys", o->serve.api_keys, "File with a name and a key in each line")
-      ->group(where)
+      ->group(group)
       ->type_name("F");
   app->add_option("--log", o->log, "Form of the log: plain (default) or json")
       ->check(one_of({"plain", "json"}))
-      ->group(where)
+      ->group(group)
       ->type_name("L");
   add_limits(*app, o);
   add_weight_files(*app, o->model);

@@ -31,19 +31,20 @@ std::string quoted(const std::string& piece) {
   return line + "\"";
 }
 
-void print(const std::vector<Tokenized>& all, const std::stop_token& stop) {
+void print(const std::vector<Tokenized>& texts, const std::stop_token& stop) {
   const auto check_stop = [&] {
     if (stop.stop_requested()) throw Error(ErrorCode::cancelled, "stopped before all was shown");
   };
-  for (size_t i = 0; i < all.size(); ++i) {
+  for (size_t i = 0; i < texts.size(); ++i) {
     check_stop();
-    const Tokenized& one = all[i];
-    std::printf("%s%s: %zu tokens", i == 0 ? "" : "\n", one.tokenizer.c_str(), one.ids.size());
-    if (one.length > 0) std::printf(", padded to %ld", static_cast<long>(one.length));
+    const Tokenized& tokenized = texts[i];
+    std::printf("%s%s: %zu tokens", i == 0 ? "" : "\n", tokenized.tokenizer.c_str(),
+                tokenized.ids.size());
+    if (tokenized.length > 0) std::printf(", padded to %ld", static_cast<long>(tokenized.length));
     std::printf("\n");
-    for (size_t t = 0; t < one.ids.size(); ++t) {
+    for (size_t t = 0; t < tokenized.ids.size(); ++t) {
       check_stop();
-      std::printf("%8d  %s\n", one.ids[t], quoted(one.pieces[t]).c_str());
+      std::printf("%8d  %s\n", tokenized.ids[t], quoted(tokenized.pieces[t]).c_str());
     }
   }
 }
@@ -55,11 +56,11 @@ void tokenize(Options& o, const std::stop_token& stop) {
     for (const std::string& line : read_lines(o.prompt_file, "--prompt-file", stop))
       q.prompts.push_back(line);
   if (!o.chat.empty()) q.chat = read_input(o.chat, "--chat", stop);
-  const auto all = Model::open(o.model.model, run_options(o.model), stop).tokenize(q, stop);
+  const auto texts = Model::open(o.model.model, run_options(o.model), stop).tokenize(q, stop);
   if (o.json)
-    std::printf("%s\n", to_json(all, stop).c_str());
+    std::printf("%s\n", to_json(texts, stop).c_str());
   else
-    print(all, stop);
+    print(texts, stop);
 }
 
 }  // namespace
@@ -69,18 +70,18 @@ Command add_tokenize(CLI::App& program) {
   auto o = std::make_shared<Options>();
   app->add_option("MODEL", o->model.model, "Folder, hub id, or shipped: scenes, tasks-a, -b, -c")
       ->required();
-  const char* what = kFiles;
+  const char* group = kFiles;
   add_text(*app, "--prompt", o->request.prompts, "Text, repeatable; '-' reads standard input")
-      ->group(what);
+      ->group(group);
   app->add_option("--prompt-file", o->prompt_file, "File with a text in each line; '-': stdin")
-      ->group(what)
+      ->group(group)
       ->type_name("F");
-  app->add_option("--chat", o->chat, "Chat as JSON, a file or '-'")->group(what)->type_name("F");
-  app->add_flag("--raw", o->request.raw, "Use texts without the chat template")->group(what);
+  app->add_option("--chat", o->chat, "Chat as JSON, a file or '-'")->group(group)->type_name("F");
+  app->add_flag("--raw", o->request.raw, "Use texts without the chat template")->group(group);
   app->add_option("--tokenizer", o->request.tokenizer, "One tokenizer of a pipeline (default: all)")
-      ->group(what)
+      ->group(group)
       ->type_name("NAME");
-  app->add_flag("--json", o->json, "Print the result as JSON")->group(what);
+  app->add_flag("--json", o->json, "Print the result as JSON")->group(group);
   return {app, [o](const std::stop_token& stop) { tokenize(*o, stop); }};
 }
 

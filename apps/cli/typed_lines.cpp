@@ -130,8 +130,8 @@ std::optional<std::string> TypedLines::next(const std::stop_token& stop,
                                             const std::string& prompt) {
   struct Usual {
     std::string& prompt;
-    std::string kept;
-    ~Usual() { prompt = kept; }
+    std::string previous;
+    ~Usual() { prompt = previous; }
   } const usual{prompt_, std::exchange(prompt_, prompt)};
   return next(stop);
 }
@@ -141,13 +141,13 @@ bool TypedLines::fill(const std::stop_token& stop) {
   for (;;) {
     if (stop.stop_requested())
       throw Error(ErrorCode::cancelled, "stopped while standard input was read");
-    pollfd wanted{STDIN_FILENO, POLLIN, 0};
-    if (poll(&wanted, 1, 50) <= 0) continue;
+    pollfd poll_entry{STDIN_FILENO, POLLIN, 0};
+    if (poll(&poll_entry, 1, 50) <= 0) continue;
     char part[65536];
-    const ssize_t got = read(STDIN_FILENO, part, sizeof part);
-    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (got <= 0) return false;  // a closed terminal may report an error
-    waiting_.append(part, static_cast<size_t>(got));
+    const ssize_t count = read(STDIN_FILENO, part, sizeof part);
+    if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (count <= 0) return false;  // a closed terminal may report an error
+    waiting_.append(part, static_cast<size_t>(count));
     if (waiting_.size() + line_.size() > kMost)
       throw Error(ErrorCode::usage, "a line of more than 16 MB, which no model reads");
     return true;
@@ -155,9 +155,9 @@ bool TypedLines::fill(const std::stop_token& stop) {
 }
 
 std::optional<std::string> TypedLines::plain(const std::stop_token& stop) {
-  size_t end = waiting_.find('\n'), seen = 0;
-  for (bool more = true; end == std::string::npos; end = waiting_.find('\n', seen)) {
-    seen = waiting_.size();
+  size_t end = waiting_.find('\n'), offset = 0;
+  for (bool more = true; end == std::string::npos; end = waiting_.find('\n', offset)) {
+    offset = waiting_.size();
     more = fill(stop);
     if (!more && waiting_.empty()) return {};
     if (!more) waiting_ += '\n';
@@ -201,10 +201,10 @@ std::optional<std::string> TypedLines::edited(const std::stop_token& stop) {
       show("\r\x1b[J" + prompt_ + line_);
       continue;
     }
-    const Key what = control(key, stop);
-    if (what == Key::none) continue;
+    const Key action = control(key, stop);
+    if (action == Key::none) continue;
     show("\n");
-    if (what == Key::end) return {};
+    if (action == Key::end) return {};
     return std::exchange(line_, {});
   }
 }
@@ -255,12 +255,12 @@ void TypedLines::escape(const std::stop_token& stop) {
     if (next == 'O') byte(stop);
     return;
   }
-  std::string what;
+  std::string code;
   while ((next = byte(stop)) != kEnd && (next < 0x40 || next > 0x7e))
-    what += static_cast<char>(next);
+    code += static_cast<char>(next);
   if (next != '~') return;
-  if (what == "200") pasted_ = true;
-  if (what == "201") pasted_ = false;
+  if (code == "200") pasted_ = true;
+  if (code == "201") pasted_ = false;
 }
 
 void TypedLines::insert(const std::string& bytes) {

@@ -16,7 +16,7 @@ using ExchangePtr = std::shared_ptr<Exchange>;
 constexpr size_t kSmall = 16384;               // bytes; smaller answers do not count
 constexpr uint64_t kSmallFile = 256ULL << 10;  // bytes; smaller files are read instead of kept open
 
-void free_exchange(void* held) { delete static_cast<ExchangePtr*>(held); }
+void free_exchange(void* pointer) { delete static_cast<ExchangePtr*>(pointer); }
 
 // Runs on the listener's thread.
 ssize_t read_stream(void* from, uint64_t, char* to, size_t room) {
@@ -39,8 +39,8 @@ ssize_t read_stream(void* from, uint64_t, char* to, size_t room) {
   return static_cast<ssize_t>(size);
 }
 
-[[noreturn]] void refuse(int status, const std::string& what) {
-  throw Refusal(status, "overloaded", what + " are under way; read those first", "", 1);
+[[noreturn]] void refuse(int status, const std::string& subject) {
+  throw Refusal(status, "overloaded", subject + " are under way; read those first", "", 1);
 }
 
 }  // namespace
@@ -48,36 +48,36 @@ ssize_t read_stream(void* from, uint64_t, char* to, size_t room) {
 void AnswerLimits::admit_file(Exchange& exchange) {
   HttpReply& reply = *exchange.answer;
   exchange.file = ::open(reply.file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  struct stat found {};
-  if (exchange.file < 0 || fstat(exchange.file, &found) != 0 || !S_ISREG(found.st_mode)) {
+  struct stat info {};
+  if (exchange.file < 0 || fstat(exchange.file, &info) != 0 || !S_ISREG(info.st_mode)) {
     if (exchange.file >= 0) ::close(std::exchange(exchange.file, -1));
     throw not_found("the file of this result is gone");
   }
-  exchange.file_bytes = static_cast<uint64_t>(found.st_size);
+  exchange.file_bytes = static_cast<uint64_t>(info.st_size);
   if (exchange.file_bytes > kSmallFile) {
-    exchange.held = Held(files_, exchange.request.client, 1);
-    if (!exchange.held) refuse(503, "too many files");
+    exchange.answer_lease = QuotaLease(files_, exchange.request.client, 1);
+    if (!exchange.answer_lease) refuse(503, "too many files");
     return;
   }
   reply.body.resize(exchange.file_bytes);
-  const ssize_t got = ::read(exchange.file, reply.body.data(), reply.body.size());
+  const ssize_t count = ::read(exchange.file, reply.body.data(), reply.body.size());
   ::close(std::exchange(exchange.file, -1));
-  reply.body.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  reply.body.resize(static_cast<size_t>(std::max<ssize_t>(count, 0)));
   exchange.file_bytes = 0;
 }
 
 void AnswerLimits::admit(Exchange& exchange) {
   const HttpReply& reply = *exchange.answer;
   if (reply.stream) {
-    exchange.held = Held(streams_, exchange.request.client, 1);
-    if (exchange.held) return;
+    exchange.answer_lease = QuotaLease(streams_, exchange.request.client, 1);
+    if (exchange.answer_lease) return;
     reply.stream->closed(false);
     refuse(429, "too many streams of this client");
   }
   if (!reply.file.empty()) admit_file(exchange);
   if (reply.body.size() <= kSmall) return;
-  exchange.held = Held(bytes_, exchange.request.client, reply.body.size());
-  if (!exchange.held) refuse(503, "too many large answers");
+  exchange.answer_lease = QuotaLease(bytes_, exchange.request.client, reply.body.size());
+  if (!exchange.answer_lease) refuse(503, "too many large answers");
 }
 
 MHD_Response* response_of(const ExchangePtr& exchange) {

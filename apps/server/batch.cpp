@@ -48,38 +48,38 @@ bool may_join(const Job& job) {
 }
 
 GenerateRequest merged_images(std::span<const JobPtr> jobs) {
-  GenerateRequest all = std::get<GenerateRequest>(jobs[0]->ask);
-  if (jobs.size() == 1) return all;
-  all.prompts.clear();
-  all.classes.clear();
-  all.seeds.clear();
+  GenerateRequest request = std::get<GenerateRequest>(jobs[0]->ask);
+  if (jobs.size() == 1) return request;
+  request.prompts.clear();
+  request.classes.clear();
+  request.seeds.clear();
   for (const JobPtr& job : jobs) {
     const auto& q = std::get<GenerateRequest>(job->ask);
-    all.prompts.insert(all.prompts.end(), q.prompts.begin(), q.prompts.end());
-    all.classes.insert(all.classes.end(), q.classes.begin(), q.classes.end());
-    append_seeds(q, all.seeds);
+    request.prompts.insert(request.prompts.end(), q.prompts.begin(), q.prompts.end());
+    request.classes.insert(request.classes.end(), q.classes.begin(), q.classes.end());
+    append_seeds(q, request.seeds);
   }
-  return all;
+  return request;
 }
 
 std::vector<std::vector<int32_t>> prompt_ids(const Job& job, const std::stop_token& stop) {
   const auto& q = std::get<CompleteRequest>(job.ask);
-  std::vector<std::vector<int32_t>> all;
-  for (Tokenized& one : job.served->model.tokenize(
+  std::vector<std::vector<int32_t>> all_ids;
+  for (Tokenized& tokenized : job.served->model.tokenize(
            {.prompts = q.prompts, .chat = q.chat, .raw = q.raw, .tokenizer = ""}, stop))
-    all.push_back(std::move(one.ids));
-  return all;
+    all_ids.push_back(std::move(tokenized.ids));
+  return all_ids;
 }
 
 CompleteRequest merged_texts(std::span<const JobPtr> jobs, const std::stop_token& stop) {
-  CompleteRequest all = std::get<CompleteRequest>(jobs[0]->ask);
-  if (jobs.size() == 1) return all;
-  all.prompts.clear();
-  all.prompt_ids.clear();
-  all.chat.clear();
+  CompleteRequest request = std::get<CompleteRequest>(jobs[0]->ask);
+  if (jobs.size() == 1) return request;
+  request.prompts.clear();
+  request.prompt_ids.clear();
+  request.chat.clear();
   for (const JobPtr& job : jobs)
-    for (auto& ids : prompt_ids(*job, stop)) all.prompt_ids.push_back(std::move(ids));
-  return all;
+    for (auto& ids : prompt_ids(*job, stop)) request.prompt_ids.push_back(std::move(ids));
+  return request;
 }
 
 }  // namespace tessera::server

@@ -45,7 +45,7 @@ class Shortener {
   void take(size_t bytes) { left_ -= std::min(left_, bytes); }
 
   void shorten_items(Json& value) {
-    Json kept = value.is_array() ? Json::array() : Json::object();
+    Json result = value.is_array() ? Json::array() : Json::object();
     for (auto& [name, item] : value.items()) {
       const size_t size = value.is_object() ? name.size() : 0;
       if (left_ <= size) {
@@ -55,11 +55,11 @@ class Shortener {
       take(size);
       cut_value(item);
       if (value.is_array())
-        kept.push_back(std::move(item));
+        result.push_back(std::move(item));
       else
-        kept[name] = std::move(item);
+        result[name] = std::move(item);
     }
-    value = std::move(kept);
+    value = std::move(result);
   }
 
   size_t left_ = kAll;
@@ -73,7 +73,7 @@ Json brief_of(Json job) {
   Shortener shortener;
   Json shortened = Json::array();
   for (const char* name : {"request", "text", "error", "waits_for"})
-    if (const auto found = job.find(name); found != job.end() && shortener.shorten(*found))
+    if (const auto it = job.find(name); it != job.end() && shortener.shorten(*it))
       shortened.push_back(name);
   if (!shortened.empty()) job["shortened"] = std::move(shortened);
   return job;

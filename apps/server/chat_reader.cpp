@@ -14,10 +14,10 @@ std::string at(const std::string& list, size_t i) { return list + "[" + std::to_
 
 // Removes null fields, because templates test which fields exist.
 Json given_of(const Json& object) {
-  Json given = Json::object();
+  Json result = Json::object();
   for (const auto& [name, value] : object.items())
-    if (!value.is_null()) given[name] = value;
-  return given;
+    if (!value.is_null()) result[name] = value;
+  return result;
 }
 
 // Checks parts that templates get unchanged.
@@ -35,12 +35,12 @@ void check_parts(const Json& value, const std::string& where, int depth = 1) {
 }
 
 // Arguments as an object, or as JSON text of an object; empty text and null mean no arguments.
-Json read_arguments(const Json* given, const std::string& where, size_t most) {
-  if (!given || (given->is_string() && given->get_ref<const std::string&>().empty()))
+Json read_arguments(const Json* arguments, const std::string& where, size_t most) {
+  if (!arguments || (arguments->is_string() && arguments->get_ref<const std::string&>().empty()))
     return Json::object();
-  Json read = *given;
-  if (given->is_string()) {
-    const auto& text = given->get_ref<const std::string&>();
+  Json read = *arguments;
+  if (arguments->is_string()) {
+    const auto& text = arguments->get_ref<const std::string&>();
     check_text(text.size(), most, where);
     read = parse_object(text, where, where);
   }
@@ -51,8 +51,8 @@ Json read_arguments(const Json* given, const std::string& where, size_t most) {
 
 // Reads {"function": {"name": ..., ...}}; `more` reads the other fields of the function.
 template <class More>
-void read_function(const Json& given, const std::string& where, const More& more) {
-  Fields outer(given, where, true);
+void read_function(const Json& object, const std::string& where, const More& more) {
+  Fields outer(object, where, true);
   std::string type = "function", id, name;
   outer.text("id", id);
   outer.text("type", type);
@@ -68,13 +68,13 @@ void read_function(const Json& given, const std::string& where, const More& more
   fields.finish();
 }
 
-Json read_call(const Json& given, const std::string& where, size_t most) {
+Json read_call(const Json& object, const std::string& where, size_t most) {
   Json arguments;
-  read_function(given, where, [&](Fields& fields, const std::string& inside) {
+  read_function(object, where, [&](Fields& fields, const std::string& inside) {
     arguments = read_arguments(fields.take("arguments"), inside + ".arguments", most);
   });
-  Json call = given_of(given);
-  call["function"] = given_of(given["function"]);
+  Json call = given_of(object);
+  call["function"] = given_of(object["function"]);
   call["function"]["arguments"] = std::move(arguments);
   return call;
 }
@@ -88,11 +88,11 @@ Json read_calls(const Json& calls, const std::string& where, size_t most) {
   return read;
 }
 
-Json read_message(const Json& given, const std::string& where, size_t most) {
-  Fields fields(given, where, true);
+Json read_message(const Json& object, const std::string& where, size_t most) {
+  Fields fields(object, where, true);
   std::string role, content, name, id;
   fields.text("role", role);
-  const bool assistant = role == "assistant", said = fields.text("content", content);
+  const bool assistant = role == "assistant", has_content = fields.text("content", content);
   const Json* calls = fields.take_list("tool_calls");
   if (calls && !assistant)
     throw wrong(where + ".tool_calls", where + ".tool_calls: only an assistant has called");
@@ -100,14 +100,15 @@ Json read_message(const Json& given, const std::string& where, size_t most) {
     fields.text("tool_call_id", id);
     fields.text("name", name);
   }
-  if (role.empty() || (!said && !assistant))
+  if (role.empty() || (!has_content && !assistant))
     throw wrong(where, where + ": expected a role and a content, both texts");
   if (role != "system" && role != "user" && !assistant && role != "tool")
     throw wrong(where + ".role", where + ".role: expected system, user, assistant or tool");
   fields.finish();
-  Json message = given_of(given);
+  Json message = given_of(object);
   if (!calls) message.erase("tool_calls");
-  if (!said) message["content"] = calls ? Json() : Json("");  // a template may print null as a word
+  if (!has_content)
+    message["content"] = calls ? Json() : Json("");  // a template may print null as a word
   if (calls) message["tool_calls"] = read_calls(*calls, where + ".tool_calls", most);
   return message;
 }

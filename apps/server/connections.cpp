@@ -23,11 +23,11 @@ std::string counted_address(const sockaddr* address) {
 }
 
 bool Connections::may_open(const sockaddr* address) const {
-  return static_cast<bool>(Held(by_address_, counted_address(address), 1));
+  return static_cast<bool>(QuotaLease(by_address_, counted_address(address), 1));
 }
 
 void Connections::opened(int socket, const sockaddr* address) {
-  Held place(by_address_, counted_address(address), 1);
+  QuotaLease place(by_address_, counted_address(address), 1);
   const std::lock_guard lock(mutex_);
   open_[socket].place = std::move(place);
 }
@@ -39,18 +39,19 @@ void Connections::closed(int socket) {
 
 void Connections::set(int socket, Time deadline, bool sends) {
   const std::lock_guard lock(mutex_);
-  const auto found = open_.find(socket);
-  if (found == open_.end()) return;
-  found->second.deadline = deadline;
-  found->second.sends = sends;
+  const auto it = open_.find(socket);
+  if (it == open_.end()) return;
+  it->second.deadline = deadline;
+  it->second.sends = sends;
 }
 
 void Connections::end_late(Time now) {
   const std::lock_guard lock(mutex_);
   // libmicrohttpd misses a client that disconnects after half a request: the edge-triggered event
   // was already consumed.
-  for (const auto& [socket, one] : open_)
-    if (one.deadline <= now || (one.sends && left(socket))) ::shutdown(socket, SHUT_RDWR);
+  for (const auto& [socket, connection] : open_)
+    if (connection.deadline <= now || (connection.sends && peer_closed(socket)))
+      ::shutdown(socket, SHUT_RDWR);
 }
 
 }  // namespace tessera::server

@@ -34,7 +34,7 @@ class Connections {
 
  private:
   struct Connection {
-    Held place;
+    QuotaLease place;
     Time deadline = Time::max();
     bool sends = false;
   };

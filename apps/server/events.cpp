@@ -17,9 +17,9 @@ size_t large_bytes(const EventLog::Event& event) {
 }  // namespace
 
 std::string_view EventLog::Event::data() const {
-  const std::string_view all = *text;
-  const size_t at = all.find(kData) + kData.size();
-  return all.substr(at, all.size() - at - kEnd.size());
+  const std::string_view event_text = *text;
+  const size_t at = event_text.find(kData) + kData.size();
+  return event_text.substr(at, event_text.size() - at - kEnd.size());
 }
 
 void EventLog::add(const std::string& name, const std::string& data, bool last) {

@@ -18,10 +18,8 @@ bool is_plain(std::string_view target) {
 
 }  // namespace
 
-Exchange::Exchange(MHD_Connection* connection, const char* given)
-    : target(std::string_view(given).size()),
-      plain_target(is_plain(given)),
-      connection_(connection) {}
+Exchange::Exchange(MHD_Connection* connection, const char* url)
+    : target(std::string_view(url).size()), plain_target(is_plain(url)), connection_(connection) {}
 
 Exchange::~Exchange() {
   if (file >= 0) ::close(file);
@@ -87,7 +85,7 @@ bool Exchange::abandoned() const {
   const std::lock_guard lock(mutex_);
   if (!asleep_ || !connection_) return false;
   const auto* info = MHD_get_connection_info(connection_, MHD_CONNECTION_INFO_CONNECTION_FD);
-  return info && left(info->connect_fd);
+  return info && peer_closed(info->connect_fd);
 }
 
 void Exchange::beat() {

@@ -49,7 +49,7 @@ class Exchange : public Waiter, public std::enable_shared_from_this<Exchange> {
   HttpRequest request;
   const size_t target;              ///< bytes of the request target
   const bool plain_target;          ///< no control characters and no "%00"
-  bool begun = false;               ///< the request head was read
+  bool head_read = false;           ///< the request head was read
   bool closes = false;              ///< the connection closes after the answer
   bool too_long = false;            ///< more bytes came than announced
   std::optional<HttpReply> answer;  ///< a deferred answer, or the answer being sent
@@ -58,7 +58,7 @@ class Exchange : public Waiter, public std::enable_shared_from_this<Exchange> {
   bool stream_ended = false;
   int file = -1;  ///< file being sent
   uint64_t file_bytes = 0;
-  Held body, held;  ///< bytes of the request; bytes of the answer
+  QuotaLease body, answer_lease;  ///< bytes of the request; bytes of the answer
   int status = 0;
   std::atomic<bool> slowed = false;  ///< the answer is delayed, see slow_reply()
   std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();

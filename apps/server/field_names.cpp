@@ -21,7 +21,7 @@ const FieldNames kBeginnings{{"'image", "image"},
 
 // Fields of a body: those of the requests' tables, and those with forms of their own.
 const std::set<std::string>& known_fields() {
-  static const std::set<std::string> all = [] {
+  static const std::set<std::string> fields = [] {
     std::set<std::string> names{"classes", "enable_thinking", "image",          "loras",
                                 "mask",    "messages",        "outpaint",       "prompt",
                                 "stop",    "tools",           "negative_prompt"};
@@ -34,7 +34,7 @@ const std::set<std::string>& known_fields() {
     visit_fields(texts, add);
     return names;
   }();
-  return all;
+  return fields;
 }
 
 bool of_word(char c) {
@@ -68,7 +68,7 @@ size_t behind_folders(const std::string& text, size_t at, bool quoted) {
 
 // The sentence with the last part of each path alone: folders are the server's own.
 std::string without_folders(const std::string& sentence, bool quoted_paths) {
-  std::string said;
+  std::string result;
   bool quoted = false;
   for (size_t i = 0; i < sentence.size(); ++i) {
     if (sentence[i] == '\'') {  // inside a word the quote is an apostrophe
@@ -77,9 +77,9 @@ std::string without_folders(const std::string& sentence, bool quoted_paths) {
       quoted = quoted != bound;
     }
     if (!quoted || quoted_paths) i = behind_folders(sentence, i, quoted);
-    if (i < sentence.size()) said += sentence[i];
+    if (i < sentence.size()) result += sentence[i];
   }
-  return said;
+  return result;
 }
 
 }  // namespace
@@ -101,14 +101,14 @@ std::string field_blamed(const std::string& sentence, const FieldNames& form) {
 
 Refusal refusal_of(const Error& error, const FieldNames& form) {
   const bool of_client = error.code() == ErrorCode::usage || error.code() == ErrorCode::plan;
-  const std::string said = in_fields(error.what(), form, !of_client);
+  const std::string message = in_fields(error.what(), form, !of_client);
   switch (error.code()) {
     case ErrorCode::usage:
     case ErrorCode::plan:
-      return {400, "invalid_request_error", said, field_blamed(error.what(), form)};
-    case ErrorCode::memory: return {503, "memory", said};
-    case ErrorCode::cancelled: return {409, "cancelled", said};
-    default: return {500, error.code() == ErrorCode::model ? "model" : "server_error", said};
+      return {400, "invalid_request_error", message, field_blamed(error.what(), form)};
+    case ErrorCode::memory: return {503, "memory", message};
+    case ErrorCode::cancelled: return {409, "cancelled", message};
+    default: return {500, error.code() == ErrorCode::model ? "model" : "server_error", message};
   }
 }
 

@@ -38,18 +38,18 @@ class FieldReader {
   requires std::is_floating_point_v<Number>
   bool read(const Field& field, Number& value) {
     double number = value;
-    const bool given = fields_.number(field.name, field.least, most(field), number);
-    if (given) value = static_cast<Number>(number);
-    return given;
+    const bool is_given = fields_.number(field.name, field.least, most(field), number);
+    if (is_given) value = static_cast<Number>(number);
+    return is_given;
   }
   template <class Number>
   requires std::is_same_v<Number, int> || std::is_same_v<Number, int64_t>
   bool read(const Field& field, Number& value) {
     int64_t whole = value;
-    const bool given = fields_.whole(field.name, static_cast<int64_t>(field.least),
-                                     static_cast<int64_t>(most(field)), whole);
+    const bool is_given = fields_.whole(field.name, static_cast<int64_t>(field.least),
+                                        static_cast<int64_t>(most(field)), whole);
     value = static_cast<Number>(whole);
-    return given;
+    return is_given;
   }
   template <WordValue Value>
   bool read(const Field& field, Value& value) {
@@ -65,9 +65,9 @@ class FieldReader {
   template <class Value>
   requires(!WordValue<std::optional<Value>>) bool read(const Field& field,
                                                        std::optional<Value>& value) {
-    Value given{};
-    const bool is_given = read(field, given);
-    if (is_given) value = given;
+    Value inner{};
+    const bool is_given = read(field, inner);
+    if (is_given) value = inner;
     return is_given;
   }
   bool read(const Field& field, std::vector<double>& values) {
@@ -75,11 +75,11 @@ class FieldReader {
     if (!list) return false;
     const double longest = limits_.at(field.name);
     const bool fits = list->is_array() && double(list->size()) <= longest &&
-                      std::ranges::all_of(*list, [](const Json& one) { return one.is_number(); });
+                      std::ranges::all_of(*list, [](const Json& item) { return item.is_number(); });
     if (!fits)
       throw wrong(field.name, std::string(field.name) + ": expected a list of " +
                                   std::to_string(int64_t(longest)) + " numbers at most");
-    for (const Json& one : *list) values.push_back(one.get<double>());
+    for (const Json& item : *list) values.push_back(item.get<double>());
     return true;
   }
 

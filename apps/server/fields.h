@@ -18,9 +18,9 @@ struct Neutral {
 /// as not given. All methods throw Refusal(400) and name the field.
 class Fields {
  public:
-  /// Refuses a value other than an object; `what` names the value. With `inside`, fields have their
-  /// path as prefix: "messages[2].role".
-  Fields(const Json& object, const std::string& what, bool inside = false);
+  /// Refuses a value other than an object; messages call it `name`. With `inside`, fields have
+  /// their path as prefix: "messages[2].role".
+  Fields(const Json& object, const std::string& name, bool inside = false);
   /// Null if not given.
   const Json* take(const std::string& name);
   /// Same as take(), but null for an empty list, too.
@@ -35,7 +35,7 @@ class Fields {
   /// Reads a text or a list of texts (with `numbers`, of integers too).
   bool texts(const std::string& name, std::vector<std::string>& values, bool numbers = false);
   /// Refuses all but these values; nulls inside are ignored.
-  void only(const std::vector<Neutral>& all);
+  void only(const std::vector<Neutral>& neutrals);
   /// Moves all fields not yet taken to another object, except those in `hidden`.
   void rest(Json& to, const std::vector<std::string>& hidden);
   /// Refuses fields that were not taken.
@@ -43,11 +43,11 @@ class Fields {
 
  private:
   std::string path_of(const std::string& name) const { return inside_ + name; }
-  bool taken(const std::string& name) const;
+  bool is_used(const std::string& name) const;
 
   const Json& object_;
   std::string inside_;  // "messages[2]."
-  std::vector<std::string> taken_;
+  std::vector<std::string> used_names_;
 };
 
 /// Removes null fields at any depth of an object or a list of objects.

@@ -38,16 +38,16 @@ std::string order_of(const std::vector<JobPtr>& jobs) {
 }
 
 std::vector<JobPtr> jobs_of(const std::string& order, const Models& models, const Limits& limits) {
-  const Json said = parse_object(order, "the order", "", kOrder);
+  const Json fields = parse_object(order, "the order", "", kOrder);
   std::vector<JobPtr> jobs;
-  for (const Json& request : said.at("requests")) {
+  for (const Json& request : fields.at("requests")) {
     auto job = std::make_shared<Job>();
-    job->served = &models.find(said.at("model"));
+    job->served = &models.find(fields.at("model"));
     job->record.model = job->served->facts.name;
     job->record.kind = job->served->facts.kind;
     job->record.request = request;
-    job->record.previews = said.at("previews");
-    job->alone = said.at("alone");
+    job->record.previews = fields.at("previews");
+    job->alone = fields.at("alone");
     read_ask(*job, limits);
     jobs.push_back(std::move(job));
   }
@@ -56,9 +56,9 @@ std::vector<JobPtr> jobs_of(const std::string& order, const Models& models, cons
 
 void follow(const Models& models, const Limits& limits, const Processes& processes) {
   while (true) {
-    const std::string said = processes.share("");
-    if (said == kEnd) return;
-    if (said != kNothing) take_part(jobs_of(said, models, limits));
+    const std::string message = processes.share("");
+    if (message == kEnd) return;
+    if (message != kNothing) take_part(jobs_of(message, models, limits));
   }
 }
 

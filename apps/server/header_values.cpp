@@ -73,8 +73,8 @@ bool same_origin(const std::string& origin, const std::string& host) {
   const std::string scheme = small(origin.substr(0, end)), from = origin.substr(end + 3);
   if (scheme != "http" && scheme != "https") return false;
   const auto port = [&](const std::string& authority) {
-    const std::string given = port_of(authority);
-    return given.empty() ? (scheme == "http" ? ":80" : ":443") : given;
+    const std::string explicit_port = port_of(authority);
+    return explicit_port.empty() ? (scheme == "http" ? ":80" : ":443") : explicit_port;
   };
   const std::string name = host_of(from);
   return !name.empty() && name == host_of(host) && port(from) == port(host);
@@ -93,8 +93,8 @@ std::string first_of(const std::string& header) {
 bool names_tag(const std::string& header, const std::string& tag) {
   for (size_t from = 0; from < header.size();) {
     const size_t comma = std::min(header.find(',', from), header.size());
-    const std::string one = trimmed(header.substr(from, comma - from));
-    if (one == "*" || one == tag || one == "W/" + tag) return true;
+    const std::string candidate = trimmed(header.substr(from, comma - from));
+    if (candidate == "*" || candidate == tag || candidate == "W/" + tag) return true;
     from = comma + 1;
   }
   return false;

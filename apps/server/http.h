@@ -23,8 +23,8 @@ struct HttpRequest {
   bool sees_all = true;  ///< may see all clients' numbers: operator's key, or no keys
   std::string address;   ///< peer address
   std::string header(const std::string& name) const {
-    const auto found = headers.find(name);
-    return found == headers.end() ? "" : found->second;
+    const auto it = headers.find(name);
+    return it == headers.end() ? "" : it->second;
   }
 };
 
@@ -52,7 +52,7 @@ struct HttpReply {
   std::shared_ptr<Stream> stream{};  ///< sent in pieces instead of `body`
   /// Called again after each wake until an answer is returned; all other fields are then ignored.
   std::function<std::optional<HttpReply>(const Wake& wake)> later{};
-  std::function<void()> gone{};  ///< the client left before the deferred answer
+  std::function<void()> on_disconnect{};  ///< the client left before the deferred answer
 };
 
 HttpReply json_reply(const Json& json, int status = 200);

@@ -18,7 +18,7 @@ InputImage decoded(const std::string& text, const std::string& name) {
   return image;
 }
 
-std::string shown(size_t characters) { return std::to_string(characters / 4 * 3) + " bytes"; }
+std::string size_text(size_t characters) { return std::to_string(characters / 4 * 3) + " bytes"; }
 
 }  // namespace
 
@@ -34,20 +34,20 @@ void read_image_fields(Fields& fields, GenerateRequest& q) {
   try {
     if (fields.text("outpaint", text)) q.outpaint = parse_margins(text);
   } catch (const Error& e) {
-    const std::string said = in_fields(e.what());
-    throw wrong(field_blamed(e.what()), said);
+    const std::string message = in_fields(e.what());
+    throw wrong(field_blamed(e.what()), message);
   }
 }
 
 Json without_images(Json request) {
   if (!request.is_object()) return request;
   for (const char* name : {"image", "mask"}) {
-    const auto found = request.find(name);
-    if (found == request.end()) continue;
-    if (found->is_string()) *found = shown(found->get_ref<const std::string&>().size());
-    if (found->is_array())
-      for (Json& one : *found)
-        if (one.is_string()) one = shown(one.get_ref<const std::string&>().size());
+    const auto it = request.find(name);
+    if (it == request.end()) continue;
+    if (it->is_string()) *it = size_text(it->get_ref<const std::string&>().size());
+    if (it->is_array())
+      for (Json& item : *it)
+        if (item.is_string()) item = size_text(item.get_ref<const std::string&>().size());
   }
   return request;
 }

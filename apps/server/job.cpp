@@ -34,10 +34,10 @@ Json progress_of(const Job& job) {
 Json results_of(const JobRecord& record) {
   Json list = Json::array();
   for (size_t i = 0; i < record.results.size(); ++i) {
-    Json one = record.results[i];
-    one.erase("file");
-    one["url"] = "/jobs/" + record.id + "/results/" + std::to_string(i);
-    list.push_back(std::move(one));
+    Json result = record.results[i];
+    result.erase("file");
+    result["url"] = "/jobs/" + record.id + "/results/" + std::to_string(i);
+    list.push_back(std::move(result));
   }
   return list;
 }
@@ -71,7 +71,7 @@ Json json_of(const Job& job, int position) {
 
 int64_t bytes_of(const Json& results) {
   int64_t bytes = 0;
-  for (const Json& one : results) bytes += one.value("bytes", int64_t{0});
+  for (const Json& result : results) bytes += result.value("bytes", int64_t{0});
   return bytes;
 }
 

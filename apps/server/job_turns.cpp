@@ -29,12 +29,12 @@ std::set<std::string> clients_of(const Run& run) {
 // All waiting jobs in scheduling order. Jobs that wait for memory precede the queue. Requires the
 // lock.
 std::vector<Job*> Jobs::line() const {
-  std::vector<Job*> all;
+  std::vector<Job*> jobs;
   for (const auto& run : running_)
-    std::ranges::copy_if(run->jobs, std::back_inserter(all),
+    std::ranges::copy_if(run->jobs, std::back_inserter(jobs),
                          [](const Job* job) { return job->record.state == JobState::queued; });
-  for (const JobPtr& job : queue_.order()) all.push_back(job.get());
-  return all;
+  for (const JobPtr& job : queue_.order()) jobs.push_back(job.get());
+  return jobs;
 }
 
 // Number of waiting jobs of `client` ("": of all). Requires the lock.
@@ -55,11 +55,11 @@ void Jobs::check_room(const std::string& client, size_t images) const {
                      (shares_.shared() && image_bytes(client, false) + images > kImages / 2)))
     throw Refusal(429, "overloaded", "images of waiting jobs take all room for them; try later", "",
                   5);
-  const size_t own = waiting(client), all = waiting("");
-  if (shares_.may_wait(own, all)) return;
-  const double seconds = mean_seconds_ * double(all) / double(shares_.at_once);
+  const size_t own = waiting(client), waiting_count = waiting("");
+  if (shares_.may_wait(own, waiting_count)) return;
+  const double seconds = mean_seconds_ * double(waiting_count) / double(shares_.at_once);
   throw Refusal(429, "overloaded",
-                std::to_string(shares_.shared() ? own : all) +
+                std::to_string(shares_.shared() ? own : waiting_count) +
                     (shares_.shared() ? " of your" : "") +
                     " jobs wait, and more may not; try again later",
                 "", static_cast<int>(std::clamp(std::ceil(seconds), 1.0, 600.0)));
@@ -124,17 +124,17 @@ void Jobs::stand_back(Run& run) {
 bool Jobs::is_beside_others(const Run& run) const {
   if (!shares_.shared()) return false;
   std::set<std::string> own = clients_of(run);
-  const std::set<std::string> all = own;
+  const std::set<std::string> clients = own;
   bool earlier = true, others = false;
   for (const auto& other : running_) {
     if (other.get() == &run) earlier = false;
     if (other.get() == &run || !other->service.computes()) continue;
     for (const std::string& name : clients_of(*other)) {
       if (earlier) own.erase(name);
-      others = others || !all.contains(name);
+      others = others || !clients.contains(name);
     }
   }
-  return others && own.empty() && !all.empty();
+  return others && own.empty() && !clients.empty();
 }
 
 // True if each client of the run recently had more than twice the compute of another client with a

@@ -112,15 +112,15 @@ JobPtr Jobs::submit(const std::string& client, const std::string& model, const J
 }
 
 JobPtr Jobs::find_live(const std::string& id) const {
-  const auto found = live_.find(id);
-  return found == live_.end() ? nullptr : found->second;
+  const auto it = live_.find(id);
+  return it == live_.end() ? nullptr : it->second;
 }
 
 JobRecord Jobs::known(const std::string& client, const std::string& id) const {
   std::optional<JobRecord> record;
   {
     const std::lock_guard lock(mutex_);
-    const auto same = [&](const JobRecord& one) { return one.id == id; };
+    const auto same = [&](const JobRecord& other) { return other.id == id; };
     const auto unwritten = std::ranges::find_if(unwritten_, same);
     if (const JobPtr job = find_live(id))
       record = job->record;
@@ -143,19 +143,19 @@ Json Jobs::show(const std::string& client, const std::string& id) const {
 
 Json Jobs::list(const std::string& client, int limit, const std::string& before) const {
   auto listed = store_.list(own_ ? client : "", limit, before);
-  Json all = Json::array();
+  Json jobs = Json::array();
   const std::lock_guard lock(mutex_);
   const std::vector<Job*> order = line();
-  for (auto& [stored, brief] : listed) {
-    const JobPtr job = find_live(stored);
+  for (auto& [stored_id, brief] : listed) {
+    const JobPtr job = find_live(stored_id);
     if (!job)
-      all.push_back(std::move(brief));
+      jobs.push_back(std::move(brief));
     else if (ended(job->record.state))
-      all.push_back(brief_of(json_of(job->record)));
+      jobs.push_back(brief_of(json_of(job->record)));
     else
-      all.push_back(brief_of(json_of(*job, place_in(order, *job))));
+      jobs.push_back(brief_of(json_of(*job, place_in(order, *job))));
   }
-  return {{"jobs", all}};
+  return {{"jobs", jobs}};
 }
 
 JobPtr Jobs::events_of(const std::string& client, const std::string& id) const {
@@ -176,10 +176,10 @@ std::pair<std::string, std::string> Jobs::file(const std::string& client, const 
   const JobRecord record = known(client, id);
   if (number >= record.results.size())
     throw not_found("job '" + id + "' has " + std::to_string(record.results.size()) + " results");
-  const Json& one = record.results[number];
-  std::string path = store_.file(record.id, one["file"]);
+  const Json& result = record.results[number];
+  std::string path = store_.file(record.id, result["file"]);
   if (path.empty()) throw not_found("the file of this result is gone");
-  return {std::move(path), one["type"]};
+  return {std::move(path), result["type"]};
 }
 
 Json Jobs::cancel(const std::string& client, const std::string& id) {
@@ -218,7 +218,8 @@ void Jobs::stop(Job& job, JobState state, const Json& error) {
   job.record.error = error;
   finish(job, state);
   if (const auto run = job.run)
-    if (std::ranges::all_of(run->jobs, [](const Job* one) { return ended(one->record.state); })) {
+    if (std::ranges::all_of(run->jobs,
+                            [](const Job* other) { return ended(other->record.state); })) {
       run->stop.request_stop();
       changed_.notify_all();
     }
@@ -293,8 +294,8 @@ void Jobs::finish(Job& job, JobState state) {
     unwritten_.push_back(r);
     unwritten_.back().request = without_images(r.request);
   }
-  const auto [last, said] = last_event_of(r);
-  job.events.add(last, text_of(said), true);
+  const auto [last, event] = last_event_of(r);
+  job.events.add(last, text_of(event), true);
   metrics_.job(r.client, r.model, word_of(r.state), r.started > 0 ? r.started - r.created : 0,
                r.started > 0 ? r.ended - r.started : 0);
   ended_.push_back(r.id);
@@ -307,9 +308,9 @@ void Jobs::finish(Job& job, JobState state) {
 // Stores an ended job without its images.
 void Jobs::put_ended(Job& job) {
   if (job.image_bytes == 0) return store_.put(job.record);
-  JobRecord shown = job.record;
-  shown.request = without_images(shown.request);
-  store_.put(shown);
+  JobRecord record = job.record;
+  record.request = without_images(record.request);
+  store_.put(record);
 }
 
 // Bytes in memory of images of `client`'s jobs ("": of all). Requires the lock.

@@ -82,12 +82,12 @@ class Jobs {
   void tell_ranks(const std::string& text);
   void keep_ranks(const std::function<void()>& work);
   std::chrono::milliseconds silence() const;
-  void lose_ranks(std::exception_ptr why);
+  void lose_ranks(std::exception_ptr reason);
   std::vector<JobPtr> next();
   void run(std::vector<JobPtr>& jobs);
   bool run_once(std::vector<JobPtr>& jobs);
   std::vector<Outcome> run_with_room(std::vector<JobPtr>& jobs, const std::stop_token& stop);
-  bool wait_for_room(const Error& why, std::vector<JobPtr>& jobs, uint64_t rests,
+  bool wait_for_room(const Error& reason, std::vector<JobPtr>& jobs, uint64_t rests,
                      const std::stop_token& stop);
   std::shared_ptr<const void> counting(int& count);
   std::shared_ptr<const void> standing_first(const Run& run);

@@ -12,8 +12,8 @@ namespace {
 // Counts the values of a text during parsing; builds nothing.
 class Checker final : public nlohmann::json_sax<Json> {
  public:
-  Checker(const JsonLimits& limits, const std::string& what, const std::string& param)
-      : limits_(limits), what_(what), param_(param) {}
+  Checker(const JsonLimits& limits, const std::string& subject, const std::string& param)
+      : limits_(limits), subject_(subject), param_(param) {}
 
   bool null() override { return count(); }
   bool boolean(bool) override { return count(); }
@@ -31,27 +31,29 @@ class Checker final : public nlohmann::json_sax<Json> {
     searches_ += names.size();
     if (!names.insert(name).second)
       throw wrong(param_.empty() ? name.substr(0, 100) : param_,
-                  what_ + ": a name stands twice in one object");
+                  subject_ + ": a name stands twice in one object");
     if (names.size() > limits_.names)
       refuse(": an object has more than " + std::to_string(limits_.names) + " names");
     if (searches_ > limits_.searches) refuse(": its objects have too many names");
     return true;
   }
   bool parse_error(size_t, const std::string&, const Json::exception& error) override {
-    const std::string why = error.what();  // "[json.exception.parse_error.101] parse error at ..."
-    throw wrong(param_, what_ + " is no JSON: " +
-                            why.substr(std::min(why.find("] ") + 2, why.size())).substr(0, 200));
+    const std::string reason =
+        error.what();  // "[json.exception.parse_error.101] parse error at ..."
+    throw wrong(param_,
+                subject_ + " is no JSON: " +
+                    reason.substr(std::min(reason.find("] ") + 2, reason.size())).substr(0, 200));
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& why) const {
-    throw wrong(param_, what_ + why + "; nothing here needs that");
+  [[noreturn]] void refuse(const std::string& reason) const {
+    throw wrong(param_, subject_ + reason + "; nothing here needs that");
   }
   bool count() {
     if (++values_ > limits_.values)
       refuse(" has more than " + std::to_string(limits_.values) + " values");
     if (values_ == 1 && open_.empty())
-      throw wrong(param_, what_ + " is no JSON object: expected {...}");
+      throw wrong(param_, subject_ + " is no JSON object: expected {...}");
     return true;
   }
   bool open() {
@@ -66,19 +68,19 @@ class Checker final : public nlohmann::json_sax<Json> {
   }
 
   const JsonLimits& limits_;
-  const std::string &what_, &param_;
+  const std::string &subject_, &param_;
   std::vector<std::unordered_set<std::string>> open_;  // names of open objects; empty for lists
   size_t values_ = 0, searches_ = 0;
 };
 
 }  // namespace
 
-Json parse_object(std::string_view text, const std::string& what, const std::string& param,
+Json parse_object(std::string_view text, const std::string& subject, const std::string& param,
                   const JsonLimits& limits) {
-  Checker checker(limits, what, param);
+  Checker checker(limits, subject, param);
   Json::sax_parse(text, &checker);
   Json parsed = Json::parse(text);  // linear; a callback would cost a scan of lists
-  if (!parsed.is_object()) throw wrong(param, what + " is no JSON object: expected {...}");
+  if (!parsed.is_object()) throw wrong(param, subject + " is no JSON object: expected {...}");
   return parsed;
 }
 

@@ -17,9 +17,9 @@ struct JsonLimits {
 };
 
 /// Parses a JSON object in time linear in its length. Throws Refusal(400) of `param`, with a
-/// message beginning with `what`, for text that is not an object, invalid UTF-8, repeated names or
-/// an exceeded limit.
-Json parse_object(std::string_view text, const std::string& what, const std::string& param,
+/// message beginning with `subject`, for text that is not an object, invalid UTF-8, repeated names
+/// or an exceeded limit.
+Json parse_object(std::string_view text, const std::string& subject, const std::string& param,
                   const JsonLimits& limits = {});
 /// Same for the body of a request.
 Json parse_body(std::string_view body);

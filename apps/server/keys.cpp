@@ -19,30 +19,30 @@ namespace {
 
 constexpr size_t kLeast = 16, kMost = 4096, kMostOfName = 100, kMostOfFile = size_t{1} << 20;
 
-[[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  throw Error(ErrorCode::usage, "--api-keys '" + path + "': " + why);
+[[noreturn]] void refuse(const std::string& path, const std::string& reason) {
+  throw Error(ErrorCode::usage, "--api-keys '" + path + "': " + reason);
 }
 
 // Reads a file accessible to the owner only. Modes and contents come from the same open file.
 std::string read_secret(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   const int error = errno;
-  struct stat found {};
+  struct stat status {};
   if (!file && error != ENOENT && error != ENOTDIR)
     refuse(path, std::string("cannot be read: ") + std::strerror(error));
-  if (!file || ::fstat(file.get(), &found) != 0 || !S_ISREG(found.st_mode))
+  if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode))
     refuse(path, "there is no such file; write a line 'NAME KEY' for each client into it");
-  if (found.st_uid != ::geteuid() && found.st_uid != 0)
+  if (status.st_uid != ::geteuid() && status.st_uid != 0)
     refuse(path, "it belongs to another user; chown it");
-  if ((found.st_mode & S_IRWXO) != 0) refuse(path, "everybody can use it; chmod 600 it");
-  if ((found.st_mode & S_IWGRP) != 0) refuse(path, "its group can write it; chmod 600 it");
+  if ((status.st_mode & S_IRWXO) != 0) refuse(path, "everybody can use it; chmod 600 it");
+  if ((status.st_mode & S_IWGRP) != 0) refuse(path, "its group can write it; chmod 600 it");
   std::string text(kMostOfFile + 1, '\0');
   size_t size = 0;
   while (size < text.size()) {
-    const ssize_t got = ::read(file.get(), text.data() + size, text.size() - size);
-    if (got < 0) refuse(path, std::string("cannot be read: ") + std::strerror(errno));
-    if (got == 0) break;
-    size += size_t(got);
+    const ssize_t count = ::read(file.get(), text.data() + size, text.size() - size);
+    if (count < 0) refuse(path, std::string("cannot be read: ") + std::strerror(errno));
+    if (count == 0) break;
+    size += size_t(count);
   }
   if (size > kMostOfFile) refuse(path, "it is above 1 MiB; is it a file of keys?");
   text.resize(size);
@@ -58,11 +58,11 @@ bool is_name(const std::string& name) {
 
 }  // namespace
 
-bool same_text(const std::string& given, const std::string& secret) {
-  volatile unsigned char differs = given.size() == secret.size() ? 0 : 1;
-  for (size_t i = 0; i < given.size(); ++i) {
+bool same_text(const std::string& candidate, const std::string& secret) {
+  volatile unsigned char differs = candidate.size() == secret.size() ? 0 : 1;
+  for (size_t i = 0; i < candidate.size(); ++i) {
     const char other = secret.empty() ? '\0' : secret[i % secret.size()];
-    differs = static_cast<unsigned char>(differs | (given[i] ^ other));
+    differs = static_cast<unsigned char>(differs | (candidate[i] ^ other));
   }
   return differs == 0;
 }
@@ -87,33 +87,34 @@ void ApiKeys::add_line(const std::string& path, int number, const std::string& l
   if (name.empty() || name.starts_with('#')) return;
   const bool nameless = key.empty();
   if (nameless) key = name;
-  const std::string where = "line " + std::to_string(number);
+  const std::string location = "line " + std::to_string(number);
   if (!more.empty() || (!role.empty() && role != "operator"))
-    refuse(path, where + " has more than a name, a key and the word operator");
+    refuse(path, location + " has more than a name, a key and the word operator");
   if (key.size() < kLeast || key.size() > kMost)
-    refuse(path, where + ": a key has at least 16 characters; `openssl rand -hex 24` makes one");
+    refuse(path, location + ": a key has at least 16 characters; `openssl rand -hex 24` makes one");
   if (nameless) name = "key " + sha256(key).substr(0, 8);
   if (!nameless && !is_name(name))
-    refuse(path, where +
+    refuse(path, location +
                      ": a name has up to 100 letters, digits and signs of ASCII, and is no "
                      "address");
   const bool is_operator = role == "operator";
   for (const Key& other : keys_) {
-    if (other.secret == key) refuse(path, where + ": the key of '" + other.owner.name + "' again");
+    if (other.secret == key)
+      refuse(path, location + ": the key of '" + other.owner.name + "' again");
     if (other.owner.name != name) continue;
-    if (nameless) refuse(path, where + ": its digest is that of another key; give it a name");
+    if (nameless) refuse(path, location + ": its digest is that of another key; give it a name");
     if (other.owner.is_operator != is_operator)
-      refuse(path, where + ": '" + name + "' is an operator by one key and none by another");
+      refuse(path, location + ": '" + name + "' is an operator by one key and none by another");
   }
   keys_.push_back({{name, is_operator}, key});
 }
 
 const KeyOwner* ApiKeys::owner_of(const std::string& authorization) const {
   if (authorization.size() > kMost) return nullptr;
-  const std::string given = credentials_of(authorization, "Bearer");
+  const std::string credentials = credentials_of(authorization, "Bearer");
   const KeyOwner* owner = nullptr;
   for (const Key& key : keys_)
-    if (same_text(given, key.secret)) owner = &key.owner;
+    if (same_text(credentials, key.secret)) owner = &key.owner;
   return owner;
 }
 
@@ -125,11 +126,11 @@ std::vector<std::string> ApiKeys::names() const {
 }
 
 std::vector<std::string> ApiKeys::rotated() const {
-  std::vector<std::string> all = names();
-  std::erase_if(all, [this](const std::string& name) {
+  std::vector<std::string> rotated_names = names();
+  std::erase_if(rotated_names, [this](const std::string& name) {
     return std::ranges::count_if(keys_, [&](const Key& k) { return k.owner.name == name; }) < 2;
   });
-  return all;
+  return rotated_names;
 }
 
 }  // namespace tessera::server

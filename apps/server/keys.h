@@ -41,8 +41,8 @@ class ApiKeys {
   std::vector<Key> keys_;
 };
 
-/// Compares two texts in a time that depends only on the length of `given`.
-bool same_text(const std::string& given, const std::string& secret);
+/// Compares two texts in a time that depends only on the length of `candidate`.
+bool same_text(const std::string& candidate, const std::string& secret);
 /// True if a client is an address, the name of a client without a key. Key names must not be
 /// addresses.
 bool is_address(const std::string& client);

@@ -60,9 +60,9 @@ HttpReply reply_of_this_exception() {
 }  // namespace
 
 struct Listener::State {
-  State(const ServeOptions& given, Handlers asked, unsigned connections)
-      : options(given),
-        handlers(std::move(asked)),
+  State(const ServeOptions& serve_options, Handlers request_handlers, unsigned connections)
+      : options(serve_options),
+        handlers(std::move(request_handlers)),
         open(connections),
         limits(kAnswers, kStreams, kStreamsEach, kOwnFiles / 2),
         bodies(kBodies, kBodies / 4),
@@ -103,21 +103,21 @@ MHD_Result on_accept(void* state, const sockaddr* address, socklen_t) {
 
 void on_connection(void* state, MHD_Connection* connection, void**,
                    MHD_ConnectionNotificationCode code) {
-  auto& all = *static_cast<Listener::State*>(state);
+  auto& listener = *static_cast<Listener::State*>(state);
   const int socket = socket_of(connection);
   if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-    all.open.opened(socket, address_of(connection));
-    all.open.expect(socket, all.after(all.options.idle));
+    listener.open.opened(socket, address_of(connection));
+    listener.open.expect(socket, listener.after(listener.options.idle));
   } else {
-    all.open.closed(socket);
-    all.freed += kConnection;
+    listener.open.closed(socket);
+    listener.freed += kConnection;
   }
 }
 
 // Called after the first line of a request.
 void* on_target(void* state, const char* target, MHD_Connection* connection) {
-  auto& all = *static_cast<Listener::State*>(state);
-  all.open.expect(socket_of(connection), all.after(all.options.head));
+  auto& listener = *static_cast<Listener::State*>(state);
+  listener.open.expect(socket_of(connection), listener.after(listener.options.head));
   try {
     return new ExchangePtr(std::make_shared<Exchange>(connection, target ? target : ""));
   } catch (const std::exception&) {  // the connection ends with this request
@@ -127,9 +127,9 @@ void* on_target(void* state, const char* target, MHD_Connection* connection) {
 
 MHD_Result on_access(void* state, MHD_Connection* connection, const char* url, const char* method,
                      const char* version, const char* data, size_t* size, void** memory) {
-  const auto* held = static_cast<const ExchangePtr*>(*memory);
-  if (!held) return MHD_NO;
-  const ExchangePtr exchange = *held;
+  const auto* pointer = static_cast<const ExchangePtr*>(*memory);
+  if (!pointer) return MHD_NO;
+  const ExchangePtr exchange = *pointer;
   try {
     return static_cast<Listener::State*>(state)->access(connection, exchange, url, method, version,
                                                         data, size);
@@ -140,14 +140,14 @@ MHD_Result on_access(void* state, MHD_Connection* connection, const char* url, c
 
 void on_completed(void* state, MHD_Connection* connection, void** memory,
                   MHD_RequestTerminationCode code) {
-  auto* held = static_cast<ExchangePtr*>(*memory);
+  auto* pointer = static_cast<ExchangePtr*>(*memory);
   *memory = nullptr;
-  auto& all = *static_cast<Listener::State*>(state);
-  all.open.expect(socket_of(connection), all.after(all.options.idle));
-  if (!held) return;
-  const ExchangePtr exchange = *held;
-  delete held;
-  all.completed(exchange, code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
+  auto& listener = *static_cast<Listener::State*>(state);
+  listener.open.expect(socket_of(connection), listener.after(listener.options.idle));
+  if (!pointer) return;
+  const ExchangePtr exchange = *pointer;
+  delete pointer;
+  listener.completed(exchange, code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
 }
 
 void say_nothing(void*, const char*, va_list) {}
@@ -160,7 +160,7 @@ void Listener::State::completed(const ExchangePtr& exchange, bool whole) {
     const std::lock_guard lock(mutex);
     exchanges.erase(exchange);
   }
-  if (exchange->begun) {
+  if (exchange->head_read) {
     using Seconds = std::chrono::duration<double>;
     const double took = Seconds(steady_clock::now() - exchange->since).count();
     const HttpRequest& request = exchange->request;
@@ -175,26 +175,26 @@ void Listener::State::leave(const ExchangePtr& exchange) {
   if (!exchange->answer) return;
   HttpReply& reply = *exchange->answer;
   if (reply.body.size() > kConnection) freed += reply.body.size();
-  if ((reply.later && reply.gone) || reply.stream)
+  if ((reply.later && reply.on_disconnect) || reply.stream)
     pool.add(exchange->request.client, [exchange] {
-      const HttpReply& left = *exchange->answer;
-      if (left.stream)
-        left.stream->closed(exchange->stream_ended && !exchange->piece);
+      const HttpReply& answer = *exchange->answer;
+      if (answer.stream)
+        answer.stream->closed(exchange->stream_ended && !exchange->piece);
       else
-        left.gone();
+        answer.on_disconnect();
     });
 }
 
 MHD_Result Listener::State::access(MHD_Connection* connection, const ExchangePtr& exchange,
                                    const char* url, const char* method, const char* version,
                                    const char* data, size_t* size) {
-  if (!exchange->begun) {
+  if (!exchange->head_read) {
     {
       const std::lock_guard lock(mutex);
       if (stopping) return MHD_NO;
       exchanges.insert(exchange);
     }
-    exchange->begun = true;
+    exchange->head_read = true;
     exchange->request.method = method;
     exchange->request.path = url;
     return begin(connection, exchange, version);
@@ -249,7 +249,7 @@ void Listener::State::announce(MHD_Connection* connection, const ExchangePtr& ex
     exchange->answer = handlers.handle(request);
     return;
   }
-  exchange->body = Held(bodies, request.client, bytes);
+  exchange->body = QuotaLease(bodies, request.client, bytes);
   if (!exchange->body)
     throw Refusal(503, "overloaded", "too many requests are being read; ask again in a moment", "",
                   1);
@@ -353,14 +353,14 @@ Listener::Listener(const ServeOptions& options, Handlers handlers) {
 Listener::~Listener() {
   quiesce();
   state_->pool.close();
-  std::vector<ExchangePtr> all;
+  std::vector<ExchangePtr> exchanges;
   {
     const std::lock_guard lock(state_->mutex);
     state_->stopping = true;
-    all.assign(state_->exchanges.begin(), state_->exchanges.end());
+    exchanges.assign(state_->exchanges.begin(), state_->exchanges.end());
   }
-  for (const ExchangePtr& exchange : all) exchange->end();  // unblocks the daemon's stop
-  all.clear();
+  for (const ExchangePtr& exchange : exchanges) exchange->end();  // unblocks the daemon's stop
+  exchanges.clear();
   MHD_stop_daemon(state_->daemon);
 }
 
@@ -379,13 +379,13 @@ unsigned Listener::connections() const {
 
 void Listener::tend() {
   state_->open.end_late(steady_clock::now());
-  std::vector<ExchangePtr> all;
+  std::vector<ExchangePtr> exchanges;
   {
     const std::lock_guard lock(state_->mutex);
-    all.assign(state_->exchanges.begin(), state_->exchanges.end());
+    exchanges.assign(state_->exchanges.begin(), state_->exchanges.end());
   }
   const bool beat = ++state_->ticks % state_->options.beat == 0;
-  for (const ExchangePtr& exchange : all) {
+  for (const ExchangePtr& exchange : exchanges) {
     if (exchange->abandoned())
       exchange->end();
     else if (exchange->slowed)

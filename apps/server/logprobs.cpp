@@ -31,12 +31,12 @@ bool begins_character(char c) { return (c & 0xC0) != 0x80; }
 
 // Tokens of an answer before a stop text.
 Json tokens_in(const Json& completion) {
-  const Json& all = completion["logprobs"];
-  if (completion["finish"] != "stop") return all;
+  const Json& token_list = completion["logprobs"];
+  if (completion["finish"] != "stop") return token_list;
   const size_t length = completion["text"].get_ref<const std::string&>().size();
   Json tokens = Json::array();
   size_t bytes = 0;
-  for (const Json& token : all) {
+  for (const Json& token : token_list) {
     if (bytes >= length) break;
     bytes += token["bytes"].size();
     tokens.push_back(token);
@@ -62,17 +62,17 @@ Json chat_logprobs_of(const Json& tokens) {
 
 Json completion_logprobs_of(const Json& tokens) {
   Json names = Json::array(), logprobs = names, tops = names, offsets = names;
-  size_t begun = 0;  // position in characters
+  size_t offset = 0;  // position in characters
   for (const Json& token : tokens) {
     const std::string bytes = bytes_in(token);
     Json top = Json::object();
     for (const Json& other : token["top"]) top[name_of(other, false)] = other["logprob"];
-    const bool inside = !bytes.empty() && !begins_character(bytes[0]) && begun > 0;
+    const bool inside = !bytes.empty() && !begins_character(bytes[0]) && offset > 0;
     names.push_back(name_of(token, false));
     logprobs.push_back(token["logprob"]);
     tops.push_back(std::move(top));
-    offsets.push_back(begun - (inside ? 1 : 0));
-    begun += static_cast<size_t>(std::ranges::count_if(bytes, begins_character));
+    offsets.push_back(offset - (inside ? 1 : 0));
+    offset += static_cast<size_t>(std::ranges::count_if(bytes, begins_character));
   }
   return {{"tokens", names},
           {"token_logprobs", logprobs},

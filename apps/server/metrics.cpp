@@ -35,8 +35,8 @@ Gauge& gauge(prometheus::Registry& registry, const char* name, const char* help)
 
 double resident_bytes() {
   std::ifstream file("/proc/self/statm");
-  double all = 0, resident = 0;
-  file >> all >> resident;
+  double total = 0, resident = 0;
+  file >> total >> resident;
   return resident * double(sysconf(_SC_PAGESIZE));
 }
 
@@ -86,11 +86,11 @@ void Metrics::add(const std::string& client, const Add& to) {
   if (const auto own = state_->own.find(client); own != state_->own.end()) to(own->second);
 }
 
-void Metrics::request(const std::string& client, const std::string& asked, int status,
+void Metrics::request(const std::string& client, const std::string& name, int status,
                       double seconds) {
   // Unknown methods of clients must not become permanent labels.
-  const bool known = asked == "GET" || asked == "HEAD" || asked == "POST" || asked == "DELETE";
-  const std::string method = known ? asked : "other";
+  const bool is_known = name == "GET" || name == "HEAD" || name == "POST" || name == "DELETE";
+  const std::string method = is_known ? name : "other";
   add(client, [&](Numbers& to) {
     to.requests.Add({{"method", method}, {"status", std::to_string(status)}}).Increment();
     to.request_seconds.Add({{"method", method}}, kSeconds).Observe(seconds);

@@ -11,17 +11,17 @@ namespace {
 
 ModelFacts facts_of(const Model& model, const std::string& name, const RunOptions& options,
                     const std::stop_token& stop) {
-  const Inspection found = model.inspect({}, stop);
+  const Inspection inspection = model.inspect({}, stop);
   ModelFacts facts;
   facts.name = name;
-  facts.kind = found.answer_tokens > 0 ? Kind::text
-               : model.makes_videos()  ? Kind::video
-                                       : Kind::image;
+  facts.kind = inspection.answer_tokens > 0 ? Kind::text
+               : model.makes_videos()       ? Kind::video
+                                            : Kind::image;
   facts.classes = model.classes();
-  facts.class_names = found.class_names;
-  facts.width = found.width;
-  facts.height = found.height;
-  facts.draws = found.draws;
+  facts.class_names = inspection.class_names;
+  facts.width = inspection.width;
+  facts.height = inspection.height;
+  facts.draws = inspection.draws;
   facts.plan = to_string(options.plan);
   facts.ranks = options.plan.ranks();
   facts.joins = facts.ranks == 1 || options.plan.moe != MoeForm::fused;
@@ -34,12 +34,12 @@ std::string name_of(std::string path) {
 }
 
 // Makes a path absolute, so errors show a path; names of shipped models stay.
-std::string whole(const std::string& given) {
+std::string whole(const std::string& source) {
   namespace fs = std::filesystem;
   std::error_code none;
-  if (given.find('/') == std::string::npos || !fs::is_directory(given, none)) return given;
-  const fs::path path = fs::absolute(given, none);
-  return none ? given : path.lexically_normal().string();
+  if (source.find('/') == std::string::npos || !fs::is_directory(source, none)) return source;
+  const fs::path path = fs::absolute(source, none);
+  return none ? source : path.lexically_normal().string();
 }
 
 }  // namespace
@@ -62,35 +62,35 @@ Json json_of(const ModelFacts& facts) {
 }
 
 Models::Models(const std::vector<std::string>& models, const RunOptions& options,
-               const std::stop_token& stop, const std::function<void(const std::string&)>& said,
+               const std::stop_token& stop, const std::function<void(const std::string&)>& note,
                const WeightFiles& files) {
   std::optional<Error> misfit;
-  size_t planned = 0;
-  for (const std::string& given : models) {
-    const std::string name = name_of(given);
+  size_t opened_count = 0;
+  for (const std::string& source : models) {
+    const std::string name = name_of(source);
     for (const auto& other : all_)
       if (other->facts.name == name)
         throw Error(ErrorCode::usage, "two models are called '" + name +
                                           "': requests could not tell them apart; rename a folder");
     const auto add = [&](const RunOptions& run) {
-      Model model = Model::open(whole(given), run, stop, files);
+      Model model = Model::open(whole(source), run, stop, files);
       ModelFacts facts = facts_of(model, name, run, stop);
       all_.push_back(
-          std::make_unique<Served>(Served{std::move(facts), std::move(model), whole(given)}));
+          std::make_unique<Served>(Served{std::move(facts), std::move(model), whole(source)}));
     };
     try {
       add(options);
-      ++planned;
+      ++opened_count;
     } catch (const Error& error) {
       if (error.code() != ErrorCode::plan || models.size() == 1 || options.processes) throw;
       misfit = error;
-      RunOptions alone = options;
-      alone.plan = {};
-      add(alone);
-      said(name + " runs on one rank: " + in_options(error.what()));
+      RunOptions single_rank = options;
+      single_rank.plan = {};
+      add(single_rank);
+      note(name + " runs on one rank: " + in_options(error.what()));
     }
   }
-  if (misfit && planned == 0) throw Error(*misfit);
+  if (misfit && opened_count == 0) throw Error(*misfit);
 }
 
 std::string with_name(std::string sentence, const std::string& folder, const std::string& name) {
@@ -108,22 +108,23 @@ std::string with_name(std::string sentence, const std::string& folder, const std
 }
 
 Error Models::with_names(const Error& error) const {
-  std::string said = error.what();
-  for (const auto& one : all_) said = with_name(std::move(said), one->folder, one->facts.name);
-  return {error.code(), said};
+  std::string message = error.what();
+  for (const auto& served : all_)
+    message = with_name(std::move(message), served->folder, served->facts.name);
+  return {error.code(), message};
 }
 
 const Served* Models::look_up(const std::string& name) const {
-  for (const auto& one : all_)
-    if (one->facts.name == name) return one.get();
+  for (const auto& served : all_)
+    if (served->facts.name == name) return served.get();
   return nullptr;
 }
 
 const Served& Models::find(const std::string& name) const {
-  if (const Served* found = look_up(name)) return *found;
+  if (const Served* served = look_up(name)) return *served;
   if (name.empty() && all_.size() == 1) return *all_[0];
   std::string names;
-  for (const auto& one : all_) names += (names.empty() ? "" : ", ") + one->facts.name;
+  for (const auto& entry : all_) names += (names.empty() ? "" : ", ") + entry->facts.name;
   if (name.empty()) throw wrong("model", "model is missing: name one of " + names);
   throw Refusal(404, "not_found",
                 "there is no model '" + name.substr(0, 100) + "'; there is " + names, "model");

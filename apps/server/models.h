@@ -43,10 +43,10 @@ std::string with_name(std::string sentence, const std::string& folder, const std
 class Models {
  public:
   /// Opens all models; names are the last parts of the folders. If there are several, a model that
-  /// cannot run the plan runs on a single rank, and `said` is told. Throws Error(usage) for equal
-  /// names, Error(plan) if no model can run the plan, and the errors of Model::open.
+  /// cannot run the plan runs on a single rank, and `note` gets the reason. Throws Error(usage) for
+  /// equal names, Error(plan) if no model can run the plan, and the errors of Model::open.
   Models(const std::vector<std::string>& models, const RunOptions& options,
-         const std::stop_token& stop, const std::function<void(const std::string&)>& said,
+         const std::stop_token& stop, const std::function<void(const std::string&)>& note,
          const WeightFiles& files = {});
   explicit Models(std::vector<std::unique_ptr<Served>> models) : all_(std::move(models)) {}
 

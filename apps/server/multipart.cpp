@@ -70,9 +70,9 @@ HeaderValue read_value(std::string_view text) {
 
 std::string boundary_of(const std::string& content_type) {
   const HeaderValue type = read_value(content_type);
-  const auto found = type.parameters.find("boundary");
-  if (found == type.parameters.end()) refuse("the Content-Type names no boundary");
-  const std::string& boundary = found->second;
+  const auto it = type.parameters.find("boundary");
+  if (it == type.parameters.end()) refuse("the Content-Type names no boundary");
+  const std::string& boundary = it->second;
   const auto allowed = [](unsigned char c) {
     return std::isalnum(c) != 0 ||
            std::string_view("'()+_,-./:=? ").find(char(c)) != std::string_view::npos;
@@ -106,21 +106,23 @@ std::map<std::string, std::string> read_lines(std::string_view head, const FormL
 
 FormPart read_head(std::string_view head, const FormLimits& limits) {
   const auto lines = read_lines(head, limits);
-  const auto of = [&](const char* name) {
-    const auto found = lines.find(name);
-    return found == lines.end() ? std::string() : found->second;
+  const auto value_of = [&](const char* name) {
+    const auto it = lines.find(name);
+    return it == lines.end() ? std::string() : it->second;
   };
-  const HeaderValue what = read_value(of("content-disposition"));
-  if (what.word != "form-data") refuse("a part has no Content-Disposition: form-data");
-  const auto name = what.parameters.find("name");
-  if (name == what.parameters.end() || name->second.empty() || name->second.size() > kMostName)
+  const HeaderValue disposition = read_value(value_of("content-disposition"));
+  if (disposition.word != "form-data") refuse("a part has no Content-Disposition: form-data");
+  const auto name = disposition.parameters.find("name");
+  if (name == disposition.parameters.end() || name->second.empty() ||
+      name->second.size() > kMostName)
     refuse("a part has no name of 1 to " + std::to_string(kMostName) + " bytes");
-  const std::string shown = "the part '" + name->second + "' ";
-  if (small(of("content-type")).starts_with("multipart/")) refuse(shown + "is a form of its own");
-  const std::string encoding = small(of("content-transfer-encoding"));
+  const std::string label = "the part '" + name->second + "' ";
+  if (small(value_of("content-type")).starts_with("multipart/"))
+    refuse(label + "is a form of its own");
+  const std::string encoding = small(value_of("content-transfer-encoding"));
   if (!encoding.empty() && encoding != "binary" && encoding != "8bit" && encoding != "7bit")
-    refuse(shown + "is encoded; send its bytes as they are");
-  return {name->second, what.parameters.contains("filename"), {}};
+    refuse(label + "is encoded; send its bytes as they are");
+  return {name->second, disposition.parameters.contains("filename"), {}};
 }
 
 }  // namespace

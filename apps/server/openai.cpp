@@ -30,13 +30,13 @@ int64_t seconds(double time) { return static_cast<int64_t>(std::floor(time)); }
 }
 
 // Submits a job; errors use the field names of the API.
-JobPtr submit(const Parts& parts, const HttpRequest& request, const Translated& asked) {
+JobPtr submit(const Parts& parts, const HttpRequest& request, const Translated& translated) {
   try {
-    return parts.jobs.submit(request.client, asked.model, asked.request, 0);
+    return parts.jobs.submit(request.client, translated.model, translated.request, 0);
   } catch (const Refusal& refusal) {
-    throw in_form(refusal, asked.names);
+    throw in_form(refusal, translated.names);
   } catch (const Error& error) {
-    throw refusal_of(error, asked.names);
+    throw refusal_of(error, translated.names);
   }
 }
 
@@ -45,18 +45,18 @@ HttpReply when_done(Jobs& jobs, const JobPtr& job, const FieldNames& names,
                     const std::function<HttpReply(const JobRecord&)>& answer) {
   HttpReply reply;
   reply.later = [&jobs, job, names, answer,
-                 seen = uint64_t{0}](const Wake& wake) mutable -> std::optional<HttpReply> {
+                 last_id = uint64_t{0}](const Wake& wake) mutable -> std::optional<HttpReply> {
     while (true) {
-      const EventLog::Part part = job->events.after(seen, wake);
+      const EventLog::Part part = job->events.after(last_id, wake);
       if (part.ended) break;
       if (part.events.empty()) return std::nullopt;
-      seen = part.events.back().id;
+      last_id = part.events.back().id;
     }
     const JobRecord record = jobs.record(*job);
     if (record.state != JobState::done) throw_failure(record, names);
     return answer(record);
   };
-  reply.gone = [&jobs, job] { jobs.cancel(job); };
+  reply.on_disconnect = [&jobs, job] { jobs.cancel(job); };
   return reply;
 }
 
@@ -99,12 +99,12 @@ Json answer_of(const JobRecord& record, bool chat) {
 /// Streams data: {...} for each finished text, then the finish reason, then [DONE].
 class AnswerStream : public Stream {
  public:
-  AnswerStream(Jobs& jobs, JobPtr job, bool chat, const Translated& asked)
+  AnswerStream(Jobs& jobs, JobPtr job, bool chat, const Translated& translated)
       : jobs_(jobs),
         job_(std::move(job)),
         chat_(chat),
-        usage_(asked.stream_usage),
-        names_(asked.names) {}
+        usage_(translated.stream_usage),
+        names_(translated.names) {}
 
   Piece next(const Wake& wake) override {
     std::string text;
@@ -137,12 +137,12 @@ class AnswerStream : public Stream {
     if (usage_) json["usage"] = usage;
     return sse(0, "", text_of(json));
   }
-  std::string delta(const Json& said) {
-    Json choice = {{"index", said["sequence"]}, {"finish_reason", nullptr}, {"logprobs", nullptr}};
+  std::string delta(const Json& event) {
+    Json choice = {{"index", event["sequence"]}, {"finish_reason", nullptr}, {"logprobs", nullptr}};
     if (chat_)
-      choice["delta"] = {{"role", "assistant"}, {"content", said["delta"]}};
+      choice["delta"] = {{"role", "assistant"}, {"content", event["delta"]}};
     else
-      choice["text"] = said["delta"];
+      choice["text"] = event["delta"];
     return chunk(Json::array({choice}));
   }
   std::string end() const {
@@ -177,16 +177,17 @@ class AnswerStream : public Stream {
   uint64_t after_ = 0;
 };
 
-HttpReply answer_text(const Parts& parts, const HttpRequest& request, const Translated& asked,
+HttpReply answer_text(const Parts& parts, const HttpRequest& request, const Translated& translated,
                       bool chat) {
-  if (parts.models.find(asked.model).facts.kind != Kind::text)
-    throw wrong("model", "model '" + asked.model + "' makes images; ask /v1/images/generations");
-  const JobPtr job = submit(parts, request, asked);
-  if (!asked.stream)
-    return when_done(parts.jobs, job, asked.names, [chat](const JobRecord& record) {
+  if (parts.models.find(translated.model).facts.kind != Kind::text)
+    throw wrong("model",
+                "model '" + translated.model + "' makes images; ask /v1/images/generations");
+  const JobPtr job = submit(parts, request, translated);
+  if (!translated.stream)
+    return when_done(parts.jobs, job, translated.names, [chat](const JobRecord& record) {
       return json_reply(answer_of(record, chat));
     });
-  return event_stream(std::make_shared<AnswerStream>(parts.jobs, job, chat, asked));
+  return event_stream(std::make_shared<AnswerStream>(parts.jobs, job, chat, translated));
 }
 
 std::function<const ModelFacts&(const std::string&)> facts_of(const Parts& parts) {
@@ -197,7 +198,7 @@ std::function<const ModelFacts&(const std::string&)> facts_of(const Parts& parts
 Json model_of(const Parts& parts, const ModelFacts& facts) {
   return {{"id", facts.name},
           {"object", "model"},
-          {"created", seconds(parts.begun)},
+          {"created", seconds(parts.start_time)},
           {"owned_by", "tessera"}};
 }
 
@@ -205,24 +206,25 @@ Json model_of(const Parts& parts, const ModelFacts& facts) {
 
 HttpReply openai_models(const Parts& parts, const std::string& rest) {
   if (rest.size() > 1) return json_reply(model_of(parts, parts.models.find(rest.substr(1)).facts));
-  Json all = Json::array();
-  for (const auto& one : parts.models.all()) all.push_back(model_of(parts, one->facts));
-  return json_reply({{"object", "list"}, {"data", all}});
+  Json list = Json::array();
+  for (const auto& served : parts.models.all()) list.push_back(model_of(parts, served->facts));
+  return json_reply({{"object", "list"}, {"data", list}});
 }
 
 namespace {
 
-HttpReply answer_images(const Parts& parts, const HttpRequest& request, const Translated& asked) {
-  if (parts.models.find(asked.model).facts.kind != Kind::image)
-    throw wrong("model", "model '" + asked.model + "' makes no images");
-  const JobPtr job = submit(parts, request, asked);
+HttpReply answer_images(const Parts& parts, const HttpRequest& request,
+                        const Translated& translated) {
+  if (parts.models.find(translated.model).facts.kind != Kind::image)
+    throw wrong("model", "model '" + translated.model + "' makes no images");
+  const JobPtr job = submit(parts, request, translated);
   const bool proxied = first_of(request.header("x-forwarded-proto")) == "https";
   const std::string base = (proxied ? "https://" : "http://") + request.header("host");
-  const auto answer = [&jobs = parts.jobs, asked, base](const JobRecord& record) {
+  const auto answer = [&jobs = parts.jobs, translated, base](const JobRecord& record) {
     Json data = Json::array();
     const Json results = results_of(record);
     for (size_t i = 0; i < results.size(); ++i) {
-      if (asked.url)
+      if (translated.url)
         data.push_back({{"url", base + results[i]["url"].get<std::string>()}});
       else
         data.push_back(
@@ -231,7 +233,7 @@ HttpReply answer_images(const Parts& parts, const HttpRequest& request, const Tr
     }
     return json_reply({{"created", seconds(record.created)}, {"data", data}});
   };
-  return when_done(parts.jobs, job, asked.names, answer);
+  return when_done(parts.jobs, job, translated.names, answer);
 }
 
 }  // namespace

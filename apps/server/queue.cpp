@@ -15,22 +15,22 @@ JobPtr FairQueue::pop() {
 }
 
 std::vector<JobPtr> FairQueue::pop_more(size_t most, const std::function<bool(const Job&)>& fits) {
-  std::vector<JobPtr> taken;
+  std::vector<JobPtr> jobs;
   std::vector<JobPtr> waiting = order();
   for (const JobPtr& job : waiting) {
-    if (taken.size() == most) break;
+    if (jobs.size() == most) break;
     if (!fits(*job)) continue;
     lines_[job->record.client].served = ++turn_;
     remove(*job);
-    taken.push_back(job);
+    jobs.push_back(job);
   }
-  return taken;
+  return jobs;
 }
 
 JobPtr FairQueue::find(const std::function<bool(const Job&)>& fits) const {
   const std::vector<JobPtr> waiting = order();
-  const auto found = std::ranges::find_if(waiting, [&](const JobPtr& job) { return fits(*job); });
-  return found == waiting.end() ? nullptr : *found;
+  const auto it = std::ranges::find_if(waiting, [&](const JobPtr& job) { return fits(*job); });
+  return it == waiting.end() ? nullptr : *it;
 }
 
 size_t FairQueue::count(const std::string& client) const {
@@ -42,8 +42,8 @@ bool FairQueue::remove(const Job& job) {
   const auto line = lines_.find(job.record.client);
   if (line == lines_.end()) return false;
   auto& jobs = line->second.jobs;
-  const auto at =
-      std::find_if(jobs.begin(), jobs.end(), [&](const JobPtr& one) { return one.get() == &job; });
+  const auto at = std::find_if(jobs.begin(), jobs.end(),
+                               [&](const JobPtr& candidate) { return candidate.get() == &job; });
   if (at == jobs.end()) return false;
   jobs.erase(at);
   --size_;
@@ -59,11 +59,11 @@ std::vector<JobPtr> FairQueue::order() const {
     if (!line.jobs.empty()) lines.push_back(&line);
   std::stable_sort(lines.begin(), lines.end(),
                    [](const Line* a, const Line* b) { return a->served < b->served; });
-  std::vector<JobPtr> all;
-  for (size_t i = 0; all.size() < size_; ++i)
+  std::vector<JobPtr> jobs;
+  for (size_t i = 0; jobs.size() < size_; ++i)
     for (const Line* line : lines)
-      if (i < line->jobs.size()) all.push_back(line->jobs[i]);
-  return all;
+      if (i < line->jobs.size()) jobs.push_back(line->jobs[i]);
+  return jobs;
 }
 
 }  // namespace tessera::server

@@ -6,45 +6,45 @@ namespace tessera::server {
 
 bool Quota::take(const std::string& client, size_t amount) {
   const std::lock_guard lock(mutex_);
-  size_t& held = by_client_[client];
-  const bool fits = amount <= share_ && held <= share_ - amount && taken_ <= all_ - amount;
-  if (fits || (taken_ == 0 && held == 0)) {
-    held += amount;
-    taken_ += amount;
+  size_t& usage = by_client_[client];
+  const bool fits = amount <= share_ && usage <= share_ - amount && used_ <= all_ - amount;
+  if (fits || (used_ == 0 && usage == 0)) {
+    usage += amount;
+    used_ += amount;
     return true;
   }
-  if (held == 0) by_client_.erase(client);
+  if (usage == 0) by_client_.erase(client);
   return false;
 }
 
 void Quota::give_back(const std::string& client, size_t amount) {
   const std::lock_guard lock(mutex_);
-  const auto found = by_client_.find(client);
-  if (found == by_client_.end()) return;
-  found->second -= amount;
-  taken_ -= amount;
-  if (found->second == 0) by_client_.erase(found);
+  const auto it = by_client_.find(client);
+  if (it == by_client_.end()) return;
+  it->second -= amount;
+  used_ -= amount;
+  if (it->second == 0) by_client_.erase(it);
 }
 
-size_t Quota::taken() const {
+size_t Quota::used() const {
   const std::lock_guard lock(mutex_);
-  return taken_;
+  return used_;
 }
 
-size_t Quota::taken_by(const std::string& client) const {
+size_t Quota::used_by(const std::string& client) const {
   const std::lock_guard lock(mutex_);
-  const auto found = by_client_.find(client);
-  return found == by_client_.end() ? 0 : found->second;
+  const auto it = by_client_.find(client);
+  return it == by_client_.end() ? 0 : it->second;
 }
 
-Held::Held(Quota& quota, const std::string& client, size_t amount) {
+QuotaLease::QuotaLease(Quota& quota, const std::string& client, size_t amount) {
   if (!quota.take(client, amount)) return;
   quota_ = &quota;
   client_ = client;
   amount_ = amount;
 }
 
-Held& Held::operator=(Held&& other) noexcept {
+QuotaLease& QuotaLease::operator=(QuotaLease&& other) noexcept {
   if (this == &other) return *this;
   release();
   quota_ = std::exchange(other.quota_, nullptr);
@@ -53,7 +53,7 @@ Held& Held::operator=(Held&& other) noexcept {
   return *this;
 }
 
-void Held::release() {
+void QuotaLease::release() {
   if (Quota* const quota = std::exchange(quota_, nullptr)) quota->give_back(client_, amount_);
 }
 

@@ -16,26 +16,26 @@ class Quota {
   /// granted.
   bool take(const std::string& client, size_t amount);
   void give_back(const std::string& client, size_t amount);
-  size_t taken() const;
-  size_t taken_by(const std::string& client) const;
+  size_t used() const;
+  size_t used_by(const std::string& client) const;
   size_t all() const { return all_; }
 
  private:
   const size_t all_, share_;
   mutable std::mutex mutex_;
-  size_t taken_ = 0;
+  size_t used_ = 0;
   std::map<std::string, size_t> by_client_;
 };
 
 /// A held part of a Quota, released by the destructor.
-class Held {
+class QuotaLease {
  public:
-  Held() = default;
+  QuotaLease() = default;
   /// Takes the amount; empty if refused.
-  Held(Quota& quota, const std::string& client, size_t amount);
-  Held(Held&& other) noexcept { *this = std::move(other); }
-  Held& operator=(Held&& other) noexcept;
-  ~Held() { release(); }
+  QuotaLease(Quota& quota, const std::string& client, size_t amount);
+  QuotaLease(QuotaLease&& other) noexcept { *this = std::move(other); }
+  QuotaLease& operator=(QuotaLease&& other) noexcept;
+  ~QuotaLease() { release(); }
   void release();
   explicit operator bool() const { return quota_ != nullptr; }
 

@@ -68,10 +68,10 @@ void read_seeds(Fields& fields, GenerateRequest& q, int64_t images) {
     if (!seeds->is_array() || std::ssize(*seeds) != images)
       throw wrong("seeds", "seeds: expected a list of " + std::to_string(images) +
                                " whole numbers, one for each image");
-    for (const Json& one : *seeds) {
-      if (!one.is_number_unsigned())
+    for (const Json& seed : *seeds) {
+      if (!seed.is_number_unsigned())
         throw wrong("seeds", "seeds: expected whole numbers from 0 to 2^64 - 1");
-      q.seeds.push_back(one.get<uint64_t>());
+      q.seeds.push_back(seed.get<uint64_t>());
     }
   } else if (images > 1) {
     for (int64_t i = 0; i < images; ++i) q.seeds.push_back(q.seed + static_cast<uint64_t>(i));
@@ -104,12 +104,12 @@ void read_loras(Fields& fields, GenerateRequest& q, const Limits& limits) {
     throw wrong("loras", "loras: expected a list of 16 adapters at most");
   for (size_t i = 0; i < list->size(); ++i) {
     const std::string at = "loras[" + std::to_string(i) + "]";
-    Fields one((*list)[i], at, true);
+    Fields entry((*list)[i], at, true);
     Lora lora;
     std::string name;
-    if (!one.text("name", name)) throw wrong(at + ".name", at + ".name: expected a name");
-    one.number("strength", -1000, 1000, lora.strength);
-    one.finish();
+    if (!entry.text("name", name)) throw wrong(at + ".name", at + ".name: expected a name");
+    entry.number("strength", -1000, 1000, lora.strength);
+    entry.finish();
     lora.file = adapter_file(limits.loras, name, at + ".name");
     q.loras.push_back(lora);
   }
@@ -132,11 +132,11 @@ GenerateRequest read_generate(const Json& request, const ModelFacts& model, cons
 
 void read_prompt(Fields& fields, CompleteRequest& q, const Limits& limits) {
   std::string prompt;
-  const bool one = fields.text("prompt", prompt);
+  const bool has_prompt = fields.text("prompt", prompt);
   const bool several = fields.texts("prompts", q.prompts);
-  if (one) q.prompts = {prompt};
+  if (has_prompt) q.prompts = {prompt};
   const Json* messages = fields.take("messages");
-  if (one + several + (messages != nullptr) != 1)
+  if (has_prompt + several + (messages != nullptr) != 1)
     throw wrong("prompt", "give one of prompt, prompts and messages");
   const Json* tools = fields.take_list("tools");
   if (tools && !messages) throw wrong("tools", "tools: only a chat has them; give messages");

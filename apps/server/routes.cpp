@@ -28,9 +28,9 @@ uint64_t number_in(const std::string& text, const std::string& name, uint64_t le
 // Methods of an address; "": unknown address.
 std::string methods_at(const std::string& path) {
   std::string read = "GET, HEAD";
-  for (const char* one : {"/v1/images/generations", "/v1/images/edits", "/v1/images/variations",
-                          "/v1/completions", "/v1/chat/completions"})
-    if (path == one) return "POST";
+  for (const char* address : {"/v1/images/generations", "/v1/images/edits", "/v1/images/variations",
+                              "/v1/completions", "/v1/chat/completions"})
+    if (path == address) return "POST";
   if (path == "/jobs") return read + ", POST";
   if (path.starts_with("/jobs/")) {
     const size_t slash = path.find('/', std::string("/jobs/").size());
@@ -38,15 +38,15 @@ std::string methods_at(const std::string& path) {
     const std::string rest = path.substr(slash);
     return rest == "/events" || rest.starts_with("/results/") ? read : "";
   }
-  for (const char* one :
+  for (const char* address :
        {"/", "/models", "/status", "/metrics", "/healthz", "/readyz", "/v1/models"})
-    if (path == one) return read;
+    if (path == address) return read;
   return path.starts_with("/assets/") || path.starts_with("/v1/models/") ? read : "";
 }
 
 std::string query_of(const HttpRequest& request, const std::string& name) {
-  const auto found = request.query.find(name);
-  return found == request.query.end() ? "" : found->second;
+  const auto it = request.query.find(name);
+  return it == request.query.end() ? "" : it->second;
 }
 
 HttpReply plain(const std::string& text, int status = 200) {
@@ -74,9 +74,9 @@ class EventStream : public Stream {
 };
 
 HttpReply list_models(const Parts& parts) {
-  Json all = Json::array();
-  for (const auto& one : parts.models.all()) all.push_back(json_of(one->facts));
-  return json_reply({{"models", all}});
+  Json list = Json::array();
+  for (const auto& served : parts.models.all()) list.push_back(json_of(served->facts));
+  return json_reply({{"models", list}});
 }
 
 // Client whose numbers a request may see; "": all.
@@ -85,7 +85,7 @@ std::string seen_by(const HttpRequest& request) { return request.sees_all ? "" :
 HttpReply show_status(const Parts& parts, const HttpRequest& request) {
   Json status = parts.jobs.status(seen_by(request));
   status["version"] = kVersion;
-  status["uptime"] = now() - parts.begun;
+  status["uptime"] = now() - parts.start_time;
   if (request.sees_all) status["clients"] = parts.connections();
   return json_reply(status);
 }
@@ -106,14 +106,15 @@ HttpReply post_job(const Parts& parts, const HttpRequest& request) {
   int64_t previews = 0;
   fields.text("model", model);
   fields.whole("previews", 0, 1 << 20, previews);
-  const Json* asked = fields.take("request");
+  const Json* job_request = fields.take("request");
   fields.finish();
-  if (!asked) throw wrong("request", "request is missing: say what to make");
-  const JobPtr job = parts.jobs.submit(request.client, model, *asked, static_cast<int>(previews));
-  const Json shown = parts.jobs.show(request.client, job->record.id);
-  Json said = {{"id", job->record.id}, {"state", shown["state"]}};
-  if (shown.contains("position")) said["position"] = shown["position"];
-  HttpReply reply = json_reply(said, 202);
+  if (!job_request) throw wrong("request", "request is missing: say what to make");
+  const JobPtr job =
+      parts.jobs.submit(request.client, model, *job_request, static_cast<int>(previews));
+  const Json job_status = parts.jobs.show(request.client, job->record.id);
+  Json answer = {{"id", job->record.id}, {"state", job_status["state"]}};
+  if (job_status.contains("position")) answer["position"] = job_status["position"];
+  HttpReply reply = json_reply(answer, 202);
   reply.headers.emplace_back("Location", "/jobs/" + job->record.id);
   return reply;
 }
@@ -146,14 +147,14 @@ HttpReply show_result(const Parts& parts, const HttpRequest& request, const std:
 // /jobs/ID, /jobs/ID/events, /jobs/ID/results/N
 HttpReply route_job(const Parts& parts, const HttpRequest& request, const std::string& rest) {
   const size_t slash = std::min(rest.find('/'), rest.size());
-  const std::string id = rest.substr(0, slash), what = rest.substr(slash);
-  if (request.method == "DELETE" && what.empty())
+  const std::string id = rest.substr(0, slash), action = rest.substr(slash);
+  if (request.method == "DELETE" && action.empty())
     return json_reply(query_of(request, "cancel") == "1" ? parts.jobs.cancel(request.client, id)
                                                          : parts.jobs.remove(request.client, id));
-  if (what.empty()) return json_reply(parts.jobs.show(request.client, id));
-  if (what == "/events") return show_events(parts, request, id);
-  if (what.starts_with("/results/"))
-    return show_result(parts, request, id, what.substr(std::string("/results/").size()));
+  if (action.empty()) return json_reply(parts.jobs.show(request.client, id));
+  if (action == "/events") return show_events(parts, request, id);
+  if (action.starts_with("/results/"))
+    return show_result(parts, request, id, action.substr(std::string("/results/").size()));
   throw not_found("there is nothing at '" + request.path.substr(0, 200) + "'");
 }
 
@@ -183,11 +184,11 @@ HttpReply route_get(const Parts& parts, const HttpRequest& request) {
 }  // namespace
 
 void check_address(const HttpRequest& request) {
-  const std::string methods = methods_at(request.path), shown = request.path.substr(0, 200);
-  if (methods.empty()) throw not_found("there is nothing at '" + shown + "'");
+  const std::string methods = methods_at(request.path), address = request.path.substr(0, 200);
+  if (methods.empty()) throw not_found("there is nothing at '" + address + "'");
   if ((", " + methods + ",").find(", " + request.method + ",") == std::string::npos)
     throw Refusal(405, "invalid_request_error",
-                  "there is no method '" + request.method.substr(0, 20) + "' at '" + shown +
+                  "there is no method '" + request.method.substr(0, 20) + "' at '" + address +
                       "': it has " + methods,
                   "", 0, methods);
   if (request.method != "POST") return;

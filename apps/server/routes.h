@@ -15,7 +15,7 @@ struct Parts {
   Jobs& jobs;
   Metrics& metrics;
   std::function<unsigned()> connections;
-  double begun = 0;
+  double start_time = 0;
 };
 
 /// True if an address also accepts multipart/form-data.

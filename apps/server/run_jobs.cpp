@@ -42,8 +42,8 @@ void Jobs::keep_ranks(const std::function<void()>& work) {
 }
 
 // Requires the lock.
-void Jobs::lose_ranks(std::exception_ptr why) {
-  if (!lost_) lost_ = std::move(why);
+void Jobs::lose_ranks(std::exception_ptr reason) {
+  if (!lost_) lost_ = std::move(reason);
   closing_ = requeue_ = true;
 }
 
@@ -166,7 +166,7 @@ RunCallbacks Jobs::callbacks_of(const std::vector<JobPtr>& jobs) {
 void Jobs::run(std::vector<JobPtr>& jobs) {
   const std::shared_ptr<Run> run = jobs[0]->run;
   const bool ran = run_once(jobs);
-  std::vector<JobPtr> alone;
+  std::vector<JobPtr> single_jobs;
   {
     const std::lock_guard lock(mutex_);
     if (const double began = jobs[0]->record.started; began > 0)
@@ -180,14 +180,14 @@ void Jobs::run(std::vector<JobPtr>& jobs) {
       }
       job->alone = true;
       begin({job});
-      alone.push_back(job);
+      single_jobs.push_back(job);
     }
     std::erase(running_, run);
     changed_.notify_all();
   }
-  for (const JobPtr& job : alone) {
-    std::vector<JobPtr> one{job};
-    this->run(one);
+  for (const JobPtr& job : single_jobs) {
+    std::vector<JobPtr> single_job{job};
+    this->run(single_job);
   }
 }
 
@@ -235,27 +235,27 @@ void Jobs::conclude(Job& job, const Outcome& outcome) {
 
 // Waits until a running job stops, and drops cancelled jobs. Returns false if none was running
 // since `rests`, or on a stop: waiting is then useless.
-bool Jobs::wait_for_room(const Error& why, std::vector<JobPtr>& jobs, uint64_t rests,
+bool Jobs::wait_for_room(const Error& reason, std::vector<JobPtr>& jobs, uint64_t rests,
                          const std::stop_token& stop) {
-  const Json said = body_of(refusal_of(models_.with_names(why)))["error"];
+  const Json error = body_of(refusal_of(models_.with_names(reason)))["error"];
   std::unique_lock lock(mutex_);
   if (rests_ == rests && active_ == 0) return false;
   for (const JobPtr& job : jobs) {
     if (ended(job->record.state)) continue;
     job->record.state = JobState::queued;
     job->record.started = 0;
-    job->waits_for = {{"type", said["type"]}, {"message", said["message"]}};
+    job->waits_for = {{"type", error["type"]}, {"message", error["message"]}};
     job->step = job->steps = 0;
     job->step_seconds = 0;
   }
   tell_positions();
   changed_.wait(lock, [&] { return rests_ != rests || stop.stop_requested(); });
   if (stop.stop_requested()) return false;
-  const auto gone = [](const auto& job) { return ended(job->record.state); };
-  std::erase_if(jobs[0]->run->jobs, gone);
+  const auto has_ended = [](const auto& job) { return ended(job->record.state); };
+  std::erase_if(jobs[0]->run->jobs, has_ended);
   for (const JobPtr& job : jobs)
-    if (gone(job)) job->run = nullptr;
-  std::erase_if(jobs, gone);
+    if (has_ended(job)) job->run = nullptr;
+  std::erase_if(jobs, has_ended);
   return true;
 }
 
@@ -278,7 +278,7 @@ std::vector<Outcome> Jobs::run_with_room(std::vector<JobPtr>& jobs, const std::s
   };
   while (true) {
     uint64_t rests = 0;
-    const size_t begun = jobs.size();
+    const size_t job_count = jobs.size();
     try {
       const auto active = counting(active_);
       {
@@ -287,7 +287,7 @@ std::vector<Outcome> Jobs::run_with_room(std::vector<JobPtr>& jobs, const std::s
       }
       return run_jobs(jobs, store_, callbacks, stop, options_.run.processes != nullptr);
     } catch (const Error& e) {
-      if (e.code() != ErrorCode::memory || jobs.size() != begun || admitted) throw;
+      if (e.code() != ErrorCode::memory || jobs.size() != job_count || admitted) throw;
       if (!first) first = standing_first(*jobs[0]->run);
       if (!wait_for_room(e, jobs, rests, stop)) throw;
     }

@@ -19,7 +19,7 @@ namespace tessera::server {
 namespace {
 
 // Escapes a client's text for a terminal: short, ASCII, no control characters.
-std::string shown(const std::string& text, size_t most) {
+std::string log_text(const std::string& text, size_t most) {
   const std::string json =
       Json(text.substr(0, most)).dump(-1, ' ', true, Json::error_handler_t::replace);
   return json.substr(1, json.size() - 2);
@@ -40,9 +40,9 @@ std::string line_of(const Answered& a, bool json) {
         .dump(-1, ' ', true, Json::error_handler_t::replace);
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%.4f s", a.seconds);
-  const std::string named = a.client == a.address ? "" : shown(a.client, 200) + " ";
-  return shown(method, 20) + " " + shown(path, 200) + " " + std::to_string(a.status) + " " +
-         seconds + " " + named + a.address + (a.whole ? "" : " (left)");
+  const std::string client_text = a.client == a.address ? "" : log_text(a.client, 200) + " ";
+  return log_text(method, 20) + " " + log_text(path, 200) + " " + std::to_string(a.status) + " " +
+         seconds + " " + client_text + a.address + (a.whole ? "" : " (left)");
 }
 
 Guard guard_of(const ServeOptions& o) {
@@ -80,7 +80,7 @@ void wait_for(const std::stop_token& stop, const std::function<void()>& each_sec
 }  // namespace
 
 void serve(const ServeOptions& o, const std::stop_token& stop,
-           const std::function<void(const std::string&)>& said) {
+           const std::function<void(const std::string&)>& log) {
   RunOptions run = o.run;
   run.keep_parts = true;
   if (run.processes && run.processes->rank() > 0)
@@ -96,7 +96,7 @@ void serve(const ServeOptions& o, const std::stop_token& stop,
   Store store(o.store);
   check_clients(o, store, guard.keys().any());
   const auto note = [&](const std::string& text) {
-    said(o.json_log ? text_of({{"time", now()}, {"note", text}}) : "note: " + text);
+    log(o.json_log ? text_of({{"time", now()}, {"note", text}}) : "note: " + text);
   };
   const Models models(o.models, run, stop, note, o.files);
   for (const std::string& name : guard.keys().rotated())
@@ -124,19 +124,19 @@ void serve(const ServeOptions& o, const std::stop_token& stop,
   handlers.handle = [&](const HttpRequest& request) { return route(parts, request); };
   handlers.log = [&](const Answered& answered) {
     metrics.request(answered.client, answered.method, answered.status, answered.seconds);
-    said(line_of(answered, o.json_log));
+    log(line_of(answered, o.json_log));
   };
   Listener listener(o, std::move(handlers));
   open = &listener;
   const std::string url = listener.url();
-  said(o.json_log ? text_of({{"time", now()}, {"listening", url}}) : "listening at " + url);
+  log(o.json_log ? text_of({{"time", now()}, {"listening", url}}) : "listening at " + url);
   wait_for(stop, [&] {
     listener.tend();
     jobs.tend();
     jobs.check_ranks();
   });
-  said(o.json_log ? text_of({{"time", now()}, {"ending", true}})
-                  : "ending: what runs has " + std::to_string(int(o.grace)) + " s");
+  log(o.json_log ? text_of({{"time", now()}, {"ending", true}})
+                 : "ending: what runs has " + std::to_string(int(o.grace)) + " s");
   jobs.close(o.grace);
 }
 

@@ -37,9 +37,9 @@ void Recent::add(const std::string& client, double seconds, double now) {
 }
 
 double Recent::of(const std::string& client, double now) const {
-  const auto found = all_.find(client);
-  if (found == all_.end()) return 0;
-  return found->second.seconds * std::exp2((found->second.at - now) / kHalf);
+  const auto it = all_.find(client);
+  if (it == all_.end()) return 0;
+  return it->second.seconds * std::exp2((it->second.at - now) / kHalf);
 }
 
 }  // namespace tessera::server

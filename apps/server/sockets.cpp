@@ -17,25 +17,26 @@
 namespace tessera::server {
 
 int listen_at(const std::string& host, int port) {
-  const std::string where = host + ":" + std::to_string(port);
-  addrinfo wanted{};
-  wanted.ai_socktype = SOCK_STREAM;
-  wanted.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int status = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &wanted, &found);
+  const std::string address = host + ":" + std::to_string(port);
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* addresses = nullptr;
+  const int status = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &addresses);
   if (status != 0)
     throw Error(ErrorCode::usage,
                 "--host '" + host + "': " + gai_strerror(status) + "; give an address");
-  const int fd = ::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const int fd = ::socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   const int yes = 1;
   bool bound = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
-               ::bind(fd, found->ai_addr, found->ai_addrlen) == 0 && ::listen(fd, 1024) == 0;
-  const std::string why = std::strerror(errno);
-  freeaddrinfo(found);
+               ::bind(fd, addresses->ai_addr, addresses->ai_addrlen) == 0 &&
+               ::listen(fd, 1024) == 0;
+  const std::string reason = std::strerror(errno);
+  freeaddrinfo(addresses);
   if (bound) return fd;
   if (fd >= 0) ::close(fd);
-  throw Error(ErrorCode::usage,
-              "cannot listen at " + where + ": " + why + "; choose another --port, or 0 for any");
+  throw Error(ErrorCode::usage, "cannot listen at " + address + ": " + reason +
+                                    "; choose another --port, or 0 for any");
 }
 
 int port_of(int socket) {
@@ -57,9 +58,10 @@ std::string address_of(const sockaddr* address) {
   return text;
 }
 
-bool left(int socket) {
-  pollfd one{socket, POLLRDHUP, 0};
-  return ::poll(&one, 1, 0) > 0 && (one.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+bool peer_closed(int socket) {
+  pollfd poll_entry{socket, POLLRDHUP, 0};
+  return ::poll(&poll_entry, 1, 0) > 0 &&
+         (poll_entry.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
 unsigned raise_open_files() {

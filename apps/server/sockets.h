@@ -13,7 +13,7 @@ int port_of(int socket);
 /// "127.0.0.1", without the port.
 std::string address_of(const sockaddr* address);
 /// True if the peer closed the connection.
-bool left(int socket);
+bool peer_closed(int socket);
 /// Raises the limit of open files to the maximum and returns it.
 unsigned raise_open_files();
 

@@ -19,9 +19,10 @@ void check_status(sqlite3* database, int status) {
 
 }  // namespace
 
-void fail_damaged(sqlite3* database, const std::string& why) {
+void fail_damaged(sqlite3* database, const std::string& reason) {
   const char* const path = sqlite3_db_filename(database, "main");
-  throw Error(ErrorCode::model, "'" + std::string(path ? path : "") + "' cannot be used: " + why +
+  throw Error(ErrorCode::model, "'" + std::string(path ? path : "") +
+                                    "' cannot be used: " + reason +
                                     "; name another --store, or remove the file and its jobs");
 }
 
@@ -53,17 +54,17 @@ bool Statement::step() {
 }
 
 std::string Statement::text(int column) const {
-  const auto* found = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
-  return found ? std::string(found, size_t(sqlite3_column_bytes(statement_, column))) : "";
+  const auto* data = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
+  return data ? std::string(data, size_t(sqlite3_column_bytes(statement_, column))) : "";
 }
 
 int64_t Statement::whole(int column) const { return sqlite3_column_int64(statement_, column); }
 double Statement::number(int column) const { return sqlite3_column_double(statement_, column); }
 
 Json Statement::json(int column) const {
-  Json made = Json::parse(text(column), nullptr, false);
-  if (made.is_discarded()) fail("a job holds no JSON");
-  return made;
+  Json value = Json::parse(text(column), nullptr, false);
+  if (value.is_discarded()) fail("a job holds no JSON");
+  return value;
 }
 
 void Statement::check(int status) const { check_status(database_, status); }

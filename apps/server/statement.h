@@ -10,7 +10,7 @@
 namespace tessera::server {
 
 /// Throws Error(model): the database is damaged or belongs to another program.
-[[noreturn]] void fail_damaged(sqlite3* database, const std::string& why);
+[[noreturn]] void fail_damaged(sqlite3* database, const std::string& reason);
 
 /// An SQL statement: bound, stepped, and finalised by the destructor. Throws Refusal(507) on a full
 /// disk, Error(model) for a damaged database.
@@ -31,7 +31,7 @@ class Statement {
   int64_t whole(int column) const;
   double number(int column) const;
   Json json(int column) const;
-  [[noreturn]] void fail(const std::string& why) const { fail_damaged(database_, why); }
+  [[noreturn]] void fail(const std::string& reason) const { fail_damaged(database_, reason); }
 
  private:
   void check(int status) const;

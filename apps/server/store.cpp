@@ -38,14 +38,14 @@ void configure(sqlite3* database) {
   execute(database, "PRAGMA secure_delete=ON; PRAGMA cell_size_check=ON");
 }
 
-bool is_result(const Json& one) {
+bool is_result(const Json& result) {
   const auto word = [&](const char* name) {
-    const auto found = one.find(name);
-    return found != one.end() && found->is_string() ? found->get<std::string>() : "";
+    const auto it = result.find(name);
+    return it != result.end() && it->is_string() ? it->get<std::string>() : "";
   };
-  if (!one.is_object() || !is_result_name(word("file"))) return false;
-  const auto bytes = one.find("bytes");
-  if (bytes != one.end() && (!bytes->is_number_integer() || *bytes < 0)) return false;
+  if (!result.is_object() || !is_result_name(word("file"))) return false;
+  const auto bytes = result.find("bytes");
+  if (bytes != result.end() && (!bytes->is_number_integer() || *bytes < 0)) return false;
   return word("type") == (word("file").ends_with(".mp4") ? "video/mp4" : "image/png");
 }
 
@@ -54,8 +54,8 @@ bool is_whole(const JobRecord& r) {
       !r.results.is_array())
     return false;
   if (!r.error.is_null() && !r.error.is_object()) return false;
-  for (const Json& one : r.results)
-    if (!is_result(one)) return false;
+  for (const Json& result : r.results)
+    if (!is_result(result)) return false;
   return true;
 }
 
@@ -90,9 +90,9 @@ std::string id_of(const Statement& row) {
 }
 
 std::vector<std::string> ids_in(Statement& rows) {
-  std::vector<std::string> found;
-  while (rows.step()) found.push_back(id_of(rows));
-  return found;
+  std::vector<std::string> ids;
+  while (rows.step()) ids.push_back(id_of(rows));
+  return ids;
 }
 
 int64_t number_in(sqlite3* database, const std::string& sql) {
@@ -110,7 +110,7 @@ struct Store::Database {
 
   ~Database() { sqlite3_close(handle); }
   // Client of a job, and the job's bytes. Requires the lock.
-  std::pair<std::string, int64_t> taken(const std::string& id) const {
+  std::pair<std::string, int64_t> client_and_bytes(const std::string& id) const {
     Statement row(handle, "SELECT client, bytes FROM jobs WHERE id = ?");
     row.bind(id);
     if (!row.step()) return {};
@@ -140,9 +140,9 @@ void Store::open() {
                                       ", or name a folder elsewhere");
   }
   folder_.open_results();
-  const std::vector<std::string> known = ids();
+  const std::vector<std::string> job_ids = ids();
   // Removes folders without a job, left by an interrupted removal.
-  if (folder_.had_database()) folder_.clear_all_but({known.begin(), known.end()});
+  if (folder_.had_database()) folder_.clear_all_but({job_ids.begin(), job_ids.end()});
   database_->removed = folder_.had_database();
   Statement rows(handle, "SELECT client, SUM(bytes) FROM jobs GROUP BY client");
   while (rows.step()) database_->bytes[rows.text(0)] = rows.whole(1);
@@ -155,9 +155,9 @@ void Store::upgrade() {
   const int64_t stamp = number_in(handle, "PRAGMA application_id");
   const int64_t format = number_in(handle, "PRAGMA user_version");
   const int64_t tables = number_in(handle, "SELECT COUNT(*) FROM sqlite_master");
-  const auto refuse = [&](const std::string& why) {
+  const auto refuse = [&](const std::string& reason) {
     throw Error(ErrorCode::usage,
-                "--store '" + folder_.path() + "': " + why + "; name an empty or a new folder");
+                "--store '" + folder_.path() + "': " + reason + "; name an empty or a new folder");
   };
   if (stamp == kStoreId && format == kFormat) return;
   if (stamp == kStoreId) refuse("its jobs.sqlite is of another version of Tessera");
@@ -172,7 +172,7 @@ void Store::upgrade() {
   execute(handle, std::string("BEGIN IMMEDIATE;") + (tables == 0 ? kSchema : kUpgrade));
   for (const std::string& id : ids()) {
     JobRecord r = *find(id);
-    for (Json& one : r.results) one["bytes"] = folder_.bytes(id, one["file"]);
+    for (Json& result : r.results) result["bytes"] = folder_.bytes(id, result["file"]);
     put(r);
   }
   execute(handle, "PRAGMA application_id=" + std::to_string(kStoreId) +
@@ -204,7 +204,7 @@ void Store::put(JobRecord& r) {
   bind(brief_of(json_of(r)));
   row.bind(bytes);
   if (r.number > 0) row.bind(r.number);
-  const auto [client, before] = database_->taken(r.id);
+  const auto [client, before] = database_->client_and_bytes(r.id);
   row.step();
   database_->add(client, -before);
   database_->add(r.client, bytes);
@@ -222,17 +222,17 @@ std::optional<JobRecord> Store::find(const std::string& id) const {
 std::vector<std::pair<std::string, Json>> Store::list(const std::string& client, int limit,
                                                       const std::string& before) const {
   const std::lock_guard lock(database_->mutex);
-  std::string where = " WHERE 1";
-  if (!client.empty()) where += " AND client = ?";
-  if (!before.empty()) where += " AND number < (SELECT number FROM jobs WHERE id = ?)";
+  std::string condition = " WHERE 1";
+  if (!client.empty()) condition += " AND client = ?";
+  if (!before.empty()) condition += " AND number < (SELECT number FROM jobs WHERE id = ?)";
   Statement rows(database_->handle,
-                 "SELECT id, brief FROM jobs" + where + " ORDER BY number DESC LIMIT ?");
+                 "SELECT id, brief FROM jobs" + condition + " ORDER BY number DESC LIMIT ?");
   if (!client.empty()) rows.bind(client);
   if (!before.empty()) rows.bind(before);
   rows.bind(int64_t{limit});
-  std::vector<std::pair<std::string, Json>> found;
-  while (rows.step()) found.emplace_back(id_of(rows), rows.json(1));
-  return found;
+  std::vector<std::pair<std::string, Json>> jobs;
+  while (rows.step()) jobs.emplace_back(id_of(rows), rows.json(1));
+  return jobs;
 }
 
 std::vector<JobRecord> Store::unfinished() const {
@@ -240,9 +240,9 @@ std::vector<JobRecord> Store::unfinished() const {
   Statement rows(database_->handle, std::string("SELECT ") + kColumns +
                                         " FROM jobs WHERE state IN ('queued', 'running') "
                                         "ORDER BY number");
-  std::vector<JobRecord> found;
-  while (rows.step()) found.push_back(record_of(rows));
-  return found;
+  std::vector<JobRecord> records;
+  while (rows.step()) records.push_back(record_of(rows));
+  return records;
 }
 
 std::vector<std::string> Store::ended_before(double time, int limit,
@@ -271,7 +271,7 @@ std::map<std::string, int64_t> Store::bytes() const {
 void Store::remove(const std::string& id) {
   clear(id);  // first, because removal frees space on a full disk
   const std::lock_guard lock(database_->mutex);
-  const auto [client, before] = database_->taken(id);
+  const auto [client, before] = database_->client_and_bytes(id);
   Statement row(database_->handle, "DELETE FROM jobs WHERE id = ?");
   row.bind(id).step();
   database_->removed = true;

@@ -100,7 +100,7 @@ bool is_stamped(const Descriptor& folder) {
   return (uint32_t{id[0]} << 24 | uint32_t{id[1]} << 16 | uint32_t{id[2]} << 8 | id[3]) == kStoreId;
 }
 
-bool is_own(const struct stat& found) { return found.st_uid == ::geteuid(); }
+bool is_own(const struct stat& status) { return status.st_uid == ::geteuid(); }
 
 // Removes temporary stores of killed servers: their lock is free.
 void sweep_temporary(const fs::path& among) {
@@ -109,13 +109,13 @@ void sweep_temporary(const fs::path& among) {
   for (const std::string& name : names_in(list)) {
     if (!is_temporary_name(name)) continue;
     const Descriptor folder = open_folder(list.get(), name);
-    struct stat found {};
-    if (!folder || ::fstat(folder.get(), &found) != 0 || !is_own(found) ||
-        (found.st_mode & 0077) != 0)
+    struct stat status {};
+    if (!folder || ::fstat(folder.get(), &status) != 0 || !is_own(status) ||
+        (status.st_mode & 0077) != 0)
       continue;
     const Descriptor lock(
         ::openat(folder.get(), kLock, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-    if (!lock || ::fstat(lock.get(), &found) != 0 || !S_ISREG(found.st_mode) || !is_own(found))
+    if (!lock || ::fstat(lock.get(), &status) != 0 || !S_ISREG(status.st_mode) || !is_own(status))
       continue;
     if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0 && is_marked(lock))
       remove_temporary(among / name, folder);
@@ -154,8 +154,8 @@ bool is_result_name(const std::string& name) {
          (name.substr(dot) == ".png" || name.substr(dot) == ".mp4");
 }
 
-StoreFolder::StoreFolder(const std::string& given) : temporary_(given.empty()) {
-  open_or_make(temporary_ ? make_temporary() : given);
+StoreFolder::StoreFolder(const std::string& path) : temporary_(path.empty()) {
+  open_or_make(temporary_ ? make_temporary() : path);
   try {
     check_contents();
     take_lock();
@@ -171,43 +171,43 @@ StoreFolder::~StoreFolder() {
   if (temporary_) remove_temporary(path_, folder_);
 }
 
-void StoreFolder::refuse(const std::string& why) const {
-  throw Error(ErrorCode::usage, "--store '" + path_ + "': " + why);
+void StoreFolder::refuse(const std::string& reason) const {
+  throw Error(ErrorCode::usage, "--store '" + path_ + "': " + reason);
 }
 
-void StoreFolder::open_or_make(const std::string& given) {
-  path_ = without_end(given);
+void StoreFolder::open_or_make(const std::string& path) {
+  path_ = without_end(path);
   std::error_code error;
-  struct stat found {};
-  if (::lstat(path_.c_str(), &found) != 0) {
+  struct stat status {};
+  if (::lstat(path_.c_str(), &status) != 0) {
     if (const fs::path above = fs::path(path_).parent_path(); !above.empty())
       fs::create_directories(above, error);
     if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST)
       refuse("cannot be made: " + reason() + "; name a folder that can");
-  } else if (S_ISLNK(found.st_mode)) {
+  } else if (S_ISLNK(status.st_mode)) {
     refuse("is a symbolic link; name the folder that it leads to");
   }
   folder_ = Descriptor(::open(path_.c_str(), kFolderFlags));
-  if (!folder_ || ::fstat(folder_.get(), &found) != 0)
+  if (!folder_ || ::fstat(folder_.get(), &status) != 0)
     refuse("cannot be opened: " + reason() + "; name a folder that can");
-  if (!is_own(found)) refuse("belongs to another user; name a folder of your own");
-  if ((found.st_mode & 0022) != 0)
+  if (!is_own(status)) refuse("belongs to another user; name a folder of your own");
+  if ((status.st_mode & 0022) != 0)
     refuse(
         "others may write into it, and what lies in it may be theirs; name another folder, or "
         "chmod 700 this one when you know all that is in it");
   const std::string real = fs::canonical(path_, error).string();
   struct stat again {};
-  if (error || ::lstat(real.c_str(), &again) != 0 || again.st_ino != found.st_ino ||
-      again.st_dev != found.st_dev)
+  if (error || ::lstat(real.c_str(), &again) != 0 || again.st_ino != status.st_ino ||
+      again.st_dev != status.st_dev)
     refuse("is not the same folder any more; name another one");
   path_ = real;
 }
 
 // Checks before any write, so that a folder with other files stays untouched.
 void StoreFolder::check_contents() {
-  struct stat found {};
-  had_database_ = ::fstatat(folder_.get(), kDatabase, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
-                  (!S_ISREG(found.st_mode) || found.st_size > 0);
+  struct stat status {};
+  had_database_ = ::fstatat(folder_.get(), kDatabase, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+                  (!S_ISREG(status.st_mode) || status.st_size > 0);
   const bool locked = ::faccessat(folder_.get(), kLock, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
   if (had_database_ && !locked && !is_stamped(folder_))
     refuse("its jobs.sqlite is of another program; name an empty or a new folder");
@@ -220,17 +220,18 @@ void StoreFolder::check_contents() {
 
 // If the file exists, the user must own it; access of others is removed.
 void StoreFolder::check_file(const char* name) const {
-  struct stat found {};
-  if (::fstatat(folder_.get(), name, &found, AT_SYMLINK_NOFOLLOW) != 0) return;
+  struct stat status {};
+  if (::fstatat(folder_.get(), name, &status, AT_SYMLINK_NOFOLLOW) != 0) return;
   const std::string file = "'" + std::string(name) + "' in it ";
-  if (!S_ISREG(found.st_mode)) refuse(file + "is a symbolic link, or no file; name another folder");
-  if (!is_own(found)) refuse(file + "belongs to another user; name another folder");
-  if (found.st_nlink > 1) refuse(file + "has a second name elsewhere; name another folder");
-  if ((found.st_mode & 0022) != 0)
+  if (!S_ISREG(status.st_mode))
+    refuse(file + "is a symbolic link, or no file; name another folder");
+  if (!is_own(status)) refuse(file + "belongs to another user; name another folder");
+  if (status.st_nlink > 1) refuse(file + "has a second name elsewhere; name another folder");
+  if ((status.st_mode & 0022) != 0)
     refuse(file +
            "may be written by others; name another folder, or chmod 600 it when you know "
            "that it is yours");
-  if ((found.st_mode & 0777) != 0600) ::fchmodat(folder_.get(), name, 0600, 0);
+  if ((status.st_mode & 0777) != 0600) ::fchmodat(folder_.get(), name, 0600, 0);
 }
 
 void StoreFolder::take_lock() {
@@ -250,16 +251,16 @@ void StoreFolder::take_lock() {
 
 // Creates the file here, because SQLite would take the mode from the umask.
 void StoreFolder::make_database() const {
-  const Descriptor made(::openat(folder_.get(), kDatabase,
+  const Descriptor file(::openat(folder_.get(), kDatabase,
                                  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!made && errno != EEXIST) refuse("cannot be written: " + reason());
+  if (!file && errno != EEXIST) refuse("cannot be written: " + reason());
 }
 
 std::string StoreFolder::database() const { return path_ + "/" + kDatabase; }
 
 bool StoreFolder::has_results() const {
-  struct stat found {};
-  if (::fstatat(folder_.get(), kResults, &found, AT_SYMLINK_NOFOLLOW) != 0) return false;
+  struct stat status {};
+  if (::fstatat(folder_.get(), kResults, &status, AT_SYMLINK_NOFOLLOW) != 0) return false;
   const Descriptor results = open_folder(folder_.get(), kResults);
   return !results || !names_in(results).empty();
 }
@@ -269,15 +270,15 @@ void StoreFolder::open_results() {
   if (::mkdirat(folder_.get(), kResults, 0700) != 0 && errno != EEXIST)
     refuse("'results' in it cannot be made: " + reason() + "; make room, or name another folder");
   const Descriptor results = open_folder(folder_.get(), kResults);
-  struct stat found {};
-  if (!results || ::fstat(results.get(), &found) != 0)
+  struct stat status {};
+  if (!results || ::fstat(results.get(), &status) != 0)
     refuse("'results' in it is a symbolic link, or no folder; name another folder");
-  if (!is_own(found)) refuse("'results' in it belongs to another user; name another folder");
-  if ((found.st_mode & 0022) != 0)
+  if (!is_own(status)) refuse("'results' in it belongs to another user; name another folder");
+  if ((status.st_mode & 0022) != 0)
     refuse(
         "others may write into 'results' in it; name another folder, or chmod 700 that when you "
         "know all that is in it");
-  if ((found.st_mode & 0777) == 0700) return;
+  if ((status.st_mode & 0777) == 0700) return;
   for (const std::string& id : names_in(results)) {  // stores of an older version
     const Descriptor folder = is_job_id(id) ? open_folder(results.get(), id) : Descriptor();
     if (!folder) continue;
@@ -308,9 +309,9 @@ int64_t StoreFolder::bytes(const std::string& id, const std::string& name) const
   if (!is_job_id(id) || !is_result_name(name)) return 0;
   const Descriptor results = open_folder(folder_.get(), kResults);
   const Descriptor folder = open_folder(results.get(), id);
-  struct stat found {};
-  if (!folder || ::fstatat(folder.get(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) return 0;
-  return S_ISREG(found.st_mode) ? found.st_size : 0;
+  struct stat status {};
+  if (!folder || ::fstatat(folder.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return 0;
+  return S_ISREG(status.st_mode) ? status.st_size : 0;
 }
 
 std::string StoreFolder::file(const std::string& id, const std::string& name) const {
@@ -322,11 +323,11 @@ void StoreFolder::clear(const std::string& id) const {
   if (const Descriptor results = open_folder(folder_.get(), kResults)) clear_job(results, id);
 }
 
-void StoreFolder::clear_all_but(const std::set<std::string>& known) const {
+void StoreFolder::clear_all_but(const std::set<std::string>& job_ids) const {
   const Descriptor results = open_folder(folder_.get(), kResults);
   if (!results) return;
   for (const std::string& name : names_in(results))
-    if (is_job_id(name) && !known.contains(name)) clear_job(results, name);
+    if (is_job_id(name) && !job_ids.contains(name)) clear_job(results, name);
 }
 
 }  // namespace tessera::server

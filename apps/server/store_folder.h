@@ -24,7 +24,7 @@ class StoreFolder {
   /// Opens or creates the folder; "" is a temporary folder, removed by the destructor. Throws
   /// Error(usage) for a folder that another server locks, that cannot be written, is a symbolic
   /// link, is owned by another user or writable by others, or holds other files and no database.
-  explicit StoreFolder(const std::string& given);
+  explicit StoreFolder(const std::string& path);
   ~StoreFolder();
   StoreFolder(const StoreFolder&) = delete;
   StoreFolder& operator=(const StoreFolder&) = delete;
@@ -49,11 +49,11 @@ class StoreFolder {
   /// Removes the files of a job, and the folder if then empty.
   void clear(const std::string& id) const;
   /// Removes folders of unknown jobs.
-  void clear_all_but(const std::set<std::string>& known) const;
+  void clear_all_but(const std::set<std::string>& job_ids) const;
 
  private:
-  [[noreturn]] void refuse(const std::string& why) const;
-  void open_or_make(const std::string& given);
+  [[noreturn]] void refuse(const std::string& reason) const;
+  void open_or_make(const std::string& path);
   void check_contents();
   void check_file(const char* name) const;
   void take_lock();

@@ -12,7 +12,7 @@ constexpr int kAtOnce = 100;  // jobs deleted in each pass
 
 int64_t sum_of(const std::map<std::string, int64_t>& bytes) {
   return std::accumulate(bytes.begin(), bytes.end(), int64_t{0},
-                         [](int64_t sum, const auto& one) { return sum + one.second; });
+                         [](int64_t sum, const auto& entry) { return sum + entry.second; });
 }
 
 }  // namespace
@@ -38,15 +38,16 @@ void Jobs::end_overdue() {
   if (options_.job_time <= 0) return;
   const std::lock_guard lock(mutex_);
   const double latest = now() - options_.job_time;
-  const Refusal why(400, "time_limit",
-                    "the job has run for as long as the server's --job-time allows; ask for fewer "
-                    "steps, or less at once");
+  const Refusal refusal(
+      400, "time_limit",
+      "the job has run for as long as the server's --job-time allows; ask for fewer "
+      "steps, or less at once");
   std::vector<Job*> overdue;
   for (const auto& run : running_)
     for (Job* job : run->jobs)
       if (job->record.state == JobState::running && job->record.started < latest)
         overdue.push_back(job);
-  for (Job* job : overdue) stop(*job, JobState::failed, body_of(why)["error"]);
+  for (Job* job : overdue) stop(*job, JobState::failed, body_of(refusal)["error"]);
 }
 
 void Jobs::forget(const std::string& id) {
@@ -54,7 +55,7 @@ void Jobs::forget(const std::string& id) {
   const std::lock_guard lock(mutex_);
   live_.erase(id);
   std::erase(ended_, id);
-  std::erase_if(unwritten_, [&](const JobRecord& one) { return one.id == id; });
+  std::erase_if(unwritten_, [&](const JobRecord& record) { return record.id == id; });
 }
 
 // If the store exceeds its limit, the largest client above the guaranteed share loses the oldest

@@ -170,22 +170,22 @@ void refuse_stream_with_logprobs(const Translated& to) {
 // `where` is "messages[2].content".
 std::string content_of(const Json& content, const std::string& where) {
   if (content.is_string()) return content.get<std::string>();
-  std::string all;
+  std::string result;
   if (!content.is_array() || content.empty())
     throw wrong(where, where + ": expected a text, or a list of parts that are texts");
   for (size_t i = 0; i < content.size(); ++i) {
-    const std::string here = where + "[" + std::to_string(i) + "]";
-    Fields fields(content[i], here, true);
+    const std::string item_name = where + "[" + std::to_string(i) + "]";
+    Fields fields(content[i], item_name, true);
     std::string type, text;
     if (fields.text("type", type) && type != "text")
-      throw wrong(here, here + ": a part of type '" + type.substr(0, 40) +
-                            "'; language models read parts of type text alone");
+      throw wrong(item_name, item_name + ": a part of type '" + type.substr(0, 40) +
+                                 "'; language models read parts of type text alone");
     if (type.empty() || !fields.text("text", text))
-      throw wrong(here, here + ": expected {\"type\": \"text\", \"text\": ...}");
+      throw wrong(item_name, item_name + ": expected {\"type\": \"text\", \"text\": ...}");
     fields.finish();
-    all += text;
+    result += text;
   }
-  return all;
+  return result;
 }
 
 // `name` is only for tools, because no template reads it. Calls are parsed like those of a job.
@@ -193,7 +193,7 @@ Json message_of(const Json& message, const std::string& where) {
   Fields fields(message, where, true);
   std::string role, name, id;
   fields.text("role", role);
-  const bool named = fields.text("name", name);
+  const bool has_name = fields.text("name", name);
   const bool assistant = role == "assistant", tool = role == "tool";
   const Json* content = assistant ? fields.take_list("content") : fields.take("content");
   const Json* calls = fields.take_list("tool_calls");
@@ -206,12 +206,12 @@ Json message_of(const Json& message, const std::string& where) {
   if (role == "developer") role = "system";  // OpenAI's newer name
   if (role.empty() || (!content && !assistant))
     throw wrong(where, where + ": expected a role and a content");
-  Json made = {{"role", role}, {"content", nullptr}};
-  if (content) made["content"] = content_of(*content, where + ".content");
-  if (calls) made["tool_calls"] = *calls;
-  if (tool) made["tool_call_id"] = id;
-  if (tool && named) made["name"] = name;
-  return made;
+  Json result = {{"role", role}, {"content", nullptr}};
+  if (content) result["content"] = content_of(*content, where + ".content");
+  if (calls) result["tool_calls"] = *calls;
+  if (tool) result["tool_call_id"] = id;
+  if (tool && has_name) result["name"] = name;
+  return result;
 }
 
 // With "none" the model sees no tools; answers are text in any case.
@@ -221,8 +221,8 @@ void translate_tools(Fields& fields, Json& request) {
   if (choice && *choice != "auto" && *choice != "none")
     throw wrong("tool_choice", "tool_choice: expected auto or none; no answer is forced to a call");
   if (!tools) return;
-  Json known = read_tools(*tools);
-  if (!choice || *choice == "auto") request["tools"] = std::move(known);
+  Json tool_list = read_tools(*tools);
+  if (!choice || *choice == "auto") request["tools"] = std::move(tool_list);
 }
 
 // Name of vLLM and SGLang for values of the chat template.
@@ -283,8 +283,8 @@ void read_image_answer(const Json& body, Fields& fields, Translated& to) {
 void read_source(Fields& fields, Translated& to) {
   std::vector<std::string> images;
   for (const char* name : {"image", "image[]"}) {
-    std::vector<std::string> some;
-    if (fields.texts(name, some)) images.insert(images.end(), some.begin(), some.end());
+    std::vector<std::string> values;
+    if (fields.texts(name, values)) images.insert(images.end(), values.begin(), values.end());
   }
   if (images.empty()) throw wrong("image", "image is missing: give a PNG, JPEG or WebP file");
   to.request["image"] = images;
@@ -292,9 +292,9 @@ void read_source(Fields& fields, Translated& to) {
   bool alpha = false;
   if (fields.text("mask", mask)) to.request["mask"] = mask;
   // The transparent part of a mask changes; in an opaque mask the white part changes.
-  const bool told = fields.flag("mask_alpha", alpha);
-  if (told || !mask.empty())
-    to.request["mask_alpha"] = told ? alpha : has_alpha(begin_of_base64(mask));
+  const bool has_flag = fields.flag("mask_alpha", alpha);
+  if (has_flag || !mask.empty())
+    to.request["mask_alpha"] = has_flag ? alpha : has_alpha(begin_of_base64(mask));
   fields.only({{"input_fidelity", {"low"}}});
 }
 
@@ -340,17 +340,17 @@ Json json_of_form(const std::vector<FormPart>& parts) {
   static const std::set<std::string> kLists{"image", "image[]"};
   Json body = Json::object();
   for (const FormPart& part : parts) {
-    const std::string shown = part.name.substr(0, 100);
+    const std::string label = part.name.substr(0, 100);
     const bool image = kFiles.contains(part.name);
-    if (!image && part.file) throw wrong(shown, "'" + shown + "' is no file of this request");
+    if (!image && part.file) throw wrong(label, "'" + label + "' is no file of this request");
     if (!image && part.content.size() > kMostFormText)
-      throw wrong(shown, shown + ": a text of " + std::to_string(part.content.size()) + " bytes");
-    if (!image && !is_utf8(part.content)) throw wrong(shown, shown + ": expected a text in UTF-8");
+      throw wrong(label, label + ": a text of " + std::to_string(part.content.size()) + " bytes");
+    if (!image && !is_utf8(part.content)) throw wrong(label, label + ": expected a text in UTF-8");
     Json value = image ? Json(to_base64(part.content)) : value_of_text(part.name, part.content);
     if (kLists.contains(part.name))
       body[part.name].push_back(std::move(value));
     else if (!body.emplace(part.name, std::move(value)).second)
-      throw wrong(shown, "'" + shown + "' stands twice");
+      throw wrong(label, "'" + label + "' stands twice");
   }
   return body;
 }

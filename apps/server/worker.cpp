@@ -52,8 +52,8 @@ void tell_ranks(const std::vector<JobPtr>& jobs, const Progress& p) {
                      {"wait_seconds", rank.wait_seconds},
                      {"sent_bytes", rank.sent_bytes},
                      {"ages", ages_of(rank)}});
-  const std::string said = text_of({{"step", p.step}, {"ranks", ranks}});
-  for (const JobPtr& job : jobs) job->events.add("ranks", said);
+  const std::string event = text_of({{"step", p.step}, {"ranks", ranks}});
+  for (const JobPtr& job : jobs) job->events.add("ranks", event);
 }
 
 // A failed preview is skipped; the run continues.
@@ -112,14 +112,14 @@ Outcome outcome_of(const Job& job, const Store& store, const GenerateResult& res
 // to continue.
 class StepStop {
  public:
-  StepStop(const std::stop_token& asked, bool together) : asked_(asked), together_(together) {}
-  std::stop_token token() const { return together_ ? agreed_.get_token() : asked_; }
+  StepStop(const std::stop_token& stop, bool together) : stop_token_(stop), together_(together) {}
+  std::stop_token token() const { return together_ ? agreed_.get_token() : stop_token_; }
   void between_steps() {
-    if (together_ && asked_.stop_requested()) agreed_.request_stop();
+    if (together_ && stop_token_.stop_requested()) agreed_.request_stop();
   }
 
  private:
-  std::stop_token asked_;
+  std::stop_token stop_token_;
   std::stop_source agreed_;
   bool together_;
 };
@@ -163,7 +163,7 @@ void tell_block(Job& job, int sequence, const CompleteProgress& p) {
 Outcome answers_of(const CompleteResult& result, const Shares& shares, size_t job) {
   Outcome outcome;
   Json texts = Json::array(), finishes = Json::array();
-  int64_t reused = 0;
+  int64_t cached_tokens = 0;
   size_t prompt = 0, generated = 0;
   CompleteResult own = result;
   own.completions.assign(result.completions.begin() + shares.first(job),
@@ -174,7 +174,7 @@ Outcome answers_of(const CompleteResult& result, const Shares& shares, size_t jo
     if (&c == own.completions.data() ||
         c.prompt != (&c - 1)->prompt) {  // answers to a prompt are adjacent
       prompt += c.prompt_ids.size();
-      reused += c.reused;
+      cached_tokens += c.reused;
     }
     generated += c.ids.size();
   }
@@ -182,7 +182,7 @@ Outcome answers_of(const CompleteResult& result, const Shares& shares, size_t jo
   outcome.usage = {{"prompt_tokens", prompt},
                    {"completion_tokens", generated},
                    {"total_tokens", prompt + generated},
-                   {"prompt_tokens_details", {{"cached_tokens", reused}}},
+                   {"prompt_tokens_details", {{"cached_tokens", cached_tokens}}},
                    {"finish", finishes}};
   outcome.report = Json::parse(to_json(own));
   outcome.tokens = double(generated);
@@ -241,7 +241,7 @@ std::vector<Outcome> run_texts(std::vector<JobPtr>& jobs, const RunCallbacks& ca
   const std::stop_token stop = step_stop.token();
   Shares shares(jobs);
   std::map<const Job*, int> passes;
-  const double begun = now();
+  const double start = now();
   CompleteControl control{stop, {}, {}};
   control.prefix = callbacks.prefix;
   control.owner = [&](int answer) { return jobs[shares.owner(answer)]->record.client; };
@@ -259,7 +259,7 @@ std::vector<Outcome> run_texts(std::vector<JobPtr>& jobs, const RunCallbacks& ca
     callbacks.admitted();
     const size_t owner = shares.owner(p.prompt);
     tell_block(*jobs[owner], p.prompt - shares.first(owner), p);
-    callbacks.step(*jobs[owner], ++passes[jobs[owner].get()], 0, now() - begun);
+    callbacks.step(*jobs[owner], ++passes[jobs[owner].get()], 0, now() - start);
     step_stop.between_steps();
   };
   const CompleteResult result = jobs[0]->served->model.complete(merged_texts(jobs, stop), control);

@@ -20,20 +20,20 @@ std::string network_of(const std::string& address) {
 
 bool WrongKeys::count(const std::string& address, double now) {
   const auto left_at = [now](const Tries& t) {
-    return std::min(kFree, t.left + (now - t.at) / kSeconds);
+    return std::min(kFree, t.remaining + (now - t.at) / kSeconds);
   };
   if (all_.size() >= kMostAddresses)
-    std::erase_if(all_, [&](const auto& one) { return left_at(one.second) >= kFree; });
+    std::erase_if(all_, [&](const auto& entry) { return left_at(entry.second) >= kFree; });
   if (all_.size() >= kMostAddresses) {  // drop the oldest address
     const auto oldest = std::ranges::min_element(
         all_, [](const auto& a, const auto& b) { return a.second.at < b.second.at; });
     all_.erase(oldest);
   }
   Tries& tries = all_.try_emplace(network_of(address), Tries{kFree, now}).first->second;
-  tries.left = left_at(tries);
+  tries.remaining = left_at(tries);
   tries.at = now;
-  if (tries.left < 1) return true;
-  tries.left -= 1;
+  if (tries.remaining < 1) return true;
+  tries.remaining -= 1;
   return false;
 }
 

@@ -17,7 +17,7 @@ class WrongKeys {
 
  private:
   struct Tries {
-    double left = 0, at = 0;
+    double remaining = 0, at = 0;
   };
   std::map<std::string, Tries> all_;
 };

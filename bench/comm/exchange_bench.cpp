@@ -63,7 +63,7 @@ void measure(Communicator& world, double rounds_per_second) {
     const double x = timed(world, 3, [&] { start(world, bytes).wait(); });
     const int64_t rounds = static_cast<int64_t>(x * rounds_per_second);
     const double a = timed(world, 3, [&] { compute(rounds); });
-    const double both = timed(world, 3, [&] {
+    const double combined = timed(world, 3, [&] {
       auto exchange = start(world, bytes);
       compute(rounds);
       exchange.wait();
@@ -74,8 +74,8 @@ void measure(Communicator& world, double rounds_per_second) {
           "\"mbit_each_way\": %.1f, \"a_ms\": %.3f, \"both_ms\": %.3f, "
           "\"of_bound\": %.3f, \"speedup\": %.3f}\n",
           world.size(), static_cast<long long>(bytes), x * 1e3,
-          double(bytes) * (world.size() - 1) * 8e-6 / x, a * 1e3, both * 1e3, std::max(a, x) / both,
-          (a + x) / both);
+          double(bytes) * (world.size() - 1) * 8e-6 / x, a * 1e3, combined * 1e3,
+          std::max(a, x) / combined, (a + x) / combined);
     std::fflush(stdout);
   }
 }

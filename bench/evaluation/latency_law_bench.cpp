@@ -75,10 +75,10 @@ int main(int argc, char** argv) {
   const DType dtypes[] = {DType::bf16, DType::i8};
   const std::vector<ops::Expert> banks[] = {bank_of(DType::bf16), bank_of(DType::i8)};
   std::vector<Point> points[2];
-  for (auto& mine : points)
+  for (auto& group : points)
     for (const int64_t tokens : {16, 32, 64})
       for (const int64_t distinct : {8, 12, 16, 24, 32, 40, 48, 56, 64})
-        mine.push_back({tokens, distinct, routing_of(tokens, distinct)});
+        group.push_back({tokens, distinct, routing_of(tokens, distinct)});
   for (int r = 0; r < rounds; ++r)
     for (size_t i = 0; i < points[0].size(); ++i)
       for (const size_t d : {0, 1}) {

@@ -83,19 +83,20 @@ void measure(const Sizes& s, const bench::Place& place) {
     for (int e = 0; e < s.experts; ++e)
       for (int r = 0; r < ranks; ++r)
         if (e >= s.experts * r / ranks && e < s.experts * (r + 1) / ranks) owner.push_back(r);
-    DeviceOperator one({ranks, owner, (s.tokens + ranks - 1) / ranks, s.slots, s.hidden, s.inner,
-                        DType::bf16, DType::bf16},
-                       {});
+    DeviceOperator device_operator({ranks, owner, (s.tokens + ranks - 1) / ranks, s.slots, s.hidden,
+                                    s.inner, DType::bf16, DType::bf16},
+                                   {});
     const Tensor y = place(Tensor::zeros({s.tokens, s.hidden}, DType::bf16));
     const auto layers = layers_of(s, ranks, x, routing, bank, y);
-    one.run(layers);
-    const auto got = y.to_floats(), right = want.to_floats();
+    device_operator.run(layers);
+    const auto result = y.to_floats(), right = want.to_floats();
     std::puts(
         fmt::format("{{\"bench\":\"one launch of {} ranks\",\"shape\":\"{}\",\"same_bits\":{},"
                     "\"processors\":{}}}",
-                    ranks, shape, got == right, one.processors())
+                    ranks, shape, result == right, device_operator.processors())
             .c_str());
-    place.measure(fmt::format("one launch of {} ranks", ranks), shape, 5, [&] { one.run(layers); });
+    place.measure(fmt::format("one launch of {} ranks", ranks), shape, 5,
+                  [&] { device_operator.run(layers); });
   }
 }
 
@@ -108,23 +109,23 @@ int main(int argc, char** argv) {
     return 2;
   }
   const bench::Threads threads(argc, argv);
-  std::vector<Sizes> all;
+  std::vector<Sizes> cases;
   for (int i = 2; i < argc; ++i) {
     long tokens = 0, hidden = 0, inner = 0;
-    Sizes one{};
-    if (std::sscanf(argv[i], "%ldx%ldx%ldx%dx%d", &tokens, &hidden, &inner, &one.experts,
-                    &one.slots) != 5) {
+    Sizes sizes{};
+    if (std::sscanf(argv[i], "%ldx%ldx%ldx%dx%d", &tokens, &hidden, &inner, &sizes.experts,
+                    &sizes.slots) != 5) {
       std::fprintf(stderr, "one_launch_bench: '%s'; expected 256x2048x1024x64x8\n", argv[i]);
       return 2;
     }
-    one.tokens = tokens, one.hidden = hidden, one.inner = inner;
-    all.push_back(one);
+    sizes.tokens = tokens, sizes.hidden = hidden, sizes.inner = inner;
+    cases.push_back(sizes);
   }
   // The thesis's layer; DiT-MoE-XL, LLaDA2 and DiffusionGemma.
-  if (all.empty())
+  if (cases.empty())
     for (const int64_t tokens : {64, 256, 4096, 16384})
       for (const Sizes& s : {Sizes{0, 2048, 2048, 64, 2}, Sizes{0, 1152, 4608, 8, 2},
                              Sizes{0, 2048, 512, 256, 8}, Sizes{0, 2816, 704, 128, 8}})
-        all.push_back({tokens, s.hidden, s.inner, s.experts, s.slots});
-  for (const Sizes& s : all) measure(s, place);
+        cases.push_back({tokens, s.hidden, s.inner, s.experts, s.slots});
+  for (const Sizes& s : cases) measure(s, place);
 }

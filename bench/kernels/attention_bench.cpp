@@ -31,10 +31,11 @@ struct Shape {
   }
   std::vector<ops::AttentionSpan> spans() const {
     if (mask.empty()) return {{0, tokens, 0, tokens}};
-    std::vector<ops::AttentionSpan> each;
-    for (int64_t q = 0; q < tokens; ++q) each.push_back({q, q + 1, 0, q + 1});
-    if (mask == "apart") std::reverse(each.begin(), each.end());  // no neighbours see more and more
-    return each;
+    std::vector<ops::AttentionSpan> spans;
+    for (int64_t q = 0; q < tokens; ++q) spans.push_back({q, q + 1, 0, q + 1});
+    if (mask == "apart")
+      std::reverse(spans.begin(), spans.end());  // no neighbours see more and more
+    return spans;
   }
 };
 constexpr Shape kShapes[] = {{64, 12, 32},   {256, 6, 64},    {1024, 16, 72},
@@ -45,16 +46,16 @@ void measure(Shape s, DType dtype, const bench::Place& place) {
   const int heads = static_cast<int>(s.heads),
             key_heads = s.key_heads > 0 ? static_cast<int>(s.key_heads) : heads;
   const int64_t width = s.heads * s.dim, narrow = key_heads * s.dim;
-  const Tensor all = place(bench::random_tensor({s.tokens, width + 2 * narrow}, dtype, 1));
-  const Tensor q = all.slice(1, 0, width), k = all.slice(1, width, width + narrow),
-               v = all.slice(1, width + narrow, width + 2 * narrow);
+  const Tensor qkv = place(bench::random_tensor({s.tokens, width + 2 * narrow}, dtype, 1));
+  const Tensor q = qkv.slice(1, 0, width), k = qkv.slice(1, width, width + narrow),
+               v = qkv.slice(1, width + narrow, width + 2 * narrow);
   const auto spans = s.spans();
   if (place.on_gpu() || place.turns)
     return place.measure(
         std::string("attention ") + tensor::name_of(dtype), s.name(), 5,
         [&] { ops::attention(q, k, v, heads, key_heads, spans); }, 10);
-  const auto seen = static_cast<double>(s.mask.empty() ? 2 * s.tokens : s.tokens + 1);
-  const double flops = 2 * seen * static_cast<double>(s.tokens * width);
+  const auto visible_keys = static_cast<double>(s.mask.empty() ? 2 * s.tokens : s.tokens + 1);
+  const double flops = 2 * visible_keys * static_cast<double>(s.tokens * width);
   const int calls = std::max(1, static_cast<int>(3e8 / flops));
   auto run = [&] {
     for (int i = 0; i < calls; ++i) ops::attention(q, k, v, heads, key_heads, spans);
@@ -75,8 +76,8 @@ void measure(Shape s, DType dtype, const bench::Place& place) {
 void compare_scores(const Shape& s) {
   const int64_t width = s.heads * s.dim;
   const int heads = static_cast<int>(s.heads);
-  const Tensor all = bench::random_tensor({s.tokens, 3 * width}, DType::bf16, 1);
-  const auto part = [&](int64_t i) { return all.slice(1, i * width, (i + 1) * width); };
+  const Tensor qkv = bench::random_tensor({s.tokens, 3 * width}, DType::bf16, 1);
+  const auto part = [&](int64_t i) { return qkv.slice(1, i * width, (i + 1) * width); };
   const auto spans = s.spans();
   const auto seconds = [&](bool int8) {
     return kernels::best_seconds(

@@ -49,9 +49,9 @@ ops::Routing route_evenly(int64_t tokens, const Layer& l) {
 }
 
 double touched_bytes(const ops::Routing& r, const std::vector<ops::Expert>& bank) {
-  std::vector<bool> touched(bank.size());
-  for (int64_t id : r.ids.to_ints()) touched[static_cast<size_t>(id)] = true;
-  return static_cast<double>(std::count(touched.begin(), touched.end(), true)) *
+  std::vector<bool> is_used(bank.size());
+  for (int64_t id : r.ids.to_ints()) is_used[static_cast<size_t>(id)] = true;
+  return static_cast<double>(std::count(is_used.begin(), is_used.end(), true)) *
          static_cast<double>(bank[0].up->data.bytes() + bank[0].down->data.bytes());
 }
 
@@ -107,15 +107,15 @@ int main(int argc, char** argv) {
   const bench::Threads threads(argc, argv);
   const kernels::Limits limits =
       place.on_gpu() || place.turns ? kernels::Limits{} : kernels::probe_limits();
-  Layer one{};
+  Layer layer{};
   long tokens = 0, hidden = 0, inner = 0;
-  if (argc > 2 && std::sscanf(argv[2], "%ldx%ldx%ldx%dx%d", &tokens, &hidden, &inner, &one.experts,
-                              &one.slots) == 5) {
-    one.hidden = hidden;
-    one.inner = inner;
+  if (argc > 2 && std::sscanf(argv[2], "%ldx%ldx%ldx%dx%d", &tokens, &hidden, &inner,
+                              &layer.experts, &layer.slots) == 5) {
+    layer.hidden = hidden;
+    layer.inner = inner;
     if (argc > 3 && std::string(argv[3]) == "quantised")
-      return compare_forms(tokens, one, limits, place), 0;
-    measure(tokens, one, bank_of(one, place), limits, place);
+      return compare_forms(tokens, layer, limits, place), 0;
+    measure(tokens, layer, bank_of(layer, place), limits, place);
     return 0;
   }
   for (const Layer& l :

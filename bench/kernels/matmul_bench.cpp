@@ -30,7 +30,7 @@ void measure(int64_t m, Shape s, DType dtype, ops::Activation act, const kernels
   options.bias = bench::random_tensor({s.n}, DType::f32, 3);
   options.activation = act;
   auto run = [&] {
-    for (const ops::Weight& one : weights) ops::matmul(x, one, options);
+    for (const ops::Weight& weight : weights) ops::matmul(x, weight, options);
   };
   run();
   // Probes the units again between the runs, because other processes may share the core.

@@ -105,13 +105,13 @@ int main(int argc, char** argv) {
       bench::median(whole) * 1e3, bench::median(layer) * 1e3);
   if (rule != "vanilla") {
     const double ratio = bench::median(with_layer) / bench::median(layer);
-    const double predicted =
+    const double prediction =
         bench::median(whole) - bench::median(layer) + bench::median(layer) * ratio;
     line += fmt::format(
         ",\"rule\":\"{}\",\"rule_median_ms\":{:.2f},\"rule_experts_ms\":{:.2f},"
         "\"predicted_ms\":{:.2f},\"measured_over_predicted\":{:.3f}",
-        rule, bench::median(with_whole) * 1e3, bench::median(with_layer) * 1e3, predicted * 1e3,
-        bench::median(with_whole) / predicted);
+        rule, bench::median(with_whole) * 1e3, bench::median(with_layer) * 1e3, prediction * 1e3,
+        bench::median(with_whole) / prediction);
   }
   std::puts((line + "}").c_str());
 }

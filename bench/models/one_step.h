@@ -48,8 +48,8 @@ class OneStep {
 };
 
 /// |a - b| / |b|, L2.
-inline double relative_error(const Tensor& got, const Tensor& want) {
-  const std::vector<float> a = got.to_floats(), b = want.to_floats();
+inline double relative_error(const Tensor& result, const Tensor& want) {
+  const std::vector<float> a = result.to_floats(), b = want.to_floats();
   double off = 0, size = 1e-30;
   for (size_t i = 0; i < a.size(); ++i) {
     off += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);

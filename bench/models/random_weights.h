@@ -24,18 +24,18 @@ class RandomWeights : public nn::PackingWeights {
   }
   bool has(const std::string&) const override { return false; }
   tensor::Tensor stored(const std::string&, const tensor::Shape& shape) const override {
-    const int64_t all = shape.elements();
-    const tensor::Tensor x =
-        tensor::Tensor::empty({all}, tensor::DType::f32, device_, tensor::MemoryClass::buffers);
-    const float range = std::sqrt(static_cast<float>(shape[0]) / static_cast<float>(all));
-    std::vector<float> first(static_cast<size_t>(std::min<int64_t>(all, std::ssize(block_))));
+    const int64_t elements = shape.elements();
+    const tensor::Tensor x = tensor::Tensor::empty({elements}, tensor::DType::f32, device_,
+                                                   tensor::MemoryClass::buffers);
+    const float range = std::sqrt(static_cast<float>(shape[0]) / static_cast<float>(elements));
+    std::vector<float> first(static_cast<size_t>(std::min<int64_t>(elements, std::ssize(block_))));
     for (size_t i = 0; i < first.size(); ++i) first[i] = range * block_[i];
-    int64_t made = std::ssize(first);
-    tensor::copy_into(x.slice(0, 0, made),
-                      tensor::Tensor::from(std::span<const float>(first), {made}));
-    for (int64_t next = 0; made < all; made += next) {
-      next = std::min(made, all - made);
-      tensor::copy_into(x.slice(0, made, made + next), x.slice(0, 0, next));
+    int64_t count = std::ssize(first);
+    tensor::copy_into(x.slice(0, 0, count),
+                      tensor::Tensor::from(std::span<const float>(first), {count}));
+    for (int64_t next = 0; count < elements; count += next) {
+      next = std::min(count, elements - count);
+      tensor::copy_into(x.slice(0, count, count + next), x.slice(0, 0, next));
     }
     return x.reshape(shape);
   }

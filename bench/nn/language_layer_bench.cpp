@@ -53,13 +53,14 @@ int main(int argc, char** argv) {
   nn::MoeLayers vanilla;
   const auto policy = std::make_shared<nn::SelectionPolicy>(rule);
   policy->restrict_to({{0, nn::kAllTokens}});
-  nn::MoeLayers chosen(policy, std::make_unique<nn::LocalBackend>());
+  nn::MoeLayers restricted_layers(policy, std::make_unique<nn::LocalBackend>());
   std::vector<double> plain, shared, choice;
   const Tensor logits = router.logits(x);
   const std::vector<int32_t> group(static_cast<size_t>(tokens));
   for (int i = 0; i <= rounds; ++i) {
     const double a = kernels::best_seconds([&] { vanilla.apply(0, view, x, router, bank); }, 1);
-    const double b = kernels::best_seconds([&] { chosen.apply(0, view, x, router, bank); }, 1);
+    const double b =
+        kernels::best_seconds([&] { restricted_layers.apply(0, view, x, router, bank); }, 1);
     const double c = kernels::best_seconds(
         [&] {
           nn::select_experts(logits, router.options, rule, {group, {}});
@@ -70,8 +71,10 @@ int main(int argc, char** argv) {
     shared.push_back(b);
     choice.push_back(c);
   }
-  const int64_t all = vanilla.log().events()[0].distinct, few = chosen.log().events()[0].distinct;
-  const double one = double(bank.routed->front().up->bytes() + bank.routed->front().down->bytes());
+  const int64_t vanilla_experts = vanilla.log().events()[0].distinct,
+                few = restricted_layers.log().events()[0].distinct;
+  const double expert_bytes =
+      double(bank.routed->front().up->bytes() + bank.routed->front().down->bytes());
   const kernels::Limits limits = kernels::probe_limits();
   fmt::print(
       "{{\"bench\":\"language layer {}\",\"tokens\":{},\"threads\":{},\"rule\":\"{}\","
@@ -79,7 +82,8 @@ int main(int argc, char** argv) {
       "\"selection_ms\":{:.4f},\"selection_share\":{:.5f},\"vanilla_share_of_bandwidth\":{:.3f},"
       "\"probe_gbytes_per_s\":{:.2f}}}\n",
       form, tokens, tensor::thread_count(), nn::to_string(rule), bench::median(plain) * 1e3,
-      bench::median(shared) * 1e3, bench::median(plain) / bench::median(shared), all, few,
-      bench::median(choice) * 1e3, bench::median(choice) / bench::median(shared),
-      double(all) * one / bench::median(plain) / limits.read, limits.read / 1e9);
+      bench::median(shared) * 1e3, bench::median(plain) / bench::median(shared), vanilla_experts,
+      few, bench::median(choice) * 1e3, bench::median(choice) / bench::median(shared),
+      double(vanilla_experts) * expert_bytes / bench::median(plain) / limits.read,
+      limits.read / 1e9);
 }

@@ -136,10 +136,10 @@ class LinkedTransport final : public comm::Transport {
     if (to == rank() || !(out || back)) return below_->send(to, channel, std::move(message));
     const int64_t bytes = message.data.bytes();
     traffic_.leaves(to, bytes);
-    const auto held = std::make_shared<comm::Message>(std::move(message));
-    const auto arrives = [this, to, channel, held, bytes] {
+    const auto owned_message = std::make_shared<comm::Message>(std::move(message));
+    const auto arrives = [this, to, channel, owned_message, bytes] {
       traffic_.arrives(to, bytes);
-      below_->send(to, channel, std::move(*held));
+      below_->send(to, channel, std::move(*owned_message));
     };
     if (!link_) return arrives();
     link_->send((out ? costs_.dispatch : costs_.combine) * double(bytes), arrives);

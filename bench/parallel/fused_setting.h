@@ -45,7 +45,7 @@ struct Setting {
   }
 };
 
-inline void read(const std::string& word, Setting& is) {
+inline void read(const std::string& word, Setting& setting) {
   const size_t at = word.find('=');
   const std::string name = word.substr(0, at), value = at == word.npos ? "" : word.substr(at + 1);
   const auto number = [&](auto& to) {
@@ -55,33 +55,34 @@ inline void read(const std::string& word, Setting& is) {
       throw Error(ErrorCode::usage, fmt::format("'{}': expected a number", word));
   };
   const std::pair<const char*, int64_t&> whole[] = {
-      {"ranks", is.ranks},   {"workers", is.workers}, {"layers", is.layers}, {"steps", is.steps},
-      {"tokens", is.tokens}, {"experts", is.experts}, {"hidden", is.hidden}, {"ffn", is.ffn},
-      {"top-k", is.top_k},   {"tile", is.tile},       {"window", is.window}, {"parts", is.parts}};
-  const std::pair<const char*, double&> real[] = {{"low-ms", is.low_ms},
-                                                  {"high-ms", is.high_ms},
-                                                  {"mbytes", is.mbytes},
-                                                  {"gate-ms", is.gate_ms},
-                                                  {"attention-low-ms", is.attention_low_ms},
-                                                  {"attention-high-ms", is.attention_high_ms},
-                                                  {"row-us", is.row_us}};
-  for (const auto& [known, to] : whole)
-    if (name == known) return number(to);
-  for (const auto& [known, to] : real)
-    if (name == known) return number(to);
+      {"ranks", setting.ranks},   {"workers", setting.workers}, {"layers", setting.layers},
+      {"steps", setting.steps},   {"tokens", setting.tokens},   {"experts", setting.experts},
+      {"hidden", setting.hidden}, {"ffn", setting.ffn},         {"top-k", setting.top_k},
+      {"tile", setting.tile},     {"window", setting.window},   {"parts", setting.parts}};
+  const std::pair<const char*, double&> real[] = {{"low-ms", setting.low_ms},
+                                                  {"high-ms", setting.high_ms},
+                                                  {"mbytes", setting.mbytes},
+                                                  {"gate-ms", setting.gate_ms},
+                                                  {"attention-low-ms", setting.attention_low_ms},
+                                                  {"attention-high-ms", setting.attention_high_ms},
+                                                  {"row-us", setting.row_us}};
+  for (const auto& [option, to] : whole)
+    if (name == option) return number(to);
+  for (const auto& [option, to] : real)
+    if (name == option) return number(to);
   if (name == "skew" && (value == "uniform" || value == "zipf" || value == "one")) {
-    is.skew = value;
+    setting.skew = value;
   } else if (name == "dtype" && (value == "f32" || value == "bf16")) {
-    is.dtype = value;
+    setting.dtype = value;
   } else if (name == "transport" && (value == "threads" || value == "mpi")) {
-    is.transport = value;
+    setting.transport = value;
   } else if (name == "trace") {
-    is.trace = value;
+    setting.trace = value;
   } else if (name == "ways") {
-    is.ways.clear();
+    setting.ways.clear();
     for (size_t begin = 0, end = 0; end != value.npos; begin = end + 1) {
       end = value.find(',', begin);
-      is.ways.push_back(value.substr(begin, end == value.npos ? end : end - begin));
+      setting.ways.push_back(value.substr(begin, end == value.npos ? end : end - begin));
     }
   } else {
     throw Error(
@@ -101,23 +102,27 @@ struct Routes {
   std::vector<std::vector<int64_t>> counts;  ///< by rank and expert
   int64_t capacity = 0;                      ///< largest number of rows from a rank for an expert
 
-  Routes(const Setting& is, int layer) : counts(static_cast<size_t>(is.ranks)) {
+  Routes(const Setting& setting, int layer) : counts(static_cast<size_t>(setting.ranks)) {
     std::mt19937 random(static_cast<uint32_t>(layer) + 1);
     std::vector<double> shares;
-    for (int64_t e = 0; e < is.experts; ++e)
-      shares.push_back(is.skew == "zipf" ? 1 / double(e + 1) : is.skew == "one" ? e < is.top_k : 1);
+    for (int64_t e = 0; e < setting.experts; ++e)
+      shares.push_back(setting.skew == "zipf"  ? 1 / double(e + 1)
+                       : setting.skew == "one" ? e < setting.top_k
+                                               : 1);
     std::discrete_distribution<int32_t> choice(shares.begin(), shares.end());
     for (auto& of_rank : counts) {
-      of_rank.resize(size_t(is.experts));
-      std::vector<int32_t> all;
-      for (int64_t t = 0; t < is.tokens; ++t)
-        for (int64_t k = 0; k < is.top_k; ++k) {
+      of_rank.resize(size_t(setting.experts));
+      std::vector<int32_t> expert_ids;
+      for (int64_t t = 0; t < setting.tokens; ++t)
+        for (int64_t k = 0; k < setting.top_k; ++k) {
           int32_t e = choice(random);
-          while (std::find(all.end() - k, all.end(), e) != all.end()) e = choice(random);
-          all.push_back(e);
+          while (std::find(expert_ids.end() - k, expert_ids.end(), e) != expert_ids.end())
+            e = choice(random);
+          expert_ids.push_back(e);
           capacity = std::max(capacity, ++of_rank[size_t(e)]);
         }
-      ids.push_back(Tensor::from(std::span<const int32_t>(all), {is.tokens, is.top_k}));
+      ids.push_back(
+          Tensor::from(std::span<const int32_t>(expert_ids), {setting.tokens, setting.top_k}));
     }
   }
 };
@@ -126,9 +131,9 @@ struct Routes {
 struct Loads {
   int64_t out = 0, computed = 0, back = 0;
 };
-inline std::vector<Loads> loads_of(const Setting& is, const Routes& routes, bool padded) {
-  const std::vector<int> owner = is.owner();
-  std::vector<Loads> loads(size_t(is.ranks));
+inline std::vector<Loads> loads_of(const Setting& setting, const Routes& routes, bool padded) {
+  const std::vector<int> owner = setting.owner();
+  std::vector<Loads> loads(size_t(setting.ranks));
   for (size_t r = 0; r < loads.size(); ++r)
     for (size_t e = 0; e < owner.size(); ++e) {
       const auto to = size_t(owner[e]);
@@ -145,31 +150,31 @@ struct Phases {
   double sum() const { return gate + dispatch + expert + combine; }
 };
 /// Phases by layer and rank, with the costs of links and rows.
-inline std::vector<std::vector<Phases>> phases_of(const Setting& is,
+inline std::vector<std::vector<Phases>> phases_of(const Setting& setting,
                                                   const std::vector<std::vector<Loads>>& loads,
                                                   int step) {
   std::mt19937 random(uint32_t(step) + 77);
-  std::uniform_real_distribution<double> drawn(is.low_ms / 1e3, is.high_ms / 1e3);
-  const double byte = is.mbytes > 0 ? 1e-6 / is.mbytes : 0;
-  std::vector<std::vector<Phases>> all;
+  std::uniform_real_distribution<double> draw(setting.low_ms / 1e3, setting.high_ms / 1e3);
+  const double byte = setting.mbytes > 0 ? 1e-6 / setting.mbytes : 0;
+  std::vector<std::vector<Phases>> result;
   for (const auto& layer : loads) {
-    auto& phases = all.emplace_back();
+    auto& phases = result.emplace_back();
     for (const Loads& rank : layer) {
       Phases& p = phases.emplace_back();
-      p.gate = drawn(random) + is.gate_ms / 1e3;
-      p.dispatch = drawn(random) + double(rank.out * is.row_bytes()) * byte;
-      p.expert = drawn(random) + double(rank.computed) * is.row_us / 1e6;
-      p.combine = drawn(random) + double(rank.back * is.row_bytes()) * byte;
+      p.gate = draw(random) + setting.gate_ms / 1e3;
+      p.dispatch = draw(random) + double(rank.out * setting.row_bytes()) * byte;
+      p.expert = draw(random) + double(rank.computed) * setting.row_us / 1e6;
+      p.combine = draw(random) + double(rank.back * setting.row_bytes()) * byte;
     }
   }
-  return all;
+  return result;
 }
 
 /// Seconds of a rank before each layer of a step.
-inline double attention_of(const Setting& is, int step, int layer, int rank) {
+inline double attention_of(const Setting& setting, int step, int layer, int rank) {
   std::mt19937 random(uint32_t(((step + 7) * 131 + layer) * 131 + rank));
-  return std::uniform_real_distribution<double>(is.attention_low_ms / 1e3,
-                                                is.attention_high_ms / 1e3)(random);
+  return std::uniform_real_distribution<double>(setting.attention_low_ms / 1e3,
+                                                setting.attention_high_ms / 1e3)(random);
 }
 
 /// Lower bound of all ways, and the cost of waiting for all ranks at each phase: seconds of a step.
@@ -177,7 +182,7 @@ struct Bounds {
   double max_of_sums = 0, sum_of_maxima = 0, busiest = 0;
 };
 inline Bounds bounds_of(const std::vector<std::vector<Phases>>& layers) {
-  Bounds found;
+  Bounds bounds;
   std::vector<double> sums(layers[0].size()), cores(sums), links(sums);
   for (const auto& layer : layers) {
     Phases most;
@@ -191,14 +196,14 @@ inline Bounds bounds_of(const std::vector<std::vector<Phases>>& layers) {
       most.expert = std::max(most.expert, p.expert);
       most.combine = std::max(most.combine, p.combine);
     }
-    found.sum_of_maxima += most.sum();
+    bounds.sum_of_maxima += most.sum();
   }
-  const auto max = [](const std::vector<double>& of) {
-    return *std::max_element(of.begin(), of.end());
+  const auto max = [](const std::vector<double>& values) {
+    return *std::max_element(values.begin(), values.end());
   };
-  found.max_of_sums = max(sums);
-  found.busiest = std::max(max(cores), max(links));
-  return found;
+  bounds.max_of_sums = max(sums);
+  bounds.busiest = std::max(max(cores), max(links));
+  return bounds;
 }
 
 }  // namespace tessera::bench

@@ -23,29 +23,30 @@ namespace tessera::bench {
 
 /// Layers of a cell: experts and routing.
 struct Layers {
-  explicit Layers(const Setting& is);
+  explicit Layers(const Setting& setting);
   nn::Router router;
   nn::ExpertWeights weights;
   std::vector<Routes> routes;
 };
 
-inline Layers::Layers(const Setting& is) {
+inline Layers::Layers(const Setting& setting) {
   const auto random = [&](int64_t n, int64_t k, uint32_t seed) {
-    return random_tensor({n, k}, is.type(), seed, float(1 / std::sqrt(double(k))));
+    return random_tensor({n, k}, setting.type(), seed, float(1 / std::sqrt(double(k))));
   };
   // Each layer has separate weights: with a few cached weights, a way that computes all first
   // products before all second products would gain an unrealistic advantage.
   auto routed = std::make_shared<std::vector<ops::Expert>>();
-  for (int64_t e = 0; e < is.experts; ++e) {
+  for (int64_t e = 0; e < setting.experts; ++e) {
     const auto seed = uint32_t(3 * e);
-    routed->push_back({ops::pack_paired_weight(random(is.ffn, is.hidden, seed),
-                                               random(is.ffn, is.hidden, seed + 1), is.type()),
-                       ops::pack_weight(random(is.hidden, is.ffn, seed + 2), is.type())});
+    routed->push_back(
+        {ops::pack_paired_weight(random(setting.ffn, setting.hidden, seed),
+                                 random(setting.ffn, setting.hidden, seed + 1), setting.type()),
+         ops::pack_weight(random(setting.hidden, setting.ffn, seed + 2), setting.type())});
   }
   weights = {std::move(routed), {}};
-  router = {ops::pack_weight(random(is.experts, is.hidden, 999), is.type()), {}};
-  router.options.top_k = static_cast<int>(is.top_k);
-  for (int l = 0; l < is.layers; ++l) routes.emplace_back(is, l);
+  router = {ops::pack_weight(random(setting.experts, setting.hidden, 999), setting.type()), {}};
+  router.options.top_k = static_cast<int>(setting.top_k);
+  for (int l = 0; l < setting.layers; ++l) routes.emplace_back(setting, l);
 }
 
 /// A gate with a fixed decision and a delay.
@@ -70,7 +71,7 @@ class DrawnPolicy final : public nn::ExpertPolicy {
 /// An implementation of a layer on a rank.
 class Way {
  public:
-  Way(const Setting& setting, const Layers& layers) : is(setting), all(layers) {}
+  Way(const Setting& way_setting, const Layers& layers) : setting(way_setting), all(layers) {}
   virtual ~Way() = default;
   Way(const Way&) = delete;
   Way& operator=(const Way&) = delete;
@@ -85,68 +86,71 @@ class Way {
   double waited = 0;
 
  protected:
-  static double each(double seconds, int64_t of) { return of > 0 ? seconds / double(of) : 0; }
-  const Setting& is;
+  static double each(double seconds, int64_t count) {
+    return count > 0 ? seconds / double(count) : 0;
+  }
+  const Setting& setting;
   const Layers& all;
 };
 
 /// A single operator over all ranks.
 class FusedWay final : public Way {
  public:
-  FusedWay(const Setting& setting, const Layers& layers, comm::Communicator& world,
+  FusedWay(const Setting& way_setting, const Layers& layers, comm::Communicator& world,
            Traffic& traffic, bool linked)
-      : Way(setting, layers),
-        layout_(layout_of(setting)),
+      : Way(way_setting, layers),
+        layout_(layout_of(way_setting)),
         below_(fused::open_heap(world, fused::heap_of(layout_), tensor::Device::cpu)),
         heap_(*below_, layout_, traffic, linked),
-        one_(layout_, setting.owner(), setting.tokens,
-             {int(setting.workers), int(setting.parts), int(setting.parts),
-              int(setting.workers) + 1, 64},
+        one_(layout_, way_setting.owner(), way_setting.tokens,
+             {int(way_setting.workers), int(way_setting.parts), int(way_setting.parts),
+              int(way_setting.workers) + 1, 64},
              heap_),
         actors_(one_),
-        trace(world.rank(), int(setting.workers), setting.parts) {
+        trace(world.rank(), int(way_setting.workers), way_setting.parts) {
     one_.watch(&trace);
   }
   Tensor run(int, const Tensor& x, const nn::Gate& gate, const Phases& phases,
              const Loads& loads) override {
-    heap_.costs = {each(phases.dispatch, loads.out * is.row_bytes()),
-                   each(phases.combine, loads.back * is.row_bytes())};
+    heap_.costs = {each(phases.dispatch, loads.out * setting.row_bytes()),
+                   each(phases.combine, loads.back * setting.row_bytes())};
     trace.row_seconds = each(phases.expert, loads.computed);
     trace.begin_step(keeps_);
     const auto begin = Clock::now();
     const double busy = trace.busy;
-    const Tensor made = actors_.run(x, gate, all.weights);
-    waited += seconds(Clock::now() - begin) * double(is.workers) - (trace.busy - busy);
-    if (const double one = trace.first(begin); one >= 0) {
-      first += one;
-      ++begun;
+    const Tensor output = actors_.run(x, gate, all.weights);
+    waited += seconds(Clock::now() - begin) * double(setting.workers) - (trace.busy - busy);
+    if (const double delay = trace.first(begin); delay >= 0) {
+      first += delay;
+      ++tiled_layers;
     }
-    if (const double one = trace.first_remote(begin); one >= 0) {
-      first_remote += one;
+    if (const double delay = trace.first_remote(begin); delay >= 0) {
+      first_remote += delay;
       ++remote;
       overlapped += trace.overlaps();
     }
     one_.forget();
-    return made;
+    return output;
   }
   void keep(bool spans) override { keeps_ = spans; }
   std::vector<Span>& spans() override { return trace.spans; }
   void count_anew() override {
     trace.count_anew();
     first = first_remote = 0;
-    begun = remote = overlapped = 0;
+    tiled_layers = remote = overlapped = 0;
   }
   int64_t heap_bytes() const { return layout_.bytes(); }
 
   double first = 0, first_remote = 0;  ///< seconds to the first tile, to the first of another rank
-  int64_t begun = 0, remote = 0;       ///< number of layers with such a tile
-  int64_t overlapped = 0;              ///< layers with a remote tile before all rows had left
+  int64_t tiled_layers = 0, remote = 0;  ///< number of layers with such a tile
+  int64_t overlapped = 0;                ///< layers with a remote tile before all rows had left
 
  private:
-  static fused::Layout layout_of(const Setting& is) {
-    const int64_t mine = (is.experts + is.ranks - 1) / is.ranks;
-    return fused::Layout::dropless(int(is.ranks), int(mine), is.tokens * std::min(is.top_k, mine),
-                                   is.row_bytes(), {is.tile}, is.window);
+  static fused::Layout layout_of(const Setting& setting) {
+    const int64_t own_experts = (setting.experts + setting.ranks - 1) / setting.ranks;
+    return fused::Layout::dropless(int(setting.ranks), int(own_experts),
+                                   setting.tokens * std::min(setting.top_k, own_experts),
+                                   setting.row_bytes(), {setting.tile}, setting.window);
   }
   const fused::Layout layout_;
   const std::unique_ptr<fused::SymmetricHeap> below_;
@@ -164,28 +168,28 @@ class FusedWay final : public Way {
 /// (DeepSpeed), a number known to all ranks in advance here.
 class ExchangeWay final : public Way {
  public:
-  ExchangeWay(const Setting& setting, const Layers& layers, comm::Communicator& world,
+  ExchangeWay(const Setting& way_setting, const Layers& layers, comm::Communicator& world,
               Traffic& traffic, bool linked, int pieces, bool padded)
-      : Way(setting, layers),
+      : Way(way_setting, layers),
         world_(world),
         linked_(world.over([&](auto below, auto) {
           return std::make_shared<LinkedTransport>(below, costs_, traffic, linked);
         })),
-        exchange_(linked_.get(), setting.owner()),
+        exchange_(linked_.get(), way_setting.owner()),
         pieces_(pieces),
         padded_(padded) {}
   Tensor run(int layer, const Tensor& x, const nn::Gate& gate, const Phases& phases,
              const Loads& loads) override {
-    const int64_t wire = is.row_bytes() + 4;
+    const int64_t wire = setting.row_bytes() + 4;
     costs_ = {each(phases.dispatch, loads.out * wire),
-              each(phases.combine, loads.back * is.row_bytes())};
+              each(phases.combine, loads.back * setting.row_bytes())};
     const double before = linked_->ledger().total().wait_seconds;
     mark_ = Clock::now();
     const ops::Routing routing = gate(x);
     span("gate");
     Tensor tokens = x, ids = routing.ids;
     if (padded_) pad(layer, tokens, ids);
-    const Tensor rows = Tensor::empty({ids.elements(), is.hidden}, x.dtype());
+    const Tensor rows = Tensor::empty({ids.elements(), setting.hidden}, x.dtype());
     std::vector<parallel::ExpertFlight> flights = dispatch(layer, tokens, ids);
     for (auto& flight : flights) {
       if (phases.expert > 0) await(flight);
@@ -195,10 +199,10 @@ class ExchangeWay final : public Way {
       span("experts");
     }
     for (int p = 0; p < pieces_; ++p)
-      exchange_.finish(flights[size_t(p)], piece(rows, p, is.top_k));
+      exchange_.finish(flights[size_t(p)], piece(rows, p, setting.top_k));
     span("wait for results");
     waited += linked_->ledger().total().wait_seconds - before;
-    return ops::combine_rows(rows.slice(0, 0, x.size(0) * is.top_k), routing.weights);
+    return ops::combine_rows(rows.slice(0, 0, x.size(0) * setting.top_k), routing.weights);
   }
   void keep(bool spans) override { keeps_ = spans; }
   std::vector<Span>& spans() override { return spans_; }
@@ -209,9 +213,9 @@ class ExchangeWay final : public Way {
     if (keeps_) spans_.push_back({name, 0, mark_, now});
     mark_ = now;
   }
-  Tensor piece(const Tensor& x, int p, int64_t each) const {
-    const nn::Range run = nn::split({0, x.size(0) / each}, pieces_, p);
-    return x.slice(0, run.begin * each, run.end * each);
+  Tensor piece(const Tensor& x, int p, int64_t rows_per_token) const {
+    const nn::Range run = nn::split({0, x.size(0) / rows_per_token}, pieces_, p);
+    return x.slice(0, run.begin * rows_per_token, run.end * rows_per_token);
   }
   // Adds padding tokens up to each expert's capacity.
   void pad(int layer, Tensor& tokens, Tensor& ids) const {
@@ -220,23 +224,23 @@ class ExchangeWay final : public Way {
     std::vector<int32_t> more;
     for (size_t e = 0; e < counts.size(); ++e)
       more.insert(more.end(), size_t(routes.capacity - counts[e]), int32_t(e));
-    while (more.size() % size_t(is.top_k) != 0) more.push_back(-1);
-    const int64_t extra = int64_t(more.size()) / is.top_k;
+    while (more.size() % size_t(setting.top_k) != 0) more.push_back(-1);
+    const int64_t extra = int64_t(more.size()) / setting.top_k;
     if (extra == 0) return;
-    tokens = ops::concat_rows({tokens, Tensor::zeros({extra, is.hidden}, tokens.dtype())});
-    std::vector<int32_t> joined(ids.data<int32_t>(), ids.data<int32_t>() + ids.elements());
-    joined.insert(joined.end(), more.begin(), more.end());
-    ids = Tensor::from(std::span<const int32_t>(joined), {tokens.size(0), is.top_k});
+    tokens = ops::concat_rows({tokens, Tensor::zeros({extra, setting.hidden}, tokens.dtype())});
+    std::vector<int32_t> padded_ids(ids.data<int32_t>(), ids.data<int32_t>() + ids.elements());
+    padded_ids.insert(padded_ids.end(), more.begin(), more.end());
+    ids = Tensor::from(std::span<const int32_t>(padded_ids), {tokens.size(0), setting.top_k});
   }
   std::vector<parallel::ExpertFlight> dispatch(int layer, const Tensor& tokens, const Tensor& ids) {
     std::vector<parallel::ExpertFlight> flights;
     for (int p = 0; p < pieces_; ++p) {
       const Tensor part = piece(ids, p, 1);
-      std::vector<int32_t> sent;
+      std::vector<int32_t> assignments;
       for (int32_t a = 0; a < part.elements(); ++a)
-        if (part.data<int32_t>()[a] >= 0) sent.push_back(a);
-      flights.push_back(
-          exchange_.dispatch(layer * pieces_ + p, piece(tokens, p, 1), part, sent, all.weights));
+        if (part.data<int32_t>()[a] >= 0) assignments.push_back(a);
+      flights.push_back(exchange_.dispatch(layer * pieces_ + p, piece(tokens, p, 1), part,
+                                           assignments, all.weights));
     }
     return flights;
   }
@@ -264,27 +268,28 @@ class ExchangeWay final : public Way {
 /// links of the transport.
 class StaleWay final : public Way {
  public:
-  StaleWay(const Setting& setting, const Layers& layers, comm::Communicator& world,
+  StaleWay(const Setting& way_setting, const Layers& layers, comm::Communicator& world,
            Traffic& traffic, bool fused)
-      : Way(setting, layers), world_(world), traffic_(traffic) {
+      : Way(way_setting, layers), world_(world), traffic_(traffic) {
     const Plan plan = parse_plan("schedule=interweaved");
     std::unique_ptr<parallel::ExpertCarrier> carrier =
-        std::make_unique<parallel::ExpertExchange>(&world, is.owner());
+        std::make_unique<parallel::ExpertExchange>(&world, setting.owner());
     if (fused)
       carrier = std::make_unique<parallel::FusedCarrier>(
-          world, parallel::FusedSize{is.owner(), is.tokens, int(is.top_k)});
+          world, parallel::FusedSize{setting.owner(), setting.tokens, int(setting.top_k)});
     backend_ = std::make_unique<parallel::ScheduledExchange>(
-        plan, parallel::Timetable(plan, int(is.layers), int(is.steps) + 2), std::move(carrier));
+        plan, parallel::Timetable(plan, int(setting.layers), int(setting.steps) + 2),
+        std::move(carrier));
   }
   Tensor run(int layer, const Tensor& x, const nn::Gate& gate, const Phases&,
              const Loads&) override {
     if (layer == 0) ++step_;
     const int64_t before = sent();
     const nn::TokenView view{-1, {0}, {}, {{0, {0, x.size(0)}}}, {}};
-    const nn::MoeCall call{layer, {step_, int(is.steps) + 2, step_ == 0, false}, view};
-    const Tensor made = backend_->run(call, x, gate, all.weights, log_);
+    const nn::MoeCall call{layer, {step_, int(setting.steps) + 2, step_ == 0, false}, view};
+    const Tensor output = backend_->run(call, x, gate, all.weights, log_);
     traffic_.sent(sent() - before);
-    return made;
+    return output;
   }
   void keep(bool) override {}
   std::vector<Span>& spans() override { return spans_; }

@@ -72,7 +72,7 @@ int main(int argc, char** argv) {
   std::vector<ops::Weight> weights{ops::pack_weight(w, DType::bf16)};
   for (const bool int4 : {false, true})
     weights.push_back(ops::pack_weight(w, ops::WeightForm::of_rows(int4)));
-  std::map<std::string, std::vector<double>> all;
+  std::map<std::string, std::vector<double>> results;
   for (int round = 0; round < rounds; ++round) {
     std::array<double, 3> step{}, product{};
     std::array<double, 2> scored{};
@@ -98,14 +98,14 @@ int main(int argc, char** argv) {
     std::printf("{\"bench\":\"int8 step\",\"shape\":\"%s\",\"round\":%d", shape.c_str(), round);
     for (const auto& [key, value] : line) {
       std::printf(",\"%s\":%.4g", key.c_str(), value);
-      all[key].push_back(value);
+      results[key].push_back(value);
     }
     std::printf("}\n");
     std::fflush(stdout);
   }
   std::printf("{\"bench\":\"int8 step median\",\"shape\":\"%s\",\"rounds\":%d", shape.c_str(),
               rounds);
-  for (const auto& [key, values] : all)
+  for (const auto& [key, values] : results)
     std::printf(",\"%s\":%.4g", key.c_str(), bench::median(values));
   std::printf("}\n");
 }

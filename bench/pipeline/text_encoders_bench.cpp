@@ -56,10 +56,10 @@ class Kept : public nn::PackingWeights {
  public:
   bool has(const std::string& name) const override { return random_.has(name); }
   Tensor stored(const std::string& name, const tensor::Shape& shape) const override {
-    auto found = kept_.find(name);
-    if (found == kept_.end())
-      found = kept_.emplace(name, ops::cast(random_.get(name, shape), DType::bf16)).first;
-    return found->second;
+    auto it = kept_.find(name);
+    if (it == kept_.end())
+      it = kept_.emplace(name, ops::cast(random_.get(name, shape), DType::bf16)).first;
+    return it->second;
   }
 
  private:
@@ -84,15 +84,15 @@ Encoder encoder_of(std::string_view word) {
 int main(int argc, char** argv) {
   const bench::Threads threads(argc, argv);
   const char* word = argc > 2 ? argv[2] : "t5";
-  const Encoder wanted = encoder_of(word);
+  const Encoder spec = encoder_of(word);
   const int times = argc > 3 ? std::atoi(argv[3]) : 5;
   const bool packed = argc > 4 && std::string_view(argv[4]) == "packed";
   std::shared_ptr<const nn::Weights> weights = std::make_shared<Kept>();
   if (!packed) weights = std::make_shared<load::HeldWeights>(weights);
   const auto encoder = models::text_encoder_of(
-      wanted.type, {base::Json::parse(wanted.config), wanted.name}, weights, DType::bf16);
-  models::TextBatch batch{{}, {wanted.tokens}, wanted.tokens};
-  for (int64_t t = 0; t < wanted.tokens; ++t)
+      spec.type, {base::Json::parse(spec.config), spec.name}, weights, DType::bf16);
+  models::TextBatch batch{{}, {spec.tokens}, spec.tokens};
+  for (int64_t t = 0; t < spec.tokens; ++t)
     batch.ids.push_back(static_cast<int32_t>(t * 7 % encoder->vocabulary()));
   auto run = [&] { encoder->encode(batch); };
   run();

@@ -37,9 +37,9 @@ double now(clockid_t clock) {
 
 /// Decodes on this thread, standing for a core.
 Cost decode(const models::VaeDecoder& vae, const Tensor& latents, nn::Spatial& spatial) {
-  base::ThreadPool alone(1);
+  base::ThreadPool single_thread(1);
   tensor::Scope scope;
-  scope.pool = &alone;
+  scope.pool = &single_thread;
   scope.meter = std::make_shared<tensor::Meter>();
   const tensor::BindScope bind(scope);
   const double begin = now(CLOCK_THREAD_CPUTIME_ID);
@@ -48,30 +48,30 @@ Cost decode(const models::VaeDecoder& vae, const Tensor& latents, nn::Spatial& s
 }
 
 Cost timed(int ranks, const models::VaeDecoder& vae, const Tensor& latents) {
-  std::vector<Cost> each(static_cast<size_t>(ranks));
+  std::vector<Cost> rank_costs(static_cast<size_t>(ranks));
   const double begin = now(CLOCK_MONOTONIC);
   if (ranks == 1) {
     nn::LocalSpatial whole;
-    each[0] = decode(vae, latents, whole);
+    rank_costs[0] = decode(vae, latents, whole);
   } else {
     comm::threads::run(ranks, std::chrono::minutes(10), [&](comm::Communicator& world) {
       parallel::Bands bands(world);
-      each[static_cast<size_t>(world.rank())] = decode(vae, latents, bands);
+      rank_costs[static_cast<size_t>(world.rank())] = decode(vae, latents, bands);
     });
   }
-  Cost all{now(CLOCK_MONOTONIC) - begin};
-  for (const Cost& rank : each) {
-    all.cpu = std::max(all.cpu, rank.cpu);
-    all.flops = std::max(all.flops, rank.flops);
+  Cost total{now(CLOCK_MONOTONIC) - begin};
+  for (const Cost& rank : rank_costs) {
+    total.cpu = std::max(total.cpu, rank.cpu);
+    total.flops = std::max(total.flops, rank.flops);
   }
-  return all;
+  return total;
 }
 
-void print(const std::string& shape, int ranks, const std::vector<Cost>& one,
+void print(const std::string& shape, int ranks, const std::vector<Cost>& single,
            const std::vector<Cost>& many) {
   const auto median_of = [&](auto value) {
     std::vector<double> values;
-    for (size_t i = 0; i < one.size(); ++i) values.push_back(value(one[i], many[i]));
+    for (size_t i = 0; i < single.size(); ++i) values.push_back(value(single[i], many[i]));
     return bench::median(values);
   };
   const double wall = median_of([](Cost a, Cost b) { return b.wall / a.wall; });
@@ -80,12 +80,12 @@ void print(const std::string& shape, int ranks, const std::vector<Cost>& one,
                         "\"one_ms\":{:.1f},\"ms\":{:.1f},\"wall_share_times_ranks\":{:.3f},"
                         "\"one_cpu_ms\":{:.1f},\"busiest_cpu_ms\":{:.1f},"
                         "\"cpu_share_times_ranks\":{:.3f},\"flops_share_times_ranks\":{:.3f}}}",
-                        shape, ranks, one.size(),
+                        shape, ranks, single.size(),
                         1e3 * median_of([](Cost a, Cost) { return a.wall; }),
                         1e3 * median_of([](Cost, Cost b) { return b.wall; }), wall * ranks,
                         1e3 * median_of([](Cost a, Cost) { return a.cpu; }),
                         1e3 * median_of([](Cost, Cost b) { return b.cpu; }), cpu * ranks,
-                        ranks * many[0].flops / one[0].flops)
+                        ranks * many[0].flops / single[0].flops)
                 .c_str());
   std::fflush(stdout);
 }
@@ -114,13 +114,13 @@ int run(int argc, char** argv) {
   const models::AutoencoderKL vae(config, bench::RandomWeights(), dtype);
   const Tensor latents = bench::RandomWeights().get("", {1, 4, height / 8, width / 8});
   timed(1, vae, latents);  // caches filters derived by the kernels
-  std::vector<Cost> one;
+  std::vector<Cost> single;
   std::vector<std::vector<Cost>> many(counts.size());
   for (int round = 0; round < rounds; ++round) {
-    one.push_back(timed(1, vae, latents));
+    single.push_back(timed(1, vae, latents));
     for (size_t i = 0; i < counts.size(); ++i) many[i].push_back(timed(counts[i], vae, latents));
   }
-  for (size_t i = 0; i < counts.size(); ++i) print(shape, counts[i], one, many[i]);
+  for (size_t i = 0; i < counts.size(); ++i) print(shape, counts[i], single, many[i]);
   return 0;
 }
 

@@ -17,10 +17,11 @@ namespace {
 using namespace tessera;
 
 void print(const char* model, const std::function<void()>& work) {
-  const auto begun = std::chrono::steady_clock::now();
+  const auto start = std::chrono::steady_clock::now();
   work();
-  const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begun;
-  std::puts(fmt::format("{{\"model\":\"{}\",\"ms\":{:.4f}}}", model, taken.count()).c_str());
+  const std::chrono::duration<double, std::milli> duration =
+      std::chrono::steady_clock::now() - start;
+  std::puts(fmt::format("{{\"model\":\"{}\",\"ms\":{:.4f}}}", model, duration.count()).c_str());
   std::fflush(stdout);
 }
 

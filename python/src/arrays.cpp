@@ -29,7 +29,7 @@ std::optional<ElementType> type_of(const nb::dlpack::dtype& dtype) {
   return std::nullopt;
 }
 
-std::string shown(nb::handle text) {
+std::string ascii_text(nb::handle text) {
   const auto ascii = nb::steal(PyObject_ASCII(text.ptr()));
   return ascii.is_valid() ? nb::cast<std::string>(ascii) : "?";
 }
@@ -62,7 +62,7 @@ Inputs inputs_of(const nb::dict& arrays) {
     std::string name;
     if (!nb::try_cast(key, name))
       throw nb::type_error(
-          ("the name " + shown(key) + " of an array cannot be written as UTF-8").c_str());
+          ("the name " + ascii_text(key) + " of an array cannot be written as UTF-8").c_str());
     ask_for_memory(value);
     Array array;
     if (!nb::try_cast(value, array))
@@ -81,17 +81,17 @@ Inputs inputs_of(const nb::dict& arrays) {
     for (size_t axis = 0; axis < array.ndim(); ++axis)
       view.shape.push_back(static_cast<int64_t>(array.shape(axis)));
     view.data = array.data();
-    inputs.kept.push_back(std::move(array));
+    inputs.storage.push_back(std::move(array));
   }
   return inputs;
 }
 
 nb::object array_of(TensorData data) {
-  auto* const kept = new TensorData(std::move(data));
-  const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<TensorData*>(p); });
-  const std::vector<size_t> shape(kept->shape.begin(), kept->shape.end());
-  return nb::cast(nb::ndarray<nb::numpy>(kept->bytes.data(), shape.size(), shape.data(), owner,
-                                         nullptr, dtype_of(kept->type)));
+  auto* const storage = new TensorData(std::move(data));
+  const nb::capsule owner(storage, [](void* p) noexcept { delete static_cast<TensorData*>(p); });
+  const std::vector<size_t> shape(storage->shape.begin(), storage->shape.end());
+  return nb::cast(nb::ndarray<nb::numpy>(storage->bytes.data(), shape.size(), shape.data(), owner,
+                                         nullptr, dtype_of(storage->type)));
 }
 
 }  // namespace tessera::python

@@ -16,7 +16,7 @@ using Array = nanobind::ndarray<nanobind::ro, nanobind::c_contig, nanobind::devi
 /// Keeps arrays alive as long as their views are read.
 struct Inputs {
   TensorViews views;
-  std::vector<Array> kept;
+  std::vector<Array> storage;
 };
 
 /// Returns views of a dict's arrays; an array is copied only if it is not dense. Throws a TypeError

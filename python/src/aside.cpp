@@ -22,9 +22,9 @@ struct Desk {
   const std::function<void()>* question = nullptr;
   bool done = false;
 
-  void ask(const std::function<void()>& what) {
+  void ask(const std::function<void()>& function) {
     std::unique_lock lock(mutex);
-    question = &what;
+    question = &function;
     changed.notify_all();
     changed.wait(lock, [&] { return question == nullptr; });
   }
@@ -74,7 +74,7 @@ void run_aside(const std::stop_token& cancel,
     const std::stop_callback passed_on(cancel, [&] { stop.request_stop(); });
     std::jthread worker([&] {
       try {
-        work(stop.get_token(), [&](const std::function<void()>& what) { desk.ask(what); });
+        work(stop.get_token(), [&](const std::function<void()>& function) { desk.ask(function); });
       } catch (...) {
         failed = std::current_exception();
       }

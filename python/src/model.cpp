@@ -39,10 +39,10 @@ RunOptions run_options(const OpenOptions& o) {
     throw Error(ErrorCode::usage, "comm_timeout: expected seconds from 0.01 to 86400");
   run.comm_timeout = std::chrono::milliseconds(std::llround(o.comm_timeout * 1000));
   if (o.ranks == 0) return run;
-  std::string why;
+  std::string sentences;
   for (const std::string& sentence : problems(run.plan, o.ranks))
-    why += (why.empty() ? "" : "; ") + sentence;
-  if (!why.empty()) throw Error(ErrorCode::plan, "the plan cannot run: " + why);
+    sentences += (sentences.empty() ? "" : "; ") + sentence;
+  if (!sentences.empty()) throw Error(ErrorCode::plan, "the plan cannot run: " + sentences);
   return run;
 }
 
@@ -53,20 +53,20 @@ std::function<void(const std::string&)> note_to(const nb::object& listener, cons
 }
 
 nb::list arrays_of(const std::vector<Image>& images, const nb::object& owner) {
-  nb::list all;
+  nb::list result;
   for (const Image& image : images) {
     const size_t shape[] = {static_cast<size_t>(image.height), static_cast<size_t>(image.width), 3};
     const nb::ndarray<nb::numpy, const uint8_t> pixels(image.rgb.data(), 3, shape, owner);
-    all.append(nb::make_tuple(pixels, image.label, image.video, image.frame));
+    result.append(nb::make_tuple(pixels, image.label, image.video, image.frame));
   }
-  return all;
+  return result;
 }
 
 nb::object previews_of(std::vector<Image> images) {
-  auto* const kept = new std::vector<Image>(std::move(images));
-  const nb::capsule owner(kept,
+  auto* const storage = new std::vector<Image>(std::move(images));
+  const nb::capsule owner(storage,
                           [](void* p) noexcept { delete static_cast<std::vector<Image>*>(p); });
-  return arrays_of(*kept, owner);
+  return arrays_of(*storage, owner);
 }
 
 // A step's callback gets latents and previews only if the caller wants them.
@@ -82,10 +82,10 @@ void tell(const StepWatch& watch, const Ask& ask, const Progress& p) {
   if (watch.latents) latents = p.latents();
   if (watch.previews) previews = p.preview();
   ask([&] {
-    nb::dict seen;
-    if (latents) seen["latents"] = array_of(std::move(*latents));
-    if (previews) seen["previews"] = previews_of(std::move(*previews));
-    watch.on_step(p.step - 1, p.timestep, seen);
+    nb::dict values;
+    if (latents) values["latents"] = array_of(std::move(*latents));
+    if (previews) values["previews"] = previews_of(std::move(*previews));
+    watch.on_step(p.step - 1, p.timestep, values);
   });
 }
 
@@ -137,12 +137,12 @@ nb::dict forward(const OpenModel& model, const ForwardOptions& o, const nb::dict
   request.vae_tiling = o.vae_tiling ? VaeTiling::on : VaeTiling::off;
   request.vae_tile = o.vae_tile;
   request.vae_chunk = o.vae_chunk;
-  NamedTensors made;
+  NamedTensors tensors;
   run_aside(token_of(cancel), [&](const std::stop_token& stop, const Ask& ask) {
-    made = model.use().forward(request, {stop, {}, note_to(on_note, ask)});
+    tensors = model.use().forward(request, {stop, {}, note_to(on_note, ask)});
   });
   nb::dict outputs;
-  for (auto& [name, tensor] : made) outputs[name.c_str()] = array_of(std::move(tensor));
+  for (auto& [name, tensor] : tensors) outputs[name.c_str()] = array_of(std::move(tensor));
   return outputs;
 }
 

@@ -13,9 +13,9 @@ namespace {
 
 // Raises an error of the library as the exception of tessera.errors for the error's code.
 void raise(const tessera::Error& error) {
-  const std::string what = error.what();
+  const std::string text = error.what();
   const auto message =
-      nb::steal(PyUnicode_DecodeUTF8(what.data(), static_cast<Py_ssize_t>(what.size()), "replace"));
+      nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
   const nb::object raised = nb::module_::import_("tessera.errors")
                                 .attr("error_of")(static_cast<int>(error.code()), message);
   PyErr_SetObject(raised.type().ptr(), raised.ptr());
@@ -26,9 +26,9 @@ void raise(const tessera::Error& error) {
 NB_MODULE(_core, module) {
   module.doc() = "The library's requests and models, as they are; use the package tessera.";
   module.attr("__version__") = tessera::kVersion;
-  nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+  nb::register_exception_translator([](const std::exception_ptr& exception, void*) {
     try {
-      std::rethrow_exception(thrown);
+      std::rethrow_exception(exception);
     } catch (const tessera::Error& error) {
       raise(error);
     }

@@ -14,15 +14,15 @@ namespace {
 namespace nb = nanobind;
 
 // A path, the bytes of a file, or pixels: an array of bytes [height, width, 3].
-InputImage image_of(const nb::object& given) {
-  if (nb::isinstance<nb::str>(given)) return {.file = nb::cast<std::string>(given)};
-  if (nb::isinstance<nb::bytes>(given)) {
-    const auto bytes = nb::cast<nb::bytes>(given);
+InputImage image_of(const nb::object& object) {
+  if (nb::isinstance<nb::str>(object)) return {.file = nb::cast<std::string>(object)};
+  if (nb::isinstance<nb::bytes>(object)) {
+    const auto bytes = nb::cast<nb::bytes>(object);
     return {.bytes = std::string(bytes.c_str(), bytes.size())};
   }
   using Pixels =
       nb::ndarray<nb::ro, const uint8_t, nb::shape<-1, -1, 3>, nb::c_contig, nb::device::cpu>;
-  const auto pixels = nb::cast<Pixels>(given);
+  const auto pixels = nb::cast<Pixels>(object);
   InputImage image;
   image.pixels.height = static_cast<int64_t>(pixels.shape(0));
   image.pixels.width = static_cast<int64_t>(pixels.shape(1));
@@ -33,12 +33,12 @@ InputImage image_of(const nb::object& given) {
 // The value of a field by its name; the type is known from the table.
 template <class Value, class Request>
 Value& value_of(Request& request, const char* name) {
-  Value* found = nullptr;
+  Value* result = nullptr;
   visit_fields(request, [&](const Field& field, auto& value) {
     if constexpr (std::same_as<std::remove_reference_t<decltype(value)>, Value>)
-      if (std::string_view(field.name) == name) found = &value;
+      if (std::string_view(field.name) == name) result = &value;
   });
-  return *found;
+  return *result;
 }
 
 // A property for each field of a request's table; choices are their words.

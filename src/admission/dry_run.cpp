@@ -25,7 +25,7 @@ constexpr int64_t kFactors = 6;     // steps until a step cache holds all its di
 /// The first steps of a sampler.
 class FirstSteps final : public sample::Sampler {
  public:
-  FirstSteps(const sample::Sampler& all, int steps) : all_(all), steps_(steps) {}
+  FirstSteps(const sample::Sampler& sampler, int steps) : all_(sampler), steps_(steps) {}
   int steps() const override { return steps_; }
   float timestep(int i) const override { return all_.timestep(i); }
   bool needs_noise(int i) const override { return all_.needs_noise(i); }
@@ -57,15 +57,15 @@ diffusion::SourceImage encoded_on_meta(const diffusion::Job& job) {
 }
 
 // The inputs of denoising, without data.
-diffusion::AskedInputs on_meta(const diffusion::Job& job) {
-  diffusion::AskedInputs asked{.adapters = job.asked.adapters};
+diffusion::RequestInputs on_meta(const diffusion::Job& job) {
+  diffusion::RequestInputs inputs{.adapters = job.asked.adapters};
   for (const auto& [name, x] : job.asked.conditioning.tensors) {
     const bool says_lengths = name.find("mask") != std::string::npos;  // keeps elements
-    asked.conditioning.tensors[name] = says_lengths ? x : x.to(tensor::Device::meta);
+    inputs.conditioning.tensors[name] = says_lengths ? x : x.to(tensor::Device::meta);
   }
-  for (const auto& [name, x] : job.asked.given) asked.given[name] = x.to(tensor::Device::meta);
-  if (job.asked.source) asked.source = encoded_on_meta(job);
-  return asked;
+  for (const auto& [name, x] : job.asked.given) inputs.given[name] = x.to(tensor::Device::meta);
+  if (job.asked.source) inputs.source = encoded_on_meta(job);
+  return inputs;
 }
 
 std::vector<Inspection::Rank> ranks_of(const Report& report, const Plan& plan,
@@ -81,7 +81,7 @@ std::vector<Inspection::Rank> ranks_of(const Report& report, const Plan& plan,
 }
 
 // The first steps of a job, ready to be denoised on the ranks of a stage.
-diffusion::Job begun(runtime::ModelState& stage, const diffusion::Job& job, int steps) {
+diffusion::Job first_steps_of(runtime::ModelState& stage, const diffusion::Job& job, int steps) {
   diffusion::Job run{on_meta(job), job.planned, job.admitted};
   run.planned.sampler = std::make_shared<FirstSteps>(*job.planned.sampler, steps);
   run.counted.meters = runtime::RunMeters(stage.workers.ranks.size());
@@ -91,10 +91,10 @@ diffusion::Job begun(runtime::ModelState& stage, const diffusion::Job& job, int 
 
 // A job's last image or video, for a decoder.
 diffusion::Job last_of(const diffusion::Job& job, size_t ranks) {
-  diffusion::Job one{.planned = job.planned};
-  one.planned.labels.resize(1);
-  one.counted.meters = runtime::RunMeters(ranks);
-  return one;
+  diffusion::Job sample_job{.planned = job.planned};
+  sample_job.planned.labels.resize(1);
+  sample_job.counted.meters = runtime::RunMeters(ranks);
+  return sample_job;
 }
 
 Tensor latents_of(const diffusion::Job& job) {
@@ -105,11 +105,12 @@ Tensor latents_of(const diffusion::Job& job) {
 
 /// Bytes of a job's other images or videos while the last is decoded; and of all, with the latents,
 /// when all numbers are joined.
-struct Beside {
-  Beside(const diffusion::Job& job, const Tensor& latents, const diffusion::Decoded& made) {
+struct DecodingMemory {
+  DecodingMemory(const diffusion::Job& job, const Tensor& latents,
+                 const diffusion::Decoded& result) {
     int64_t pixels = 0;
-    for (const Tensor& image : made.pixels) pixels += image.bytes();
-    const int64_t numbers = job.planned.traced ? made.numbers.bytes() : 0;
+    for (const Tensor& image : result.pixels) pixels += image.bytes();
+    const int64_t numbers = job.planned.traced ? result.numbers.bytes() : 0;
     others = (job.samples() - 1) * (pixels + numbers);
     joining = latents.bytes() + job.samples() * (pixels + 2 * numbers);
   }
@@ -117,22 +118,22 @@ struct Beside {
 };
 
 /// The executed part of a job: its first steps, for all samples or its first parts.
-struct Tried {
-  int steps = 0;              ///< total steps
-  int samples = 0;            ///< executed samples
-  diffusion::Decoded made{};  ///< by separate decoding ranks
+struct PartialRun {
+  int steps = 0;                 ///< total steps
+  int samples = 0;               ///< executed samples
+  diffusion::Decoded decoded{};  ///< by separate decoding ranks
 };
 
 // Two parts: one is decoded while the other is denoised.
-Tried try_halves(runtime::ModelState& stage, const RunControl& control, const diffusion::Job& job,
-                 diffusion::Trace& trace, Report& report) {
+PartialRun try_halves(runtime::ModelState& stage, const RunControl& control,
+                      const diffusion::Job& job, diffusion::Trace& trace, Report& report) {
   const GenerateRequest request;
   std::deque<diffusion::QueuedRequest> orders;
   diffusion::QueuedRequest& order = orders.emplace_back(request, job);
-  Tried tried;
+  PartialRun partial;
   for (const nn::Range samples : diffusion::parts_of(stage.options.plan, job.samples())) {
     order.parts.push_back(diffusion::part_of(job, samples));
-    tried.samples += order.parts.back().samples();
+    partial.samples += order.parts.back().samples();
     if (order.parts.size() == 2) break;
   }
   const diffusion::SharedDecoder decoder =
@@ -140,9 +141,9 @@ Tried try_halves(runtime::ModelState& stage, const RunControl& control, const di
   diffusion::run_stages(stage, control, orders, decoder);
   trace = std::move(order.trace);
   report = std::move(order.result.report);
-  tried.steps = job.planned.sampler->steps() * static_cast<int>(order.parts.size());
-  tried.made = std::move(order.made);
-  return tried;
+  partial.steps = job.planned.sampler->steps() * static_cast<int>(order.parts.size());
+  partial.decoded = std::move(order.decoded);
+  return partial;
 }
 
 // For the denoising ranks.
@@ -155,27 +156,29 @@ diffusion::Work work_of_denoisers(const diffusion::Job& run, const Plan& plan) {
 }
 
 // Adds separate decoding ranks, and rank 0's memory for samples without execution.
-void add_decoders(const RunOptions& options, const diffusion::Job& job, const Tried& tried,
-                  const Report& report, DryRun& found) {
+void add_decoders(const RunOptions& options, const diffusion::Job& job, const PartialRun& partial,
+                  const Report& report, DryRun& prediction) {
   int64_t weights = 0, sum = 0, most = 0;
-  for (size_t r = found.ranks.size(); r < report.per_rank.size(); ++r) {
+  for (size_t r = prediction.ranks.size(); r < report.per_rank.size(); ++r) {
     const MemoryPeaks& peak = report.per_rank[r].decode_peak_bytes;
-    found.ranks.push_back({.decode = peak.total});
+    prediction.ranks.push_back({.decode = peak.total});
     weights = peak.weights;
     sum += peak.total - peak.weights;
     most = std::max(most, peak.total);
   }
-  int64_t each = latents_of(job).bytes() / job.samples();
-  for (const Tensor& image : tried.made.pixels) each += image.bytes() / tried.samples;
-  if (job.planned.traced) each += tried.made.numbers.bytes() / tried.samples;
-  const int64_t others = (job.samples() - tried.samples) * each;
-  found.ranks[0].activations += others;
-  found.ranks[0].total += others;
-  found.decoders = weights;
-  found.results = job.samples() * each;
+  int64_t sample_bytes = latents_of(job).bytes() / job.samples();
+  for (const Tensor& image : partial.decoded.pixels)
+    sample_bytes += image.bytes() / partial.samples;
+  if (job.planned.traced) sample_bytes += partial.decoded.numbers.bytes() / partial.samples;
+  const int64_t other_bytes = (job.samples() - partial.samples) * sample_bytes;
+  prediction.ranks[0].activations += other_bytes;
+  prediction.ranks[0].total += other_bytes;
+  prediction.decoders = weights;
+  prediction.results = job.samples() * sample_bytes;
   const bool all_here = cluster::Ranks::of(options).all_here();
-  found.decoding = all_here ? sum + weights : 0;
-  found.process = std::max(found.process + others + found.decoding, all_here ? 0 : most);
+  prediction.decoding = all_here ? sum + weights : 0;
+  prediction.process =
+      std::max(prediction.process + other_bytes + prediction.decoding, all_here ? 0 : most);
 }
 
 }  // namespace
@@ -198,8 +201,8 @@ diffusion::Work mean_work(diffusion::Work work, int steps) {
   return work;
 }
 
-Inspection::Rank predicted(const Report::Rank& did, int experts, int64_t tokens, int steps) {
-  const MemoryPeaks& peak = did.peak_bytes;
+Inspection::Rank predicted(const Report::Rank& report, int experts, int64_t tokens, int steps) {
+  const MemoryPeaks& peak = report.peak_bytes;
   return {.experts = experts,
           .tokens = tokens,
           .weights = peak.weights,
@@ -207,12 +210,13 @@ Inspection::Rank predicted(const Report::Rank& did, int experts, int64_t tokens,
           .kv = peak.kv,
           .buffers = peak.buffers,
           .total = peak.total,
-          .flops = did.flops / steps,
-          .sent = did.sent_bytes / steps};
+          .flops = report.flops / steps,
+          .sent = report.sent_bytes / steps};
 }
 
 void add_process(const RunOptions& options,
-                 const std::function<std::shared_ptr<const void>(int rank)>& make, DryRun& found) {
+                 const std::function<std::shared_ptr<const void>(int rank)>& make,
+                 DryRun& prediction) {
   const bool all_here = cluster::Ranks::of(options).all_here();
   tensor::Scope scope;
   scope.memory = std::make_shared<tensor::MemoryTracker>();
@@ -220,22 +224,23 @@ void add_process(const RunOptions& options,
   std::vector<std::shared_ptr<const void>> networks;  // shared by several slices
   std::map<int, std::weak_ptr<const void>> portions;  // shared by ranks with equal portions
   int64_t sum = 0;
-  for (const Inspection::Rank& rank : found.ranks) {
+  for (const Inspection::Rank& rank : prediction.ranks) {
     base::check_stop();
     if (!all_here) networks.clear();
-    const auto number = static_cast<int>(&rank - found.ranks.data());
+    const auto number = static_cast<int>(&rank - prediction.ranks.data());
     auto& portion = portions[parallel::portion_number(options.plan, number)];
     networks.push_back(portion.lock());
     if (!networks.back()) portion = networks.back() = make(number);
-    found.process = std::max(found.process, rank.total);
-    found.weights = std::max(found.weights, rank.weights);
+    prediction.process = std::max(prediction.process, rank.total);
+    prediction.weights = std::max(prediction.weights, rank.weights);
     sum += rank.total - rank.weights;
   }
-  if (all_here && found.ranks.size() > 1) {
-    found.weights = scope.memory->current(tensor::MemoryClass::weights);
-    found.process = sum + found.weights;
+  if (all_here && prediction.ranks.size() > 1) {
+    prediction.weights = scope.memory->current(tensor::MemoryClass::weights);
+    prediction.process = sum + prediction.weights;
   }
-  found.process = std::max(found.process, scope.memory->peak());  // during their construction
+  prediction.process =
+      std::max(prediction.process, scope.memory->peak());  // during their construction
 }
 
 int64_t input_bytes(const diffusion::Job& job) {
@@ -252,7 +257,7 @@ DryRun dry_run(const runtime::ModelState& state, const RunOptions& options,
   runtime::ModelState stage;
   runtime::copy_for_dry_run(state, options, stage);
   const tensor::BindScope bind(stage.workers.scope());
-  diffusion::Job run = begun(stage, job, steps_until_they_repeat(options.plan, job));
+  diffusion::Job run = first_steps_of(stage, job, steps_until_they_repeat(options.plan, job));
   diffusion::load_ranks(stage, run);
   diffusion::Trace trace(run, run.planned.traced);
   Report report;
@@ -262,20 +267,21 @@ DryRun dry_run(const runtime::ModelState& state, const RunOptions& options,
   control.on_progress = [&](const Progress&) {
     between = std::max(between, tensor::current_scope().memory->current());
   };
-  Tried tried{run.planned.sampler->steps(), run.samples()};
+  PartialRun partial{run.planned.sampler->steps(), run.samples()};
   if (options.plan.vae_apart)
-    tried = try_halves(stage, control, run, trace, report);
+    partial = try_halves(stage, control, run, trace, report);
   else
     diffusion::denoise(stage, {}, control, run, trace, report);
-  DryRun found{.ranks = ranks_of(report, options.plan, stage.geometry(), run, tried.steps),
-               .work = mean_work(work_of_denoisers(run, options.plan), tried.steps)};
-  found.traced = trace.bytes() / run.planned.sampler->steps() * job.planned.sampler->steps() /
-                 tried.samples * job.samples();
-  const int64_t later = found.traced - trace.bytes();  // for steps outside the dry run
-  found.ranks[0].activations += later;
-  found.ranks[0].total += later;
-  for (const auto& [tag, sent] : report.traffic)
-    if (sent.kind == TrafficKind::plan) found.messages += double(sent.messages) / tried.steps;
+  DryRun prediction{.ranks = ranks_of(report, options.plan, stage.geometry(), run, partial.steps),
+                    .work = mean_work(work_of_denoisers(run, options.plan), partial.steps)};
+  prediction.traced = trace.bytes() / run.planned.sampler->steps() * job.planned.sampler->steps() /
+                      partial.samples * job.samples();
+  const int64_t later = prediction.traced - trace.bytes();  // for steps outside the dry run
+  prediction.ranks[0].activations += later;
+  prediction.ranks[0].total += later;
+  for (const auto& [tag, entry] : report.traffic)
+    if (entry.kind == TrafficKind::plan)
+      prediction.messages += double(entry.messages) / partial.steps;
   const auto weights = stage.weights_of("transformer");
   add_process(
       options,
@@ -283,12 +289,13 @@ DryRun dry_run(const runtime::ModelState& state, const RunOptions& options,
         return stage.make_transformer(rank, job.admitted.resident_blocks, weights,
                                       job.asked.adapters.get());
       },
-      found);
-  if (options.plan.vae_apart) add_decoders(options, job, tried, report, found);
-  found.process += input_bytes(job);
+      prediction);
+  if (options.plan.vae_apart) add_decoders(options, job, partial, report, prediction);
+  prediction.process += input_bytes(job);
   // Other threads may be anywhere in their steps.
-  found.between = found.ranks.size() > 1 ? found.process : between + later + input_bytes(job);
-  return found;
+  prediction.between =
+      prediction.ranks.size() > 1 ? prediction.process : between + later + input_bytes(job);
+  return prediction;
 }
 
 DryRun dry_run(const runtime::ModelState& state, const diffusion::Job& job) {
@@ -300,7 +307,7 @@ std::vector<Inspection::Rank> dry_run_ranks(const runtime::ModelState& state,
   runtime::ModelState stage;
   runtime::copy_for_dry_run(state, state.options, stage);
   const tensor::BindScope bind(stage.workers.scope());
-  diffusion::Job run = begun(stage, job, steps);
+  diffusion::Job run = first_steps_of(stage, job, steps);
   // Sums over all ranks are not wanted, and each message would wait for their locks.
   for (runtime::RunMeters::Rank& rank : run.counted.meters.ranks)
     rank = {std::make_shared<tensor::Meter>(), std::make_shared<tensor::MemoryTracker>()};
@@ -317,15 +324,15 @@ diffusion::MemoryNeed dry_run_decode(const runtime::ModelState& state, const dif
                                      const std::optional<models::Tiling>& tiles) {
   runtime::ModelState stage;
   runtime::copy_for_dry_run(state, {.precision = state.options.precision}, stage);
-  const diffusion::Job one = last_of(job, 0);
-  const tensor::BindScope bind(stage.workers.scope(-1, &one.counted.meters));
+  const diffusion::Job sample_job = last_of(job, 0);
+  const tensor::BindScope bind(stage.workers.scope(-1, &sample_job.counted.meters));
   const Tensor latents = latents_of(job);
-  const Beside beside(job, latents,
-                      diffusion::decode(stage, {}, one, tiles, latents, job.planned.traced));
-  const MemoryPeaks peak = runtime::peaks_of(*one.counted.meters.memory);
-  return {peak.weights, std::max(peak.activations + beside.others, beside.joining),
-          std::max(peak.total + beside.others, peak.weights + beside.joining), 0,
-          one.counted.meters.all->entries()};
+  const DecodingMemory memory(
+      job, latents, diffusion::decode(stage, {}, sample_job, tiles, latents, job.planned.traced));
+  const MemoryPeaks peak = runtime::peaks_of(*sample_job.counted.meters.memory);
+  return {peak.weights, std::max(peak.activations + memory.others, memory.joining),
+          std::max(peak.total + memory.others, peak.weights + memory.joining), 0,
+          sample_job.counted.meters.all->entries()};
 }
 
 diffusion::MemoryNeed dry_run_encode(const runtime::ModelState& state, const diffusion::Job& job,
@@ -333,13 +340,13 @@ diffusion::MemoryNeed dry_run_encode(const runtime::ModelState& state, const dif
                                      const std::optional<models::Tiling>& tiles) {
   runtime::ModelState stage;
   runtime::copy_for_dry_run(state, {.precision = state.options.precision}, stage);
-  diffusion::Job one{.planned = job.planned};
-  one.asked.source.emplace();
-  one.asked.source->pixels = image.pixels.to(tensor::Device::meta);
-  one.asked.source->tiles = tiles;
-  diffusion::encode_images(stage, {}, one);
-  const MemoryPeaks peak = runtime::peaks_of(*one.counted.meters.memory);
-  return {peak.weights, peak.activations, peak.total, 0, one.counted.meters.all->entries()};
+  diffusion::Job sample_job{.planned = job.planned};
+  sample_job.asked.source.emplace();
+  sample_job.asked.source->pixels = image.pixels.to(tensor::Device::meta);
+  sample_job.asked.source->tiles = tiles;
+  diffusion::encode_images(stage, {}, sample_job);
+  const MemoryPeaks peak = runtime::peaks_of(*sample_job.counted.meters.memory);
+  return {peak.weights, peak.activations, peak.total, 0, sample_job.counted.meters.all->entries()};
 }
 
 diffusion::MemoryNeed dry_run_bands(const runtime::ModelState& state, const diffusion::Job& job,
@@ -348,21 +355,21 @@ diffusion::MemoryNeed dry_run_bands(const runtime::ModelState& state, const diff
   RunOptions options{.precision = state.options.precision};
   options.plan.data = options.plan.vae = state.options.plan.vae;
   runtime::copy_for_dry_run(state, options, stage);
-  const diffusion::Job one = last_of(job, stage.workers.ranks.size());
-  const tensor::BindScope bind(stage.workers.scope(-1, &one.counted.meters));
+  const diffusion::Job sample_job = last_of(job, stage.workers.ranks.size());
+  const tensor::BindScope bind(stage.workers.scope(-1, &sample_job.counted.meters));
   const Tensor latents = latents_of(job);
-  const diffusion::Decoded made =
-      diffusion::decode_in_bands(stage, {}, one, latents, job.planned.traced);
-  const Beside beside(job, latents, made);
-  const int64_t weights = one.counted.meters.memory->peak(tensor::MemoryClass::weights);
-  std::vector<int64_t> held;  // besides the weights
-  for (const Report::Rank& rank : made.shared.per_rank)
-    held.push_back(rank.peak_bytes.total - weights);
-  held[0] = std::max(held[0] + beside.others, beside.joining - latents.bytes());
-  for (size_t r = 0; r < held.size(); ++r) ranks.at(r).decode = weights + held[r];
-  held[0] += latents.bytes();
-  const int64_t activations = state.ranks().bytes_here(held);
-  return {weights, activations, weights + activations, 0, one.counted.meters.all->entries()};
+  const diffusion::Decoded result =
+      diffusion::decode_in_bands(stage, {}, sample_job, latents, job.planned.traced);
+  const DecodingMemory memory(job, latents, result);
+  const int64_t weights = sample_job.counted.meters.memory->peak(tensor::MemoryClass::weights);
+  std::vector<int64_t> rank_bytes;  // besides the weights
+  for (const Report::Rank& rank : result.shared.per_rank)
+    rank_bytes.push_back(rank.peak_bytes.total - weights);
+  rank_bytes[0] = std::max(rank_bytes[0] + memory.others, memory.joining - latents.bytes());
+  for (size_t r = 0; r < rank_bytes.size(); ++r) ranks.at(r).decode = weights + rank_bytes[r];
+  rank_bytes[0] += latents.bytes();
+  const int64_t activations = state.ranks().bytes_here(rank_bytes);
+  return {weights, activations, weights + activations, 0, sample_job.counted.meters.all->entries()};
 }
 
 }  // namespace tessera::admission

@@ -32,11 +32,12 @@ int steps_until_they_repeat(const Plan& plan, const diffusion::Job& job);
 /// The mean of `steps` steps.
 diffusion::Work mean_work(diffusion::Work work, int steps);
 /// A rank's memory and work for inspect, from its report over `steps` steps.
-Inspection::Rank predicted(const Report::Rank& did, int experts, int64_t tokens, int steps);
+Inspection::Rank predicted(const Report::Rank& report, int experts, int64_t tokens, int steps);
 /// Sets the need of this process for its ranks: the largest, if each is a process; else all, with
 /// the shared weights of the networks from `make` on meta.
 void add_process(const RunOptions& options,
-                 const std::function<std::shared_ptr<const void>(int rank)>& make, DryRun& found);
+                 const std::function<std::shared_ptr<const void>(int rank)>& make,
+                 DryRun& prediction);
 
 /// A request's bytes besides its ranks: all conditioning, and its inputs.
 int64_t input_bytes(const diffusion::Job& job);

@@ -108,12 +108,12 @@ std::string ExpectedTime::sentence() const {
 namespace {
 
 // Encoding runs before the transformer is read.
-void add_encoding(diffusion::MemoryNeed& all, const diffusion::MemoryNeed& one) {
-  all.peak = std::max(all.peak, one.peak);
-  for (const auto& [op, entry] : one.work) {
-    all.work[op].calls += entry.calls;
-    all.work[op].flops += entry.flops;
-    all.work[op].bytes += entry.bytes;
+void add_encoding(diffusion::MemoryNeed& sum, const diffusion::MemoryNeed& need) {
+  sum.peak = std::max(sum.peak, need.peak);
+  for (const auto& [op, entry] : need.work) {
+    sum.work[op].calls += entry.calls;
+    sum.work[op].flops += entry.flops;
+    sum.work[op].bytes += entry.bytes;
   }
 }
 
@@ -123,10 +123,11 @@ RunNeed run_need(const runtime::ModelState& state, const diffusion::Job& job, bo
   diffusion::check_tokens(job.planned.layout,
                           int64_t{job.samples()} * (job.planned.guidance.branches() ? 2 : 1));
   RunNeed need;
-  RunOptions alone = state.options;
-  alone.plan = {};
-  const DryRun found = dry_run(state, alone, job);
-  need.denoise = {found.weights, found.process - found.weights, found.process, 0, found.work};
+  RunOptions single_rank = state.options;
+  single_rank.plan = {};
+  const DryRun prediction = dry_run(state, single_rank, job);
+  need.denoise = {prediction.weights, prediction.process - prediction.weights, prediction.process,
+                  0, prediction.work};
   for (const diffusion::Text& text : job.asked.texts) {
     need.text.stored += text.need.stored;
     add_encoding(need.text, text.need);

@@ -16,18 +16,18 @@ ExpertMemory::ExpertMemory(const runtime::ModelState& state, const RunOptions& o
 
 int64_t ExpertMemory::most() const { return *std::ranges::max_element(has_); }
 
-int64_t ExpertMemory::bytes(int64_t kept) const {
+int64_t ExpertMemory::bytes(int64_t limit) const {
   std::vector<int64_t> ranks;
-  for (const int64_t has : has_) ranks.push_back(std::min(has, kept) * each_);
+  for (const int64_t owned : has_) ranks.push_back(std::min(owned, limit) * each_);
   return cluster::Ranks::of(options_).bytes_here(ranks);
 }
 
-DryRun ExpertMemory::beside(DryRun others, int64_t kept) const {
+DryRun ExpertMemory::beside(DryRun others, int64_t limit) const {
   for (size_t r = 0; r < has_.size(); ++r)
     for (int64_t* sum : {&others.ranks[r].weights, &others.ranks[r].total})
-      *sum += std::min(has_[r], kept) * each_;
-  others.process += bytes(kept);
-  others.weights += bytes(kept);
+      *sum += std::min(has_[r], limit) * each_;
+  others.process += bytes(limit);
+  others.weights += bytes(limit);
   return others;
 }
 

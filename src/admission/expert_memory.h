@@ -12,10 +12,10 @@ class ExpertMemory {
   ExpertMemory(const runtime::ModelState& state, const RunOptions& options);
   /// Experts of the rank with the most, in all layers.
   int64_t most() const;
-  /// Bytes of this process, with at most `kept` experts on each rank.
-  int64_t bytes(int64_t kept) const;
-  /// The prediction with `kept` experts besides the rest of a run.
-  DryRun beside(DryRun others, int64_t kept) const;
+  /// Bytes of this process, with at most `limit` experts on each rank.
+  int64_t bytes(int64_t limit) const;
+  /// The prediction with at most `limit` experts besides the rest of a run.
+  DryRun beside(DryRun others, int64_t limit) const;
 
  private:
   const RunOptions& options_;

@@ -37,10 +37,10 @@ std::string ranks_that_fit(const runtime::ModelState& state, const diffusion::Jo
     if (bytes <= room.bytes)
       return fmt::format("`plan` {} needs {} a rank", to_string(wider.plan), amount(double(bytes)));
   }
-  const std::string apart = as_processes(options, need, input_bytes(job), room);
-  return apart.empty() && plan.ranks() > 1
+  const std::string remedy = as_processes(options, need, input_bytes(job), room);
+  return remedy.empty() && plan.ranks() > 1
              ? "ranks of a plan do not stream weights, one rank alone does"
-             : apart;
+             : remedy;
 }
 
 // With the budget `least`, enough for all parts of the run.
@@ -52,7 +52,7 @@ std::string remedy_of(const runtime::ModelState& state, std::string ranks, int64
 
 /// A part above the limit.
 struct MemoryOverrun {
-  std::string what;
+  std::string subject;
   int64_t bytes = 0, weights = 0;
 };
 
@@ -81,15 +81,15 @@ std::optional<MemoryOverrun> fit_transformer(const runtime::ModelState& state,
                                              diffusion::Job& job, DryRun& need) {
   job.admitted.resident_blocks = -1;
   need = dry_run(state, job);
-  const auto refused = [&] { return MemoryOverrun{"this run", need.process, need.weights}; };
+  const auto overrun = [&] { return MemoryOverrun{"this run", need.process, need.weights}; };
   if (need.process <= room.bytes) return {};
   if (state.options.plan.ranks() > 1 || state.quantises_experts() || state.quantises_products())
-    return refused();
+    return overrun();
   const DryRun whole = need;
   const int64_t least = previews ? choose_tiles(state, job, {}).need.peak : 0;
   if (!(least > 0 && stream(state, whole, room.bytes, least, job, need)) &&
       !stream(state, whole, room.bytes, 0, job, need))
-    return refused();
+    return overrun();
   job.planned.notes.push_back(fmt::format(
       "streams the transformer ({} of weights) to stay within {}: {} of {} blocks stay in memory, "
       "the others are read from the file in every step",
@@ -103,16 +103,16 @@ int64_t held_in_decoding(const diffusion::Job& job, const DryRun& denoise) {
   return input_bytes(job) + denoise.traced;
 }
 
-void note_tiles(const runtime::ModelState& state, bool asked, const MemoryLimit& room,
+void note_tiles(const runtime::ModelState& state, bool requested, const MemoryLimit& room,
                 diffusion::Job& job) {
   const int64_t factor = state.vae_factor();
-  const bool one = job.planned.layout.size[1] <= job.admitted.tiles->height.size &&
-                   job.planned.layout.size[2] <= job.admitted.tiles->width.size;
-  job.planned.notes.push_back(
-      fmt::format("decodes {} of {} x {} pixels{}",
-                  one ? "in one tile, which would hold an image" : "in tiles with blended seams,",
-                  job.admitted.tiles->width.size * factor, job.admitted.tiles->height.size * factor,
-                  asked ? "" : ": whole latents would not fit into " + amount(double(room.bytes))));
+  const bool one_tile = job.planned.layout.size[1] <= job.admitted.tiles->height.size &&
+                        job.planned.layout.size[2] <= job.admitted.tiles->width.size;
+  job.planned.notes.push_back(fmt::format(
+      "decodes {} of {} x {} pixels{}",
+      one_tile ? "in one tile, which would hold an image" : "in tiles with blended seams,",
+      job.admitted.tiles->width.size * factor, job.admitted.tiles->height.size * factor,
+      requested ? "" : ": whole latents would not fit into " + amount(double(room.bytes))));
 }
 
 // An image is encoded before the transformer is read; like a result, in tiles if it must be.
@@ -142,9 +142,9 @@ std::optional<MemoryOverrun> fit_image(const runtime::ModelState& state,
 }
 
 std::optional<MemoryOverrun> fit_tiles(const runtime::ModelState& state,
-                                       const GenerateRequest& request, int64_t held,
+                                       const GenerateRequest& request, int64_t held_bytes,
                                        diffusion::Job& job, MemoryFit& fit) {
-  const MemoryLimit room = room_of(state, held);
+  const MemoryLimit room = room_of(state, held_bytes);
   diffusion::MemoryNeed& need = fit.decode;
   if (const int shares = state.options.plan.vae; shares > 1) {
     require(request.vae_tiling != VaeTiling::on, ErrorCode::plan, kTilesOrBands, shares);
@@ -152,10 +152,10 @@ std::optional<MemoryOverrun> fit_tiles(const runtime::ModelState& state,
     if (need.peak <= room.bytes) return {};
     return MemoryOverrun{
         fmt::format("this run's decoding by vae={}, which is not in tiles,", shares),
-        held + need.peak, need.weights};
+        held_bytes + need.peak, need.weights};
   }
-  const bool chosen = request.vae_tiling == VaeTiling::automatic;
-  if (chosen) {
+  const bool automatic = request.vae_tiling == VaeTiling::automatic;
+  if (automatic) {
     const TileChoice choice = choose_tiles(state, job, room);
     job.admitted.tiles = choice.tiles;
     need = choice.need;
@@ -165,10 +165,10 @@ std::optional<MemoryOverrun> fit_tiles(const runtime::ModelState& state,
     need = dry_run_decode(state, job, job.admitted.tiles);
   }
   if (need.peak > room.bytes)
-    return MemoryOverrun{chosen ? "this run's decoding, in tiles,"
-                                : "this run's decoding, unless `vae_tiling` is auto,",
-                         held + need.peak, need.weights};
-  if (job.admitted.tiles) note_tiles(state, !chosen, room, job);
+    return MemoryOverrun{automatic ? "this run's decoding, in tiles,"
+                                   : "this run's decoding, unless `vae_tiling` is auto,",
+                         held_bytes + need.peak, need.weights};
+  if (job.admitted.tiles) note_tiles(state, !automatic, room, job);
   return {};
 }
 
@@ -177,9 +177,9 @@ std::optional<MemoryOverrun> fit_halves(const runtime::ModelState& state,
                                         const GenerateRequest& request, const MemoryLimit& room,
                                         diffusion::Job& job, MemoryFit& fit) {
   const int shares = state.options.plan.vae;
-  const bool asked = request.vae_tiling == VaeTiling::on;
-  require(shares == 1 || !asked, ErrorCode::plan, kTilesOrBands, shares);
-  if (asked) job.admitted.tiles = vae_tiles(state, request.vae_tile);
+  const bool requested = request.vae_tiling == VaeTiling::on;
+  require(shares == 1 || !requested, ErrorCode::plan, kTilesOrBands, shares);
+  if (requested) job.admitted.tiles = vae_tiles(state, request.vae_tile);
   std::optional<MemoryOverrun> misfit = fit_transformer(state, room, false, job, fit.denoise);
   if (shares == 1 && request.vae_tiling == VaeTiling::automatic)
     for (const int64_t pixels : {0, 1024, 512, 256, 128}) {
@@ -187,7 +187,7 @@ std::optional<MemoryOverrun> fit_halves(const runtime::ModelState& state,
       job.admitted.tiles = vae_tiles(state, pixels);
       misfit = fit_transformer(state, room, false, job, fit.denoise);
     }
-  if (job.admitted.tiles && !misfit) note_tiles(state, asked, room, job);
+  if (job.admitted.tiles && !misfit) note_tiles(state, requested, room, job);
   fit.decode.weights = fit.denoise.decoders;
   return misfit;
 }
@@ -282,45 +282,47 @@ std::string budget_of(int64_t bytes) {
   return fmt::format("`memory_budget` {:.1f}MB", std::ceil(double(bytes) / 1e5) / 10);
 }
 
-std::string too_large(const std::string& what, int64_t bytes, int64_t weights,
+std::string too_large(const std::string& subject, int64_t bytes, int64_t weights,
                       const MemoryLimit& room, const std::string& remedy) {
   const auto need = double(bytes);
-  return fmt::format("{} would need about {} (weights {}, activations {}), {}: {}", what,
+  return fmt::format("{} would need about {} (weights {}, activations {}), {}: {}", subject,
                      amount(need, room.whole), amount(double(weights)),
                      amount(double(bytes - weights)), allowed(room, need), remedy);
 }
 
-MemoryLimit room_of(const runtime::ModelState& state, int64_t held) {
+MemoryLimit room_of(const runtime::ModelState& state, int64_t held_bytes) {
   const int64_t budget = state.options.memory_budget;
   const std::string beside =
-      held > 0 ? fmt::format(", and the run holds {} of them", amount(double(held))) : "";
-  if (budget > 0) return {budget - held, "`memory_budget` allows", double(budget), beside};
+      held_bytes > 0 ? fmt::format(", and the run holds {} of them", amount(double(held_bytes)))
+                     : "";
+  if (budget > 0) return {budget - held_bytes, "`memory_budget` allows", double(budget), beside};
   if (state.device() != Device::cpu) {  // held memory is not free
     const auto have = static_cast<double>(runtime::free_device_memory());
     return {static_cast<int64_t>(0.95 * have), "the GPU has", have};
   }
   const int sharing = state.ranks().on_this_machine();
   const double have = static_cast<double>(base::usable_memory()) / sharing;
-  return {static_cast<int64_t>(0.95 * have) - held, "the machine has", have,
+  return {static_cast<int64_t>(0.95 * have) - held_bytes, "the machine has", have,
           (sharing > 1 ? " for each of its ranks" : "") + beside};
 }
 
-void take_room(const runtime::ModelState& state, const std::string& what, int64_t bytes,
+void take_room(const runtime::ModelState& state, const std::string& subject, int64_t bytes,
                int64_t weights, runtime::MemoryReservation& reservation) {
   const MemoryLimit room = room_of(state);
-  std::vector<runtime::MemoryReservation::Held> others;
+  std::vector<runtime::MemoryReservation::ModelMemory> others;
   if (reservation.take(bytes, weights, room.bytes, others)) return;
-  double held = 0;
-  std::string each;
-  for (const runtime::MemoryReservation::Held& one : others) {
-    held += double(one.bytes);
-    each += fmt::format("{}'{}' {}", each.empty() ? "" : ", ", one.name, amount(double(one.bytes)));
+  double held_bytes = 0;
+  std::string list;
+  for (const runtime::MemoryReservation::ModelMemory& holder : others) {
+    held_bytes += double(holder.bytes);
+    list += fmt::format("{}'{}' {}", list.empty() ? "" : ", ", holder.name,
+                        amount(double(holder.bytes)));
   }
   fail(ErrorCode::memory,
        "{} would need about {} (weights {}), {}, of which what else is at work holds {} ({}): wait "
        "for its end",
-       what, amount(double(bytes), room.whole), amount(double(weights)),
-       allowed(room, double(bytes)), amount(held), each);
+       subject, amount(double(bytes), room.whole), amount(double(weights)),
+       allowed(room, double(bytes)), amount(held_bytes), list);
 }
 
 std::string as_processes(const RunOptions& options, const DryRun& need, int64_t beside,
@@ -397,8 +399,8 @@ MemoryFit fit_memory(const runtime::ModelState& state, const GenerateRequest& re
   for (diffusion::SourceImage& image : job.asked.references)
     if (state.has_vae()) images.push_back(&image);
   for (diffusion::SourceImage* image : images)
-    if (const auto found = fit_image(state, request, room, job, *image, fit))
-      misfits.push_back(*found);
+    if (const auto misfit = fit_image(state, request, room, job, *image, fit))
+      misfits.push_back(*misfit);
   const bool previews = request.previews && state.has_vae();
   const auto denoising = apart ? fit_halves(state, request, room, job, fit)
                                : fit_transformer(state, room, previews, job, fit.denoise);
@@ -406,29 +408,31 @@ MemoryFit fit_memory(const runtime::ModelState& state, const GenerateRequest& re
   for (const diffusion::Text& text : job.asked.texts)
     for (size_t r = 0; r < std::min(text.need.ranks.size(), fit.denoise.ranks.size()); ++r)
       fit.denoise.ranks[r].text = std::max(fit.denoise.ranks[r].text, text.need.ranks[r]);
-  const int64_t held = held_in_decoding(job, fit.denoise);
+  const int64_t held_bytes = held_in_decoding(job, fit.denoise);
   if (request.decode && state.has_vae() && !apart)
-    if (const auto found = fit_tiles(state, request, held, job, fit)) misfits.push_back(*found);
-  fit.process =
-      std::max({fit.text, fit.denoise.process, fit.decode.peak > 0 ? held + fit.decode.peak : 0});
-  const int64_t beside_all = held + fit.denoise.weights + fit.decode.peak;
+    if (const auto misfit = fit_tiles(state, request, held_bytes, job, fit))
+      misfits.push_back(*misfit);
+  fit.process = std::max(
+      {fit.text, fit.denoise.process, fit.decode.peak > 0 ? held_bytes + fit.decode.peak : 0});
+  const int64_t beside_all = held_bytes + fit.denoise.weights + fit.decode.peak;
   job.admitted.keeps_transformer = state.options.keep_parts && (apart || beside_all <= room.bytes);
   if (job.admitted.keeps_transformer && !apart) fit.process = std::max(fit.process, beside_all);
   if (previews && !denoising) {
-    const MemoryLimit left = room_of(state, beside + fit.denoise.between);
-    const int64_t preview = choose_preview(state, job, left).need.peak;
-    if (preview <= left.bytes) fit.process = std::max(fit.process, fit.denoise.between + preview);
+    const MemoryLimit remaining = room_of(state, beside + fit.denoise.between);
+    const int64_t preview = choose_preview(state, job, remaining).need.peak;
+    if (preview <= remaining.bytes)
+      fit.process = std::max(fit.process, fit.denoise.between + preview);
   }
   if (misfits.empty()) return fit;
   const MemoryOverrun& first = misfits.front();
   int64_t least = 0;
-  for (const MemoryOverrun& each : misfits) least = std::max(least, each.bytes);
+  for (const MemoryOverrun& overrun : misfits) least = std::max(least, overrun.bytes);
   // More ranks help neither an encoder nor a decoder.
   const std::string ranks = denoising && misfits.size() == 1
                                 ? ranks_that_fit(state, job, fit.denoise, room)
                                 : std::string();
   fit.problem =
-      too_large(first.what, first.bytes, first.weights, room, remedy_of(state, ranks, least));
+      too_large(first.subject, first.bytes, first.weights, room, remedy_of(state, ranks, least));
   return fit;
 }
 
@@ -439,14 +443,14 @@ MemoryFit require_memory(const runtime::ModelState& state, const GenerateRequest
   const bool usual = tensor::current_scope().assumptions.expert_load.empty() && !request.previews &&
                      !state.options.plan.vae_apart;
   const std::string size = size_of(request, job);
-  if (const auto known = usual ? state.admitted.fitting.find(size) : std::nullopt)
-    if (known->process <= room.bytes) {
+  if (const auto entry = usual ? state.admitted.fitting.find(size) : std::nullopt)
+    if (entry->process <= room.bytes) {
       MemoryFit fit;
-      fit.process = known->process;
-      fit.text = known->text;
-      fit.denoise.weights = known->transformer;
-      fit.decode.weights = known->vae;
-      job.admitted.keeps_transformer = known->beside;
+      fit.process = entry->process;
+      fit.text = entry->text;
+      fit.denoise.weights = entry->transformer;
+      fit.decode.weights = entry->vae;
+      job.admitted.keeps_transformer = entry->beside;
       return fit;
     }
   const size_t notes = job.planned.notes.size();
@@ -463,13 +467,14 @@ MemoryFit plan_memory(runtime::ModelState& state, const GenerateRequest& request
                       diffusion::Job& job, int64_t beside) {
   MemoryFit fit = require_memory(state, request, job, beside);
   state.loaded.transformers.keep_only(job.admitted.resident_blocks);
-  const int64_t room = room_of(state).bytes, kept = choose_kept(state, fit, room, job);
-  fit.stays = kept + (job.admitted.keeps_transformer ? fit.denoise.weights : 0);
+  const int64_t room = room_of(state).bytes, cache_bytes = choose_kept(state, fit, room, job);
+  fit.stays = cache_bytes + (job.admitted.keeps_transformer ? fit.denoise.weights : 0);
   if (fit.text > 0 && fit.text + fit.stays > room) {  // the transformer is read after the texts
     state.loaded.transformers.release();
     fit.stays = 0;
   }
-  fit.taken = std::max(fit.process + kept, fit.text > 0 ? fit.text + std::max(fit.stays, kept) : 0);
+  fit.total = std::max(fit.process + cache_bytes,
+                       fit.text > 0 ? fit.text + std::max(fit.stays, cache_bytes) : 0);
   if (state.options.memory_budget == 0) return fit;
   const int64_t most = most_uneven(state.options.plan, state.geometry(), nullptr,
                                    [&] { return dry_run(state, job); });
@@ -480,10 +485,10 @@ MemoryFit plan_memory(runtime::ModelState& state, const GenerateRequest& request
 int64_t require_overlap(const runtime::ModelState& state, const std::vector<MemoryFit>& fits,
                         int64_t inputs) {
   const MemoryLimit room = room_of(state);
-  int64_t denoise = 0, decode = 0, weights = 0, made = 0;
+  int64_t denoise = 0, decode = 0, weights = 0, result_bytes = 0;
   for (const MemoryFit& fit : fits) {
-    denoise = std::max(denoise, made + fit.denoise.process - fit.denoise.decoding);
-    made += fit.denoise.results + fit.denoise.traced;  // kept until all have ended
+    denoise = std::max(denoise, result_bytes + fit.denoise.process - fit.denoise.decoding);
+    result_bytes += fit.denoise.results + fit.denoise.traced;  // kept until all have ended
     decode = std::max(decode, fit.denoise.decoding);
     weights = std::max(weights, fit.denoise.weights);
   }
@@ -509,9 +514,9 @@ std::vector<double> uneven_load(const Plan& plan, const nn::Geometry& geometry,
   for (const int owner : owners) ++owned[static_cast<size_t>(owner)];
   const auto fullest = std::max_element(owned.begin(), owned.end()) - owned.begin();
   // A token selects an expert once: the remaining assignments go to other ranks.
-  const auto held = owned[static_cast<size_t>(fullest)];
-  const double rest = std::max(parallel::most_slots(geometry, rule) - held, 0) /
-                      std::max(double(site.experts - held), 1.0);
+  const auto owned_experts = owned[static_cast<size_t>(fullest)];
+  const double rest = std::max(parallel::most_slots(geometry, rule) - owned_experts, 0) /
+                      std::max(double(site.experts - owned_experts), 1.0);
   for (const int owner : owners) load.push_back(owner == fullest ? 1 : rest);
   return load;
 }

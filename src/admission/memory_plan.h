@@ -32,17 +32,17 @@ struct MemoryLimit {
 };
 /// The limit of this process: RunOptions::memory_budget, else nearly all memory of the machine or
 /// the GPU, shared with its other ranks, minus the run's present memory.
-MemoryLimit room_of(const runtime::ModelState& state, int64_t held = 0);
+MemoryLimit room_of(const runtime::ModelState& state, int64_t held_bytes = 0);
 /// "`memory_budget` 5.2MB", for so many bytes.
 std::string budget_of(int64_t bytes);
 /// The reason against a part: the thing, its need, the limit, and a remedy.
-std::string too_large(const std::string& what, int64_t bytes, int64_t weights,
+std::string too_large(const std::string& subject, int64_t bytes, int64_t weights,
                       const MemoryLimit& room, const std::string& remedy);
 
 /// Reserves bytes of the process for a run that fits alone, `weights` of them for the model; idle
 /// models may release kept weights. Throws Error(memory), with the names of other runs, without
 /// enough memory.
-void take_room(const runtime::ModelState& state, const std::string& what, int64_t bytes,
+void take_room(const runtime::ModelState& state, const std::string& subject, int64_t bytes,
                int64_t weights, runtime::MemoryReservation& reservation);
 
 /// The need of each of a plan's ranks as processes, with `beside` bytes of the request, if fitting;
@@ -75,7 +75,7 @@ struct MemoryFit {
   int64_t process = 0;           ///< bytes of this process at most
   /// After plan_memory(): bytes with kept weights of other parts, and the bytes kept between
   /// requests and shared with other requests of the model.
-  int64_t taken = 0, stays = 0;
+  int64_t total = 0, stays = 0;
   std::string problem;
 };
 /// Fits a job into the machine's memory or RunOptions::memory_budget: chooses the resident

@@ -114,11 +114,11 @@ std::vector<TypicalPass> passes_of(const completion::TokenRun& run) {
   for (bool more = true, first = true; more; first = false) {
     more = false;
     for (size_t r = 0; r < body.size(); ++r) {
-      const int64_t there = body[r].end, end = std::min(there + run.block, run.lengths[r]);
-      const int64_t again = !run.joined || end == there ? 0
-                            : first                     ? there - run.kept_tokens(r)
+      const int64_t begin = body[r].end, end = std::min(begin + run.block, run.lengths[r]);
+      const int64_t again = !run.joined || end == begin ? 0
+                            : first                     ? begin - run.kept_tokens(r)
                                                         : run.block;
-      body[r] = {there - again, end};
+      body[r] = {begin - again, end};
       more = more || body[r].size() > 0;
     }
     if (more) passes.push_back({body, run.decided});
@@ -135,13 +135,13 @@ bool as_wide(const TypicalPass& a, const TypicalPass& b) {
 // Neighbours with equally many tokens differ in their visible tokens only, with evenly growing
 // work: the last is the largest, first and last give the mean.
 std::vector<TypicalPass> typical_passes(const completion::TokenRun& run) {
-  const std::vector<TypicalPass> all = passes_of(run);
+  const std::vector<TypicalPass> passes = passes_of(run);
   std::vector<TypicalPass> typical;
-  for (size_t first = 0, end = 0; first < all.size(); first = end) {
-    while (end < all.size() && as_wide(all[first], all[end])) ++end;
-    typical.push_back(all[first]);
+  for (size_t first = 0, end = 0; first < passes.size(); first = end) {
+    while (end < passes.size() && as_wide(passes[first], passes[end])) ++end;
+    typical.push_back(passes[first]);
     if (end - first == 1) continue;
-    typical.push_back(all[end - 1]);
+    typical.push_back(passes[end - 1]);
     for (size_t i : {1, 2}) typical[typical.size() - i].passes = double(end - first) / 2;
   }
   return typical;
@@ -169,14 +169,14 @@ void adopt_kept(const completion::TokenRun& run, const nn::Geometry& geometry, n
     nn::KvCache::Tables tables;
     {
       const tensor::Uncounted before(tensor::Counts::work);  // counted at its adoption
-      nn::KvCache left(geometry, {{0, slots}});
+      nn::KvCache previous_cache(geometry, {{0, slots}});
       for (size_t site = 0; site < geometry.attention.size(); ++site) {
         const nn::AttentionSite& at = geometry.attention[site];
         const auto rows = tensor::Tensor::empty({1, int64_t{at.kv_heads} * at.head_dim}, dtype,
                                                 tensor::Device::meta);
-        left.write(static_cast<int>(site), {{0, {0, 1}}}, rows, rows, 0);
+        previous_cache.write(static_cast<int>(site), {{0, {0, 1}}}, rows, rows, 0);
       }
-      tables = left.release();
+      tables = previous_cache.release();
     }
     cache.adopt(static_cast<int>(r), tokens, std::move(tables));
   }
@@ -189,11 +189,11 @@ class PassCost {
       : rank_(rank), world_(world) {}
   void count(double passes) {
     const double flops = rank_.meter->total().flops;
-    const auto sent = world_ ? double(world_->ledger().total().bytes) : 0;
+    const auto sent_bytes = world_ ? double(world_->ledger().total().bytes) : 0;
     flops_ += passes * (flops - flops_before_);
-    sent_ += passes * (sent - sent_before_);
+    sent_ += passes * (sent_bytes - sent_before_);
     flops_before_ = flops;
-    sent_before_ = sent;
+    sent_before_ = sent_bytes;
   }
   Report::Rank all() const {
     return {runtime::peaks_of(*rank_.memory), flops_, static_cast<int64_t>(sent_)};
@@ -214,16 +214,16 @@ void route_to_one_expert(const runtime::ModelState& state, const RunOptions& opt
 }
 
 // and each rank may be this rank.
-void crowd_each(const RunOptions& options, DryRun& found) {
+void crowd_each(const RunOptions& options, DryRun& need) {
   if (!cluster::Ranks::of(options).all_here() || options.plan.expert == 1) return;
   int64_t most = 0;
-  for (const Inspection::Rank& rank : found.ranks) most = std::max(most, rank.total - rank.weights);
-  found.process = std::max(found.process, found.weights + options.plan.world() * most);
+  for (const Inspection::Rank& rank : need.ranks) most = std::max(most, rank.total - rank.weights);
+  need.process = std::max(need.process, need.weights + options.plan.world() * most);
 }
 
 // Without experts read on demand.
 DryRun dry_run_others(const runtime::ModelState& state, const RunOptions& options,
-                      const completion::TokenRun& run, Passes which) {
+                      const completion::TokenRun& run, Passes passes) {
   require(tokens_of(run) <= diffusion::kMostTokens, ErrorCode::memory,
           "a run of {} tokens is too long for any machine: use fewer or shorter prompts",
           tokens_of(run));
@@ -239,9 +239,9 @@ DryRun dry_run_others(const runtime::ModelState& state, const RunOptions& option
       return network_of(state, options, state.language->on_meta(), r, run);
     }));
   const std::vector<TypicalPass> typical =
-      which == Passes::all ? passes_of(run) : typical_passes(run);
-  DryRun found;
-  found.ranks.resize(networks.size());
+      passes == Passes::all ? passes_of(run) : typical_passes(run);
+  DryRun need;
+  need.ranks.resize(networks.size());
   const std::stop_token& stop = base::current_stop();
   runtime::launch_ranks(stage, meters, stop, [&](comm::Communicator* world) {
     const auto rank = static_cast<size_t>(world ? world->rank() : 0);
@@ -250,48 +250,50 @@ DryRun dry_run_others(const runtime::ModelState& state, const RunOptions& option
     if (run.experts > 0) weights.experts = completion::expert_cache(state, run.experts, true);
     parallel::Setup setup(options.plan, model.geometry(), {.text = {{run.lengths, run.rule}}},
                           world, weights);
-    std::map<int, nn::Range> all;
-    for (size_t r = 0; r < run.lengths.size(); ++r) all[static_cast<int>(r)] = nn::kAllTokens;
-    setup.policy->restrict_to(all);
+    std::map<int, nn::Range> ranges;
+    for (size_t r = 0; r < run.lengths.size(); ++r) ranges[static_cast<int>(r)] = nn::kAllTokens;
+    setup.policy->restrict_to(ranges);
     std::vector<tensor::Tensor> routed;  // kept by a run until a pass is counted
     setup.experts->log().watch(
         [&](const nn::MoeWork& work) { routed.push_back(work.routing.ids); });
     const tensor::Scope scope = stage.workers.scope(static_cast<int>(rank), &meters);
     adopt_kept(run, model.geometry(), runtime::dtype_of(options), setup.cache->slots());
-    PassCost did(scope, world);
+    PassCost cost(scope, world);
     for (const TypicalPass& kind : typical) {
       const sample::TokenPass pass = pass_of(kind);
       if (pass.ids.empty()) continue;
       base::check_stop(stop);
       tensor::watch_part("step", static_cast<int>(&kind - typical.data()));
       parallel::forward(model, pass, setup, {});
-      did.count(kind.passes);
+      cost.count(kind.passes);
       routed.clear();
     }
     tensor::watch_part("");
     setup.finish();
-    did.count(1);
-    found.ranks[rank] = predicted(
-        did.all(), parallel::experts_of(options.plan, model.geometry(), static_cast<int>(rank)),
+    cost.count(1);
+    need.ranks[rank] = predicted(
+        cost.all(), parallel::experts_of(options.plan, model.geometry(), static_cast<int>(rank)),
         nn::token_count(setup.view().body), static_cast<int>(passes_in(typical)));
   });
-  found.work = mean_work(meters.all->entries(), static_cast<int>(typical.size()));
+  need.work = mean_work(meters.all->entries(), static_cast<int>(typical.size()));
   const load::MetaWeights weights = state.language->on_meta();
   add_process(
-      options, [&](int rank) { return network_of(state, options, weights, rank, run); }, found);
-  if (run.experts > 0) crowd_each(options, found);
-  return found;
+      options, [&](int rank) { return network_of(state, options, weights, rank, run); }, need);
+  if (run.experts > 0) crowd_each(options, need);
+  return need;
 }
 
-completion::TokenRun sketched(const models::TokenSpec& spec, const TokenForecast& made,
+completion::TokenRun sketched(const models::TokenSpec& spec, const TokenForecast& forecast,
                               int prompts) {
   const auto count = static_cast<size_t>(prompts);
   completion::TokenRun run{{}, spec.block, spec.block};
-  const int64_t blocks = (made.answer + spec.block - 1) / spec.block;
-  run.lengths.assign(count, made.prompt + (spec.canvas ? blocks * spec.block : made.answer));
+  const int64_t blocks = (forecast.answer + spec.block - 1) / spec.block;
+  run.lengths.assign(count,
+                     forecast.prompt + (spec.canvas ? blocks * spec.block : forecast.answer));
   if (spec.canvas) run.canvas = spec.vocabulary;
   if (spec.canvas || spec.block_causal)
-    run.prefill.assign(count, spec.canvas ? made.prompt : made.prompt / spec.block * spec.block);
+    run.prefill.assign(count,
+                       spec.canvas ? forecast.prompt : forecast.prompt / spec.block * spec.block);
   return run;
 }
 
@@ -300,44 +302,45 @@ completion::TokenRun sketched(const models::TokenSpec& spec, const TokenForecast
 TokenForecast predict_tokens(const runtime::ModelState& state, const TokenSketch& sketch) {
   completion::check_token_plan(state);
   const models::TokenSpec& spec = state.language->spec();
-  TokenForecast made{.block = spec.block, .canvas = spec.canvas};
-  made.answer = sketch.answer > 0
-                    ? sketch.answer
-                    : std::min<int64_t>(state.language->max_tokens(), spec.context / 2);
-  made.prompt =
-      sketch.prompt > 0 ? sketch.prompt : std::clamp<int64_t>(spec.context - made.answer, 1, 128);
-  require(made.prompt <= spec.context - made.answer, ErrorCode::usage,
-          "{} tokens of prompt and {} of answer: the model's context has {}", made.prompt,
-          made.answer, spec.context);
-  const completion::TokenRun run = sketched(spec, made, sketch.prompts);
-  made.ranks = dry_run_tokens(state, state.options, run).ranks;
+  TokenForecast forecast{.block = spec.block, .canvas = spec.canvas};
+  forecast.answer = sketch.answer > 0
+                        ? sketch.answer
+                        : std::min<int64_t>(state.language->max_tokens(), spec.context / 2);
+  forecast.prompt = sketch.prompt > 0 ? sketch.prompt
+                                      : std::clamp<int64_t>(spec.context - forecast.answer, 1, 128);
+  require(forecast.prompt <= spec.context - forecast.answer, ErrorCode::usage,
+          "{} tokens of prompt and {} of answer: the model's context has {}", forecast.prompt,
+          forecast.answer, spec.context);
+  const completion::TokenRun run = sketched(spec, forecast, sketch.prompts);
+  forecast.ranks = dry_run_tokens(state, state.options, run).ranks;
   for (const TypicalPass& kind : typical_passes(run)) {
     if (pass_of(kind).ids.empty()) continue;
-    made.passes.push_back({kind.passes, kind.decided == 0});
+    forecast.passes.push_back({kind.passes, kind.decided == 0});
   }
   // A model without a cache computes all tokens in each pass; two were tried.
   if (run.prefill.empty()) {
-    const double blocks = std::ceil(double(made.answer) / spec.block);
-    for (TokenForecast::Pass& pass : made.passes) pass.count = blocks / double(made.passes.size());
+    const double blocks = std::ceil(double(forecast.answer) / spec.block);
+    for (TokenForecast::Pass& pass : forecast.passes)
+      pass.count = blocks / double(forecast.passes.size());
   }
-  return made;
+  return forecast;
 }
 
 DryRun dry_run_tokens(const runtime::ModelState& state, const RunOptions& options,
-                      const completion::TokenRun& run, Passes which) {
-  DryRun others = dry_run_others(state, options, run, which);
-  if (run.experts == 0) return others;
-  const ExpertMemory held(state, options);
-  return held.beside(std::move(others), run.experts);
+                      const completion::TokenRun& run, Passes passes) {
+  DryRun rest = dry_run_others(state, options, run, passes);
+  if (run.experts == 0) return rest;
+  const ExpertMemory expert_memory(state, options);
+  return expert_memory.beside(std::move(rest), run.experts);
 }
 
 namespace {
 
 // Routed experts of the rank with the most, within reach of a pass's tokens in a
 // layer.
-int64_t most_of_a_layer(const nn::Geometry& geometry, const ExpertMemory& held,
+int64_t most_of_a_layer(const nn::Geometry& geometry, const ExpertMemory& expert_memory,
                         const completion::TokenRun& run) {
-  return std::min(held.most() / std::ssize(geometry.experts),
+  return std::min(expert_memory.most() / std::ssize(geometry.experts),
                   most_at_once(run) * parallel::most_slots(geometry, &run.rule));
 }
 
@@ -378,12 +381,12 @@ std::string problem_of(const runtime::ModelState& state, const completion::Token
                    need.process, need.weights, room, remedy);
 }
 
-std::string note_of(const runtime::ModelState& state, const ExpertMemory& held, int64_t experts,
-                    int64_t weights, const MemoryLimit& room) {
+std::string note_of(const runtime::ModelState& state, const ExpertMemory& expert_memory,
+                    int64_t experts, int64_t weights, const MemoryLimit& room) {
   const std::string stay =
       state.options.plan.expert > 1
-          ? fmt::format("each rank keeps {} of its {} in memory", experts, held.most())
-          : fmt::format("{} of {} stay in memory", experts, held.most());
+          ? fmt::format("each rank keeps {} of its {} in memory", experts, expert_memory.most())
+          : fmt::format("{} of {} stay in memory", experts, expert_memory.most());
   return fmt::format(
       "reads experts while it runs ({} of weights) to stay within {}: {}, the others are read from "
       "the folder when tokens go to them",
@@ -398,19 +401,20 @@ TokenFit fit_tokens(const runtime::ModelState& state, completion::TokenRun& run)
   if (fit.need.process <= room.bytes) return fit;
   const nn::Geometry geometry = state.language->geometry(state.dtype());
   if (!geometry.experts.empty() && completion::may_stream_experts(state)) {
-    const ExpertMemory held(state, state.options);
+    const ExpertMemory expert_memory(state, state.options);
     completion::TokenRun reading = run;
-    reading.experts = most_of_a_layer(geometry, held, run);
-    const DryRun others = dry_run_others(state, state.options, reading, Passes::largest);
-    const int64_t least = others.process + held.bytes(reading.experts), whole = fit.need.weights;
-    if (reading.experts < held.most() && least < fit.need.process) {
-      while (reading.experts < held.most() &&
-             others.process + held.bytes(reading.experts + 1) <= room.bytes)
+    reading.experts = most_of_a_layer(geometry, expert_memory, run);
+    const DryRun rest = dry_run_others(state, state.options, reading, Passes::largest);
+    const int64_t least = rest.process + expert_memory.bytes(reading.experts),
+                  whole = fit.need.weights;
+    if (reading.experts < expert_memory.most() && least < fit.need.process) {
+      while (reading.experts < expert_memory.most() &&
+             rest.process + expert_memory.bytes(reading.experts + 1) <= room.bytes)
         ++reading.experts;
       run.experts = reading.experts;
-      fit.need = held.beside(others, run.experts);
+      fit.need = expert_memory.beside(rest, run.experts);
       if (least <= room.bytes) {
-        fit.note = note_of(state, held, run.experts, whole, room);
+        fit.note = note_of(state, expert_memory, run.experts, whole, room);
         return fit;
       }
     }
@@ -425,7 +429,7 @@ namespace {
 // The memory of a run like an earlier fitting run, if available without other models.
 bool takes_at_once(const runtime::ModelState& state, const std::array<int64_t, 2>& bytes,
                    runtime::MemoryReservation* reservation) {
-  std::vector<runtime::MemoryReservation::Held> others;
+  std::vector<runtime::MemoryReservation::ModelMemory> others;
   return !reservation || reservation->take(bytes[0], bytes[1], room_of(state).bytes, others,
                                            runtime::MemoryReservation::Idle::stay);
 }
@@ -438,9 +442,10 @@ std::string plan_tokens(runtime::ModelState& state, completion::TokenRun& run,
                                     static_cast<int64_t>(run.lengths.size()) * run.decided};
   {
     const std::lock_guard lock(state.admitted.expected.mutex);
-    const auto& known = state.admitted.expected.size;
+    const auto& expected_size = state.admitted.expected.size;
     const bool usual = run.rule.method == nn::SelectionRule::Method::vanilla && run.kept.empty();
-    if (usual && size[0] <= known[0] && size[1] <= known[1] && size[2] <= known[2] &&
+    if (usual && size[0] <= expected_size[0] && size[1] <= expected_size[1] &&
+        size[2] <= expected_size[2] &&
         takes_at_once(state, state.admitted.expected.bytes, reservation))
       return "";
   }

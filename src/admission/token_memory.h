@@ -14,7 +14,7 @@ enum class Passes { largest, all };
 /// of the executed passes. With experts read on demand, each rank is predicted as if all tokens
 /// chose its experts, so nothing exceeds the result.
 DryRun dry_run_tokens(const runtime::ModelState& state, const RunOptions& options,
-                      const completion::TokenRun& run, Passes which = Passes::largest);
+                      const completion::TokenRun& run, Passes passes = Passes::largest);
 
 /// A run of a language model by its sizes alone.
 struct TokenSketch {

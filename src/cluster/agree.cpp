@@ -26,16 +26,16 @@ std::string digest_of(std::string_view bytes) {
 
 }  // namespace
 
-void RunFingerprint::say(const std::string& what, std::string_view value) {
+void RunFingerprint::say(const std::string& name, std::string_view value) {
   const bool plain =
       std::all_of(value.begin(), value.end(), [](char c) { return c >= 32 && c < 127; });
   items_.emplace_back(
-      what, plain && value.size() <= kShown
+      name, plain && value.size() <= kShown
                 ? base::printable(value)
                 : fmt::format("{} characters, digest {}", value.size(), digest_of(value)));
 }
 
-void RunFingerprint::file(const std::string& what, const std::string& path) {
+void RunFingerprint::file(const std::string& name, const std::string& path) {
   const base::InputFile in(path);
   const int64_t size = in.size();
   base::Digest digest;
@@ -49,40 +49,41 @@ void RunFingerprint::file(const std::string& what, const std::string& path) {
     in.read(at, piece.data(), bytes);
     digest.add({piece.data(), static_cast<size_t>(bytes)});
   }
-  items_.emplace_back(what, fmt::format("{} bytes, digest {}", size, digest.text()));
+  items_.emplace_back(name, fmt::format("{} bytes, digest {}", size, digest.text()));
 }
 
 void require_same(comm::Communicator& world, const std::function<RunFingerprint()>& terms) {
   using Items = std::vector<std::pair<std::string, std::string>>;
-  tensor::Tensor mine;
+  tensor::Tensor own_message;
   try {
     const std::string text = base::Json(terms().items()).dump();
-    mine = tensor::Tensor::empty({std::ssize(text)}, tensor::DType::u8);
-    std::copy(text.begin(), text.end(), static_cast<char*>(mine.raw()));
+    own_message = tensor::Tensor::empty({std::ssize(text)}, tensor::DType::u8);
+    std::copy(text.begin(), text.end(), static_cast<char*>(own_message.raw()));
   } catch (const std::exception& e) {  // no error code equals the bracket before terms
     const Error error = named(e, world.rank(), "compares the run");
-    mine = comm::word_of(&error);
+    own_message = comm::word_of(&error);
   }
-  const auto all = comm::all_gather(world, mine, {"agree", -1}).wait();
-  for (const tensor::Tensor& word : all)
+  const auto messages = comm::all_gather(world, own_message, {"agree", -1}).wait();
+  for (const tensor::Tensor& word : messages)
     if (word.elements() > 0 && *static_cast<const char*>(word.raw()) != '[') throw_if_error(word);
-  std::vector<Items> said;
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    require(all[rank].bytes() <= kTermsBytes, ErrorCode::rank, "rank {} says {} bytes of terms",
-            rank, all[rank].bytes());
-    const std::string_view theirs(static_cast<const char*>(all[rank].raw()),
-                                  static_cast<size_t>(all[rank].bytes()));
-    said.push_back(base::parse_json(theirs, fmt::format("terms of rank {}", rank)).get<Items>());
+  std::vector<Items> all_items;
+  for (size_t rank = 0; rank < messages.size(); ++rank) {
+    require(messages[rank].bytes() <= kTermsBytes, ErrorCode::rank,
+            "rank {} says {} bytes of terms", rank, messages[rank].bytes());
+    const std::string_view message(static_cast<const char*>(messages[rank].raw()),
+                                   static_cast<size_t>(messages[rank].bytes()));
+    all_items.push_back(
+        base::parse_json(message, fmt::format("terms of rank {}", rank)).get<Items>());
   }
-  for (size_t rank = 1; rank < said.size(); ++rank) {
-    const Items &one = said.front(), &other = said[rank];
-    const auto [a, b] = std::mismatch(one.begin(), one.end(), other.begin(), other.end());
-    if (a == one.end() && b == other.end()) continue;
-    const bool same_name = a != one.end() && b != other.end() && a->first == b->first;
-    const std::string& what = a != one.end() ? a->first : b->first;
-    fail(ErrorCode::rank, "ranks do not run the same: {} of rank {} is {}, of rank 0 {}; {}", what,
-         rank, same_name ? b->second : "another thing", a != one.end() ? a->second : "none",
-         what == RunFingerprint::kUnit ? "choose one for all: TESSERA_UNIT=fma"
+  for (size_t rank = 1; rank < all_items.size(); ++rank) {
+    const Items &first = all_items.front(), &other = all_items[rank];
+    const auto [a, b] = std::mismatch(first.begin(), first.end(), other.begin(), other.end());
+    if (a == first.end() && b == other.end()) continue;
+    const bool same_name = a != first.end() && b != other.end() && a->first == b->first;
+    const std::string& name = a != first.end() ? a->first : b->first;
+    fail(ErrorCode::rank, "ranks do not run the same: {} of rank {} is {}, of rank 0 {}; {}", name,
+         rank, same_name ? b->second : "another thing", a != first.end() ? a->second : "none",
+         name == RunFingerprint::kUnit ? "choose one for all: TESSERA_UNIT=fma"
                                        : "start all ranks with one program, model and request");
   }
 }
@@ -111,29 +112,29 @@ Error told_to_others(const std::exception& e, int rank) {
 }
 
 // Outside reports: never part of a prediction.
-std::vector<tensor::Tensor> said_by_all(comm::Communicator& world, const tensor::Tensor& mine) {
+std::vector<tensor::Tensor> words_of_all(comm::Communicator& world, const tensor::Tensor& word) {
   constexpr comm::Tag kTag = comm::kControl;
   for (int to = 0; to < world.size(); ++to)
-    if (to != world.rank()) world.post(to, mine, kTag);
-  std::vector<tensor::Tensor> all;
+    if (to != world.rank()) world.post(to, word, kTag);
+  std::vector<tensor::Tensor> words;
   for (int from = 0; from < world.size(); ++from)
-    all.push_back(from == world.rank() ? mine : world.receive(from, kTag).wait());
-  return all;
+    words.push_back(from == world.rank() ? word : world.receive(from, kTag).wait());
+  return words;
 }
 
 }  // namespace
 
-Error named(const std::exception& thrown, int rank, const char* does) {
-  Error error = base::as_error(thrown);
+Error named(const std::exception& exception, int rank, const char* action) {
+  Error error = base::as_error(exception);
   const bool all_are_told = error.code() == ErrorCode::rank || error.code() == ErrorCode::cancelled;
   if (rank == 0 || all_are_told || names_a_rank(error.what())) return error;
-  return {error.code(), fmt::format("rank {}, which {}: {}", rank, does, error.what())};
+  return {error.code(), fmt::format("rank {}, which {}: {}", rank, action, error.what())};
 }
 
-void end_all(comm::Communicator& ranks, int in_world, const std::exception& thrown,
-             const char* does) {
+void end_all(comm::Communicator& ranks, int in_world, const std::exception& exception,
+             const char* action) {
   ranks.check();
-  const Error error = named(thrown, in_world, does);
+  const Error error = named(exception, in_world, action);
   if (error.code() != ErrorCode::cancelled) ranks.fail_all(error);
   throw Error(error);
 }
@@ -141,7 +142,7 @@ void end_all(comm::Communicator& ranks, int in_world, const std::exception& thro
 void run_collectively(comm::Communicator& world,
                       const std::function<void(comm::Communicator& ranks)>& part) {
   auto ranks = world.request();
-  std::exception_ptr thrown;
+  std::exception_ptr exception;
   bool shared = false;
   try {
     part(*ranks);
@@ -151,16 +152,17 @@ void run_collectively(comm::Communicator& world,
     const Error error = shared ? base::as_error(e) : told_to_others(e, world.rank());
     if (error.code() == ErrorCode::rank) throw;
     ranks->fail_all(error);
-    thrown = std::current_exception();
+    exception = std::current_exception();
   }
   std::optional<Error> own = ranks->failed();
   if (own && !shared) own = named(*own, world.rank(), "computes");
   ranks = nullptr;  // unread messages would hold up the words behind them
-  const Error* const mine = own ? &*own : nullptr;
-  const std::vector<tensor::Tensor> words = said_by_all(world, comm::word_of(mine));
-  if (own && world.rank() == 0 && thrown) std::rethrow_exception(thrown);  // including a callback's
+  const Error* const own_error = own ? &*own : nullptr;
+  const std::vector<tensor::Tensor> words = words_of_all(world, comm::word_of(own_error));
+  if (own && world.rank() == 0 && exception)
+    std::rethrow_exception(exception);  // including a callback's
   for (const tensor::Tensor& word : words) throw_if_error(word);
-  if (thrown) std::rethrow_exception(thrown);
+  if (exception) std::rethrow_exception(exception);
 }
 
 }  // namespace tessera::cluster

@@ -18,9 +18,9 @@ class RunFingerprint {
   /// The name of the computing unit; ranks may be told to choose one.
   static constexpr const char* kUnit = "the unit";
 
-  void say(const std::string& what, std::string_view value);
+  void say(const std::string& name, std::string_view value);
   /// A file's bytes: size, ends, and pieces between.
-  void file(const std::string& what, const std::string& path);
+  void file(const std::string& name, const std::string& path);
   const std::vector<std::pair<std::string, std::string>>& items() const { return items_; }
 
  private:
@@ -40,14 +40,14 @@ class SharedError : public Error {
 /// Throws the error of a message, if any.
 void throw_if_error(const tensor::Tensor& word);
 /// A rank's error as thrown on the other ranks: "rank 3, which decodes: ...";
-/// unchanged for rank 0, a stop, a lost rank, and errors with a rank's number. `does`:
+/// unchanged for rank 0, a stop, a lost rank, and errors with a rank's number. `action`:
 /// "decodes".
-Error named(const std::exception& thrown, int rank, const char* does);
+Error named(const std::exception& exception, int rank, const char* action);
 /// For a rank of a group with an error of its own, while others may wait: ends all their waits for
 /// this request with the error, by its number in the world, and throws it, or an earlier error of
 /// another rank.
-[[noreturn]] void end_all(comm::Communicator& ranks, int in_world, const std::exception& thrown,
-                          const char* does);
+[[noreturn]] void end_all(comm::Communicator& ranks, int in_world, const std::exception& exception,
+                          const char* action);
 /// Runs a rank's part of a request. When a rank of the world fails, all end the request at once
 /// with the error of the lowest, by number, and the world stays usable, except after a lost
 /// rank.

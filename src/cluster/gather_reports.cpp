@@ -15,21 +15,21 @@ namespace {
 using base::Json;
 
 // A rank other than the first knows the decisions of the negative branch alone.
-Json written(const Report::Reused& reused) {
-  return {reused.flops_saved, reused.negative_computed_blocks, reused.negative_changes,
-          reused.blocks_computed, reused.blocks_reused};
+Json written(const Report::Reused& reuse) {
+  return {reuse.flops_saved, reuse.negative_computed_blocks, reuse.negative_changes,
+          reuse.blocks_computed, reuse.blocks_reused};
 }
 
 Report::Reused read_reused(const Json& json) {
-  Report::Reused reused;
-  reused.flops_saved = json.at(0);
-  reused.negative_computed_blocks = json.at(1).get<std::vector<std::vector<int>>>();
+  Report::Reused reuse;
+  reuse.flops_saved = json.at(0);
+  reuse.negative_computed_blocks = json.at(1).get<std::vector<std::vector<int>>>();
   for (const Json& change : json.at(2))
-    reused.negative_changes.push_back(change.is_null() ? std::numeric_limits<double>::quiet_NaN()
-                                                       : change.get<double>());
-  reused.blocks_computed = json.at(3);
-  reused.blocks_reused = json.at(4);
-  return reused;
+    reuse.negative_changes.push_back(change.is_null() ? std::numeric_limits<double>::quiet_NaN()
+                                                      : change.get<double>());
+  reuse.blocks_computed = json.at(3);
+  reuse.blocks_reused = json.at(4);
+  return reuse;
 }
 
 Json written(const Report& report) {
@@ -89,20 +89,19 @@ Report read(const Json& json) {
   report.kept_row_bytes = json.at("kept");
   report.incast = {json.at("incast").at(0), json.at("incast").at(1)};
   report.launches = json.at("launches").get<std::map<std::string, int64_t>>();
-  if (const Json& reused = json.at("reused"); !reused.is_null())
-    report.reused = read_reused(reused);
+  if (const Json& reuse = json.at("reused"); !reuse.is_null()) report.reused = read_reused(reuse);
   return report;
 }
 
-void add_reused(const Report::Reused& rank, Report::Reused& all) {
+void add_reused(const Report::Reused& rank, Report::Reused& sum) {
   const auto append = [](auto& to, const auto& from) {
     to.insert(to.end(), from.begin(), from.end());
   };
-  append(all.negative_computed_blocks, rank.negative_computed_blocks);
-  append(all.negative_changes, rank.negative_changes);
-  all.flops_saved += rank.flops_saved;
-  all.blocks_computed += rank.blocks_computed;
-  all.blocks_reused += rank.blocks_reused;
+  append(sum.negative_computed_blocks, rank.negative_computed_blocks);
+  append(sum.negative_changes, rank.negative_changes);
+  sum.flops_saved += rank.flops_saved;
+  sum.blocks_computed += rank.blocks_computed;
+  sum.blocks_reused += rank.blocks_reused;
 }
 
 }  // namespace
@@ -112,11 +111,11 @@ void add_counts(const std::vector<int64_t>& from, std::vector<int64_t>& to) {
   for (size_t i = 0; i < from.size(); ++i) to[i] += from[i];
 }
 
-void add_report(const Report& rank, Report& all) {
-  if (all.layers.size() < rank.layers.size()) all.layers.resize(rank.layers.size());
+void add_report(const Report& rank, Report& sum) {
+  if (sum.layers.size() < rank.layers.size()) sum.layers.resize(rank.layers.size());
   for (size_t i = 0; i < rank.layers.size(); ++i) {
     const Report::Layer& from = rank.layers[i];
-    Report::Layer& to = all.layers[i];
+    Report::Layer& to = sum.layers[i];
     to.block = std::max(to.block, from.block);  // 0 for a layer on another stage
     to.mean_experts += from.mean_experts;
     to.tokens += from.tokens;
@@ -126,33 +125,34 @@ void add_report(const Report& rank, Report& all) {
     to.oldest = std::max(to.oldest, from.oldest);
   }
   for (const auto& [key, from] : rank.traffic) {
-    Report::Traffic& to = all.traffic[key];
+    Report::Traffic& to = sum.traffic[key];
     to.messages += from.messages;
     to.bytes += from.bytes;
     to.wait_seconds += from.wait_seconds;
     to.flight_seconds += from.flight_seconds;
     to.kind = from.kind;
   }
-  all.per_rank.insert(all.per_rank.end(), rank.per_rank.begin(), rank.per_rank.end());
-  add_counts(rank.kv_ages, all.kv_ages);
-  add_counts(rank.expert_load, all.expert_load);
-  all.kept_row_bytes = std::max(all.kept_row_bytes, rank.kept_row_bytes);
-  all.incast = {std::max(all.incast.most, rank.incast.most),
-                std::max(all.incast.bound, rank.incast.bound)};
-  for (const auto& [kernel, count] : rank.launches) all.launches[kernel] += count;
-  if (all.reused && rank.reused) add_reused(*rank.reused, *all.reused);
+  sum.per_rank.insert(sum.per_rank.end(), rank.per_rank.begin(), rank.per_rank.end());
+  add_counts(rank.kv_ages, sum.kv_ages);
+  add_counts(rank.expert_load, sum.expert_load);
+  sum.kept_row_bytes = std::max(sum.kept_row_bytes, rank.kept_row_bytes);
+  sum.incast = {std::max(sum.incast.most, rank.incast.most),
+                std::max(sum.incast.bound, rank.incast.bound)};
+  for (const auto& [kernel, count] : rank.launches) sum.launches[kernel] += count;
+  if (sum.reused && rank.reused) add_reused(*rank.reused, *sum.reused);
 }
 
 void gather_reports(comm::Communicator& world, Report& report) {
   const std::string text = written(report).dump();
-  const auto mine = tensor::Tensor::empty({static_cast<int64_t>(text.size())}, tensor::DType::u8);
-  std::memcpy(mine.raw(), text.data(), text.size());
-  const auto all = comm::gather(world, 0, mine, {"report", -1});
-  for (int rank = 1; rank < static_cast<int>(all.size()); ++rank) {
-    const auto& bytes = all[static_cast<size_t>(rank)];
-    const std::string_view theirs(static_cast<const char*>(bytes.raw()),
-                                  static_cast<size_t>(bytes.bytes()));
-    add_report(read(base::parse_json(theirs, "report of rank " + std::to_string(rank))), report);
+  const auto message =
+      tensor::Tensor::empty({static_cast<int64_t>(text.size())}, tensor::DType::u8);
+  std::memcpy(message.raw(), text.data(), text.size());
+  const auto messages = comm::gather(world, 0, message, {"report", -1});
+  for (int rank = 1; rank < static_cast<int>(messages.size()); ++rank) {
+    const auto& bytes = messages[static_cast<size_t>(rank)];
+    const std::string_view peer_text(static_cast<const char*>(bytes.raw()),
+                                     static_cast<size_t>(bytes.bytes()));
+    add_report(read(base::parse_json(peer_text, "report of rank " + std::to_string(rank))), report);
   }
 }
 

@@ -15,11 +15,11 @@ int Processes::ranks() const { return state_->ranks; }
 int Processes::on_this_machine() const { return state_->on_this_machine; }
 
 std::string Processes::share(const std::string& text) const {
-  tensor::Tensor said =
+  tensor::Tensor message =
       tensor::Tensor::empty({static_cast<int64_t>(text.size())}, tensor::DType::u8);
-  std::memcpy(said.raw(), text.data(), text.size());
-  said = comm::broadcast(*state_->world, 0, said, {"share", -1});
-  return {static_cast<const char*>(said.raw()), static_cast<size_t>(said.bytes())};
+  std::memcpy(message.raw(), text.data(), text.size());
+  message = comm::broadcast(*state_->world, 0, message, {"share", -1});
+  return {static_cast<const char*>(message.raw()), static_cast<size_t>(message.bytes())};
 }
 
 }  // namespace tessera

@@ -18,17 +18,17 @@ const comm::Tag kTag{"looks", -1, TrafficKind::report};
 
 RankProgressChannel::RankProgressChannel(comm::Communicator& world, bool looks) {
   if (world.size() == 1 || !comm::agreed(world, 0, looks, kTag)) return;
-  std::vector<int> all(static_cast<size_t>(world.size()));
-  std::iota(all.begin(), all.end(), 0);
-  channel_ = world.group(all);
+  std::vector<int> members(static_cast<size_t>(world.size()));
+  std::iota(members.begin(), members.end(), 0);
+  channel_ = world.group(members);
 }
 
-void RankProgressChannel::tell(const RankProgress& did) {
+void RankProgressChannel::tell(const RankProgress& progress) {
   const tensor::Uncounted aside(tensor::Counts::work);  // outside the prediction
   const std::string text =
-      base::Json{{"rank", did.rank},           {"compute", did.compute_seconds},
-                 {"wait", did.wait_seconds},   {"sent", did.sent_bytes},
-                 {"experts", did.expert_ages}, {"kv", did.kv_ages}}
+      base::Json{{"rank", progress.rank},           {"compute", progress.compute_seconds},
+                 {"wait", progress.wait_seconds},   {"sent", progress.sent_bytes},
+                 {"experts", progress.expert_ages}, {"kv", progress.kv_ages}}
           .dump();
   const auto bytes = tensor::Tensor::empty({std::ssize(text)}, tensor::DType::u8);
   std::memcpy(bytes.raw(), text.data(), text.size());
@@ -37,17 +37,17 @@ void RankProgressChannel::tell(const RankProgress& did) {
 
 std::vector<RankProgress> RankProgressChannel::hear() {
   const tensor::Uncounted aside(tensor::Counts::work);  // outside the prediction
-  std::vector<RankProgress> all;
+  std::vector<RankProgress> rank_progress;
   for (int rank = 1; rank < channel_->size(); ++rank) {
     const tensor::Tensor bytes = channel_->receive(rank, kTag).wait();
-    const base::Json said = base::parse_json(
+    const base::Json fields = base::parse_json(
         {static_cast<const char*>(bytes.raw()), static_cast<size_t>(bytes.bytes())},
         "the progress of rank " + std::to_string(rank));
-    all.push_back({said.at("rank"), said.at("compute"), said.at("wait"), said.at("sent"),
-                   said.at("experts").get<std::vector<int64_t>>(),
-                   said.at("kv").get<std::vector<int64_t>>()});
+    rank_progress.push_back({fields.at("rank"), fields.at("compute"), fields.at("wait"),
+                             fields.at("sent"), fields.at("experts").get<std::vector<int64_t>>(),
+                             fields.at("kv").get<std::vector<int64_t>>()});
   }
-  return all;
+  return rank_progress;
 }
 
 }  // namespace tessera::cluster

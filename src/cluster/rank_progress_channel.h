@@ -19,7 +19,7 @@ class RankProgressChannel {
   /// Rank 0's interest.
   bool wanted() const { return channel_ != nullptr; }
   /// On other ranks: sends progress and continues. Only if wanted.
-  void tell(const RankProgress& did);
+  void tell(const RankProgress& progress);
   /// On rank 0: waits for the next progress of each other rank. Throws Error(rank).
   std::vector<RankProgress> hear();
 

@@ -16,18 +16,18 @@ namespace tessera::cluster {
 
 Ranks Ranks::threads(int size, std::chrono::milliseconds deadline) { return {size, deadline}; }
 
-Ranks Ranks::processes(const Processes& all, int size, tensor::Device device) {
-  Ranks made(size, {});
-  made.processes_ = &all;
-  made.first_here_ = all.rank();
-  made.on_gpus_ = device != tensor::Device::cpu && device != tensor::Device::meta;
-  return made;
+Ranks Ranks::processes(const Processes& processes, int size, tensor::Device device) {
+  Ranks ranks(size, {});
+  ranks.processes_ = &processes;
+  ranks.first_here_ = processes.rank();
+  ranks.on_gpus_ = device != tensor::Device::cpu && device != tensor::Device::meta;
+  return ranks;
 }
 
 Ranks Ranks::meta(int size, std::chrono::milliseconds deadline) {
-  Ranks made(size, deadline);
-  made.meta_ = true;
-  return made;
+  Ranks ranks(size, deadline);
+  ranks.meta_ = true;
+  return ranks;
 }
 
 Ranks Ranks::of(const RunOptions& options, tensor::Device device) {
@@ -65,7 +65,7 @@ comm::Communicator& Ranks::world() const {
 void Ranks::run(const std::function<tensor::Scope(int rank)>& scope, const std::stop_token& stop,
                 const std::function<void(comm::Communicator* world)>& rank) const {
   tensor::RunWatcher* const watcher = tensor::run_watcher();
-  const auto one = [&](comm::Communicator* ranks) {
+  const auto run_rank = [&](comm::Communicator* ranks) {
     const int number = ranks ? ranks->rank() : 0;
     const tensor::BindScope bind(scope(number));
     const tensor::BindRunWatcher watched(watcher && !meta_ ? watcher->of_real_rank(number)
@@ -73,14 +73,15 @@ void Ranks::run(const std::function<tensor::Scope(int rank)>& scope, const std::
     const base::BindStop halt(ranks ? std::stop_token() : stop);
     rank(ranks);
   };
-  if (size_ == 1) return one(nullptr);
+  if (size_ == 1) return run_rank(nullptr);
   if (processes_) {
     comm::Communicator& ranks = world();
-    if (&ranks != processes_->state().world) return one(&ranks);
-    return run_collectively(ranks, [&](comm::Communicator& request) { one(&request); });
+    if (&ranks != processes_->state().world) return run_rank(&ranks);
+    return run_collectively(ranks, [&](comm::Communicator& request) { run_rank(&request); });
   }
   if (!meta_)
-    return comm::threads::run(size_, deadline_, [&](comm::Communicator& ranks) { one(&ranks); });
+    return comm::threads::run(size_, deadline_,
+                              [&](comm::Communicator& ranks) { run_rank(&ranks); });
   std::vector<tensor::Scope> scopes;
   for (int r = 0; r < size_; ++r) scopes.push_back(scope(r));
   comm::simulated::run(scopes, deadline_, [&](comm::Communicator& ranks) { rank(&ranks); });
@@ -94,34 +95,34 @@ void Ranks::require_same(const std::function<RunFingerprint()>& terms) const {
   if (processes_) cluster::require_same(*processes_->state().world, terms);
 }
 
-void Ranks::all_or_none(const char* does, const std::function<void()>& work,
+void Ranks::all_or_none(const char* action, const std::function<void()>& work,
                         comm::Communicator* request) const {
   if (!processes_) return work();
   tensor::Tensor word = comm::word_of(nullptr);
   try {
     work();
   } catch (const std::exception& e) {
-    const Error error = named(e, first_here_, does);
+    const Error error = named(e, first_here_, action);
     word = comm::word_of(&error);
   }
-  comm::Communicator& all = request ? *request : *processes_->state().world;
-  for (const tensor::Tensor& said : comm::all_gather(all, word, comm::kControl).wait())
-    if (const auto error = comm::error_of(said)) throw SharedError(*error);
+  comm::Communicator& group = request ? *request : *processes_->state().world;
+  for (const tensor::Tensor& message : comm::all_gather(group, word, comm::kControl).wait())
+    if (const auto error = comm::error_of(message)) throw SharedError(*error);
 }
 
-bool Ranks::word(bool mine) const {
-  return processes_ ? comm::agreed(*processes_->state().world, 0, mine, comm::kControl) : mine;
+bool Ranks::word(bool value) const {
+  return processes_ ? comm::agreed(*processes_->state().world, 0, value, comm::kControl) : value;
 }
 
-int64_t Ranks::most(int64_t mine) const {
-  if (processes_) comm::all_reduce_max(*processes_->state().world, {&mine, 1}, comm::kControl);
-  return mine;
+int64_t Ranks::most(int64_t value) const {
+  if (processes_) comm::all_reduce_max(*processes_->state().world, {&value, 1}, comm::kControl);
+  return value;
 }
 
-int64_t Ranks::sum(int64_t mine) const {
-  int64_t all[] = {mine};
-  if (processes_ && size_ > 1) comm::all_reduce(world(), all, {"report", -1});
-  return all[0];
+int64_t Ranks::sum(int64_t value) const {
+  int64_t sums[] = {value};
+  if (processes_ && size_ > 1) comm::all_reduce(world(), sums, {"report", -1});
+  return sums[0];
 }
 
 void Ranks::gather(comm::Communicator* world, Report& report) const {

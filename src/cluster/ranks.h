@@ -23,7 +23,7 @@ class Ranks {
  public:
   static Ranks threads(int size, std::chrono::milliseconds deadline);
   /// `device`: of computation; GPUs have connections of their own.
-  static Ranks processes(const Processes& all, int size, tensor::Device device);
+  static Ranks processes(const Processes& processes, int size, tensor::Device device);
   static Ranks meta(int size, std::chrono::milliseconds deadline);
   /// The ranks of a run's plan on a device.
   static Ranks of(const RunOptions& options, tensor::Device device = tensor::Device::cpu);
@@ -59,14 +59,14 @@ class Ranks {
   /// Throws Error(rank) on all processes with different terms (agree.h).
   void require_same(const std::function<RunFingerprint()>& terms) const;
   /// Does `work` on each process: after errors, all throw the error of the lowest, by number, and
-  /// stay together. `request`: its ranks, within a request. `does`: "decodes".
-  void all_or_none(const char* does, const std::function<void()>& work,
+  /// stay together. `request`: its ranks, within a request. `action`: "decodes".
+  void all_or_none(const char* action, const std::function<void()>& work,
                    comm::Communicator* request = nullptr) const;
   /// The word of the process with rank 0.
-  bool word(bool mine) const;
+  bool word(bool value) const;
   /// The largest value of all processes, and the sum.
-  int64_t most(int64_t mine) const;
-  int64_t sum(int64_t mine) const;
+  int64_t most(int64_t value) const;
+  int64_t sum(int64_t value) const;
   /// Adds other processes' reports to rank 0's. All processes call.
   void gather(comm::Communicator* world, Report& report) const;
   /// Messages of this process so far; empty if it holds all ranks.

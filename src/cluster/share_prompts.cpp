@@ -19,26 +19,26 @@ const comm::Tag kTag{"join", -1, TrafficKind::control};
 
 // Each prompt as the number of its ids, then the ids.
 Tensor packed(const PromptIds& prompts) {
-  std::vector<int32_t> all;
+  std::vector<int32_t> packed_ids;
   for (const auto& ids : prompts) {
-    all.push_back(static_cast<int32_t>(ids.size()));
-    all.insert(all.end(), ids.begin(), ids.end());
+    packed_ids.push_back(static_cast<int32_t>(ids.size()));
+    packed_ids.insert(packed_ids.end(), ids.begin(), ids.end());
   }
-  return Tensor::from(std::span<const int32_t>(all), {std::ssize(all)});
+  return Tensor::from(std::span<const int32_t>(packed_ids), {std::ssize(packed_ids)});
 }
 
-PromptIds unpacked(const Tensor& said) {
+PromptIds unpacked(const Tensor& message) {
   PromptIds prompts;
-  std::span all(said.data<int32_t>(), static_cast<size_t>(said.elements()));
-  while (!all.empty()) {
-    const int64_t count = all.front();
-    all = all.subspan(1);
-    require(count >= 0 && count <= std::ssize(all), ErrorCode::rank,
+  std::span remaining(message.data<int32_t>(), static_cast<size_t>(message.elements()));
+  while (!remaining.empty()) {
+    const int64_t count = remaining.front();
+    remaining = remaining.subspan(1);
+    require(count >= 0 && count <= std::ssize(remaining), ErrorCode::rank,
             "rank 0 says a prompt of {} ids, where {} are left; start all ranks with one program",
-            count, all.size());
-    const auto ids = all.first(static_cast<size_t>(count));
+            count, remaining.size());
+    const auto ids = remaining.first(static_cast<size_t>(count));
     prompts.emplace_back(ids.begin(), ids.end());
-    all = all.subspan(ids.size());
+    remaining = remaining.subspan(ids.size());
   }
   return prompts;
 }
@@ -48,20 +48,20 @@ PromptIds unpacked(const Tensor& said) {
 PromptIds share_prompts(comm::Communicator* world, const std::function<PromptIds()>& ask) {
   if (!world || world->size() == 1) return ask();
   const tensor::Uncounted aside(tensor::Counts::work);  // outside the prediction
-  Tensor said;
+  Tensor message;
   std::exception_ptr failed;
   if (world->rank() == 0) try {
-      said = packed(ask());
+      message = packed(ask());
     } catch (
         const std::exception& e) {  // the waiting ranks receive this error in place of the prompts
       failed = std::current_exception();
       const Error error = base::as_error(e);
-      said = comm::word_of(&error);
+      message = comm::word_of(&error);
     }
-  said = comm::broadcast(*world, 0, said, kTag);
+  message = comm::broadcast(*world, 0, message, kTag);
   if (failed) std::rethrow_exception(failed);
-  if (said.dtype() == tensor::DType::u8) throw_if_error(said);
-  return unpacked(said);
+  if (message.dtype() == tensor::DType::u8) throw_if_error(message);
+  return unpacked(message);
 }
 
 int64_t least_of(comm::Communicator* world, int64_t number) {

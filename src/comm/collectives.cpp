@@ -10,17 +10,17 @@ namespace tessera::comm {
 using tensor::Tensor;
 
 std::vector<Tensor> Exchange::wait() {
-  std::vector<Tensor> arrived(parts_.size());
+  std::vector<Tensor> messages(parts_.size());
   for (size_t i = 0; i < parts_.size(); ++i)
-    arrived[i] = static_cast<int>(i) == own_ ? std::move(mine_) : parts_[i].wait();
+    messages[i] = static_cast<int>(i) == own_ ? std::move(own_part_) : parts_[i].wait();
   parts_.clear();
-  return arrived;
+  return messages;
 }
 
 Exchange Exchange::alone(Tensor message) {
   Exchange exchange;
   exchange.parts_.resize(1);
-  exchange.mine_ = std::move(message);
+  exchange.own_part_ = std::move(message);
   return exchange;
 }
 
@@ -42,7 +42,7 @@ Exchange all_to_all(Communicator& comm, std::vector<Tensor> messages, const Tag&
     const int to = (comm.rank() + i) % comm.size();
     comm.send(to, std::move(messages[static_cast<size_t>(to)]), tag);
   }
-  exchange.mine_ = std::move(messages[static_cast<size_t>(comm.rank())]);
+  exchange.own_part_ = std::move(messages[static_cast<size_t>(comm.rank())]);
   return exchange;
 }
 
@@ -62,10 +62,10 @@ std::vector<Tensor> gather(Communicator& comm, int root, const Tensor& message, 
     comm.send(root, message, tag);
     return {};
   }
-  std::vector<Tensor> all;
+  std::vector<Tensor> messages;
   for (int i = 0; i < comm.size(); ++i)
-    all.push_back(i == root ? message : comm.receive(i, tag).wait());
-  return all;
+    messages.push_back(i == root ? message : comm.receive(i, tag).wait());
+  return messages;
 }
 
 namespace {
@@ -74,14 +74,15 @@ template <class Merge>
 void merge(Communicator& comm, std::span<int64_t> values, const Tag& tag, Merge merged) {
   if (comm.size() == 1) return;
   const auto count = static_cast<int64_t>(values.size());
-  const Tensor mine = Tensor::empty({count}, tensor::DType::i64);
-  if (count > 0) std::memcpy(mine.raw(), values.data(), values.size_bytes());
-  const std::vector<Tensor> all = all_gather(comm, mine, tag).wait();
-  for (size_t r = 0; r < all.size(); ++r) {
-    require(all[r].elements() == count && all[r].dtype() == tensor::DType::i64, ErrorCode::rank,
-            "'{}' merges {} and {} numbers", tag.operation, count, all[r].elements());
+  const Tensor own_values = Tensor::empty({count}, tensor::DType::i64);
+  if (count > 0) std::memcpy(own_values.raw(), values.data(), values.size_bytes());
+  const std::vector<Tensor> messages = all_gather(comm, own_values, tag).wait();
+  for (size_t r = 0; r < messages.size(); ++r) {
+    require(messages[r].elements() == count && messages[r].dtype() == tensor::DType::i64,
+            ErrorCode::rank, "'{}' merges {} and {} numbers", tag.operation, count,
+            messages[r].elements());
     if (static_cast<int>(r) == comm.rank()) continue;
-    const int64_t* other = all[r].data<int64_t>();
+    const int64_t* other = messages[r].data<int64_t>();
     for (size_t i = 0; i < values.size(); ++i) values[i] = merged(values[i], other[i]);
   }
 }

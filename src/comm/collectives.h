@@ -21,7 +21,7 @@ class Exchange {
   friend Exchange all_to_all(Communicator&, std::vector<tensor::Tensor>, const Tag&);
   std::vector<Pending> parts_;
   int own_ = 0;
-  tensor::Tensor mine_;
+  tensor::Tensor own_part_;
 };
 
 /// Message i goes to rank i; sizes may differ and be zero. Sizes travel with the

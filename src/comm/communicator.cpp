@@ -25,7 +25,7 @@ struct Pending::Source {
   std::chrono::milliseconds deadline{};
   uint64_t channel = 0;
   int from = 0;  // world rank
-  uint64_t given = 0;
+  uint64_t next_order = 0;
 };
 
 /// Brings a failure of a rank in a request to the other ranks, beside their messages.
@@ -102,7 +102,7 @@ Tensor Pending::wait() {
     if (message.arrival) message.data = message.arrival->wait(expired);
   }
   if (watcher) watcher->arrives(source.from, source.channel, order_, message.arrived);
-  const auto kept = std::exchange(source_, nullptr);
+  const auto owner = std::exchange(source_, nullptr);
   transport.advance();
   source.ledger->received(tag_, seconds(Clock::now() - begin),
                           seconds(std::max(message.arrived - begin_, Clock::duration{})));
@@ -121,17 +121,17 @@ Tensor Pending::wait() {
 
 std::unique_ptr<Communicator> Communicator::world(std::shared_ptr<Transport> transport,
                                                   std::chrono::milliseconds deadline) {
-  std::unique_ptr<Communicator> all(new Communicator);
-  all->members_.resize(static_cast<size_t>(transport->size()));
-  std::iota(all->members_.begin(), all->members_.end(), 0);
-  all->rank_ = transport->rank();
-  all->transport_ = std::move(transport);
-  all->ledger_ = std::make_shared<Ledger>();
-  all->deadline_ = deadline;
-  all->channel_ = 1;
-  all->sources_.resize(all->members_.size());
-  all->sent_.resize(all->members_.size());
-  return all;
+  std::unique_ptr<Communicator> communicator(new Communicator);
+  communicator->members_.resize(static_cast<size_t>(transport->size()));
+  std::iota(communicator->members_.begin(), communicator->members_.end(), 0);
+  communicator->rank_ = transport->rank();
+  communicator->transport_ = std::move(transport);
+  communicator->ledger_ = std::make_shared<Ledger>();
+  communicator->deadline_ = deadline;
+  communicator->channel_ = 1;
+  communicator->sources_.resize(communicator->members_.size());
+  communicator->sent_.resize(communicator->members_.size());
+  return communicator;
 }
 
 Communicator::~Communicator() {
@@ -174,12 +174,12 @@ void Communicator::listen(Listener listener) {
 }
 
 void Communicator::post(int to, Tensor data, const Tag& tag) {
-  const int there = in_world(to);
+  const int receiver = in_world(to);
   if (to != rank_) {
     std::optional<Patience> patience;
     std::optional<Waiting> waiting;
-    transport_->await_room(there, [&] {
-      if (!waiting) waiting.emplace(*transport_, there);
+    transport_->await_room(receiver, [&] {
+      if (!waiting) waiting.emplace(*transport_, receiver);
       if (!patience) patience.emplace(*transport_, deadline_);
       if (request_) request_->ending->check();
       if (patience->over())
@@ -187,7 +187,7 @@ void Communicator::post(int to, Tensor data, const Tag& tag) {
              "rank {} waited {:.1f} s to send '{}'{} to {}; see what that rank does, or raise "
              "`comm_timeout`",
              transport_->rank(), patience->seconds(), tag.operation, layer_of(tag),
-             standstill(*transport_, there));
+             standstill(*transport_, receiver));
     });
     data = data.held_as({});
   }
@@ -215,8 +215,8 @@ Pending Communicator::receive(int from, const Tag& tag) {
     source->from = members_[static_cast<size_t>(from)];
   }
   Pending pending;
-  transport_->inbox().expect(channel_, source->from, source->given);
-  pending.order_ = source->given++;
+  transport_->inbox().expect(channel_, source->from, source->next_order);
+  pending.order_ = source->next_order++;
   pending.source_ = source;
   pending.tag_ = tag;
   pending.begin_ = Clock::now();
@@ -247,10 +247,10 @@ std::optional<Error> Communicator::failed() const {
 }
 
 std::unique_ptr<Communicator> Communicator::request() {
-  std::vector<int> all(members_.size());
-  std::iota(all.begin(), all.end(), 0);
+  std::vector<int> members(members_.size());
+  std::iota(members.begin(), members.end(), 0);
   const auto ending = std::make_shared<Ending>();
-  auto ranks = group(all), words = group(all);
+  auto ranks = group(members), words = group(members);
   words->listen([ending](int, const Message& word) {
     if (const auto error = error_of(word.data)) ending->hear(*error);
   });
@@ -288,14 +288,14 @@ std::unique_ptr<Communicator> Communicator::group(const std::vector<int>& member
   return part;
 }
 
-std::unique_ptr<Communicator> Communicator::over(const Stand& stand) {
-  std::vector<int> all(members_.size());
-  std::iota(all.begin(), all.end(), 0);
-  require(members_ == all && size() == transport_->size(), ErrorCode::rank,
+std::unique_ptr<Communicator> Communicator::over(const TransportFactory& factory) {
+  std::vector<int> members(members_.size());
+  std::iota(members.begin(), members.end(), 0);
+  require(members_ == members && size() == transport_->size(), ErrorCode::rank,
           "a transport stands over a world, not over a group of {} of {} ranks", size(),
           transport_->size());
-  auto world = group(all);
-  world->transport_ = stand(transport_, deadline_);
+  auto world = group(members);
+  world->transport_ = factory(transport_, deadline_);
   return world;
 }
 

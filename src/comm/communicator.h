@@ -80,11 +80,11 @@ class Communicator {
   /// ends the waits of this request only. All ranks call, as for group().
   std::unique_ptr<Communicator> request();
   /// Makes a transport over another, with the deadline of its waits.
-  using Stand = std::function<std::shared_ptr<Transport>(std::shared_ptr<Transport> below,
-                                                         std::chrono::milliseconds deadline)>;
+  using TransportFactory = std::function<std::shared_ptr<Transport>(
+      std::shared_ptr<Transport> below, std::chrono::milliseconds deadline)>;
   /// The ranks of this world, in a channel of their own, with a transport over this transport. All
   /// ranks call, as for group().
-  std::unique_ptr<Communicator> over(const Stand& stand);
+  std::unique_ptr<Communicator> over(const TransportFactory& factory);
 
   /// Signals progress of this rank; called where much is computed between messages.
   void advance() { transport_->advance(); }

@@ -32,7 +32,7 @@ bool Ending::fail(const Error& error) {
 
 void Ending::hear(const Error& error) {
   const std::lock_guard lock(mutex_);
-  if (!heard_) heard_ = error;
+  if (!other_error_) other_error_ = error;
   over_ = true;
 }
 
@@ -40,7 +40,7 @@ void Ending::check() {
   if (!over_) return;
   const std::lock_guard lock(mutex_);
   noticed_ = !own_;
-  throw Error(own_ ? *own_ : *heard_);
+  throw Error(own_ ? *own_ : *other_error_);
 }
 
 std::optional<Error> Ending::own() const {

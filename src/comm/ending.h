@@ -30,7 +30,7 @@ class Ending {
  private:
   std::atomic<bool> over_{false};
   mutable std::mutex mutex_;
-  std::optional<Error> own_, heard_;
+  std::optional<Error> own_, other_error_;
   bool noticed_ = false;  // the other rank's error was thrown here
 };
 

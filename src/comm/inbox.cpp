@@ -23,7 +23,7 @@ void Inbox::deliver(uint64_t channel, int from, Message message) {
   std::shared_ptr<const Listener> listener;
   {
     const std::lock_guard lock(mutex_);
-    came_[from] += bytes;
+    received_bytes_[from] += bytes;
     if (!passed) {
       accepted_[from] += bytes;
       return;
@@ -31,7 +31,7 @@ void Inbox::deliver(uint64_t channel, int from, Message message) {
     Channel& open = channels_[channel];
     Sender& sender = open.senders[from];
     if (message.last) {
-      sender.all = message.order;
+      sender.message_count = message.order;
       return let_go(channel);
     }
     ++sender.arrived;
@@ -214,7 +214,7 @@ void Inbox::close(uint64_t channel, int others) {
 void Inbox::let_go(uint64_t channel) {
   const Channel& open = channels_[channel];
   const auto through = [](const auto& sender) {
-    return sender.second.all && *sender.second.all == sender.second.arrived;
+    return sender.second.message_count && *sender.second.message_count == sender.second.arrived;
   };
   if (open.others >= 0 &&
       std::count_if(open.senders.begin(), open.senders.end(), through) >= open.others)
@@ -223,20 +223,20 @@ void Inbox::let_go(uint64_t channel) {
 
 uint64_t Inbox::accepted(int from) const {
   const std::lock_guard lock(mutex_);
-  const auto found = accepted_.find(from);
-  return found == accepted_.end() ? 0 : found->second;
+  const auto it = accepted_.find(from);
+  return it == accepted_.end() ? 0 : it->second;
 }
 
 uint64_t Inbox::ahead(int from) const {
   const std::lock_guard lock(mutex_);
-  const auto came = came_.find(from), accepted = accepted_.find(from);
-  return (came == came_.end() ? 0 : came->second) -
+  const auto came = received_bytes_.find(from), accepted = accepted_.find(from);
+  return (came == received_bytes_.end() ? 0 : came->second) -
          (accepted == accepted_.end() ? 0 : accepted->second);
 }
 
 void Inbox::await_room(int from, uint64_t limit, const std::function<void()>& expired) {
   std::unique_lock lock(mutex_);
-  wait(lock, expired, [&] { return came_[from] - accepted_[from] <= limit; });
+  wait(lock, expired, [&] { return received_bytes_[from] - accepted_[from] <= limit; });
 }
 
 size_t Inbox::channels() const {

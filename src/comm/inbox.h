@@ -75,7 +75,7 @@ class Inbox {
   struct Sender {
     std::map<uint64_t, Slot> slots;  // by order
     uint64_t arrived = 0;
-    std::optional<uint64_t> all;  // messages, after the sender closed the channel
+    std::optional<uint64_t> message_count;  // once the sender closed the channel
   };
   struct Channel {
     std::map<int, Sender> senders;
@@ -93,7 +93,7 @@ class Inbox {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<uint64_t, Channel> channels_;
-  std::map<int, uint64_t> accepted_, came_;  // bytes by sender
+  std::map<int, uint64_t> accepted_, received_bytes_;  // bytes by sender
   std::optional<Error> failure_;
   std::shared_ptr<Gate> gate_;
 };

@@ -22,7 +22,7 @@ int Mesh::size() const {
   return ranks;
 }
 
-Mesh::Along Mesh::along(std::string_view name) const {
+Mesh::AxisLayout Mesh::layout_of(std::string_view name) const {
   int stride = 1;
   for (auto axis = axes_.rbegin(); axis != axes_.rend(); ++axis) {
     if (axis->name == name) return {axis->size, stride};
@@ -31,10 +31,10 @@ Mesh::Along Mesh::along(std::string_view name) const {
   fail(ErrorCode::plan, "a mesh of {} axes has none named '{}'", axes_.size(), name);
 }
 
-int Mesh::size(std::string_view axis) const { return along(axis).size; }
+int Mesh::size(std::string_view axis) const { return layout_of(axis).size; }
 
 int Mesh::coordinate(int rank, std::string_view axis) const {
-  const auto [size, stride] = along(axis);
+  const auto [size, stride] = layout_of(axis);
   return rank / stride % size;
 }
 
@@ -42,10 +42,10 @@ std::vector<int> Mesh::group(int rank, AxisNames axes) const {
   require(rank >= 0 && rank < size(), ErrorCode::plan, "rank {} of a mesh of {}", rank, size());
   std::vector<int> ranks{rank};
   for (const std::string_view axis : axes) {
-    const auto [size, stride] = along(axis);
+    const auto [size, stride] = layout_of(axis);
     std::vector<int> more;
-    for (const int one : ranks)
-      for (int i = 0; i < size; ++i) more.push_back(one + (i - one / stride % size) * stride);
+    for (const int member : ranks)
+      for (int i = 0; i < size; ++i) more.push_back(member + (i - member / stride % size) * stride);
     ranks = std::move(more);
   }
   std::sort(ranks.begin(), ranks.end());
@@ -54,10 +54,10 @@ std::vector<int> Mesh::group(int rank, AxisNames axes) const {
 
 std::vector<int> Mesh::overlay(int rank, AxisNames axes, int count) const {
   require(count >= 1, ErrorCode::plan, "runs of {} ranks; expected 1 or more", count);
-  const std::vector<int> all = group(rank, axes);
-  const auto place = std::find(all.begin(), all.end(), rank) - all.begin();
-  const auto first = all.begin() + place / count * count;
-  return {first, first + std::min<std::ptrdiff_t>(count, all.end() - first)};
+  const std::vector<int> members = group(rank, axes);
+  const auto place = std::find(members.begin(), members.end(), rank) - members.begin();
+  const auto first = members.begin() + place / count * count;
+  return {first, first + std::min<std::ptrdiff_t>(count, members.end() - first)};
 }
 
 std::unique_ptr<Communicator> Mesh::communicator(Communicator& world, AxisNames axes) const {

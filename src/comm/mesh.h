@@ -37,10 +37,10 @@ class Mesh {
   std::unique_ptr<Communicator> communicator(Communicator& world, AxisNames axes) const;
 
  private:
-  struct Along {
+  struct AxisLayout {
     int size, stride;
   };
-  Along along(std::string_view axis) const;
+  AxisLayout layout_of(std::string_view axis) const;
   std::vector<Axis> axes_;
 };
 

@@ -7,30 +7,30 @@
 namespace tessera::comm {
 
 uint64_t Patience::progress() const {
-  uint64_t all = 0;
-  for (int rank = 0; rank < transport_.size(); ++rank) all += transport_.progress(rank);
-  return all;
+  uint64_t sum = 0;
+  for (int rank = 0; rank < transport_.size(); ++rank) sum += transport_.progress(rank);
+  return sum;
 }
 
 bool Patience::over() {
   const uint64_t now = progress();
-  if (now != seen_) {
-    seen_ = now;
+  if (now != last_progress_) {
+    last_progress_ = now;
     since_ = Clock::now();
   }
   return Clock::now() - since_ >= deadline_;
 }
 
 std::string standstill(const Transport& transport, int peer) {
-  std::vector<bool> named(static_cast<size_t>(transport.size()));
-  named[static_cast<size_t>(transport.rank())] = true;
+  std::vector<bool> visited(static_cast<size_t>(transport.size()));
+  visited[static_cast<size_t>(transport.rank())] = true;
   std::string text = fmt::format("rank {}, ", peer);
   for (;;) {
-    named[static_cast<size_t>(peer)] = true;
+    visited[static_cast<size_t>(peer)] = true;
     peer = transport.waits_for(peer);
     if (peer < 0 || peer >= transport.size()) return text + "which made no progress";
     text += fmt::format("which waits for rank {}", peer);
-    if (named[static_cast<size_t>(peer)]) return text + ", so that they wait for each other";
+    if (visited[static_cast<size_t>(peer)]) return text + ", so that they wait for each other";
     text += ", ";
   }
 }

@@ -12,7 +12,10 @@ class Patience {
  public:
   using Clock = std::chrono::steady_clock;
   Patience(const Transport& transport, std::chrono::milliseconds deadline)
-      : transport_(transport), deadline_(deadline), seen_(progress()), since_(Clock::now()) {}
+      : transport_(transport),
+        deadline_(deadline),
+        last_progress_(progress()),
+        since_(Clock::now()) {}
   /// True after a deadline without progress.
   bool over();
   double seconds() const { return std::chrono::duration<double>(deadline_).count(); }
@@ -21,7 +24,7 @@ class Patience {
   uint64_t progress() const;
   const Transport& transport_;
   const std::chrono::milliseconds deadline_;
-  uint64_t seen_;
+  uint64_t last_progress_;
   Clock::time_point since_;
 };
 

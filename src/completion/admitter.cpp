@@ -24,9 +24,9 @@ std::vector<sample::TokenPrompt> Admitter::operator()() {
       run_.lease.tell(static_cast<int>(arrived_++), prompt);
       waiting_.push_back(std::move(prompt));
     }
-  std::vector<sample::TokenPrompt> joined;
+  std::vector<sample::TokenPrompt> prompts;
   if (waiting_.empty() || (more.prompt_ids.empty() && recorder_.working.size() == refused_beside_))
-    return joined;
+    return prompts;
   int64_t fit = 0;
   run_.state.ranks().all_or_none(
       "lets prompts join", [&] { fit = fitting(); }, world_);
@@ -36,11 +36,11 @@ std::vector<sample::TokenPrompt> Admitter::operator()() {
         resident_experts(run_.state, run_.experts, world_ ? world_->rank() : 0));
   for (; fit > 0; --fit) {
     recorder_.add(waiting_.front());
-    joined.push_back(std::move(waiting_.front()));
+    prompts.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
   }
   refused_beside_ = recorder_.working.size();
-  return joined;
+  return prompts;
 }
 
 int64_t Admitter::fitting() {
@@ -51,9 +51,9 @@ int64_t Admitter::fitting() {
   int64_t fit = 0;
   for (; fit < std::ssize(waiting_); ++fit) {
     together.push_back(waiting_[static_cast<size_t>(fit)]);
-    const std::string why = run_.misfit(together);
-    require(why.empty() || together.size() > 1, ErrorCode::memory, "{}", why);
-    if (!why.empty()) break;
+    const std::string reason = run_.misfit(together);
+    require(reason.empty() || together.size() > 1, ErrorCode::memory, "{}", reason);
+    if (!reason.empty()) break;
   }
   return fit;
 }

@@ -17,14 +17,16 @@ class AnswerText {
  public:
   AnswerText(const tokenizer::ByteLevelBpe* tokens, const std::vector<std::string>& stops)
       : tokens_(tokens), stops_(stops) {
-    for (const auto& stop : stops) hold_ = std::max(hold_, stop.empty() ? 0 : stop.size() - 1);
+    for (const auto& stop : stops)
+      most_held_ = std::max(most_held_, stop.empty() ? 0 : stop.size() - 1);
   }
   /// Takes settled ids and returns new text for display; finds stop texts. The cost depends only on
   /// the new ids.
   std::string advance(const std::vector<int32_t>& ids, bool ended) {
     if (!tokens_ || stopped_) return "";
-    for (; taken_ < ids.size(); ++taken_) bytes_ += tokens_->bytes_of(ids[taken_]);
-    const size_t from = searched_ > hold_ ? searched_ - hold_ : 0;
+    for (; token_count_ < ids.size(); ++token_count_)
+      bytes_ += tokens_->bytes_of(ids[token_count_]);
+    const size_t from = searched_bytes_ > most_held_ ? searched_bytes_ - most_held_ : 0;
     for (const auto& stop : stops_)
       if (const size_t at = stop.empty()
                                 ? std::string::npos
@@ -33,9 +35,9 @@ class AnswerText {
         bytes_.resize(at);
         stopped_ = true;
       }
-    searched_ = bytes_.size();
+    searched_bytes_ = bytes_.size();
     std::string text;
-    shown_ += tokenizer::append_readable(may_be_shown(ended), ended || stopped_, text);
+    shown_bytes_ += tokenizer::append_readable(visible_text(ended), ended || stopped_, text);
     return text;
   }
   /// Whether a stop text ended the answer.
@@ -45,15 +47,15 @@ class AnswerText {
 
  private:
   // Text at the end that may begin a stop text is held back.
-  std::string_view may_be_shown(bool ended) const {
-    const size_t held = ended || stopped_ ? 0 : hold_;
-    const std::string_view rest = std::string_view(bytes_).substr(shown_);
-    return rest.substr(0, rest.size() - std::min(held, rest.size()));
+  std::string_view visible_text(bool ended) const {
+    const size_t held_bytes = ended || stopped_ ? 0 : most_held_;
+    const std::string_view rest = std::string_view(bytes_).substr(shown_bytes_);
+    return rest.substr(0, rest.size() - std::min(held_bytes, rest.size()));
   }
   const tokenizer::ByteLevelBpe* tokens_;
   const std::vector<std::string>& stops_;
   std::string bytes_;
-  size_t taken_ = 0, searched_ = 0, shown_ = 0, hold_ = 0;
+  size_t token_count_ = 0, searched_bytes_ = 0, shown_bytes_ = 0, most_held_ = 0;
   bool stopped_ = false;
 };
 

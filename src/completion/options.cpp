@@ -87,8 +87,8 @@ sample::DecodingPolicy policy_of(const CompleteRequest& q, const models::TokenSp
 }
 
 nn::SelectionRule rule_of(const CompleteRequest& q, const models::TokenSpec& spec) {
-  const nn::SelectionRule asked = nn::parse_selection(q.select);
-  require(spec.routing.block == 0 || asked.method == nn::SelectionRule::Method::vanilla,
+  const nn::SelectionRule requested_rule = nn::parse_selection(q.select);
+  require(spec.routing.block == 0 || requested_rule.method == nn::SelectionRule::Method::vanilla,
           ErrorCode::usage,
           "`select` {}: the tokens of a block share experts in this model's own way ({}), beside "
           "which no other is built; leave it out",
@@ -97,7 +97,7 @@ nn::SelectionRule rule_of(const CompleteRequest& q, const models::TokenSpec& spe
           "`select_refresh` and `select_prefill` say which passes `select` is for, and this model "
           "chooses experts in its own way ({}) in all; leave them out",
           nn::to_string(spec.routing));
-  const nn::SelectionRule rule = spec.routing.block > 0 ? spec.routing : asked;
+  const nn::SelectionRule rule = spec.routing.block > 0 ? spec.routing : requested_rule;
   nn::check_selection(rule, spec.experts, spec.top_k);
   return rule;
 }

@@ -12,9 +12,9 @@ using Conversation = PrefixCache::State::Conversation;
 namespace {
 
 int64_t bytes_of(const nn::KvCache::Tables& tables) {
-  int64_t all = 0;
-  for (const auto& [k, v] : tables) all += k.bytes() + v.bytes();
-  return all;
+  int64_t sum = 0;
+  for (const auto& [k, v] : tables) sum += k.bytes() + v.bytes();
+  return sum;
 }
 
 tensor::Tensor copied(const tensor::Tensor& rows) {
@@ -32,9 +32,9 @@ int64_t common_of(const std::vector<int32_t>& ids, const std::vector<int32_t>& p
 }  // namespace
 
 int64_t Conversation::bytes() const {
-  int64_t all = 0;
-  for (const auto& tables : ranks) all += bytes_of(*tables);
-  return all;
+  int64_t sum = 0;
+  for (const auto& tables : ranks) sum += bytes_of(*tables);
+  return sum;
 }
 
 bool Conversation::fits(const Conversation& other) const {
@@ -51,57 +51,58 @@ PrefixCache::State::State(int64_t bytes) : limit(std::max<int64_t>(bytes, 0)) {
 
 PrefixCache::State::~State() = default;
 
-Conversation PrefixCache::State::find(const Conversation& wanted, int64_t& common) {
+Conversation PrefixCache::State::find(const Conversation& conversation, int64_t& common) {
   std::list<Conversation> leaving;  // freed without the lock
   const std::lock_guard lock(mutex_);
   common = 0;
   auto best = kept_.end();
-  for (auto one = kept_.begin(); one != kept_.end(); ++one) {
-    const int64_t alike = one->fits(wanted) ? common_of(one->ids, wanted.ids, wanted.block) : 0;
+  for (auto it = kept_.begin(); it != kept_.end(); ++it) {
+    const int64_t alike =
+        it->fits(conversation) ? common_of(it->ids, conversation.ids, conversation.block) : 0;
     if (alike <= common) continue;
     common = alike;
-    best = one;
+    best = it;
   }
-  Conversation found;
+  Conversation match;
   if (best != kept_.end()) {
-    found = *best;
+    match = *best;
     kept_.splice(kept_.begin(), kept_, best);
   }
   if (limit == 0) leaving.swap(kept_);
-  return found;
+  return match;
 }
 
-void PrefixCache::State::put(Conversation made) {
+void PrefixCache::State::put(Conversation conversation) {
   std::list<Conversation> leaving;
-  int64_t all = made.bytes();
+  int64_t sum = conversation.bytes();
   const std::lock_guard lock(mutex_);
-  const auto leave = [&](auto one) { leaving.splice(leaving.end(), kept_, one); };
-  for (auto one = kept_.begin(); one != kept_.end();) {
-    const auto next = std::next(one);
-    const bool beginning = one->fits(made) && one->ids.size() <= made.ids.size() &&
-                           std::equal(one->ids.begin(), one->ids.end(), made.ids.begin());
+  const auto leave = [&](auto it) { leaving.splice(leaving.end(), kept_, it); };
+  for (auto it = kept_.begin(); it != kept_.end();) {
+    const auto next = std::next(it);
+    const bool beginning = it->fits(conversation) && it->ids.size() <= conversation.ids.size() &&
+                           std::equal(it->ids.begin(), it->ids.end(), conversation.ids.begin());
     if (limit == 0 || beginning)
-      leave(one);
+      leave(it);
     else
-      all += one->bytes();
-    one = next;
+      sum += it->bytes();
+    it = next;
   }
-  kept_.push_front(std::move(made));
-  for (; limit > 0 && all > limit; leave(std::prev(kept_.end()))) all -= kept_.back().bytes();
+  kept_.push_front(std::move(conversation));
+  for (; limit > 0 && sum > limit; leave(std::prev(kept_.end()))) sum -= kept_.back().bytes();
 }
 
 int64_t PrefixCache::State::bytes() const {
   const std::lock_guard lock(mutex_);
-  int64_t all = 0;
-  for (const Conversation& one : kept_) all += one.bytes();
-  return all;
+  int64_t sum = 0;
+  for (const Conversation& conversation : kept_) sum += conversation.bytes();
+  return sum;
 }
 
 int64_t PrefixCache::State::tokens() const {
   const std::lock_guard lock(mutex_);
-  int64_t all = 0;
-  for (const Conversation& one : kept_) all += std::ssize(one.ids);
-  return all;
+  int64_t sum = 0;
+  for (const Conversation& conversation : kept_) sum += std::ssize(conversation.ids);
+  return sum;
 }
 
 void PrefixCache::State::clear() {
@@ -125,9 +126,9 @@ PrefixLease::PrefixLease(const runtime::ModelState& state, const CompleteRequest
   if (!control.prefix || policy.cache.kind != KvCache::block || q.select_prefill ||
       !state.ranks().all_here())
     return;
-  PrefixCache::State& kept = control.prefix->state();
-  if (kept.limit == 0 && (prompts.size() > 1 || control.join)) return;
-  prefix_ = &kept;
+  PrefixCache::State& store = control.prefix->state();
+  if (store.limit == 0 && (prompts.size() > 1 || control.join)) return;
+  prefix_ = &store;
   form_.model = state.identity;
   form_.block = policy.denoises() ? 1 : policy.block;  // text before a canvas is causal
   form_.ranks.resize(static_cast<size_t>(state.options.plan.world()));
@@ -139,8 +140,8 @@ PrefixLease::PrefixLease(const runtime::ModelState& state, const CompleteRequest
 
 PrefixLease::~PrefixLease() {
   for (Loan& loan : loans_)  // no rank began: a cache without limit stays as before
-    if (prefix_->limit == 0 && !loan.found.ranks.empty() && loan.taken == 0)
-      prefix_->put(std::move(loan.found));
+    if (prefix_->limit == 0 && !loan.match.ranks.empty() && loan.takers == 0)
+      prefix_->put(std::move(loan.match));
 }
 
 bool PrefixLease::fits(int64_t bytes_of_rank) const {
@@ -152,11 +153,11 @@ void PrefixLease::find(const std::vector<int32_t>& prompt) {
   if (!prefix_) return;
   const std::lock_guard lock(mutex_);
   Loan loan;
-  loan.left = form_;
-  if (owner_) loan.left.owner = owner_(static_cast<int>(loans_.size()));
-  loan.left.ids = prompt;
-  loan.found = prefix_->find(loan.left, loan.common);
-  loan.left.ids.clear();
+  loan.successor = form_;
+  if (owner_) loan.successor.owner = owner_(static_cast<int>(loans_.size()));
+  loan.successor.ids = prompt;
+  loan.match = prefix_->find(loan.successor, loan.common);
+  loan.successor.ids.clear();
   loans_.push_back(std::move(loan));
 }
 
@@ -165,27 +166,28 @@ void PrefixLease::tell(int sequence, sample::TokenPrompt& prompt) const {
   const std::lock_guard lock(mutex_);
   const Loan& loan = loans_.at(static_cast<size_t>(sequence));
   prompt.kept = loan.common;
-  prompt.held = std::ssize(loan.found.ids);
+  prompt.held = std::ssize(loan.match.ids);
 }
 
 std::shared_ptr<const nn::KvCache::Tables> PrefixLease::take(int sequence, int rank) {
   const std::lock_guard lock(mutex_);
   Loan& loan = loans_.at(static_cast<size_t>(sequence));
-  ++loan.taken;
-  return std::move(loan.found.ranks.at(static_cast<size_t>(rank)));
+  ++loan.takers;
+  return std::move(loan.match.ranks.at(static_cast<size_t>(rank)));
 }
 
 void PrefixLease::leave(int sequence, int rank, std::vector<int32_t> ids,
                         nn::KvCache::Tables tables) {
   const std::lock_guard lock(mutex_);
   Loan& loan = loans_.at(static_cast<size_t>(sequence));
-  if (loan.given++ == 0)
-    loan.left.ids = std::move(ids);
-  else if (loan.left.ids != ids)
+  if (loan.givers++ == 0)
+    loan.successor.ids = std::move(ids);
+  else if (loan.successor.ids != ids)
     loan.alike = false;
-  loan.left.ranks.at(static_cast<size_t>(rank)) =
+  loan.successor.ranks.at(static_cast<size_t>(rank)) =
       std::make_shared<const nn::KvCache::Tables>(std::move(tables));
-  if (loan.given == loan.left.ranks.size() && loan.alike) prefix_->put(std::move(loan.left));
+  if (loan.givers == loan.successor.ranks.size() && loan.alike)
+    prefix_->put(std::move(loan.successor));
 }
 
 RankPrefix::RankPrefix(PrefixLease& lease, int rank,

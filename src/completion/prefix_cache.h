@@ -33,12 +33,12 @@ struct PrefixCache::State {
 
   explicit State(int64_t limit);
   ~State();
-  /// Finds the conversation that begins like `wanted` for the most tokens; `common` is their
+  /// Finds the conversation that begins like `conversation` for the most tokens; `common` is their
   /// number, in whole blocks. Without such a conversation `ranks` is empty. A cache of one
   /// conversation keeps nothing in either case.
-  Conversation find(const Conversation& wanted, int64_t& common);
+  Conversation find(const Conversation& conversation, int64_t& common);
   /// Keeps a conversation in place of its beginnings. The least recently used ones leave.
-  void put(Conversation made);
+  void put(Conversation conversation);
   int64_t bytes() const;
   void clear();
   int64_t tokens() const;
@@ -79,9 +79,9 @@ class PrefixLease {
  private:
   /// A sequence's loan, and its successor.
   struct Loan {
-    PrefixCache::State::Conversation found, left;
+    PrefixCache::State::Conversation match, successor;
     int64_t common = 0;
-    size_t taken = 0, given = 0;  // by ranks
+    size_t takers = 0, givers = 0;  // by ranks
     bool alike = true;
   };
 

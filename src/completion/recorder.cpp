@@ -17,8 +17,8 @@ std::vector<std::string> block_texts(const sample::SequencePass& p, const sample
                                      const tokenizer::ByteLevelBpe* tokens) {
   std::vector<std::string> texts;
   std::set<int64_t> noise;  // positions of a canvas without an accepted token
-  for (const sample::Prediction& one : p.commits)
-    if (one.noise) noise.insert(one.position);
+  for (const sample::Prediction& commit : p.commits)
+    if (commit.noise) noise.insert(commit.position);
   for (int64_t i = p.pass.decide.begin; i < p.pass.decide.end; ++i) {
     const int32_t id = walk.ids()[static_cast<size_t>(i)];
     if (id == special.mask || noise.contains(i))
@@ -37,7 +37,7 @@ void Recorder::add(const sample::TokenPrompt& prompt) {
   prompts.push_back(prompt);
   answers.emplace_back(tokens, request.stop);
   result.completions.emplace_back();
-  said.emplace_back();
+  confidences.emplace_back();
 }
 
 void Recorder::before(const std::vector<sample::SequencePass>& passes) {
@@ -49,10 +49,10 @@ void Recorder::before(const std::vector<sample::SequencePass>& passes) {
       // A block's first pass also finishes earlier tokens; they use the router's choice, as in a
       // separate finalise pass.
       const bool part = spec.routing.block == 0 && p.pass.kind == PassKind::block;
-      const nn::Range asked = part ? p.pass.decide : nn::kAllTokens;
-      under[p.sequence] = rule.open ? p.undecided : std::vector{asked};
+      const nn::Range decide_range = part ? p.pass.decide : nn::kAllTokens;
+      under[p.sequence] = rule.open ? p.undecided : std::vector{decide_range};
       sequences[p.sequence] = p.undecided;
-      if (p.pass.decide.size() > 0) cores[p.sequence] = {p.pass.decide, asked};
+      if (p.pass.decide.size() > 0) cores[p.sequence] = {p.pass.decide, decide_range};
     }
   if (watch.before) watch.before(sequences);
   policy.restrict_to(std::move(under));
@@ -64,14 +64,16 @@ void Recorder::before(const std::vector<sample::SequencePass>& passes) {
 
 TokenConfidences::LogprobsOf Recorder::logprobs_in(const tensor::Tensor& logits) const {
   if (!request.logprobs) return {};
-  return [&, here = logits.to(tensor::Device::cpu)](int64_t row, int32_t token) {
-    const std::span all(here.row<float>(row), static_cast<size_t>(here.size(1)));
-    Completion::Logprobs made;
-    for (const auto& one : sample::log_probabilities(all, special.mask, token, *request.logprobs))
-      made.top.push_back(logprob_of(tokens, one.token, one.value));
-    made.token = made.top.front();
-    made.top.erase(made.top.begin());
-    return made;
+  return [&, host_logits = logits.to(tensor::Device::cpu)](int64_t row, int32_t token) {
+    const std::span row_logits(host_logits.row<float>(row),
+                               static_cast<size_t>(host_logits.size(1)));
+    Completion::Logprobs logprobs;
+    for (const auto& candidate :
+         sample::log_probabilities(row_logits, special.mask, token, *request.logprobs))
+      logprobs.top.push_back(logprob_of(tokens, candidate.token, candidate.value));
+    logprobs.token = logprobs.top.front();
+    logprobs.top.erase(logprobs.top.begin());
+    return logprobs;
   };
 }
 
@@ -81,19 +83,19 @@ bool Recorder::after(const sample::SequencePass& p, const sample::BlockWalk& wal
     uses = usage.take();
     result.pass_seconds.push_back(pass.seconds());
   }
-  Completion& made = result.completions[static_cast<size_t>(p.sequence)];
-  made.passes.push_back(
+  Completion& completion = result.completions[static_cast<size_t>(p.sequence)];
+  completion.passes.push_back(
       {p.pass.kind,
        p.pass.ids.begin,
        p.pass.ids.end,
-       said[static_cast<size_t>(p.sequence)].take(p, special.mask, logprobs_in(logits)),
+       confidences[static_cast<size_t>(p.sequence)].take(p, special.mask, logprobs_in(logits)),
        under_rule(request, spec, p.pass.kind),
        {}});
   for (const auto& use : uses)
-    if (use.sequence == p.sequence) made.passes.back().experts.push_back(use.distinct);
+    if (use.sequence == p.sequence) completion.passes.back().experts.push_back(use.distinct);
   AnswerText& answer = answers[static_cast<size_t>(p.sequence)];
   const std::string text = answer.advance(walk.generated(), false);
-  const auto& experts = made.passes.back().experts;
+  const auto& experts = completion.passes.back().experts;
   if (control.on_progress)
     control.on_progress({p.sequence, text, block_texts(p, walk, special, tokens),
                          p.pass.decide.begin, false,
@@ -104,22 +106,22 @@ bool Recorder::after(const sample::SequencePass& p, const sample::BlockWalk& wal
 void Recorder::ended(int sequence, const sample::Decoded& out) {
   working.erase(sequence);
   const auto i = static_cast<size_t>(sequence);
-  Completion& made = result.completions[i];
-  made.ids = out.generated;
-  made.prompt = sequence / request.n;
-  made.seed = request.seed + prompts[i].answer;
-  made.prompt_ids = prompts[i].ids;
-  made.reused = prompts[i].kept;
-  for (size_t t = 0; t < made.ids.size(); ++t) {
+  Completion& completion = result.completions[i];
+  completion.ids = out.generated;
+  completion.prompt = sequence / request.n;
+  completion.seed = request.seed + prompts[i].answer;
+  completion.prompt_ids = prompts[i].ids;
+  completion.reused = prompts[i].kept;
+  for (size_t t = 0; t < completion.ids.size(); ++t) {
     const auto position = static_cast<int64_t>(prompts[i].ids.size() + t);
-    made.confidences.push_back(said[i].at(position).confidence);
-    if (request.logprobs) made.logprobs.push_back(said[i].at(position).logprobs);
+    completion.confidences.push_back(confidences[i].at(position).confidence);
+    if (request.logprobs) completion.logprobs.push_back(confidences[i].at(position).logprobs);
   }
-  const std::string rest = answers[i].advance(made.ids, true);
-  made.text = answers[i].text();
-  made.finish = answers[i].stopped() ? FinishReason::stop
-                : out.ended          ? FinishReason::end
-                                     : FinishReason::length;
+  const std::string rest = answers[i].advance(completion.ids, true);
+  completion.text = answers[i].text();
+  completion.finish = answers[i].stopped() ? FinishReason::stop
+                      : out.ended          ? FinishReason::end
+                                           : FinishReason::length;
   if (control.on_progress) control.on_progress({sequence, rest, {}, 0, true});
   if (!control.on_answer) return;
   result.experts_read = usage.experts_read();

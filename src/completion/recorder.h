@@ -44,7 +44,7 @@ struct Recorder {
   CompleteResult result{};
   nn::SequenceUsage usage{};
   std::vector<nn::SequenceUsage::Use> uses{};
-  std::vector<TokenConfidences> said{};  // by sequence
+  std::vector<TokenConfidences> confidences{};  // by sequence
   base::Stopwatch clock{}, pass{};
   bool fresh_uses = false;
 

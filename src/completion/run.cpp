@@ -34,7 +34,7 @@ void CompletionRun::describe(CompleteResult& result) const {
 
 std::string CompletionRun::misfit(const std::vector<sample::TokenPrompt>& sequences) {
   TokenRun run = token_run_of(sequences, policy, spec(), rule);
-  if (std::string why = admit(run); !why.empty()) return why;
+  if (std::string reason = admit(run); !reason.empty()) return reason;
   if (experts == 0) return run.experts == 0 ? "" : "it would fit if not all experts were in memory";
   experts = run.experts > 0 ? run.experts : INT64_MAX;
   return "";
@@ -85,13 +85,13 @@ CompleteResult CompletionRun::run(comm::Communicator* world) {
   tensor::watch_part("");
   recorder.result.seconds = recorder.clock.seconds();
   recorder.result.experts_read = recorder.usage.experts_read();
-  const int64_t sent = world ? world->ledger().total().bytes - sent_before : 0;
+  const int64_t sent_bytes = world ? world->ledger().total().bytes - sent_before : 0;
   const std::lock_guard lock(mutex);
   for (const auto& load : setup.expert_loads()) cluster::add_counts(load, report.expert_load);
-  Report::Rank& mine =
+  Report::Rank& own_report =
       report.per_rank.at(state.workers.ranks.empty() ? 0 : static_cast<size_t>(rank));
-  mine = runtime::work_of(state.workers.scope(rank, &meters), sent);
-  if (cache) mine.streamed = streamed_of(state, rank, *cache);
+  own_report = runtime::work_of(state.workers.scope(rank, &meters), sent_bytes);
+  if (cache) own_report.streamed = streamed_of(state, rank, *cache);
   return std::move(recorder.result);
 }
 
@@ -105,8 +105,8 @@ CompleteResult CompletionRun::launch() {
   report.per_rank.resize(meters.ranks.size());
   CompleteResult result;
   runtime::launch_ranks(state, meters, control.stop, [&](comm::Communicator* world) {
-    CompleteResult made = run(world);
-    if (!world || world->rank() == 0) result = std::move(made);
+    CompleteResult rank_result = run(world);
+    if (!world || world->rank() == 0) result = std::move(rank_result);
     state.ranks().gather(world, report);
   });
   result.bytes_read = meters.all->total().bytes;

@@ -57,7 +57,7 @@ ExpertBytes expert_bytes(const runtime::ModelState& state) {
   const int sites = static_cast<int>(state.language->geometry(state.dtype()).experts.size());
   ExpertBytes bytes;
   for (int site = 0; site < sites; ++site) {  // a GGUF file may hold layers in several formats
-    const ops::Expert one = read(site, 0);
+    const ops::Expert expert = read(site, 0);
     bytes.packed = std::max(bytes.packed, scope.memory->current(tensor::MemoryClass::weights));
   }
   const load::Component& part = state.folder.component("model");
@@ -87,12 +87,12 @@ StreamedExperts streamed_of(const runtime::ModelState& state, int rank,
 }
 
 void add_streamed(const StreamedExperts& rank, std::optional<StreamedExperts>& sum) {
-  StreamedExperts& all = sum ? *sum : sum.emplace();
-  all.all += rank.all;
-  all.resident += rank.resident;
-  all.hits += rank.hits;
-  all.misses += rank.misses;
-  all.bytes += rank.bytes;
+  StreamedExperts& total = sum ? *sum : sum.emplace();
+  total.all += rank.all;
+  total.resident += rank.resident;
+  total.hits += rank.hits;
+  total.misses += rank.misses;
+  total.bytes += rank.bytes;
 }
 
 ExpertCacheLease::ExpertCacheLease(runtime::Language& language, int rank, nn::ExpertCache* cache)

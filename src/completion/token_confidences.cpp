@@ -15,21 +15,21 @@ Completion::TokenLogprob logprob_of(const tokenizer::ByteLevelBpe* tokens, int32
 int64_t TokenConfidences::take(const sample::SequencePass& pass, int32_t mask,
                                const LogprobsOf& logprobs_of) {
   const auto before = std::ranges::any_of(pass.commits, &sample::Prediction::moved)
-                          ? said_
-                          : std::map<int64_t, Said>();
+                          ? records_
+                          : std::map<int64_t, Record>();
   int64_t count = 0;
-  for (const sample::Prediction& one : pass.commits) {
-    const int64_t from = one.position - one.shift;
-    if (one.token == mask || one.noise) {
-      said_.erase(one.position);
-    } else if (one.moved) {
-      const auto stood = before.find(from);
-      said_[one.position] = stood == before.end() ? Said{one.confidence} : stood->second;
+  for (const sample::Prediction& commit : pass.commits) {
+    const int64_t from = commit.position - commit.shift;
+    if (commit.token == mask || commit.noise) {
+      records_.erase(commit.position);
+    } else if (commit.moved) {
+      const auto it = before.find(from);
+      records_[commit.position] = it == before.end() ? Record{commit.confidence} : it->second;
     } else {
-      Said& said = said_[one.position] = {one.confidence};
+      Record& entry = records_[commit.position] = {commit.confidence};
       const auto row = std::ranges::lower_bound(pass.open, from) - pass.open.begin();
-      if (logprobs_of) said.logprobs = logprobs_of(row, one.token);
-      count += one.accepted ? 1 : 0;
+      if (logprobs_of) entry.logprobs = logprobs_of(row, commit.token);
+      count += commit.accepted ? 1 : 0;
     }
   }
   return count;

@@ -18,7 +18,7 @@ Completion::TokenLogprob logprob_of(const tokenizer::ByteLevelBpe* tokens, int32
 /// moves along if a pass moves the token.
 class TokenConfidences {
  public:
-  struct Said {
+  struct Record {
     double confidence = 0;
     Completion::Logprobs logprobs{};  ///< if requested
   };
@@ -28,13 +28,13 @@ class TokenConfidences {
   /// Records the tokens committed by a pass and returns their count; `logprobs_of` may be empty.
   int64_t take(const sample::SequencePass& pass, int32_t mask, const LogprobsOf& logprobs_of);
   /// The record of a position; an empty record without a token.
-  Said at(int64_t position) const {
-    const auto found = said_.find(position);
-    return found == said_.end() ? Said() : found->second;
+  Record at(int64_t position) const {
+    const auto it = records_.find(position);
+    return it == records_.end() ? Record() : it->second;
   }
 
  private:
-  std::map<int64_t, Said> said_;  // by position
+  std::map<int64_t, Record> records_;  // by position
 };
 
 }  // namespace tessera::completion

@@ -20,7 +20,7 @@ TokenRun token_run_of(const std::vector<sample::TokenPrompt>& prompts,
       run.prefill.push_back(tokens / policy.block * policy.block);
     run.kept.push_back({prompt.kept, prompt.held});
   }
-  if (std::ranges::all_of(run.kept, [](const auto& kept) { return kept.tokens == 0; }))
+  if (std::ranges::all_of(run.kept, [](const auto& prefix) { return prefix.tokens == 0; }))
     run.kept.clear();
   return run;
 }

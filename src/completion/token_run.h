@@ -21,10 +21,10 @@ struct TokenRun {
   bool joined = false;             ///< the first pass of the next block fills the cache
   nn::SelectionRule rule{};        ///< may give a token more experts than the model's router
   /// Tokens with keys and values from an earlier request, and the tokens of its conversation.
-  struct Kept {
+  struct CachedPrefix {
     int64_t tokens = 0, slots = 0;
   };
-  std::vector<Kept> kept{};  ///< by sequence; empty: none
+  std::vector<CachedPrefix> kept{};  ///< by sequence; empty: none
   /// Routed experts in a rank's memory at once, over all layers, while others are read from the
   /// folder on demand; 0: all experts stay in memory.
   int64_t experts = 0;

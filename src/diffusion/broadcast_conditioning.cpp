@@ -16,9 +16,9 @@ constexpr comm::Tag kText{"text", -1};
 // The text part of a job's conditioning.
 nn::Conditioning text_of(const runtime::ModelState& state, const Job& job) {
   nn::Conditioning text;
-  for (const auto& [given, argument] : state.spec->text_inputs) {
-    const auto found = job.asked.conditioning.tensors.find(argument);
-    if (found != job.asked.conditioning.tensors.end()) text.tensors.insert(*found);
+  for (const auto& [input, argument] : state.spec->text_inputs) {
+    const auto it = job.asked.conditioning.tensors.find(argument);
+    if (it != job.asked.conditioning.tensors.end()) text.tensors.insert(*it);
   }
   return text;
 }
@@ -37,18 +37,18 @@ void receive(const runtime::ModelState& state, comm::Communicator& ranks, Job& j
   const std::vector<int> sequences = sequences_of(state.options.plan, job, ranks.rank());
   if (sequences.empty()) return;
   for (const auto& [name, zeros] : text_of(state, job).tensors) {
-    const Tensor mine = ranks.receive(0, kText).wait();
+    const Tensor own_part = ranks.receive(0, kText).wait();
     const auto count = static_cast<int64_t>(sequences.size());
-    require(mine.dtype() == zeros.dtype() && mine.shape() == zeros.shape().with(0, count),
+    require(own_part.dtype() == zeros.dtype() && own_part.shape() == zeros.shape().with(0, count),
             ErrorCode::rank, "rank 0 encodes texts to '{}' {} {} for {} sequences of {} {}", name,
-            tensor::name_of(mine.dtype()), mine.shape().str(), count,
+            tensor::name_of(own_part.dtype()), own_part.shape().str(), count,
             tensor::name_of(zeros.dtype()), zeros.shape().str());
-    const Tensor all = Tensor::zeros(zeros.shape(), zeros.dtype());
+    const Tensor result = Tensor::zeros(zeros.shape(), zeros.dtype());
     for (int64_t i = 0; i < count; ++i) {
       const int64_t at = sequences[static_cast<size_t>(i)];
-      tensor::copy_into(all.slice(0, at, at + 1), mine.slice(0, i, i + 1));
+      tensor::copy_into(result.slice(0, at, at + 1), own_part.slice(0, i, i + 1));
     }
-    job.asked.conditioning.tensors[name] = all;
+    job.asked.conditioning.tensors[name] = result;
   }
 }
 

@@ -49,6 +49,7 @@ nn::Conditioning text_conditioning(const models::PipelineSpec& spec, const Embed
                                    int64_t count, bool two);
 
 /// Sequences of conditioning by their numbers.
-nn::Conditioning take_sequences(const nn::Conditioning& all, const std::vector<int>& sequences);
+nn::Conditioning take_sequences(const nn::Conditioning& conditioning,
+                                const std::vector<int>& sequences);
 
 }  // namespace tessera::diffusion

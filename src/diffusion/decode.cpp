@@ -33,8 +33,8 @@ Tensor cropped(const Tensor& image, const Job& job) {
   }
   const tensor::Shape shape{1, image.size(1), height, width};
   if (image.is_meta()) return Tensor::empty(shape, DType::f32, image.device());
-  const Tensor one = image.reshape({image.size(1), image.size(2), image.size(3)});
-  return media::resize_and_crop(one, height, width).reshape(shape);
+  const Tensor plane = image.reshape({image.size(1), image.size(2), image.size(3)});
+  return media::resize_and_crop(plane, height, width).reshape(shape);
 }
 
 // Maps [-1, 1] to [0, 1] in place, and clamps.
@@ -70,9 +70,10 @@ struct Decoding {
     return ranks ? comm::agreed(*ranks, 0, word, comm::kControl) : word;
   }
   void stop_if_asked(int done, int count) const {
-    const bool asked = (first() || !state.ranks().all_here()) && control.stop.stop_requested();
-    require(!agreed(asked) && !asked, ErrorCode::cancelled, "stopped before piece {} of {}",
-            done + 1, count);
+    const bool stop_requested =
+        (first() || !state.ranks().all_here()) && control.stop.stop_requested();
+    require(!agreed(stop_requested) && !stop_requested, ErrorCode::cancelled,
+            "stopped before piece {} of {}", done + 1, count);
   }
   void progress(int done, int count) const {
     stop_if_asked(done, count);
@@ -83,7 +84,7 @@ struct Decoding {
   void piece(int i, int done, int count) const {
     progress(std::min(i * count + done, count * job.samples() - 1), count * job.samples());
   }
-  void require_finite(const Tensor& made, const std::string& part);
+  void require_finite(const Tensor& values, const std::string& part);
   Tensor latent(int i) const;
   Tensor whole(int i, const Tensor& latent);
   Tensor decoded(int i);
@@ -91,8 +92,8 @@ struct Decoding {
 };
 
 // Checks the first rank's tensor; all ranks throw the same error.
-void Decoding::require_finite(const Tensor& made, const std::string& part) {
-  if (agreed(ops::all_finite(made))) return;
+void Decoding::require_finite(const Tensor& values, const std::string& part) {
+  if (agreed(ops::all_finite(values))) return;
   all_know = true;
   ops::fail_not_finite(part);
 }
@@ -115,31 +116,31 @@ Tensor Decoding::whole(int i, const Tensor& z) {
   watch.piece = [&](int done, int count) {
     tiles ? stop_if_asked(done, count) : piece(i, done, count);
   };
-  const Tensor made = runtime::on_host(decoder.decode(x, spatial, watch));
-  if (agreed(ops::all_finite(made))) return made;
+  const Tensor pixels = runtime::on_host(decoder.decode(x, spatial, watch));
+  if (agreed(ops::all_finite(pixels))) return pixels;
   if (!vae.video)  // decodes again to find the first layer with NaN
     decoder.decode(x, spatial, {.trace = [this](const std::string& name, const Tensor& out) {
                      require_finite(out, "the VAE's '" + name + "'");
                    }});
-  require_finite(made, vae.video ? "the video VAE" : "the VAE's end");
-  return made;
+  require_finite(pixels, vae.video ? "the video VAE" : "the VAE's end");
+  return pixels;
 }
 
 // In [0, 1]: [1, 3, H, W], or [1, 3, frames, H, W].
 Tensor Decoding::decoded(int i) {
-  const auto one = [&](const Tensor& z) { return whole(i, z); };
+  const auto decode_whole = [&](const Tensor& z) { return whole(i, z); };
   const Tensor z = latent(i);
-  Tensor made = tiles ? models::decode_tiles(z, vae.factor, *tiles, one,
-                                             [&](int done, int count) { piece(i, done, count); })
-                      : one(z);
-  if (!first()) return made;
-  return to_unit(cropped(made, job));
+  Tensor pixels = tiles ? models::decode_tiles(z, vae.factor, *tiles, decode_whole,
+                                               [&](int done, int count) { piece(i, done, count); })
+                        : decode_whole(z);
+  if (!first()) return pixels;
+  return to_unit(cropped(pixels, job));
 }
 
 Decoded Decoding::all(bool numbers) {
   const bool video = vae.video;
   tensor::watch_part("decode");
-  Decoded made;
+  Decoded result;
   std::vector<Tensor> units;
   for (int i = 0; i < job.samples(); ++i) {
     if (!video) progress(i, job.samples());
@@ -149,20 +150,20 @@ Decoded Decoding::all(bool numbers) {
     const std::string& label = job.planned.labels[static_cast<size_t>(i)];
     const int64_t frames = video ? unit.size(2) : 1;
     for (int64_t t = 0; t < frames; ++t) {
-      const Tensor each = video ? unit.slice(2, t, t + 1).contiguous() : unit;
-      made.pixels.push_back(Tensor::empty({each.elements()}, DType::u8, tensor::Device::meta));
-      if (!each.is_meta())
-        made.images.push_back(image_of(each, label, video ? i : -1, static_cast<int>(t),
-                                       video ? state.spec->frame_rate : 0));
-      if (!each.is_meta() && job.asked.overlay)
-        made.images.back() = overlaid(made.images.back(), *job.asked.overlay);
+      const Tensor frame = video ? unit.slice(2, t, t + 1).contiguous() : unit;
+      result.pixels.push_back(Tensor::empty({frame.elements()}, DType::u8, tensor::Device::meta));
+      if (!frame.is_meta())
+        result.images.push_back(image_of(frame, label, video ? i : -1, static_cast<int>(t),
+                                         video ? state.spec->frame_rate : 0));
+      if (!frame.is_meta() && job.asked.overlay)
+        result.images.back() = overlaid(result.images.back(), *job.asked.overlay);
     }
   }
   if (first() && control.on_progress)
     control.on_progress({Phase::decode, job.samples(), job.samples(), clock.seconds()});
-  if (numbers && first()) made.numbers = ops::concat_rows(units);
+  if (numbers && first()) result.numbers = ops::concat_rows(units);
   tensor::watch_part("");
-  return made;
+  return result;
 }
 
 // The work of a rank since `before`. `weights`: bytes of the decoder, shared by all ranks of a
@@ -170,9 +171,9 @@ Decoded Decoding::all(bool numbers) {
 Report did_since(const tensor::Scope& rank, int64_t weights, const comm::Ledger::Entries& before,
                  const comm::Ledger& ledger) {
   Report part;
-  for (const auto& [key, sent] : ledger.since(before))
-    part.traffic[key] = {sent.messages, sent.bytes, sent.wait_seconds, sent.flight_seconds,
-                         sent.kind};
+  for (const auto& [key, entry] : ledger.since(before))
+    part.traffic[key] = {entry.messages, entry.bytes, entry.wait_seconds, entry.flight_seconds,
+                         entry.kind};
   part.per_rank = {runtime::work_of(rank, 0)};
   part.per_rank[0].peak_bytes.weights += weights;
   part.per_rank[0].peak_bytes.total += weights;
@@ -202,11 +203,11 @@ Decoded decode_share(const runtime::ModelState& state, const RunControl& control
                      const std::optional<models::Tiling>& tiles, const Tensor& tokens,
                      const models::VaeDecoder& decoder, nn::Spatial& spatial,
                      comm::Communicator* ranks, int in_world, bool numbers) {
-  Decoding mine{state, control, job, tiles, tokens, decoder, spatial, ranks};
+  Decoding decoding{state, control, job, tiles, tokens, decoder, spatial, ranks};
   try {
-    return mine.all(numbers);
+    return decoding.all(numbers);
   } catch (const std::exception& e) {
-    if (ranks && !mine.all_know) cluster::end_all(*ranks, in_world, e, "decodes");
+    if (ranks && !decoding.all_know) cluster::end_all(*ranks, in_world, e, "decodes");
     if (ranks) ranks->check();  // another rank may have failed and caused this failure
     throw cluster::SharedError(cluster::named(e, ranks ? ranks->in_world(0) : in_world, "decodes"));
   }
@@ -239,20 +240,20 @@ Decoded decode_in_bands(const runtime::ModelState& state, const RunControl& cont
   const runtime::RunMeters meters = job.counted.meters.anew();
   const std::optional<models::Tiling> whole;
   std::vector<Report> parts(static_cast<size_t>(state.options.plan.vae));
-  Decoded made;
+  Decoded result;
   const auto share = [&](nn::Spatial& spatial, comm::Communicator* ranks) {
     const auto sent_before = ranks->ledger().entries();
     const auto rank = static_cast<size_t>(ranks->rank());
-    Decoded mine = decode_share(state, control, job, whole, tokens, *shared.decoder, spatial, ranks,
-                                ranks->rank(), numbers);
+    Decoded own_result = decode_share(state, control, job, whole, tokens, *shared.decoder, spatial,
+                                      ranks, ranks->rank(), numbers);
     parts[rank] = did_since(state.workers.scope(ranks->rank(), &meters), shared.weights,
                             sent_before, ranks->ledger());
     state.ranks().gather(ranks, parts[rank]);
-    if (rank == 0) made = std::move(mine);
+    if (rank == 0) result = std::move(own_result);
   };
   launch_bands(state, meters, control.stop, job.planned.vae_chunk, share);
-  for (const Report& part : parts) cluster::add_report(part, made.shared);
-  return made;
+  for (const Report& part : parts) cluster::add_report(part, result.shared);
+  return result;
 }
 
 }  // namespace tessera::diffusion

@@ -33,17 +33,18 @@ void tell(comm::Communicator& ranks, const Tensor& word) {
 }
 
 // Packs a sample's images into u8 [frames, height, width, 3]; on meta [frames, bytes].
-Tensor packed(const Decoded& made, size_t first, size_t frames) {
+Tensor packed(const Decoded& decoded, size_t first, size_t frames) {
   const auto count = static_cast<int64_t>(frames);
-  if (made.images.empty())
-    return Tensor::empty({count, made.pixels[first].elements()}, DType::u8, tensor::Device::meta);
-  const Image& any = made.images[first];
-  Tensor all = Tensor::empty({count, any.height, any.width, 3}, DType::u8);
+  if (decoded.images.empty())
+    return Tensor::empty({count, decoded.pixels[first].elements()}, DType::u8,
+                         tensor::Device::meta);
+  const Image& any = decoded.images[first];
+  Tensor message = Tensor::empty({count, any.height, any.width, 3}, DType::u8);
   for (size_t t = 0; t < frames; ++t) {
-    const std::vector<uint8_t>& rgb = made.images[first + t].rgb;
-    std::memcpy(static_cast<uint8_t*>(all.raw()) + t * rgb.size(), rgb.data(), rgb.size());
+    const std::vector<uint8_t>& rgb = decoded.images[first + t].rgb;
+    std::memcpy(static_cast<uint8_t*>(message.raw()) + t * rgb.size(), rgb.data(), rgb.size());
   }
-  return all;
+  return message;
 }
 
 // `video`: number of the video, or -1; `rate`: frames a second.
@@ -74,29 +75,29 @@ class LatentExchange {
     take();
     tell(pair_, comm::word_of(nullptr));
     latents_.send(1, tokens, kLatents);
-    ended_ = pair_.receive(1, kWord);
+    end_message_ = pair_.receive(1, kWord);
     const int messages = part.samples() + (queued.trace.wanted() ? 1 : 0);
-    for (int i = 0; i < messages; ++i) coming_.push_back(pair_.receive(1, kImage));
+    for (int i = 0; i < messages; ++i) pending_parts_.push_back(pair_.receive(1, kImage));
     queued_ = &queued;
     part_ = &part;
   }
   /// Receives the images of the part in flight. Rethrows an error of the decoder.
   void take() {
-    if (!coming_.empty()) cluster::throw_if_error(ended_.wait());
-    for (size_t i = 0; i < coming_.size(); ++i) {
+    if (!pending_parts_.empty()) cluster::throw_if_error(end_message_.wait());
+    for (size_t i = 0; i < pending_parts_.size(); ++i) {
       require(!stop_.stop_requested(), ErrorCode::cancelled, "stopped before image {} of {}",
               part_->planned.first_sample + std::min(static_cast<int>(i) + 1, part_->samples()),
               queued_->job.samples());
-      const Tensor x = coming_[i].wait();
+      const Tensor x = pending_parts_[i].wait();
       const auto sample = static_cast<int>(i);
-      Decoded& made = queued_->made;
+      Decoded& decoded = queued_->decoded;
       if (sample < part_->samples())
         unpack(x, part_->planned.labels[i], video_ ? part_->planned.first_sample + sample : -1,
-               rate_, made);
+               rate_, decoded);
       else
-        made.numbers = made.numbers.defined() ? ops::concat_rows({made.numbers, x}) : x;
+        decoded.numbers = decoded.numbers.defined() ? ops::concat_rows({decoded.numbers, x}) : x;
     }
-    coming_.clear();
+    pending_parts_.clear();
   }
 
  private:
@@ -106,8 +107,8 @@ class LatentExchange {
   std::stop_token stop_;
   QueuedRequest* queued_ = nullptr;
   const Job* part_ = nullptr;
-  comm::Pending ended_;
-  std::vector<comm::Pending> coming_;
+  comm::Pending end_message_;
+  std::vector<comm::Pending> pending_parts_;
 };
 
 /// A rank within its stage.
@@ -117,8 +118,8 @@ struct RequestStage {
   std::deque<QueuedRequest>& requests;
   std::deque<Denoising>& denoising;  ///< an object for each request
   const SharedDecoder& decoder;
-  comm::Communicator& all;
-  comm::Communicator* mine;  ///< ranks of this stage; null: a single rank
+  comm::Communicator& world;
+  comm::Communicator* stage_ranks;  ///< ranks of this stage; null: a single rank
   /// `pair` connects only rank 0 and the first decoder; other ranks are alone in their groups.
   /// Messages left in a group are dropped when either end leaves. Latents have a group of their
   /// own: if sending latents fails, the next message must not be taken for them.
@@ -133,31 +134,32 @@ struct RequestStage {
   void each(const std::function<void(QueuedRequest& queued, Denoising& denoising)>& run,
             int64_t weights);
   void decode_part(const QueuedRequest& queued, const Job& part, nn::Spatial& spatial);
-  bool first() const { return !mine || mine->rank() == 0; }
+  bool first() const { return !stage_ranks || stage_ranks->rank() == 0; }
 };
 
 // Runs all requests in turn, each in its own scope and report.
 void RequestStage::each(const std::function<void(QueuedRequest& queued, Denoising& denoising)>& run,
                         int64_t weights) {
   for (size_t i = 0; i < requests.size(); ++i) {
-    const auto before = i == 0 ? requests[i].job.counted.sent_before : all.ledger().entries();
-    const tensor::BindScope bind(state.workers.scope(all.rank(), &requests[i].job.counted.meters));
+    const auto before = i == 0 ? requests[i].job.counted.sent_before : world.ledger().entries();
+    const tensor::BindScope bind(
+        state.workers.scope(world.rank(), &requests[i].job.counted.meters));
     run(requests[i], denoising[i]);
-    denoising[i].end(all.rank(), &all, before, weights);
+    denoising[i].end(world.rank(), &world, before, weights);
   }
 }
 
 // Runs `work` on the first rank of the stage. If `work` throws, all ranks of the stage throw the
 // same error.
 void RequestStage::by_first(const std::function<void()>& work) {
-  if (!first()) return cluster::throw_if_error(mine->receive(0, kWord).wait());
+  if (!first()) return cluster::throw_if_error(stage_ranks->receive(0, kWord).wait());
   try {
     work();
   } catch (const Error& e) {
-    if (mine && e.code() != ErrorCode::rank) tell(*mine, comm::word_of(&e));
+    if (stage_ranks && e.code() != ErrorCode::rank) tell(*stage_ranks, comm::word_of(&e));
     throw;
   }
-  if (mine) tell(*mine, comm::word_of(nullptr));
+  if (stage_ranks) tell(*stage_ranks, comm::word_of(nullptr));
 }
 
 void RequestStage::denoise_all() {
@@ -175,12 +177,12 @@ void RequestStage::denoise_all() {
     tell(samples);
   };
   const auto run = [&](QueuedRequest& queued, Denoising& steps) {
-    std::vector<Tensor> made;
+    std::vector<Tensor> part_tokens;
     for (const Job& part : queued.parts) {
-      made.push_back(steps.run(mine, part, &all));
-      by_first([&] { relay.give(queued, part, made.back()); });
+      part_tokens.push_back(steps.run(stage_ranks, part, &world));
+      by_first([&] { relay.give(queued, part, part_tokens.back()); });
     }
-    if (first()) queued.tokens = ops::concat_rows(made);
+    if (first()) queued.tokens = ops::concat_rows(part_tokens);
     if (&queued == &requests.back()) by_first([&] { last(queued); });
   };
   each(run, 0);
@@ -203,8 +205,8 @@ void RequestStage::denoise() {
 
 // Receives rank 0's word: the next part or the end. Rethrows rank 0's error.
 void RequestStage::go_on() {
-  const Tensor word = (first() ? pair : *mine).receive(0, kWord).wait();
-  if (first() && mine) tell(*mine, word);
+  const Tensor word = (first() ? pair : *stage_ranks).receive(0, kWord).wait();
+  if (first() && stage_ranks) tell(*stage_ranks, word);
   cluster::throw_if_error(word);
 }
 
@@ -212,10 +214,11 @@ void RequestStage::decode_part(const QueuedRequest& queued, const Job& part, nn:
   const Tensor tokens = first() ? latents.receive(0, kLatents).wait() : Tensor();
   RunControl quiet;
   quiet.stop = stop;
-  Decoded made;
+  Decoded decoded;
   try {
-    made = decode_share(state, quiet, part, mine ? std::nullopt : queued.job.admitted.tiles, tokens,
-                        *decoder.decoder, spatial, mine, all.rank(), queued.trace.wanted());
+    decoded = decode_share(
+        state, quiet, part, stage_ranks ? std::nullopt : queued.job.admitted.tiles, tokens,
+        *decoder.decoder, spatial, stage_ranks, world.rank(), queued.trace.wanted());
   } catch (const Error& e) {
     if (e.code() == ErrorCode::rank) throw;
     if (e.code() == ErrorCode::cancelled && !control.stop.stop_requested()) go_on();
@@ -224,10 +227,10 @@ void RequestStage::decode_part(const QueuedRequest& queued, const Job& part, nn:
   }
   if (!first()) return;
   tell(pair, comm::word_of(nullptr));
-  const size_t frames = made.pixels.size() / static_cast<size_t>(part.samples());
-  for (size_t at = 0; at < made.pixels.size(); at += frames)
-    pair.send(0, packed(made, at, frames), kImage);
-  if (queued.trace.wanted()) pair.send(0, made.numbers, kImage);
+  const size_t frames = decoded.pixels.size() / static_cast<size_t>(part.samples());
+  for (size_t at = 0; at < decoded.pixels.size(); at += frames)
+    pair.send(0, packed(decoded, at, frames), kImage);
+  if (queued.trace.wanted()) pair.send(0, decoded.numbers, kImage);
 }
 
 void RequestStage::decode() {
@@ -236,10 +239,10 @@ void RequestStage::decode() {
     const int64_t chunk = queued.job.planned.vae_chunk;
     nn::LocalSpatial whole(chunk);
     std::optional<parallel::Bands> bands;
-    if (mine) bands.emplace(*mine, heeds ? stop : std::stop_token(), chunk);
+    if (stage_ranks) bands.emplace(*stage_ranks, heeds ? stop : std::stop_token(), chunk);
     for (const Job& part : queued.parts) {
       go_on();
-      decode_part(queued, part, mine ? static_cast<nn::Spatial&>(*bands) : whole);
+      decode_part(queued, part, stage_ranks ? static_cast<nn::Spatial&>(*bands) : whole);
     }
   };
   each(run, decoder.weights);
@@ -265,27 +268,30 @@ void run_stages(runtime::ModelState& state, const RunControl& control,
     denoising.emplace_back(state, queued.request, control, queued.job, queued.trace,
                            queued.result.report);
   runtime::launch_ranks(
-      state, requests.front().job.counted.meters, control.stop, [&](comm::Communicator* all) {
-        const bool decodes = all->rank() >= plan.world();
+      state, requests.front().job.counted.meters, control.stop, [&](comm::Communicator* world) {
+        const bool decodes = world->rank() >= plan.world();
         std::vector<int> members(static_cast<size_t>(decodes ? plan.vae : plan.world()));
         std::iota(members.begin(), members.end(), decodes ? plan.world() : 0);
-        const auto group = all->group(members);
+        const auto group = world->group(members);
         const bool alone = members.size() == 1;
-        const bool talks = all->rank() == 0 || all->rank() == plan.world();
+        const bool talks = world->rank() == 0 || world->rank() == plan.world();
         const std::vector<int> ends =
-            talks ? std::vector{0, plan.world()} : std::vector{all->rank()};
-        const auto pair = all->group(ends), latents = all->group(ends), urgent = all->group(ends);
-        std::stop_source told;
+            talks ? std::vector{0, plan.world()} : std::vector{world->rank()};
+        const auto pair = world->group(ends), latents = world->group(ends),
+                   urgent = world->group(ends);
+        std::stop_source stop_source;
         if (decodes && talks)
-          urgent->listen([told](int, const comm::Message&) mutable { told.request_stop(); });
-        const std::stop_callback asked(control.stop, [&told] { told.request_stop(); });
-        const std::stop_token stop = decodes ? told.get_token() : control.stop;
+          urgent->listen(
+              [stop_source](int, const comm::Message&) mutable { stop_source.request_stop(); });
+        const std::stop_callback callback(control.stop,
+                                          [&stop_source] { stop_source.request_stop(); });
+        const std::stop_token stop = decodes ? stop_source.get_token() : control.stop;
         const base::BindStop halt(alone ? stop : std::stop_token());
         RequestStage stage{
-            state, control,  requests, denoising, decoder, *all, alone ? nullptr : group.get(),
+            state, control,  requests, denoising, decoder, *world, alone ? nullptr : group.get(),
             *pair, *latents, *urgent,  stop};
         decodes ? stage.decode() : stage.denoise();
-        for (QueuedRequest& queued : requests) state.ranks().gather(all, queued.result.report);
+        for (QueuedRequest& queued : requests) state.ranks().gather(world, queued.result.report);
       });
   for (QueuedRequest& queued : requests) name_decoders(plan, queued.result.report);
 }

@@ -12,11 +12,12 @@ namespace tessera::diffusion {
 /// A request in a queue, with images decoded by separate ranks (Plan::vae_apart). Requests never
 /// move in memory.
 struct QueuedRequest {
-  QueuedRequest(const GenerateRequest& asked, Job planned, GenerateResult begun = {})
-      : request(asked),
-        job(std::move(planned)),
+  QueuedRequest(const GenerateRequest& generate_request, Job planned_job,
+                GenerateResult initial_result = {})
+      : request(generate_request),
+        job(std::move(planned_job)),
         trace(job, job.planned.traced),
-        result(std::move(begun)) {}
+        result(std::move(initial_result)) {}
   QueuedRequest(const QueuedRequest&) = delete;
   QueuedRequest& operator=(const QueuedRequest&) = delete;
 
@@ -26,7 +27,7 @@ struct QueuedRequest {
   GenerateResult result;     ///< the report covers all ranks; decoders' entries are named decode_*
   std::vector<Job> parts{};  ///< denoised one after the other
   tensor::Tensor tokens{};   ///< latents of all parts, at rank 0
-  Decoded made{};            ///< decoded images, at rank 0
+  Decoded decoded{};         ///< decoded images, at rank 0
 };
 
 /// Denoises the parts of all requests on the first ranks of the plan, while the last ranks decode

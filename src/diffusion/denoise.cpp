@@ -79,29 +79,30 @@ void Denoising::tell(const Job& part, int step, double seconds,
                     timestep};
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& [rank, did] : now_) progress.ranks.push_back(did);
+    for (const auto& [rank, rank_progress] : now_) progress.ranks.push_back(rank_progress);
   }
   control_.on_progress(progress);
 }
 
 // Publishes the work of a rank so far; runs on the rank's own thread.
 void Denoising::note_now(const parallel::Setup& setup, const Begin& since) {
-  RankProgress did;
-  did.rank = setup.rank;
+  RankProgress rank_progress;
+  rank_progress.rank = setup.rank;
   if (setup.world)
-    for (const auto& [key, entry] : setup.world->ledger().since(since.sent)) {
-      did.wait_seconds += entry.wait_seconds;
-      if (is_data(entry.kind)) did.sent_bytes += entry.bytes;
+    for (const auto& [key, entry] : setup.world->ledger().since(since.sent_before)) {
+      rank_progress.wait_seconds += entry.wait_seconds;
+      if (is_data(entry.kind)) rank_progress.sent_bytes += entry.bytes;
     }
-  did.compute_seconds = std::max(clock_.seconds() - since.seconds - did.wait_seconds, 0.0);
+  rank_progress.compute_seconds =
+      std::max(clock_.seconds() - since.seconds - rank_progress.wait_seconds, 0.0);
   for (const nn::MoeEvent& event : setup.expert_events()) {
     const auto age = static_cast<size_t>(event.lag);
-    did.expert_ages.resize(std::max(did.expert_ages.size(), age + 1));
-    ++did.expert_ages[age];
+    rank_progress.expert_ages.resize(std::max(rank_progress.expert_ages.size(), age + 1));
+    ++rank_progress.expert_ages[age];
   }
-  if (setup.cache) did.kv_ages = setup.cache->ages();
+  if (setup.cache) rank_progress.kv_ages = setup.cache->ages();
   const std::lock_guard lock(mutex_);
-  now_[setup.rank] = std::move(did);
+  now_[setup.rank] = std::move(rank_progress);
 }
 
 void Denoising::note_steps(const Job& part, const std::vector<double>& marks,
@@ -149,8 +150,8 @@ void Denoising::note_rank(const parallel::Setup& setup) {
 void Denoising::note_reuse(const parallel::Setup& setup) {
   if (setup.reuse.empty()) return;
   if (!report_.reused) report_.reused.emplace().rule = to_string(*setup.step_cache);
-  Report::Reused& all = *report_.reused;
-  for (const auto& reuse : setup.reuse) all.flops_saved += reuse->log().flops_saved;
+  Report::Reused& total = *report_.reused;
+  for (const auto& reuse : setup.reuse) total.flops_saved += reuse->log().flops_saved;
   if ((setup.same_branch ? setup.same_branch->rank() : setup.rank) != 0) return;
   const auto append = [](auto& to, const auto& from) {
     to.insert(to.end(), from.begin(), from.end());
@@ -158,10 +159,10 @@ void Denoising::note_reuse(const parallel::Setup& setup) {
   for (size_t i = 0; i < setup.reuse.size(); ++i) {
     const parallel::StepReuse::Log& log = setup.reuse[i]->log();
     const bool negative = i > 0 || (setup.same_branch && setup.branch_group->rank() > 0);
-    append(negative ? all.negative_computed_blocks : all.computed_blocks, log.computed);
-    append(negative ? all.negative_changes : all.changes, log.changes);
-    all.blocks_computed += log.blocks_computed;
-    all.blocks_reused += log.blocks_reused;
+    append(negative ? total.negative_computed_blocks : total.computed_blocks, log.computed);
+    append(negative ? total.negative_changes : total.changes, log.changes);
+    total.blocks_computed += log.blocks_computed;
+    total.blocks_reused += log.blocks_reused;
   }
 }
 
@@ -169,16 +170,17 @@ Denoising::Begin& Denoising::begin(int rank, const comm::Communicator* ranks) {
   const std::lock_guard lock(mutex_);
   if (begins_.empty()) clock_ = {};  // other ranks of the sequence may have run before
   const auto [at, first] = begins_.try_emplace(rank);
-  if (first && ranks) at->second.sent = ranks->ledger().entries();
+  if (first && ranks) at->second.sent_before = ranks->ledger().entries();
   if (first) at->second.seconds = clock_.seconds();
   return at->second;
 }
 
 // Sends this rank's numbers; the first rank receives as many from each other rank.
-void Denoising::note_others(cluster::RankProgressChannel& told, int rank, int words) {
-  if (rank > 0) return told.tell(now_.at(rank));
+void Denoising::note_others(cluster::RankProgressChannel& channel, int rank, int words) {
+  if (rank > 0) return channel.tell(now_.at(rank));
   for (int i = 0; i < words; ++i)
-    for (RankProgress& did : told.hear()) now_[did.rank] = std::move(did);
+    for (RankProgress& rank_progress : channel.hear())
+      now_[rank_progress.rank] = std::move(rank_progress);
 }
 
 parallel::DenoiseControl Denoising::watch(const parallel::Setup& setup, const Job& part,
@@ -216,38 +218,38 @@ Tensor Denoising::run(comm::Communicator* ranks, const Job& part, const comm::Co
   Start start(request_, part, setup);
   std::vector<double> marks;
   parallel::DenoiseControl watched = watch(setup, part, marks);
-  std::optional<cluster::RankProgressChannel> told;
-  if (ranks && !state_.ranks().all_here()) told.emplace(*ranks, control_.on_progress != nullptr);
-  const bool looks = told ? told->wanted() : control_.on_progress != nullptr;
+  std::optional<cluster::RankProgressChannel> channel;
+  if (ranks && !state_.ranks().all_here()) channel.emplace(*ranks, control_.on_progress != nullptr);
+  const bool looks = channel ? channel->wanted() : control_.on_progress != nullptr;
   // Other processes report a step late, so that rank 0 never waits for them.
   const auto note = [&](int words) {
     if (looks) note_now(setup, since);
-    if (looks && told) note_others(*told, rank, words);
+    if (looks && channel) note_others(*channel, rank, words);
   };
   watched.on_rank_step = [&](int step) {
     tensor::watch_part("step", step);
-    if (const auto* const all = world ? world : ranks) all->check();
+    if (const auto* const communicator = world ? world : ranks) communicator->check();
     note(step > 0 ? 1 : 0);
   };
-  const Tensor mine = parallel::denoise(
+  const Tensor own_latent = parallel::denoise(
       model, take_sequences(part.asked.conditioning, setup.partition.sequences(rank)),
       *part.planned.sampler, part.planned.guidance, start.latents(),
-      [&](int step) { return start.noise(step); }, setup, watched, start.kept());
+      [&](int step) { return start.noise(step); }, setup, watched, start.kept_latent());
   since.bytes += sent_by(ranks) - sent_before;
   note(2);  // the last step, and the end
   tensor::watch_part("gather");
-  const Tensor all = gathered(setup, mine);
+  const Tensor whole_latent = gathered(setup, own_latent);
   tensor::watch_part("");
   if (rank == 0) {
     marks.push_back(clock_.seconds());
-    note_steps(part, marks, all);
+    note_steps(part, marks, whole_latent);
   }
   note_rank(setup);
   if (request_.compare_steps) {
     report_.similarity = probe.steps();
     report_.stale_errors = probe.stale_errors();
   }
-  return all;
+  return whole_latent;
 }
 
 void Denoising::end(int rank, const comm::Communicator* world, const comm::Ledger::Entries& before,
@@ -264,20 +266,20 @@ void Denoising::end(int rank, const comm::Communicator* world, const comm::Ledge
     }
   const size_t place = state_.workers.ranks.empty() ? 0 : static_cast<size_t>(rank);
   if (report_.per_rank.size() <= place) report_.per_rank.resize(place + 1);
-  Report::Rank& did = report_.per_rank[place];
+  Report::Rank& rank_report = report_.per_rank[place];
   const tensor::Scope scope = state_.workers.scope(rank, &job_.counted.meters);
-  did = runtime::work_of(scope, begins_[rank].bytes);
-  did.peak_bytes.weights += weights;
-  did.peak_bytes.total += weights;
+  rank_report = runtime::work_of(scope, begins_[rank].bytes);
+  rank_report.peak_bytes.weights += weights;
+  rank_report.peak_bytes.total += weights;
   const Report& encoded = job_.counted.encoded;
   if (place < encoded.per_rank.size()) {
-    did.text_peak_bytes = encoded.per_rank[place].peak_bytes;
-    did.text_flops = encoded.per_rank[place].flops;
+    rank_report.text_peak_bytes = encoded.per_rank[place].peak_bytes;
+    rank_report.text_flops = encoded.per_rank[place].flops;
   }
-  Report sent;
-  sent.launches = tensor::launches_of(scope.meter->entries());
-  if (rank == 0) sent.traffic = encoded.traffic;
-  cluster::add_report(sent, report_);
+  Report encoding_report;
+  encoding_report.launches = tensor::launches_of(scope.meter->entries());
+  if (rank == 0) encoding_report.traffic = encoded.traffic;
+  cluster::add_report(encoding_report, report_);
 }
 
 void Trace::tokens(const std::string& name, const Tensor& x) {
@@ -313,9 +315,9 @@ Tensor denoise(runtime::ModelState& state, const GenerateRequest& request,
   Denoising denoising(state, request, control, job, trace, report);
   Tensor latent;
   runtime::launch_ranks(state, job.counted.meters, control.stop, [&](comm::Communicator* world) {
-    const Tensor all = denoising.run(world, job);
+    const Tensor whole_latent = denoising.run(world, job);
     denoising.end(world ? world->rank() : 0, world, job.counted.sent_before);
-    if (!world || world->rank() == 0) latent = all;
+    if (!world || world->rank() == 0) latent = whole_latent;
     state.ranks().gather(world, report);
   });
   return latent;

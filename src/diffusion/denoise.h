@@ -55,7 +55,7 @@ class Denoising {
  private:
   /// State of a rank when its first part began.
   struct Begin {
-    comm::Ledger::Entries sent;
+    comm::Ledger::Entries sent_before;
     double seconds = 0;
     int64_t bytes = 0;  ///< sent by the plan since
   };
@@ -65,7 +65,7 @@ class Denoising {
   void tell(const Job& part, int step, double seconds,
             const std::function<tensor::Tensor()>& latent);
   void note_now(const parallel::Setup& setup, const Begin& since);
-  void note_others(cluster::RankProgressChannel& told, int rank, int words);
+  void note_others(cluster::RankProgressChannel& channel, int rank, int words);
   void note_steps(const Job& part, const std::vector<double>& marks, const tensor::Tensor& latent);
   void note_reuse(const parallel::Setup& setup);
   void note_rank(const parallel::Setup& setup);

@@ -46,13 +46,13 @@ void encode_image(const runtime::ModelState& state, const models::VaeEncoder& en
 
 Tensor take_fill(const Tensor& packed, const nn::TokenLayout& layout, const std::string& file,
                  std::map<std::string, Tensor>& conditioning) {
-  const int64_t own = layout.token_channels(), all = packed.size(2);
+  const int64_t own = layout.token_channels(), channels = packed.size(2);
   require(
-      all > own, ErrorCode::usage,
+      channels > own, ErrorCode::usage,
       "'{}': tokens of {} channels; expected the noise's {}, then those of the masked image and "
       "the mask",
-      file, all, own);
-  conditioning["fill_tokens"] = packed.slice(2, own, all).contiguous();
+      file, channels, own);
+  conditioning["fill_tokens"] = packed.slice(2, own, channels).contiguous();
   return packed.slice(2, 0, own).contiguous();
 }
 
@@ -81,9 +81,9 @@ void set_fill(const GenerateRequest& request, Job& job) {
     rows.push_back(
         ops::concat_columns({image.slice(0, first, first + layout.tokens()).contiguous(), mask}));
   }
-  const Tensor all = ops::concat_rows(rows);
+  const Tensor fill_tokens = ops::concat_rows(rows);
   job.asked.conditioning.tensors["fill_tokens"] =
-      all.reshape({sequences, layout.tokens(), all.size(1)});
+      fill_tokens.reshape({sequences, layout.tokens(), fill_tokens.size(1)});
 }
 
 void encode_images(const runtime::ModelState& state, const GenerateRequest& request, Job& job) {

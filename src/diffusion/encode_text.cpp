@@ -19,12 +19,12 @@ TextStates encode_alone(const runtime::ModelState& state, const Text& text,
                         const runtime::Adapters* adapters, bool keep) {
   const std::string& part = text.part.encoder;
   std::shared_ptr<const nn::Weights> weights = state.weights_of(part);
-  std::shared_ptr<const load::HeldWeights> held;
-  if (keep) weights = held = std::make_shared<const load::HeldWeights>(weights);
+  std::shared_ptr<const load::HeldWeights> held_weights;
+  if (keep) weights = held_weights = std::make_shared<const load::HeldWeights>(weights);
   if (adapters) weights = adapters->over(part, weights, state.device());
   const auto encoder = state.load_text_encoder(part, weights);
-  TextStates states = on_host(numbers_of(*encoder, seen(text), part));
-  if (keep) state.loaded.kept.keep(part, held->values(), text.need.kept);
+  TextStates states = on_host(numbers_of(*encoder, encoder_batch(text), part));
+  if (keep) state.loaded.kept.keep(part, held_weights->values(), text.need.kept);
   return states;
 }
 
@@ -36,10 +36,11 @@ Embeddings encode_texts(const runtime::ModelState& state, bool two, const RunCon
   const base::Stopwatch clock;
   const bool spread = state.options.plan.shard > 1, first = state.ranks().first();
   const runtime::RunMeters meters = job.counted.meters.anew();
-  std::vector<TextStates> made;
+  std::vector<TextStates> all_states;
   for (const Text& text : job.asked.texts) {
-    const auto i = static_cast<int>(made.size()), count = static_cast<int>(job.asked.texts.size());
-    TextStates& states = made.emplace_back();
+    const auto i = static_cast<int>(all_states.size()),
+               count = static_cast<int>(job.asked.texts.size());
+    TextStates& states = all_states.emplace_back();
     if (!text.there) continue;
     const bool changed = job.asked.adapters && job.asked.adapters->change(text.part.encoder);
     const auto* const adapters = changed ? job.asked.adapters.get() : nullptr;
@@ -50,20 +51,20 @@ Embeddings encode_texts(const runtime::ModelState& state, bool two, const RunCon
       if (first && control.on_progress)
         control.on_progress({Phase::encode, i, count, clock.seconds()});
     });
-    states = spread
-                 ? encode_sharded(state, text.part.encoder, seen(text), keep ? text.need.kept : 0,
-                                  meters, control.stop, job.counted.encoded, adapters)
-                 : encode_alone(state, text, adapters, keep);
+    states = spread ? encode_sharded(state, text.part.encoder, encoder_batch(text),
+                                     keep ? text.need.kept : 0, meters, control.stop,
+                                     job.counted.encoded, adapters)
+                    : encode_alone(state, text, adapters, keep);
   }
   if (!spread)
     job.counted.encoded.per_rank = {
         runtime::work_of(state.workers.scope(-1, &job.counted.meters), 0)};
-  Embeddings found;
+  Embeddings embeddings;
   between_encoders(state, [&] {
     if (!first) return;
-    found = embeddings_of(*state.spec, job.asked.texts, made, two);
+    embeddings = embeddings_of(*state.spec, job.asked.texts, all_states, two);
   });
-  return found;
+  return embeddings;
 }
 
 }  // namespace
@@ -76,9 +77,9 @@ void encode_text(const runtime::ModelState& state, const GenerateRequest& reques
   const bool two = branches_of(*state.spec, request, job.planned.guidance_asked).two;
   const bool first = state.ranks().first();
   if (first) job.asked.conditioning = {};
-  const Embeddings made = encode_texts(state, two, control, job);
+  const Embeddings embeddings = encode_texts(state, two, control, job);
   between_encoders(state, [&] {
-    if (first) job.asked.conditioning = conditioning_of(state, request, made, job);
+    if (first) job.asked.conditioning = conditioning_of(state, request, embeddings, job);
   });
 }
 

@@ -10,10 +10,10 @@ namespace tessera::diffusion {
 using media::Pixels;
 using tensor::Tensor;
 
-media::ReadImage read_input(const InputImage& given, const std::string& option) {
-  if (!given.bytes.empty()) return media::read_image(given.bytes, plain_fields(option));
-  if (!given.file.empty()) return media::read_image_file(given.file);
-  const Image& image = given.pixels;
+media::ReadImage read_input(const InputImage& input, const std::string& option) {
+  if (!input.bytes.empty()) return media::read_image(input.bytes, plain_fields(option));
+  if (!input.file.empty()) return media::read_image_file(input.file);
+  const Image& image = input.pixels;
   const bool whole = image.width > 0 && image.height > 0 && image.width <= media::kMostPixels &&
                      image.height <= media::kMostPixels / image.width &&
                      std::ssize(image.rgb) == image.width * image.height * 3;

@@ -11,7 +11,7 @@ namespace tessera::diffusion {
 
 /// Reads an input image of a request; errors name `option`, a field in backticks. Throws
 /// Error(usage) if the data is not an image.
-media::ReadImage read_input(const InputImage& given, const std::string& option);
+media::ReadImage read_input(const InputImage& input, const std::string& option);
 
 /// Limits an image to `most` pixels and keeps the aspect ratio, as FLUX.2's pipelines do; 0: no
 /// limit.

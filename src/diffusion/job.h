@@ -39,7 +39,7 @@ struct Text {
 };
 
 /// Tensors and files of a request, until the run has used them.
-struct AskedInputs {
+struct RequestInputs {
   std::vector<Text> texts{};                            ///< input of encode_text()
   nn::Conditioning conditioning{};                      ///< all sequences: every image, then again
                                                         ///< without conditions
@@ -107,7 +107,7 @@ struct CountedRun {
 
 /// A request on its way, in parts by lifetime.
 struct Job {
-  AskedInputs asked{};
+  RequestInputs asked{};
   PlannedRun planned{};
   AdmittedRun admitted{};
   LoadedRun loaded{};
@@ -127,8 +127,8 @@ struct Job {
   }
   /// Text tokens of the longest sequence.
   int64_t prefix() const {
-    const std::vector<int64_t>& all = planned.prefixes;
-    return all.empty() ? 0 : *std::max_element(all.begin(), all.end());
+    const std::vector<int64_t>& prefixes = planned.prefixes;
+    return prefixes.empty() ? 0 : *std::max_element(prefixes.begin(), prefixes.end());
   }
   int drawn_samples() const { return planned.all_samples > 0 ? planned.all_samples : samples(); }
   nn::LatentForm noise_form() const {
@@ -137,16 +137,16 @@ struct Job {
   parallel::Workload workload() const {
     const parallel::Guidance& guidance = planned.guidance;
     const sample::Sampler& sampler = *planned.sampler;
-    parallel::Workload all{
+    parallel::Workload workload{
         samples(), planned.layout.grid(), guidance.branches() ? 2 : 1, sampler.steps(),
         prefix(),  planned.decoded_lines, guidance.measures_samples(), sampler.whole_samples()};
-    all.extra = planned.layout.extra;
-    all.prefixes = planned.prefixes;
-    all.first_sample = planned.first_sample;
-    all.all_samples = planned.all_samples;
-    all.step_cache = planned.step_cache;
-    all.int8_scores = planned.int8_scores;
-    return all;
+    workload.extra = planned.layout.extra;
+    workload.prefixes = planned.prefixes;
+    workload.first_sample = planned.first_sample;
+    workload.all_samples = planned.all_samples;
+    workload.step_cache = planned.step_cache;
+    workload.int8_scores = planned.int8_scores;
+    return workload;
   }
 };
 

@@ -19,11 +19,11 @@ void launch_bands(
     return rank(whole, nullptr);
   }
   runtime::launch_ranks(state, meters, stop, [&](comm::Communicator* world) {
-    const bool mine = world->rank() < shares;
-    std::vector<int> members(mine ? static_cast<size_t>(shares) : 1, world->rank());
-    if (mine) std::iota(members.begin(), members.end(), 0);
+    const bool takes_part = world->rank() < shares;
+    std::vector<int> members(takes_part ? static_cast<size_t>(shares) : 1, world->rank());
+    if (takes_part) std::iota(members.begin(), members.end(), 0);
     const auto ranks = world->group(members);  // all ranks of the world must call group()
-    if (!mine) return;
+    if (!takes_part) return;
     const bool heeds = state.ranks().speaks(world->rank());
     parallel::Bands bands(*ranks, heeds ? stop : std::stop_token(), chunk);
     rank(bands, ranks.get());

@@ -43,13 +43,13 @@ std::pair<Span, Span> filled(const Pixels& mask) {
 int divided_by_255(int x) { return (x + 128 + ((x + 128) >> 8)) >> 8; }
 
 // Lays a channel of the original over an image by alpha, as Pillow composes them.
-uint8_t composed(uint8_t made, uint8_t original, int alpha) {
+uint8_t composed(uint8_t pixel, uint8_t original, int alpha) {
   constexpr int kBits = 7;
-  if (alpha == 0) return made;
+  if (alpha == 0) return pixel;
   const int faded = divided_by_255(original * alpha);
   const int over = alpha == 255 ? faded : std::min(255, faded * 255 / alpha);
-  const int own = alpha << kBits, others = (255 << kBits) - own;
-  const int sum = over * own + made * others + (0x80 << kBits);
+  const int own = alpha << kBits, inverse = (255 << kBits) - own;
+  const int sum = over * own + pixel * inverse + (0x80 << kBits);
   return static_cast<uint8_t>(((sum >> 8) + sum) >> 8 >> kBits);
 }
 
@@ -76,21 +76,21 @@ Overlay masked_region(const Pixels& image, const Pixels& mask, int width, int he
 }
 
 Pixels region_of(const Pixels& image, const Overlay& region) {
-  Pixels cut{region.width, region.height, image.channels, {}};
+  Pixels result{region.width, region.height, image.channels, {}};
   const auto channels = static_cast<size_t>(image.channels);
   for (int y = 0; y < region.height; ++y) {
     const size_t line = size_t(region.top + y) * size_t(image.width) + size_t(region.left);
     const auto from = image.bytes.begin() + static_cast<ptrdiff_t>(line * channels);
-    cut.bytes.insert(cut.bytes.end(), from,
-                     from + static_cast<ptrdiff_t>(size_t(region.width) * channels));
+    result.bytes.insert(result.bytes.end(), from,
+                        from + static_cast<ptrdiff_t>(size_t(region.width) * channels));
   }
-  return cut;
+  return result;
 }
 
-Image overlaid(const Image& made, const Overlay& overlay) {
-  const Pixels own{static_cast<int>(made.width), static_cast<int>(made.height), 3, made.rgb};
+Image overlaid(const Image& image, const Overlay& overlay) {
+  const Pixels own{static_cast<int>(image.width), static_cast<int>(image.height), 3, image.rgb};
   const Pixels fitted = media::fit_pixels(own, overlay.width, overlay.height, media::Fitting::crop);
-  Image whole = made;
+  Image whole = image;
   whole.width = overlay.image.width;
   whole.height = overlay.image.height;
   whole.rgb.assign(overlay.image.bytes.size(), 0);

@@ -21,6 +21,6 @@ Overlay masked_region(const media::Pixels& image, const media::Pixels& mask, int
 media::Pixels region_of(const media::Pixels& image, const Overlay& region);
 /// Puts a run's image into the region, and lays the original over it where the mask is black
 /// (apply_overlay of diffusers, with the bytes of Pillow).
-Image overlaid(const Image& made, const Overlay& overlay);
+Image overlaid(const Image& image, const Overlay& overlay);
 
 }  // namespace tessera::diffusion

@@ -38,17 +38,17 @@ Job part_of(const Job& job, nn::Range samples) {
 }
 
 std::vector<int> sequences_of(const Plan& plan, const Job& job, int rank) {
-  std::vector<int> all;
-  if (rank >= plan.world()) return all;
+  std::vector<int> sequences;
+  if (rank >= plan.world()) return sequences;
   for (const nn::Range samples : parts_of(plan, job.samples())) {
     parallel::Workload workload = job.workload();
     workload.samples = static_cast<int>(samples.size());
     workload.first_sample = static_cast<int>(samples.begin);
     workload.all_samples = job.samples();
     for (const int sequence : parallel::Partition(plan, workload).sequences(rank))
-      all.push_back(workload.number(sequence));
+      sequences.push_back(workload.number(sequence));
   }
-  return all;
+  return sequences;
 }
 
 }  // namespace tessera::diffusion

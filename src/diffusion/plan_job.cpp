@@ -38,16 +38,17 @@ int image_count(int64_t subjects, const GenerateRequest& request) {
 }
 
 std::string class_scheduler(const runtime::ModelState& state, const GenerateRequest& request) {
-  const SchedulerName asked = request.scheduler;
-  if (asked != SchedulerName::automatic) {
-    require(asked == SchedulerName::rectified_flow || asked == SchedulerName::ddpm,
+  const SchedulerName scheduler = request.scheduler;
+  if (scheduler != SchedulerName::automatic) {
+    require(scheduler == SchedulerName::rectified_flow || scheduler == SchedulerName::ddpm,
             ErrorCode::usage,
             "`scheduler` {}: not one that fits this model; those are auto, rectified-flow, ddpm",
-            word_of(asked));
-    return word_of(asked);
+            word_of(scheduler));
+    return word_of(scheduler);
   }
-  const bool named = state.folder.has("scheduler") || state.folder.absent.contains("scheduler");
-  if (!named) return state.spec->scheduler;
+  const bool has_scheduler =
+      state.folder.has("scheduler") || state.folder.absent.contains("scheduler");
+  if (!has_scheduler) return state.spec->scheduler;
   const std::string& name = state.folder.component("scheduler").class_name;
   if (name == "RectifiedFlow") return "rectified-flow";
   if (name == "DDPM" || name == "DDPMLearnedRange") return "ddpm";
@@ -147,10 +148,10 @@ void plan_rescale(const models::PipelineSpec& spec, const GenerateRequest& reque
 void note_without_effect(const runtime::ModelState& state, const GenerateRequest& request,
                          Job& job) {
   const models::PipelineSpec& spec = *state.spec;
-  const auto note = [&](const std::string& option, const std::string& why) {
-    job.planned.notes.push_back(option + " has no effect: " + why);
+  const auto note = [&](const std::string& option, const std::string& reason) {
+    job.planned.notes.push_back(option + " has no effect: " + reason);
   };
-  const bool embeds = spec.embeds_guidance, given = !request.embeddings.empty();
+  const bool embeds = spec.embeds_guidance, has_embeddings = !request.embeddings.empty();
   if (state.folder.kind == load::FolderKind::pipeline && !spec.pipelines.empty() &&
       std::ranges::count(spec.pipelines, state.folder.class_name) == 0)
     job.planned.notes.push_back(
@@ -164,7 +165,7 @@ void note_without_effect(const runtime::ModelState& state, const GenerateRequest
          fmt::format("it needs {} above {}, which is {}", embeds ? "`true_guidance`" : "`guidance`",
                      embeds ? 1 : spec.no_guidance,
                      embeds ? request.true_guidance : job.planned.guidance_asked));
-  else if (request.negative_prompt && given)
+  else if (request.negative_prompt && has_embeddings)
     note("`negative_prompt`", "`embeddings` holds what it would become");
   if (request.guidance && *request.guidance > 1 && spec.distilled)
     note(fmt::format("`guidance` {}", *request.guidance),
@@ -182,8 +183,8 @@ void note_without_effect(const runtime::ModelState& state, const GenerateRequest
     note(fmt::format("`guidance` {}", *request.guidance), "below 1 there is none, as with 1");
   if (request.true_guidance > 1 && embeds && !job.planned.guidance.branches())
     note(fmt::format("`true_guidance` {}", request.true_guidance),
-         given ? "`embeddings` holds nothing negative, which it needs, as in diffusers"
-               : "it needs `negative_prompt`, which may be empty (\"\"), as in diffusers");
+         has_embeddings ? "`embeddings` holds nothing negative, which it needs, as in diffusers"
+                        : "it needs `negative_prompt`, which may be empty (\"\"), as in diffusers");
   for (const auto& [option, given_one] :
        {std::pair("`cfg_normalization`", request.cfg_normalization != 0),
         {"`cfg_truncation`", request.cfg_truncation != 1},
@@ -191,12 +192,12 @@ void note_without_effect(const runtime::ModelState& state, const GenerateRequest
     if (given_one && !job.planned.guidance.branches()) note(option, "this run has no guidance");
   if (request.true_guidance != 1 && !embeds)
     note("`true_guidance`", "the guidance of this model is `guidance`");
-  if (request.text_tokens > 0 && (given || spec.text_inputs.empty()))
-    note("`text_tokens`",
-         given ? "`embeddings` holds what text encoders read" : "this model reads no text");
-  if (request.clean_caption && (given || !spec.cleans_captions))
-    note("`clean_caption`", given ? "`embeddings` holds what text encoders read"
-                                  : "the pipeline of this model cleans no prompts");
+  if (request.text_tokens > 0 && (has_embeddings || spec.text_inputs.empty()))
+    note("`text_tokens`", has_embeddings ? "`embeddings` holds what text encoders read"
+                                         : "this model reads no text");
+  if (request.clean_caption && (has_embeddings || !spec.cleans_captions))
+    note("`clean_caption`", has_embeddings ? "`embeddings` holds what text encoders read"
+                                           : "the pipeline of this model cleans no prompts");
   if (request.vae_tiling == VaeTiling::on && !request.decode)
     note("`vae_tiling`", "nothing is decoded");
   if (request.vae_chunk > 0 && !request.decode) note("`vae_chunk`", "nothing is decoded");
@@ -312,9 +313,9 @@ void plan_size(const runtime::ModelState& state, const GenerateRequest& request,
   frames += job.planned.added_frames;
   job.planned.form = spec.form;
   int64_t height = request.height, width = request.width;
-  const SourceSize given = size_of_images(state, request, job);
-  if (height == 0) height = given.height;
-  if (width == 0) width = given.width;
+  const SourceSize source_size = size_of_images(state, request, job);
+  if (height == 0) height = source_size.height;
+  if (width == 0) width = source_size.width;
   require(!request.binning || !request.fit, ErrorCode::usage,
           "`fit` and `binning` both choose a size: give one of them");
   if (request.binning || request.fit) {
@@ -333,7 +334,7 @@ int begin_job(const runtime::ModelState& state, const GenerateRequest& request, 
   job.planned.traced = !request.trace.empty();
   job.planned.step_cache = request.cache;
   job.planned.int8_scores = runtime::rules_of(state.options).int8_scores();
-  const AskedRun run = asked_run(state, request, job.planned.notes);
+  const RunSettings run = run_settings(state, request, job.planned.notes);
   job.planned.guidance_asked = run.guidance;
   require(job.planned.guidance_asked >= 0 && job.planned.guidance_asked <= 1000, ErrorCode::usage,
           "`guidance` {}: expected a number from 0 to 1000", job.planned.guidance_asked);
@@ -364,13 +365,13 @@ void sketch_conditioning(const runtime::ModelState& state, const GenerateRequest
           "`embeddings` {}: this model takes classes, not text; leave it out", request.embeddings);
   const bool two = job.planned.guidance.branches();
   job.asked.texts = usual_texts(state, request, text_count(state, request, job));
-  const bool all = std::all_of(job.asked.texts.begin(), job.asked.texts.end(),
-                               [](const Text& t) { return t.there || t.part.optional; });
+  const bool complete = std::all_of(job.asked.texts.begin(), job.asked.texts.end(),
+                                    [](const Text& t) { return t.there || t.part.optional; });
   std::vector<std::string> notes;
   Embeddings embeddings;
   if (!request.embeddings.empty())
     embeddings = read_embeddings(request);
-  else if (!job.asked.texts.empty() && all)
+  else if (!job.asked.texts.empty() && complete)
     embeddings = predict_texts(state, job.asked.texts, two, notes);
   else
     return void(job.asked.conditioning = state.spec->example(int64_t{job.samples()} * (two ? 2 : 1),
@@ -429,9 +430,9 @@ Job plan_job(const runtime::ModelState& state, const GenerateRequest& request) {
                 {"`trace`", request.trace, FileKind::trace}},
                request.overwrite,
                state.files});
-  for (const std::string& said :
+  for (const std::string& message :
        {state.check_transformer(), request.decode ? state.check_vae() : std::string()})
-    if (!said.empty()) job.planned.notes.push_back(said);
+    if (!message.empty()) job.planned.notes.push_back(message);
   if (state.spec->text_inputs.empty())
     plan_classes(state, request, steps, job);
   else

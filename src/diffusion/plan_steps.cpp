@@ -37,10 +37,10 @@ int steps_of_lists(const runtime::ModelState& state, const GenerateRequest& requ
 }
 
 // Those of the family or folder, and of a few-step adapter over them.
-AskedRun usual_run(const runtime::ModelState& state, const GenerateRequest& request,
-                   std::vector<std::string>& notes) {
+RunSettings usual_run(const runtime::ModelState& state, const GenerateRequest& request,
+                      std::vector<std::string>& notes) {
   const models::PipelineSpec& spec = *state.spec;
-  AskedRun usual{state.defaults.steps, state.defaults.guidance};
+  RunSettings usual{state.defaults.steps, state.defaults.guidance};
   for (const Lora& lora : request.loras) {
     if (lora.strength == 0) continue;
     const auto few = load::few_steps_of_adapter(lora.file);
@@ -58,36 +58,37 @@ AskedRun usual_run(const runtime::ModelState& state, const GenerateRequest& requ
 }
 
 void note_unusual(const models::PipelineSpec& spec, const GenerateRequest& request,
-                  const AskedRun& run, const AskedRun& usual, std::vector<std::string>& notes) {
+                  const RunSettings& run, const RunSettings& usual,
+                  std::vector<std::string>& notes) {
   if (!spec.takes_text() || !request.decode) return;  // latents alone are for comparison
-  std::string said;
+  std::string message;
   const bool few = usual.steps <= kFewSteps;
-  const bool asked = request.steps || !request.timesteps.empty() || !request.sigmas.empty();
-  if (asked && few && run.steps > 4 * usual.steps)
-    said = fmt::format("{} steps are many for this model, which is made for {}", run.steps,
-                       usual.steps);
-  else if (asked && !few && run.steps * 5 < usual.steps)
-    said = fmt::format("{} step{} few for this model, which usually takes {}", run.steps,
-                       run.steps == 1 ? " is" : "s are", usual.steps);
+  const bool chooses_steps = request.steps || !request.timesteps.empty() || !request.sigmas.empty();
+  if (chooses_steps && few && run.steps > 4 * usual.steps)
+    message = fmt::format("{} steps are many for this model, which is made for {}", run.steps,
+                          usual.steps);
+  else if (chooses_steps && !few && run.steps * 5 < usual.steps)
+    message = fmt::format("{} step{} few for this model, which usually takes {}", run.steps,
+                          run.steps == 1 ? " is" : "s are", usual.steps);
   const float none = spec.no_guidance, most = 3 * usual.guidance;
   const bool unguided = !spec.embeds_guidance && usual.guidance <= none;
   if (request.guidance && !spec.distilled && run.guidance > (unguided ? none : most))
-    said +=
-        fmt::format("{}guidance {:g} is {} for this model{}", said.empty() ? "" : "; ",
+    message +=
+        fmt::format("{}guidance {:g} is {} for this model{}", message.empty() ? "" : "; ",
                     double{run.guidance}, unguided ? "unusual" : "high",
                     unguided ? ", which is made to run without"
                              : fmt::format(", which usually takes {:g}", double{usual.guidance}));
-  if (!said.empty()) notes.push_back(said);
+  if (!message.empty()) notes.push_back(message);
 }
 
 }  // namespace
 
-AskedRun asked_run(const runtime::ModelState& state, const GenerateRequest& request,
-                   std::vector<std::string>& notes) {
+RunSettings run_settings(const runtime::ModelState& state, const GenerateRequest& request,
+                         std::vector<std::string>& notes) {
   const int listed = steps_of_lists(state, request);
-  const AskedRun usual = usual_run(state, request, notes);
-  const AskedRun run{listed > 0 ? listed : request.steps.value_or(usual.steps),
-                     request.guidance.value_or(usual.guidance)};
+  const RunSettings usual = usual_run(state, request, notes);
+  const RunSettings run{listed > 0 ? listed : request.steps.value_or(usual.steps),
+                        request.guidance.value_or(usual.guidance)};
   note_unusual(*state.spec, request, run, usual, notes);
   return run;
 }
@@ -130,8 +131,8 @@ void note_passes(const runtime::ModelState& state, const GenerateRequest& reques
     job.planned.notes.push_back(
         fmt::format("{} steps of this scheduler are {} forward passes", steps, sampler.steps()));
   const base::Json& config = state.folder.component("scheduler").config;
-  const auto told = config.find("num_train_timesteps");
-  const double trained = told != config.end() && told->is_number() ? told->get<double>() : 1000;
+  const auto it = config.find("num_train_timesteps");
+  const double trained = it != config.end() && it->is_number() ? it->get<double>() : 1000;
   if (sampler.timestep(0) < trained / 2)
     job.planned.notes.push_back(
         fmt::format("step 1 of {} is at timestep {:.0f} of {:.0f}, where the model expects an "

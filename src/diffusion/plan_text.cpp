@@ -63,12 +63,12 @@ TextStates predict_sharded(const runtime::ModelState& state, Text& text) {
   runtime::ModelState stage;
   runtime::copy_for_dry_run(state, state.options, stage);
   const runtime::RunMeters meters(stage.workers.ranks.size());
-  Report did;
-  const TextStates states =
-      encode_sharded(stage, text.part.encoder, seen(text), 0, meters, base::current_stop(), did);
+  Report report;
+  const TextStates states = encode_sharded(stage, text.part.encoder, encoder_batch(text), 0, meters,
+                                           base::current_stop(), report);
   std::vector<int64_t> weights;
   text.need.ranks.clear();
-  for (const Report::Rank& rank : did.per_rank) {
+  for (const Report::Rank& rank : report.per_rank) {
     weights.push_back(rank.peak_bytes.weights);
     text.need.ranks.push_back(rank.peak_bytes.total);
   }
@@ -89,7 +89,7 @@ TextStates predict(const runtime::ModelState& state, Text& text) {
   const auto weights = meta_weights_of(state, text.part.encoder);
   const auto encoder = encoder_over(state, text.part.encoder, weights);
   check_vocabulary(state, text, *encoder);
-  const TextStates states = encoder->encode(seen(text));
+  const TextStates states = encoder->encode(encoder_batch(text));
   text.need = {meters.memory->peak(tensor::MemoryClass::weights),
                meters.memory->peak(tensor::MemoryClass::activations), meters.memory->peak(),
                weights->parameters() * size_of(state.dtype()), meters.all->entries()};
@@ -105,22 +105,22 @@ int64_t packed_bytes(const runtime::ModelState& state, const TextPart& text) {
   scope.memory = meters.memory;
   const tensor::BindScope bind(scope);
   auto meta = meta_weights_of(state, part);
-  const auto held = std::make_shared<const load::HeldWeights>(meta);
+  const auto held_weights = std::make_shared<const load::HeldWeights>(meta);
   const bool spread = state.options.plan.shard > 1;
   models::LayerWeights layers;
   if (spread) layers = [&](int64_t) { return meta; };
-  encoder_over(state, part, held)->encode({{0}, {1}, 1, text.hidden}, {}, layers);
+  encoder_over(state, part, held_weights)->encode({{0}, {1}, 1, text.hidden}, {}, layers);
   const int64_t whole = meters.memory->current(tensor::MemoryClass::weights);
   return whole + (spread ? sharded_bytes(state, part, text.hidden) : 0);
 }
 
-// Texts of the part's length; an encoder may reduce a length that is not `asked` for.
-TextBatch usual_batch(const runtime::ModelState& state, const TextPart& part, bool asked,
+// Texts of the part's length; an encoder may reduce a length that is not `requested`.
+TextBatch usual_batch(const runtime::ModelState& state, const TextPart& part, bool requested,
                       int texts) {
   const tensor::Uncounted aside;
   const int64_t longest =
       encoder_over(state, part.encoder, meta_weights_of(state, part.encoder))->longest();
-  const int64_t tokens = longest > 0 && !asked ? std::min(part.tokens, longest) : part.tokens;
+  const int64_t tokens = longest > 0 && !requested ? std::min(part.tokens, longest) : part.tokens;
   const auto count = static_cast<size_t>(texts);
   return {std::vector<int32_t>(count * static_cast<size_t>(tokens), 0),
           std::vector<int64_t>(count, tokens), tokens};
@@ -135,16 +135,16 @@ TextStates zeros_of(TextStates states) {
 
 // Adds rows [begin, end) of the encoders' states, by the names of the pipeline's embeddings.
 void put(const PipelineSpec& spec, const std::vector<EncodedText>& texts, int64_t begin,
-         int64_t end, const std::string& before, Embeddings& found) {
+         int64_t end, const std::string& before, Embeddings& embeddings) {
   std::vector<EncodedText> rows = texts;
   for (EncodedText& text : rows) {
-    const auto cut = [&](Tensor* x) {
+    const auto take_rows = [&](Tensor* x) {
       if (x->defined()) *x = x->slice(0, begin, end).contiguous();
     };
-    for (Tensor* x : text.states.all()) cut(x);
-    cut(&text.mask);
+    for (Tensor* x : text.states.all()) take_rows(x);
+    take_rows(&text.mask);
   }
-  for (const auto& [name, x] : spec.embeddings(rows, end - begin)) found[before + name] = x;
+  for (const auto& [name, x] : spec.embeddings(rows, end - begin)) embeddings[before + name] = x;
 }
 
 // The words of a prompt beyond the limit of `length` tokens, for a note.
@@ -158,9 +158,9 @@ std::string unseen(const TextReader& reader, const std::string& prompt, int64_t 
   const auto over = std::partition_point(ends.begin(), ends.end(), [&](size_t end) {
     return std::ssize(reader.tokenizer->encode(before + prompt.substr(0, end))) <= length;
   });
-  const size_t seen = over == ends.begin() ? 0 : *std::prev(over);
+  const size_t visible_end = over == ends.begin() ? 0 : *std::prev(over);
   return base::printable(std::string_view(prompt).substr(
-      std::min(prompt.find_first_not_of(' ', seen), prompt.size())));
+      std::min(prompt.find_first_not_of(' ', visible_end), prompt.size())));
 }
 
 // Removes padding that all texts of a batch have.
@@ -188,10 +188,10 @@ Embeddings embeddings_of(const PipelineSpec& spec, const std::vector<Text>& text
     encoded.back().mask = mask_of(text.batch);
     count = text.batch.texts() - (two ? 1 : 0);
   }
-  Embeddings found;
-  put(spec, encoded, 0, count, "", found);
-  if (two) put(spec, encoded, count, count + 1, "negative_", found);
-  return found;
+  Embeddings embeddings;
+  put(spec, encoded, 0, count, "", embeddings);
+  if (two) put(spec, encoded, count, count + 1, "negative_", embeddings);
+  return embeddings;
 }
 
 std::vector<std::string> cleaned_prompts(const PipelineSpec& spec, std::vector<std::string> prompts,
@@ -202,19 +202,19 @@ std::vector<std::string> cleaned_prompts(const PipelineSpec& spec, std::vector<s
       if (spec.plain_prompt) prompt = spec.plain_prompt(prompt);
       continue;
     }
-    const caption::CleanCaption made = caption::clean_caption(prompt);
-    if (made.text.empty() && !prompt.empty())
+    const caption::CleanCaption result = caption::clean_caption(prompt);
+    if (result.text.empty() && !prompt.empty())
       notes.push_back(fmt::format(
           "cleaning leaves nothing of the prompt {}: this model's pipeline takes out Chinese "
           "characters, addresses, names of files and more; `clean_caption` off keeps them",
           base::printable(prompt)));
-    if (made.misread)
+    if (result.misread)
       notes.push_back(
           fmt::format("the prompt {} looks like UTF-8 that was read in another encoding; it stays "
                       "as it is, where "
                       "diffusers with ftfy may repair it",
                       base::printable(prompt)));
-    prompt = made.text;
+    prompt = result.text;
   }
   return prompts;
 }
@@ -235,19 +235,19 @@ TextBatch tokens_of(TextPart& part, const TextReader& reader,
   if (part.as_tokenizer && longest > 0) part.tokens = std::min(longest, kMostTextTokens);
   TextBatch batch{{}, {}, part.tokens};
   int64_t longer = 0;
-  std::string said;
+  std::string message;
   for (const std::string& prompt : prompts) {
     const auto encoded = reader.tokenizer->encode_padded(reader.text(prompt), part.tokens);
     if (encoded.cut > 0 && longer++ == 0)
-      said =
+      message =
           fmt::format("{} reads {} tokens, and a prompt has {} more: it does not see {}",
                       part.encoder, part.tokens, encoded.cut, unseen(reader, prompt, part.tokens));
     batch.ids.insert(batch.ids.end(), encoded.ids.begin(), encoded.ids.end());
     batch.visible.push_back(std::count(encoded.mask.begin(), encoded.mask.end(), 1));
   }
   if (part.trimmed) trim(batch);
-  if (longer > 1) said += fmt::format(" (and {} more prompts are longer)", longer - 1);
-  if (longer > 0) notes.push_back(said);
+  if (longer > 1) message += fmt::format(" (and {} more prompts are longer)", longer - 1);
+  if (longer > 0) notes.push_back(message);
   return batch;
 }
 
@@ -296,23 +296,23 @@ std::vector<Text> cut_texts(const runtime::ModelState& state, const GenerateRequ
 
 Embeddings predict_texts(const runtime::ModelState& state, std::vector<Text>& texts, bool two,
                          std::vector<std::string>& notes) {
-  int64_t held = 0;  // bytes of the previous encoders
-  std::vector<TextStates> made;
+  int64_t held_bytes = 0;  // bytes of the previous encoders
+  std::vector<TextStates> all_states;
   for (Text& text : texts) {
-    TextStates& zeros = made.emplace_back();
+    TextStates& zeros = all_states.emplace_back();
     if (!text.there) continue;
     const bool weights = load::has_weights(state.folder.component(text.part.encoder));
-    const std::string said = weights ? state.check_text_encoder(text.part.encoder) : "";
-    if (!said.empty()) notes.push_back(said);
+    const std::string message = weights ? state.check_text_encoder(text.part.encoder) : "";
+    if (!message.empty()) notes.push_back(message);
     TextStates states = predict(state, text);
-    text.need.peak += held;
-    text.need.ranks.front() += held;
+    text.need.peak += held_bytes;
+    text.need.ranks.front() += held_bytes;
     if (state.options.keep_parts) text.need.kept = packed_bytes(state, text.part);
     for (const Tensor* x : states.all())
-      if (x->defined()) held += x->bytes();
+      if (x->defined()) held_bytes += x->bytes();
     zeros = zeros_of(states);
   }
-  return embeddings_of(*state.spec, texts, made, two);
+  return embeddings_of(*state.spec, texts, all_states, two);
 }
 
 std::vector<Text> usual_texts(const runtime::ModelState& state, const GenerateRequest& request,
@@ -334,15 +334,15 @@ nn::Conditioning conditioning_of(const runtime::ModelState& state, const Generat
                                  const Embeddings& embeddings, const Job& job) {
   const models::PipelineSpec& spec = *state.spec;
   const Branches branches = branches_of(spec, request, job.planned.guidance_asked);
-  nn::Conditioning made = text_conditioning(spec, embeddings, request.count, branches.two);
+  nn::Conditioning conditioning = text_conditioning(spec, embeddings, request.count, branches.two);
   const int64_t factor = state.vae_factor();
   if (spec.add_conditions)
     spec.add_conditions({.batch = int64_t{job.samples()} * (branches.two ? 2 : 1),
                          .height = job.planned.layout.size[1] * factor,
                          .width = job.planned.layout.size[2] * factor,
                          .guidance = branches.embedded},
-                        made);
-  return made;
+                        conditioning);
+  return conditioning;
 }
 
 }  // namespace tessera::diffusion

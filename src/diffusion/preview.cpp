@@ -13,7 +13,7 @@ std::vector<Image> preview(const runtime::ModelState& state, const std::stop_tok
   const bool own = state.folder.has(load::kPreviewVae);
   require(own || state.has_vae(), ErrorCode::model, "'{}' has no VAE, so there is no preview",
           state.name);
-  const base::BindStop asked(stop);
+  const base::BindStop stop_binding(stop);
   tensor::Scope aside = state.workers.scope(-1, &job.counted.meters);
   aside.meter = nullptr;
   const tensor::BindScope bind(aside);

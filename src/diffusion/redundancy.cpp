@@ -42,11 +42,11 @@ void RedundancyProbe::compare(const nn::MoeCall& call, const Before& old, const 
     const float* weight = now.routing.weights.row<float>(t);
     double total = 0;
     for (int64_t j = 0; j < k; ++j) total += weight[j];
-    int64_t found = 0;
+    int64_t matches = 0;
     for (int64_t j = 0; j < k; ++j) {
       const int64_t slot = std::find(was, was + k, id[j]) - was;
       if (id[j] < 0 || slot == k) continue;
-      ++found;
+      ++matches;
       const Products p =
           products(now.rows.row<float>(t * k + j), old.rows.row<float>(t * k + slot), hidden);
       if (p.aa <= 0 || total <= 0) continue;
@@ -55,7 +55,7 @@ void RedundancyProbe::compare(const nn::MoeCall& call, const Before& old, const 
       ++bin.rows;
       bin.error += std::sqrt(p.difference / p.aa);
     }
-    same += found == k;
+    same += matches == k;
     const Products p = products(now.sum.row<float>(t), old.sum.row<float>(t), hidden);
     cosines += p.aa > 0 && p.bb > 0 ? p.ab / std::sqrt(p.aa * p.bb) : 1;
   }
@@ -76,15 +76,15 @@ void RedundancyProbe::see(const nn::MoeWork& work) {
 }
 
 std::vector<Report::StaleError> RedundancyProbe::stale_errors() const {
-  std::vector<Report::StaleError> all;
+  std::vector<Report::StaleError> errors;
   for (const auto& [layer, bins] : bins_)
     for (int b = 0; b < kBins; ++b) {
       const Bin& bin = bins[static_cast<size_t>(b)];
       if (bin.rows > 0)
-        all.push_back({layer, double(b) / kBins, double(b + 1) / kBins, bin.rows,
-                       bin.error / double(bin.rows)});
+        errors.push_back({layer, double(b) / kBins, double(b + 1) / kBins, bin.rows,
+                          bin.error / double(bin.rows)});
     }
-  return all;
+  return errors;
 }
 
 }  // namespace tessera::diffusion

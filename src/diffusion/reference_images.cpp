@@ -31,8 +31,8 @@ std::pair<int, int> nearest_aspect(const std::vector<std::pair<int, int>>& sizes
   });
 }
 
-Pixels read_reference(const runtime::ModelState& state, const InputImage& given, size_t number) {
-  const media::ReadImage read = read_input(given, fmt::format("`image` {}", number + 1));
+Pixels read_reference(const runtime::ModelState& state, const InputImage& input, size_t number) {
+  const media::ReadImage read = read_input(input, fmt::format("`image` {}", number + 1));
   const int width = read.image.width, height = read.image.height;
   const auto [tall, wide] = token_sides(state);
   if (const auto& sizes = state.spec->reference_sizes; !sizes.empty()) {
@@ -57,10 +57,10 @@ Pixels read_reference(const runtime::ModelState& state, const InputImage& given,
 
 // The images of a job with latents beside the noise.
 std::vector<const SourceImage*> beside_noise(const Job& job) {
-  std::vector<const SourceImage*> all;
-  if (job.asked.source && job.asked.source->referenced) all.push_back(&*job.asked.source);
-  for (const SourceImage& image : job.asked.references) all.push_back(&image);
-  return all;
+  std::vector<const SourceImage*> images;
+  if (job.asked.source && job.asked.source->referenced) images.push_back(&*job.asked.source);
+  for (const SourceImage& image : job.asked.references) images.push_back(&image);
+  return images;
 }
 
 // Lines and columns of tokens of an image.
@@ -85,20 +85,20 @@ Tensor tokens_of(const runtime::ModelState& state, const Job& job, const SourceI
 std::span<const InputImage> references_of(const models::PipelineSpec& spec,
                                           const GenerateRequest& request) {
   if (!spec.takes_references) return {};
-  const std::span<const InputImage> all(request.images);
-  return starts_from_image(spec, request) ? all.subspan(1) : all;
+  const std::span<const InputImage> images(request.images);
+  return starts_from_image(spec, request) ? images.subspan(1) : images;
 }
 
 void read_references(const runtime::ModelState& state, const GenerateRequest& request, Job& job) {
-  const std::span<const InputImage> given = references_of(*state.spec, request);
-  if (given.empty()) return;
-  require(given.size() <= state.spec->most_references, ErrorCode::usage,
+  const std::span<const InputImage> references = references_of(*state.spec, request);
+  if (references.empty()) return;
+  require(references.size() <= state.spec->most_references, ErrorCode::usage,
           "`image` was given {} times; '{}' takes {} reference image{}", request.images.size(),
           state.name, state.spec->most_references, state.spec->most_references == 1 ? "" : "s");
-  const size_t before = request.images.size() - given.size();
-  for (size_t i = 0; i < given.size(); ++i) {
+  const size_t before = request.images.size() - references.size();
+  for (size_t i = 0; i < references.size(); ++i) {
     SourceImage image;
-    image.pixels = numbers_of(read_reference(state, given[i], before + i));
+    image.pixels = numbers_of(read_reference(state, references[i], before + i));
     job.asked.references.push_back(std::move(image));
   }
 }
@@ -123,12 +123,13 @@ void set_references(const runtime::ModelState& state, Job& job) {
     for (const int64_t side : grid_of(state, *image)) sizes.push_back(static_cast<int32_t>(side));
     tokens.push_back(tokens_of(state, job, *image));
   }
-  const Tensor all = ops::concat_rows(tokens);
-  const Tensor repeated = ops::concat_rows(std::vector(static_cast<size_t>(sequences), all));
+  const Tensor reference_rows = ops::concat_rows(tokens);
+  const Tensor repeated =
+      ops::concat_rows(std::vector(static_cast<size_t>(sequences), reference_rows));
   std::vector<int32_t> of_all;
   for (int64_t s = 0; s < sequences; ++s) of_all.insert(of_all.end(), sizes.begin(), sizes.end());
   job.asked.conditioning.tensors["reference_tokens"] =
-      repeated.reshape({sequences, all.size(0), all.size(1)});
+      repeated.reshape({sequences, reference_rows.size(0), reference_rows.size(1)});
   job.asked.conditioning.tensors["reference_sizes"] =
       Tensor::from(std::span<const int32_t>(of_all), {sequences, std::ssize(sizes)});
 }

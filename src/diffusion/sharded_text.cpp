@@ -43,9 +43,9 @@ std::vector<runtime::BlockLayout> layouts_of(const runtime::ModelState& state,
 // A key of a part's weight files in their current state.
 std::string files_of(const runtime::ModelState& state, const std::string& part) {
   const load::TensorSet tensors = load::open_weights(state.folder.component(part));
-  std::string all;
-  for (const load::TensorFile& file : tensors.files()) all += file.identity() + '\n';
-  return all;
+  std::string identities;
+  for (const load::TensorFile& file : tensors.files()) identities += file.identity() + '\n';
+  return identities;
 }
 
 /// A text encoder's bytes that stay between requests; immutable.
@@ -65,10 +65,10 @@ int64_t bytes_of(const std::vector<Tensor>& runs) {
 /// The layers of a text encoder on a rank of the group; each layer is used once, in order.
 class ShardedLayers {
  public:
-  /// `had`: runs kept from earlier requests, or empty.
+  /// `kept_layers`: runs kept from earlier requests, or empty.
   ShardedLayers(std::vector<runtime::BlockLayout> layouts,
                 std::shared_ptr<const nn::Weights> weights, tensor::Device device,
-                comm::Communicator& ranks, std::vector<Tensor> had, bool keep,
+                comm::Communicator& ranks, std::vector<Tensor> kept_layers, bool keep,
                 std::shared_ptr<const nn::LowRanks> pairs)
       : layouts_(std::move(layouts)),
         weights_(std::move(weights)),
@@ -76,10 +76,11 @@ class ShardedLayers {
         shard_{ranks.rank(), ranks.size()},
         keep_(keep),
         pairs_(std::move(pairs)),
-        counted_(tensor::current_scope().memory, tensor::MemoryClass::weights, bytes_of(had)),
+        counted_(tensor::current_scope().memory, tensor::MemoryClass::weights,
+                 bytes_of(kept_layers)),
         gather_(ranks, kWeights) {
     blocks_.blocks = {0, std::ssize(layouts_)};
-    blocks_.mine = std::move(had);
+    blocks_.mine = std::move(kept_layers);
     blocks_.mine.resize(layouts_.size());
     for (const runtime::BlockLayout& layout : layouts_) blocks_.whole.push_back(layout.bytes());
   }
@@ -89,11 +90,11 @@ class ShardedLayers {
     pack(layer);
     if (layer + 1 < count()) pack(layer + 1);  // the next layer is sent before this layer runs
     const auto i = static_cast<size_t>(layer);
-    const Tensor all = gather_.bytes(static_cast<int>(layer), blocks_);
+    const Tensor buffer = gather_.bytes(static_cast<int>(layer), blocks_);
     if (!keep_) blocks_.mine[i] = {};
-    return nn::with_pairs(layouts_[i].over(all), pairs_);
+    return nn::with_pairs(layouts_[i].over(buffer), pairs_);
   }
-  const std::vector<Tensor>& mine() const { return blocks_.mine; }
+  const std::vector<Tensor>& own_runs() const { return blocks_.mine; }
 
  private:
   void pack(int64_t layer) {
@@ -119,7 +120,7 @@ nn::Range texts_of(const comm::Communicator& ranks, int rank, int64_t texts) {
   return nn::split({0, texts}, ranks.size(), ranks.size() - 1 - rank);
 }
 
-TextBatch some(const TextBatch& batch, nn::Range texts) {
+TextBatch slice_of(const TextBatch& batch, nn::Range texts) {
   const auto ids = batch.ids.begin(), from = ids + texts.begin * batch.length;
   const auto visible = batch.visible.begin();
   return {{from, ids + texts.end * batch.length},
@@ -129,8 +130,8 @@ TextBatch some(const TextBatch& batch, nn::Range texts) {
 }
 
 // Joins the states of all ranks on the first rank.
-TextStates joined(comm::Communicator& ranks, TextStates mine, int64_t texts) {
-  for (Tensor* x : mine.all()) {
+TextStates joined(comm::Communicator& ranks, TextStates states, int64_t texts) {
+  for (Tensor* x : states.all()) {
     if (!x->defined()) continue;
     if (ranks.rank() > 0) {
       ranks.send(0, *x, kText);
@@ -149,7 +150,7 @@ TextStates joined(comm::Communicator& ranks, TextStates mine, int64_t texts) {
     parts.push_back(*x);
     if (parts.size() > 1) *x = ops::concat_rows(parts);
   }
-  return mine;
+  return states;
 }
 
 /// Ranks of this process while they encode.
@@ -157,7 +158,7 @@ struct Encoding {
   const runtime::ModelState& state;
   const std::string& part;
   const TextBatch& batch;
-  const KeptRuns& had;
+  const KeptRuns& old_runs;
   KeptRuns* keep;                     ///< null: nothing
   const runtime::Adapters* adapters;  ///< null: none change the part
 
@@ -169,74 +170,76 @@ TextStates Encoding::share(comm::Communicator& ranks) const {
   auto weights = state.weights_of(part);
   if (adapters) weights = adapters->merged(part, weights, state.device());
   const auto pairs = adapters ? adapters->pairs(part, state.device()) : nullptr;
-  ShardedLayers layers(layouts_of(state, part, batch.hidden, adapters), weights, state.device(),
-                       ranks, rank < had.layers.size() ? had.layers[rank] : std::vector<Tensor>(),
-                       keep != nullptr, pairs);
-  const nn::Range mine = texts_of(ranks, ranks.rank(), batch.texts());
+  ShardedLayers layers(
+      layouts_of(state, part, batch.hidden, adapters), weights, state.device(), ranks,
+      rank < old_runs.layers.size() ? old_runs.layers[rank] : std::vector<Tensor>(),
+      keep != nullptr, pairs);
+  const nn::Range own_texts = texts_of(ranks, ranks.rank(), batch.texts());
   TextStates states;
-  if (mine.size() > 0) {
-    const auto held = keep ? std::make_shared<const load::HeldWeights>(weights) : nullptr;
-    const auto encoder = encoder_over(state, part, nn::with_pairs(held ? held : weights, pairs));
-    states = numbers_of(*encoder, some(batch, mine), part,
+  if (own_texts.size() > 0) {
+    const auto held_weights = keep ? std::make_shared<const load::HeldWeights>(weights) : nullptr;
+    const auto encoder =
+        encoder_over(state, part, nn::with_pairs(held_weights ? held_weights : weights, pairs));
+    states = numbers_of(*encoder, slice_of(batch, own_texts), part,
                         [&](int64_t layer) { return layers.at(layer); });
-    if (keep) keep->rest[rank] = held->values();
+    if (keep) keep->rest[rank] = held_weights->values();
   } else {
     const tensor::PageReuse reuse;
     for (int64_t i = 0; i < layers.count(); ++i) layers.at(i);
   }
-  if (keep) keep->layers[rank] = layers.mine();
+  if (keep) keep->layers[rank] = layers.own_runs();
   return joined(ranks, std::move(states), batch.texts());
 }
 
 // The kept runs of a part if its files are unchanged; otherwise empty.
 KeptRuns kept_runs(const runtime::ModelState& state, const std::string& part,
                    const std::string& files) {
-  const auto found = std::static_pointer_cast<const KeptRuns>(state.loaded.kept.find(part));
-  return found && found->files == files ? *found : KeptRuns{files, {}};
+  const auto entry = std::static_pointer_cast<const KeptRuns>(state.loaded.kept.find(part));
+  return entry && entry->files == files ? *entry : KeptRuns{files, {}};
 }
 
 }  // namespace
 
 TextStates encode_sharded(const runtime::ModelState& state, const std::string& part,
                           const TextBatch& batch, int64_t keep, const runtime::RunMeters& meters,
-                          const std::stop_token& stop, Report& did,
+                          const std::stop_token& stop, Report& report,
                           const runtime::Adapters* adapters) {
   const std::vector<int> members = encoding_ranks(state.options.plan);
   const cluster::Ranks ranks = state.ranks();
   const bool meta = state.device() == tensor::Device::meta;
-  KeptRuns had, made;
+  KeptRuns old_runs, new_runs;
   between_encoders(state, [&] {
     if (!meta && !adapters && encodes_text(state))
-      had = kept_runs(state, part, files_of(state, part));
+      old_runs = kept_runs(state, part, files_of(state, part));
   });
-  made.files = had.files;
-  made.layers.resize(members.size());
-  made.rest.resize(members.size());
-  const Encoding encoding{state, part, batch, had, keep > 0 ? &made : nullptr, adapters};
-  did.per_rank.resize(std::max<size_t>(state.workers.ranks.size(), 1));
+  new_runs.files = old_runs.files;
+  new_runs.layers.resize(members.size());
+  new_runs.rest.resize(members.size());
+  const Encoding encoding{state, part, batch, old_runs, keep > 0 ? &new_runs : nullptr, adapters};
+  report.per_rank.resize(std::max<size_t>(state.workers.ranks.size(), 1));
   TextStates states;
   std::mutex mutex;
   runtime::launch_ranks(state, meters, stop, [&](comm::Communicator* world) {
     const int rank = world->rank();
-    const bool mine = std::find(members.begin(), members.end(), rank) != members.end();
-    const auto group = world->group(mine ? members : std::vector{rank});  // all of the world
-    if (!mine) return;
+    const bool takes_part = std::find(members.begin(), members.end(), rank) != members.end();
+    const auto group = world->group(takes_part ? members : std::vector{rank});  // all of the world
+    if (!takes_part) return;
     const base::BindStop halt(ranks.speaks(rank) ? stop : std::stop_token());
-    TextStates here = encoding.share(*group);
+    TextStates rank_states = encoding.share(*group);
     const std::lock_guard lock(mutex);
-    if (rank == 0) states = std::move(here);
-    did.per_rank[static_cast<size_t>(ranks.place(rank))] =
+    if (rank == 0) states = std::move(rank_states);
+    report.per_rank[static_cast<size_t>(ranks.place(rank))] =
         runtime::work_of(state.workers.scope(rank, &meters), 0);
     if (!ranks.all_here()) return;  // processes report their traffic after the run
-    Report sent;
+    Report traffic_report;
     for (const auto& [key, entry] : world->ledger().entries())
-      sent.traffic[key] = {entry.messages, entry.bytes, entry.wait_seconds, entry.flight_seconds,
-                           entry.kind};
-    cluster::add_report(sent, did);
+      traffic_report.traffic[key] = {entry.messages, entry.bytes, entry.wait_seconds,
+                                     entry.flight_seconds, entry.kind};
+    cluster::add_report(traffic_report, report);
   });
   between_encoders(state, [&] {
     if (keep > 0 && encodes_text(state))
-      state.loaded.kept.keep(part, std::make_shared<const KeptRuns>(std::move(made)), keep);
+      state.loaded.kept.keep(part, std::make_shared<const KeptRuns>(std::move(new_runs)), keep);
   });
   return states;
 }

@@ -18,39 +18,39 @@ using tensor::DType;
 using tensor::Tensor;
 
 /// The image of a request, and its mask in gray; without an image the bytes are empty.
-struct Read {
+struct ImageAndMask {
   Pixels image, mask;
 };
 
-Pixels transparent(const media::ReadImage& read, const char* of) {
+Pixels transparent(const media::ReadImage& read, const char* subject) {
   require(!read.alpha.empty(), ErrorCode::usage,
-          "`mask_alpha`: the {} has no alpha channel; leave it out, or give one that has", of);
+          "`mask_alpha`: the {} has no alpha channel; leave it out, or give one that has", subject);
   Pixels mask{read.image.width, read.image.height, 1, read.alpha};
   for (uint8_t& level : mask.bytes) level = static_cast<uint8_t>(255 - level);
   return mask;
 }
 
 // With the margins around both: the image's borders stretched, and white.
-void add_margins(const Margins& margins, Read& both) {
+void add_margins(const Margins& margins, ImageAndMask& image_and_mask) {
   if (!margins.any()) return;
-  const Pixels from = both.image;
+  const Pixels from = image_and_mask.image;
   const int width = from.width + margins.left + margins.right;
   const int height = from.height + margins.top + margins.bottom;
   require(width <= media::kMostPixels / height, ErrorCode::usage,
           "`outpaint` makes an image of {} x {} pixels; expected at most 2^26", width, height);
-  if (both.mask.bytes.empty())
-    both.mask = {from.width, from.height, 1, std::vector<uint8_t>(from.bytes.size() / 3)};
-  const Pixels mask = media::resize_lanczos(both.mask, from.width, from.height);
-  both.image = {width, height, 3, {}};
-  both.mask = {width, height, 1, {}};
+  if (image_and_mask.mask.bytes.empty())
+    image_and_mask.mask = {from.width, from.height, 1, std::vector<uint8_t>(from.bytes.size() / 3)};
+  const Pixels mask = media::resize_lanczos(image_and_mask.mask, from.width, from.height);
+  image_and_mask.image = {width, height, 3, {}};
+  image_and_mask.mask = {width, height, 1, {}};
   for (int y = 0; y < height; ++y)
     for (int x = 0; x < width; ++x) {
       const int column = std::clamp(x - margins.left, 0, from.width - 1);
       const int line = std::clamp(y - margins.top, 0, from.height - 1);
       const bool inside = column == x - margins.left && line == y - margins.top;
       const size_t at = size_t(line) * size_t(from.width) + size_t(column);
-      for (size_t c = 0; c < 3; ++c) both.image.bytes.push_back(from.bytes[at * 3 + c]);
-      both.mask.bytes.push_back(inside ? mask.bytes[at] : 255);
+      for (size_t c = 0; c < 3; ++c) image_and_mask.image.bytes.push_back(from.bytes[at * 3 + c]);
+      image_and_mask.mask.bytes.push_back(inside ? mask.bytes[at] : 255);
     }
 }
 
@@ -60,18 +60,21 @@ bool asks_size(const GenerateRequest& request) { return request.width + request.
 bool paints(const GenerateRequest& request) { return request.mask || request.alpha_mask; }
 
 // Reads image and mask, with at most `most` pixels if the request has no size.
-Read read_both(const GenerateRequest& request, int64_t most) {
+ImageAndMask read_both(const GenerateRequest& request, int64_t most) {
   const media::ReadImage image = read_input(request.images.front(), "`image`");
-  Read both{limited(media::pixels_of(image.image), asks_size(request) ? 0 : most), {}};
+  ImageAndMask image_and_mask{limited(media::pixels_of(image.image), asks_size(request) ? 0 : most),
+                              {}};
   if (request.mask) {
     const media::ReadImage mask = read_input(*request.mask, "`mask`");
-    both.mask = request.alpha_mask ? transparent(mask, "mask") : media::grey_of(mask.image);
+    image_and_mask.mask =
+        request.alpha_mask ? transparent(mask, "mask") : media::grey_of(mask.image);
   } else if (request.alpha_mask) {
-    both.mask = transparent(image, "image");
+    image_and_mask.mask = transparent(image, "image");
   }
-  if (!both.mask.bytes.empty()) both.mask = media::blurred(both.mask, request.mask_blur);
-  add_margins(request.outpaint, both);
-  return both;
+  if (!image_and_mask.mask.bytes.empty())
+    image_and_mask.mask = media::blurred(image_and_mask.mask, request.mask_blur);
+  add_margins(request.outpaint, image_and_mask);
+  return image_and_mask;
 }
 
 media::Fitting fitting_of(ImageFitting fitting) {
@@ -90,19 +93,19 @@ struct MaskPixels {
 };
 
 // The mean of mask pixels for each square of `square` pixels.
-std::vector<float> mask_means(const Pixels& mask, int64_t square, const MaskPixels& taken) {
+std::vector<float> mask_means(const Pixels& mask, int64_t square, const MaskPixels& window) {
   const int64_t height = mask.height / square, width = mask.width / square;
   std::vector<float> means;
   for (int64_t r = 0; r < height; ++r)
     for (int64_t c = 0; c < width; ++c) {
       double sum = 0;
-      for (int64_t y = 0; y < taken.count; ++y)
-        for (int64_t x = 0; x < taken.count; ++x) {
+      for (int64_t y = 0; y < window.count; ++y)
+        for (int64_t x = 0; x < window.count; ++x) {
           const uint8_t level = mask.bytes[static_cast<size_t>(
-              (r * square + taken.first + y) * mask.width + c * square + taken.first + x)];
-          sum += !taken.binary ? level / 255.0 : level >= 128 ? 1 : 0;
+              (r * square + window.first + y) * mask.width + c * square + window.first + x)];
+          sum += !window.binary ? level / 255.0 : level >= 128 ? 1 : 0;
         }
-      means.push_back(static_cast<float>(sum / double(taken.count * taken.count)));
+      means.push_back(static_cast<float>(sum / double(window.count * window.count)));
     }
   return means;
 }
@@ -111,10 +114,10 @@ std::vector<float> mask_means(const Pixels& mask, int64_t square, const MaskPixe
 // pixels a side share one, the mean of the four in the middle.
 Tensor latent_mask(const Pixels& mask, int64_t factor, int64_t patch, bool soft) {
   const int64_t square = factor * patch;
-  MaskPixels taken;
-  if (patch > 1) taken = {square / 2 - 1, 2, true};
-  if (soft) taken = {0, square, false};
-  const std::vector<float> means = mask_means(mask, square, taken);
+  MaskPixels window;
+  if (patch > 1) window = {square / 2 - 1, 2, true};
+  if (soft) window = {0, square, false};
+  const std::vector<float> means = mask_means(mask, square, window);
   const int64_t height = mask.height / factor, width = mask.width / factor;
   Tensor x = Tensor::empty({1, 1, height, width}, DType::f32);
   for (int64_t r = 0; r < height; ++r)
@@ -125,14 +128,15 @@ Tensor latent_mask(const Pixels& mask, int64_t factor, int64_t patch, bool soft)
 }
 
 // The image and its mask become their masked region, which is laid over the image at the end.
-void cut_to_mask(int pad, int width, int height, Read& both, Job& job) {
-  require(!both.mask.bytes.empty(), ErrorCode::usage,
+void cut_to_mask(int pad, int width, int height, ImageAndMask& image_and_mask, Job& job) {
+  require(!image_and_mask.mask.bytes.empty(), ErrorCode::usage,
           "`padding_mask_crop` {}: the run has no mask; add `mask` F", pad);
-  const Overlay region = masked_region(both.image, both.mask, width, height, pad);
+  const Overlay region =
+      masked_region(image_and_mask.image, image_and_mask.mask, width, height, pad);
   job.planned.notes.push_back(
       fmt::format("paints the region of {} x {} pixels at {}, {} of the image", region.width,
                   region.height, region.left, region.top));
-  both = {region_of(region.image, region), region_of(region.mask, region)};
+  image_and_mask = {region_of(region.image, region), region_of(region.mask, region)};
   job.asked.overlay = std::make_shared<const Overlay>(region);
 }
 
@@ -156,17 +160,17 @@ void check_model(const runtime::ModelState& state, const GenerateRequest& reques
 }  // namespace
 
 bool starts_from_image(const models::PipelineSpec& spec, const GenerateRequest& request) {
-  const bool asked =
+  const bool has_edit_options =
       request.strength || paints(request) || request.outpaint.any() || request.padding_mask_crop;
-  if (!request.images.empty()) return asked || !spec.takes_references;
-  const char* const alone = request.mask                ? "`mask`"
-                            : request.alpha_mask        ? "`mask_alpha`"
-                            : request.strength          ? "`strength`"
-                            : request.outpaint.any()    ? "`outpaint`"
-                            : request.padding_mask_crop ? "`padding_mask_crop`"
-                                                        : nullptr;
-  require(!alone, ErrorCode::usage, "{} is about an image that a run starts from: add `image` F",
-          alone ? alone : "");
+  if (!request.images.empty()) return has_edit_options || !spec.takes_references;
+  const char* const option = request.mask                ? "`mask`"
+                             : request.alpha_mask        ? "`mask_alpha`"
+                             : request.strength          ? "`strength`"
+                             : request.outpaint.any()    ? "`outpaint`"
+                             : request.padding_mask_crop ? "`padding_mask_crop`"
+                                                         : nullptr;
+  require(!option, ErrorCode::usage, "{} is about an image that a run starts from: add `image` F",
+          option ? option : "");
   return false;
 }
 
@@ -176,8 +180,8 @@ int left_out_steps(const models::PipelineSpec& spec, const GenerateRequest& requ
   require(strength >= 0 && strength <= 1, ErrorCode::usage,
           "`strength` {}: expected a number from 0 (the image as it is) to 1 (noise alone)",
           strength);
-  const double kept = std::min(steps * strength, double(steps));
-  const int left_out = static_cast<int>(std::max(steps - kept, 0.0));
+  const double run_steps = std::min(steps * strength, double(steps));
+  const int left_out = static_cast<int>(std::max(steps - run_steps, 0.0));
   require(steps < 1 || left_out < steps, ErrorCode::usage,
           "`strength` {} of {} steps leaves none to run; give more of either", strength, steps);
   return left_out;
@@ -209,16 +213,16 @@ void plan_source(const runtime::ModelState& state, const GenerateRequest& reques
   const int64_t factor = state.vae_factor();
   const auto height = static_cast<int>(job.planned.layout.size[1] * factor);
   const auto width = static_cast<int>(job.planned.layout.size[2] * factor);
-  Read both = read_both(request, spec.most_image_pixels);
+  ImageAndMask image_and_mask = read_both(request, spec.most_image_pixels);
   media::Fitting fitting = fitting_of(request.image_fitting);
   if (request.padding_mask_crop) {
-    cut_to_mask(*request.padding_mask_crop, width, height, both, job);
+    cut_to_mask(*request.padding_mask_crop, width, height, image_and_mask, job);
     fitting = media::Fitting::fill;
   }
   SourceImage source;
-  source.pixels = numbers_of(media::fit_pixels(both.image, width, height, fitting));
-  if (!both.mask.bytes.empty()) {
-    const Pixels mask = media::fit_pixels(both.mask, width, height, fitting);
+  source.pixels = numbers_of(media::fit_pixels(image_and_mask.image, width, height, fitting));
+  if (!image_and_mask.mask.bytes.empty()) {
+    const Pixels mask = media::fit_pixels(image_and_mask.mask, width, height, fitting);
     if (spec.fills_mask) {
       source.mask_pixels = mask_pixels(mask, factor, request.soft_mask);
       source.masked = masked_image(source.pixels, source.mask_pixels, factor);
@@ -228,11 +232,12 @@ void plan_source(const runtime::ModelState& state, const GenerateRequest& reques
     }
   }
   source.takes_mean = spec.encodes_mean || !state.vae().draws;
-  source.referenced = spec.takes_references && !both.mask.bytes.empty();
-  if (!job.asked.overlay && (both.image.width != width || both.image.height != height))
+  source.referenced = spec.takes_references && !image_and_mask.mask.bytes.empty();
+  if (!job.asked.overlay &&
+      (image_and_mask.image.width != width || image_and_mask.image.height != height))
     job.planned.notes.push_back(
-        fmt::format("the image of {} x {} pixels becomes {} x {}{}", both.image.width,
-                    both.image.height, width, height,
+        fmt::format("the image of {} x {} pixels becomes {} x {}{}", image_and_mask.image.width,
+                    image_and_mask.image.height, width, height,
                     !asks_size(request) && !request.outpaint.any() && !spec.sized_by_image
                         ? ", the size of the model: see `width` and `height`"
                         : ""));

@@ -16,10 +16,11 @@ namespace {
 Tensor sampled(const Tensor& mean, const Tensor& logvar, const Tensor& noise) {
   if (noise.is_meta()) return noise;
   const Tensor x = Tensor::empty(noise.shape(), DType::f32);
-  const int64_t each = mean.elements();
+  const int64_t sample_elements = mean.elements();
   for (int64_t i = 0; i < noise.elements(); ++i)
-    x.data<float>()[i] = mean.data<float>()[i % each] +
-                         std::exp(0.5f * logvar.data<float>()[i % each]) * noise.data<float>()[i];
+    x.data<float>()[i] =
+        mean.data<float>()[i % sample_elements] +
+        std::exp(0.5f * logvar.data<float>()[i % sample_elements]) * noise.data<float>()[i];
   return x;
 }
 
@@ -48,10 +49,10 @@ Start::Start(const GenerateRequest& request, const Job& job, const parallel::Set
 }
 
 void Start::begin_with_noise() {
-  const auto given = job_.asked.given.find("latents");
-  const bool drawn = given == job_.asked.given.end();
-  latents_ = drawn ? tokens(draw(job_.noise_shape()), job_.noise_form())
-                   : tokens(given->second, job_.planned.form);
+  const auto it = job_.asked.given.find("latents");
+  const bool is_drawn = it == job_.asked.given.end();
+  latents_ = is_drawn ? tokens(draw(job_.noise_shape()), job_.noise_form())
+                      : tokens(it->second, job_.planned.form);
   const float scale = job_.planned.sampler->initial_scale();
   if (scale != 1) latents_ = ops::blend(latents_, scale, latents_, 0);
 }
@@ -64,19 +65,21 @@ void Start::begin_with(const SourceImage& source, bool each_alone) {
   const bool mean = source.takes_mean;
   const Tensor clean =
       repeated(mean ? source.mean : sampled(source.mean, source.logvar, draw(of_image)));
-  kept_.noise = tokens(draw(shape), job_.noise_form());
+  kept_latent_.noise = tokens(draw(shape), job_.noise_form());
   if ((source.mask.defined() || source.masked.defined()) && !mean) draw(of_image);
-  kept_.clean = tokens(clean, nn::LatentForm::image);
+  kept_latent_.clean = tokens(clean, nn::LatentForm::image);
   const sample::Sampler::Noised at = job_.planned.sampler->noised(0);
-  latents_ = ops::blend(kept_.clean, static_cast<float>(at.signal), kept_.noise,
+  latents_ = ops::blend(kept_latent_.clean, static_cast<float>(at.signal), kept_latent_.noise,
                         static_cast<float>(at.noise));
   if (!source.mask.defined()) {
-    kept_ = {};
+    kept_latent_ = {};
     return;
   }
   const int64_t channels = job_.planned.layout.channels;
-  kept_.mask = tokens(repeated(for_channels(source.mask, channels, false)), nn::LatentForm::image);
-  kept_.rest = tokens(repeated(for_channels(source.mask, channels, true)), nn::LatentForm::image);
+  kept_latent_.mask =
+      tokens(repeated(for_channels(source.mask, channels, false)), nn::LatentForm::image);
+  kept_latent_.rest =
+      tokens(repeated(for_channels(source.mask, channels, true)), nn::LatentForm::image);
 }
 
 Tensor drawn_fill(const GenerateRequest& request, const Job& job) {
@@ -97,15 +100,15 @@ Tensor Start::repeated(const Tensor& x) const {
 }
 
 Tensor Start::noise(int step) {
-  const auto given = job_.asked.given.find("noise." + std::to_string(step));
-  if (given == job_.asked.given.end()) {
+  const auto it = job_.asked.given.find("noise." + std::to_string(step));
+  if (it == job_.asked.given.end()) {
     for (int i = 1; i < job_.planned.sampler->noise_draws(step); ++i) draw(job_.noise_shape());
     return tokens(draw(job_.noise_shape()), job_.noise_form());
   }
-  require(given->second.shape() == job_.given_shape(), ErrorCode::usage,
+  require(it->second.shape() == job_.given_shape(), ErrorCode::usage,
           "'{}': 'noise.{}' is {}; expected {}", job_.asked.given_by, step,
-          given->second.shape().str(), job_.given_shape().str());
-  return tokens(given->second, job_.planned.form);
+          it->second.shape().str(), job_.given_shape().str());
+  return tokens(it->second, job_.planned.form);
 }
 
 Tensor Start::draw(const tensor::Shape& shape) {
@@ -114,10 +117,11 @@ Tensor Start::draw(const tensor::Shape& shape) {
 }
 
 Tensor Start::tokens(const Tensor& whole, nn::LatentForm form) const {
-  const Tensor mine = ops::cast(
+  const Tensor own_latents = ops::cast(
       whole.slice(0, job_.planned.first_sample, job_.planned.first_sample + job_.samples()),
       DType::f32);
-  return setup_.partition.cut(nn::tokens_of_latent(mine, job_.planned.layout, form), setup_.rank);
+  return setup_.partition.cut(nn::tokens_of_latent(own_latents, job_.planned.layout, form),
+                              setup_.rank);
 }
 
 }  // namespace tessera::diffusion

@@ -13,7 +13,9 @@ class Start {
   tensor::Tensor latents() const { return latents_; }
   tensor::Tensor noise(int step);
   /// The part of the image that stays; null: the whole image changes.
-  const parallel::Kept* kept() const { return kept_.mask.defined() ? &kept_ : nullptr; }
+  const parallel::KeptLatent* kept_latent() const {
+    return kept_latent_.mask.defined() ? &kept_latent_ : nullptr;
+  }
 
  private:
   tensor::Tensor draw(const tensor::Shape& shape);
@@ -26,7 +28,7 @@ class Start {
   const parallel::Setup& setup_;
   Noise noise_;
   tensor::Tensor latents_;
-  parallel::Kept kept_;
+  parallel::KeptLatent kept_latent_;
 };
 
 /// Returns the latent of a job's masked image (SourceImage::masked), drawn with the numbers of the

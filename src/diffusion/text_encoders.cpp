@@ -29,7 +29,7 @@ void between_encoders(const runtime::ModelState& state, const std::function<void
   state.options.plan.shard > 1 ? state.ranks().all_or_none("encodes", work) : work();
 }
 
-TextBatch seen(const Text& text) {
+TextBatch encoder_batch(const Text& text) {
   TextBatch batch = text.batch;
   batch.hidden = text.part.hidden;
   if (!text.part.masked) std::fill(batch.visible.begin(), batch.visible.end(), batch.length);
@@ -51,9 +51,9 @@ std::shared_ptr<const load::MetaWeights> meta_weights_of(const runtime::ModelSta
 std::unique_ptr<models::TextEncoder> encoder_over(
     const runtime::ModelState& state, const std::string& part,
     const std::shared_ptr<const nn::Weights>& weights) {
-  const load::Component& found = state.folder.component(part);
-  return models::text_encoder_of(found.class_name, {found.config, found.description()}, weights,
-                                 state.dtype());
+  const load::Component& component = state.folder.component(part);
+  return models::text_encoder_of(component.class_name, {component.config, component.description()},
+                                 weights, state.dtype());
 }
 
 TextStates numbers_of(const models::TextEncoder& encoder, const TextBatch& batch,
@@ -98,9 +98,9 @@ std::map<std::string, Tensor> forward_text(const runtime::ModelState& state,
     watch = [&](const std::string& name, const Tensor& x) {
       outputs[name] = runtime::on_host(ops::cast(x, DType::f32));
     };
-  if (const std::string said = state.check_text_encoder(component);
-      control.on_note && !said.empty())
-    control.on_note(said);
+  if (const std::string message = state.check_text_encoder(component);
+      control.on_note && !message.empty())
+    control.on_note(message);
   auto weights = state.weights_of(component);
   if (adapters) weights = adapters->over(component, weights, state.device());
   const auto encoder = state.load_text_encoder(component, weights);

@@ -21,7 +21,7 @@ bool encodes_text(const runtime::ModelState& state);
 void between_encoders(const runtime::ModelState& state, const std::function<void()>& work);
 
 /// The batch of a text in the encoder's view: if the encoder has no mask, padding counts as text.
-models::TextBatch seen(const Text& text);
+models::TextBatch encoder_batch(const Text& text);
 /// Copies all states to the memory of the host.
 models::TextStates on_host(models::TextStates states);
 /// Weights of a text encoder on meta, for a folder that may hold only a description.

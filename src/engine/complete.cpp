@@ -20,30 +20,30 @@ void Model::check(const CompleteRequest& request, const std::stop_token& stop) c
 }
 
 double ruled_share(const CompleteResult& result) {
-  int64_t all = 0, ruled = 0;
+  int64_t committed = 0, ruled = 0;
   for (const Completion& c : result.completions)
     for (const auto& pass : c.passes) {
-      all += pass.committed;
+      committed += pass.committed;
       if (pass.ruled) ruled += pass.committed;
     }
-  return all ? double(ruled) / double(all) : 1;
+  return committed ? double(ruled) / double(committed) : 1;
 }
 
 namespace {
 
 Json json_of(const Completion::TokenLogprob& token, bool has_text) {
-  Json one{{"id", token.id}, {"logprob", token.logprob}};
-  if (!has_text) return one;
-  one["text"] = token.text;
-  one["bytes"] = std::vector<uint8_t>(token.bytes.begin(), token.bytes.end());
-  return one;
+  Json entry{{"id", token.id}, {"logprob", token.logprob}};
+  if (!has_text) return entry;
+  entry["text"] = token.text;
+  entry["bytes"] = std::vector<uint8_t>(token.bytes.begin(), token.bytes.end());
+  return entry;
 }
 
-Json json_of(const Completion::Logprobs& said, bool has_text) {
-  Json one = json_of(said.token, has_text), top = Json::array();
-  for (const auto& token : said.top) top.push_back(json_of(token, has_text));
-  one["top"] = std::move(top);
-  return one;
+Json json_of(const Completion::Logprobs& logprobs, bool has_text) {
+  Json entry = json_of(logprobs.token, has_text), top = Json::array();
+  for (const auto& token : logprobs.top) top.push_back(json_of(token, has_text));
+  entry["top"] = std::move(top);
+  return entry;
 }
 
 }  // namespace
@@ -65,22 +65,23 @@ std::string to_json(const CompleteResult& r) {
     }
     const auto count = static_cast<int64_t>(c.ids.size());
     generated += count;
-    Json one({{"prompt", c.prompt},
-              {"seed", c.seed},
-              {"prompt_ids", c.prompt_ids},
-              {"ids", c.ids},
-              {"confidences", c.confidences},
-              {"text", c.text},
-              {"finish", word_of(c.finish)},
-              {"usage",
-               {{"prompt_tokens", c.prompt_ids.size()},
-                {"reused_tokens", c.reused},
-                {"completion_tokens", count}}},
-              {"forwards", c.passes.size()},
-              {"tokens_per_forward", deciding ? double(count) / double(deciding) : 0.0},
-              {"passes", passes}});
-    for (const auto& said : c.logprobs) one["logprobs"].push_back(json_of(said, r.has_texts));
-    list.push_back(std::move(one));
+    Json entry({{"prompt", c.prompt},
+                {"seed", c.seed},
+                {"prompt_ids", c.prompt_ids},
+                {"ids", c.ids},
+                {"confidences", c.confidences},
+                {"text", c.text},
+                {"finish", word_of(c.finish)},
+                {"usage",
+                 {{"prompt_tokens", c.prompt_ids.size()},
+                  {"reused_tokens", c.reused},
+                  {"completion_tokens", count}}},
+                {"forwards", c.passes.size()},
+                {"tokens_per_forward", deciding ? double(count) / double(deciding) : 0.0},
+                {"passes", passes}});
+    for (const auto& logprobs : c.logprobs)
+      entry["logprobs"].push_back(json_of(logprobs, r.has_texts));
+    list.push_back(std::move(entry));
   }
   Json ranks = Json::array();
   for (const auto& rank : r.per_rank) ranks.push_back(Json(json_of(rank)));

@@ -15,7 +15,7 @@ namespace tessera {
 namespace {
 
 // A number from mpirun's environment, or the least for a missing or invalid number.
-int told(const char* name, int least, int most) {
+int environment_number(const char* name, int least, int most) {
   const char* text = std::getenv(name);
   int value = least;
   if (text != nullptr) std::from_chars(text, text + std::string_view(text).size(), value);
@@ -30,9 +30,11 @@ void run_processes(const ProcessOptions& options,
                    const std::function<void(const Processes&)>& body) {
   require(options.comm_timeout.count() > 0, ErrorCode::usage,
           "comm_timeout of {} ms: expected a time above 0", options.comm_timeout.count());
-  comm::nccl::prepare_environment(told("OMPI_COMM_WORLD_SIZE", 1, 65536));  // no threads yet
-  const int here = told("OMPI_COMM_WORLD_LOCAL_SIZE", 1, 65536);  // before MPI changes the value
-  const int index = told("OMPI_COMM_WORLD_LOCAL_RANK", 0, 65535);
+  comm::nccl::prepare_environment(
+      environment_number("OMPI_COMM_WORLD_SIZE", 1, 65536));  // no threads yet
+  const int local_ranks =
+      environment_number("OMPI_COMM_WORLD_LOCAL_SIZE", 1, 65536);  // before MPI changes the value
+  const int index = environment_number("OMPI_COMM_WORLD_LOCAL_RANK", 0, 65535);
   comm::mpi::Options mpi;
   mpi.deadline = options.comm_timeout;
   mpi.report = options.report;
@@ -40,7 +42,7 @@ void run_processes(const ProcessOptions& options,
   mpi.ending = options.ending;
   comm::mpi::run(mpi, [&](comm::Communicator& world) {
     runtime::share_bf16_path(world);
-    const int near = here <= world.size() ? here : 1;
+    const int near = local_ranks <= world.size() ? local_ranks : 1;
     auto state = std::make_unique<Processes::State>();
     state->rank = world.rank();
     state->ranks = world.size();

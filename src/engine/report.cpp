@@ -13,13 +13,14 @@ namespace {
 
 std::map<std::string, double> seconds_of(const std::map<Phase, double>& phases) {
   std::map<std::string, double> seconds;
-  for (const auto& [phase, taken] : phases) seconds[word_of(phase)] = taken;
+  for (const auto& [phase, duration] : phases) seconds[word_of(phase)] = duration;
   return seconds;
 }
 
 std::string precision_of(const Report& r) {
-  const std::string others = word_of(r.precision == Precision::f32 ? r.precision : Precision::bf16);
-  std::string text = others;
+  const std::string base_word =
+      word_of(r.precision == Precision::f32 ? r.precision : Precision::bf16);
+  std::string text = base_word;
   if (r.int4_experts)
     text += ", experts i4";
   else if (r.int8_experts)
@@ -190,13 +191,13 @@ std::string to_json(const Inspection& i) {
   return document.dump(1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string to_json(const QuantiseResult& made) {
+std::string to_json(const QuantiseResult& result) {
   Json matrices = Json::array();
-  for (const QuantisedMatrix& one : made.each)
+  for (const QuantisedMatrix& matrix : result.each)
     matrices.push_back(
-        {{"name", one.name}, {"bits", one.bits}, {"relative_error", one.relative_error}});
+        {{"name", matrix.name}, {"bits", matrix.bits}, {"relative_error", matrix.relative_error}});
   const Json document{
-      {"bytes_before", made.bytes_before}, {"bytes", made.bytes}, {"matrices", matrices}};
+      {"bytes_before", result.bytes_before}, {"bytes", result.bytes}, {"matrices", matrices}};
   return document.dump(1, ' ', false, Json::error_handler_t::replace);
 }
 

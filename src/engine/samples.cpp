@@ -29,11 +29,11 @@ std::string in_quotes(const std::string& value) {
 
 // "style:0.8, turbo:1"
 std::string adapters_of(const GenerateRequest& request) {
-  std::string all;
+  std::string names;
   for (const Lora& lora : request.loras)
-    all += fmt::format("{}{}:{:g}", all.empty() ? "" : ", ", fs::path(lora.file).stem().string(),
-                       lora.strength);
-  return all;
+    names += fmt::format("{}{}:{:g}", names.empty() ? "" : ", ",
+                         fs::path(lora.file).stem().string(), lora.strength);
+  return names;
 }
 
 std::string parameters_of(const GenerateResult& result, const GenerateRequest& request,
@@ -68,9 +68,9 @@ std::string end_of(const std::string& path) {
 // Returns false if the folder exists already.
 bool make_folder(const std::string& path) {
   std::error_code error;
-  const bool made = fs::create_directories(path, error);
+  const bool is_new = fs::create_directories(path, error);
   require(!error, ErrorCode::usage, "cannot make the folder '{}': {}", path, error.message());
-  return made;
+  return is_new;
 }
 
 /// The names of samples. In a folder a new empty file or folder reserves each number, so that
@@ -98,7 +98,7 @@ class Names {
       const int file = open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
       if (file < 0 && errno == EEXIST) continue;
       if (file >= 0) {
-        taken_ = name;
+        reserved_ = name;
         close(file);
       }
       return name;
@@ -117,8 +117,9 @@ class Names {
   // Frees the number of an image after a failed write.
   void give_back() {
     std::error_code none;
-    if (!taken_.empty() && fs::file_size(taken_, none) == 0 && !none) fs::remove(taken_, none);
-    taken_.clear();
+    if (!reserved_.empty() && fs::file_size(reserved_, none) == 0 && !none)
+      fs::remove(reserved_, none);
+    reserved_.clear();
   }
 
   const std::string path_;
@@ -126,36 +127,36 @@ class Names {
   const size_t count_;
   const bool folder_;
   size_t next_ = 0;
-  std::string taken_;
+  std::string reserved_;
 };
 
 }  // namespace
 
 std::vector<Sample> samples_of(std::span<const Image> images) {
-  std::vector<Sample> all;
+  std::vector<Sample> samples;
   for (size_t begin = 0, end = 0; begin < images.size(); begin = end) {
     ++end;
     while (end < images.size() && images[begin].video >= 0 &&
            images[end].video == images[begin].video)
       ++end;
-    all.push_back({images.subspan(begin, end - begin)});
+    samples.push_back({images.subspan(begin, end - begin)});
   }
-  return all;
+  return samples;
 }
 
 std::vector<Sample> samples_of(const GenerateResult& result, const GenerateRequest& request,
                                const std::string& model) {
-  std::vector<Sample> all = samples_of(result.images);
-  for (size_t i = 0; i < all.size(); ++i) {
+  std::vector<Sample> samples = samples_of(result.images);
+  for (size_t i = 0; i < samples.size(); ++i) {
     const bool own = i < request.seeds.size();
-    all[i].seed = own ? request.seeds[i] : request.seed;
+    samples[i].seed = own ? request.seeds[i] : request.seed;
     if (!own) {
-      all[i].count = static_cast<int>(all.size());
-      all[i].place = static_cast<int>(i);
+      samples[i].count = static_cast<int>(samples.size());
+      samples[i].place = static_cast<int>(i);
     }
-    all[i].parameters = parameters_of(result, request, all[i], model);
+    samples[i].parameters = parameters_of(result, request, samples[i], model);
   }
-  return all;
+  return samples;
 }
 
 bool is_folder(const std::string& path) {
@@ -205,9 +206,9 @@ void save_samples(std::span<const Sample> samples, const std::string& path,
     }
     const std::string place = names.frames();
     for (size_t frame = 0; frame < samples[i].frames.size(); ++frame) {
-      Sample one = samples[i];
-      one.frames = samples[i].frames.subspan(frame, 1);
-      save(one, numbered_name(place, frame));
+      Sample frame_sample = samples[i];
+      frame_sample.frames = samples[i].frames.subspan(frame, 1);
+      save(frame_sample, numbered_name(place, frame));
     }
   }
 }

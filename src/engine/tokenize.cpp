@@ -14,23 +14,23 @@ namespace {
 using base::Json;
 
 Tokenized of_language(const runtime::Language& language, std::vector<int32_t> ids) {
-  Tokenized made{"model", std::move(ids), {}, 0};
-  for (const int32_t id : made.ids)
-    made.pieces.push_back(tokenizer::readable(language.tokens().bytes_of(id, false), true));
-  return made;
+  Tokenized result{"model", std::move(ids), {}, 0};
+  for (const int32_t id : result.ids)
+    result.pieces.push_back(tokenizer::readable(language.tokens().bytes_of(id, false), true));
+  return result;
 }
 
 std::vector<Tokenized> tokenize_language(const runtime::Language& language,
                                          const TokenizeRequest& request) {
   require(request.tokenizer.empty() || request.tokenizer == "model", ErrorCode::usage,
           "a language model has one tokenizer; leave out {}", base::printable(request.tokenizer));
-  std::vector<Tokenized> all;
+  std::vector<Tokenized> texts;
   for (const std::string& text : request.prompts) {
     base::check_stop();
-    all.push_back(of_language(language, language.prompt(text, request.raw)));
+    texts.push_back(of_language(language, language.prompt(text, request.raw)));
   }
-  if (!request.chat.empty()) all.push_back(of_language(language, language.chat(request.chat)));
-  return all;
+  if (!request.chat.empty()) texts.push_back(of_language(language, language.chat(request.chat)));
+  return texts;
 }
 
 // The tokens of a prompt for a text encoder of a pipeline.
@@ -39,35 +39,36 @@ Tokenized of_part(const Model::State& state, models::TextPart part,
   std::vector<std::string> notes;  // for runs
   const models::TextBatch batch = diffusion::tokens_of(
       part, reader, diffusion::cleaned_prompts(*state.spec, {prompt}, true, notes), notes);
-  Tokenized made{part.tokenizer, batch.ids, {}, part.tokens};
-  made.ids.resize(static_cast<size_t>(batch.visible.at(0)));
-  for (const int32_t id : made.ids)
-    made.pieces.push_back(tokenizer::readable(reader.tokenizer->text_of(id), true));
-  return made;
+  Tokenized result{part.tokenizer, batch.ids, {}, part.tokens};
+  result.ids.resize(static_cast<size_t>(batch.visible.at(0)));
+  for (const int32_t id : result.ids)
+    result.pieces.push_back(tokenizer::readable(reader.tokenizer->text_of(id), true));
+  return result;
 }
 
 std::vector<Tokenized> tokenize_pipeline(const Model::State& state,
                                          const TokenizeRequest& request) {
   require(request.chat.empty() && !request.raw, ErrorCode::usage,
           "'{}' is no language model: it takes prompts, and has no chat template", state.name);
-  std::vector<Tokenized> all;
-  std::string known;
-  std::vector<std::pair<models::TextPart, diffusion::TextReader>> asked;
+  std::vector<Tokenized> texts;
+  std::string tokenizers;
+  std::vector<std::pair<models::TextPart, diffusion::TextReader>> readers;
   for (const auto& part : state.spec->text_parts) {
     if (!state.folder.has(part.tokenizer)) continue;
-    known += (known.empty() ? "" : ", ") + part.tokenizer;
+    tokenizers += (tokenizers.empty() ? "" : ", ") + part.tokenizer;
     if (request.tokenizer.empty() || request.tokenizer == part.tokenizer)
-      asked.emplace_back(part, diffusion::reader_of(state, part));
+      readers.emplace_back(part, diffusion::reader_of(state, part));
   }
   for (const std::string& prompt : request.prompts)
-    for (const auto& [part, reader] : asked) {
+    for (const auto& [part, reader] : readers) {
       base::check_stop();
-      all.push_back(of_part(state, part, reader, prompt));
+      texts.push_back(of_part(state, part, reader, prompt));
     }
-  require(!known.empty(), ErrorCode::usage, "'{}' has no tokenizer: it takes no text", state.name);
-  require(!all.empty(), ErrorCode::usage, "'{}' has no {}; it has: {}", state.name,
-          base::printable(request.tokenizer), known);
-  return all;
+  require(!tokenizers.empty(), ErrorCode::usage, "'{}' has no tokenizer: it takes no text",
+          state.name);
+  require(!texts.empty(), ErrorCode::usage, "'{}' has no {}; it has: {}", state.name,
+          base::printable(request.tokenizer), tokenizers);
+  return texts;
 }
 
 }  // namespace
@@ -83,13 +84,14 @@ std::vector<Tokenized> Model::tokenize(const TokenizeRequest& request,
   return tokenize_pipeline(state, request);
 }
 
-std::string to_json(const std::vector<Tokenized>& all, const std::stop_token& stop) {
+std::string to_json(const std::vector<Tokenized>& texts, const std::stop_token& stop) {
   const base::BindStop bind(stop);
   Json list = Json::array();
-  for (const Tokenized& one : all) {
+  for (const Tokenized& tokenized : texts) {
     base::check_stop();
-    list.push_back({{"tokenizer", one.tokenizer}, {"ids", one.ids}, {"pieces", one.pieces}});
-    if (one.length > 0) list.back()["length"] = one.length;
+    list.push_back(
+        {{"tokenizer", tokenized.tokenizer}, {"ids", tokenized.ids}, {"pieces", tokenized.pieces}});
+    if (tokenized.length > 0) list.back()["length"] = tokenized.length;
   }
   return base::json_text(list);
 }

@@ -19,12 +19,12 @@ Fit fit_two(const std::vector<double>& x, const std::vector<double>& z,
   if (y.size() < 3 || determinant <= 1e-12 * xx * zz) return {};
   Fit fit{(xy * zz - zy * xz) / determinant, (zy * xx - xy * xz) / determinant, 0};
   const double mean = std::accumulate(y.begin(), y.end(), 0.0) / double(y.size());
-  double left = 0, all = 0;
+  double residual = 0, total = 0;
   for (size_t i = 0; i < y.size(); ++i) {
-    left += std::pow(y[i] - fit.a * x[i] - fit.b * z[i], 2);
-    all += std::pow(y[i] - mean, 2);
+    residual += std::pow(y[i] - fit.a * x[i] - fit.b * z[i], 2);
+    total += std::pow(y[i] - mean, 2);
   }
-  fit.r2 = all > 0 ? 1 - left / all : 0;
+  fit.r2 = total > 0 ? 1 - residual / total : 0;
   return fit;
 }
 

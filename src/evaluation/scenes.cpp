@@ -69,22 +69,22 @@ std::vector<int64_t> border(int64_t height, int64_t width) {
 
 // Takes the pixels joined to `seed`, edge to edge, out of `open`.
 std::vector<int64_t> joined(int64_t seed, const View& view, std::vector<bool>& open) {
-  std::vector<int64_t> found = {seed};
+  std::vector<int64_t> pixels = {seed};
   open[static_cast<size_t>(seed)] = false;
-  for (size_t i = 0; i < found.size(); ++i) {
-    const int64_t x = found[i] % view.width, y = found[i] / view.width;
+  for (size_t i = 0; i < pixels.size(); ++i) {
+    const int64_t x = pixels[i] % view.width, y = pixels[i] / view.width;
     const std::array<std::pair<int64_t, bool>, 4> next = {
-        {{found[i] - 1, x > 0},
-         {found[i] + 1, x + 1 < view.width},
-         {found[i] - view.width, y > 0},
-         {found[i] + view.width, y + 1 < view.height}}};
+        {{pixels[i] - 1, x > 0},
+         {pixels[i] + 1, x + 1 < view.width},
+         {pixels[i] - view.width, y > 0},
+         {pixels[i] + view.width, y + 1 < view.height}}};
     for (const auto& [pixel, inside] : next)
       if (inside && open[static_cast<size_t>(pixel)]) {
         open[static_cast<size_t>(pixel)] = false;
-        found.push_back(pixel);
+        pixels.push_back(pixel);
       }
   }
-  return found;
+  return pixels;
 }
 
 // x, y in -1..1 of the box.
@@ -106,22 +106,22 @@ std::string shape_of(const std::vector<int64_t>& pixels, int64_t width) {
   }
   const int64_t w = right - left + 1, h = bottom - top + 1;
   if (double(std::max(w, h)) > kMostAspect * double(std::min(w, h))) return "";
-  std::vector<bool> mine(static_cast<size_t>(w * h), false);
+  std::vector<bool> mask(static_cast<size_t>(w * h), false);
   for (int64_t p : pixels)
-    mine[static_cast<size_t>((p / width - top) * w + p % width - left)] = true;
+    mask[static_cast<size_t>((p / width - top) * w + p % width - left)] = true;
   std::string best;
   double best_fit = kLeastFit;
   for (const char* shape : kShapes) {
-    int64_t both = 0, either = 0;
+    int64_t common = 0, either = 0;
     for (int64_t y = 0; y < h; ++y)
       for (int64_t x = 0; x < w; ++x) {
-        const bool asked =
+        const bool expected =
             fills(shape, (2 * double(x) + 1) / double(w) - 1, (2 * double(y) + 1) / double(h) - 1);
-        const bool there = mine[static_cast<size_t>(y * w + x)];
-        both += asked && there;
-        either += asked || there;
+        const bool is_set = mask[static_cast<size_t>(y * w + x)];
+        common += expected && is_set;
+        either += expected || is_set;
       }
-    const double fit = double(both) / double(either);
+    const double fit = double(common) / double(either);
     if (fit >= best_fit) {
       best_fit = fit;
       best = shape;
@@ -130,12 +130,12 @@ std::string shape_of(const std::vector<int64_t>& pixels, int64_t width) {
   return best;
 }
 
-std::string colour_of(const Colour& seen) {
+std::string colour_of(const Colour& colour) {
   const auto nearest = std::min_element(
       std::begin(kColours), std::end(kColours), [&](const Named& a, const Named& b) {
-        return distance(a.colour, seen) < distance(b.colour, seen);
+        return distance(a.colour, colour) < distance(b.colour, colour);
       });
-  return distance(nearest->colour, seen) <= kColourReach ? nearest->name : "";
+  return distance(nearest->colour, colour) <= kColourReach ? nearest->name : "";
 }
 
 bool holds(Relation relation, const SeenThing& a, const SeenThing& b) {
@@ -156,13 +156,13 @@ class Words {
   bool done() const { return word_.empty(); }
   /// Takes the next word, which must be in `names`, and returns its index.
   template <class Names>
-  size_t take(const Names& names, const char* what) {
-    const auto found = std::find(std::begin(names), std::end(names), word_);
-    require(found != std::end(names), ErrorCode::model,
+  size_t take(const Names& names, const char* expected) {
+    const auto it = std::find(std::begin(names), std::end(names), word_);
+    require(it != std::end(names), ErrorCode::model,
             "{}: the caption '{:.80}' has '{:.40}' where {} is expected", where_, caption_, word_,
-            what);
+            expected);
     next();
-    return static_cast<size_t>(found - std::begin(names));
+    return static_cast<size_t>(it - std::begin(names));
   }
 
  private:
@@ -181,7 +181,7 @@ Scene parse_scene(const std::string& caption, const std::string& where) {
   constexpr std::array kArticle = {"a"}, kOf = {"of"};
   constexpr std::array kRelations = {"left", "right", "above", "below"};
   std::vector<std::string> colours;
-  for (const Named& named : kColours) colours.emplace_back(named.name);
+  for (const Named& named_colour : kColours) colours.emplace_back(named_colour.name);
   Words words(caption, where);
   Scene scene;
   while (true) {
@@ -208,7 +208,7 @@ std::vector<SeenThing> see_things(std::span<const uint8_t> rgb, int64_t height, 
   std::vector<bool> open(static_cast<size_t>(height * width));
   for (size_t p = 0; p < open.size(); ++p)
     open[p] = distance(view.at(static_cast<int64_t>(p)), ground) > kStandsOut;
-  std::vector<SeenThing> seen;
+  std::vector<SeenThing> things;
   for (int64_t p = 0; p < height * width; ++p) {
     if (!open[static_cast<size_t>(p)]) continue;
     const std::vector<int64_t> pixels = joined(p, view, open);
@@ -220,22 +220,22 @@ std::vector<SeenThing> see_things(std::span<const uint8_t> rgb, int64_t height, 
       thing.x += (double(x) + 0.5) / (area * double(width));
       thing.y += (double(y) + 0.5) / (area * double(height));
     }
-    seen.push_back(thing);
+    things.push_back(thing);
   }
-  return seen;
+  return things;
 }
 
-bool shows(const std::vector<SeenThing>& seen, const Scene& scene) {
-  if (seen.size() != scene.things.size()) return false;
-  std::vector<size_t> order(seen.size());
+bool shows(const std::vector<SeenThing>& things, const Scene& scene) {
+  if (things.size() != scene.things.size()) return false;
+  std::vector<size_t> order(things.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   do {
     bool right = true;
     for (size_t i = 0; i < order.size() && right; ++i)
-      right = seen[order[i]].colour == scene.things[i].colour &&
-              seen[order[i]].shape == scene.things[i].shape;
+      right = things[order[i]].colour == scene.things[i].colour &&
+              things[order[i]].shape == scene.things[i].shape;
     for (size_t i = 0; i < scene.relations.size() && right; ++i)
-      right = holds(scene.relations[i], seen[order[i]], seen[order[i + 1]]);
+      right = holds(scene.relations[i], things[order[i]], things[order[i + 1]]);
     if (right) return true;
   } while (std::next_permutation(order.begin(), order.end()));
   return false;

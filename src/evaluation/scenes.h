@@ -40,6 +40,6 @@ std::vector<SeenThing> see_things(std::span<const uint8_t> rgb, int64_t height, 
 /// True if the image shows exactly the scene's things and every relation holds: a thing is left of
 /// another if its centre is, by at least a tenth of the image and by more than the vertical
 /// distance.
-bool shows(const std::vector<SeenThing>& seen, const Scene& scene);
+bool shows(const std::vector<SeenThing>& things, const Scene& scene);
 
 }  // namespace tessera::evaluation

@@ -7,10 +7,10 @@
 
 namespace tessera::evaluation {
 
-Share wilson(int64_t right, int64_t of) {
-  if (of == 0) return {};
+Share wilson(int64_t right, int64_t trials) {
+  if (trials == 0) return {};
   constexpr double z = 1.959963984540054;
-  const auto n = double(of);
+  const auto n = double(trials);
   const double share = double(right) / n, wide = 1 + z * z / n;
   const double middle = (share + z * z / (2 * n)) / wide;
   const double half = z / wide * std::sqrt(share * (1 - share) / n + z * z / (4 * n * n));

@@ -9,8 +9,8 @@ namespace tessera::evaluation {
 struct Share {
   double value = 0, low = 0, high = 1;
 };
-/// `right` of `of` trials; without trials: 0 in [0, 1].
-Share wilson(int64_t right, int64_t of);
+/// `right` of `trials` trials; without trials: 0 in [0, 1].
+Share wilson(int64_t right, int64_t trials);
 
 /// The same questions answered in two ways: McNemar's exact test, two-sided. p is the chance of an
 /// equally uneven split of the different answers if both ways are equally good.

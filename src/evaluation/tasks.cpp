@@ -13,10 +13,10 @@ namespace {
 using base::Json;
 
 std::string text_at(const Json& line, const char* key, const std::string& where, int number) {
-  const auto found = line.find(key);
-  require(found != line.end() && (found->is_string() || found->is_number()), ErrorCode::usage,
+  const auto it = line.find(key);
+  require(it != line.end() && (it->is_string() || it->is_number()), ErrorCode::usage,
           "{}: line {} has no text as '{}'", where, number, key);
-  return found->is_string() ? found->get<std::string>() : found->dump();
+  return it->is_string() ? it->get<std::string>() : it->dump();
 }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -49,17 +49,17 @@ std::optional<double> last_number(std::string_view text) {
 }  // namespace
 
 std::vector<TaskExample> read_tasks(const std::string& text, const std::string& where) {
-  std::vector<TaskExample> all;
+  std::vector<TaskExample> examples;
   int number = 0;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string one = text.substr(at, end - at);
+    const std::string row = text.substr(at, end - at);
     at = end + 1;
     ++number;
-    if (trimmed(one).empty()) continue;
+    if (trimmed(row).empty()) continue;
     Json line;
     try {
-      line = base::parse_json(one, where);
+      line = base::parse_json(row, where);
     } catch (const Error& e) {
       if (e.code() == ErrorCode::cancelled) throw;
       fail(ErrorCode::usage, "{}: line {} is not JSON", where, number);
@@ -67,21 +67,22 @@ std::vector<TaskExample> read_tasks(const std::string& text, const std::string& 
     require(line.is_object(), ErrorCode::usage, "{}: line {} is no JSON object", where, number);
     const char* prompt =
         line.contains("question") && !line.contains("prompt") ? "question" : "prompt";
-    all.push_back({line.contains("task") ? text_at(line, "task", where, number) : "all",
-                   text_at(line, prompt, where, number), text_at(line, "answer", where, number)});
-    require(!all.back().prompt.empty(), ErrorCode::usage, "{}: line {}: '{}' is empty", where,
+    examples.push_back({line.contains("task") ? text_at(line, "task", where, number) : "all",
+                        text_at(line, prompt, where, number),
+                        text_at(line, "answer", where, number)});
+    require(!examples.back().prompt.empty(), ErrorCode::usage, "{}: line {}: '{}' is empty", where,
             number, prompt);
   }
-  require(!all.empty(), ErrorCode::usage, "{}: there is no example in it", where);
-  return all;
+  require(!examples.empty(), ErrorCode::usage, "{}: there is no example in it", where);
+  return examples;
 }
 
-bool exact_match(std::string_view made, std::string_view answer) {
-  return trimmed(made) == trimmed(answer);
+bool exact_match(std::string_view output, std::string_view answer) {
+  return trimmed(output) == trimmed(answer);
 }
 
-bool number_match(std::string_view made, std::string_view answer) {
-  const auto a = last_number(made), b = last_number(answer);
+bool number_match(std::string_view output, std::string_view answer) {
+  const auto a = last_number(output), b = last_number(answer);
   return a && b && std::abs(*a - *b) <= 1e-9 * std::abs(*b);
 }
 

@@ -16,9 +16,9 @@ struct TaskExample {
 std::vector<TaskExample> read_tasks(const std::string& text, const std::string& where);
 
 /// True if equal without white space at both ends.
-bool exact_match(std::string_view made, std::string_view answer);
+bool exact_match(std::string_view output, std::string_view answer);
 /// True if the last numbers of both are equal ("#### 1,200" and "so it is $1200.00."). Without a
 /// number in either: false.
-bool number_match(std::string_view made, std::string_view answer);
+bool number_match(std::string_view output, std::string_view answer);
 
 }  // namespace tessera::evaluation

@@ -48,23 +48,23 @@ void distances(const Tensor& a, const Tensor& b, const Use& use) {
 std::vector<float> reaches(const Tensor& x, int k) {
   std::vector<float> reach(static_cast<size_t>(x.size(0)));
   distances(x, x, [&](int64_t i, const float* row, int64_t n) {
-    std::vector<float> others;
+    std::vector<float> row_distances;
     for (int64_t j = 0; j < n; ++j)
-      if (j != i) others.push_back(row[j]);
-    std::nth_element(others.begin(), others.begin() + k - 1, others.end());
-    reach[static_cast<size_t>(i)] = others[static_cast<size_t>(k - 1)];
+      if (j != i) row_distances.push_back(row[j]);
+    std::nth_element(row_distances.begin(), row_distances.begin() + k - 1, row_distances.end());
+    reach[static_cast<size_t>(i)] = row_distances[static_cast<size_t>(k - 1)];
   });
   return reach;
 }
 
 double share_within(const Tensor& points, const Tensor& centres, int k) {
   const std::vector<float> reach = reaches(centres, k);
-  std::vector<char> inside(static_cast<size_t>(points.size(0)));
+  std::vector<char> is_inside(static_cast<size_t>(points.size(0)));
   distances(points, centres, [&](int64_t i, const float* row, int64_t n) {
-    for (int64_t j = 0; j < n && !inside[static_cast<size_t>(i)]; ++j)
-      inside[static_cast<size_t>(i)] = row[j] <= reach[static_cast<size_t>(j)];
+    for (int64_t j = 0; j < n && !is_inside[static_cast<size_t>(i)]; ++j)
+      is_inside[static_cast<size_t>(i)] = row[j] <= reach[static_cast<size_t>(j)];
   });
-  return double(std::count(inside.begin(), inside.end(), 1)) / double(inside.size());
+  return double(std::count(is_inside.begin(), is_inside.end(), 1)) / double(is_inside.size());
 }
 
 }  // namespace
@@ -91,9 +91,9 @@ double frechet_distance(const Moments& a, const Moments& b) {
   const Eigen::SelfAdjointEigenSolver<Matrix> first{Matrix(square(a))};
   const Matrix root =
       first.eigenvectors() * roots(first).asDiagonal() * first.eigenvectors().transpose();
-  const Eigen::SelfAdjointEigenSolver<Matrix> both(Matrix(root * square(b) * root),
-                                                   Eigen::EigenvaluesOnly);
-  return std::max(0.0, distance + square(a).trace() + square(b).trace() - 2 * roots(both).sum());
+  const Eigen::SelfAdjointEigenSolver<Matrix> product(Matrix(root * square(b) * root),
+                                                      Eigen::EigenvaluesOnly);
+  return std::max(0.0, distance + square(a).trace() + square(b).trace() - 2 * roots(product).sum());
 }
 
 double inception_score(const Tensor& logits) {
@@ -117,12 +117,12 @@ double inception_score(const Tensor& logits) {
   return std::exp(certainty);
 }
 
-Overlap overlap(const Tensor& made, const Tensor& real, int neighbours) {
-  require(made.rank() == 2 && real.rank() == 2 && made.size(1) == real.size(1) && neighbours >= 1 &&
-              made.size(0) > neighbours && real.size(0) > neighbours,
+Overlap overlap(const Tensor& samples, const Tensor& real, int neighbours) {
+  require(samples.rank() == 2 && real.rank() == 2 && samples.size(1) == real.size(1) &&
+              neighbours >= 1 && samples.size(0) > neighbours && real.size(0) > neighbours,
           ErrorCode::usage, "precision and recall of {} and {} with {} neighbours",
-          made.shape().str(), real.shape().str(), neighbours);
-  return {share_within(made, real, neighbours), share_within(real, made, neighbours)};
+          samples.shape().str(), real.shape().str(), neighbours);
+  return {share_within(samples, real, neighbours), share_within(real, samples, neighbours)};
 }
 
 }  // namespace tessera::evaluation

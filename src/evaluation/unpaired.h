@@ -29,6 +29,6 @@ struct Overlap {
 };
 /// Features f32 [n, d] and [m, d]; a manifold consists of balls around its features, up to their
 /// `neighbours`-th nearest.
-Overlap overlap(const tensor::Tensor& made, const tensor::Tensor& real, int neighbours = 3);
+Overlap overlap(const tensor::Tensor& samples, const tensor::Tensor& real, int neighbours = 3);
 
 }  // namespace tessera::evaluation

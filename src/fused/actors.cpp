@@ -20,7 +20,7 @@ bool is_product(TaskKind kind) {
 
 size_t processors_of(const std::vector<MoeOperator*>& operators) {
   size_t sum = 0;
-  for (const MoeOperator* one : operators) sum += static_cast<size_t>(one->processors());
+  for (const MoeOperator* op : operators) sum += static_cast<size_t>(op->processors());
   return sum;
 }
 
@@ -31,9 +31,9 @@ class Actors::Rest {
  public:
   explicit Rest(const Actors& actors) : actors_(actors) {}
   bool over() {
-    const uint64_t found = actors_.found_;
-    if (found != seen_ || actors_.busy_ > 0) {
-      seen_ = found;
+    const uint64_t activity = actors_.activity_;
+    if (activity != last_activity_ || actors_.busy_ > 0) {
+      last_activity_ = activity;
       since_ = Clock::now();
     }
     return Clock::now() - since_ >= kStay;
@@ -41,20 +41,20 @@ class Actors::Rest {
 
  private:
   const Actors& actors_;
-  uint64_t seen_ = 0;
+  uint64_t last_activity_ = 0;
   Clock::time_point since_ = Clock::now();
 };
 
 Actors::Actors(std::vector<MoeOperator*> operators)
     : operators_(std::move(operators)),
-      taken_(std::make_unique<std::atomic<bool>[]>(processors_of(operators_))) {}
+      processor_locks_(std::make_unique<std::atomic<bool>[]>(processors_of(operators_))) {}
 
 nn::Tensor Actors::run(const nn::Tensor& tokens, const nn::Gate& gate,
                        const nn::ExpertWeights& weights) {
-  MoeOperator& one = *operators_[0];
-  one.begin(tokens, gate, weights);
-  drive([&one] { return one.done(); });
-  return one.result();
+  MoeOperator& op = *operators_[0];
+  op.begin(tokens, gate, weights);
+  drive([&op] { return op.done(); });
+  return op.result();
 }
 
 void Actors::drive(const std::function<bool()>& over) {
@@ -86,9 +86,9 @@ void Actors::act() {
   Standby standby(ranks(), [this] { return awaited(); });
   Rest rest(*this);
   while (!done_.load(std::memory_order_acquire) && !failed_ && !resting_) {
-    const bool found = poll(), worked = work();
-    if (found || worked) {
-      ++found_;
+    const bool has_arrivals = poll(), worked = work();
+    if (has_arrivals || worked) {
+      ++activity_;
       ranks().advance();
       standby.over();
     } else if (!standby.wait()) {
@@ -110,28 +110,28 @@ void Actors::wait_alone() {
 int Actors::awaited() {
   const std::unique_lock lock(polling_, std::try_to_lock);
   if (!lock.owns_lock()) return -1;
-  for (const MoeOperator* one : operators_) {
-    if (one->done()) continue;
-    const Arrival missing = one->coordinator().missing();
+  for (const MoeOperator* op : operators_) {
+    if (op->done()) continue;
+    const Arrival missing = op->coordinator().missing();
     if (missing.kind != Arrival::Kind::nothing) return missing.peer;
   }
   return -1;
 }
 
 bool Actors::called() const {
-  for (const MoeOperator* one : operators_)
-    for (int p = 0; p < one->processors(); ++p)
-      if (one->called(p)) return true;
+  for (const MoeOperator* op : operators_)
+    for (int p = 0; p < op->processors(); ++p)
+      if (op->called(p)) return true;
   return false;
 }
 
 bool Actors::poll() {
   const std::unique_lock lock(polling_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
-  bool found = false;
-  for (MoeOperator* one : operators_) found |= !one->done() && one->poll();
+  bool has_arrivals = false;
+  for (MoeOperator* op : operators_) has_arrivals |= !op->done() && op->poll();
   if ((*over_)()) done_.store(true, std::memory_order_release);
-  return found;
+  return has_arrivals;
 }
 
 bool Actors::work() { return work(false) || work(true); }
@@ -139,17 +139,17 @@ bool Actors::work() { return work(false) || work(true); }
 // Takes any processor with such a task and no actor.
 bool Actors::work(bool products) {
   size_t at = 0;
-  for (MoeOperator* one : operators_)
-    for (int p = 0; p < one->processors(); ++p, ++at) {
-      std::atomic<bool>& taken = taken_[at];
-      if (!one->called(p) || taken.exchange(true, std::memory_order_acquire)) continue;
+  for (MoeOperator* op : operators_)
+    for (int p = 0; p < op->processors(); ++p, ++at) {
+      std::atomic<bool>& busy = processor_locks_[at];
+      if (!op->called(p) || busy.exchange(true, std::memory_order_acquire)) continue;
       bool worked = false;
-      if (is_product(one->next(p)) == products) {
+      if (is_product(op->next(p)) == products) {
         ++busy_;
-        worked = one->work(p);
+        worked = op->work(p);
         --busy_;
       }
-      taken.store(false, std::memory_order_release);
+      busy.store(false, std::memory_order_release);
       if (worked) return true;
     }
   return false;
@@ -160,9 +160,9 @@ void Actors::stand_still(double seconds) {
   const SymmetricHeap& heap = operators_[0]->heap();
   const int me = heap.in_world(heap.rank());
   uint64_t epoch = 0;
-  for (const MoeOperator* one : operators_) {
-    if (one->done()) continue;
-    const Coordinator& coordinator = one->coordinator();
+  for (const MoeOperator* op : operators_) {
+    if (op->done()) continue;
+    const Coordinator& coordinator = op->coordinator();
     const Arrival missing = coordinator.missing();
     epoch = coordinator.epoch();
     if (missing.kind == Arrival::Kind::nothing) continue;

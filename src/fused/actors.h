@@ -24,7 +24,7 @@ class Actors {
   /// The operators must outlive this object, and share the ranks of their heaps. Waits as long as
   /// those.
   explicit Actors(std::vector<MoeOperator*> operators);
-  explicit Actors(MoeOperator& one) : Actors(std::vector<MoeOperator*>{&one}) {}
+  explicit Actors(MoeOperator& op) : Actors(std::vector<MoeOperator*>{&op}) {}
 
   /// A layer, on all ranks alike. Actors share the caller's scope, except its threads, and its stop
   /// request. Throws Error(cancelled) after a stop, the error behind the end of the ranks' world,
@@ -51,12 +51,12 @@ class Actors {
 
   const std::vector<MoeOperator*> operators_;
   const std::function<bool()>* over_ = nullptr;
-  std::mutex polling_;                          // guards the coordinators
-  std::unique_ptr<std::atomic<bool>[]> taken_;  // by processor, operator by operator
+  std::mutex polling_;                                    // guards the coordinators
+  std::unique_ptr<std::atomic<bool>[]> processor_locks_;  // by processor, operator by operator
   std::atomic<bool> done_{true}, failed_{false};
-  std::atomic<bool> resting_{false};  // all actors leave
-  std::atomic<int> busy_{0};          // actors with a task
-  std::atomic<uint64_t> found_{0};    // number of tasks found by actors
+  std::atomic<bool> resting_{false};   // all actors leave
+  std::atomic<int> busy_{0};           // actors with a task
+  std::atomic<uint64_t> activity_{0};  // number of tasks found by actors
 };
 
 }  // namespace tessera::fused

@@ -35,9 +35,9 @@ class Coordinator {
     if (item < shape_.processors) {
       if (!look_at(item, words)) return false;
     } else {
-      const Arrival one = subscriber_.look(item - shape_.processors, words);
-      if (one.kind == Arrival::Kind::nothing) return false;
-      follow(one);
+      const Arrival arrival = subscriber_.look(item - shape_.processors, words);
+      if (arrival.kind == Arrival::Kind::nothing) return false;
+      follow(arrival);
     }
     scheduler_.hand_out(words);
     return true;
@@ -46,15 +46,15 @@ class Coordinator {
   /// Looks at all items.
   template <class Words>
   TESSERA_ANYWHERE bool poll(Words& words) {
-    bool found = false;
-    for (int p = 0; p < shape_.processors; ++p) found |= look_at(p, words);
-    if (found) scheduler_.hand_out(words);  // before a long search
-    subscriber_.look_everywhere(words, [&](const Arrival& one) {
-      follow(one);
-      found = true;
+    bool has_arrivals = false;
+    for (int p = 0; p < shape_.processors; ++p) has_arrivals |= look_at(p, words);
+    if (has_arrivals) scheduler_.hand_out(words);  // before a long search
+    subscriber_.look_everywhere(words, [&](const Arrival& arrival) {
+      follow(arrival);
+      has_arrivals = true;
     });
-    if (found) scheduler_.hand_out(words);
-    return found;
+    if (has_arrivals) scheduler_.hand_out(words);
+    return has_arrivals;
   }
 
   TESSERA_ANYWHERE bool done() const { return scheduler_.done(); }
@@ -92,12 +92,13 @@ class Coordinator {
       if (p != shape_.rank) subscriber_.expect(Round::combine, p, routed_.to(shape_.layout, p));
     return true;
   }
-  TESSERA_ANYWHERE void follow(const Arrival& one) {
-    if (one.kind == Arrival::Kind::refused) refused_ = one;
-    if (one.kind == Arrival::Kind::rows) scheduler_.arrived(one.tile);
-    if (one.kind == Arrival::Kind::results) scheduler_.returned(one.tile);
-    if (one.kind == Arrival::Kind::counts)
-      scheduler_.heard(subscriber_.expect(Round::dispatch, one.peer, subscriber_.rows(one.peer)));
+  TESSERA_ANYWHERE void follow(const Arrival& arrival) {
+    if (arrival.kind == Arrival::Kind::refused) refused_ = arrival;
+    if (arrival.kind == Arrival::Kind::rows) scheduler_.arrived(arrival.tile);
+    if (arrival.kind == Arrival::Kind::results) scheduler_.returned(arrival.tile);
+    if (arrival.kind == Arrival::Kind::counts)
+      scheduler_.heard(
+          subscriber_.expect(Round::dispatch, arrival.peer, subscriber_.rows(arrival.peer)));
   }
 
   Shape shape_{};

@@ -41,8 +41,8 @@ struct RowTiles {
   constexpr int64_t rounded(int64_t rows) const { return count(rows) * tile; }
   /// Rows of tile i among `rows`.
   constexpr int64_t rows_of(int64_t i, int64_t rows) const {
-    const int64_t left = rows - i * tile;
-    return left < 0 ? 0 : left < tile ? left : tile;
+    const int64_t remaining = rows - i * tile;
+    return remaining < 0 ? 0 : remaining < tile ? remaining : tile;
   }
 };
 
@@ -73,8 +73,8 @@ struct Layout {
   /// `window` tiles, or for all with 0.
   static constexpr Layout dropless(int ranks, int experts, int64_t assignments, int64_t row_bytes,
                                    RowTiles tiles, int64_t window = 0) {
-    const int64_t begun = assignments < experts ? assignments : experts;
-    const int64_t most = (assignments - begun) / tiles.tile + begun;
+    const int64_t open_tiles = assignments < experts ? assignments : experts;
+    const int64_t most = (assignments - open_tiles) / tiles.tile + open_tiles;
     const int64_t room = window > 0 && window < most ? window : most;
     return {ranks, experts, row_bytes, tiles, 0, room * tiles.tile, most};
   }

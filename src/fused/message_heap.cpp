@@ -17,22 +17,22 @@ using tensor::Tensor;
 constexpr comm::Tag kTag{"put", -1};
 
 std::vector<bool> defined(const std::vector<Tensor>& parts) {
-  std::vector<bool> all;
-  for (const Tensor& one : parts) all.push_back(one.defined());
-  return all;
+  std::vector<bool> flags;
+  for (const Tensor& part : parts) flags.push_back(part.defined());
+  return flags;
 }
 
 std::vector<int> all_of(const comm::Communicator& ranks) {
-  std::vector<int> all(static_cast<size_t>(ranks.size()));
-  std::iota(all.begin(), all.end(), 0);
-  return all;
+  std::vector<int> numbers(static_cast<size_t>(ranks.size()));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return numbers;
 }
 
 }  // namespace
 
 /// The header before the bytes.
 struct MessageHeap::Head {
-  What what = What::bytes;
+  Contents contents = Contents::bytes;
   int64_t at = 0, word = 0;
   uint64_t value = 0;
 };
@@ -47,7 +47,7 @@ class MessageHeap::Mailbox {
     Sender& sender = senders_[from];
     sender.early.emplace(message.order, std::move(message.data));
     for (auto next = sender.early.begin();
-         next != sender.early.end() && next->first == sender.taken; ++sender.taken) {
+         next != sender.early.end() && next->first == sender.next_order; ++sender.next_order) {
       write(from, next->second);
       next = sender.early.erase(next);
     }
@@ -55,27 +55,27 @@ class MessageHeap::Mailbox {
 
  private:
   struct Sender {
-    uint64_t taken = 0;
+    uint64_t next_order = 0;
     std::map<uint64_t, Tensor> early;  // by order; earlier messages are under way
   };
 
   // Another rank's message is checked before any write.
   void write(int from, const Tensor& message) const {
     Head head;
-    const int64_t all = memory_.bytes();
+    const int64_t capacity = memory_.bytes();
     const int64_t bytes = message.bytes() - static_cast<int64_t>(sizeof head);
     if (bytes >= 0) std::memcpy(&head, message.raw(), sizeof head);
-    const auto inside = [all](int64_t at, int64_t size) {
-      return at >= 0 && size <= all && at <= all - size;
+    const auto fits = [capacity](int64_t at, int64_t size) {
+      return at >= 0 && size <= capacity && at <= capacity - size;
     };
-    const bool put = head.what == What::bytes || head.what == What::both;
-    const bool tell = head.what == What::word || head.what == What::both;
-    require((put || tell) && (put ? inside(head.at, bytes) : bytes == 0) &&
-                (!tell || (inside(head.word, 8) && head.word % 8 == 0)),
+    const bool put = head.contents == Contents::bytes || head.contents == Contents::both;
+    const bool tell = head.contents == Contents::word || head.contents == Contents::both;
+    require((put || tell) && (put ? fits(head.at, bytes) : bytes == 0) &&
+                (!tell || (fits(head.word, 8) && head.word % 8 == 0)),
             ErrorCode::rank,
             "rank {} sent {} bytes for place {} and the word at {} of a heap of {} bytes; do all "
             "ranks run the same version of the program?",
-            from, bytes, head.at, head.word, all);
+            from, bytes, head.at, head.word, capacity);
     auto* const memory = static_cast<std::byte*>(memory_.raw());
     if (bytes > 0)
       std::memcpy(memory + head.at, static_cast<const std::byte*>(message.raw()) + sizeof head,
@@ -100,20 +100,20 @@ MessageHeap::MessageHeap(comm::Communicator& ranks, std::vector<Tensor> parts)
 }
 
 void MessageHeap::put(const Transfer& transfer) {
-  near(transfer.to) ? direct_.put(transfer) : post(transfer, What::bytes);
+  near(transfer.to) ? direct_.put(transfer) : post(transfer, Contents::bytes);
 }
 
 void MessageHeap::signal(const Transfer& transfer) {
-  near(transfer.to) ? direct_.signal(transfer) : post(transfer, What::word);
+  near(transfer.to) ? direct_.signal(transfer) : post(transfer, Contents::word);
 }
 
 void MessageHeap::put_signal(const Transfer& transfer) {
-  near(transfer.to) ? direct_.put_signal(transfer) : post(transfer, What::both);
+  near(transfer.to) ? direct_.put_signal(transfer) : post(transfer, Contents::both);
 }
 
-void MessageHeap::post(const Transfer& transfer, What what) {
-  const Head head{what, transfer.at, transfer.word, transfer.value};
-  const int64_t bytes = what == What::word ? 0 : transfer.bytes;
+void MessageHeap::post(const Transfer& transfer, Contents contents) {
+  const Head head{contents, transfer.at, transfer.word, transfer.value};
+  const int64_t bytes = contents == Contents::word ? 0 : transfer.bytes;
   tensor::Scope scope = tensor::current_scope();
   scope.memory = nullptr;  // like memory sent elsewhere
   const tensor::BindScope aside(scope);

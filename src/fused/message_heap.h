@@ -21,11 +21,11 @@ class MessageHeap final : public SymmetricHeap {
   void put_signal(const Transfer& transfer) override;
 
  private:
-  enum class What : int32_t { bytes = 1, word = 2, both = 3 };
+  enum class Contents : int32_t { bytes = 1, word = 2, both = 3 };
   struct Head;
   class Mailbox;
   bool near(int rank) const { return near_[static_cast<size_t>(rank)]; }
-  void post(const Transfer& transfer, What what);
+  void post(const Transfer& transfer, Contents contents);
 
   std::vector<bool> near_;
   DirectHeap direct_;

@@ -58,8 +58,8 @@ class SharedFile {
   SharedFile(int64_t process, int64_t number, int64_t bytes)
       : file_(open(fmt::format("/proc/{}/fd/{}", process, number).c_str(), O_RDWR | O_CLOEXEC)),
         bytes_(bytes) {
-    struct stat found {};
-    require(file_ >= 0 && fstat(file_, &found) == 0 && found.st_size == bytes, ErrorCode::rank,
+    struct stat status {};
+    require(file_ >= 0 && fstat(file_, &status) == 0 && status.st_size == bytes, ErrorCode::rank,
             "moe=fused: the shared memory of process {} cannot be opened: {}; let all ranks run as "
             "one user, or use moe=bulk",
             process, file_ < 0 ? std::strerror(errno) : "it has another size");
@@ -83,20 +83,20 @@ class SharedFile {
   int64_t bytes_;
 };
 
-template <class Said>
-Tensor said(const Said& one, Device where) {
+template <class Value>
+Tensor to_message(const Value& value, Device device) {
   const tensor::Uncounted aside(tensor::Counts::work);
-  const Tensor message = Tensor::empty({sizeof one}, DType::u8, where);
-  if (!message.is_meta()) std::memcpy(message.raw(), &one, sizeof one);
+  const Tensor message = Tensor::empty({sizeof value}, DType::u8, device);
+  if (!message.is_meta()) std::memcpy(message.raw(), &value, sizeof value);
   return message;
 }
-template <class Said>
-Said heard(const Tensor& message) {
-  Said one{};
-  require(message.bytes() == sizeof one, ErrorCode::rank,
-          "a rank sent {} bytes of a heap; expected {}", message.bytes(), sizeof one);
-  std::memcpy(&one, message.raw(), sizeof one);
-  return one;
+template <class Value>
+Value from_message(const Tensor& message) {
+  Value value{};
+  require(message.bytes() == sizeof value, ErrorCode::rank,
+          "a rank sent {} bytes of a heap; expected {}", message.bytes(), sizeof value);
+  std::memcpy(&value, message.raw(), sizeof value);
+  return value;
 }
 
 std::vector<Tensor> tell_all(comm::Communicator& group, const Tensor& message) {
@@ -105,12 +105,12 @@ std::vector<Tensor> tell_all(comm::Communicator& group, const Tensor& message) {
 }
 
 // Each rank's place and requested memory.
-struct Wish {
+struct HeapRequest {
   comm::Whereabouts place;
   HeapSize size;
 };
 
-void require_alike(comm::Communicator& group, const std::vector<Wish>& wishes) {
+void require_alike(comm::Communicator& group, const std::vector<HeapRequest>& requests) {
   const auto numbers = [](const HeapSize& s) {
     const Layout& l = s.layout;
     return std::array<std::pair<const char*, int64_t>, 11>{{{"lanes", s.lanes},
@@ -125,46 +125,46 @@ void require_alike(comm::Communicator& group, const std::vector<Wish>& wishes) {
                                                             {"bytes of counts", s.zeroed},
                                                             {"bytes before its flags", s.flags}}};
   };
-  const auto mine = numbers(wishes[static_cast<size_t>(group.rank())].size);
-  for (size_t r = 0; r < wishes.size(); ++r) {
-    const auto theirs = numbers(wishes[r].size);
-    for (size_t i = 0; i < mine.size(); ++i)
+  const auto own_numbers = numbers(requests[static_cast<size_t>(group.rank())].size);
+  for (size_t r = 0; r < requests.size(); ++r) {
+    const auto peer_numbers = numbers(requests[r].size);
+    for (size_t i = 0; i < own_numbers.size(); ++i)
       require(
-          theirs[i].second == mine[i].second, ErrorCode::rank,
+          peer_numbers[i].second == own_numbers[i].second, ErrorCode::rank,
           "moe=fused: the heap of rank {} has {} {}, that of rank {} {}; all ranks must run the "
           "same program on the same model",
-          group.in_world(group.rank()), mine[i].second, mine[i].first,
-          group.in_world(static_cast<int>(r)), theirs[i].second);
+          group.in_world(group.rank()), own_numbers[i].second, own_numbers[i].first,
+          group.in_world(static_cast<int>(r)), peer_numbers[i].second);
   }
 }
 
-void all_are_ready(comm::Communicator& group, Device where) {
-  (void)tell_all(group, Tensor::empty({0}, DType::u8, where));
+void all_are_ready(comm::Communicator& group, Device device) {
+  (void)tell_all(group, Tensor::empty({0}, DType::u8, device));
 }
 
 // With TESSERA_HEAP=messages each rank behaves as if on a host of its own, for tests.
 comm::Whereabouts whereabouts(int rank) {
-  comm::Whereabouts here = comm::Whereabouts::here();
+  comm::Whereabouts place = comm::Whereabouts::here();
   const char* const way = std::getenv("TESSERA_HEAP");
-  if (!way || !*way) return here;
+  if (!way || !*way) return place;
   require(std::string_view(way) == "messages", ErrorCode::usage,
           "TESSERA_HEAP={}: expected messages, or nothing", base::printable(way));
-  here.machine += static_cast<uint64_t>(rank) + 1;
-  return here;
+  place.machine += static_cast<uint64_t>(rank) + 1;
+  return place;
 }
 
 // Each rank's memory goes to the others as a message, without a copy among threads.
 std::vector<Tensor> of_threads(comm::Communicator& group, const HeapSize& size,
                                const std::vector<bool>& near) {
-  const Tensor mine = Tensor::empty({size.bytes}, DType::u8, Device::cpu, MemoryClass::buffers);
-  auto* const at = static_cast<std::byte*>(mine.raw());
+  const Tensor own_heap = Tensor::empty({size.bytes}, DType::u8, Device::cpu, MemoryClass::buffers);
+  auto* const at = static_cast<std::byte*>(own_heap.raw());
   for (int lane = 0; lane < size.lanes; ++lane) {
     std::byte* const begin = at + size.begin(lane);
     std::memset(begin, 0, static_cast<size_t>(size.zeroed));
     std::memset(begin + size.flags, 0, static_cast<size_t>(size.begin(1) - size.flags));
   }
-  std::vector<Tensor> parts = tell_all(group, mine.slice(0, 0, kWord));
-  parts[static_cast<size_t>(group.rank())] = mine;
+  std::vector<Tensor> parts = tell_all(group, own_heap.slice(0, 0, kWord));
+  parts[static_cast<size_t>(group.rank())] = own_heap;
   for (size_t r = 0; r < parts.size(); ++r)
     if (!near[r]) parts[r] = {};
   all_are_ready(group, Device::cpu);
@@ -173,9 +173,11 @@ std::vector<Tensor> of_threads(comm::Communicator& group, const HeapSize& size,
 
 // Undefined for ranks of other hosts.
 std::vector<Tensor> of_processes(comm::Communicator& group, const HeapSize& size,
-                                 const std::vector<Wish>& wishes, const std::vector<bool>& near) {
+                                 const std::vector<HeapRequest>& requests,
+                                 const std::vector<bool>& near) {
   const SharedFile file(size.bytes);  // all zero
-  const std::vector<Tensor> files = tell_all(group, said(int64_t{file.number()}, Device::cpu));
+  const std::vector<Tensor> files =
+      tell_all(group, to_message(int64_t{file.number()}, Device::cpu));
   std::vector<Tensor> parts(near.size());
   std::exception_ptr failed;
   try {
@@ -183,7 +185,8 @@ std::vector<Tensor> of_processes(comm::Communicator& group, const HeapSize& size
       if (static_cast<int>(i) == group.rank())
         parts[i] = file.mapped().held_as(MemoryClass::buffers);
       else if (near[i])
-        parts[i] = SharedFile(wishes[i].place.pid, heard<int64_t>(files[i]), size.bytes).mapped();
+        parts[i] =
+            SharedFile(requests[i].place.pid, from_message<int64_t>(files[i]), size.bytes).mapped();
   } catch (const Error&) {
     failed = std::current_exception();
   }
@@ -200,32 +203,33 @@ HeapSize heap_of(const Layout& layout, int lanes) {
 }
 
 std::unique_ptr<SymmetricHeap> open_heap(comm::Communicator& group, const HeapSize& size,
-                                         Device where) {
-  const std::vector<Tensor> told =
-      tell_all(group, said(Wish{whereabouts(group.rank()), size}, where));
-  if (where == Device::meta) {
-    std::vector<Tensor> parts(told.size(),
-                              Tensor::empty({size.bytes}, DType::u8, where, MemoryClass::buffers));
-    (void)tell_all(group, said(int64_t{}, where));
-    all_are_ready(group, where);
+                                         Device device) {
+  const std::vector<Tensor> messages =
+      tell_all(group, to_message(HeapRequest{whereabouts(group.rank()), size}, device));
+  if (device == Device::meta) {
+    std::vector<Tensor> parts(messages.size(),
+                              Tensor::empty({size.bytes}, DType::u8, device, MemoryClass::buffers));
+    (void)tell_all(group, to_message(int64_t{}, device));
+    all_are_ready(group, device);
     return std::make_unique<DirectHeap>(group, std::move(parts));
   }
-  std::vector<Wish> ranks;
-  for (const Tensor& one : told) ranks.push_back(heard<Wish>(one));
+  std::vector<HeapRequest> ranks;
+  for (const Tensor& message : messages) ranks.push_back(from_message<HeapRequest>(message));
   require_alike(group, ranks);
-  const comm::Whereabouts here = ranks[static_cast<size_t>(group.rank())].place;
+  const comm::Whereabouts own_place = ranks[static_cast<size_t>(group.rank())].place;
   std::vector<bool> near;
-  for (const Wish& one : ranks) near.push_back(one.place.machine == here.machine);
+  for (const HeapRequest& request : ranks)
+    near.push_back(request.place.machine == own_place.machine);
   const int64_t me = getpid();
   bool together = true, threads = true;  // for all ranks
-  for (const Wish& one : ranks) {
-    together = together && one.place.machine == ranks[0].place.machine;
-    threads = threads && one.place.pid == me;
+  for (const HeapRequest& request : ranks) {
+    together = together && request.place.machine == ranks[0].place.machine;
+    threads = threads && request.place.pid == me;
   }
   auto parts = threads ? of_threads(group, size, near) : of_processes(group, size, ranks, near);
   if (together) return std::make_unique<DirectHeap>(group, std::move(parts));
   auto heap = std::make_unique<MessageHeap>(group, std::move(parts));
-  all_are_ready(group, where);
+  all_are_ready(group, device);
   return heap;
 }
 

@@ -27,6 +27,6 @@ HeapSize heap_of(const Layout& layout, int lanes = 1);
 /// scope; messages do not. All ranks call. On meta only counted. Throws Error(rank) for different
 /// heaps.
 std::unique_ptr<SymmetricHeap> open_heap(comm::Communicator& group, const HeapSize& size,
-                                         tensor::Device where);
+                                         tensor::Device device);
 
 }  // namespace tessera::fused

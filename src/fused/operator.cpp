@@ -17,19 +17,19 @@ using nn::DType;
 using nn::Tensor;
 
 Shape shape_of(const Layout& layout, int rank, const std::vector<int>& owner, int64_t tokens,
-               const Manner& manner) {
-  for (const int64_t one : {int64_t{manner.processors}, int64_t{manner.up_parts},
-                            int64_t{manner.down_parts}, int64_t{manner.slots}, manner.block})
-    require(one >= 1, ErrorCode::usage,
+               const OperatorOptions& options) {
+  for (const int64_t setting : {int64_t{options.processors}, int64_t{options.up_parts},
+                                int64_t{options.down_parts}, int64_t{options.slots}, options.block})
+    require(setting >= 1, ErrorCode::usage,
             "fused experts: {} processors, parts, slots or tokens of a block; expected 1 or more",
-            one);
+            setting);
   return {layout,
           rank,
-          manner.processors,
-          manner.up_parts,
-          manner.down_parts,
-          manner.slots,
-          static_cast<int>((tokens + manner.block - 1) / manner.block),
+          options.processors,
+          options.up_parts,
+          options.down_parts,
+          options.slots,
+          static_cast<int>((tokens + options.block - 1) / options.block),
           static_cast<int>(owned_by(owner, rank))};
 }
 
@@ -43,11 +43,11 @@ std::byte* zeroed(kernels::Scratch& scratch, int64_t bytes) {
 
 // The index of each expert within its rank.
 std::vector<int> places_of(const std::vector<int>& owner, const Layout& layout) {
-  std::vector<int> taken(static_cast<size_t>(layout.ranks)), places;
+  std::vector<int> counts(static_cast<size_t>(layout.ranks)), places;
   for (const int rank : owner) {
     require(rank >= 0 && rank < layout.ranks, ErrorCode::usage,
             "fused experts: an expert belongs to rank {} of {}", rank, layout.ranks);
-    places.push_back(taken[static_cast<size_t>(rank)]++);
+    places.push_back(counts[static_cast<size_t>(rank)]++);
     require(places.back() < layout.experts, ErrorCode::usage,
             "fused experts: rank {} has more than the {} experts of the layout", rank,
             layout.experts);
@@ -58,20 +58,20 @@ std::vector<int> places_of(const std::vector<int>& owner, const Layout& layout) 
 }  // namespace
 
 MoeOperator::MoeOperator(const Layout& layout, std::vector<int> owner, int64_t tokens,
-                         const Manner& manner, SymmetricHeap& heap)
+                         const OperatorOptions& options, SymmetricHeap& heap)
     : layout_(layout),
       rank_(heap.rank()),
       owner_(std::move(owner)),
       place_(places_of(owner_, layout)),
       most_tokens_(tokens),
-      slot_rows_(shape_of(layout, rank_, owner_, tokens, manner).slot_rows()),
-      manner_(manner),
+      slot_rows_(shape_of(layout, rank_, owner_, tokens, options).slot_rows()),
+      options_(options),
       heap_(heap),
       buffer_(heap.memory()),
       dispatcher_(layout, rank_),
       coordinator_(
-          shape_of(layout, rank_, owner_, tokens, manner), buffer_,
-          zeroed(board_, Coordinator::bytes(shape_of(layout, rank_, owner_, tokens, manner)))) {}
+          shape_of(layout, rank_, owner_, tokens, options), buffer_,
+          zeroed(board_, Coordinator::bytes(shape_of(layout, rank_, owner_, tokens, options)))) {}
 
 void MoeOperator::check(const Tensor& tokens, const nn::ExpertWeights& weights) const {
   require(done(), ErrorCode::usage, "fused experts: the layer before is not done");
@@ -111,23 +111,24 @@ void MoeOperator::take_tokens(const Tensor& tokens, Choose choose, const nn::Exp
 }
 
 void MoeOperator::take_weights() {
-  mine_.clear();
+  own_experts_.clear();
   tiles_ = nullptr;
   const auto values = [](const Tensor& bias) {
     return bias.defined() ? bias.data<float>() : nullptr;
   };
   for (size_t e = 0; e < owner_.size(); ++e) {
     if (owner_[e] != rank_) continue;
-    const ops::Expert& one = (*weights_.routed)[e];
-    activation_ = one.activation;
-    mine_.push_back({one.up.get(), one.down.get(), values(one.up_bias), values(one.down_bias)});
+    const ops::Expert& expert = (*weights_.routed)[e];
+    activation_ = expert.activation;
+    own_experts_.push_back(
+        {expert.up.get(), expert.down.get(), values(expert.up_bias), values(expert.down_bias)});
   }
-  if (mine_.empty()) return;
-  tiles_ = kernels::table_of(tensor::Device::cpu, mine_[0].down->isa).expert_tiles;
-  cuts_ = tiles_->cuts(mine_[0]);
-  inner_bytes_ = tiles_->inner_bytes(mine_[0], slot_rows_);
-  inner_.at_least(inner_bytes_ * manner_.slots);
-  joined_.at_least(slot_rows_ * layout_.row_bytes * manner_.slots);
+  if (own_experts_.empty()) return;
+  tiles_ = kernels::table_of(tensor::Device::cpu, own_experts_[0].down->isa).expert_tiles;
+  cuts_ = tiles_->cuts(own_experts_[0]);
+  inner_bytes_ = tiles_->inner_bytes(own_experts_[0], slot_rows_);
+  inner_.at_least(inner_bytes_ * options_.slots);
+  joined_.at_least(slot_rows_ * layout_.row_bytes * options_.slots);
 }
 
 void MoeOperator::begin(const Tensor& tokens, const nn::Gate& gate,
@@ -163,11 +164,11 @@ void MoeOperator::forget() {
 }
 
 bool MoeOperator::poll() {
-  const bool found = coordinator_.poll(words_);
+  const bool has_arrivals = coordinator_.poll(words_);
   if (const Arrival counts = coordinator_.refused(); counts.kind != Arrival::Kind::nothing)
     refuse(counts);
-  if (found && watch_) watch_->polled(coordinator_);
-  return found;
+  if (has_arrivals && watch_) watch_->polled(coordinator_);
+  return has_arrivals;
 }
 
 void MoeOperator::refuse(const Arrival& counts) const {
@@ -189,12 +190,12 @@ TaskKind MoeOperator::next(int processor) {
 
 bool MoeOperator::work(int processor) {
   Task task;
-  const Processor one = coordinator_.processor(processor);
-  if (!one.take(task, words_)) return false;
+  const Processor handle = coordinator_.processor(processor);
+  if (!handle.take(task, words_)) return false;
   if (watch_) watch_->begins(processor, task);
   perform(task);
   if (watch_) watch_->ends(processor, task);
-  one.done(words_);
+  handle.done(words_);
   return true;
 }
 
@@ -215,9 +216,9 @@ void MoeOperator::perform(const Task& task) {
 }
 
 void MoeOperator::decide() {
-  const ops::Routing made =
+  const ops::Routing routing =
       ops::host_routing(choose_(tokens_), static_cast<int64_t>(owner_.size()));
-  routing_ = {made.ids.contiguous(), made.weights.contiguous()};
+  routing_ = {routing.ids.contiguous(), routing.weights.contiguous()};
   const int64_t rows = routing_.ids.elements();
   if (!rows_.defined())
     rows_ = Tensor::empty({rows, tokens_.size(1)}, tokens_.dtype(), tokens_.device());
@@ -285,8 +286,8 @@ void MoeOperator::announce() {
         Blocks& waits = routed.wait(layout_, tile);
         waits = {0, -1};  // no sum
         if (combines_)
-          waits = {static_cast<int32_t>(pair[0] / slots / manner_.block),
-                   static_cast<int32_t>(pair[rows - 1] / slots / manner_.block)};
+          waits = {static_cast<int32_t>(pair[0] / slots / options_.block),
+                   static_cast<int32_t>(pair[rows - 1] / slots / options_.block)};
       }
   }
 }
@@ -297,21 +298,22 @@ const int32_t* MoeOperator::pairs(const Task& tile) const {
 }
 
 nn::Range MoeOperator::block(int index) const {
-  const int64_t first = index * manner_.block;
-  return {first, std::min(first + manner_.block, tokens_.size(0))};
+  const int64_t first = index * options_.block;
+  return {first, std::min(first + options_.block, tokens_.size(0))};
 }
 
 int MoeOperator::blocks() const {
-  return static_cast<int>((tokens_.size(0) + manner_.block - 1) / manner_.block);
+  return static_cast<int>((tokens_.size(0) + options_.block - 1) / options_.block);
 }
 
 // As ExpertWeights::shared_rows, for some of the tokens.
 void MoeOperator::share(const nn::Range& block) {
-  const ops::Expert& one = weights_.shared;
+  const ops::Expert& expert = weights_.shared;
   const auto part = [&](const Tensor& x) { return x.slice(0, block.begin, block.end); };
-  ops::matmul(part(tokens_), one.up,
-              {.bias = one.up_bias, .activation = one.activation, .into = part(shared_inner_)});
-  ops::matmul(part(shared_inner_), one.down, {.bias = one.down_bias, .into = part(shared_)});
+  ops::matmul(
+      part(tokens_), expert.up,
+      {.bias = expert.up_bias, .activation = expert.activation, .into = part(shared_inner_)});
+  ops::matmul(part(shared_inner_), expert.down, {.bias = expert.down_bias, .into = part(shared_)});
 }
 
 void MoeOperator::dispatch(const Task& task) {
@@ -331,7 +333,7 @@ void MoeOperator::multiply(const Task& task) {
   const bool up = task.kind == TaskKind::up;
   const TileGroup& group = coordinator_.scheduler().group(task.slot);
   const int64_t panels = up ? cuts_.up_panels : cuts_.down_panels;
-  const int parts = up ? manner_.up_parts : manner_.down_parts;
+  const int parts = up ? options_.up_parts : options_.down_parts;
   const bool whole = group.count > 1;
   kernels::ExpertTile product = rows_of(group.tiles[0]);
   if (whole) {
@@ -353,13 +355,14 @@ void MoeOperator::multiply(const Task& task) {
 kernels::ExpertTile MoeOperator::rows_of(const Task& tile) const {
   const bool home = tile.peer == rank_;
   const int64_t* const counts = coordinator_.counts(tile);
-  Task arrived = tile, leaves = tile;
-  arrived.kind = TaskKind::up;
+  Task incoming = tile, leaves = tile;
+  incoming.kind = TaskKind::up;
   leaves.kind = TaskKind::give_back;
   return {
-      .expert = &mine_[static_cast<size_t>(tile.expert)],
+      .expert = &own_experts_[static_cast<size_t>(tile.expert)],
       .activation = activation_,
-      .x = home ? bytes_of(tokens_) : buffer_ + dispatcher_.offset(arrived, Side::incoming, counts),
+      .x =
+          home ? bytes_of(tokens_) : buffer_ + dispatcher_.offset(incoming, Side::incoming, counts),
       .dtype = tokens_.dtype(),
       .x_stride = home ? tokens_.stride(0) : tokens_.size(1),
       .rows = tile.rows,

@@ -12,7 +12,7 @@
 namespace tessera::fused {
 
 /// Settings of a rank's work; results do not depend on them.
-struct Manner {
+struct OperatorOptions {
   int processors = 1;
   int up_parts = 1, down_parts = 1;  ///< tasks of a tile's products
   int slots = 2;                     ///< tiles in computation at once
@@ -47,8 +47,8 @@ class MoeOperator {
  public:
   /// `owner[e]`: the rank of expert e. `tokens`: the most of this rank. `heap`: of layout.bytes(),
   /// with zero flags and counts before the first epoch; must outlive this object.
-  MoeOperator(const Layout& layout, std::vector<int> owner, int64_t tokens, const Manner& manner,
-              SymmetricHeap& heap);
+  MoeOperator(const Layout& layout, std::vector<int> owner, int64_t tokens,
+              const OperatorOptions& options, SymmetricHeap& heap);
 
   /// Starts the next layer, on all ranks alike; arguments must live until done(). Throws
   /// Error(usage) for invalid tokens or weights.
@@ -91,7 +91,7 @@ class MoeOperator {
   void watch(TaskWatch* watch) { watch_ = watch; }
   const Coordinator& coordinator() const { return coordinator_; }
   const SymmetricHeap& heap() const { return heap_; }
-  int processors() const { return manner_.processors; }
+  int processors() const { return options_.processors; }
 
  private:
   void check(const nn::Tensor& tokens, const nn::ExpertWeights& weights) const;
@@ -121,7 +121,7 @@ class MoeOperator {
   int rank_;
   std::vector<int> owner_, place_;  // for each expert: its rank, its index there
   int64_t most_tokens_, slot_rows_;
-  Manner manner_;
+  OperatorOptions options_;
   SymmetricHeap& heap_;
   std::byte* buffer_;  // the own part of the heap
   Dispatcher dispatcher_;
@@ -135,8 +135,8 @@ class MoeOperator {
   bool combines_ = true;
   nn::ExpertWeights weights_;
   ops::Routing routing_;
-  std::vector<kernels::ExpertView> mine_;  // the own experts
-  ops::Activation activation_{};           // their activation
+  std::vector<kernels::ExpertView> own_experts_;
+  ops::Activation activation_{};  // their activation
   const kernels::ExpertTiles* tiles_ = nullptr;
   kernels::ExpertCuts cuts_{};
   int64_t inner_bytes_ = 0;  // inner bytes of a slot

@@ -74,25 +74,25 @@ class Subscriber {
     if (item < layout_.ranks) return look_for_counts(item, words);
     const int list = (item - layout_.ranks) / layout_.run_tiles();
     const int place = (item - layout_.ranks) % layout_.run_tiles();
-    const Arrival one = awaited(list, place);
-    if (one.kind == Arrival::Kind::nothing) return one;
+    const Arrival arrival = awaited(list, place);
+    if (arrival.kind == Arrival::Kind::nothing) return arrival;
     int32_t& number = next_[list * layout_.run_tiles() + place];
-    if (words.load(word(one.word)) != tile_word(layout_, epoch_, number)) return {};
+    if (words.load(word(arrival.word)) != tile_word(layout_, epoch_, number)) return {};
     number += layout_.run_tiles();
     --left_[list];
-    return one;
+    return arrival;
   }
   /// Looks at all items; calls arrived(Arrival) for present ones.
   template <class Words, class Arrived>
   TESSERA_ANYWHERE void look_everywhere(Words& words, const Arrived& arrived) {
     for (int p = 0; p < layout_.ranks; ++p) {
-      const Arrival one = look(p, words);
-      if (one.kind != Arrival::Kind::nothing) arrived(one);
+      const Arrival arrival = look(p, words);
+      if (arrival.kind != Arrival::Kind::nothing) arrived(arrival);
     }
     for (int list = 0; list < 2 * layout_.ranks; ++list)
       for (int t = 0; left_[list] > 0 && t < known_[list] && t < layout_.run_tiles(); ++t) {
-        const Arrival one = look(layout_.ranks + list * layout_.run_tiles() + t, words);
-        if (one.kind != Arrival::Kind::nothing) arrived(one);
+        const Arrival arrival = look(layout_.ranks + list * layout_.run_tiles() + t, words);
+        if (arrival.kind != Arrival::Kind::nothing) arrived(arrival);
       }
   }
 
@@ -103,8 +103,8 @@ class Subscriber {
         return {Arrival::Kind::counts, p, {}, layout_.count_offset(epoch_, p, 0)};
     for (int list = 0; list < 2 * layout_.ranks; ++list)
       for (int t = 0; left_[list] > 0 && t < layout_.run_tiles(); ++t) {
-        const Arrival one = awaited(list, t);
-        if (one.kind != Arrival::Kind::nothing) return one;
+        const Arrival arrival = awaited(list, t);
+        if (arrival.kind != Arrival::Kind::nothing) return arrival;
       }
     return {};
   }

@@ -11,7 +11,7 @@ namespace tessera::fused {
 
 void Standby::over() {
   turns_ = 0;
-  if (std::exchange(told_, false)) ranks_.wait_for(-1);
+  if (std::exchange(others_know_, false)) ranks_.wait_for(-1);
 }
 
 bool Standby::wait() {
@@ -23,9 +23,9 @@ bool Standby::wait() {
   base::check_stop();
   ranks_.check();
   if (turns_ == kYields) patience_.emplace(ranks_.patience());
-  if (const int rank = told_ ? -1 : whom_(); rank >= 0) {
+  if (const int rank = others_know_ ? -1 : awaited_(); rank >= 0) {
     ranks_.wait_for(rank);
-    told_ = true;
+    others_know_ = true;
   }
   std::this_thread::sleep_for(std::chrono::microseconds(50));
   return !patience_->over();

@@ -14,12 +14,12 @@ namespace tessera::fused {
 /// while no rank of the world makes progress.
 class Standby {
  public:
-  /// `ranks` must outlive this object. `whom`: the awaited rank, or -1; asked once a
+  /// `ranks` must outlive this object. `awaited`: the awaited rank, or -1; asked once a
   /// wait lasts, so messages of this rank are polled more often than on computing
   /// ranks.
   explicit Standby(
-      comm::Communicator& ranks, std::function<int()> whom = [] { return -1; })
-      : ranks_(ranks), whom_(std::move(whom)) {}
+      comm::Communicator& ranks, std::function<int()> awaited = [] { return -1; })
+      : ranks_(ranks), awaited_(std::move(awaited)) {}
   ~Standby() { over(); }
   Standby(const Standby&) = delete;
   Standby& operator=(const Standby&) = delete;
@@ -32,10 +32,10 @@ class Standby {
 
  private:
   comm::Communicator& ranks_;
-  const std::function<int()> whom_;
+  const std::function<int()> awaited_;
   std::optional<comm::Patience> patience_;
   int turns_ = 0;
-  bool told_ = false;  // the others know the awaited rank
+  bool others_know_ = false;  // the others know the awaited rank
 };
 
 /// Memory of equal size on every rank of a group, writable by the others without the owner's help.

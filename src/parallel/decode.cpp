@@ -21,16 +21,17 @@ Tensor shared_logits(const nn::TokenModel& model, const Tensor& stream,
   const Range run = setup.partition.run(setup.rank);
   std::vector<Tensor> parts;
   for (const Range& place : places_of(pass.view.body, pass.decide)) {
-    const Range held{std::max(place.begin, run.begin), std::min(place.end, run.end)};
-    if (held.size() > 0)
-      parts.push_back(stream.slice(0, held.begin - run.begin, held.end - run.begin));
+    const Range overlap{std::max(place.begin, run.begin), std::min(place.end, run.end)};
+    if (overlap.size() > 0)
+      parts.push_back(stream.slice(0, overlap.begin - run.begin, overlap.end - run.begin));
   }
-  const Tensor mine = parts.empty() ? stream.slice(0, 0, 0) : ops::concat_rows(parts);
-  const Tensor all = ops::concat_rows(
-      comm::all_gather(*setup.token_group, mine.contiguous(), {"decide", -1}).wait());
-  nn::TokenView asked{pass.view.patch, pass.view.sequences, {}, pass.decide, {}};
-  for (const nn::Segment& s : pass.decide) asked.lengths.push_back(s.ids.end);
-  return model.logits({.tokens = {.prefix = {}, .body = all}, .skips = {}}, asked, pass.decide);
+  const Tensor own_rows = parts.empty() ? stream.slice(0, 0, 0) : ops::concat_rows(parts);
+  const Tensor all_rows = ops::concat_rows(
+      comm::all_gather(*setup.token_group, own_rows.contiguous(), {"decide", -1}).wait());
+  nn::TokenView decide_view{pass.view.patch, pass.view.sequences, {}, pass.decide, {}};
+  for (const nn::Segment& s : pass.decide) decide_view.lengths.push_back(s.ids.end);
+  return model.logits({.tokens = {.prefix = {}, .body = all_rows}, .skips = {}}, decide_view,
+                      pass.decide);
 }
 
 // Logits on the model's device, all finite; otherwise the pass is repeated to find the
@@ -63,12 +64,12 @@ Tensor forward(const nn::TokenModel& model, const sample::TokenPass& pass, Setup
   require(static_cast<int64_t>(pass.ids.size()) == nn::token_count(pass.view.body),
           ErrorCode::usage, "{} token ids for {} positions", pass.ids.size(),
           nn::token_count(pass.view.body));
-  const auto mine =
+  const auto own_ids =
       std::span(pass.ids).subspan(static_cast<size_t>(run.begin), static_cast<size_t>(run.size()));
   const nn::PlacementPtr placement = model.place(setup.view());
   nn::Hidden hidden = placement->view.canvas.empty()
-                          ? model.embed(mine, placement->view)
-                          : model.embed_canvas(mine, placement->view, pass.earlier);
+                          ? model.embed(own_ids, placement->view)
+                          : model.embed_canvas(own_ids, placement->view, pass.earlier);
   const Tensor& stream = hidden.tokens.body;
   if (watch) watch(0, stream);
   for (auto b = static_cast<int>(setup.blocks.begin); b < setup.blocks.end; ++b) {
@@ -91,9 +92,9 @@ std::vector<sample::Decoded> decode(const nn::TokenModel& model,
   int passes = 0;
   if (setup.world) watch.stop = {};
   std::vector<int64_t> lengths = sample::sequence_lengths(prompts, policy, block_causal);
-  watch.ended = [&](int sequence, const sample::Decoded& made) {
+  watch.ended = [&](int sequence, const sample::Decoded& result) {
     lengths[static_cast<size_t>(sequence)] = 0;
-    if (control.ended) control.ended(sequence, made);
+    if (control.ended) control.ended(sequence, result);
   };
   if (control.join)
     watch.join = [&] {

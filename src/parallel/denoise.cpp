@@ -33,10 +33,10 @@ Tensor timesteps(float value, int batch, tensor::Device device) {
 }
 
 nn::Conditioning placed(const nn::Conditioning& conditioning, tensor::Device device) {
-  nn::Conditioning there = conditioning;
-  for (auto& [name, x] : there.tensors)
+  nn::Conditioning result = conditioning;
+  for (auto& [name, x] : result.tensors)
     if (!x.is_meta() && device != tensor::Device::meta) x = x.to(device);
-  return there;
+  return result;
 }
 
 // The device of the model's tensors; a latent on meta puts everything on meta.
@@ -45,13 +45,14 @@ tensor::Device device_of(const Setup& setup, const Tensor& latent) {
 }
 
 /// Rank 0's word before a step; show: send the latent, then wait for the next word.
-enum class Word : uint8_t { go, stop, show };
+enum class StepCommand : uint8_t { go, stop, show };
 
-Word said(comm::Communicator* world, Word word) {
-  if (!world || world->size() == 1) return word;
+StepCommand broadcast_command(comm::Communicator* world, StepCommand command) {
+  if (!world || world->size() == 1) return command;
   Tensor message = Tensor::zeros({1}, DType::u8);
-  *message.data<uint8_t>() = static_cast<uint8_t>(word);
-  return static_cast<Word>(*comm::broadcast(*world, 0, message, comm::kControl).data<uint8_t>());
+  *message.data<uint8_t>() = static_cast<uint8_t>(command);
+  return static_cast<StepCommand>(
+      *comm::broadcast(*world, 0, message, comm::kControl).data<uint8_t>());
 }
 
 // Rank 0 decides, so all ranks stop before the same step; until then the caller may ask for the
@@ -59,17 +60,17 @@ Word said(comm::Communicator* world, Word word) {
 bool go_on(const Setup& setup, const DenoiseControl& control, int step, int steps,
            const Tensor& latent) {
   const auto whole = [&] { return gathered(setup, latent.to(tensor::Device::cpu)); };
-  Word word = Word::show;
-  while (setup.rank != 0 && word == Word::show)
-    if ((word = said(setup.world, Word::go)) == Word::show) whole();
-  if (setup.rank != 0) return word == Word::go;
+  StepCommand command = StepCommand::show;
+  while (setup.rank != 0 && command == StepCommand::show)
+    if ((command = broadcast_command(setup.world, StepCommand::go)) == StepCommand::show) whole();
+  if (setup.rank != 0) return command == StepCommand::go;
   if (control.on_step && !control.stop.stop_requested())
     control.on_step(step, steps, [&] {
-      said(setup.world, Word::show);
+      broadcast_command(setup.world, StepCommand::show);
       return whole();
     });
-  word = control.stop.stop_requested() ? Word::stop : Word::go;
-  return said(setup.world, word) == Word::go;
+  command = control.stop.stop_requested() ? StepCommand::stop : StepCommand::go;
+  return broadcast_command(setup.world, command) == StepCommand::go;
 }
 
 // Conditional sequences first, then as many unconditional ones; under cfg=2 another rank holds the
@@ -77,7 +78,9 @@ bool go_on(const Setup& setup, const DenoiseControl& control, int step, int step
 // `time`: 0 for noise, 1 for the sample.
 Tensor guided(const Tensor& whole, const Guidance& guidance, float time, int64_t patch,
               int64_t tokens, const Setup& setup) {
-  Tensor prediction = guidance.kept > 0 ? whole.slice(1, 0, guidance.kept * patch) : whole;
+  Tensor prediction = guidance.prediction_channels > 0
+                          ? whole.slice(1, 0, guidance.prediction_channels * patch)
+                          : whole;
   if (guidance.negated) prediction = ops::scale(prediction.contiguous(), -1);
   if (!guidance.branches()) return prediction;
   if (setup.branch_group)
@@ -157,42 +160,42 @@ class Steps {
  public:
   Steps(const nn::Denoiser& model, const sample::Sampler& sampler, const Guidance& guidance,
         const std::function<Tensor(int step)>& noise, Setup& setup, const DenoiseControl& control,
-        const Kept* kept)
+        const KeptLatent* kept_latent)
       : model_(model),
         sampler_(sampler),
         guidance_(guidance),
         noise_(noise),
         setup_(setup),
         control_(control),
-        kept_(kept ? *kept : Kept{}),
+        kept_latent_(kept_latent ? *kept_latent : KeptLatent{}),
         first_(setup.stages.first()),
         last_(setup.stages.last()) {}
   Tensor run(const nn::Conditioning& conditioning, Tensor latent);
 
  private:
   /// Tokens in one pass of the network: a patch, or all tokens (-1).
-  struct Unit {
+  struct TokenPart {
     int patch;
     Places places;
     std::vector<nn::Range> rows;  // rows of the latent
     sample::History history{};
   };
-  Unit unit(int patch) const {
+  TokenPart part(int patch) const {
     return {patch, places_of(model_, *context_, setup_.view(patch), setup_),
             setup_.partition.places(setup_.rank, patch)};
   }
-  Unit& unit_of(int patch) {
-    return patch < 0 ? units_.front() : units_[static_cast<size_t>(patch) + 1];
+  TokenPart& part_of(int patch) {
+    return patch < 0 ? parts_.front() : parts_[static_cast<size_t>(patch) + 1];
   }
   void begin_reuse();
   void step(int i);
-  void call(int i, const Unit& unit, bool another);
-  Tensor network(const Tensor& time, const Tensor& input, const Unit& unit);
-  Tensor input_of(int i, const Unit& unit);
-  void advance(int i, const Unit& unit, const Tensor& prediction);
+  void call(int i, const TokenPart& part, bool call_follows);
+  Tensor network(const Tensor& time, const Tensor& input, const TokenPart& part);
+  Tensor input_of(int i, const TokenPart& part);
+  void advance(int i, const TokenPart& part, const Tensor& prediction);
   Tensor with_kept(int i, const Tensor& next, const std::vector<nn::Range>& rows) const;
   // The tensor for rank 0 to show: the last stage holds it.
-  Tensor shown(const Tensor& x) const { return last_ ? x : latent_.slice(0, 0, 0); }
+  Tensor trace_tensor(const Tensor& x) const { return last_ ? x : latent_.slice(0, 0, 0); }
 
   const nn::Denoiser& model_;
   const sample::Sampler& sampler_;
@@ -200,11 +203,11 @@ class Steps {
   const std::function<Tensor(int)>& noise_;
   Setup& setup_;
   const DenoiseControl& control_;
-  Kept kept_;  // without tensors: nothing
+  KeptLatent kept_latent_;  // without tensors: nothing
   const bool first_, last_;
   tensor::Device device_ = tensor::Device::cpu;
   nn::ContextPtr context_;
-  std::vector<Unit> units_;  // all tokens, then each patch if there are several
+  std::vector<TokenPart> parts_;  // all tokens, then each patch if there are several
   std::optional<RecordedStep> whole_;
   std::optional<Guard> guard_;
   Tensor latent_;
@@ -214,80 +217,81 @@ class Steps {
 };
 
 // The latent of a unit's tokens before step i, for each branch.
-Tensor Steps::input_of(int i, const Unit& unit) {
-  while (const auto back = setup_.stages.latent_before(i, unit.patch))
-    put(latent_, unit_of(back->patch).rows, back->rows);
-  const Tensor x = unit.patch < 0 ? latent_ : nn::take_ranges(latent_, unit.rows);
+Tensor Steps::input_of(int i, const TokenPart& part) {
+  while (const auto back = setup_.stages.latent_before(i, part.patch))
+    put(latent_, part_of(back->patch).rows, back->rows);
+  const Tensor x = part.patch < 0 ? latent_ : nn::take_ranges(latent_, part.rows);
   const float scale = sampler_.input_scale(i);
-  const Tensor seen = scale == 1 ? x : ops::blend(x, scale, x, 0);
-  const bool both = guidance_.branches() && !setup_.branch_group;
-  return both ? ops::concat_rows({seen, seen}) : seen;
+  const Tensor input = scale == 1 ? x : ops::blend(x, scale, x, 0);
+  const bool both_branches = guidance_.branches() && !setup_.branch_group;
+  return both_branches ? ops::concat_rows({input, input}) : input;
 }
 
-Tensor Steps::network(const Tensor& time, const Tensor& input, const Unit& unit) {
-  if (unit.patch < 0) return (*whole_)(time, input);
+Tensor Steps::network(const Tensor& time, const Tensor& input, const TokenPart& part) {
+  if (part.patch < 0) return (*whole_)(time, input);
   if (!at_) at_ = model_.at(*context_, time);
-  return run_blocks(model_, *at_, unit.places, input, setup_, control_);
+  return run_blocks(model_, *at_, part.places, input, setup_, control_);
 }
 
 // The latent of some rows behind step i with what stays of it.
 Tensor Steps::with_kept(int i, const Tensor& next, const std::vector<nn::Range>& rows) const {
-  if (!kept_.mask.defined()) return next;
+  if (!kept_latent_.mask.defined()) return next;
   const auto part = [&](const Tensor& x) {
     return next.size(0) == x.size(0) ? x : nn::take_ranges(x, rows);
   };
   const sample::Sampler::Noised at = sampler_.noised(i + 1);
-  const Tensor stays = ops::blend(part(kept_.clean), static_cast<float>(at.signal),
-                                  part(kept_.noise), static_cast<float>(at.noise));
-  return ops::add(ops::multiply(part(kept_.rest), stays), ops::multiply(part(kept_.mask), next));
+  const Tensor stays = ops::blend(part(kept_latent_.clean), static_cast<float>(at.signal),
+                                  part(kept_latent_.noise), static_cast<float>(at.noise));
+  return ops::add(ops::multiply(part(kept_latent_.rest), stays),
+                  ops::multiply(part(kept_latent_.mask), next));
 }
 
 // Each patch has its own history, even after a pass over all patches together.
-void Steps::advance(int i, const Unit& unit, const Tensor& prediction) {
-  if (units_.size() == 1) {
-    latent_ = with_kept(i, sampler_.step(i, prediction, latent_, drawn_, units_[0].history),
-                        units_[0].rows);
+void Steps::advance(int i, const TokenPart& part, const Tensor& prediction) {
+  if (parts_.size() == 1) {
+    latent_ = with_kept(i, sampler_.step(i, prediction, latent_, drawn_, parts_[0].history),
+                        parts_[0].rows);
     output_ = prediction;
     return;
   }
   const Tensor dense = prediction.contiguous();
   if (!next_.defined()) next_ = like(latent_);
-  for (int p = std::max(unit.patch, 0); p < setup_.plan.patch_count(); ++p) {
-    if (unit.patch >= 0 && p > unit.patch) break;
-    Unit& patch = unit_of(p);
+  for (int p = std::max(part.patch, 0); p < setup_.plan.patch_count(); ++p) {
+    if (part.patch >= 0 && p > part.patch) break;
+    TokenPart& patch = part_of(p);
     const auto take = [&](const Tensor& x) {
       return x.defined() ? nn::take_ranges(x, patch.rows) : Tensor();
     };
-    const Tensor next = sampler_.step(i, unit.patch < 0 ? take(dense) : dense, take(latent_),
+    const Tensor next = sampler_.step(i, part.patch < 0 ? take(dense) : dense, take(latent_),
                                       take(drawn_), patch.history);
     put(next_, patch.rows, with_kept(i, next, patch.rows));
   }
   if (!control_.trace) return;
   if (!output_.defined())
     output_ = Tensor::empty({latent_.size(0), dense.size(1)}, DType::f32, device_);
-  put(output_, unit.rows, dense);
+  put(output_, part.rows, dense);
 }
 
 // Runs a pass of the network, and the sampler's update of the latent.
-void Steps::call(int i, const Unit& unit, bool another) {
+void Steps::call(int i, const TokenPart& part, bool call_follows) {
   Stages& stages = setup_.stages;
   const bool goes_on = i + 1 < sampler_.steps();
-  setup_.begin_call(another);
-  const Tensor input = first_ ? input_of(i, unit) : Tensor();
-  if (first_ && !last_ && goes_on) stages.expect_latent(i, unit.patch);
+  setup_.begin_call(call_follows);
+  const Tensor input = first_ ? input_of(i, part) : Tensor();
+  if (first_ && !last_ && goes_on) stages.expect_latent(i, part.patch);
   const nn::TokenShape shape = setup_.shape();
   const Tensor time = timesteps(sampler_.timestep(i), shape.batch, device_);
-  if (unit.patch < 0 && last_) guard_->keep(time, input);
-  const Tensor out = network(time, input, unit);
+  if (part.patch < 0 && last_) guard_->keep(time, input);
+  const Tensor out = network(time, input, part);
   if (!last_) return;
   const auto& [pt, p, q] = model_.geometry().patch_size;
   const Tensor prediction =
       guided(out, guidance_, 1 - sampler_.timestep(i) / sampler_.last_timestep(), pt * p * q,
              shape.tokens(), setup_);
   if (sampler_.needs_noise(i) && !drawn_.defined()) drawn_ = noise_(i).to(device_);
-  advance(i, unit, prediction);
+  advance(i, part, prediction);
   if (!first_ && goes_on)
-    stages.return_latent(next_.defined() ? nn::take_ranges(next_, unit.rows) : latent_);
+    stages.return_latent(next_.defined() ? nn::take_ranges(next_, part.rows) : latent_);
 }
 
 void Steps::step(int i) {
@@ -295,9 +299,9 @@ void Steps::step(int i) {
   setup_.begin_step(
       {i, steps, setup_.plan.fresh(i, steps), i + 1 == steps || setup_.plan.fresh(i + 1, steps)});
   try {
-    if (calls == 1) call(i, unit_of(-1), i + 1 < steps);
+    if (calls == 1) call(i, part_of(-1), i + 1 < steps);
     for (int p = 0; calls > 1 && p < calls; ++p)
-      call(i, unit_of(p), p + 1 < calls || i + 1 < steps);
+      call(i, part_of(p), p + 1 < calls || i + 1 < steps);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::model) throw;
     throw Error(error.code(), fmt::format("step {} of {}{}: {}", i + 1, steps,
@@ -307,8 +311,8 @@ void Steps::step(int i) {
   if (next_.defined()) latent_ = next_;
   if (last_) guard_->check(i, latent_);
   if (control_.trace) {
-    show(control_, fmt::format("model_output.{}", i), shown(output_));
-    show(control_, fmt::format("latents.{}", i + 1), shown(latent_));
+    show(control_, fmt::format("model_output.{}", i), trace_tensor(output_));
+    show(control_, fmt::format("latents.{}", i + 1), trace_tensor(latent_));
   }
   at_ = nullptr;
   drawn_ = next_ = output_ = {};
@@ -332,44 +336,45 @@ Tensor Steps::run(const nn::Conditioning& conditioning, Tensor latent) {
   const tensor::Device home = latent.device();
   device_ = device_of(setup_, latent);
   context_ = model_.prepare(placed(conditioning, device_), setup_.shape());
-  units_.push_back(unit(-1));
+  parts_.push_back(part(-1));
   for (int p = 0; setup_.plan.patch_count() > 1 && p < setup_.plan.patch_count(); ++p)
-    units_.push_back(unit(p));
+    parts_.push_back(part(p));
   latent_ = latent.to(device_);
-  for (Tensor* x : {&kept_.mask, &kept_.rest, &kept_.clean, &kept_.noise})
+  for (Tensor* x :
+       {&kept_latent_.mask, &kept_latent_.rest, &kept_latent_.clean, &kept_latent_.noise})
     if (x->defined()) *x = x->to(device_);
   latent = {};
   if (first_ && !last_) {  // written in place
-    const Tensor given = latent_;
-    latent_ = like(given);
-    tensor::copy_into(latent_, given);
+    const Tensor initial_latent = latent_;
+    latent_ = like(initial_latent);
+    tensor::copy_into(latent_, initial_latent);
   }
   begin_reuse();
   const nn::TokenView view = setup_.view();
   guard_.emplace(model_, *context_, view, setup_, steps);
   whole_.emplace(
       [&](const Tensor& time, const Tensor& input) {
-        return run_blocks(model_, *model_.at(*context_, time), unit_of(-1).places, input, setup_,
+        return run_blocks(model_, *model_.at(*context_, time), part_of(-1).places, input, setup_,
                           control_);
       },
       steps >= kWorthRecording && !control_.trace && setup_.may_record(), setup_.experts.get());
   for (int i = 0; i < steps; ++i) {
     if (i > 0) tensor::settle(device_);  // on_step then reports completed work
     if (control_.on_rank_step) control_.on_rank_step(i);
-    require(go_on(setup_, control_, i, steps, shown(latent_)), ErrorCode::cancelled,
+    require(go_on(setup_, control_, i, steps, trace_tensor(latent_)), ErrorCode::cancelled,
             "stopped before step {} of {}", i + 1, steps);
     step(i);
   }
   setup_.finish();
-  return shown(latent_).to(home);
+  return trace_tensor(latent_).to(home);
 }
 
 }  // namespace
 
-Tensor gathered(const Setup& setup, const Tensor& mine, Rows rows, int stage) {
-  if (!setup.world) return mine;
+Tensor gathered(const Setup& setup, const Tensor& own_rows, Rows rows, int stage) {
+  if (!setup.world) return own_rows;
   const auto parts =
-      comm::gather(*setup.world, 0, mine.contiguous(), {"gather", -1, TrafficKind::report});
+      comm::gather(*setup.world, 0, own_rows.contiguous(), {"gather", -1, TrafficKind::report});
   return parts.empty() ? Tensor() : setup.partition.join(parts, rows, stage);
 }
 
@@ -393,9 +398,9 @@ Tensor forward(const nn::Denoiser& model, const nn::Conditioning& conditioning,
 Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
                const sample::Sampler& sampler, const Guidance& guidance, Tensor latent,
                const std::function<Tensor(int step)>& noise, Setup& setup,
-               const DenoiseControl& control, const Kept* kept) {
+               const DenoiseControl& control, const KeptLatent* kept_latent) {
   const auto spread = spread_of(model, setup);
-  return Steps(spread ? *spread : model, sampler, guidance, noise, setup, control, kept)
+  return Steps(spread ? *spread : model, sampler, guidance, noise, setup, control, kept_latent)
       .run(conditioning, std::move(latent));
 }
 

@@ -14,11 +14,11 @@ namespace tessera::parallel {
 /// != 1, over all ranks of cfg=2.
 struct Guidance {
   float scale = 1;
-  int64_t channels = 0;  ///< guided latent channels; the others stay conditional
-  int64_t kept = 0;      ///< latent channels of a prediction for the sampler; 0: all
-  float rescale = 0;     ///< towards the conditional spread; needs whole samples on a rank
-  float limit = 0;       ///< limit of a guided sample's length, relative to the conditional sample;
-                         ///< needs whole samples on a rank; 0: no limit
+  int64_t channels = 0;             ///< guided latent channels; the others stay conditional
+  int64_t prediction_channels = 0;  ///< latent channels of a prediction for the sampler; 0: all
+  float rescale = 0;  ///< towards the conditional spread; needs whole samples on a rank
+  float limit = 0;    ///< limit of a guided sample's length, relative to the conditional sample;
+                      ///< needs whole samples on a rank; 0: no limit
   /// Steps whose time, 0 for noise and 1 for the sample, is below `from` or above `until` have no
   /// guidance.
   float from = 0, until = 1;
@@ -41,7 +41,7 @@ struct DenoiseControl {
 
 /// The kept part of a latent in inpainting: after step i the latent is mask * latent + rest *
 /// (clean with the noise level of step i + 1). All f32 like the latent, rest = 1 - mask.
-struct Kept {
+struct KeptLatent {
   tensor::Tensor mask, rest, clean, noise;
 };
 
@@ -55,12 +55,13 @@ struct Kept {
 tensor::Tensor denoise(const nn::Denoiser& model, const nn::Conditioning& conditioning,
                        const sample::Sampler& sampler, const Guidance& guidance,
                        tensor::Tensor latent, const std::function<tensor::Tensor(int step)>& noise,
-                       Setup& setup, const DenoiseControl& control, const Kept* kept = nullptr);
+                       Setup& setup, const DenoiseControl& control,
+                       const KeptLatent* kept_latent = nullptr);
 
 /// Rows of all ranks of a stage (-1: the last) at rank 0, in the order of the request; undefined
 /// elsewhere.
-tensor::Tensor gathered(const Setup& setup, const tensor::Tensor& mine, Rows rows = Rows::latent,
-                        int stage = -1);
+tensor::Tensor gathered(const Setup& setup, const tensor::Tensor& own_rows,
+                        Rows rows = Rows::latent, int stage = -1);
 
 /// A forward pass at timesteps f32 [batch], for all tokens: prediction f32 [tokens, C' * patch] on
 /// the last stage, without rows elsewhere. trace receives the stage's "embedding", "block.N" and

@@ -41,8 +41,9 @@ std::vector<Range> at_places(const std::vector<Range>& ranges, Range places) {
   std::vector<Range> out;
   int64_t at = 0;
   for (const Range& r : ranges) {
-    const Range held{std::max(places.begin, at), std::min(places.end, at + r.size())};
-    if (held.size() > 0) out.push_back({r.begin + held.begin - at, r.begin + held.end - at});
+    const Range overlap{std::max(places.begin, at), std::min(places.end, at + r.size())};
+    if (overlap.size() > 0)
+      out.push_back({r.begin + overlap.begin - at, r.begin + overlap.end - at});
     at += r.size();
   }
   return out;
@@ -60,7 +61,7 @@ bool first_along(const comm::Mesh& mesh, int rank, std::initializer_list<std::st
 
 // Rows of a segment, in the request's sequence of this number.
 struct Piece {
-  Segment of;
+  Segment segment;
   Tensor rows;
 };
 
@@ -75,7 +76,8 @@ void take_pieces(const Segments& segments, const Tensor& part, std::vector<Piece
 
 Tensor joined(std::vector<Piece> pieces) {
   std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
-    return std::pair(a.of.sequence, a.of.ids.begin) < std::pair(b.of.sequence, b.of.ids.begin);
+    return std::pair(a.segment.sequence, a.segment.ids.begin) <
+           std::pair(b.segment.sequence, b.segment.ids.begin);
   });
   std::vector<Tensor> rows;
   for (const Piece& piece : pieces) rows.push_back(piece.rows);
@@ -149,14 +151,14 @@ std::vector<Range> Partition::shard(const std::vector<Range>& patch, int rank) c
   return at_places(patch, places);
 }
 
-// A range of `count` neighbours in runs of `each` tokens: patches cost the same with the first
-// one's text, and none is empty if possible.
-Range Partition::patch_of(int64_t count, int64_t each, int patch) const {
-  const int64_t all = count * each + workload_.prefix;
+// A range of `count` neighbours in runs of `unit_tokens` tokens: patches cost the same with the
+// first one's text, and none is empty if possible.
+Range Partition::patch_of(int64_t count, int64_t unit_tokens, int patch) const {
+  const int64_t tokens = count * unit_tokens + workload_.prefix;
   const bool enough = count >= patches_;
   const auto begin = [&](int64_t p) {
     if (p == 0 || p == patches_) return p == 0 ? 0 : count;
-    const int64_t even = (all * p / patches_ - workload_.prefix) / each;
+    const int64_t even = (tokens * p / patches_ - workload_.prefix) / unit_tokens;
     return std::clamp<int64_t>(even, enough ? p : 0, enough ? count - (patches_ - p) : count);
   };
   return {begin(patch), begin(patch + 1)};
@@ -164,7 +166,7 @@ Range Partition::patch_of(int64_t count, int64_t each, int patch) const {
 
 std::vector<Range> Partition::ids(int rank, int patch) const {
   const auto& [frames, height, width] = workload_.grid;
-  std::vector<Range> held;
+  std::vector<Range> ranges;
   for (int p = std::max(patch, 0); p < (patch < 0 ? patches_ : patch + 1); ++p) {
     std::vector<Range> whole;
     const bool runs = shape_ == PatchShape::runs;
@@ -175,10 +177,10 @@ std::vector<Range> Partition::ids(int rank, int patch) const {
       whole.push_back({(f * height + band.begin) * width, (f * height + band.end) * width});
     if (!runs && p + 1 == patches_)  // extra tokens go with the last band
       whole.push_back({workload_.tokens() - workload_.extra, workload_.tokens()});
-    const auto mine = shard(whole, rank);
-    held.insert(held.end(), mine.begin(), mine.end());
+    const auto own_ranges = shard(whole, rank);
+    ranges.insert(ranges.end(), own_ranges.begin(), own_ranges.end());
   }
-  return merged(std::move(held));
+  return merged(std::move(ranges));
 }
 
 Range Partition::run(int rank) const {
@@ -188,13 +190,14 @@ Range Partition::run(int rank) const {
 
 nn::TokenView Partition::view(const std::vector<int>& ranks, int patch) const {
   if (of_pass_) {
-    Range all;
+    Range places;
     for (const int rank : ranks) {  // neighbours along `data`
-      const Range mine = run(rank);
-      all = all.size() == 0 ? mine
-                            : Range{std::min(all.begin, mine.begin), std::max(all.end, mine.end)};
+      const Range range = run(rank);
+      places = places.size() == 0
+                   ? range
+                   : Range{std::min(places.begin, range.begin), std::max(places.end, range.end)};
     }
-    return take_places(pass_, all);
+    return take_places(pass_, places);
   }
   std::vector<Range> latent;
   for (const int rank : ranks)
@@ -223,27 +226,28 @@ nn::TokenView Partition::view(const std::vector<int>& ranks, int patch) const {
 nn::TokenView Partition::view(int rank, int patch) const { return view(std::vector{rank}, patch); }
 
 nn::TokenView Partition::beside(const nn::TokenView& call, const std::vector<int>& ranks) const {
-  const nn::TokenView all = view(ranks, call.patch);
+  const nn::TokenView peer_view = view(ranks, call.patch);
   const size_t first = call.sequences.empty() ? 0 : static_cast<size_t>(call.sequences.front());
-  return call.sequences == all.sequences
-             ? all
-             : take_sequences(all, first, first + call.sequences.size());
+  return call.sequences == peer_view.sequences
+             ? peer_view
+             : take_sequences(peer_view, first, first + call.sequences.size());
 }
 
 std::vector<nn::TokenView> Partition::shards(int rank, int count) const {
   Plan plan;
   plan.distrifusion = count;
   const std::vector<int> numbers = sequences(rank);
-  Workload mine{.samples = static_cast<int>(numbers.size()),
-                .grid = workload_.grid,
-                .prefix = workload_.prefix};
-  mine.extra = workload_.extra;
-  for (const int number : numbers) mine.prefixes.push_back(workload_.prefix_of(number));
-  const Partition cut(plan, mine);
-  const Range held =
+  Workload own_workload{.samples = static_cast<int>(numbers.size()),
+                        .grid = workload_.grid,
+                        .prefix = workload_.prefix};
+  own_workload.extra = workload_.extra;
+  for (const int number : numbers) own_workload.prefixes.push_back(workload_.prefix_of(number));
+  const Partition partition(plan, own_workload);
+  const Range own_shards =
       nn::split({0, count}, mesh_.size("distrifusion"), mesh_.coordinate(rank, "distrifusion"));
   std::vector<nn::TokenView> views;
-  for (int64_t s = held.begin; s < held.end; ++s) views.push_back(cut.view(static_cast<int>(s)));
+  for (int64_t s = own_shards.begin; s < own_shards.end; ++s)
+    views.push_back(partition.view(static_cast<int>(s)));
   return views;
 }
 
@@ -262,12 +266,12 @@ bool Partition::whole_samples() const {
 
 // A rank's latent, once for all branches; a sequence is a sample of the request.
 Segments Partition::latent(int rank, int patch) const {
-  Segments held;
+  Segments segments;
   const Range samples = this->samples(rank);
-  const std::vector<Range> mine = ids(rank, patch);
+  const std::vector<Range> ranges = ids(rank, patch);
   for (int64_t p = samples.begin; p < samples.end; ++p)
-    for (const Range& r : mine) held.push_back({static_cast<int>(p), r});
-  return held;
+    for (const Range& r : ranges) segments.push_back({static_cast<int>(p), r});
+  return segments;
 }
 
 Tensor Partition::cut(const Tensor& whole, int rank) const {
@@ -286,18 +290,18 @@ std::vector<Range> Partition::places(int rank, int patch) const {
 }
 
 Segments Partition::text(int rank) const {
-  Segments held = view(rank).prefix;
+  Segments segments = view(rank).prefix;
   const std::vector<int> numbers = sequences(rank);
-  for (Segment& s : held) s.sequence = numbers[static_cast<size_t>(s.sequence)];
-  return held;
+  for (Segment& s : segments) s.sequence = numbers[static_cast<size_t>(s.sequence)];
+  return segments;
 }
 
 Tensor Partition::join(const std::vector<Tensor>& parts, Rows rows, int stage) const {
-  const int of = stage < 0 ? mesh_.size("pipefusion") - 1 : stage;
+  const int holder_stage = stage < 0 ? mesh_.size("pipefusion") - 1 : stage;
   std::vector<Piece> pieces;
   for (int r = 0; r < mesh_.size(); ++r) {
     const Tensor& part = parts.at(static_cast<size_t>(r));
-    if (mesh_.coordinate(r, "pipefusion") != of || !first_along(mesh_, r, {"tensor"}) ||
+    if (mesh_.coordinate(r, "pipefusion") != holder_stage || !first_along(mesh_, r, {"tensor"}) ||
         part.size(0) == 0)
       continue;
     if (rows == Rows::latent && first_along(mesh_, r, {"cfg"}))
@@ -312,12 +316,12 @@ nn::TokenView take_sequences(const nn::TokenView& view, size_t begin, size_t end
   part.patch = view.patch;
   part.sequences.assign(view.sequences.begin() + static_cast<std::ptrdiff_t>(begin),
                         view.sequences.begin() + static_cast<std::ptrdiff_t>(end));
-  const auto mine = [&](const Segment& segment) {
+  const auto is_own = [&](const Segment& segment) {
     return std::find(part.sequences.begin(), part.sequences.end(), segment.sequence) !=
            part.sequences.end();
   };
-  std::copy_if(view.prefix.begin(), view.prefix.end(), std::back_inserter(part.prefix), mine);
-  std::copy_if(view.body.begin(), view.body.end(), std::back_inserter(part.body), mine);
+  std::copy_if(view.prefix.begin(), view.prefix.end(), std::back_inserter(part.prefix), is_own);
+  std::copy_if(view.body.begin(), view.body.end(), std::back_inserter(part.body), is_own);
   return part;
 }
 
@@ -326,8 +330,8 @@ nn::TokenView take_places(const nn::TokenView& view, Range places) {
   int64_t at = 0;
   for (size_t i = 0; i < view.body.size(); ++i) {
     const Segment& s = view.body[i];
-    for (const Range& held : at_places({s.ids}, {places.begin - at, places.end - at})) {
-      part.body.push_back({s.sequence, held});
+    for (const Range& range : at_places({s.ids}, {places.begin - at, places.end - at})) {
+      part.body.push_back({s.sequence, range});
       part.lengths.push_back(std::max(view.lengths.at(i), s.ids.end));
       if (!view.canvas.empty()) part.canvas.push_back(view.canvas.at(i));
     }

@@ -108,7 +108,7 @@ class Partition {
   nn::Range samples(int rank) const;
   nn::Segments latent(int rank, int patch = -1) const;
   nn::Segments text(int rank) const;  ///< by the request's numbers
-  nn::Range patch_of(int64_t count, int64_t each, int patch) const;
+  nn::Range patch_of(int64_t count, int64_t unit_tokens, int patch) const;
   std::vector<nn::Range> ids(int rank, int patch) const;
   std::vector<nn::Range> shard(const std::vector<nn::Range>& patch, int rank) const;
 

@@ -24,7 +24,8 @@ void show(const DenoiseControl& control, const std::string& name, const Tensor& 
 Tensor run_rows(const nn::Denoiser& model, const nn::StepContext& step,
                 const nn::Placement& placement, const Tensor& latent, Setup& setup,
                 const DenoiseControl& control, Watch watch, int half, StepReuse* reuse) {
-  if (const Tensor known = reuse ? reuse->predicted() : Tensor(); known.defined()) return known;
+  if (const Tensor prediction = reuse ? reuse->predicted() : Tensor(); prediction.defined())
+    return prediction;
   Stages& stages = setup.stages;
   nn::Hidden hidden =
       stages.first() ? model.embed(placement, latent) : stages.arrived(placement.view);
@@ -67,9 +68,9 @@ Tensor run_rows(const nn::Denoiser& model, const nn::StepContext& step,
 Places places_of(const nn::Denoiser& model, const nn::Context& context, const nn::TokenView& view,
                  const Setup& setup) {
   if (!setup.two_batch_overlap && !setup.branches_in_turn) return {model.place(context, view)};
-  const size_t sequences = view.sequences.size(), cut = (sequences + 1) / 2;
-  return {model.place(context, take_sequences(view, 0, cut)),
-          model.place(context, take_sequences(view, cut, sequences))};
+  const size_t sequences = view.sequences.size(), middle = (sequences + 1) / 2;
+  return {model.place(context, take_sequences(view, 0, middle)),
+          model.place(context, take_sequences(view, middle, sequences))};
 }
 
 // A rank without sequences in a half takes part in all exchanges.

@@ -34,7 +34,7 @@ uint32_t token_number(uint64_t sequence, uint64_t id) {
 }
 
 // Each rank of ulysses= attends with heads of its own.
-void shard_problems(const Plan& plan, const nn::Geometry& geometry, Problems& found) {
+void shard_problems(const Plan& plan, const nn::Geometry& geometry, Problems& problems) {
   const int parts = geometry.shard.count > 1 ? 1 : plan.tensor;  // not split yet
   int heads = plan.ulysses;
   for (const nn::AttentionSite& site : geometry.attention)
@@ -45,30 +45,31 @@ void shard_problems(const Plan& plan, const nn::Geometry& geometry, Problems& fo
       plan.ulysses % heads == 0 ? fmt::format("ring={}", plan.ring * (plan.ulysses / heads)) : "";
   if (!least.empty())
     instead = least + " or less" + (instead.empty() ? "" : ", as " + instead + "," + least);
-  found.push_back(fmt::format("ulysses={}: an attention has {} head{} of keys and values{}; use {}",
-                              plan.ulysses, heads, heads > 1 ? "s" : "",
-                              plan.tensor > 1 ? " on a rank" : "", instead));
+  problems.push_back(fmt::format(
+      "ulysses={}: an attention has {} head{} of keys and values{}; use {}", plan.ulysses, heads,
+      heads > 1 ? "s" : "", plan.tensor > 1 ? " on a rank" : "", instead));
 }
 
 // True if each shard of a patch begins at a block of the adaptive schedule, or with the patch.
 bool keeps_blocks(const Plan& plan, const Workload& workload) {
-  Plan uncut{.patches = plan.patch_count(), .cut = plan.cut}, cut = uncut;
-  cut.ring = plan.ring;
-  cut.ulysses = plan.ulysses;
-  cut.distrifusion = plan.distrifusion;
-  const Workload one{.grid = workload.grid, .prefix = workload.prefix};
-  const Partition patches(uncut, one), shards(cut, one);
+  Plan uncut{.patches = plan.patch_count(), .cut = plan.cut}, shard_plan = uncut;
+  shard_plan.ring = plan.ring;
+  shard_plan.ulysses = plan.ulysses;
+  shard_plan.distrifusion = plan.distrifusion;
+  const Workload single_sample{.grid = workload.grid, .prefix = workload.prefix};
+  const Partition patches(uncut, single_sample), shards(shard_plan, single_sample);
   std::set<int64_t> begins;
   for (int p = 0; p < plan.patch_count(); ++p)
     for (const nn::Segment& s : patches.view(0, p).body) begins.insert(s.ids.begin);
-  for (int rank = 0; rank < cut.world(); ++rank)
+  for (int rank = 0; rank < shard_plan.world(); ++rank)
     for (int p = 0; p < plan.patch_count(); ++p)
-      for (const nn::Segment& held : shards.view(rank, p).body)
-        if (held.ids.begin % kBudgetBlock != 0 && !begins.contains(held.ids.begin)) return false;
+      for (const nn::Segment& segment : shards.view(rank, p).body)
+        if (segment.ids.begin % kBudgetBlock != 0 && !begins.contains(segment.ids.begin))
+          return false;
   return true;
 }
 
-void block_problems(const Plan& plan, const Workload& workload, Problems& found) {
+void block_problems(const Plan& plan, const Workload& workload, Problems& problems) {
   if (plan.schedule != ExpertSchedule::adaptive || keeps_blocks(plan, workload)) return;
   std::vector<int> fit;
   Plan other{.patches = plan.patch_count(), .cut = plan.cut};
@@ -81,7 +82,7 @@ void block_problems(const Plan& plan, const Workload& workload, Problems& found)
   cuts.ring = plan.ring;
   cuts.ulysses = plan.ulysses;
   cuts.distrifusion = plan.distrifusion;
-  found.push_back(fmt::format(
+  problems.push_back(fmt::format(
       "schedule=adaptive takes its budget of blocks of {} tokens, which {} would cut in samples of "
       "{} tokens; {}, or choose another schedule",
       kBudgetBlock, to_string(cuts), workload.tokens(),
@@ -90,30 +91,30 @@ void block_problems(const Plan& plan, const Workload& workload, Problems& found)
 }
 
 void stage_problems(const Plan& plan, const nn::Geometry& geometry, const Workload& workload,
-                    Problems& found) {
+                    Problems& problems) {
   const int patches = plan.patch_count();
   if (plan.pipefusion > geometry.blocks)
-    found.push_back(
+    problems.push_back(
         fmt::format("pipefusion={}: the model has {} blocks, and a stage one at least; use "
                     "pipefusion={} or less",
                     plan.pipefusion, geometry.blocks, geometry.blocks));
-  const int64_t named = std::accumulate(plan.stages.begin(), plan.stages.end(), int64_t{0});
-  if (!plan.stages.empty() && named != geometry.blocks)
-    found.push_back(fmt::format(
+  const int64_t stage_blocks = std::accumulate(plan.stages.begin(), plan.stages.end(), int64_t{0});
+  if (!plan.stages.empty() && stage_blocks != geometry.blocks)
+    problems.push_back(fmt::format(
         "stages={} has {} blocks, and the model {}; give each to a stage, or leave it out",
-        fmt::join(plan.stages, "+"), named, geometry.blocks));
+        fmt::join(plan.stages, "+"), stage_blocks, geometry.blocks));
   const bool bands = plan.cut == PatchShape::bands;
   const int64_t most = bands ? workload.grid[1] : workload.tokens();
   if (patches > most)
-    found.push_back(fmt::format("patches={}: a sample has {} {}; use patches={} or less", patches,
-                                most, bands ? "lines" : "tokens", most));
+    problems.push_back(fmt::format("patches={}: a sample has {} {}; use patches={} or less",
+                                   patches, most, bands ? "lines" : "tokens", most));
 }
 
 // Steps are reused by all ranks alike, with all of a step's tokens.
-void cache_problems(const Plan& plan, const StepCache& cache, Problems& found) {
+void cache_problems(const Plan& plan, const StepCache& cache, Problems& problems) {
   std::string bad;
-  const auto name = [&](bool is, const std::string& entry) {
-    if (is) bad += (bad.empty() ? "" : ", ") + entry;
+  const auto name = [&](bool condition, const std::string& entry) {
+    if (condition) bad += (bad.empty() ? "" : ", ") + entry;
   };
   name(plan.pipefusion > 1, fmt::format("pipefusion={}", plan.pipefusion));
   name(plan.distrifusion > 1, fmt::format("distrifusion={}", plan.distrifusion));
@@ -122,7 +123,7 @@ void cache_problems(const Plan& plan, const StepCache& cache, Problems& found) {
   name(plan.schedule != ExpertSchedule::sync, "schedule=");
   name(plan.conditional != KeptSlot::all, "conditional=");
   if (!bad.empty())
-    found.push_back(fmt::format(
+    problems.push_back(fmt::format(
         "`cache` {} reuses whole steps, and {} works with parts of steps or with stale results: "
         "leave one of them out; cfg=, data=, ulysses=, ring=, tensor=, shard= and expert= go "
         "with `cache`",
@@ -130,13 +131,13 @@ void cache_problems(const Plan& plan, const StepCache& cache, Problems& found) {
 }
 
 // Exchanges of experts join all ranks of a group, so its ranks reuse the same steps.
-void branch_problems(const Plan& plan, const StepCache& cache, Problems& found) {
+void branch_problems(const Plan& plan, const StepCache& cache, Problems& problems) {
   if (!cache.apart || plan.cfg == 1 || plan.expert == 1) return;
   const comm::Mesh mesh = mesh_of(plan);
   for (int rank = 0; rank < plan.world(); ++rank)
     for (const int other : expert_group(plan, rank))
       if (mesh.coordinate(rank, "cfg") != mesh.coordinate(other, "cfg"))
-        return found.push_back(fmt::format(
+        return problems.push_back(fmt::format(
             "`cache` {},branches=apart: expert={} shares experts between ranks of both branches "
             "of guidance (cfg=2), and these reuse different steps; use branches=together, or a "
             "plan whose experts stay within a branch",
@@ -144,61 +145,63 @@ void branch_problems(const Plan& plan, const StepCache& cache, Problems& found) 
 }
 
 void sample_problems(const Plan& plan, const nn::Geometry& geometry, const Workload& workload,
-                     Problems& found) {
+                     Problems& problems) {
   if (plan.data > workload.samples && plan.data > plan.expert)
-    found.push_back(fmt::format("data={}: the request has {} samples; use data={} or more samples",
-                                plan.data, workload.samples, workload.samples));
+    problems.push_back(
+        fmt::format("data={}: the request has {} samples; use data={} or more samples", plan.data,
+                    workload.samples, workload.samples));
   if (plan.shard_count() > workload.tokens())
-    found.push_back(fmt::format("{0}={1}: a sample has {2} tokens; use {0}={2} or less",
-                                plan.shards > 0 ? "shards" : "distrifusion", plan.shard_count(),
-                                workload.tokens()));
+    problems.push_back(fmt::format("{0}={1}: a sample has {2} tokens; use {0}={2} or less",
+                                   plan.shards > 0 ? "shards" : "distrifusion", plan.shard_count(),
+                                   workload.tokens()));
   if (plan.cfg > workload.branches)
-    found.push_back(
+    problems.push_back(
         "cfg=2 gives each branch of guidance ranks of its own, and this request has no guidance: "
         "leave out cfg=, or give `guidance` (`true_guidance` where the model embeds its own)");
-  shard_problems(plan, geometry, found);
-  block_problems(plan, workload, found);
-  stage_problems(plan, geometry, workload, found);
-  for (std::string& each : band_problems(plan, workload.lines)) found.push_back(std::move(each));
+  shard_problems(plan, geometry, problems);
+  block_problems(plan, workload, problems);
+  stage_problems(plan, geometry, workload, problems);
+  for (std::string& problem : band_problems(plan, workload.lines))
+    problems.push_back(std::move(problem));
   if (workload.step_cache) {
-    cache_problems(plan, *workload.step_cache, found);
-    branch_problems(plan, *workload.step_cache, found);
+    cache_problems(plan, *workload.step_cache, problems);
+    branch_problems(plan, *workload.step_cache, problems);
   }
   const bool whole = Partition(plan, workload).whole_samples();
   if (workload.rescales && !whole)
-    found.push_back(
+    problems.push_back(
         fmt::format("`guidance_rescale` and `cfg_normalization` need whole samples, and '{}' cuts "
                     "them into pieces: leave it out, "
                     "or choose a plan that does not cut samples",
                     to_string(plan)));
   if (workload.thresholds && !whole)
-    found.push_back(fmt::format(
+    problems.push_back(fmt::format(
         "this scheduler's 'thresholding' measures whole samples, and '{}' cuts them into pieces: "
         "choose a plan that does not cut samples",
         to_string(plan)));
 }
 
-void text_problems(const Plan& plan, Problems& found) {
+void text_problems(const Plan& plan, Problems& problems) {
   if (plan.pipefusion > 1 || plan.patch_count() > 1)
-    found.push_back(
+    problems.push_back(
         "pipefusion= and patches= are for images; language models take expert=N or tensor=N");
   if (plan.shard_count() > 1)
-    found.push_back(
+    problems.push_back(
         "distrifusion= and shards= are for images; language models take expert=N or tensor=N");
   if (plan.shard > 1)
-    found.push_back("shard= is for images; language models take expert=N or tensor=N");
+    problems.push_back("shard= is for images; language models take expert=N or tensor=N");
   if (plan.vae > 1 || plan.vae_apart)
-    found.push_back("vae= decodes images; leave it out of a language model's plan");
+    problems.push_back("vae= decodes images; leave it out of a language model's plan");
   if (plan.cfg * plan.ring * plan.ulysses > 1)
-    found.push_back(
+    problems.push_back(
         "cfg=, ring= and ulysses= are for images; language models take expert=N or tensor=N");
   if (plan.schedule != ExpertSchedule::sync || plan.conditional != KeptSlot::all ||
       plan.warmup > 1 || plan.cooldown > 0 || plan.sync_every > 0)
-    found.push_back(
+    problems.push_back(
         "nothing is stale between the passes of a language model; leave out schedule=, "
         "conditional=, warmup=, cooldown= and sync-every=");
   if (plan.data != plan.expert)
-    found.push_back(fmt::format(
+    problems.push_back(fmt::format(
         "data={}: prompts are not spread over ranks; give expert=N or tensor=N alone", plan.data));
 }
 
@@ -222,21 +225,22 @@ bool reads_experts(const Plan& plan) {
 }
 
 Problems problems(const Plan& plan, const nn::Geometry& geometry, const Workload& workload) {
-  Problems found = tessera::problems(plan, plan.ranks());
-  if (!found.empty()) return found;
-  for (const Problems& some : {schedule_problems(plan, static_cast<int>(geometry.experts.size())),
-                               placement_problems(plan, geometry), tensor_problems(plan, geometry)})
-    found.insert(found.end(), some.begin(), some.end());
+  Problems problems = tessera::problems(plan, plan.ranks());
+  if (!problems.empty()) return problems;
+  for (const Problems& errors :
+       {schedule_problems(plan, static_cast<int>(geometry.experts.size())),
+        placement_problems(plan, geometry), tensor_problems(plan, geometry)})
+    problems.insert(problems.end(), errors.begin(), errors.end());
   if (workload.text)
-    text_problems(plan, found);
+    text_problems(plan, problems);
   else
-    sample_problems(plan, geometry, workload, found);
-  return found;
+    sample_problems(plan, geometry, workload, problems);
+  return problems;
 }
 
 void require_runnable(const Plan& plan, const nn::Geometry& geometry, const Workload& workload) {
-  const Problems found = problems(plan, geometry, workload);
-  require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
+  const Problems errors = problems(plan, geometry, workload);
+  require(errors.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(errors, "; "));
 }
 
 nn::Portion portion_of(const Plan& plan, const nn::Geometry& geometry, int rank) {
@@ -253,21 +257,21 @@ nn::Portion portion_of(const Plan& plan, const nn::Geometry& geometry, int rank)
 }
 
 nn::TokenView Setup::view(int patch) const {
-  nn::TokenView mine = partition.view(rank, patch);
-  mine.peers = peers.get();
-  return mine;
+  nn::TokenView own_view = partition.view(rank, patch);
+  own_view.peers = peers.get();
+  return own_view;
 }
 
 void Setup::begin_step(const nn::StepInfo& info) {
   attention->begin_step(info);
   experts->begin_step(info);
   if (second) second->begin_step(info);
-  for (const auto& each : reuse) each->begin_step(info.index);
+  for (const auto& step_reuse : reuse) step_reuse->begin_step(info.index);
 }
 
-void Setup::begin_call(bool another) {
-  stages.begin(another);
-  if (gather) gather->begin(another);
+void Setup::begin_call(bool call_follows) {
+  stages.begin(call_follows);
+  if (gather) gather->begin(call_follows);
 }
 
 void Setup::begin_pass(int index, nn::TokenView pass) {
@@ -283,8 +287,9 @@ void Setup::finish() {
 }
 
 bool Setup::go_on(const std::stop_token& stop) const {
-  const bool asked = stop.stop_requested();
-  return !(world && world->size() > 1 ? comm::agreed(*world, 0, asked, comm::kControl) : asked);
+  const bool stop_requested = stop.stop_requested();
+  return !(world && world->size() > 1 ? comm::agreed(*world, 0, stop_requested, comm::kControl)
+                                      : stop_requested);
 }
 
 bool Setup::may_record() const {
@@ -311,12 +316,12 @@ int64_t Setup::peak_kept_bytes() const {
   return experts->log().peak_kept_bytes() + (second ? second->log().peak_kept_bytes() : 0);
 }
 
-Setup::Setup(const Plan& asked, const nn::Geometry& geometry, const Workload& workload,
+Setup::Setup(const Plan& requested_plan, const nn::Geometry& geometry, const Workload& workload,
              comm::Communicator* ranks, const Residence& weights)
-    : plan(asked),
+    : plan(requested_plan),
       world(ranks),
       rank(ranks ? ranks->rank() : 0),
-      partition(asked, workload),
+      partition(requested_plan, workload),
       residence(weights),
       blocks{0, geometry.blocks},
       step_cache(workload.step_cache) {
@@ -344,9 +349,9 @@ void Setup::share_decisions(const Workload& workload) {
 }
 
 void Setup::share_blocks(const nn::Geometry& geometry) {
-  std::vector<nn::Range> all = blocks_of_stages(plan, geometry.blocks);
-  blocks = all[static_cast<size_t>(partition.mesh().coordinate(rank, "pipefusion"))];
-  stages = Stages(geometry, std::move(all), along("pipefusion"));
+  std::vector<nn::Range> stage_blocks = blocks_of_stages(plan, geometry.blocks);
+  blocks = stage_blocks[static_cast<size_t>(partition.mesh().coordinate(rank, "pipefusion"))];
+  stages = Stages(geometry, std::move(stage_blocks), along("pipefusion"));
 }
 
 std::unique_ptr<comm::Communicator> Setup::along(std::string_view axis) const {
@@ -364,31 +369,35 @@ void Setup::share_tokens(const nn::Geometry& geometry, const Workload& workload)
   head_group = along("ulysses");
   constexpr std::string_view kRing[] = {"ring"};
   std::vector<std::vector<int>> holders;
-  for (const int one : mesh.group(rank, kRing)) holders.push_back(mesh.group(one, heads));
-  const auto inside = [&](const nn::Geometry& of) -> std::unique_ptr<nn::Attention> {
+  for (const int holder : mesh.group(rank, kRing)) holders.push_back(mesh.group(holder, heads));
+  const auto inside =
+      [&](const nn::Geometry& attention_geometry) -> std::unique_ptr<nn::Attention> {
     const bool keeps = plan.patch_count() > 1;
-    if (!keeps && ring_group) return std::make_unique<Ring>(of, *ring_group, holders, partition);
-    if (!keeps) return std::make_unique<nn::LocalAttention>(of, workload.int8_scores);
-    std::unique_ptr<nn::KvAttention> kept;
+    if (!keeps && ring_group)
+      return std::make_unique<Ring>(attention_geometry, *ring_group, holders, partition);
+    if (!keeps)
+      return std::make_unique<nn::LocalAttention>(attention_geometry, workload.int8_scores);
+    std::unique_ptr<nn::KvAttention> kv_cache;
     if (ring_group)
-      kept = std::make_unique<QueryRing>(of, *ring_group, holders, partition);
+      kv_cache = std::make_unique<QueryRing>(attention_geometry, *ring_group, holders, partition);
     else
-      kept = std::make_unique<nn::KvAttention>(of, partition.whole_sequences(rank));
-    cache = kept.get();
-    return kept;
+      kv_cache =
+          std::make_unique<nn::KvAttention>(attention_geometry, partition.whole_sequences(rank));
+    cache = kv_cache.get();
+    return kv_cache;
   };
   if (token_group || plan.shard_count() > 1) {
-    auto kept = std::make_unique<DisplacedKv>(
+    auto kv_cache = std::make_unique<DisplacedKv>(
         geometry, partition.whole_sequences(rank), token_group.get(), mesh.group(rank, axis),
         partition,
         text ? std::vector<nn::TokenView>{} : partition.shards(rank, plan.shard_count()));
-    cache = kept.get();
-    attention = std::move(kept);
+    cache = kv_cache.get();
+    attention = std::move(kv_cache);
     if (text) peers = std::make_unique<GroupPeers>(*token_group);
   } else if (text) {
-    auto kept = std::make_unique<nn::KvAttention>(geometry, partition.whole_sequences(rank));
-    cache = kept.get();
-    attention = std::move(kept);
+    auto kv_cache = std::make_unique<nn::KvAttention>(geometry, partition.whole_sequences(rank));
+    cache = kv_cache.get();
+    attention = std::move(kv_cache);
   } else if (head_group) {
     attention = std::make_unique<Ulysses>(geometry, *head_group, mesh.group(rank, heads), partition,
                                           inside);
@@ -404,8 +413,8 @@ int64_t Setup::most_tokens(const Workload& workload) const {
     for (const int64_t length : workload.text->lengths) most += length;
     return (most + plan.data - 1) / plan.data;
   }
-  for (const int one : parallel::expert_group(plan, rank))
-    most = std::max(most, nn::token_count(partition.view(one).body));
+  for (const int peer : parallel::expert_group(plan, rank))
+    most = std::max(most, nn::token_count(partition.view(peer).body));
   return most;
 }
 
@@ -422,7 +431,7 @@ void Setup::share_experts(const nn::Geometry& geometry, const Workload& workload
   if (plan.expert > 1) expert_group = world->group(parallel::expert_group(plan, rank));
   std::vector<int> numbers = partition.sequences(rank);
   for (int& number : numbers) number = workload.number(number);
-  ScheduleHooks hooks{.kept = [numbers](int sequence, int64_t id) {
+  ScheduleHooks hooks{.kept_slot = [numbers](int sequence, int64_t id) {
     return token_number(static_cast<uint64_t>(numbers.at(static_cast<size_t>(sequence))),
                         static_cast<uint64_t>(id));
   }};

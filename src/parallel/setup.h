@@ -98,8 +98,8 @@ struct Setup {
     return {*attention, half == 0 ? *experts : *second, reduce.get(), gather.get()};
   }
   void begin_step(const nn::StepInfo& info);
-  /// Starts a call of the network, for a patch or all tokens; `another` if a call follows.
-  void begin_call(bool another);
+  /// Starts a call of the network, for a patch or all tokens; `call_follows`: another call comes.
+  void begin_call(bool call_follows);
   /// The same for a text pass: its tokens, equal on every rank.
   void begin_pass(int index, nn::TokenView pass);
   void finish();

@@ -101,27 +101,27 @@ int Stages::reader_of(int block) const {
 
 // Skips leave before their hidden states.
 void Stages::expect() {
-  const Range& mine = blocks_[static_cast<size_t>(group_->rank())];
-  Arriving next;
-  for (int made = 0; made < mine.begin; ++made) {
-    const int reader = reader_of(made);
-    if (reader >= mine.begin && reader < mine.end)
-      next.skips.emplace(made, group_->receive(stage_of(made), {"skip", made}));
+  const Range& own_blocks = blocks_[static_cast<size_t>(group_->rank())];
+  Arrivals next;
+  for (int block = 0; block < own_blocks.begin; ++block) {
+    const int reader = reader_of(block);
+    if (reader >= own_blocks.begin && reader < own_blocks.end)
+      next.skips.emplace(block, group_->receive(stage_of(block), {"skip", block}));
   }
-  next.stream = group_->receive(group_->rank() - 1, {"hidden", static_cast<int>(mine.begin)});
-  arriving_.push_back(std::move(next));
+  next.stream = group_->receive(group_->rank() - 1, {"hidden", static_cast<int>(own_blocks.begin)});
+  arrivals_.push_back(std::move(next));
 }
 
-void Stages::begin(bool another) {
+void Stages::begin(bool call_follows) {
   if (first()) return;
-  if (arriving_.empty()) expect();
-  if (another) expect();
+  if (arrivals_.empty()) expect();
+  if (call_follows) expect();
 }
 
 nn::Hidden Stages::arrived(const nn::TokenView& view) {
-  const Tensor rows = arriving_.front().stream.wait();
-  skips_ = std::move(arriving_.front().skips);
-  arriving_.pop_front();
+  const Tensor rows = arrivals_.front().stream.wait();
+  skips_ = std::move(arrivals_.front().skips);
+  arrivals_.pop_front();
   const int64_t text = joint_ ? nn::token_count(view.prefix) : 0;
   require(rows.rank() == 2 && rows.size(0) == text + nn::token_count(view.body), ErrorCode::rank,
           "stage {} was handed {} for {} tokens", group_->rank(), rows.shape().str(),
@@ -134,19 +134,19 @@ nn::Hidden Stages::arrived(const nn::TokenView& view) {
 
 void Stages::bring(int block, nn::Hidden& hidden) {
   if (skips_.empty()) return;
-  const auto found = skips_.find(skip_from_.at(static_cast<size_t>(block)));
-  if (found == skips_.end()) return;
-  hidden.skips[found->first] = found->second.wait();
-  skips_.erase(found);
+  const auto it = skips_.find(skip_from_.at(static_cast<size_t>(block)));
+  if (it == skips_.end()) return;
+  hidden.skips[it->first] = it->second.wait();
+  skips_.erase(it);
 }
 
 void Stages::leave(int block, nn::Hidden& hidden) {
-  const auto made = hidden.skips.find(block);
-  if (!group_ || made == hidden.skips.end()) return;
+  const auto it = hidden.skips.find(block);
+  if (!group_ || it == hidden.skips.end()) return;
   const int stage = stage_of(reader_of(block));
   if (stage == group_->rank()) return;
-  group_->send(stage, made->second.contiguous(), {"skip", block});
-  hidden.skips.erase(made);
+  group_->send(stage, it->second.contiguous(), {"skip", block});
+  hidden.skips.erase(it);
 }
 
 void Stages::hand_on(const nn::Hidden& hidden) {
@@ -160,20 +160,20 @@ void Stages::hand_on(const nn::Hidden& hidden) {
 }
 
 void Stages::expect_latent(int step, int patch) {
-  returning_.push_back({step, patch, group_->receive(group_->size() - 1, {"latent", -1})});
+  pending_latents_.push_back({step, patch, group_->receive(group_->size() - 1, {"latent", -1})});
 }
 
 void Stages::return_latent(const Tensor& rows) {
   group_->send(0, rows.contiguous(), {"latent", -1});
 }
 
-std::optional<Stages::Returned> Stages::latent_before(int step, int patch) {
-  if (returning_.empty()) return {};
-  Returning& next = returning_.front();
+std::optional<Stages::ReturnedLatent> Stages::latent_before(int step, int patch) {
+  if (pending_latents_.empty()) return {};
+  PendingLatent& next = pending_latents_.front();
   // From the step before; with equal splits, the patch itself is enough.
   if (next.step >= step || (patch >= 0 && next.patch > patch)) return {};
-  Returned back{next.patch, next.rows.wait()};
-  returning_.pop_front();
+  ReturnedLatent back{next.patch, next.rows.wait()};
+  pending_latents_.pop_front();
   return back;
 }
 

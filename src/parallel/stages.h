@@ -37,8 +37,8 @@ class Stages {
   bool first() const { return !group_ || group_->rank() == 0; }
   bool last() const { return !group_ || group_->rank() + 1 == group_->size(); }
 
-  /// Starts a call of the stage's blocks; `another` if a call follows.
-  void begin(bool another);
+  /// Starts a call of the stage's blocks; `call_follows`: another call comes.
+  void begin(bool call_follows);
   /// The incoming hidden states for this call. Not for the first stage.
   nn::Hidden arrived(const nn::TokenView& view);
   /// Before a block: receives the skip from another stage.
@@ -54,20 +54,20 @@ class Stages {
   /// For the last stage.
   void return_latent(const nn::Tensor& rows);
   /// A returned latent.
-  struct Returned {
+  struct ReturnedLatent {
     int patch;
     nn::Tensor rows;
   };
   /// The next latent needed by the first stage before a patch in a step; none: complete.
-  std::optional<Returned> latent_before(int step, int patch);
+  std::optional<ReturnedLatent> latent_before(int step, int patch);
 
  private:
   /// Messages of a call.
-  struct Arriving {
+  struct Arrivals {
     std::map<int, comm::Pending> skips;  // by producing block
     comm::Pending stream;
   };
-  struct Returning {
+  struct PendingLatent {
     int step, patch;
     comm::Pending rows;
   };
@@ -79,9 +79,9 @@ class Stages {
   bool joint_ = false;
   std::vector<nn::Range> blocks_;
   std::unique_ptr<comm::Communicator> group_;
-  std::deque<Arriving> arriving_;       // this call's until received, and the next call's
+  std::deque<Arrivals> arrivals_;       // this call's until received, and the next call's
   std::map<int, comm::Pending> skips_;  // in this call
-  std::deque<Returning> returning_;
+  std::deque<PendingLatent> pending_latents_;
 };
 
 }  // namespace tessera::parallel

@@ -8,25 +8,25 @@
 
 namespace tessera::parallel {
 
-void TwoBatchOverlap::work(int mine, const std::function<void(int)>& piece) {
-  std::exception_ptr thrown;
+void TwoBatchOverlap::work(int number, const std::function<void(int)>& piece) {
+  std::exception_ptr error;
   try {
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return turn_ == mine; });
+      changed_.wait(lock, [&] { return turn_ == number; });
       if (failure_) throw Interrupted{};
     }
-    piece(mine);
+    piece(number);
   } catch (const Interrupted&) {
-    thrown = nullptr;  // the other piece has the error
+    error = nullptr;  // the other piece has the error
   } catch (...) {
-    thrown = std::current_exception();
+    error = std::current_exception();
   }
   {
     const std::lock_guard lock(mutex_);
-    if (thrown && !failure_) failure_ = std::move(thrown);
-    ended_[mine] = true;
-    turn_ = 1 - mine;
+    if (error && !failure_) failure_ = std::move(error);
+    ended_[number] = true;
+    turn_ = 1 - number;
   }
   changed_.notify_all();
 }
@@ -52,11 +52,11 @@ void TwoBatchOverlap::run(const std::function<void(int)>& piece) {
 
 void TwoBatchOverlap::hand_over() {
   std::unique_lock lock(mutex_);
-  const int mine = turn_;
-  if (mine < 0 || ended_[1 - mine]) return;
-  turn_ = 1 - mine;
+  const int own_turn = turn_;
+  if (own_turn < 0 || ended_[1 - own_turn]) return;
+  turn_ = 1 - own_turn;
   changed_.notify_all();
-  changed_.wait(lock, [&] { return turn_ == mine; });
+  changed_.wait(lock, [&] { return turn_ == own_turn; });
   if (failure_) throw Interrupted{};
 }
 

@@ -19,7 +19,7 @@ class TwoBatchOverlap {
 
  private:
   struct Interrupted {};
-  void work(int mine, const std::function<void(int)>& piece);
+  void work(int number, const std::function<void(int)>& piece);
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -122,9 +122,9 @@ void check_request(const QuantiseRequest& q) {
           "`experts` {}: experts are quantised to int8 or int4", word_of(q.experts));
   require(q.dense.value_or(Precision::int8) == Precision::int8, ErrorCode::usage,
           "`dense` {}: what is dense is quantised to int8, or stays as it is", word_of(*q.dense));
-  const Precision all = q.dtype.value_or(Precision::int8);
-  require(all == Precision::int8 || all == Precision::int4, ErrorCode::usage,
-          "`dtype` {}: products are quantised to int8 or int4", word_of(all));
+  const Precision precision = q.dtype.value_or(Precision::int8);
+  require(precision == Precision::int8 || precision == Precision::int4, ErrorCode::usage,
+          "`dtype` {}: products are quantised to int8 or int4", word_of(precision));
 }
 
 }  // namespace tessera::pipeline

@@ -51,9 +51,9 @@ void require_joining(const CompleteRequest& q, const CompleteControl& control, c
 
 // A note on answers cut at the folder's length; else "".
 std::string folders_limit(const CompleteResult& result) {
-  const bool cut =
+  const bool is_cut =
       std::ranges::count(result.completions, FinishReason::length, &Completion::finish) > 0;
-  if (!cut || result.limit == "request") return "";
+  if (!is_cut || result.limit == "request") return "";
   return fmt::format("an answer ended at {} tokens, {}; `max_tokens` allows more",
                      result.max_tokens,
                      result.limit == "default" ? "where the folder says no length"
@@ -96,8 +96,8 @@ class TextRun final : public Run {
 
  private:
   tensor::Scope scope() const { return state_.workers.scope(-1, &meters_); }
-  void note(const std::string& said) const {
-    if (control_.on_note && !said.empty()) control_.on_note(said);
+  void note(const std::string& text) const {
+    if (control_.on_note && !text.empty()) control_.on_note(text);
   }
 
   runtime::ModelState& state_;
@@ -176,7 +176,7 @@ void check(runtime::ModelState& state, const CompleteRequest& q, const std::stop
 CompleteResult complete(runtime::ModelState& state, const CompleteRequest& q,
                         const CompleteControl& control, const completion::PassWatch& watch) {
   check_request(q);
-  const cluster::ExclusiveRequest alone(state.ranks(), state.name);
+  const cluster::ExclusiveRequest exclusive(state.ranks(), state.name);
   const base::BindStop stop(control.stop);
   require_language(state);
   TextRun run(state, q, control, watch);

@@ -16,33 +16,33 @@ namespace tessera::pipeline {
 namespace {
 
 template <class T>
-std::string shown(const T& value) {
+std::string text_of(const T& value) {
   if constexpr (WordValue<T>)
     return word_for(value);
   else
     return fmt::format("{}", value);
 }
-std::string shown(const std::vector<double>& values) {
+std::string text_of(const std::vector<double>& values) {
   return fmt::format("{}", fmt::join(values, ","));
 }
 template <class T>
-requires(!WordValue<std::optional<T>>) std::string shown(const std::optional<T>& value) {
-  return value ? shown(*value) : "the model's default";
+requires(!WordValue<std::optional<T>>) std::string text_of(const std::optional<T>& value) {
+  return value ? text_of(*value) : "the model's default";
 }
 
 template <class Request>
 void say_fields(const Request& request, cluster::RunFingerprint& terms) {
   visit_fields(request, [&](const Field& field, const auto& value) {
-    terms.say(fmt::format("`{}`", field.name), shown(value));
+    terms.say(fmt::format("`{}`", field.name), text_of(value));
   });
 }
 
 // Every text after its length, so different lists never look alike.
 std::string joined(const std::vector<std::string>& texts) {
   if (texts.size() == 1) return texts.front();
-  std::string all;
-  for (const std::string& text : texts) all += fmt::format("{}:{} ", text.size(), text);
-  return all;
+  std::string result;
+  for (const std::string& text : texts) result += fmt::format("{}:{} ", text.size(), text);
+  return result;
 }
 
 void say_model(const runtime::ModelState& state, cluster::RunFingerprint& terms) {
@@ -90,7 +90,7 @@ void say_tensors(const TensorViews& tensors, cluster::RunFingerprint& terms) {
 void say_loras(const std::vector<Lora>& loras, cluster::RunFingerprint& terms) {
   for (const Lora& lora : loras) {
     terms.file("`loras`", lora.file);
-    terms.say("the strength of `loras`", shown(lora.strength));
+    terms.say("the strength of `loras`", text_of(lora.strength));
   }
 }
 
@@ -123,7 +123,7 @@ cluster::RunFingerprint fingerprint_of(const runtime::ModelState& state,
   terms.say("`latents_only`", request.decode ? "no" : "yes");
   terms.say("`vae_tiling`",
             fmt::format("{} {}", static_cast<int>(request.vae_tiling), request.vae_tile));
-  terms.say("`preview`", shown(request.previews));
+  terms.say("`preview`", text_of(request.previews));
   for (const InputImage& image : request.images) say_image("`image`", image, terms);
   if (request.mask) say_image("`mask`", *request.mask, terms);
   say_loras(request.loras, terms);
@@ -156,19 +156,19 @@ cluster::RunFingerprint fingerprint_of(const runtime::ModelState& state,
   say_model(state, terms);
   const auto& [component, inputs, tensors, outputs, trace, overwrite, moe, vae_tiling, vae_tile,
                vae_chunk, loras, merge_lora] = request;
-  terms.say("`merge_lora`", shown(merge_lora));
+  terms.say("`merge_lora`", text_of(merge_lora));
   say_loras(loras, terms);
   terms.say("`component`", word_of(component));
   if (!inputs.empty()) terms.file("`inputs`", inputs);
   say_tensors(tensors, terms);
   terms.say("`outputs`", outputs.empty() ? "no" : "yes");
-  terms.say("`overwrite`", shown(overwrite));
-  terms.say("`trace`", shown(trace));
+  terms.say("`overwrite`", text_of(overwrite));
+  terms.say("`trace`", text_of(trace));
   if (moe)
-    terms.say("`moe`", fmt::format("{} {} {} {} {}", moe->gate, moe->top_k, shown(moe->experts),
-                                   moe->renormalise, shown(moe->capacity)));
+    terms.say("`moe`", fmt::format("{} {} {} {} {}", moe->gate, moe->top_k, text_of(moe->experts),
+                                   moe->renormalise, text_of(moe->capacity)));
   terms.say("`vae_tiling`", fmt::format("{} {}", static_cast<int>(vae_tiling), vae_tile));
-  terms.say("`vae_chunk`", shown(vae_chunk));
+  terms.say("`vae_chunk`", text_of(vae_chunk));
   return terms;
 }
 

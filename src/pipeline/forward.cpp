@@ -56,12 +56,12 @@ Tensors inputs_of(const ForwardRequest& request) {
 }
 
 const Tensor& input(const std::string& file, Tensors& inputs, const std::string& name,
-                    const std::string& all) {
-  const auto found = inputs.find(name);
-  require(found != inputs.end(), ErrorCode::usage,
-          "'{}' holds no tensor '{}'; this component takes {}", file, name, all);
-  if (tensor::is_float(found->second.dtype())) diffusion::finite(found->second, name, file);
-  return found->second;
+                    const std::string& expected_names) {
+  const auto it = inputs.find(name);
+  require(it != inputs.end(), ErrorCode::usage,
+          "'{}' holds no tensor '{}'; this component takes {}", file, name, expected_names);
+  if (tensor::is_float(it->second.dtype())) diffusion::finite(it->second, name, file);
+  return it->second;
 }
 
 Tensor as_f32(const Tensor& x) {
@@ -93,31 +93,31 @@ PackedGrids packed_grids(const Tensor& ids) {
   }
   require(!grids.empty(), ErrorCode::usage, "'img_ids' is {}; expected positions of tokens",
           ids.shape().str());
-  PackedGrids found;
-  for (const auto& [time, grid] : grids) found.push_back(grid);
-  return found;
+  PackedGrids result;
+  for (const auto& [time, grid] : grids) result.push_back(grid);
+  return result;
 }
 
 // Tokens behind those of the noise are references: they become conditioning.
 Tensor take_references(const PackedGrids& grids, const Tensor& latent, nn::TokenLayout& layout,
                        const std::string& file, Tensors& conditioning) {
-  int64_t others = 0;
+  int64_t reference_tokens = 0;
   std::vector<int32_t> sizes;
   for (size_t i = 1; i < grids.size(); ++i) {
-    others += grids[i][0] * grids[i][1];
+    reference_tokens += grids[i][0] * grids[i][1];
     for (const int64_t side : grids[i]) sizes.push_back(static_cast<int32_t>(side));
   }
   const int64_t batch = latent.size(0), first = layout.latent_tokens();
-  require(latent.size(1) == first + others, ErrorCode::usage,
+  require(latent.size(1) == first + reference_tokens, ErrorCode::usage,
           "'{}': {} tokens; 'img_ids' says {} and {} of references", file, latent.size(1), first,
-          others);
-  if (others == 0) return latent;
-  std::vector<int32_t> all;
-  for (int64_t r = 0; r < batch; ++r) all.insert(all.end(), sizes.begin(), sizes.end());
-  conditioning["reference_tokens"] = latent.slice(1, first, first + others).contiguous();
-  conditioning["reference_sizes"] =
-      Tensor::from(std::span<const int32_t>(all), {batch, static_cast<int64_t>(sizes.size())});
-  layout.extra = others;
+          reference_tokens);
+  if (reference_tokens == 0) return latent;
+  std::vector<int32_t> all_sizes;
+  for (int64_t r = 0; r < batch; ++r) all_sizes.insert(all_sizes.end(), sizes.begin(), sizes.end());
+  conditioning["reference_tokens"] = latent.slice(1, first, first + reference_tokens).contiguous();
+  conditioning["reference_sizes"] = Tensor::from(std::span<const int32_t>(all_sizes),
+                                                 {batch, static_cast<int64_t>(sizes.size())});
+  layout.extra = reference_tokens;
   return latent.slice(1, 0, first).contiguous();
 }
 
@@ -170,8 +170,8 @@ struct TransformerPass {
 
   void load();
   void run(comm::Communicator* world);
-  Tensor compute(const nn::Denoiser& network, parallel::Setup& setup, Tensors& seen) const;
-  void show(const parallel::Setup& setup, const nn::Denoiser& network, const Tensors& seen);
+  Tensor compute(const nn::Denoiser& network, parallel::Setup& setup, Tensors& tensors) const;
+  void show(const parallel::Setup& setup, const nn::Denoiser& network, const Tensors& tensors);
 };
 
 void TransformerPass::load() {
@@ -188,40 +188,40 @@ void TransformerPass::load() {
 
 // A rank's part, and its hidden states.
 Tensor TransformerPass::compute(const nn::Denoiser& network, parallel::Setup& setup,
-                                Tensors& seen) const {
+                                Tensors& tensors) const {
   parallel::DenoiseControl watch;
   if (state.ranks().all_here()) watch.stop = stop;
-  if (trace) watch.trace = [&](const std::string& name, const Tensor& x) { seen[name] = x; };
-  const std::vector<int> mine = setup.partition.sequences(setup.rank);
+  if (trace) watch.trace = [&](const std::string& name, const Tensor& x) { tensors[name] = x; };
+  const std::vector<int> own_sequences = setup.partition.sequences(setup.rank);
   const Tensor part = setup.partition.cut(latent, setup.rank);
-  if (std::ssize(mine) == workload.samples)
+  if (std::ssize(own_sequences) == workload.samples)
     return parallel::forward(network, conditioning, time, part, setup, watch);
   std::vector<Tensor> times{time.slice(0, 0, 0)};
-  for (const int s : mine) times.push_back(time.slice(0, s, s + 1));
-  return parallel::forward(network, diffusion::take_sequences(conditioning, mine),
+  for (const int s : own_sequences) times.push_back(time.slice(0, s, s + 1));
+  return parallel::forward(network, diffusion::take_sequences(conditioning, own_sequences),
                            ops::concat_rows(times), part, setup, watch);
 }
 
 // A stage has the hidden states of its own blocks only.
 void TransformerPass::show(const parallel::Setup& setup, const nn::Denoiser& network,
-                           const Tensors& seen) {
+                           const Tensors& tensors) {
   const Tensor none = Tensor::zeros({0, 1}, DType::f32);
-  const auto one = [&](const std::string& name, parallel::Rows rows, int stage) {
-    const auto found = seen.find(name);
-    const Tensor whole = gathered(setup, found == seen.end() ? none : found->second, rows, stage);
+  const auto show_tensor = [&](const std::string& name, parallel::Rows rows, int stage) {
+    const auto it = tensors.find(name);
+    const Tensor whole = gathered(setup, it == tensors.end() ? none : it->second, rows, stage);
     if (setup.rank != 0 || whole.size(0) == 0) return;
     const int64_t batch = workload.samples;
     traced[name] = ops::cast(whole, DType::f32);
     if (whole.size(0) % batch == 0)  // else texts are of different lengths, one behind the other
       traced[name] = traced[name].reshape({batch, whole.size(0) / batch, whole.size(1)});
   };
-  one("embedding", parallel::Rows::latent, 0);
+  show_tensor("embedding", parallel::Rows::latent, 0);
   const auto stages = parallel::blocks_of_stages(setup.plan, network.geometry().blocks);
   for (size_t s = 0; s < stages.size(); ++s)
     for (int64_t b = stages[s].begin; b < stages[s].end; ++b) {
       const std::string name = network.block_name(static_cast<int>(b));
-      one(name, parallel::Rows::latent, static_cast<int>(s));
-      one(name + ".context", parallel::Rows::text, static_cast<int>(s));
+      show_tensor(name, parallel::Rows::latent, static_cast<int>(s));
+      show_tensor(name + ".context", parallel::Rows::text, static_cast<int>(s));
     }
 }
 
@@ -229,24 +229,25 @@ void TransformerPass::run(comm::Communicator* world) {
   const nn::Denoiser& network = *networks.at(static_cast<size_t>(world ? world->rank() : 0));
   parallel::Setup setup(state.options.plan, network.geometry(), workload, world, {state.device()});
   require(setup.go_on(stop), ErrorCode::cancelled, "stopped before the first block");
-  Tensors seen;
-  const Tensor whole = gathered(setup, compute(network, setup, seen));
-  if (trace) show(setup, network, seen);
+  Tensors tensors;
+  const Tensor whole = gathered(setup, compute(network, setup, tensors));
+  if (trace) show(setup, network, tensors);
   if (setup.rank == 0) out = whole;
 }
 
 nn::Conditioning conditioning_of(const models::PipelineSpec& spec, const std::string& file,
-                                 Tensors& inputs, const std::string& all, int batch,
-                                 const char* cut) {
+                                 Tensors& inputs, const std::string& expected_names, int batch,
+                                 const char* axis) {
   nn::Conditioning conditioning;
   for (const auto& name : spec.forward_names.conditioning)
-    conditioning.tensors[name] = input(file, inputs, name, all);
+    conditioning.tensors[name] = input(file, inputs, name, expected_names);
   for (const auto& name : spec.forward_names.optional)
-    if (inputs.contains(name)) conditioning.tensors[name] = input(file, inputs, name, all);
+    if (inputs.contains(name))
+      conditioning.tensors[name] = input(file, inputs, name, expected_names);
   for (const auto& [name, x] : conditioning.tensors)
-    require(!cut || (x.rank() > 0 && x.size(0) == batch), ErrorCode::usage,
+    require(!axis || (x.rank() > 0 && x.size(0) == batch), ErrorCode::usage,
             "'{}': '{}' is {}; {}= deals out {} sequences: expected [{}, ...]", file, name,
-            x.shape().str(), cut, batch, batch);
+            x.shape().str(), axis, batch, batch);
   return conditioning;
 }
 
@@ -270,22 +271,22 @@ Tensors run_transformer(runtime::ModelState& state, const std::string& file, Ten
                         const runtime::Adapters* adapters) {
   const models::PipelineSpec& spec = *state.spec;
   const auto names = spec.forward_names;
-  std::string all = names.latent + ", " + names.timestep;
-  for (const auto& name : names.conditioning) all += ", " + name;
-  const Tensor given = as_f32(input(file, inputs, names.latent, all));
-  Tensor latent = names.one_frame ? without_frame(given, file, names.latent) : given;
+  std::string expected_names = names.latent + ", " + names.timestep;
+  for (const auto& name : names.conditioning) expected_names += ", " + name;
+  const Tensor input_latent = as_f32(input(file, inputs, names.latent, expected_names));
+  Tensor latent = names.one_frame ? without_frame(input_latent, file, names.latent) : input_latent;
   nn::TokenLayout layout = layout_of(spec, latent, file, names.latent, inputs);
-  Tensors beside;
-  if (spec.fills_mask) latent = diffusion::take_fill(latent, layout, file, beside);
+  Tensors fill_tensors;
+  if (spec.fills_mask) latent = diffusion::take_fill(latent, layout, file, fill_tensors);
   const int batch = static_cast<int>(latent.size(0));
-  Tensor time = as_f32(input(file, inputs, names.timestep, all));
+  Tensor time = as_f32(input(file, inputs, names.timestep, expected_names));
   require(time.elements() == batch, ErrorCode::usage, "'{}': '{}' has {} values for a batch of {}",
           file, names.timestep, time.elements(), batch);
   time = scheduler_time(time.reshape({batch}), names);
   const Plan& plan = state.options.plan;
-  const char* const cut = plan.data > 1 ? "data" : plan.shard > 1 ? "shard" : nullptr;
-  nn::Conditioning conditioning = conditioning_of(spec, file, inputs, all, batch, cut);
-  conditioning.tensors.merge(beside);
+  const char* const axis = plan.data > 1 ? "data" : plan.shard > 1 ? "shard" : nullptr;
+  nn::Conditioning conditioning = conditioning_of(spec, file, inputs, expected_names, batch, axis);
+  conditioning.tensors.merge(fill_tensors);
   if (const auto ids = inputs.find("img_ids"); ids != inputs.end() && spec.takes_references)
     latent = take_references(packed_grids(ids->second), latent, layout, file, conditioning.tensors);
   parallel::Workload workload;
@@ -302,9 +303,9 @@ Tensors run_transformer(runtime::ModelState& state, const std::string& file, Ten
   runtime::launch_ranks(state, pass.meters, control.stop,
                         [&](comm::Communicator* world) { pass.run(world); });
   if (!state.ranks().first()) return {};
-  nn::TokenLayout predicted = layout;
-  predicted.channels = pass.out.size(1) / (layout.token_channels() / layout.channels);
-  const Tensor out = nn::latent_of_tokens(pass.out, predicted, form_of(spec));
+  nn::TokenLayout prediction_layout = layout;
+  prediction_layout.channels = pass.out.size(1) / (layout.token_channels() / layout.channels);
+  const Tensor out = nn::latent_of_tokens(pass.out, prediction_layout, form_of(spec));
   pass.traced["out"] =
       names.one_frame ? out.reshape({out.size(0), out.size(1), 1, out.size(2), out.size(3)}) : out;
   return std::move(pass.traced);
@@ -319,10 +320,10 @@ struct VaeRun {
   int64_t chunk = 0;
 };
 
-// The result of the first rank with the images, or of a single rank. `does`:
+// The result of the first rank with the images, or of a single rank. `action`:
 // "decodes".
 Tensor on_bands(
-    const runtime::ModelState& state, const VaeRun& run, const char* does,
+    const runtime::ModelState& state, const VaeRun& run, const char* action,
     const std::function<Tensor(nn::Spatial& spatial, const models::VaeWatch& watch)>& pass) {
   Tensor out;
   const auto share = [&](nn::Spatial& spatial, comm::Communicator* ranks) {
@@ -330,11 +331,11 @@ Tensor on_bands(
     models::VaeWatch watch = run.watch;
     if (!first && watch.trace) watch.trace = [](const std::string&, const Tensor&) {};
     try {
-      const Tensor made = pass(spatial, watch);
-      if (first) out = made;
+      const Tensor result = pass(spatial, watch);
+      if (first) out = result;
     } catch (const std::exception& e) {
       if (!ranks) throw;
-      cluster::end_all(*ranks, ranks->in_world(ranks->rank()), e, does);
+      cluster::end_all(*ranks, ranks->in_world(ranks->rank()), e, action);
     }
   };
   diffusion::launch_bands(state, run.meters, run.stop, run.chunk, share);
@@ -342,8 +343,8 @@ Tensor on_bands(
 }
 
 // Empty on other processes than the first.
-void numbers_of_vae(const Tensor& made) {
-  if (made.defined()) ops::require_finite(made, "the VAE");
+void numbers_of_vae(const Tensor& result) {
+  if (result.defined()) ops::require_finite(result, "the VAE");
 }
 
 Tensor run_decoder(const runtime::ModelState& state, const Tensor& latent, const VaeRun& run) {
@@ -358,11 +359,11 @@ Tensor run_decoder(const runtime::ModelState& state, const Tensor& latent, const
                       return runtime::on_host(vae->decode(z.to(state.device()), spatial, watch));
                     });
   };
-  const Tensor made = run.tiles
-                          ? models::decode_tiles(latent, state.vae_factor(), *run.tiles, whole)
-                          : whole(latent);
-  state.ranks().all_or_none("decodes", [&] { numbers_of_vae(made); });
-  return made;
+  const Tensor result = run.tiles
+                            ? models::decode_tiles(latent, state.vae_factor(), *run.tiles, whole)
+                            : whole(latent);
+  state.ranks().all_or_none("decodes", [&] { numbers_of_vae(result); });
+  return result;
 }
 
 // Mean and log variance in sequence: [batch, 2 * channels, ...].
@@ -383,18 +384,19 @@ Tensor run_encoder(const runtime::ModelState& state, const Tensor& images, const
           return runtime::on_host(joined(vae->encode(x.to(state.device()), spatial, watch)));
         });
   };
-  const Tensor made = run.tiles
-                          ? models::encode_tiles(images, state.vae_factor(), *run.tiles, whole)
-                          : whole(images);
-  state.ranks().all_or_none("encodes", [&] { numbers_of_vae(made); });
-  return made;
+  const Tensor result = run.tiles
+                            ? models::encode_tiles(images, state.vae_factor(), *run.tiles, whole)
+                            : whole(images);
+  state.ranks().all_or_none("encodes", [&] { numbers_of_vae(result); });
+  return result;
 }
 
 // For a plan with shared images of this many latent lines.
 void check_bands(const Plan& plan, int64_t lines, bool tiles) {
-  std::vector<std::string> found = problems(plan, plan.world());
-  for (std::string& each : parallel::band_problems(plan, lines)) found.push_back(std::move(each));
-  require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
+  std::vector<std::string> errors = problems(plan, plan.world());
+  for (std::string& problem : parallel::band_problems(plan, lines))
+    errors.push_back(std::move(problem));
+  require(errors.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(errors, "; "));
   require(plan.vae == 1 || !tiles, ErrorCode::plan, admission::kTilesOrBands, plan.vae);
 }
 
@@ -460,21 +462,21 @@ diffusion::MemoryNeed dry_run_part(const runtime::ModelState& state, ForwardRequ
     const bool read = name.ends_with("_ids") || name.find("mask") != std::string::npos;
     shapes[name] = read || !tensor::is_float(x.dtype()) ? x : x.to(tensor::Device::meta);
   }
-  const int64_t given = meters.memory->current();
+  const int64_t input_bytes = meters.memory->current();
   const bool over_ranks = state.options.plan.world() > 1;
   request.trace = request.trace && !over_ranks;
   run_part(stage, request, shapes, {.stop = base::current_stop()}, meters, adapters);
   const MemoryPeaks peak = runtime::peaks_of(*meters.memory);
   if (!over_ranks) return {peak.weights, peak.activations, peak.total};
-  admission::DryRun found;
+  admission::DryRun prediction;
   for (size_t r = 0; r < meters.ranks.size(); ++r)
-    found.ranks.push_back(admission::predicted(
+    prediction.ranks.push_back(admission::predicted(
         runtime::work_of(stage.workers.scope(static_cast<int>(r), &meters), 0), 0, 0, 1));
   if (request.component != ModelPart::transformer) {  // a VAE's weights, shared by all ranks
-    std::vector<int64_t> held;
-    for (const Inspection::Rank& rank : found.ranks) held.push_back(rank.total);
+    std::vector<int64_t> rank_bytes;
+    for (const Inspection::Rank& rank : prediction.ranks) rank_bytes.push_back(rank.total);
     const int64_t weights = meters.memory->peak(tensor::MemoryClass::weights);
-    const int64_t activations = state.ranks().bytes_here(held) + given;
+    const int64_t activations = state.ranks().bytes_here(rank_bytes) + input_bytes;
     return {weights, activations, weights + activations};
   }
   const auto weights = stage.weights_of("transformer");
@@ -483,8 +485,9 @@ diffusion::MemoryNeed dry_run_part(const runtime::ModelState& state, ForwardRequ
       [&](int rank) -> std::shared_ptr<const void> {
         return stage.make_transformer(rank, -1, weights, adapters);
       },
-      found);
-  return {found.weights, found.process - found.weights, found.process + given};
+      prediction);
+  return {prediction.weights, prediction.process - prediction.weights,
+          prediction.process + input_bytes};
 }
 
 // The first tiles within a VAE's memory; "": none.
@@ -535,7 +538,7 @@ void check_output(const runtime::ModelState& state, const ForwardRequest& reques
 NamedTensors forward(runtime::ModelState& state, const ForwardRequest& request,
                      const RunControl& control) {
   check_request(request);
-  const cluster::ExclusiveRequest alone(state.ranks(), state.name);
+  const cluster::ExclusiveRequest exclusive(state.ranks(), state.name);
   const base::BindStop stop(control.stop);
   const std::string component = word_of(request.component);
   const bool transformer = request.component <= ModelPart::model;
@@ -564,11 +567,11 @@ NamedTensors forward(runtime::ModelState& state, const ForwardRequest& request,
   state.ranks().require_same([&] { return fingerprint_of(state, request); });
   check_output(state, request);
   if (control.on_note && !text && !layer) {
-    const std::string said = language      ? state.language->check(state.dtype())
+    const std::string note = language      ? state.language->check(state.dtype())
                              : transformer ? state.check_transformer()
                              : decode      ? state.check_vae()
                                            : "";
-    if (!said.empty()) control.on_note(said);
+    if (!note.empty()) control.on_note(note);
   }
   const runtime::RunMeters meters(state.workers.ranks.size());
   const tensor::BindScope bind(state.workers.scope(-1, &meters));
@@ -585,11 +588,11 @@ NamedTensors forward(runtime::ModelState& state, const ForwardRequest& request,
       admission::beyond_budget(state.options, runtime::peaks_of(*meters.memory), {});
   if (control.on_note && !beyond.empty()) control.on_note(beyond);
   if (!state.ranks().first()) return {};
-  NamedTensors given;
-  for (const auto& [name, x] : outputs) given[name] = runtime::data_of(x);
+  NamedTensors result;
+  for (const auto& [name, x] : outputs) result[name] = runtime::data_of(x);
   if (!request.outputs.empty())
     load::write_safetensors(request.outputs, outputs, runtime::tensors_metadata(FileKind::tensors));
-  return given;
+  return result;
 }
 
 }  // namespace tessera::pipeline

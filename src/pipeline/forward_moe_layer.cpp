@@ -57,19 +57,19 @@ void read_entry(const std::string& name, const std::string& text, MoeLayerForm& 
 
 MoeLayerForm parse_moe_layer(const std::string& text) {
   MoeLayerForm form;
-  std::set<std::string> seen;
+  std::set<std::string> names;
   for (size_t at = 0; at <= text.size();) {
     const size_t end = std::min(text.find(',', at), text.size());
     const std::string item = text.substr(at, end - at), name = item.substr(0, item.find('='));
     require(name.size() < item.size(), ErrorCode::usage, "`moe` entry {} has no value; write {}",
             base::printable(item), kForm);
-    require(seen.insert(name).second, ErrorCode::usage, "`moe` entry {} stands twice",
+    require(names.insert(name).second, ErrorCode::usage, "`moe` entry {} stands twice",
             base::printable(name));
     read_entry(name, item.substr(name.size() + 1), form);
     at = end + 1;
   }
   for (const char* name : {"gate", "top_k", "experts"})
-    require(seen.contains(name), ErrorCode::usage, "`moe` lacks '{}'; write {}", name, kForm);
+    require(names.contains(name), ErrorCode::usage, "`moe` lacks '{}'; write {}", name, kForm);
   return form;
 }
 
@@ -89,39 +89,39 @@ struct Job {
   Tensor x;                                // for all ranks
   std::map<int, models::MoeLayer> layers;  // by rank, in this process
   Tensor out{};
-  Counts counts{}, kept{};
+  Counts counts{}, kept_counts{};
 
   void run(comm::Communicator* world);
 };
 
 void check_gate(const MoeLayerForm& form, const load::TensorSet& tensors, const std::string& gate) {
-  std::vector<std::string> known;
+  std::vector<std::string> gates;
   for (const std::string& name : tensors.names())
     if (name.starts_with("gate.") && name.ends_with(".weight"))
-      known.push_back(name.substr(5, name.size() - 12));
+      gates.push_back(name.substr(5, name.size() - 12));
   require(tensors.has(gate), ErrorCode::usage, "`moe` gate={}: there is no tensor {}; gates are {}",
-          base::printable(form.gate), base::printable(gate), fmt::join(known, ", "));
+          base::printable(form.gate), base::printable(gate), fmt::join(gates, ", "));
 }
 
 // Names and shapes of the form's tensors; others in the folder belong to other forms.
 void check_tensors(const Job& job, const load::TensorSet& tensors, const std::string& folder) {
   const tensor::Uncounted aside;
-  const load::MetaWeights asked(tensors);
-  check_gate(job.form, tensors, models::gate_of(job.form, asked));
+  const load::MetaWeights meta_weights(tensors);
+  check_gate(job.form, tensors, models::gate_of(job.form, meta_weights));
   nn::Portion names;  // nothing is packed, for any number of announced experts
   names.experts.resize(static_cast<size_t>(job.state.layer->experts));
-  const models::MoeLayer layer(*job.state.layer, job.form, asked, names, job.state.dtype());
-  const std::string others[] = {"*"};
-  (void)load::check_names(asked, tensors, folder, others);
+  const models::MoeLayer layer(*job.state.layer, job.form, meta_weights, names, job.state.dtype());
+  const std::string other_names[] = {"*"};
+  (void)load::check_names(meta_weights, tensors, folder, other_names);
 }
 
 void check_plan(const Plan& plan, const nn::Geometry& geometry) {
-  Plan known;
-  known.data = known.expert = plan.expert;
-  known.moe = plan.moe;
-  known.placement = plan.placement;
-  known.placement_list = plan.placement_list;
-  require(plan == known, ErrorCode::plan,
+  Plan allowed;
+  allowed.data = allowed.expert = plan.expert;
+  allowed.moe = plan.moe;
+  allowed.placement = plan.placement;
+  allowed.placement_list = plan.placement_list;
+  require(plan == allowed, ErrorCode::plan,
           "the plan '{}' cannot run: a moe_layer takes expert=N, moe= and placement= alone",
           to_string(plan));
   parallel::require_runnable(plan, geometry, {.text = parallel::Workload::Sequences{}});
@@ -131,10 +131,10 @@ Tensor input_of(const Tensors& inputs, int64_t hidden, const std::string& file) 
   for (const auto& [name, x] : inputs)
     require(name == "x", ErrorCode::usage, "'{}' holds {}; a moe_layer takes x [tokens, {}] alone",
             file, base::printable(name), hidden);
-  const auto found = inputs.find("x");
-  require(found != inputs.end(), ErrorCode::usage,
+  const auto it = inputs.find("x");
+  require(it != inputs.end(), ErrorCode::usage,
           "'{}' holds no tensor 'x'; a moe_layer takes x [tokens, {}]", file, hidden);
-  const Tensor& x = found->second;
+  const Tensor& x = it->second;
   require(x.rank() == 2 && x.size(1) == hidden && tensor::is_float(x.dtype()), ErrorCode::usage,
           "'{}': 'x' is {} of {}; expected floats [tokens, {}]", file, x.shape().str(),
           tensor::name_of(x.dtype()), hidden);
@@ -160,29 +160,29 @@ void Job::run(comm::Communicator* world) {
   parallel::Setup setup(state.options.plan, geometry, {.text = {{{tokens}, {}, form.capacity}}},
                         world);
   const auto experts = static_cast<size_t>(geometry.experts.front().experts);
-  Counts sent(experts), taken(experts);
+  Counts all_counts(experts), accepted(experts);
   setup.experts->log().watch([&](const nn::MoeWork& work) {
-    count(work.routing.ids, taken);
-    if (form.capacity) count(work.gate.router()(work.tokens).ids, sent);
+    count(work.routing.ids, accepted);
+    if (form.capacity) count(work.gate.router()(work.tokens).ids, all_counts);
   });
   setup.begin_pass(
       0, {.sequences = {0}, .prefix = {}, .body = {{0, {0, tokens}}}, .lengths = {tokens}});
-  const nn::Range mine = setup.partition.run(setup.rank);
+  const nn::Range own_run = setup.partition.run(setup.rank);
   const models::MoeLayer& layer = layers.at(setup.rank);
-  Tensor rows = setup.experts->apply(0, setup.view(), x.slice(0, mine.begin, mine.end),
+  Tensor rows = setup.experts->apply(0, setup.view(), x.slice(0, own_run.begin, own_run.end),
                                      layer.router, layer.experts);
   setup.finish();
-  if (!form.capacity) sent = taken;
+  if (!form.capacity) all_counts = accepted;
   if (world) {
-    comm::all_reduce(*world, sent, {"counts", -1});
-    comm::all_reduce(*world, taken, {"counts", -1});
+    comm::all_reduce(*world, all_counts, {"counts", -1});
+    comm::all_reduce(*world, accepted, {"counts", -1});
     const std::vector<Tensor> parts = comm::gather(*world, 0, rows.contiguous(), {"out", -1});
     if (world->rank() != 0) return;
     rows = ops::concat_rows(parts);
   }
   out = ops::cast(rows, DType::f32).to(tensor::Device::cpu).contiguous();
-  counts = std::move(sent);
-  kept = std::move(taken);
+  counts = std::move(all_counts);
+  kept_counts = std::move(accepted);
 }
 
 }  // namespace
@@ -214,7 +214,7 @@ Tensors forward_moe_layer(const runtime::ModelState& state, const Tensors& input
   ops::require_finite(job.out, "the layer");
   return {{"out", job.out},
           {"counts", whole_numbers(job.counts)},
-          {"kept_counts", whole_numbers(job.kept)}};
+          {"kept_counts", whole_numbers(job.kept_counts)}};
 }
 
 }  // namespace pipeline

@@ -22,12 +22,12 @@ using Tensors = std::map<std::string, Tensor>;
 
 // The inputs of the model: ids of all sequences, the valid tokens of each, and the block
 // length.
-struct Asked {
+struct TokenInputs {
   std::vector<int32_t> ids;  // ids of valid tokens
   std::vector<int64_t> visible;
   int64_t batch = 0, length = 0;
   int block = 0;
-  bool one = false;               // the file had no batch axis
+  bool unbatched = false;         // the file had no batch axis
   std::vector<int32_t> canvas{};  // after the ids; none: logits of the text
   Tensor earlier{};               // condition of the canvas; undefined: a first pass
 };
@@ -43,48 +43,49 @@ std::vector<int64_t> zeros_and_ones(const Tensor& mask) {
 }
 
 // [batch, tokens]: ones, then zeros.
-void read_padding(const Tensor& mask, Asked& asked) {
+void read_padding(const Tensor& mask, TokenInputs& request) {
   const auto values = zeros_and_ones(mask);
-  for (int64_t r = 0; r < asked.batch; ++r) {
-    const auto first = values.begin() + r * asked.length, last = first + asked.length;
+  for (int64_t r = 0; r < request.batch; ++r) {
+    const auto first = values.begin() + r * request.length, last = first + request.length;
     const auto zero = std::find(first, last, 0);
     require(zero != first && std::find(zero, last, 1) == last, ErrorCode::usage,
             "'attention_mask' of sequence {}: expected ones, then zeros", r);
-    asked.visible[static_cast<size_t>(r)] = zero - first;
+    request.visible[static_cast<size_t>(r)] = zero - first;
   }
 }
 
 // [batch, 1, tokens, tokens]: for block-causal models; the first line gives the block length.
-void read_blocks(const Tensor& mask, bool block_causal, Asked& asked) {
+void read_blocks(const Tensor& mask, bool block_causal, TokenInputs& request) {
   const auto values = zeros_and_ones(mask);
-  const int64_t n = asked.length;
+  const int64_t n = request.length;
   const int64_t block = std::find(values.begin(), values.begin() + n, 0) - values.begin();
   const bool whole = block == n;
   bool fits = block > 0 && (block_causal || whole);
-  for (int64_t r = 0; fits && r < asked.batch; ++r)
+  for (int64_t r = 0; fits && r < request.batch; ++r)
     for (int64_t i = 0; fits && i < n * n; ++i)
       fits = (values[static_cast<size_t>(r * n * n + i)] == 1) == (i % n / block <= i / n / block);
   require(fits, ErrorCode::usage, "'attention_mask' [batch, 1, tokens, tokens] is not that of {}",
           block_causal ? "blocks of one length that see themselves and those before"
                        : "a bidirectional model, where every token sees all");
-  if (block_causal) asked.block = static_cast<int>(block);
+  if (block_causal) request.block = static_cast<int>(block);
 }
 
-void read_mask(const Tensor& mask, bool block_causal, Asked& asked) {
-  const int64_t r = asked.batch, n = asked.length;
-  if (mask.shape() == tensor::Shape{r, n} || (asked.one && mask.shape() == tensor::Shape{n}))
-    return read_padding(mask, asked);
+void read_mask(const Tensor& mask, bool block_causal, TokenInputs& request) {
+  const int64_t r = request.batch, n = request.length;
+  if (mask.shape() == tensor::Shape{r, n} ||
+      (request.unbatched && mask.shape() == tensor::Shape{n}))
+    return read_padding(mask, request);
   require(mask.shape() == tensor::Shape{r, 1, n, n}, ErrorCode::usage,
           "'attention_mask' is {}; expected [{}, {}], or [{}, 1, {}, {}]", mask.shape().str(), r, n,
           r, n, n);
-  read_blocks(mask, block_causal, asked);
+  read_blocks(mask, block_causal, request);
 }
 
-void check_positions(const Tensor& positions, const Asked& asked) {
+void check_positions(const Tensor& positions, const TokenInputs& request) {
   const auto values = positions.to_ints();
-  bool plain = !values.empty() && static_cast<int64_t>(values.size()) % asked.length == 0;
+  bool plain = !values.empty() && static_cast<int64_t>(values.size()) % request.length == 0;
   for (size_t i = 0; plain && i < values.size(); ++i)
-    plain = values[i] == static_cast<int64_t>(i) % asked.length;
+    plain = values[i] == static_cast<int64_t>(i) % request.length;
   require(plain, ErrorCode::usage,
           "'position_ids' are not 0, 1, 2, ...: other positions are not supported; leave them out");
 }
@@ -94,7 +95,7 @@ bool is_canvas_input(const std::string& name) {
 }
 
 // canvas_ids [tokens], self_conditioning_logits [tokens, vocabulary] after a sequence.
-void read_canvas(const Tensors& inputs, const models::TokenSpec& spec, Asked& asked) {
+void read_canvas(const Tensors& inputs, const models::TokenSpec& spec, TokenInputs& request) {
   const auto ids = inputs.find("canvas_ids");
   const auto earlier = inputs.find("self_conditioning_logits");
   if (ids == inputs.end()) {
@@ -103,18 +104,18 @@ void read_canvas(const Tensors& inputs, const models::TokenSpec& spec, Asked& as
     return;
   }
   const Tensor& x = ids->second;
-  require(asked.batch == 1 && !tensor::is_float(x.dtype()) && x.elements() > 0 &&
+  require(request.batch == 1 && !tensor::is_float(x.dtype()) && x.elements() > 0 &&
               (x.rank() == 1 || (x.rank() == 2 && x.size(0) == 1)),
           ErrorCode::usage, "canvas_ids is {}; expected whole numbers [tokens], of one sequence",
           x.shape().str());
   for (const int64_t id : x.to_ints()) {
     require(id >= 0 && id < spec.vocabulary, ErrorCode::usage,
             "canvas_ids holds {}, which is outside the vocabulary of {}", id, spec.vocabulary);
-    asked.canvas.push_back(static_cast<int32_t>(id));
+    request.canvas.push_back(static_cast<int32_t>(id));
   }
-  const auto tokens = static_cast<int64_t>(asked.canvas.size());
-  require(asked.length + tokens <= spec.context, ErrorCode::usage,
-          "{} tokens and a canvas of {} do not fit the context of {}", asked.length, tokens,
+  const auto tokens = static_cast<int64_t>(request.canvas.size());
+  require(request.length + tokens <= spec.context, ErrorCode::usage,
+          "{} tokens and a canvas of {} do not fit the context of {}", request.length, tokens,
           spec.context);
   if (earlier == inputs.end()) return;
   const Tensor& logits = earlier->second;
@@ -122,10 +123,10 @@ void read_canvas(const Tensors& inputs, const models::TokenSpec& spec, Asked& as
               logits.rank() >= 2 && logits.size(-1) == spec.vocabulary,
           ErrorCode::usage, "self_conditioning_logits is {}; expected floats [{}, {}]",
           logits.shape().str(), tokens, spec.vocabulary);
-  asked.earlier = ops::cast(logits.reshape({tokens, spec.vocabulary}), DType::f32);
+  request.earlier = ops::cast(logits.reshape({tokens, spec.vocabulary}), DType::f32);
 }
 
-Asked read(const Tensors& inputs, const models::TokenSpec& spec) {
+TokenInputs read(const Tensors& inputs, const models::TokenSpec& spec) {
   for (const auto& [name, x] : inputs)
     require(spec.canvas ? is_canvas_input(name)
                         : name == "input_ids" || name == "attention_mask" || name == "position_ids",
@@ -139,61 +140,61 @@ Asked read(const Tensors& inputs, const models::TokenSpec& spec) {
               (ids->second.rank() == 1 || ids->second.rank() == 2) && ids->second.elements() > 0,
           ErrorCode::usage,
           "a language model takes whole numbers input_ids [batch, tokens] or [tokens]");
-  Asked asked;
+  TokenInputs request;
   const Tensor& x = ids->second;
-  asked.one = x.rank() == 1;
-  asked.batch = asked.one ? 1 : x.size(0);
-  asked.length = x.size(-1);
-  require(asked.length <= spec.context, ErrorCode::usage,
-          "input_ids has {} tokens a sequence, which do not fit the context of {}", asked.length,
+  request.unbatched = x.rank() == 1;
+  request.batch = request.unbatched ? 1 : x.size(0);
+  request.length = x.size(-1);
+  require(request.length <= spec.context, ErrorCode::usage,
+          "input_ids has {} tokens a sequence, which do not fit the context of {}", request.length,
           spec.context);
-  asked.visible.assign(static_cast<size_t>(asked.batch), asked.length);
-  asked.block = spec.block_causal && !spec.canvas ? spec.block : 0;
-  read_canvas(inputs, spec, asked);
+  request.visible.assign(static_cast<size_t>(request.batch), request.length);
+  request.block = spec.block_causal && !spec.canvas ? spec.block : 0;
+  read_canvas(inputs, spec, request);
   if (const auto mask = inputs.find("attention_mask"); mask != inputs.end())
-    read_mask(mask->second, spec.block_causal, asked);
+    read_mask(mask->second, spec.block_causal, request);
   if (const auto positions = inputs.find("position_ids"); positions != inputs.end())
-    check_positions(positions->second, asked);
+    check_positions(positions->second, request);
   const auto values = x.to_ints();
   for (size_t i = 0; i < values.size(); ++i) {
     require(values[i] >= 0 && values[i] < spec.vocabulary, ErrorCode::usage,
             "input_ids holds {}, which is outside the vocabulary of {}", values[i],
             spec.vocabulary);
-    const auto sequence = static_cast<int64_t>(i) / asked.length;
-    if (static_cast<int64_t>(i) % asked.length < asked.visible[static_cast<size_t>(sequence)])
-      asked.ids.push_back(static_cast<int32_t>(values[i]));
+    const auto sequence = static_cast<int64_t>(i) / request.length;
+    if (static_cast<int64_t>(i) % request.length < request.visible[static_cast<size_t>(sequence)])
+      request.ids.push_back(static_cast<int32_t>(values[i]));
   }
-  return asked;
+  return request;
 }
 
 // Packed rows [valid tokens, width] -> f32 [batch, tokens, width], zeros elsewhere.
-Tensor spread(const Tensor& packed, const Asked& asked) {
-  const int64_t width = packed.size(1), n = asked.length;
+Tensor spread(const Tensor& packed, const TokenInputs& request) {
+  const int64_t width = packed.size(1), n = request.length;
   const Tensor x = ops::cast(packed.to(tensor::Device::cpu), DType::f32).contiguous();
-  Tensor out = Tensor::zeros({asked.batch * n, width}, DType::f32);
+  Tensor out = Tensor::zeros({request.batch * n, width}, DType::f32);
   int64_t at = 0;
-  for (int64_t r = 0; r < asked.batch; ++r) {
-    const int64_t count = asked.visible[static_cast<size_t>(r)];
+  for (int64_t r = 0; r < request.batch; ++r) {
+    const int64_t count = request.visible[static_cast<size_t>(r)];
     tensor::copy_into(out.slice(0, r * n, r * n + count), x.slice(0, at, at + count));
     at += count;
   }
-  return asked.one ? out : out.reshape({asked.batch, n, width});
+  return request.unbatched ? out : out.reshape({request.batch, n, width});
 }
 
 // The rows of all ranks of a pass, at the first; elsewhere those of this rank.
-Tensor gathered_rows(comm::Communicator& holders, const Tensor& mine) {
+Tensor gathered_rows(comm::Communicator& holders, const Tensor& own_rows) {
   const auto parts =
-      comm::gather(holders, 0, mine.contiguous(), {"gather", -1, TrafficKind::report});
-  return parts.empty() ? mine : ops::concat_rows(parts);
+      comm::gather(holders, 0, own_rows.contiguous(), {"gather", -1, TrafficKind::report});
+  return parts.empty() ? own_rows : ops::concat_rows(parts);
 }
 
 /// A pass of the network, by all ranks of the plan.
 struct Pass {
   runtime::ModelState& state;
-  const Asked& asked;
+  const TokenInputs& request;
   int64_t experts = 0;       // experts in memory, as in TokenRun
   sample::TokenPass text{};  // read before the canvas, if any
-  sample::TokenPass of{};
+  sample::TokenPass token_pass{};
   bool trace = false;
   std::stop_token stop{};
   runtime::RunMeters meters{};
@@ -209,7 +210,7 @@ void Pass::load() {
   networks.resize(static_cast<size_t>(plan.world()));
   for (const int rank : state.ranks().mine(plan.world())) {
     networks[static_cast<size_t>(rank)] =
-        state.language->model(asked.block, state.dtype(), runtime::weight_store(), rank,
+        state.language->model(request.block, state.dtype(), runtime::weight_store(), rank,
                               completion::token_portion(state, state.options, rank, experts > 0),
                               state.workers.scope(rank, &meters).memory);
   }
@@ -223,42 +224,43 @@ void Pass::run(comm::Communicator* world) {
   if (experts > 0)
     weights.experts =
         completion::expert_cache(state, completion::resident_experts(state, experts, rank), false);
-  std::vector<int64_t> lengths = asked.visible;
-  lengths.front() += std::ssize(asked.canvas);
+  std::vector<int64_t> lengths = request.visible;
+  lengths.front() += std::ssize(request.canvas);
   parallel::Setup setup(state.options.plan, model.geometry(), {.text = {{lengths, routing}}}, world,
                         weights);
-  std::map<int, nn::Range> all;
-  for (const int sequence : of.view.sequences) all[sequence] = nn::kAllTokens;
-  setup.policy->restrict_to(std::move(all));
+  std::map<int, nn::Range> ranges;
+  for (const int sequence : token_pass.view.sequences) ranges[sequence] = nn::kAllTokens;
+  setup.policy->restrict_to(std::move(ranges));
   require(setup.go_on(stop), ErrorCode::cancelled, "stopped before the first block");
-  const auto shown = [&](const Tensor& rows) {
-    if (asked.canvas.empty()) return spread(rows, asked);
+  const auto output_of = [&](const Tensor& rows) {
+    if (request.canvas.empty()) return spread(rows, request);
     return ops::cast(rows.to(tensor::Device::cpu), DType::f32).contiguous();
   };
   const auto show = [&](int blocks, const Tensor& stream) {
     const Tensor whole = setup.token_group ? gathered_rows(*setup.token_group, stream) : stream;
-    if (setup.rank == 0) outputs[fmt::format("hidden.{}", blocks)] = shown(whole);
+    if (setup.rank == 0) outputs[fmt::format("hidden.{}", blocks)] = output_of(whole);
   };
-  if (!asked.canvas.empty()) parallel::forward(model, text, setup, {});
-  const Tensor logits = parallel::forward(model, of, setup, [&](int blocks, const Tensor& stream) {
-    if (trace) show(blocks, stream);
-    const bool alone = state.ranks().all_here();
-    require(!alone || blocks == setup.blocks.end || !stop.stop_requested(), ErrorCode::cancelled,
-            "stopped before block {}", blocks);
-  });
+  if (!request.canvas.empty()) parallel::forward(model, text, setup, {});
+  const Tensor logits =
+      parallel::forward(model, token_pass, setup, [&](int blocks, const Tensor& stream) {
+        if (trace) show(blocks, stream);
+        const bool single_process = state.ranks().all_here();
+        require(!single_process || blocks == setup.blocks.end || !stop.stop_requested(),
+                ErrorCode::cancelled, "stopped before block {}", blocks);
+      });
   setup.finish();
   if (setup.rank != 0) return;
-  outputs["logits"] = outputs["out"] = shown(logits);
+  outputs["logits"] = outputs["out"] = output_of(logits);
 }
 
-sample::TokenPass canvas_pass(const Asked& asked) {
-  const int64_t begin = asked.length, end = begin + std::ssize(asked.canvas);
-  sample::TokenPass pass{.index = 1, .ids = asked.canvas};
+sample::TokenPass canvas_pass(const TokenInputs& request) {
+  const int64_t begin = request.length, end = begin + std::ssize(request.canvas);
+  sample::TokenPass pass{.index = 1, .ids = request.canvas};
   pass.view.sequences = {0};
   pass.view.body = pass.decide = {{0, {begin, end}}};
   pass.view.lengths = {end};
   pass.view.canvas = {begin};
-  if (asked.earlier.defined()) pass.earlier = {pass.view.body, asked.earlier};
+  if (request.earlier.defined()) pass.earlier = {pass.view.body, request.earlier};
   return pass;
 }
 
@@ -267,31 +269,31 @@ sample::TokenPass canvas_pass(const Asked& asked) {
 Tensors forward_tokens(runtime::ModelState& state, const Tensors& inputs, bool trace,
                        const std::stop_token& stop) {
   const models::TokenSpec& spec = state.language->spec();
-  const Asked asked = read(inputs, spec);
-  require(spec.routing.block == 0 || asked.block % spec.routing.block == 0, ErrorCode::usage,
+  const TokenInputs request = read(inputs, spec);
+  require(spec.routing.block == 0 || request.block % spec.routing.block == 0, ErrorCode::usage,
           "'attention_mask' is of blocks of {} tokens; this model shares experts among {}: "
           "expected a multiple of that",
-          asked.block, spec.routing.block);
+          request.block, spec.routing.block);
   completion::check_token_plan(state);
-  completion::TokenRun run{asked.visible, asked.length, asked.block};
-  Pass pass{state, asked};
-  pass.of.ids = asked.ids;
-  for (int r = 0; r < static_cast<int>(asked.batch); ++r) {
-    const int64_t count = asked.visible[static_cast<size_t>(r)];
-    pass.of.view.sequences.push_back(r);
-    pass.of.view.body.push_back({r, {0, count}});
-    pass.of.view.lengths.push_back(count);
+  completion::TokenRun run{request.visible, request.length, request.block};
+  Pass pass{state, request};
+  pass.token_pass.ids = request.ids;
+  for (int r = 0; r < static_cast<int>(request.batch); ++r) {
+    const int64_t count = request.visible[static_cast<size_t>(r)];
+    pass.token_pass.view.sequences.push_back(r);
+    pass.token_pass.view.body.push_back({r, {0, count}});
+    pass.token_pass.view.lengths.push_back(count);
   }
-  pass.of.decide = pass.of.view.body;
-  if (!asked.canvas.empty()) {
-    pass.text = std::move(pass.of);
+  pass.token_pass.decide = pass.token_pass.view.body;
+  if (!request.canvas.empty()) {
+    pass.text = std::move(pass.token_pass);
     pass.text.decide.clear();
-    pass.of = canvas_pass(asked);
-    run.prefill = {asked.length};
+    pass.token_pass = canvas_pass(request);
+    run.prefill = {request.length};
     run.canvas = spec.vocabulary;
-    run.block = static_cast<int>(asked.canvas.size());
+    run.block = static_cast<int>(request.canvas.size());
     run.decided = run.block;
-    run.lengths = {asked.length + run.decided};
+    run.lengths = {request.length + run.decided};
   }
   pass.trace = trace;
   pass.stop = stop;

@@ -57,15 +57,15 @@ void show(const runtime::ModelState& state, const RunControl& control, const dif
           const Tensor& tokens, diffusion::Trace& trace, GenerateResult& result) {
   const base::Stopwatch decoding;
   const bool first = state.ranks().first();
-  diffusion::Decoded made;
+  diffusion::Decoded decoded;
   if (state.options.plan.vae > 1)
-    made = diffusion::decode_in_bands(state, control, job, tokens, trace.wanted());
+    decoded = diffusion::decode_in_bands(state, control, job, tokens, trace.wanted());
   else if (first)
-    made = diffusion::decode(state, control, job, job.admitted.tiles, tokens, trace.wanted());
+    decoded = diffusion::decode(state, control, job, job.admitted.tiles, tokens, trace.wanted());
   if (!first) return;
-  add_decoding(made.shared, result.report);
-  if (trace.wanted()) trace.plain(state.video() ? "video" : "image", made.numbers);
-  result.images = std::move(made.images);
+  add_decoding(decoded.shared, result.report);
+  if (trace.wanted()) trace.plain(state.video() ? "video" : "image", decoded.numbers);
+  result.images = std::move(decoded.images);
   result.report.phase_seconds[Phase::decode] = decoding.seconds();
 }
 
@@ -99,14 +99,14 @@ void finish_report(const runtime::ModelState& state, const diffusion::Job& job, 
 }
 
 /// The network stays in memory for a run only, for any end, unless parts are kept.
-class ForThisRun {
+class NetworkLease {
  public:
-  ForThisRun(runtime::ModelState& state, bool keeps) : state_(state), keeps_(keeps) {}
-  ~ForThisRun() {
+  NetworkLease(runtime::ModelState& state, bool keeps) : state_(state), keeps_(keeps) {}
+  ~NetworkLease() {
     if (!keeps_) state_.loaded.transformers.release();
   }
-  ForThisRun(const ForThisRun&) = delete;
-  ForThisRun& operator=(const ForThisRun&) = delete;
+  NetworkLease(const NetworkLease&) = delete;
+  NetworkLease& operator=(const NetworkLease&) = delete;
 
  private:
   runtime::ModelState& state_;
@@ -115,12 +115,12 @@ class ForThisRun {
 
 // The memory of all orders of a sequence.
 std::shared_ptr<runtime::MemoryReservation> reservation(runtime::ModelState& state,
-                                                        const char* what, int64_t bytes,
+                                                        const char* subject, int64_t bytes,
                                                         int64_t stays) {
   if (!state.admitted.residence) return nullptr;
-  auto taken = std::make_shared<runtime::MemoryReservation>(&*state.admitted.residence);
-  admission::take_room(state, what, bytes, stays, *taken);
-  return taken;
+  auto lease = std::make_shared<runtime::MemoryReservation>(&*state.admitted.residence);
+  admission::take_room(state, subject, bytes, stays, *lease);
+  return lease;
 }
 
 // Otherwise ranks with fewer requests would miss the last ones.
@@ -214,7 +214,7 @@ class ImageRun final : public Run {
   const GenerateRequest& request_;
   const RunControl& control_;
   diffusion::Job job_{};
-  std::optional<ForThisRun> loaded_{};
+  std::optional<NetworkLease> loaded_{};
   std::optional<diffusion::Trace> trace_{};
   Tensor tokens_{};
 };
@@ -224,7 +224,7 @@ void ImageRun::admit() {
   job_ = planned(state_, request_, control_, result);
   job_.counted.sent_before = std::move(sent_before);
   const admission::MemoryFit fit = admission::plan_memory(state_, request_, job_);
-  job_.loaded.reservation = reservation(state_, "this run", fit.taken, fit.stays);
+  job_.loaded.reservation = reservation(state_, "this run", fit.total, fit.stays);
 }
 
 void ImageRun::load() {
@@ -256,12 +256,12 @@ void admit_together(runtime::ModelState& state, std::deque<diffusion::QueuedRequ
     fits.push_back(admission::plan_memory(state, order.request, order.job,
                                           inputs - admission::input_bytes(order.job)));
   const int64_t together = admission::require_overlap(state, fits, inputs);
-  int64_t taken = 0, stays = 0;
+  int64_t run_bytes = 0, stays = 0;
   for (const admission::MemoryFit& fit : fits) {
-    taken = std::max(taken, fit.taken + std::max<int64_t>(together - fit.process, 0));
+    run_bytes = std::max(run_bytes, fit.total + std::max<int64_t>(together - fit.process, 0));
     stays = std::max(stays, fit.stays);
   }
-  orders.front().job.loaded.reservation = reservation(state, "this run", taken, stays);
+  orders.front().job.loaded.reservation = reservation(state, "this run", run_bytes, stays);
 }
 
 /// Requests whose last ranks decode, while the others denoise the next part.
@@ -303,7 +303,7 @@ class OverlappedRun final : public Run {
   const bool decodes_;
   comm::Ledger::Entries sent_before_{};
   std::deque<diffusion::QueuedRequest> orders_{};
-  std::optional<ForThisRun> loaded_{};
+  std::optional<NetworkLease> loaded_{};
   diffusion::SharedDecoder decoder_{};
 };
 
@@ -355,8 +355,8 @@ void OverlappedRun::report() {
     result.report.phase_seconds.try_emplace(Phase::decode, 0);  // beside the next sample
     if (!result.elsewhere) {
       if (order.trace.wanted())
-        order.trace.plain(state_.video() ? "video" : "image", order.made.numbers);
-      result.images = std::move(order.made.images);
+        order.trace.plain(state_.video() ? "video" : "image", order.decoded.numbers);
+      result.images = std::move(order.decoded.images);
       finish(state_, order.request, control_, order.job, order.tokens, order.trace, result);
     }
     results.push_back(std::move(result));
@@ -383,7 +383,7 @@ std::vector<GenerateResult> generate(runtime::ModelState& state,
                                      std::span<const GenerateRequest> requests,
                                      const RunControl& control) {
   for (const GenerateRequest& request : requests) check_request(request);
-  const cluster::ExclusiveRequest alone(state.ranks(), state.name);
+  const cluster::ExclusiveRequest exclusive(state.ranks(), state.name);
   const base::BindStop stop(control.stop);
   agree_on_count(state, requests.size());
   if (requests.empty()) return {};

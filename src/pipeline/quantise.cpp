@@ -70,7 +70,7 @@ load::QuantiseRules rules_of(const runtime::ModelState& state, const QuantiseReq
 
 /// A matrix, and its form: int4 or int8, in the order of the kernels for whole panels: alone, or a
 /// half of a pair's panels.
-struct Chosen {
+struct MatrixForm {
   std::string name;
   bool int4 = false;
   bool panels = false;
@@ -78,43 +78,46 @@ struct Chosen {
 };
 
 // Each with the other matrix of its pair, if any.
-void choose(const load::TensorSet& tensors, const std::map<std::string, std::string>& pairs,
-            const std::vector<std::string>& names, bool int4, std::vector<Chosen>& chosen) {
-  std::set<std::string> left(names.begin(), names.end());
+void choose_matrices(const load::TensorSet& tensors,
+                     const std::map<std::string, std::string>& pairs,
+                     const std::vector<std::string>& names, bool int4,
+                     std::vector<MatrixForm>& matrices) {
+  std::set<std::string> remaining(names.begin(), names.end());
   for (const auto& [gate, up] : pairs) {
-    if (!left.contains(gate) || !left.contains(up)) continue;
+    if (!remaining.contains(gate) || !remaining.contains(up)) continue;
     const std::vector<int64_t>& sizes = tensors.entry(gate).sizes;
     if (!ops::fills_panels(sizes.front(), sizes.back(), true)) continue;
-    chosen.push_back({.name = gate, .int4 = int4, .panels = true, .up = up});
-    chosen.push_back({.name = up, .int4 = int4, .panels = true, .gate = gate});
-    left.erase(gate);
-    left.erase(up);
+    matrices.push_back({.name = gate, .int4 = int4, .panels = true, .up = up});
+    matrices.push_back({.name = up, .int4 = int4, .panels = true, .gate = gate});
+    remaining.erase(gate);
+    remaining.erase(up);
   }
   std::set<std::string> paired;
   for (const auto& [gate, up] : pairs) paired.insert({gate, up});
-  for (const std::string& name : left) {
+  for (const std::string& name : remaining) {
     const std::vector<int64_t>& sizes = tensors.entry(name).sizes;
     const bool panels =
         !paired.contains(name) && ops::fills_panels(sizes.front(), sizes.back(), false);
-    chosen.push_back({.name = name, .int4 = int4, .panels = panels});
+    matrices.push_back({.name = name, .int4 = int4, .panels = panels});
   }
 }
 
 // The matrices packed by the model's description with the dtype of routed experts; with `dense`
 // also those with the model's own dtype. Routers are excluded, and so is a head equal to the table
 // of embeddings.
-std::vector<Chosen> matrices_of(const runtime::ModelState& state, const load::TensorSet& tensors,
-                                const QuantiseRequest& request) {
+std::vector<MatrixForm> matrices_of(const runtime::ModelState& state,
+                                    const load::TensorSet& tensors,
+                                    const QuantiseRequest& request) {
   const tensor::Uncounted aside;
-  const load::MetaWeights asked(tensors);
-  nn::Portion all = state.language ? state.language->spec().whole() : state.spec->whole();
-  all.expert_dtype = DType::i8;
+  const load::MetaWeights meta_weights(tensors);
+  nn::Portion portion = state.language ? state.language->spec().whole() : state.spec->whole();
+  portion.expert_dtype = DType::i8;
   if (state.language)
-    state.language->spec().make(asked, all, DType::bf16, 0);
+    state.language->spec().make(meta_weights, portion, DType::bf16, 0);
   else
-    state.spec->make(asked, all, DType::bf16);
+    state.spec->make(meta_weights, portion, DType::bf16);
   const bool int4 = request.experts == Precision::int4;
-  const std::vector<std::string> experts = asked.packed_in(DType::i8);
+  const std::vector<std::string> experts = meta_weights.packed_in(DType::i8);
   for (const std::string& name : experts) {
     const int64_t k = tensors.entry(name).sizes.back();
     require(!int4 || k % 2 == 0, ErrorCode::usage,
@@ -125,51 +128,53 @@ std::vector<Chosen> matrices_of(const runtime::ModelState& state, const load::Te
   require(!experts.empty(), ErrorCode::usage, "'{}' has no routed experts{}", state.name,
           state.spec ? ": give `dtype` int8 or int4, which quantises all products"
                      : ", and nothing is quantised without them: run it as it is");
-  std::vector<Chosen> chosen;
-  choose(tensors, asked.pairs(), experts, int4, chosen);
-  if (request.dense) choose(tensors, asked.pairs(), asked.packed_in(DType::bf16), false, chosen);
-  return chosen;
+  std::vector<MatrixForm> matrices;
+  choose_matrices(tensors, meta_weights.pairs(), experts, int4, matrices);
+  if (request.dense)
+    choose_matrices(tensors, meta_weights.pairs(), meta_weights.packed_in(DType::bf16), false,
+                    matrices);
+  return matrices;
 }
 
 // The matrices of a part that a run with these rules quantises at load.
-std::vector<Chosen> products_of(const runtime::ModelState& state, const std::string& part,
-                                const load::QuantiseRules& rules, load::TensorSet tensors) {
+std::vector<MatrixForm> products_of(const runtime::ModelState& state, const std::string& part,
+                                    const load::QuantiseRules& rules, load::TensorSet tensors) {
   tensors.quantise(rules, load::products_of(part));
-  const auto asked = std::make_shared<const load::MetaWeights>(tensors);
+  const auto meta_weights = std::make_shared<const load::MetaWeights>(tensors);
   const std::optional<DType> experts =
       rules.experts() == load::QuantiseRules::Bits::none ? std::optional<DType>() : DType::i8;
   std::vector<std::string> eight, four;
-  for (const auto& [name, form] : state.forms_of(part, asked, experts))
+  for (const auto& [name, form] : state.forms_of(part, meta_weights, experts))
     if (form.dtype == DType::i8) (form.int4 ? four : eight).push_back(name);
-  std::vector<Chosen> chosen;
-  choose(tensors, asked->pairs(), eight, false, chosen);
-  choose(tensors, asked->pairs(), four, true, chosen);
-  return chosen;
+  std::vector<MatrixForm> matrices;
+  choose_matrices(tensors, meta_weights->pairs(), eight, false, matrices);
+  choose_matrices(tensors, meta_weights->pairs(), four, true, matrices);
+  return matrices;
 }
 
 /// The tensors of the written file, in order, and the progress.
 class NewWeights {
  public:
-  NewWeights(const load::TensorSet& tensors, const std::vector<Chosen>& quantised,
+  NewWeights(const load::TensorSet& tensors, const std::vector<MatrixForm>& quantised,
              const RunControl& control)
       : tensors_(tensors), control_(control), matrices_(quantised.size()) {
     std::set<std::string> set;
-    for (const Chosen& one : quantised) {
-      total_ += tensors.entry(one.name).bytes();
-      set.insert(one.name);
+    for (const MatrixForm& matrix : quantised) {
+      total_ += tensors.entry(matrix.name).bytes();
+      set.insert(matrix.name);
     }
-    for (const Chosen& one : quantised)  // first: aligned for mapped use
-      if (one.panels) add_panels(one);
+    for (const MatrixForm& matrix : quantised)  // first: aligned for mapped use
+      if (matrix.panels) add_panels(matrix);
     for (const std::string& name : tensors.names())
       if (!set.contains(name)) add_copy(name);
-    for (const Chosen& one : quantised)
-      if (!one.panels) add_matrix(one);
+    for (const MatrixForm& matrix : quantised)
+      if (!matrix.panels) add_matrix(matrix);
     // Aligned tensors first, then scales and the rest, the widest first: each begins at a multiple
     // of its elements.
     const auto even = [](const PlannedTensor& x) { return x.bytes % 8 == 0; };
     std::vector<PlannedTensor> rest;
-    for (const Chosen& one : quantised)
-      if (!holds_scales(one)) rest.push_back(scales(one));
+    for (const MatrixForm& matrix : quantised)
+      if (!holds_scales(matrix)) rest.push_back(scales(matrix));
     std::ranges::remove_copy_if(all_, std::back_inserter(rest), even);
     std::erase_if(all_, std::not_fn(even));
     std::ranges::stable_sort(rest, std::greater(), [](const PlannedTensor& x) {
@@ -185,9 +190,9 @@ class NewWeights {
   }
   /// For all finished matrices.
   std::vector<QuantisedMatrix> errors() const {
-    std::vector<QuantisedMatrix> each;
-    for (const auto& [name, one] : errors_) each.push_back(one);
-    return each;
+    std::vector<QuantisedMatrix> matrices;
+    for (const auto& [name, matrix] : errors_) matrices.push_back(matrix);
+    return matrices;
   }
 
  private:
@@ -197,7 +202,7 @@ class NewWeights {
     return count;
   }
   // Panels of int4 have their scales within.
-  static bool holds_scales(const Chosen& one) { return one.int4 && one.panels; }
+  static bool holds_scales(const MatrixForm& matrix) { return matrix.int4 && matrix.panels; }
   void add_copy(const std::string& name) {
     const load::TensorEntry& entry = tensors_.entry(name);
     all_.push_back({name, entry.dtype, entry.sizes, entry.bytes(), [this, &entry, name] {
@@ -206,69 +211,73 @@ class NewWeights {
                       return bytes;
                     }});
   }
-  void add_matrix(const Chosen& one) {
-    const load::TensorEntry& entry = tensors_.entry(one.name);
+  void add_matrix(const MatrixForm& matrix) {
+    const load::TensorEntry& entry = tensors_.entry(matrix.name);
     std::vector<int64_t> sizes = entry.sizes;
-    if (one.int4) sizes.back() /= 2;
-    all_.push_back({one.name, one.int4 ? "U8" : "I8", sizes, elements(sizes), [this, one] {
-                      const ops::StoredMatrix rows = quantised(one);
-                      keep_scales(one, rows);
-                      show(tensors_.entry(one.name).bytes());
+    if (matrix.int4) sizes.back() /= 2;
+    all_.push_back({matrix.name, matrix.int4 ? "U8" : "I8", sizes, elements(sizes), [this, matrix] {
+                      const ops::StoredMatrix rows = quantised(matrix);
+                      keep_scales(matrix, rows);
+                      show(tensors_.entry(matrix.name).bytes());
                       return rows.values;
                     }});
   }
   // A matrix in the order of the kernels, or half of such a pair: gate's bytes are first.
-  void add_panels(const Chosen& one) {
-    const std::vector<int64_t>& rows = tensors_.entry(one.name).sizes;
-    const bool half = !one.up.empty() || !one.gate.empty();
+  void add_panels(const MatrixForm& matrix) {
+    const std::vector<int64_t>& rows = tensors_.entry(matrix.name).sizes;
+    const bool half = !matrix.up.empty() || !matrix.gate.empty();
     const int64_t width = half ? ops::kTileColumns : ops::kPanelColumns,
-                  bytes = ops::step_bytes(one.int4) / (half ? 2 : 1);
+                  bytes = ops::step_bytes(matrix.int4) / (half ? 2 : 1);
     const std::vector<int64_t> sizes{rows[0] / width, rows[1] / ops::kStepElements, bytes};
-    all_.push_back({one.name, one.int4 ? "U8" : "I8", sizes, elements(sizes), [this, one, half] {
-                      if (one.gate.empty()) turn(one);
-                      show(tensors_.entry(one.name).bytes());
-                      const Tensor all = panels_.reshape({panels_.elements()});
-                      const int64_t middle = half ? all.elements() / 2 : all.elements();
-                      return one.gate.empty() ? all.slice(0, 0, middle)
-                                              : all.slice(0, middle, all.elements());
-                    }});
+    all_.push_back(
+        {matrix.name, matrix.int4 ? "U8" : "I8", sizes, elements(sizes), [this, matrix, half] {
+           if (matrix.gate.empty()) turn(matrix);
+           show(tensors_.entry(matrix.name).bytes());
+           const Tensor panels = panels_.reshape({panels_.elements()});
+           const int64_t middle = half ? panels.elements() / 2 : panels.elements();
+           return matrix.gate.empty() ? panels.slice(0, 0, middle)
+                                      : panels.slice(0, middle, panels.elements());
+         }});
   }
-  void turn(const Chosen& one) {
-    const ops::StoredMatrix rows = quantised(one);
+  void turn(const MatrixForm& matrix) {
+    const ops::StoredMatrix rows = quantised(matrix);
     ops::StoredMatrix up;
-    if (!one.up.empty()) up = quantised({.name = one.up, .int4 = one.int4});
+    if (!matrix.up.empty()) up = quantised({.name = matrix.up, .int4 = matrix.int4});
     panels_ = ops::panels_of(rows, up).values;
-    keep_scales(one, rows);
-    if (!one.up.empty()) keep_scales({.name = one.up, .int4 = one.int4, .panels = true}, up);
+    keep_scales(matrix, rows);
+    if (!matrix.up.empty())
+      keep_scales({.name = matrix.up, .int4 = matrix.int4, .panels = true}, up);
   }
-  void keep_scales(const Chosen& one, const ops::StoredMatrix& rows) {
-    ++made_;
-    if (!holds_scales(one)) scales_[one.name] = rows.scales;
+  void keep_scales(const MatrixForm& matrix, const ops::StoredMatrix& rows) {
+    ++finished_;
+    if (!holds_scales(matrix)) scales_[matrix.name] = rows.scales;
   }
-  ops::StoredMatrix quantised(const Chosen& one) {
-    const Tensor floats = tensors_.get(one.name);
-    ops::StoredMatrix rows = one.int4 ? ops::quantise_groups(floats) : ops::quantise_rows(floats);
+  ops::StoredMatrix quantised(const MatrixForm& matrix) {
+    const Tensor floats = tensors_.get(matrix.name);
+    ops::StoredMatrix rows =
+        matrix.int4 ? ops::quantise_groups(floats) : ops::quantise_rows(floats);
     require(ops::all_finite(rows.scales), ErrorCode::model,
             "{}: tensor {} holds values that are no numbers (NaN or infinity): get the file again",
-            tensors_.file(one.name).path(), base::printable(one.name));
-    errors_[one.name] = {one.name, one.int4 ? 4 : 8, ops::relative_error(rows, floats)};
+            tensors_.file(matrix.name).path(), base::printable(matrix.name));
+    errors_[matrix.name] = {matrix.name, matrix.int4 ? 4 : 8, ops::relative_error(rows, floats)};
     return rows;
   }
-  PlannedTensor scales(const Chosen& one) {
-    const std::vector<int64_t>& of = tensors_.entry(one.name).sizes;
-    std::vector<int64_t> sizes{of.front()};
-    if (one.int4) sizes.push_back(ops::groups_of(of.back()));
-    return {load::scales_of(one.name), one.int4 ? "BF16" : "F32", sizes,
-            elements(sizes) * (one.int4 ? 2 : 4), [this, one] {
-              const auto made = scales_.find(one.name);  // not for a later matrix
-              return made != scales_.end() ? made->second : quantised(one).scales;
+  PlannedTensor scales(const MatrixForm& matrix) {
+    const std::vector<int64_t>& shape = tensors_.entry(matrix.name).sizes;
+    std::vector<int64_t> sizes{shape.front()};
+    if (matrix.int4) sizes.push_back(ops::groups_of(shape.back()));
+    return {load::scales_of(matrix.name), matrix.int4 ? "BF16" : "F32", sizes,
+            elements(sizes) * (matrix.int4 ? 2 : 4), [this, matrix] {
+              const auto it = scales_.find(matrix.name);  // not for a later matrix
+              return it != scales_.end() ? it->second : quantised(matrix).scales;
             }};
   }
   void show(int64_t bytes) {
     const int64_t before = done_ * kLooks / total_, after = (done_ + bytes) * kLooks / total_;
     done_ += bytes;
-    if (control_.on_progress && (after > before || made_ == 1))
-      control_.on_progress({Phase::quantise, made_, static_cast<int>(matrices_), clock_.seconds()});
+    if (control_.on_progress && (after > before || finished_ == 1))
+      control_.on_progress(
+          {Phase::quantise, finished_, static_cast<int>(matrices_), clock_.seconds()});
   }
 
   const load::TensorSet& tensors_;
@@ -278,13 +287,13 @@ class NewWeights {
   std::map<std::string, Tensor> scales_;
   std::map<std::string, QuantisedMatrix> errors_;
   size_t matrices_ = 0;
-  int made_ = 0;                  // matrices
+  int finished_ = 0;              // matrices
   int64_t total_ = 0, done_ = 0;  // bytes of matrices
   base::Stopwatch clock_;
 };
 
 /// A file to copy unchanged.
-struct Copied {
+struct FileCopy {
   fs::path from, to;  ///< `to` in the new folder
   int64_t bytes = 0;
 };
@@ -309,7 +318,7 @@ class FileList {
       blobs_ = root_.parent_path().parent_path() / "blobs";
     list(model, "", 0);
   }
-  const std::vector<Copied>& files() const { return files_; }
+  const std::vector<FileCopy>& files() const { return files_; }
   /// Links without a copy, by name in the folder.
   const std::vector<std::string>& left_out() const { return left_out_; }
 
@@ -350,7 +359,7 @@ class FileList {
 
   fs::path root_, blobs_;
   std::set<fs::path> replaced_;
-  std::vector<Copied> files_;
+  std::vector<FileCopy> files_;
   std::vector<std::string> left_out_;
 };
 
@@ -376,7 +385,7 @@ void make_folders(const fs::path& path) {
   if (error) base::refuse_output("make", path.string(), error.value());
 }
 
-void copy_file(const Copied& file, const fs::path& folder) {
+void copy_file(const FileCopy& file, const fs::path& folder) {
   make_folders((folder / file.to).parent_path());
   const base::InputFile from(file.from.string());
   base::OutputFile to((folder / file.to).string());
@@ -409,16 +418,16 @@ std::string stem_of(const load::TensorSet& tensors) {
 struct Part {
   const load::Component& component;
   load::TensorSet tensors;
-  std::vector<Chosen> chosen;
+  std::vector<MatrixForm> matrices;
   load::QuantisedForm form;
 };
 
 std::vector<Part> experts_of(const runtime::ModelState& state, const QuantiseRequest& request) {
   const load::Component& part = part_with_experts(state, request.dense.has_value());
-  Part one{part, load::open_weights(part), {}, {}};
-  one.chosen = matrices_of(state, one.tensors, request);
-  one.form = {.int4 = request.experts == Precision::int4, .dense = request.dense.has_value()};
-  return {std::move(one)};
+  Part new_part{part, load::open_weights(part), {}, {}};
+  new_part.matrices = matrices_of(state, new_part.tensors, request);
+  new_part.form = {.int4 = request.experts == Precision::int4, .dense = request.dense.has_value()};
+  return {std::move(new_part)};
 }
 
 std::vector<Part> parts_of(const runtime::ModelState& state, const QuantiseRequest& request) {
@@ -429,15 +438,15 @@ std::vector<Part> parts_of(const runtime::ModelState& state, const QuantiseReque
     const load::Component& part = state.folder.component(name);
     require(!part.quantised.experts && !part.quantised.dense, ErrorCode::usage,
             "'{}' is quantised already ({}); run it as it is", state.name, name);
-    Part one{part, load::open_weights(part), {}, {}};
-    one.chosen = products_of(state, name, rules, one.tensors);
-    if (one.chosen.empty()) continue;
+    Part new_part{part, load::open_weights(part), {}, {}};
+    new_part.matrices = products_of(state, name, rules, new_part.tensors);
+    if (new_part.matrices.empty()) continue;
     const bool routed = name == "transformer" && !state.geometry().experts.empty() &&
                         rules.experts() != load::QuantiseRules::Bits::none;
-    one.form = {.experts = routed,
-                .int4 = routed && rules.experts() == load::QuantiseRules::Bits::int4,
-                .rules = rules.text()};
-    parts.push_back(std::move(one));
+    new_part.form = {.experts = routed,
+                     .int4 = routed && rules.experts() == load::QuantiseRules::Bits::int4,
+                     .rules = rules.text()};
+    parts.push_back(std::move(new_part));
   }
   require(!parts.empty(), ErrorCode::usage,
           "the rules name no product of '{}': nothing would be quantised", state.name);
@@ -453,7 +462,7 @@ std::string check_part(const runtime::ModelState& state, const std::string& name
 void write_part(const Part& part, const fs::path& own, NewWeights& weights) {
   make_folders(own);
   load::QuantisedForm form = part.form;
-  form.panels = std::ranges::any_of(part.chosen, &Chosen::panels);
+  form.panels = std::ranges::any_of(part.matrices, &MatrixForm::panels);
   const std::string config = load::quantised_config(part.component.folder + "/config.json", form);
   base::OutputFile description((own / "config.json").string());
   description.write(config.data(), config.size());
@@ -477,33 +486,33 @@ QuantiseResult quantise(const runtime::ModelState& state, const QuantiseRequest&
   std::list<NewWeights> weights;  // planned tensors refer to these
   int64_t bytes = 0;
   for (const Part& part : parts) {
-    if (const std::string said = check_part(state, part.component.name);
-        control.on_note && !said.empty())
-      control.on_note(said);
+    if (const std::string note = check_part(state, part.component.name);
+        control.on_note && !note.empty())
+      control.on_note(note);
     replaced.insert(part.component.folder);
-    bytes += weights.emplace_back(part.tensors, part.chosen, control).bytes();
+    bytes += weights.emplace_back(part.tensors, part.matrices, control).bytes();
   }
   const fs::path model = state.folder.path;
   const FileList list(model, replaced);
   check_links(state, list, control);
-  for (const Copied& file : list.files()) bytes += file.bytes;
+  for (const FileCopy& file : list.files()) bytes += file.bytes;
   check_space(request.output, bytes);
 
   base::OutputFolder folder(request.output);
-  for (const Copied& file : list.files()) copy_file(file, folder.beside());
-  QuantiseResult made;
+  for (const FileCopy& file : list.files()) copy_file(file, folder.beside());
+  QuantiseResult result;
   auto written = weights.begin();
   for (const Part& part : parts) {
-    const fs::path inside = fs::path(part.component.folder).lexically_relative(model);
-    write_part(part, (fs::path(folder.beside()) / inside).lexically_normal(), *written);
-    made.matrices += static_cast<int64_t>(part.chosen.size());
-    made.bytes_before += part.tensors.bytes();
-    made.bytes += written->bytes();
-    std::ranges::move(written->errors(), std::back_inserter(made.each));
+    const fs::path part_folder = fs::path(part.component.folder).lexically_relative(model);
+    write_part(part, (fs::path(folder.beside()) / part_folder).lexically_normal(), *written);
+    result.matrices += static_cast<int64_t>(part.matrices.size());
+    result.bytes_before += part.tensors.bytes();
+    result.bytes += written->bytes();
+    std::ranges::move(written->errors(), std::back_inserter(result.each));
     ++written;
   }
   folder.commit();
-  return made;
+  return result;
 }
 
 }  // namespace tessera::pipeline

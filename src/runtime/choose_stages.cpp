@@ -21,9 +21,9 @@ std::vector<double> flops_of(const nn::Denoiser& model, const models::PipelineSp
   scope.meter = std::make_shared<tensor::Meter>();
   const tensor::BindScope bind(scope);
   const nn::Conditioning conditioning = spec.example(1);
-  parallel::Workload one{1, layout.grid(), 1, 1, spec.prefix(conditioning)};
-  one.extra = layout.extra;
-  parallel::Setup setup({}, model.geometry(), one);
+  parallel::Workload workload{1, layout.grid(), 1, 1, spec.prefix(conditioning)};
+  workload.extra = layout.extra;
+  parallel::Setup setup({}, model.geometry(), workload);
   std::vector<double> flops;
   double before = 0;
   parallel::DenoiseControl control;

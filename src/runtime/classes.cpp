@@ -9,16 +9,16 @@ namespace tessera::runtime {
 namespace {
 
 // The known name with the fewest differing characters in order, for "did you mean".
-std::string nearest(const std::string& wanted, const std::vector<std::string>& names) {
+std::string nearest(const std::string& label, const std::vector<std::string>& names) {
   std::string best;
-  size_t least = wanted.size() / 2 + 2;
+  size_t least = label.size() / 2 + 2;
   for (const std::string& name : names) {
     std::vector<size_t> row(name.size() + 1);
     for (size_t j = 0; j < row.size(); ++j) row[j] = j;
-    for (size_t i = 1; i <= wanted.size(); ++i) {
+    for (size_t i = 1; i <= label.size(); ++i) {
       size_t diagonal = row[0]++;
       for (size_t j = 1; j <= name.size(); ++j) {
-        const size_t change = diagonal + (wanted[i - 1] == name[j - 1] ? 0 : 1);
+        const size_t change = diagonal + (label[i - 1] == name[j - 1] ? 0 : 1);
         diagonal = row[j];
         row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
       }
@@ -30,13 +30,13 @@ std::string nearest(const std::string& wanted, const std::vector<std::string>& n
 
 }  // namespace
 
-std::vector<int> class_numbers(const std::vector<std::string>& wanted,
+std::vector<int> class_numbers(const std::vector<std::string>& labels,
                                const std::vector<std::string>& names, int64_t count) {
   std::vector<int> numbers;
-  for (const std::string& text : wanted) {
-    const auto known = std::find(names.begin(), names.end(), text);
-    if (known != names.end()) {
-      numbers.push_back(static_cast<int>(known - names.begin()));
+  for (const std::string& text : labels) {
+    const auto it = std::find(names.begin(), names.end(), text);
+    if (it != names.end()) {
+      numbers.push_back(static_cast<int>(it - names.begin()));
       continue;
     }
     int number = -1;

@@ -19,13 +19,13 @@ DeviceOption parse_device(const std::string& text) {
   if (text == "cuda") return {DeviceKind::cuda};
   const std::string head = "cuda:";
   int index = -1;
-  bool known = text.starts_with(head);
-  if (known) {
+  bool valid = text.starts_with(head);
+  if (valid) {
     const char* const end = text.data() + text.size();
     const auto [rest, error] = std::from_chars(text.data() + head.size(), end, index);
-    known = error == std::errc() && rest == end && index >= 0;
+    valid = error == std::errc() && rest == end && index >= 0;
   }
-  require(known, ErrorCode::usage, "`device` {}: expected 'cpu', 'cuda' or 'cuda:N'",
+  require(valid, ErrorCode::usage, "`device` {}: expected 'cpu', 'cuda' or 'cuda:N'",
           base::printable(text));
   return {DeviceKind::cuda, index};
 }

@@ -25,11 +25,11 @@ std::string beside(const load::Component& part, const char* name) {
 
 // "bos_token": "<s>" or {"content": "<s>"}.
 std::string token_text(const Json& config, const char* key) {
-  const auto found = config.find(key);
-  if (found == config.end()) return "";
-  if (found->is_string()) return found->get<std::string>();
-  return found->is_object() && found->contains("content") && found->at("content").is_string()
-             ? found->at("content").get<std::string>()
+  const auto it = config.find(key);
+  if (it == config.end()) return "";
+  if (it->is_string()) return it->get<std::string>();
+  return it->is_object() && it->contains("content") && it->at("content").is_string()
+             ? it->at("content").get<std::string>()
              : "";
 }
 
@@ -61,9 +61,10 @@ constexpr const char* kProcessors[] = {"suppress_tokens",     "begin_suppress_to
 
 // Keys of other samplers: they change logits or lengths, so they are refused.
 void refuse_other_sampling(const models::TokenConfig& read) {
-  for (const Sampling& one : kSampling)
-    if (read.has(one.key) && !(read.at(one.key).is_number() && read.at(one.key) == one.inert))
-      read.refuse_value(one.key, "the model's own sampler; leave it out");
+  for (const Sampling& sampling : kSampling)
+    if (read.has(sampling.key) &&
+        !(read.at(sampling.key).is_number() && read.at(sampling.key) == sampling.inert))
+      read.refuse_value(sampling.key, "the model's own sampler; leave it out");
   for (const char* key : kProcessors)
     if (read.has(key)) read.refuse_value(key, "the model's own sampler; leave it out");
 }
@@ -72,8 +73,9 @@ void refuse_other_sampling(const models::TokenConfig& read) {
 std::string decode_of(const models::TokenConfig& read, const std::string& usual) {
   sample::DecodingPolicy p;
   sample::read_decode(usual, p);
-  const auto says = [&](const char* key) { return read.has(key); };
-  if (!says("editing_threshold") && !(p.edits() && (says("threshold") || says("max_post_steps"))))
+  const auto has_key = [&](const char* key) { return read.has(key); };
+  if (!has_key("editing_threshold") &&
+      !(p.edits() && (has_key("threshold") || has_key("max_post_steps"))))
     return usual;
   return fmt::format("edit:{},{},{}", read.number("threshold", p.edits() ? p.threshold : 0.7, 0, 2),
                      read.number("editing_threshold", p.editing, 0, 2),
@@ -95,11 +97,12 @@ std::string canvas_of(const models::TokenConfig& read) {
     const Json& sampler = read.at("sampler_config");
     require(sampler.is_object(), ErrorCode::model, "{}: 'sampler_config' is {}; expected an object",
             read.where(), base::ConfigReader::shown(sampler));
-    const models::TokenConfig one(sampler, read.where() + ": 'sampler_config'");
-    const char* const known = "EntropyBoundSamplerConfig";
-    if (one.text("_cls_name", known) != known) one.refuse_value("_cls_name", known);
-    rule.entropy_bound = one.number("entropy_bound", rule.entropy_bound, 0, 1e9);
-    one.check_rest({}, {});
+    const models::TokenConfig sampler_config(sampler, read.where() + ": 'sampler_config'");
+    const char* const class_name = "EntropyBoundSamplerConfig";
+    if (sampler_config.text("_cls_name", class_name) != class_name)
+      sampler_config.refuse_value("_cls_name", class_name);
+    rule.entropy_bound = sampler_config.number("entropy_bound", rule.entropy_bound, 0, 1e9);
+    sampler_config.check_rest({}, {});
   }
   require(rule.t_max > 0 && rule.t_min <= rule.t_max, ErrorCode::model,
           "{}: 't_max' {} and 't_min' {}; expected t_max above 0, and t_min no higher",
@@ -139,15 +142,15 @@ void Language::read_template() {
     template_ = base::read_file(path, base::kLargestText);
     return;
   }
-  const auto found = tokenizer_config_.find("chat_template");
-  if (found == tokenizer_config_.end()) return;
-  if (found->is_string()) template_ = found->get<std::string>();
-  if (!found->is_array()) return;
-  for (const Json& one : *found)
-    if (one.is_object() && one.value("template", Json()).is_string()) {
-      const Json name = one.value("name", Json());
-      if (name == "default") template_ = one.at("template").get<std::string>();
-      if (name == "tool_use") tool_template_ = one.at("template").get<std::string>();
+  const auto it = tokenizer_config_.find("chat_template");
+  if (it == tokenizer_config_.end()) return;
+  if (it->is_string()) template_ = it->get<std::string>();
+  if (!it->is_array()) return;
+  for (const Json& entry : *it)
+    if (entry.is_object() && entry.value("template", Json()).is_string()) {
+      const Json name = entry.value("name", Json());
+      if (name == "default") template_ = entry.at("template").get<std::string>();
+      if (name == "tool_use") tool_template_ = entry.at("template").get<std::string>();
     }
 }
 
@@ -163,9 +166,9 @@ sample::SpecialIds Language::special() const {
                          spec_.split};
   if (spec_.canvas) return ids;
   if (tokenizer_) {
-    const std::string named = token_text(tokenizer_config_, "mask_token");
+    const std::string mask_token = token_text(tokenizer_config_, "mask_token");
     for (const std::string& token :
-         {named, std::string("<|mask|>"), std::string("<|mdm_mask|>"), std::string("[MASK]")})
+         {mask_token, std::string("<|mask|>"), std::string("<|mdm_mask|>"), std::string("[MASK]")})
       if (ids.mask < 0 && !token.empty()) ids.mask = tokenizer_->id_of(token);
     const std::string end = token_text(tokenizer_config_, "eos_token");
     if (ids.ends.empty() && !end.empty() && tokenizer_->id_of(end) >= 0)
@@ -233,9 +236,9 @@ std::vector<int32_t> Language::chat(const std::string& text) const {
 std::string Language::check(nn::DType dtype) const {
   const tensor::Uncounted aside;
   const load::TensorSet tensors = load::open_weights(part_);
-  const load::MetaWeights asked(tensors);
-  spec_.make(asked, spec_.whole(), dtype, 0);
-  const std::string names = load::check_names(asked, tensors, part_.weights(), spec_.unread);
+  const load::MetaWeights meta_weights(tensors);
+  spec_.make(meta_weights, spec_.whole(), dtype, 0);
+  const std::string names = load::check_names(meta_weights, tensors, part_.weights(), spec_.unread);
   return names.empty() || unused_.empty() ? names + unused_ : names + "; " + unused_;
 }
 
@@ -266,16 +269,16 @@ std::vector<nn::ExpertCache::Kept> Language::take_experts(int rank) {
   return std::exchange(kept_experts_[rank], {});
 }
 
-void Language::keep_experts(int rank, std::vector<nn::ExpertCache::Kept> kept) {
+void Language::keep_experts(int rank, std::vector<nn::ExpertCache::Kept> experts) {
   const std::lock_guard lock(keeping_);
-  std::swap(kept_experts_[rank], kept);
+  std::swap(kept_experts_[rank], experts);
 }
 
 int64_t Language::kept_bytes() const {
   const std::lock_guard lock(keeping_);
   int64_t sum = models_.bytes();
-  for (const auto& [rank, kept] : kept_experts_)
-    for (const auto& expert : kept) sum += expert.bytes;
+  for (const auto& [rank, experts] : kept_experts_)
+    for (const auto& expert : experts) sum += expert.bytes;
   return sum;
 }
 

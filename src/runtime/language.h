@@ -74,7 +74,7 @@ class Language {
   /// Experts in memory that a rank's last request kept for the next request; of two simultaneous
   /// requests the second finds none.
   std::vector<nn::ExpertCache::Kept> take_experts(int rank);
-  void keep_experts(int rank, std::vector<nn::ExpertCache::Kept> kept);
+  void keep_experts(int rank, std::vector<nn::ExpertCache::Kept> experts);
   /// Bytes of networks and experts kept for the next request.
   int64_t kept_bytes() const;
   /// Releases networks and experts; running requests keep their references.

@@ -19,7 +19,7 @@ namespace {
 using tensor::Tensor;
 
 /// The layers that adapters may change, among requests of a network on meta.
-class AskedLayers {
+class LayerRecorder {
  public:
   /// Weights on meta, with a note of each request.
   nn::AnsweredWeights noting(const std::shared_ptr<const nn::Weights>& meta) {
@@ -32,10 +32,10 @@ class AskedLayers {
             }};
   }
   std::vector<load::AdapterLayer> layers() const {
-    std::vector<load::AdapterLayer> all;
+    std::vector<load::AdapterLayer> result;
     for (const auto& [name, shape] : layers_)
-      all.push_back({name, shape[0], shape.elements() / shape[0]});
-    return all;
+      result.push_back({name, shape[0], shape.elements() / shape[0]});
+    return result;
   }
 
  private:
@@ -53,14 +53,14 @@ std::vector<load::AdapterPart> parts_of(const ModelState& state) {
   const tensor::Uncounted aside;
   std::vector<load::AdapterPart> parts;
   const load::Component& network = state.folder.component("transformer");
-  AskedLayers asked;
-  state.spec->make(asked.noting(state.meta_weights_of("transformer")), state.spec->whole(),
+  LayerRecorder recorder;
+  state.spec->make(recorder.noting(state.meta_weights_of("transformer")), state.spec->whole(),
                    state.dtype());
-  parts.push_back({"transformer", network.class_name, asked.layers()});
+  parts.push_back({"transformer", network.class_name, recorder.layers()});
   for (const char* name : {"text_encoder", "text_encoder_2", "text_encoder_3"}) {
     if (!state.folder.has(name)) continue;
     const load::Component& part = state.folder.component(name);
-    AskedLayers layers;
+    LayerRecorder layers;
     const auto weights =
         std::make_shared<const nn::AnsweredWeights>(layers.noting(state.meta_weights_of(name)));
     models::text_encoder_of(part.class_name, {part.config, part.description()}, weights,
@@ -92,13 +92,13 @@ std::shared_ptr<const Adapters> load_adapters(const ModelState& state,
   const load::AdapterNames names(parts_of(state));
   auto adapters = std::make_shared<Adapters>();
   adapters->merge = merged;
-  std::map<std::string, std::shared_ptr<nn::WeightChanges>> all;
+  std::map<std::string, std::shared_ptr<nn::WeightChanges>> sums;
   for (const Lora& lora : loras) {
     size_t layers = 0;
     for (const auto& [part, changes] : load::read_adapter(lora.file, lora.strength, names)) {
       layers += changes.size();
       if (lora.strength == 0) continue;  // results stay identical to a run without the adapter
-      auto& sum = all[part];
+      auto& sum = sums[part];
       if (!sum) sum = std::make_shared<nn::WeightChanges>();
       for (const auto& [name, change] : changes) {
         adapters->bytes += bytes_of(change.front());
@@ -110,7 +110,7 @@ std::shared_ptr<const Adapters> load_adapters(const ModelState& state,
                                           layers, lora.strength,
                                           lora.strength == 0 ? ": not at all" : ""));
   }
-  adapters->parts = {all.begin(), all.end()};
+  adapters->parts = {sums.begin(), sums.end()};
   return adapters;
 }
 

@@ -15,8 +15,8 @@ class Memo {
 
   std::optional<Value> find(const Key& key) const {
     const std::lock_guard lock(mutex_);
-    const auto found = all_.find(key);
-    return found == all_.end() ? std::nullopt : std::optional(found->second);
+    const auto it = all_.find(key);
+    return it == all_.end() ? std::nullopt : std::optional(it->second);
   }
   void keep(const Key& key, Value value) const {
     const std::lock_guard lock(mutex_);
@@ -26,10 +26,10 @@ class Memo {
   /// Results of `make` are kept; exceptions are not.
   template <class Make>
   Value of(const Key& key, const Make& make) const {
-    if (auto found = find(key)) return *std::move(found);
-    Value made = make();
-    keep(key, made);
-    return made;
+    if (auto memo = find(key)) return *std::move(memo);
+    Value value = make();
+    keep(key, value);
+    return value;
   }
 
  private:

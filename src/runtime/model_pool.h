@@ -40,26 +40,26 @@ class PooledModel {
 
  private:
   friend class MemoryReservation;
-  int64_t taken(const MemoryReservation* but = nullptr) const;
-  int64_t held() const;
+  int64_t reserved_bytes(const MemoryReservation* but = nullptr) const;
+  int64_t held_bytes() const;
 
-  ModelPool& among_;
+  ModelPool& pool_;
   const Keeps keeps_;
   std::vector<const MemoryReservation*> runs_;  // runs with a reservation
-  uint64_t used_ = 0;                           // the turn of the last beginning or end of a run
+  uint64_t last_turn_ = 0;                      // the turn of the last beginning or end of a run
 };
 
 /// A run of a model, with a memory reservation until destruction.
 class MemoryReservation {
  public:
   /// Null: the model is not shared, and take() does nothing.
-  explicit MemoryReservation(PooledModel* of) : of_(of) {}
+  explicit MemoryReservation(PooledModel* model) : model_(model) {}
   ~MemoryReservation();
   MemoryReservation(const MemoryReservation&) = delete;
   MemoryReservation& operator=(const MemoryReservation&) = delete;
 
   /// Memory that runs of a model hold.
-  struct Held {
+  struct ModelMemory {
     std::string name;
     int64_t bytes = 0;
   };
@@ -70,12 +70,12 @@ class MemoryReservation {
   /// idle models release their weights, the least recently used first. On false the reservation is
   /// unchanged, and `others` lists the runs in the way (empty: an idle model stayed). A run alone
   /// always succeeds.
-  bool take(int64_t bytes, int64_t weights, int64_t room, std::vector<Held>& others,
+  bool take(int64_t bytes, int64_t weights, int64_t room, std::vector<ModelMemory>& others,
             Idle idle = Idle::leave);
 
  private:
   friend class PooledModel;
-  PooledModel* const of_;
+  PooledModel* const model_;
   int64_t bytes_ = 0, weights_ = 0;
 };
 

@@ -34,8 +34,8 @@ std::vector<std::string> names_of(const load::ModelFolder& folder) {
     if (part.string().starts_with("models--")) names.push_back(part.string());
   names.push_back(std::filesystem::path(folder.path + "/").parent_path().filename().string());
   const base::Json& config = folder.component("transformer").config;
-  if (const auto said = config.find("_name_or_path"); said != config.end() && said->is_string())
-    names.push_back(said->get<std::string>());
+  if (const auto it = config.find("_name_or_path"); it != config.end() && it->is_string())
+    names.push_back(it->get<std::string>());
   return names;
 }
 
@@ -107,10 +107,10 @@ std::string check_half(const ModelState& state, const Make& make, const std::str
   const tensor::Uncounted aside;
   const load::Component& part = state.folder.component(name);
   const load::TensorSet tensors = load::open_weights(part);
-  const load::MetaWeights asked(tensors);
-  (void)make(asked, state.dtype());
+  const load::MetaWeights meta_weights(tensors);
+  (void)make(meta_weights, state.dtype());
   const std::string unused[] = {other, others_conv, "bn.*"};
-  return load::check_names(asked, tensors, part.weights(), unused);
+  return load::check_names(meta_weights, tensors, part.weights(), unused);
 }
 
 bool quantises(const RunOptions& options) {
@@ -134,8 +134,8 @@ bool holds_blocks(const ModelState& state) {
   return std::ranges::any_of(parts, [&](const std::string& part) {
     const load::TensorSet tensors = state.tensors_of(part);
     return std::ranges::any_of(tensors.files(), [](const load::TensorFile& file) {
-      return std::ranges::any_of(file.entries(), [](const auto& one) {
-        return one.second.format && *one.second.format > tensor::BlockFormat::int8;
+      return std::ranges::any_of(file.entries(), [](const auto& entry) {
+        return entry.second.format && *entry.second.format > tensor::BlockFormat::int8;
       });
     });
   });
@@ -189,20 +189,20 @@ void check_quantises(const ModelState& state) {
   for (const std::string& part : state.parts_with_products()) {
     load::TensorSet none;  // no files: names are those of the model
     none.quantise(rules, load::products_of(part));
-    const auto asked = std::make_shared<const load::MetaWeights>(none);
-    forms.merge(state.forms_of(part, asked, state.expert_dtype()));
+    const auto meta_weights = std::make_shared<const load::MetaWeights>(none);
+    forms.merge(state.forms_of(part, meta_weights, state.expert_dtype()));
   }
   for (const load::QuantiseRules::Rule& rule : rules.rules()) {
     const bool name = rule.of.find('*') != std::string::npos || rule.of.ends_with(".weight");
     require(!name || std::ranges::any_of(forms,
-                                         [&](const auto& one) {
-                                           return one.second.dtype != nn::DType::f32 &&
-                                                  load::matches_rule(one.first, rule.of);
+                                         [&](const auto& entry) {
+                                           return entry.second.dtype != nn::DType::f32 &&
+                                                  load::matches_rule(entry.first, rule.of);
                                          }),
             ErrorCode::usage, "`quantise_rules`: {} names no product of '{}' in bf16",
             base::printable(rule.of), state.name);
   }
-  any = any || std::ranges::any_of(forms, [](const auto& one) { return one.second.int8_rows; });
+  any = any || std::ranges::any_of(forms, [](const auto& entry) { return entry.second.int8_rows; });
   require(!gpu || (any && rules.experts() != load::QuantiseRules::Bits::int4 &&
                    state.options.quantise_rules.empty()),
           ErrorCode::usage,
@@ -232,13 +232,13 @@ void check_device_forms(const ModelState& state) {
 }  // namespace
 
 const load::WeightStore& weight_store() {
-  static const load::WeightStore one;  // per process: weights only, no state of requests
-  return one;
+  static const load::WeightStore store;  // per process: weights only, no state of requests
+  return store;
 }
 
 ModelPool& pool() {
-  static ModelPool one;  // per process, as memory is
-  return one;
+  static ModelPool model_pool;  // per process, as memory is
+  return model_pool;
 }
 
 nn::DType dtype_of(const RunOptions& options) {
@@ -247,9 +247,9 @@ nn::DType dtype_of(const RunOptions& options) {
 
 std::optional<nn::DType> expert_dtype_of(const RunOptions& options,
                                          const load::ModelFolder& folder) {
-  const auto kept = stored(folder).experts;
-  const bool asked = rules_of(options).experts() != load::QuantiseRules::Bits::none;
-  return kept || !asked ? kept : nn::DType::i8;
+  const auto stored_dtype = stored(folder).experts;
+  const bool quantises = rules_of(options).experts() != load::QuantiseRules::Bits::none;
+  return stored_dtype || !quantises ? stored_dtype : nn::DType::i8;
 }
 
 load::QuantiseRules rules_of(const RunOptions& options) {
@@ -297,8 +297,8 @@ std::map<std::string, ops::WeightForm> ModelState::forms_of(
     whole.expert_dtype = experts;
     (void)spec->make(*weights, whole, dtype());
   } else {
-    const load::Component& found = folder.component(part);
-    models::text_encoder_of(found.class_name, source_of(found), weights, dtype())
+    const load::Component& component = folder.component(part);
+    models::text_encoder_of(component.class_name, source_of(component), weights, dtype())
         ->encode({{0}, {1}, 1});
   }
   return weights->forms();
@@ -312,7 +312,7 @@ models::VaeSpec ModelDescription::vae() const {
 // Checks the files of parts in memory as often as the files are read: once.
 std::string ModelState::checked(const std::string& part,
                                 const std::function<std::string()>& check) const {
-  return options.keep_parts ? said_.of(part, check) : check();
+  return options.keep_parts ? notes_.of(part, check) : check();
 }
 
 std::string ModelState::check_transformer() const {
@@ -320,9 +320,9 @@ std::string ModelState::check_transformer() const {
     const tensor::Uncounted aside;
     const load::Component& part = folder.component("transformer");
     const load::TensorSet tensors = load::open_weights(part);
-    const load::MetaWeights asked(tensors);
-    spec->make(asked, spec->whole(), dtype());
-    return load::check_names(asked, tensors, part.weights());
+    const load::MetaWeights meta_weights(tensors);
+    spec->make(meta_weights, spec->whole(), dtype());
+    return load::check_names(meta_weights, tensors, part.weights());
   });
 }
 
@@ -381,20 +381,20 @@ std::unique_ptr<nn::Denoiser> ModelState::make_transformer(
     int rank, int64_t resident, const std::shared_ptr<const nn::Weights>& plain,
     const Adapters* adapters) const {
   constexpr const char* kPart = "transformer";
-  const auto merged = [&](std::shared_ptr<const nn::Weights> of) {
-    return adapters ? adapters->merged(kPart, std::move(of), device()) : of;
+  const auto merged = [&](std::shared_ptr<const nn::Weights> base_weights) {
+    return adapters ? adapters->merged(kPart, std::move(base_weights), device()) : base_weights;
   };
   const auto weights = merged(plain);
   const auto pairs = adapters ? adapters->pairs(kPart, device()) : nullptr;
-  const auto all = nn::with_pairs(weights, pairs);
+  const auto with_loras = nn::with_pairs(weights, pairs);
   if (resident >= 0)
-    return std::make_unique<StreamedDenoiser>(*spec, all, dtype(), resident, expert_dtype());
-  const nn::Portion mine = portion(rank);
-  if (options.plan.shard == 1) return spec->make(*all, mine, dtype());
+    return std::make_unique<StreamedDenoiser>(*spec, with_loras, dtype(), resident, expert_dtype());
+  const nn::Portion own_portion = portion(rank);
+  if (options.plan.shard == 1) return spec->make(*with_loras, own_portion, dtype());
   auto meta = weights;
   if (device() != tensor::Device::meta) meta = merged(meta_weights_of(kPart));
-  return std::make_unique<ShardedDenoiser>(*spec, meta, *weights, dtype(), mine, shard_of(rank),
-                                           device(), pairs);
+  return std::make_unique<ShardedDenoiser>(*spec, meta, *weights, dtype(), own_portion,
+                                           shard_of(rank), device(), pairs);
 }
 
 load::TensorSet ModelState::tensors_of(const std::string& part) const {
@@ -427,9 +427,9 @@ std::string ModelState::check_vae() const {
 std::unique_ptr<models::VaeDecoder> ModelState::load_vae(int64_t keep) const {
   if (device() != tensor::Device::meta) (void)check_vae();
   if (keep == 0) return vae().decoder(*weights_of("vae"), dtype());
-  const auto held = std::make_shared<const load::HeldWeights>(weights_of("vae"));
-  auto decoder = vae().decoder(*held, dtype());
-  loaded.kept.keep("vae", held->values(), keep);
+  const auto held_weights = std::make_shared<const load::HeldWeights>(weights_of("vae"));
+  auto decoder = vae().decoder(*held_weights, dtype());
+  loaded.kept.keep("vae", held_weights->values(), keep);
   return decoder;
 }
 
@@ -449,21 +449,21 @@ std::unique_ptr<models::VaeEncoder> ModelState::load_vae_encoder() const {
 std::string ModelState::check_text_encoder(const std::string& part) const {
   return checked(part, [&] {
     const tensor::Uncounted aside;
-    const load::Component& found = folder.component(part);
-    const load::TensorSet tensors = load::open_weights(found);
-    const auto asked = std::make_shared<load::MetaWeights>(tensors);
+    const load::Component& component = folder.component(part);
+    const load::TensorSet tensors = load::open_weights(component);
+    const auto meta_weights = std::make_shared<load::MetaWeights>(tensors);
     const auto encoder =
-        models::text_encoder_of(found.class_name, source_of(found), asked, dtype());
+        models::text_encoder_of(component.class_name, source_of(component), meta_weights, dtype());
     encoder->encode({{0}, {1}, 1});
-    return load::check_names(*asked, tensors, found.weights(), encoder->unused());
+    return load::check_names(*meta_weights, tensors, component.weights(), encoder->unused());
   });
 }
 
 std::unique_ptr<models::TextEncoder> ModelState::load_text_encoder(
     const std::string& part, const std::shared_ptr<const nn::Weights>& weights) const {
   if (device() != tensor::Device::meta) (void)check_text_encoder(part);
-  const load::Component& found = folder.component(part);
-  return models::text_encoder_of(found.class_name, source_of(found), weights, dtype());
+  const load::Component& component = folder.component(part);
+  return models::text_encoder_of(component.class_name, source_of(component), weights, dtype());
 }
 
 std::map<std::string, int64_t> ModelState::products_of(const std::string& part) const {
@@ -569,8 +569,8 @@ void open_parts(const std::string& model, load::ModelFolder folder, const RunOpt
 void open_model(const std::string& model, const RunOptions& options, ModelState& state,
                 const WeightFiles& files) {
   const base::BindJsonMemory within(options.memory_budget);
-  const auto found = problems(options.plan, cluster::started_ranks(options));
-  require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
+  const auto errors = problems(options.plan, cluster::started_ranks(options));
+  require(errors.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(errors, "; "));
   state.options = options;
   state.place = choose_device(options.device);
   check_experts(options.plan, state.place, options);
@@ -584,13 +584,13 @@ void open_model(const std::string& model, const RunOptions& options, ModelState&
 void open_published(const std::string& name, const RunOptions& options, ModelState& state) {
   const models::PublishedModel* const model = models::published_model(name);
   if (model == nullptr) {
-    std::vector<std::string> known;
-    for (const models::PublishedModel& one : models::published_models()) known.push_back(one.name);
+    std::vector<std::string> names;
+    for (const auto& published : models::published_models()) names.push_back(published.name);
     fail(ErrorCode::model, "no size is called {}; known are {}", base::printable(name),
-         fmt::join(known, ", "));
+         fmt::join(names, ", "));
   }
-  const auto found = problems(options.plan, options.plan.ranks());
-  require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
+  const auto errors = problems(options.plan, options.plan.ranks());
+  require(errors.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(errors, "; "));
   state.options = options;
   state.options.keep_parts = false;
   open_parts(model->name, folder_of(*model), state.options, state);

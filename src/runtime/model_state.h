@@ -35,7 +35,7 @@ std::optional<nn::DType> expert_dtype_of(const RunOptions& options,
 load::QuantiseRules rules_of(const RunOptions& options);
 
 /// The options of the caller when the model was opened.
-struct AskedModel {
+struct ModelArguments {
   RunOptions options{};
   std::string name{};   ///< the caller's name of the model
   WeightFiles files{};  ///< in place of weights of the folder
@@ -88,7 +88,7 @@ struct AdmittedRuns {
 
 /// An open model, in parts by lifetime. Requests on many threads share the state; state of a
 /// request is in its Job.
-struct ModelState : AskedModel, ModelDescription {
+struct ModelState : ModelArguments, ModelDescription {
   /// Unique token of this open model; never reused, even after the model is closed.
   std::shared_ptr<const void> identity = std::make_shared<const char>();
   DeviceChoice place;                  ///< where parts compute; latents and images are the host's
@@ -162,7 +162,7 @@ struct ModelState : AskedModel, ModelDescription {
                                                  const Adapters* adapters) const;
   std::string checked(const std::string& part, const std::function<std::string()>& check) const;
 
-  Memo<std::string, std::string> said_;  // sentences of checked files
+  Memo<std::string, std::string> notes_;  // sentences of checked files
   Memo<nn::DType, nn::Geometry> geometry_;
 };
 

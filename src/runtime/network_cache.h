@@ -28,17 +28,16 @@ class NetworkCache {
     const Tracker& request = tensor::current_scope().memory;
     {
       const std::lock_guard lock(mutex_);
-      const auto found = all_.find(rank);
-      if (variant == variant_ && found != all_.end())
-        return counted(found->second, request, rank_memory);
+      const auto it = all_.find(rank);
+      if (variant == variant_ && it != all_.end()) return counted(it->second, request, rank_memory);
     }
-    Held made = built(make);
+    Slot slot = built(make);
     const std::lock_guard lock(mutex_);
     if (variant != variant_) all_.clear();
     variant_ = variant;
-    const auto [at, mine] = all_.emplace(rank, std::move(made));
-    if (!mine) {
-      made = {};  // would count beside the existing network
+    const auto [at, inserted] = all_.emplace(rank, std::move(slot));
+    if (!inserted) {
+      slot = {};  // would count beside the existing network
       return counted(at->second, request, rank_memory);
     }
     const auto built_for = std::make_shared<Counting>(Bytes{}, request);
@@ -58,8 +57,8 @@ class NetworkCache {
   int64_t bytes() const {
     const std::lock_guard lock(mutex_);
     int64_t sum = 0;
-    for (const auto& [rank, held] : all_)
-      sum = std::accumulate(held.added.begin(), held.added.end(), sum);
+    for (const auto& [rank, slot] : all_)
+      sum = std::accumulate(slot.added.begin(), slot.added.end(), sum);
     return sum;
   }
 
@@ -67,7 +66,9 @@ class NetworkCache {
   using Bytes = std::array<int64_t, tensor::kMemoryClasses>;
   /// Counts bytes in a tracker until destruction.
   struct Counting {
-    Counting(const Bytes& held, Tracker where) : bytes(held), memory(std::move(where)) { count(1); }
+    Counting(const Bytes& held_bytes, Tracker where) : bytes(held_bytes), memory(std::move(where)) {
+      count(1);
+    }
     Counting(const Counting&) = delete;
     Counting& operator=(const Counting&) = delete;
     ~Counting() { count(-1); }
@@ -78,7 +79,7 @@ class NetworkCache {
     const Bytes bytes;
     const Tracker memory;
   };
-  struct Held {
+  struct Slot {
     std::shared_ptr<const Network> network;
     Bytes added{};  ///< bytes that building added to the process
     Bytes whole{};  ///< includes bytes that the process held already
@@ -91,30 +92,31 @@ class NetworkCache {
     return bytes;
   }
   template <class Make>
-  static Held built(const Make& make) {
+  static Slot built(const Make& make) {
     tensor::Scope counting = tensor::current_scope();
     const Tracker sum = std::make_shared<tensor::MemoryTracker>(counting.memory);
     counting.memory = std::make_shared<tensor::MemoryTracker>(sum);
     const tensor::BindScope bind(counting);
-    Held made{make()};
-    made.added = bytes_in(*sum);
-    made.whole = bytes_in(*counting.memory);
-    return made;
+    Slot slot{make()};
+    slot.added = bytes_in(*sum);
+    slot.whole = bytes_in(*counting.memory);
+    return slot;
   }
-  static std::shared_ptr<const Network> counted(Held& held, const Tracker& request,
+  static std::shared_ptr<const Network> counted(Slot& slot, const Tracker& request,
                                                 const Tracker& rank) {
-    std::erase_if(held.requests, [](const auto& entry) { return entry.second.expired(); });
-    auto& known = held.requests[request.get()];
-    std::shared_ptr<const Counting> here = known.lock();
-    if (!here) known = here = std::make_shared<Counting>(held.added, request);
-    auto mine = std::make_shared<Counting>(held.whole, rank);
-    return {held.network.get(),
-            [network = held.network, here, mine](const Network*) mutable { network.reset(); }};
+    std::erase_if(slot.requests, [](const auto& entry) { return entry.second.expired(); });
+    auto& request_entry = slot.requests[request.get()];
+    std::shared_ptr<const Counting> shared_count = request_entry.lock();
+    if (!shared_count)
+      request_entry = shared_count = std::make_shared<Counting>(slot.added, request);
+    auto rank_counting = std::make_shared<Counting>(slot.whole, rank);
+    return {slot.network.get(), [network = slot.network, shared_count,
+                                 rank_counting](const Network*) mutable { network.reset(); }};
   }
 
   mutable std::mutex mutex_;
   int64_t variant_ = 0;
-  std::map<int, Held> all_;
+  std::map<int, Slot> all_;
 };
 
 }  // namespace tessera::runtime

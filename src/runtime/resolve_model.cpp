@@ -16,14 +16,14 @@ namespace fs = std::filesystem;
 
 // Folders of shipped models: from the environment, beside an installed program, from the build.
 std::vector<fs::path> roots() {
-  std::vector<fs::path> found;
-  if (const char* chosen = std::getenv("TESSERA_MODELS"); chosen && *chosen)
-    found.emplace_back(chosen);
+  std::vector<fs::path> folders;
+  if (const char* models_path = std::getenv("TESSERA_MODELS"); models_path && *models_path)
+    folders.emplace_back(models_path);
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (!error) found.push_back(program.parent_path().parent_path() / "share/tessera/models");
-  found.emplace_back(TESSERA_MODELS_DIR);
-  return found;
+  if (!error) folders.push_back(program.parent_path().parent_path() / "share/tessera/models");
+  folders.emplace_back(TESSERA_MODELS_DIR);
+  return folders;
 }
 
 // "; shipped: shapes".

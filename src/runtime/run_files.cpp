@@ -67,8 +67,8 @@ bool same(const Place& a, const Place& b) {
 // Works for paths without a file, too.
 bool lies_in(const Place& place, const std::set<Identity>& folders) {
   for (fs::path at = place.real;; at = at.parent_path()) {
-    const auto found = identity_of(at);
-    if (found && folders.contains(*found)) return true;
+    const auto identity = identity_of(at);
+    if (identity && folders.contains(*identity)) return true;
     if (!at.has_relative_path()) return false;
   }
 }
@@ -99,8 +99,8 @@ Pattern pattern_of(const Place& output, FileKind kind) {
     const bool video = kind == FileKind::video;
     return {output.real, video ? "video-" : "", video ? "" : ".png"};
   }
-  const fs::path given(output.path);
-  return {output.real.parent_path(), given.stem().string() + "-", given.extension().string()};
+  const fs::path path(output.path);
+  return {output.real.parent_path(), path.stem().string() + "-", path.extension().string()};
 }
 
 void each_number(const Pattern& pattern,
@@ -121,7 +121,7 @@ class ModelFiles {
     } catch (const Error&) {  // Model::open reports the error
       return;
     }
-    if (const auto found = identity_of(root_)) folders_.insert(*found);
+    if (const auto identity = identity_of(root_)) folders_.insert(*identity);
     take(root_, true);
   }
   const fs::path& root() const { return root_; }
@@ -134,15 +134,15 @@ class ModelFiles {
   void take(const fs::path& folder, bool components) {
     std::error_code error, ignored;
     for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-      const auto found = identity_of(at->path());
-      if (!found) continue;
+      const auto identity = identity_of(at->path());
+      if (!identity) continue;
       if (!at->is_directory(ignored)) {
-        files_.insert(*found);
+        files_.insert(*identity);
       } else if (components) {
         // A link to a folder around the model would include everything.
         const bool link = at->is_symlink(ignored);
-        if (link && lies_in(Place(root_.string()), {*found})) continue;
-        if (link) folders_.insert(*found);
+        if (link && lies_in(Place(root_.string()), {*identity})) continue;
+        if (link) folders_.insert(*identity);
         take(at->path(), false);
       }
     }
@@ -162,7 +162,7 @@ class Check {
       if (!output.path.empty()) outputs_.push_back({&output, Place(output.path)});
     const std::string cache = load::hub_cache();
     if (cache.empty()) return;
-    if (const auto found = identity_of(cache)) cache_.insert(*found);
+    if (const auto identity = identity_of(cache)) cache_.insert(*identity);
   }
 
   void run() {
@@ -185,11 +185,11 @@ class Check {
     Place place;
   };
   struct Output {
-    const RunOutput* asked;
+    const RunOutput* request;
     Place place;
-    std::string name() const { return fmt::format("{} '{}'", asked->option, asked->path); }
+    std::string name() const { return fmt::format("{} '{}'", request->option, request->path); }
     bool takes_numbers() const {
-      return asked->kind <= FileKind::video && (place.folder || asked->count != 1);
+      return request->kind <= FileKind::video && (place.folder || request->count != 1);
     }
   };
 
@@ -208,12 +208,12 @@ class Check {
               "{} is the file of {}, which this run reads: name another", output.name(),
               input.option);
       // New files in a folder continue its numbers, unless they replace old files.
-      const bool numbered = output.place.folder ? files_.overwrite : output.asked->count != 1;
+      const bool numbered = output.place.folder ? files_.overwrite : output.request->count != 1;
       require(
           !numbered || !gives(output, input.place), ErrorCode::usage,
           "{} gives its files names like '{}', which is {}, and this run reads it: name another",
           output.name(), input.place.path, input.option);
-      require(output.asked->kind != FileKind::store || !lies_below(input.place, output.place),
+      require(output.request->kind != FileKind::store || !lies_below(input.place, output.place),
               ErrorCode::usage, "{} lies in the folder of {}: keep it elsewhere", input.option,
               output.name());
     }
@@ -221,14 +221,15 @@ class Check {
 
   // Refuses a file opened by the shell for a standard stream.
   void check_streams(const Output& output) const {
-    if (output.asked->path.starts_with("/dev/") || output.asked->path.starts_with("/proc/")) return;
-    for (const auto& [stream, said] :
+    if (output.request->path.starts_with("/dev/") || output.request->path.starts_with("/proc/"))
+      return;
+    for (const auto& [stream, name] :
          {std::pair{STDIN_FILENO, "input"}, {STDOUT_FILENO, "output"}, {STDERR_FILENO, "error"}}) {
       struct stat info {};
-      const bool is = fstat(stream, &info) == 0 && S_ISREG(info.st_mode) &&
-                      output.place.identity == identity_of(info);
-      require(!is, ErrorCode::usage, "{} is the file of standard {}: name another", output.name(),
-              said);
+      const bool is_same_file = fstat(stream, &info) == 0 && S_ISREG(info.st_mode) &&
+                                output.place.identity == identity_of(info);
+      require(!is_same_file, ErrorCode::usage, "{} is the file of standard {}: name another",
+              output.name(), name);
     }
   }
 
@@ -236,7 +237,7 @@ class Check {
     require(!earlier || !same(output.place, other.place), ErrorCode::usage,
             "'{}' would be written twice, as {} and {}, and only the later would stay: name two "
             "files",
-            output.asked->path, other.asked->option, output.asked->option);
+            output.request->path, other.request->option, output.request->option);
     require(!output.takes_numbers() || !gives(output, other.place), ErrorCode::usage,
             "{} is a name that {} gives its files: name another", other.name(), output.name());
     require(output.place.folder || !lies_below(other.place, output.place), ErrorCode::usage,
@@ -252,7 +253,7 @@ class Check {
 
   // Whether a numbered output may take this place.
   static bool gives(const Output& output, const Place& place) {
-    const Pattern pattern = pattern_of(output.place, output.asked->kind);
+    const Pattern pattern = pattern_of(output.place, output.request->kind);
     if (output.place.folder) {
       const Pattern frames{output.place.real, "", ".png"}, videos{output.place.real, "video-", ""};
       const fs::path parent = place.real.parent_path();
@@ -262,7 +263,7 @@ class Check {
     }
     const auto number = pattern.number_of(place.real);
     return place.real.parent_path() == pattern.folder && number &&
-           (output.asked->count == 0 || *number < output.asked->count);
+           (output.request->count == 0 || *number < output.request->count);
   }
 
   void sweep() const {
@@ -274,22 +275,23 @@ class Check {
   }
 
   void check_writing(const Output& output) const {
-    if (output.asked->kind >= FileKind::model) return;  // the writers report errors themselves
-    if (!output.place.folder || output.asked->kind > FileKind::video) {
-      base::check_writable(output.asked->path);
-      if (output.asked->kind == FileKind::video) media::check_mp4();
+    if (output.request->kind >= FileKind::model) return;  // the writers report errors themselves
+    if (!output.place.folder || output.request->kind > FileKind::video) {
+      base::check_writable(output.request->path);
+      if (output.request->kind == FileKind::video) media::check_mp4();
       return;
     }
-    fs::path there = output.place.real;
+    fs::path parent = output.place.real;
     std::error_code ignored;
-    while (!fs::exists(there, ignored) && there.has_relative_path()) there = there.parent_path();
-    base::check_writable((there / "tessera").string());
+    while (!fs::exists(parent, ignored) && parent.has_relative_path())
+      parent = parent.parent_path();
+    base::check_writable((parent / "tessera").string());
   }
 
   void check_existing(const Output& output) const {
-    const FileKind kind = output.asked->kind;
+    const FileKind kind = output.request->kind;
     if (kind >= FileKind::model) return;
-    const int64_t count = output.asked->count;
+    const int64_t count = output.request->count;
     if (output.takes_numbers()) {
       if (output.place.folder ? kind == FileKind::video && count == 1 : count > 1)
         each_number(output.place.folder ? Pattern{output.place.real, "", ".png"}
@@ -311,13 +313,13 @@ class Check {
     if (!place.regular || place.empty) return;
     const char* const kinds[] = {
         "image", "video", "report", "latents", "trace", "result of forward", "list of plans"};
-    const auto kind = static_cast<size_t>(output.asked->kind);
-    if (output.asked->kind == FileKind::chat)
+    const auto kind = static_cast<size_t>(output.request->kind);
+    if (output.request->kind == FileKind::chat)
       fail(ErrorCode::usage, "'{}' exists: name another file, or remove it", place.path);
-    require(runtime::is_former_output(place.path, output.asked->kind), ErrorCode::usage,
+    require(runtime::is_former_output(place.path, output.request->kind), ErrorCode::usage,
             "{}: '{}' exists, and is no {} that Tessera wrote: name another file, or give "
             "`overwrite` to replace it",
-            output.asked->option, place.path, kinds[kind]);
+            output.request->option, place.path, kinds[kind]);
   }
 
   const RunFiles& files_;
@@ -333,14 +335,14 @@ void check_files(const RunFiles& files) {
   const bool writes = std::ranges::any_of(
       files.outputs, [](const RunOutput& output) { return !output.path.empty(); });
   if (!writes) return;
-  RunFiles all = files;
-  all.inputs.push_back({"`transformer`", files.weights.transformer});
-  all.inputs.push_back({"`vae`", files.weights.vae});
-  all.inputs.push_back({"`preview_vae`", files.weights.preview_vae});
+  RunFiles all_files = files;
+  all_files.inputs.push_back({"`transformer`", files.weights.transformer});
+  all_files.inputs.push_back({"`vae`", files.weights.vae});
+  all_files.inputs.push_back({"`preview_vae`", files.weights.preview_vae});
   for (const std::string& text : files.weights.text_encoders)
-    all.inputs.push_back(
+    all_files.inputs.push_back(
         {"`text_encoder`", text.substr(fs::exists(text) ? 0 : text.find('=') + 1)});
-  Check(all).run();
+  Check(all_files).run();
 }
 
 std::string numbered_name(const std::string& output, size_t number) {

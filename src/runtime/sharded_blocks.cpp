@@ -53,15 +53,16 @@ int64_t lines_of(const std::vector<Tensor>& tensors) {
   return bytes;
 }
 
-// The same tensor as a view of some bytes of `all`; owns all bytes.
-Tensor view_of(const Tensor& all, int64_t at, const Tensor& form) {
+// The same tensor as a view of some bytes of `buffer`; owns all bytes.
+Tensor view_of(const Tensor& buffer, int64_t at, const Tensor& form) {
   const int64_t bytes = form.bytes();
   const auto part = [&] {
-    if (!all.is_meta()) return tensor::Storage::view(all.data<std::byte>() + at, bytes, nullptr);
+    if (!buffer.is_meta())
+      return tensor::Storage::view(buffer.data<std::byte>() + at, bytes, nullptr);
     const tensor::Uncounted aside;
     return tensor::Storage::allocate(bytes, tensor::Device::meta, tensor::MemoryClass::weights);
   }();
-  const std::shared_ptr<tensor::Storage> keeps(part.get(), [part, all](tensor::Storage*) {});
+  const std::shared_ptr<tensor::Storage> keeps(part.get(), [part, buffer](tensor::Storage*) {});
   return Tensor::over(keeps, 0, form.shape(), form.dtype());
 }
 
@@ -80,7 +81,7 @@ BlockLayout::BlockLayout(std::shared_ptr<const Weights> meta,
     require(request.form != nn::WeightRequest::Form::conv, ErrorCode::plan,
             "shard= gathers no filters, and a block has '{}'; leave it out", request.name);
     const std::string key = nn::weight_key(request);
-    if (const auto found = parts_->find(key); found != parts_->end()) return found->second.form;
+    if (const auto it = parts_->find(key); it != parts_->end()) return it->second.form;
     Part part{request, meta_->fetch(request), bytes_};
     bytes_ += lines_of(tensors_of(part.form));
     return parts_->emplace(key, std::move(part)).first->second.form;
@@ -95,54 +96,56 @@ Range BlockLayout::run_of(const nn::Shard& shard) const {
 }
 
 Tensor BlockLayout::packed(const Weights& weights, Range run, tensor::Device device) const {
-  const Tensor mine = Tensor::zeros({run.size()}, DType::u8, device, tensor::MemoryClass::weights);
+  const Tensor own_bytes =
+      Tensor::zeros({run.size()}, DType::u8, device, tensor::MemoryClass::weights);
   tensor::Scope aside = tensor::current_scope();
   const auto memory = std::exchange(aside.memory, nullptr);
   for (const auto& [key, part] : *parts_) {
     const auto expected = tensors_of(part.form);
     if (part.at + lines_of(expected) <= run.begin || part.at >= run.end) continue;
     base::check_stop();
-    const nn::FetchedWeight made = [&] {
+    const nn::FetchedWeight weight = [&] {
       const tensor::BindScope bound(aside);
       return weights.fetch(part.request);
     }();
-    const auto found = tensors_of(made);
+    const auto tensors = tensors_of(weight);
     // Counts the rank's run while packing, even if others of the process share the bytes.
-    const CountedBytes counted(memory, tensor::MemoryClass::weights, bytes_of(found));
+    const CountedBytes counted(memory, tensor::MemoryClass::weights, bytes_of(tensors));
     int64_t at = part.at;
     for (size_t i = 0; i < expected.size(); ++i) {
-      const Tensor& x = found.at(i);
-      require(found.size() == expected.size() && x.shape() == expected[i].shape() &&
+      const Tensor& x = tensors.at(i);
+      require(tensors.size() == expected.size() && x.shape() == expected[i].shape() &&
                   x.dtype() == expected[i].dtype(),
               ErrorCode::model, "'{}' is {} {} in memory; {} {} was predicted", key,
               name_of(x.dtype()), x.shape().str(), name_of(expected[i].dtype()),
               expected[i].shape().str());
-      const Range both{std::max(at, run.begin), std::min(at + x.bytes(), run.end)};
-      if (both.size() > 0 && !x.is_meta())
-        std::memcpy(mine.data<std::byte>() + (both.begin - run.begin),
-                    x.contiguous().data<std::byte>() + (both.begin - at),
-                    static_cast<size_t>(both.size()));
+      const Range overlap{std::max(at, run.begin), std::min(at + x.bytes(), run.end)};
+      if (overlap.size() > 0 && !x.is_meta())
+        std::memcpy(own_bytes.data<std::byte>() + (overlap.begin - run.begin),
+                    x.contiguous().data<std::byte>() + (overlap.begin - at),
+                    static_cast<size_t>(overlap.size()));
       at += rounded(x.bytes());
     }
   }
-  return mine;
+  return own_bytes;
 }
 
-std::shared_ptr<const Weights> BlockLayout::over(const Tensor& all) const {
+std::shared_ptr<const Weights> BlockLayout::over(const Tensor& buffer) const {
   return std::make_shared<const nn::AnsweredWeights>(
-      meta_, [parts = parts_.get(), all](const nn::WeightRequest& request) {
+      meta_, [parts = parts_.get(), buffer](const nn::WeightRequest& request) {
         const std::string key = nn::weight_key(request);
-        const auto found = parts->find(key);
-        require(found != parts->end(), ErrorCode::model,
+        const auto it = parts->find(key);
+        require(it != parts->end(), ErrorCode::model,
                 "a block asks for '{}', which was not predicted", key);
-        const auto& form = found->second.form;
-        const int64_t at = found->second.at;
-        if (!form.packed) return nn::FetchedWeight{.tensor = view_of(all, at, form.tensor)};
-        const auto here = std::make_shared<ops::PackedWeight>(*form.packed);
-        here->data = view_of(all, at, here->data);
-        if (here->scales.defined())
-          here->scales = view_of(all, at + rounded(here->data.bytes()), here->scales);
-        return nn::FetchedWeight{.packed = here};
+        const auto& form = it->second.form;
+        const int64_t at = it->second.at;
+        if (!form.packed) return nn::FetchedWeight{.tensor = view_of(buffer, at, form.tensor)};
+        const auto packed_weight = std::make_shared<ops::PackedWeight>(*form.packed);
+        packed_weight->data = view_of(buffer, at, packed_weight->data);
+        if (packed_weight->scales.defined())
+          packed_weight->scales =
+              view_of(buffer, at + rounded(packed_weight->data.bytes()), packed_weight->scales);
+        return nn::FetchedWeight{.packed = packed_weight};
       });
 }
 

@@ -29,8 +29,8 @@ class BlockLayout {
   /// The bytes of a run, u8 on the host or on meta, packed from `weights` in order. Throws
   /// Error(model) for weights of unexpected size.
   nn::Tensor packed(const nn::Weights& weights, nn::Range run, tensor::Device device) const;
-  /// Weights that point into `all` and own the bytes.
-  std::shared_ptr<const nn::Weights> over(const nn::Tensor& all) const;
+  /// Weights that point into `buffer` and own the bytes.
+  std::shared_ptr<const nn::Weights> over(const nn::Tensor& buffer) const;
 
   struct Part;
   using Parts = std::map<std::string, Part>;

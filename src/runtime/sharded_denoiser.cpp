@@ -24,7 +24,7 @@ struct ShardedRest {
   /// A matrix or table, stored as a run on each rank.
   struct Piece {
     BlockLayout layout;
-    Tensor mine;
+    Tensor own_bytes;
     std::vector<nn::Range> runs{};          ///< runs of all ranks
     std::shared_ptr<const Weights> form{};  ///< the weight on meta
   };
@@ -38,9 +38,9 @@ namespace {
 ShardedRest::Piece piece_of(const std::shared_ptr<const Weights>& meta, const Weights& from,
                             const nn::WeightRequest& request, const nn::Shard& shard,
                             tensor::Device device) {
-  BlockLayout layout(meta, [&](const Weights& asked) { (void)asked.fetch(request); });
-  Tensor mine = layout.packed(from, layout.run_of(shard), device);
-  ShardedRest::Piece piece{std::move(layout), std::move(mine)};
+  BlockLayout layout(meta, [&](const Weights& weights) { (void)weights.fetch(request); });
+  Tensor own_bytes = layout.packed(from, layout.run_of(shard), device);
+  ShardedRest::Piece piece{std::move(layout), std::move(own_bytes)};
   for (int i = 0; i < shard.count; ++i) piece.runs.push_back(piece.layout.run_of({i, shard.count}));
   const tensor::Uncounted aside;
   piece.form =
@@ -63,10 +63,10 @@ std::shared_ptr<const ShardedRest> kept_rest(const models::PipelineSpec& spec,
     const std::string key = nn::weight_key(request);
     if (request.form == Form::stored || request.form == Form::vector)
       return rest->whole.try_emplace(key, weights.fetch(request)).first->second;
-    auto found = rest->pieces.find(key);
-    if (found == rest->pieces.end())
-      found = rest->pieces.emplace(key, piece_of(meta, weights, request, shard, device)).first;
-    return found->second.form->fetch(request);
+    auto it = rest->pieces.find(key);
+    if (it == rest->pieces.end())
+      it = rest->pieces.emplace(key, piece_of(meta, weights, request, shard, device)).first;
+    return it->second.form->fetch(request);
   };
   (void)spec.make(nn::AnsweredWeights(meta, keep), shell_of(portion), dtype);
   return rest;
@@ -82,8 +82,8 @@ nn::AnsweredWeights gathered(std::shared_ptr<const ShardedRest> rest, nn::Gather
             const ShardedRest::Piece& piece = rest->pieces.at(key);
             nn::FetchedWeight weight = piece.form->fetch(request);
             weight.at_use = [rest, &piece, &gather, request] {
-              const Tensor all = gather.whole(piece.mine, piece.runs);
-              return piece.layout.over(all)->fetch(request);
+              const Tensor buffer = gather.whole(piece.own_bytes, piece.runs);
+              return piece.layout.over(buffer)->fetch(request);
             };
             return weight;
           }};
@@ -97,11 +97,11 @@ std::unique_ptr<nn::Denoiser> form_of(const models::PipelineSpec& spec, DType dt
 }
 
 /// A network of a single request; the request's buffers count its temporary bytes.
-class OfRequest final : public StreamedDenoiser {
+class RequestNetwork final : public StreamedDenoiser {
  public:
-  OfRequest(const models::PipelineSpec& spec, DType dtype, const nn::Portion& portion,
-            std::shared_ptr<const ShardedSource> blocks, std::unique_ptr<nn::Denoiser> shell,
-            const std::shared_ptr<tensor::MemoryTracker>& memory, int64_t bytes)
+  RequestNetwork(const models::PipelineSpec& spec, DType dtype, const nn::Portion& portion,
+                 std::shared_ptr<const ShardedSource> blocks, std::unique_ptr<nn::Denoiser> shell,
+                 const std::shared_ptr<tensor::MemoryTracker>& memory, int64_t bytes)
       : StreamedDenoiser(spec, dtype, portion, std::move(blocks), std::move(shell)),
         counted_(memory, tensor::MemoryClass::buffers, bytes) {}
 
@@ -143,8 +143,8 @@ std::unique_ptr<nn::Denoiser> ShardedDenoiser::with(nn::Gather& gather) const {
         std::make_shared<const nn::AnsweredWeights>(gathered(rest_, gather)), pairs_);
     return spec_.make(*weights, shell_of(portion_), dtype_);
   }();
-  return std::make_unique<OfRequest>(spec_, dtype_, portion_, blocks_, std::move(shell), memory,
-                                     scope.memory->current());
+  return std::make_unique<RequestNetwork>(spec_, dtype_, portion_, blocks_, std::move(shell),
+                                          memory, scope.memory->current());
 }
 
 nn::ContextPtr ShardedDenoiser::prepare(const nn::Conditioning&, const nn::TokenShape&) const {

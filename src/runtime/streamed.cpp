@@ -119,10 +119,10 @@ PartWeights part_weights(const models::PipelineSpec& spec, DType dtype,
 int64_t resident_blocks(const PartWeights& parts, int64_t room) {
   const auto count = static_cast<int64_t>(parts.blocks.size());
   if (parts.whole() <= room) return count;
-  int64_t held = parts.fixed, resident = -1;
-  for (int64_t r = 0; r < count && held + parts.largest(r) <= room; ++r) {
+  int64_t held_bytes = parts.fixed, resident = -1;
+  for (int64_t r = 0; r < count && held_bytes + parts.largest(r) <= room; ++r) {
     resident = r;
-    held += parts.blocks[static_cast<size_t>(r)];
+    held_bytes += parts.blocks[static_cast<size_t>(r)];
   }
   return resident;
 }

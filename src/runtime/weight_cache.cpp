@@ -7,21 +7,21 @@ namespace tessera::runtime {
 // Frees the previous weights after the lock is released.
 void WeightCache::keep(const std::string& part, std::shared_ptr<const void> weights,
                        int64_t bytes) {
-  Part kept{std::move(weights), bytes};
+  Part entry{std::move(weights), bytes};
   const std::lock_guard lock(mutex_);
-  std::swap(parts_[part], kept);
+  std::swap(parts_[part], entry);
 }
 
 std::shared_ptr<const void> WeightCache::find(const std::string& part) const {
   const std::lock_guard lock(mutex_);
-  const auto found = parts_.find(part);
-  return found == parts_.end() ? nullptr : found->second.weights;
+  const auto it = parts_.find(part);
+  return it == parts_.end() ? nullptr : it->second.weights;
 }
 
 void WeightCache::release() {
-  std::map<std::string, Part> gone;
+  std::map<std::string, Part> released;
   const std::lock_guard lock(mutex_);
-  gone.swap(parts_);
+  released.swap(parts_);
 }
 
 int64_t WeightCache::bytes() const { return bytes_with({}); }

@@ -36,8 +36,8 @@ MemoryPeaks peaks_of(const tensor::MemoryTracker& memory) {
           memory.peak(MemoryClass::kv), memory.peak(MemoryClass::buffers), memory.peak()};
 }
 
-Report::Rank work_of(const tensor::Scope& rank, int64_t sent) {
-  return {peaks_of(*rank.memory), rank.meter->total().flops, sent};
+Report::Rank work_of(const tensor::Scope& rank, int64_t sent_bytes) {
+  return {peaks_of(*rank.memory), rank.meter->total().flops, sent_bytes};
 }
 
 void Workers::start(const RunOptions& options) {

@@ -28,7 +28,7 @@ struct RunMeters {
 /// The peak of each class of memory.
 MemoryPeaks peaks_of(const tensor::MemoryTracker& memory);
 /// A rank's work, from the counts in its scope.
-Report::Rank work_of(const tensor::Scope& rank, int64_t sent);
+Report::Rank work_of(const tensor::Scope& rank, int64_t sent_bytes);
 
 /// The threads of a model, shared by its requests.
 struct Workers {

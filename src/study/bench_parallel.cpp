@@ -31,30 +31,30 @@ constexpr AxisSize kAxes[] = {&Plan::data,    &Plan::cfg,    &Plan::pipefusion, 
                               &Plan::ulysses, &Plan::tensor, &Plan::distrifusion, &Plan::shard};
 
 // All products of the axes from `axis` on with `ranks` ranks in total.
-void add_products(Plan plan, size_t axis, int ranks, std::vector<Plan>& found) {
+void add_products(Plan plan, size_t axis, int ranks, std::vector<Plan>& plans) {
   if (axis == std::size(kAxes)) {
-    if (ranks == 1) found.push_back(plan);
+    if (ranks == 1) plans.push_back(plan);
     return;
   }
   for (int n = 1; n <= ranks; ++n) {
     if (ranks % n != 0 || (kAxes[axis] == &Plan::cfg && n > 2)) continue;
     plan.*kAxes[axis] = n;
-    add_products(plan, axis + 1, ranks / n, found);
+    add_products(plan, axis + 1, ranks / n, plans);
   }
 }
 
-void add_experts(const Plan& plan, std::vector<Plan>& found) {
+void add_experts(const Plan& plan, std::vector<Plan>& plans) {
   const int holders = plan.data * plan.cfg * plan.ring * plan.ulysses * plan.distrifusion;
   for (int n = 2; n <= holders; ++n) {
     if (holders % n != 0) continue;
     Plan shared = plan;
     shared.expert = n;
-    found.push_back(shared);
+    plans.push_back(shared);
     shared.moe = MoeForm::fused;
-    found.push_back(shared);
+    plans.push_back(shared);
     shared.moe = MoeForm::bulk;
     shared.schedule = ExpertSchedule::interweaved;
-    found.push_back(shared);
+    plans.push_back(shared);
   }
 }
 
@@ -77,81 +77,82 @@ struct Comparison {
   std::vector<std::vector<double>> seconds{};
 
   void predict(runtime::ModelState& state);
-  void measure(const GenerateRequest& asked);
+  void measure(const GenerateRequest& generate_request);
   std::optional<PlanCost> predicted(runtime::ModelState& state, const diffusion::Job& job,
                                     const Plan& plan);
-  bool measured(size_t plan, const GenerateRequest& asked);
+  bool measured(size_t plan, const GenerateRequest& generate_request);
 };
 
 std::optional<PlanCost> Comparison::predicted(runtime::ModelState& state, const diffusion::Job& job,
                                               const Plan& plan) {
   state.options.plan = plan;
-  admission::DryRun found;
+  admission::DryRun prediction;
   try {
     require(problems(plan, plan.ranks()).empty(), ErrorCode::plan, "not for any model");
     runtime::check_experts(plan, state.place, state.options);
     runtime::choose_stages(state);
-    found = admission::dry_run(state, job);
+    prediction = admission::dry_run(state, job);
   } catch (const Error& e) {
     if (e.code() != ErrorCode::plan) throw;
     ++costs.refused;
     return {};
   }
-  if (found.process > room) {
+  if (prediction.process > room) {
     ++costs.too_large;
     return {};
   }
   PlanCost cost{.plan = to_string(plan)};
-  for (const Inspection::Rank& rank : found.ranks) {
+  for (const Inspection::Rank& rank : prediction.ranks) {
     cost.bytes += rank.sent;
     cost.rank_bytes = std::max(cost.rank_bytes, rank.total);
     cost.flops = std::max(cost.flops, rank.flops);
   }
-  cost.messages = std::llround(found.messages);
+  cost.messages = std::llround(prediction.messages);
   return cost;
 }
 
 void Comparison::predict(runtime::ModelState& state) {
   const diffusion::Job job = diffusion::sketch_job(state, request.generate);
-  std::vector<Plan> all = study::plans_for(request.ranks, !state.geometry().experts.empty());
-  std::stable_sort(all.begin(), all.end(),
+  std::vector<Plan> all_plans = study::plans_for(request.ranks, !state.geometry().experts.empty());
+  std::stable_sort(all_plans.begin(), all_plans.end(),
                    [](const Plan& a, const Plan& b) { return axes_cut(a) < axes_cut(b); });
-  std::vector<std::pair<PlanCost, Plan>> found;
+  std::vector<std::pair<PlanCost, Plan>> candidates;
   size_t i = 0;
-  for (; i < all.size() && !costs.stopped; ++i) {
-    const int tried = static_cast<int>(found.size()) + costs.too_large;
-    if (tried == request.most) break;
-    if (progress) progress("predicted", static_cast<int>(i), static_cast<int>(all.size()));
+  for (; i < all_plans.size() && !costs.stopped; ++i) {
+    const int tries = static_cast<int>(candidates.size()) + costs.too_large;
+    if (tries == request.most) break;
+    if (progress) progress("predicted", static_cast<int>(i), static_cast<int>(all_plans.size()));
     bool stopped = false;
     try {
-      if (auto cost = predicted(state, job, all[i])) found.emplace_back(*std::move(cost), all[i]);
+      if (auto cost = predicted(state, job, all_plans[i]))
+        candidates.emplace_back(*std::move(cost), all_plans[i]);
     } catch (const Error& e) {
       if (e.code() != ErrorCode::cancelled) throw;
       stopped = true;
     }
     costs.stopped = cluster::Ranks::of(options).most(stopped ? 1 : 0) > 0;
   }
-  costs.untried = static_cast<int>(all.size() - i) + (costs.stopped ? 1 : 0);
-  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+  costs.untried = static_cast<int>(all_plans.size() - i) + (costs.stopped ? 1 : 0);
+  std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
     return std::tie(a.first.flops, a.first.bytes) < std::tie(b.first.flops, b.first.bytes);
   });
-  for (auto& [cost, plan] : found) {
+  for (auto& [cost, plan] : candidates) {
     costs.plans.push_back(std::move(cost));
     plans.push_back(plan);
   }
 }
 
 // False: the plan cannot run after all.
-bool Comparison::measured(size_t plan, const GenerateRequest& asked) {
+bool Comparison::measured(size_t plan, const GenerateRequest& generate_request) {
   RunOptions run = options;
   run.plan = plans[plan];
   RunControl control;
   control.stop = stop;
   try {
-    const GenerateResult made = Model::open(name, run, stop).generate(asked, control);
-    if (made.elsewhere) return true;
-    seconds[plan].push_back(made.report.phase_seconds.at(Phase::denoise) /
-                            std::max(made.report.forwards, 1));
+    const GenerateResult result = Model::open(name, run, stop).generate(generate_request, control);
+    if (result.elsewhere) return true;
+    seconds[plan].push_back(result.report.phase_seconds.at(Phase::denoise) /
+                            std::max(result.report.forwards, 1));
   } catch (const Error& e) {
     // If ranks are processes, the others may still be in the run.
     if (!cluster::Ranks::of(options).all_here() ||
@@ -163,22 +164,22 @@ bool Comparison::measured(size_t plan, const GenerateRequest& asked) {
   return true;
 }
 
-void Comparison::measure(const GenerateRequest& asked) {
+void Comparison::measure(const GenerateRequest& generate_request) {
   const base::Stopwatch clock;
   seconds.resize(plans.size());
   std::vector<bool> out(plans.size());
-  const int all = request.rounds * static_cast<int>(plans.size());
+  const int total = request.rounds * static_cast<int>(plans.size());
   int done = 0;
   for (int round = 0; round < request.rounds; ++round)
     for (size_t p = 0; p < plans.size(); ++p) {
-      if (progress) progress("measured", done++, all);
+      if (progress) progress("measured", done++, total);
       if (out[p]) continue;
       const bool stops = stop.stop_requested();
       costs.stopped = !cluster::Ranks::of(options).word(!stops);
       if (costs.stopped || !cluster::Ranks::of(options).word(clock.seconds() <= request.seconds))
         return;
       try {
-        out[p] = !measured(p, asked);
+        out[p] = !measured(p, generate_request);
       } catch (const Error& e) {
         if (e.code() != ErrorCode::cancelled) throw;
         costs.stopped = true;
@@ -203,23 +204,23 @@ void check(const PlanCostsRequest& request, const RunOptions& options) {
 }  // namespace
 
 std::vector<Plan> study::plans_for(int ranks, bool experts) {
-  std::vector<Plan> products, found;
+  std::vector<Plan> products, plans;
   add_products({}, 0, ranks, products);
   for (const Plan& product : products) {
     for (const int patches : kPatches) {
       if (product.pipefusion == 1 && patches > 1) continue;
       Plan plan = product;
       if (plan.pipefusion > 1) plan.patches = patches;
-      found.push_back(plan);
-      if (experts) add_experts(plan, found);
+      plans.push_back(plan);
+      if (experts) add_experts(plan, plans);
     }
     if (product.distrifusion == 1) continue;
     Plan finer = product;
     finer.shards = 2 * product.distrifusion;
-    found.push_back(finer);
-    if (experts) add_experts(finer, found);
+    plans.push_back(finer);
+    if (experts) add_experts(finer, plans);
   }
-  return found;
+  return plans;
 }
 
 PlanCosts compare_plans(const std::string& model, const RunOptions& options,
@@ -229,17 +230,17 @@ PlanCosts compare_plans(const std::string& model, const RunOptions& options,
   check(request, options);
   const base::BindStop bind(stop);
   runtime::ModelState state;
-  RunOptions alone = options;
-  alone.processes = nullptr;
-  runtime::open_model(model, alone, state);
+  RunOptions single_process = options;
+  single_process.processes = nullptr;
+  runtime::open_model(model, single_process, state);
   state.options.processes = options.processes;
   require(
       state.spec.has_value(), ErrorCode::usage,
       "'{}' makes no images; of language models plans are expert=N and tensor=N, which 'tessera "
       "complete `report`' times",
       state.name);
-  PlanCostsRequest asked = request;
-  GenerateRequest& generate = asked.generate;
+  PlanCostsRequest adjusted_request = request;
+  GenerateRequest& generate = adjusted_request.generate;
   generate.decode = false;
   if (generate.classes.empty() && generate.prompts.empty() && generate.embeddings.empty()) {
     if (state.spec->classes > 0)
@@ -250,7 +251,7 @@ PlanCosts compare_plans(const std::string& model, const RunOptions& options,
   // Predictions use texts of the usual length and read no prompts.
   if (!generate.embeddings.empty()) diffusion::plan_job(state, generate);
   const int64_t room = -cluster::Ranks::of(options).most(-admission::room_of(state).bytes);
-  Comparison comparison{model, options, asked, progress, stop, room};
+  Comparison comparison{model, options, adjusted_request, progress, stop, room};
   comparison.predict(state);
   if (request.seconds > 0 && !comparison.costs.stopped) comparison.measure(generate);
   PlanCosts& costs = comparison.costs;

@@ -58,14 +58,14 @@ void bench_epilogues(const Bench& b) {
 }
 
 void bench_attention(const Bench& b) {
-  for (const auto& [each, heads, dim, dtype] :
+  for (const auto& [base_tokens, heads, dim, dtype] :
        {std::tuple<int64_t, int, int, DType>{256, 16, 72, DType::bf16},
         {1024, 16, 72, DType::bf16},
         {1024, 24, 64, DType::bf16},
         {1024, 24, 128, DType::bf16},
         {512, 1, 512, DType::bf16},
         {256, 16, 64, DType::f32}}) {
-    const int64_t tokens = b.many(each);
+    const int64_t tokens = b.many(base_tokens);
     const Tensor q = b.filled({tokens, heads * dim}, dtype);
     const ops::AttentionSpan span{0, tokens, 0, tokens};
     const int h = heads;
@@ -99,8 +99,8 @@ void bench_experts(const Bench& b) {
       bank.push_back({ops::pack_paired_weight(w, w, dtype), ops::pack_weight(w, dtype)});
       bytes += 3 * w.elements() * size_of(dtype);
     }
-    for (int64_t each : {16, 64, 512}) {
-      const int64_t tokens = b.many(each);
+    for (int64_t base_tokens : {16, 64, 512}) {
+      const int64_t tokens = b.many(base_tokens);
       const Tensor x = b.filled({tokens, hidden}, DType::bf16);
       const ops::Routing routing = ops::route(b.filled({tokens, count}, DType::f32), {.top_k = 4});
       const double s = b.seconds([&] { ops::experts(x, routing, bank); }, 5);

@@ -9,7 +9,7 @@ namespace tessera {
 namespace {
 
 /// Results of a plan, image by image.
-struct Made {
+struct PlanSamples {
   std::vector<std::vector<float>> latents;
   std::vector<Image> images;
   std::vector<bool> right;  // images with the requested content
@@ -17,67 +17,68 @@ struct Made {
   double seconds = 0;
 };
 
-Made make(Model& model, const EvalRequest& request, const study::Subjects& subjects,
-          const std::stop_token& stop) {
-  Made made;
+PlanSamples make(Model& model, const EvalRequest& request, const study::Subjects& subjects,
+                 const std::stop_token& stop) {
+  PlanSamples samples;
   const base::Stopwatch clock;
   RunControl control;
   control.stop = stop;
   for (int first = 0; first < request.images; first += request.batch) {
-    GenerateRequest one = request.generate;
-    one.seed += static_cast<uint64_t>(first / request.batch);
-    one.classes.clear();
-    one.prompts.clear();
+    GenerateRequest batch_request = request.generate;
+    batch_request.seed += static_cast<uint64_t>(first / request.batch);
+    batch_request.classes.clear();
+    batch_request.prompts.clear();
     const int count = std::min(request.batch, request.images - first);
-    for (int i = 0; i < count; ++i) subjects.ask(first + i, one);
-    GenerateResult result = model.generate(one, control);
+    for (int i = 0; i < count; ++i) subjects.ask(first + i, batch_request);
+    GenerateResult result = model.generate(batch_request, control);
     const size_t size = result.latents.size() / static_cast<size_t>(count);
     for (int i = 0; i < count; ++i)
-      made.latents.emplace_back(result.latents.begin() + static_cast<int64_t>(size) * i,
-                                result.latents.begin() + static_cast<int64_t>(size) * (i + 1));
-    for (Image& image : result.images) made.images.push_back(std::move(image));
-    for (const auto& layer : result.report.layers) made.assignments += layer.assignments;
-    made.peak_bytes = std::max(made.peak_bytes, result.report.peak_bytes.total);
+      samples.latents.emplace_back(result.latents.begin() + static_cast<int64_t>(size) * i,
+                                   result.latents.begin() + static_cast<int64_t>(size) * (i + 1));
+    for (Image& image : result.images) samples.images.push_back(std::move(image));
+    for (const auto& layer : result.report.layers) samples.assignments += layer.assignments;
+    samples.peak_bytes = std::max(samples.peak_bytes, result.report.peak_bytes.total);
   }
-  made.seconds = clock.seconds();
-  return made;
+  samples.seconds = clock.seconds();
+  return samples;
 }
 
 void count_right(const std::vector<bool>& right, const std::vector<bool>& sync,
                  PlanQuality& quality) {
   if (right.empty()) return;
-  std::vector<double> shown, changes;
+  std::vector<double> recognised, changes;
   for (size_t i = 0; i < right.size(); ++i) {
-    shown.push_back(double(right[i]));
+    recognised.push_back(double(right[i]));
     changes.push_back(double(right[i]) - double(sync[i]));
   }
   const auto change = evaluation::interval(changes);
-  quality.recognised = evaluation::interval(shown).mean;
+  quality.recognised = evaluation::interval(recognised).mean;
   quality.recognised_change = change.mean;
   quality.recognised_change_half = change.half;
 }
 
-PlanQuality compare(Made& made, const Made& sync, const study::Subjects& subjects,
+PlanQuality compare(PlanSamples& samples, const PlanSamples& sync, const study::Subjects& subjects,
                     int unpaired_from) {
   PlanQuality quality;
   std::vector<double> errors, ratios;
-  for (size_t i = 0; i < made.latents.size(); ++i)
-    errors.push_back(evaluation::relative_error(made.latents[i], sync.latents[i]));
-  for (size_t i = 0; i < made.images.size(); ++i)
-    ratios.push_back(evaluation::psnr(made.images[i].rgb, sync.images[i].rgb));
+  for (size_t i = 0; i < samples.latents.size(); ++i)
+    errors.push_back(evaluation::relative_error(samples.latents[i], sync.latents[i]));
+  for (size_t i = 0; i < samples.images.size(); ++i)
+    ratios.push_back(evaluation::psnr(samples.images[i].rgb, sync.images[i].rgb));
   const auto error = evaluation::interval(errors), ratio = evaluation::interval(ratios);
-  quality.images = static_cast<int>(made.latents.size());
+  quality.images = static_cast<int>(samples.latents.size());
   quality.latent_error = error.mean;
   quality.latent_error_half = error.half;
   quality.psnr = ratio.mean;
   quality.psnr_half = ratio.half;
-  if (!made.images.empty()) made.right = subjects.judge(made.images, unpaired_from, quality);
-  count_right(made.right, sync.right, quality);
-  quality.assignments = made.assignments;
+  if (!samples.images.empty())
+    samples.right = subjects.judge(samples.images, unpaired_from, quality);
+  count_right(samples.right, sync.right, quality);
+  quality.assignments = samples.assignments;
   quality.assignments_share =
-      sync.assignments > 0 ? double(made.assignments) / double(sync.assignments) : 1;
-  quality.seconds = made.seconds;
-  quality.peak_bytes = made.peak_bytes;
+      sync.assignments > 0 ? double(samples.assignments) / double(sync.assignments) : 1;
+  quality.seconds = samples.seconds;
+  quality.peak_bytes = samples.peak_bytes;
   return quality;
 }
 
@@ -88,17 +89,17 @@ void evaluate(const std::string& name, const RunOptions& options, const EvalRequ
   require(request.images >= 1 && request.images <= 1000000 && request.batch >= 1, ErrorCode::usage,
           "{} images in batches of {}: expected 1 or more of each", request.images, request.batch);
   std::unique_ptr<study::Subjects> subjects;
-  Made sync;
+  PlanSamples sync;
   for (size_t i = 0; i <= request.plans.size(); ++i) {
     RunOptions run = options;
     run.plan = i == 0 ? Plan{} : request.plans[i - 1];
     run.keep_parts = true;
     Model model = Model::open(name, run, stop);
     if (!subjects) subjects = study::subjects_of(name, model.classes());
-    Made other;
-    Made& made = i == 0 ? sync : other;
-    made = make(model, request, *subjects, stop);
-    PlanQuality quality = compare(made, sync, *subjects, request.unpaired_from);
+    PlanSamples other;
+    PlanSamples& samples = i == 0 ? sync : other;
+    samples = make(model, request, *subjects, stop);
+    PlanQuality quality = compare(samples, sync, *subjects, request.unpaired_from);
     quality.plan = to_string(run.plan);
     line(quality);
   }

@@ -66,10 +66,10 @@ Core drawn(size_t experts, size_t count, std::mt19937& random) {
 }
 
 double recall_of(const ops::Routing& vanilla, const Core& core) {
-  int64_t all = 0, held = 0;
+  int64_t total = 0, hits = 0;
   for (const int64_t e : vanilla.ids.to_ints())
-    if (e >= 0) ++all, held += core[static_cast<size_t>(e)];
-  return all ? double(held) / double(all) : 1;
+    if (e >= 0) ++total, hits += core[static_cast<size_t>(e)];
+  return total ? double(hits) / double(total) : 1;
 }
 
 std::vector<double> hits_of(const ops::Routing& routing, size_t experts) {
@@ -85,8 +85,8 @@ struct Rows {
   ops::Routing routing;
 
   Rows of(const std::vector<nn::Range>& rows) const {
-    const auto taken = [&](const Tensor& x) { return nn::take_ranges(x, rows); };
-    return {taken(logits), taken(tokens), {taken(routing.ids), taken(routing.weights)}};
+    const auto select = [&](const Tensor& x) { return nn::take_ranges(x, rows); };
+    return {select(logits), select(tokens), {select(routing.ids), select(routing.weights)}};
   }
 };
 
@@ -102,12 +102,12 @@ std::vector<nn::Range> rows_of(const nn::Segment& s, int64_t first,
 }
 
 double distance(const std::vector<float>& a, const std::vector<float>& b) {
-  double apart = 0, whole = 0;
+  double difference = 0, whole = 0;
   for (size_t i = 0; i < a.size(); ++i) {
-    apart += std::pow(double(a[i]) - double(b[i]), 2);
+    difference += std::pow(double(a[i]) - double(b[i]), 2);
     whole += std::pow(double(b[i]), 2);
   }
-  return whole > 0 ? std::sqrt(apart / whole) : 0;
+  return whole > 0 ? std::sqrt(difference / whole) : 0;
 }
 
 /// Compares other choices of experts with the router's, on the tokens of a running model.
@@ -116,15 +116,15 @@ class Observer {
   explicit Observer(std::vector<nn::SelectionRule> rules) : rules_(std::move(rules)) {}
 
   void see(const nn::MoeWork& work) {
-    const Rows all{work.gate.router().logits(work.tokens), work.tokens, work.routing};
+    const Rows work_rows{work.gate.router().logits(work.tokens), work.tokens, work.routing};
     int64_t at = 0;
     for (const nn::Segment& s : work.call.view.body) {
       const std::vector<nn::Range> rows{{at, at + s.ids.size()}};
-      if (const auto seen = sequences.find(s.sequence); seen != sequences.end()) {
+      if (const auto it = sequences.find(s.sequence); it != sequences.end()) {
         if (weigh)
-          compare(work, all.of(rows), all.of(rows_of(s, at, seen->second)));
+          compare(work, work_rows.of(rows), work_rows.of(rows_of(s, at, it->second)));
         else
-          count(work.call.site, s.sequence, all.of(rows));
+          count(work.call.site, s.sequence, work_rows.of(rows));
       }
       at = rows[0].end;
     }
@@ -148,17 +148,17 @@ class Observer {
     const auto experts = static_cast<size_t>(rows.logits.size(1));
     const Tensor ids = rows.routing.ids.to(tensor::Device::cpu);
     layer.hits.resize(experts);
-    std::set<int32_t> seen;
+    std::set<int32_t> distinct;
     std::vector<double> hits(experts);
     for (int64_t t = 0; t < ids.size(0); ++t) {
       for (int64_t j = 0; j < ids.size(1); ++j)
         if (const int32_t e = ids.row<int32_t>(t)[j]; e >= 0) {
           ++layer.hits[static_cast<size_t>(e)];
           ++hits[static_cast<size_t>(e)];
-          seen.insert(e);
+          distinct.insert(e);
         }
       if (std::find(std::begin(kCounts), std::end(kCounts), t + 1) == std::end(kCounts)) continue;
-      layer.distinct[t + 1] += double(seen.size());
+      layer.distinct[t + 1] += double(distinct.size());
       ++layer.samples[t + 1];
     }
     if (const auto last = layer.before.find(sequence); last != layer.before.end()) {
@@ -171,14 +171,14 @@ class Observer {
   std::vector<float> timed(const Tensor& tokens, const ops::Routing& routing,
                            const nn::ExpertWeights& weights) {
     std::set<int64_t> distinct;
-    double sent = 0;
+    double assignments = 0;
     for (const int64_t e : routing.ids.to_ints())
-      if (e >= 0) distinct.insert(e), ++sent;
+      if (e >= 0) distinct.insert(e), ++assignments;
     const base::Stopwatch clock;
     const Tensor out = ops::experts(tokens, routing, *weights.routed);
     tensor::settle(out.device());
     calls.seconds.push_back(clock.seconds());
-    calls.assignments.push_back(sent);
+    calls.assignments.push_back(assignments);
     calls.distinct.push_back(double(distinct.size()));
     return out.to_floats();
   }
@@ -214,11 +214,11 @@ class Observer {
     sum.size += double(size);
     ++sum.samples;
     for (size_t i = 0; i < 3; ++i) {
-      const ops::Routing inside =
+      const ops::Routing restricted =
           nn::route_inside(rows.logits, router.options, rules_[r], {group, {}}, {trials[i]});
       sum.recall[i] += recall_of(rows.routing, trials[i]);
-      sum.residual[i] += distance(timed(rows.tokens, inside, work.weights), whole);
-      sum.hits[i] += evaluation::cosine(hits_of(inside, experts), hits);
+      sum.residual[i] += distance(timed(rows.tokens, restricted, work.weights), whole);
+      sum.hits[i] += evaluation::cosine(hits_of(restricted, experts), hits);
     }
   }
 
@@ -243,26 +243,26 @@ std::vector<nn::SelectionRule> rules_of(const ExpertsRequest& request,
   return rules;
 }
 
-ExpertStudy study_of(const Observer& seen, const std::vector<nn::SelectionRule>& rules,
+ExpertStudy study_of(const Observer& observer, const std::vector<nn::SelectionRule>& rules,
                      const nn::Geometry& geometry) {
   ExpertStudy study;
-  for (const auto& [site, layer] : seen.layers) {
+  for (const auto& [site, layer] : observer.layers) {
     const nn::ExpertSite& s = geometry.experts[static_cast<size_t>(site)];
     for (const auto& [tokens, samples] : layer.samples)
       study.unique.push_back(
           {s.block, tokens, layer.distinct.at(tokens) / double(samples),
            s.experts * (1 - std::pow(1 - double(s.top_k) / s.experts, double(tokens))), samples});
   }
-  for (const auto& [site, layer] : seen.layers)
+  for (const auto& [site, layer] : observer.layers)
     if (layer.pairs > 0)
       study.likeness.push_back({geometry.experts[static_cast<size_t>(site)].block,
                                 layer.likeness / double(layer.pairs), layer.pairs});
-  const auto fit =
-      evaluation::fit_two(seen.calls.assignments, seen.calls.distinct, seen.calls.seconds);
+  const auto fit = evaluation::fit_two(observer.calls.assignments, observer.calls.distinct,
+                                       observer.calls.seconds);
   study.per_assignment = fit.a;
   study.per_expert = fit.b;
   study.explained = fit.r2;
-  for (const auto& [key, sum] : seen.sums) {
+  for (const auto& [key, sum] : observer.sums) {
     const auto n = double(sum.samples);
     CoresetQuality q{nn::to_string(rules[key.first]),
                      geometry.experts[static_cast<size_t>(key.second)].block,
@@ -271,9 +271,9 @@ ExpertStudy study_of(const Observer& seen, const std::vector<nn::SelectionRule>&
                      {},
                      {},
                      sum.samples};
-    CoresetQuality::Of* of[] = {&q.rule, &q.fixed, &q.random};
+    CoresetQuality::Of* parts[] = {&q.rule, &q.fixed, &q.random};
     for (size_t i = 0; i < 3; ++i)
-      *of[i] = {sum.recall[i] / n, sum.residual[i] / n, sum.hits[i] / n};
+      *parts[i] = {sum.recall[i] / n, sum.residual[i] / n, sum.hits[i] / n};
     study.coresets.push_back(q);
   }
   return study;
@@ -302,26 +302,26 @@ ExpertStudy study_experts(const std::string& name, const RunOptions& options,
   const study::TaskData data =
       study::read_task_data(name, request.data, request.limit, request.max_tokens);
   const auto rules = rules_of(request, data);
-  Observer seen(rules);
+  Observer observer(rules);
   completion::PassWatch watch;
-  watch.before = [&](const auto& prompts) { seen.sequences = prompts; };
-  watch.experts = [&](const nn::MoeWork& work) { seen.see(work); };
+  watch.before = [&](const auto& prompts) { observer.sequences = prompts; };
+  watch.experts = [&](const nn::MoeWork& work) { observer.see(work); };
   CompleteControl control;
   control.stop = stop;
   double decided = 0, tokens = 0;
   for (const bool weigh : {false, true}) {  // the busiest experts first
-    seen.weigh = weigh;
+    observer.weigh = weigh;
     for (const auto& example : data.examples) {
-      seen.forget();
-      const CompleteResult made = pipeline::complete(
+      observer.forget();
+      const CompleteResult result = pipeline::complete(
           state, asking(request.complete, example.prompt, data.max_tokens), control, watch);
-      for (const auto& pass : made.completions.at(0).passes) {
+      for (const auto& pass : result.completions.at(0).passes) {
         tokens += double(pass.committed);
         if (pass.ruled) decided += double(pass.committed);
       }
     }
   }
-  ExpertStudy study = study_of(seen, rules, state.language->geometry(state.dtype()));
+  ExpertStudy study = study_of(observer, rules, state.language->geometry(state.dtype()));
   study.decided = tokens > 0 ? decided / tokens : 1;
   return study;
 }
@@ -337,15 +337,15 @@ std::string to_json(const ExpertStudy& study) {
                       {"independent", u.independent},
                       {"samples", u.samples}});
   for (const auto& c : study.coresets) {
-    const auto of = [](const CoresetQuality::Of& o) {
+    const auto to_object = [](const CoresetQuality::Of& o) {
       return Json{{"recall", o.recall}, {"residual", o.residual}, {"hits", o.hits}};
     };
     coresets.push_back({{"select", c.select},
                         {"layer", c.layer},
                         {"size", c.size},
-                        {"rule", of(c.rule)},
-                        {"fixed", of(c.fixed)},
-                        {"random", of(c.random)},
+                        {"rule", to_object(c.rule)},
+                        {"fixed", to_object(c.fixed)},
+                        {"random", to_object(c.random)},
                         {"samples", c.samples}});
   }
   return Json{{"decided", study.decided},

@@ -9,17 +9,18 @@
 namespace tessera {
 namespace {
 
-struct Measured {
+struct Measurement {
   std::vector<double> seconds;
   int64_t peak_bytes = 0;
 };
 
-GenerateRequest of_batch(const GenerateRequest& all, const study::Subjects& subjects, int batch) {
-  GenerateRequest one = all;
-  one.classes.clear();
-  one.prompts.clear();
-  for (int i = 0; i < batch; ++i) subjects.ask(i, one);
-  return one;
+GenerateRequest of_batch(const GenerateRequest& request, const study::Subjects& subjects,
+                         int batch) {
+  GenerateRequest batch_request = request;
+  batch_request.classes.clear();
+  batch_request.prompts.clear();
+  for (int i = 0; i < batch; ++i) subjects.ask(i, batch_request);
+  return batch_request;
 }
 
 double median(std::vector<double> values) {
@@ -42,7 +43,7 @@ void measure_speed(const std::string& name, const RunOptions& options, const Spe
   if (plans.empty()) plans.emplace_back();
   RunControl control;
   control.stop = stop;
-  std::map<std::pair<int, size_t>, Measured> measured;
+  std::map<std::pair<int, size_t>, Measurement> measurements;
   for (int round = 0; round < request.rounds; ++round)
     for (size_t p = 0; p < plans.size(); ++p) {
       RunOptions run = options;
@@ -56,19 +57,19 @@ void measure_speed(const std::string& name, const RunOptions& options, const Spe
       for (int batch : batches) {
         GenerateResult result =
             model.generate(of_batch(request.generate, *subjects, batch), control);
-        Measured& mine = measured[{batch, p}];
+        Measurement& entry = measurements[{batch, p}];
         auto& phases = result.report.phase_seconds;
-        mine.seconds.push_back(phases[Phase::denoise] + phases[Phase::decode]);
-        mine.peak_bytes = std::max(mine.peak_bytes, result.report.peak_bytes.total);
+        entry.seconds.push_back(phases[Phase::denoise] + phases[Phase::decode]);
+        entry.peak_bytes = std::max(entry.peak_bytes, result.report.peak_bytes.total);
       }
     }
-  for (const auto& [key, mine] : measured) {
-    const double seconds = median(mine.seconds);
+  for (const auto& [key, entry] : measurements) {
+    const double seconds = median(entry.seconds);
     line({.plan = to_string(plans[key.second]),
           .batch = key.first,
           .seconds = seconds,
           .images_per_second = key.first / seconds,
-          .peak_bytes = mine.peak_bytes});
+          .peak_bytes = entry.peak_bytes});
   }
 }
 

@@ -25,8 +25,8 @@ struct Outcome {
 };
 
 /// The results of a rule on all examples.
-struct Made {
-  std::vector<Outcome> of;
+struct RuleOutcomes {
+  std::vector<Outcome> per_example;
   double bytes = 0, seconds = 0;
   double read = 0, reads = 0;  // distinct experts of the batches, over layers of passes
 };
@@ -44,44 +44,46 @@ Outcome outcome_of(const Completion& c) {
   return o;
 }
 
-Made run(Model& model, const TaskRequest& request, const study::TaskData& data,
-         const std::string& select, const std::stop_token& stop) {
-  Made made;
-  for (size_t first = 0; first < data.examples.size(); first = made.of.size()) {
-    CompleteRequest one = request.complete;
-    one.select = select;
-    one.as_published = true;  // rules and vanilla run the same kinds of passes
-    one.max_tokens = data.max_tokens;
-    one.prompts.clear(), one.prompt_ids.clear(), one.chat.clear();
+RuleOutcomes run(Model& model, const TaskRequest& request, const study::TaskData& data,
+                 const std::string& select, const std::stop_token& stop) {
+  RuleOutcomes outcomes;
+  for (size_t first = 0; first < data.examples.size(); first = outcomes.per_example.size()) {
+    CompleteRequest batch_request = request.complete;
+    batch_request.select = select;
+    batch_request.as_published = true;  // rules and vanilla run the same kinds of passes
+    batch_request.max_tokens = data.max_tokens;
+    batch_request.prompts.clear(), batch_request.prompt_ids.clear(), batch_request.chat.clear();
     const size_t end = std::min(first + size_t(request.batch), data.examples.size());
-    for (size_t i = first; i < end; ++i) one.prompts.push_back(data.examples[i].prompt);
+    for (size_t i = first; i < end; ++i) batch_request.prompts.push_back(data.examples[i].prompt);
     CompleteControl control;
     control.stop = stop;
-    const CompleteResult result = model.complete(one, control);
-    made.bytes += result.bytes_read;
-    made.seconds += result.seconds;
-    made.read += double(result.experts_read);
-    made.reads +=
+    const CompleteResult result = model.complete(batch_request, control);
+    outcomes.bytes += result.bytes_read;
+    outcomes.seconds += result.seconds;
+    outcomes.read += double(result.experts_read);
+    outcomes.reads +=
         double(result.forwards) * double(result.completions.at(0).passes.at(0).experts.size());
     for (const Completion& c : result.completions) {
-      const std::string& answer = data.examples[made.of.size()].answer;
-      made.of.push_back(outcome_of(c));
-      made.of.back().right = request.number ? evaluation::number_match(c.text, answer)
-                                            : evaluation::exact_match(c.text, answer);
+      const std::string& answer = data.examples[outcomes.per_example.size()].answer;
+      outcomes.per_example.push_back(outcome_of(c));
+      outcomes.per_example.back().right = request.number ? evaluation::number_match(c.text, answer)
+                                                         : evaluation::exact_match(c.text, answer);
     }
   }
-  return made;
+  return outcomes;
 }
 
-double experts_of(const Made& made, const std::vector<size_t>& members) {
+double experts_of(const RuleOutcomes& outcomes, const std::vector<size_t>& members) {
   double experts = 0, layers = 0;
-  for (const size_t i : members) experts += made.of[i].experts, layers += made.of[i].layers;
+  for (const size_t i : members)
+    experts += outcomes.per_example[i].experts, layers += outcomes.per_example[i].layers;
   return layers > 0 ? experts / layers : 0;
 }
 
 /// For some examples; bytes, time and batches cover all examples.
-TaskQuality quality_of(const std::string& select, const study::TaskData& data, const Made& made,
-                       const Made& vanilla, const std::vector<size_t>& members) {
+TaskQuality quality_of(const std::string& select, const study::TaskData& data,
+                       const RuleOutcomes& outcomes, const RuleOutcomes& vanilla,
+                       const std::vector<size_t>& members) {
   TaskQuality q;
   q.select = select;
   q.examples = static_cast<int>(members.size());
@@ -90,8 +92,8 @@ TaskQuality quality_of(const std::string& select, const study::TaskData& data, c
   std::vector<std::string> order;
   double tokens = 0, ruled = 0;
   for (const size_t i : members) {
-    const Outcome& o = made.of[i];
-    before.push_back(vanilla.of[i].right);
+    const Outcome& o = outcomes.per_example[i];
+    before.push_back(vanilla.per_example[i].right);
     after.push_back(o.right);
     tokens += o.tokens;
     ruled += o.ruled;
@@ -110,12 +112,12 @@ TaskQuality quality_of(const std::string& select, const study::TaskData& data, c
   q.lost = change.lost;
   q.p = change.p;
   q.ruled = tokens > 0 ? ruled / tokens : 1;
-  q.experts = experts_of(made, members);
+  q.experts = experts_of(outcomes, members);
   const double base = experts_of(vanilla, members);
   q.experts_share = base > 0 ? q.experts / base : 1;
-  q.batch_experts = made.reads > 0 ? made.read / made.reads : 0;
-  q.bytes = made.bytes / double(made.of.size());
-  q.milliseconds = 1000 * made.seconds / double(made.of.size());
+  q.batch_experts = outcomes.reads > 0 ? outcomes.read / outcomes.reads : 0;
+  q.bytes = outcomes.bytes / double(outcomes.per_example.size());
+  q.milliseconds = 1000 * outcomes.seconds / double(outcomes.per_example.size());
   for (const auto& task : order) q.tasks.emplace_back(task, tasks[task].first / tasks[task].second);
   return q;
 }
@@ -124,10 +126,10 @@ TaskQuality quality_of(const std::string& select, const study::TaskData& data, c
 struct Halves {
   std::vector<size_t> all, choose, report;
   explicit Halves(const study::TaskData& data) {
-    std::map<std::string, int> seen;
+    std::map<std::string, int> counts;
     for (size_t i = 0; i < data.examples.size(); ++i) {
       all.push_back(i);
-      (seen[data.examples[i].task]++ % 2 ? report : choose).push_back(i);
+      (counts[data.examples[i].task]++ % 2 ? report : choose).push_back(i);
     }
   }
 };
@@ -164,17 +166,17 @@ std::string without_value(const std::string& rule) {
 /// Rules to run; for tuning, rules that differ only in their values form a group.
 std::vector<std::vector<std::string>> rules_of(const TaskRequest& request, int top_k) {
   std::vector<std::vector<std::string>> groups;
-  std::vector<std::string> names = request.selects, seen;
+  std::vector<std::string> names = request.selects, families;
   if (names.empty() && request.tune)
     names = {"topk", "des-seq", "des-vote", "des-max", "des-norm4", "des-peak", "naee"};
   for (const auto& name : names) {
     const std::string family = without_value(name);
-    auto at = std::find(seen.begin(), seen.end(), family);
-    if (!request.tune || at == seen.end()) {
-      at = seen.insert(seen.end(), family);
+    auto at = std::find(families.begin(), families.end(), family);
+    if (!request.tune || at == families.end()) {
+      at = families.insert(families.end(), family);
       groups.emplace_back();
     }
-    auto& group = groups[static_cast<size_t>(at - seen.begin())];
+    auto& group = groups[static_cast<size_t>(at - families.begin())];
     if (request.tune && name == family)
       group = sweep_of(name, top_k);
     else
@@ -204,9 +206,10 @@ std::vector<TaskQuality> evaluate_tasks(const std::string& name, const RunOption
           "{} examples have no two halves, to choose on and to report on; give two of a task",
           data.examples.size());
   Model model = Model::open(name, options, stop);
-  const Made vanilla = run(model, request, data, "vanilla", stop);
-  const auto quality = [&](const std::string& rule, const Made& made, const auto& members) {
-    return quality_of(rule, data, made, vanilla, members);
+  const RuleOutcomes vanilla = run(model, request, data, "vanilla", stop);
+  const auto quality = [&](const std::string& rule, const RuleOutcomes& outcomes,
+                           const auto& members) {
+    return quality_of(rule, data, outcomes, vanilla, members);
   };
   line(quality("vanilla", vanilla, halves.all));
   const double least =
@@ -215,14 +218,14 @@ std::vector<TaskQuality> evaluate_tasks(const std::string& name, const RunOption
   for (const auto& group : groups) {
     std::optional<TaskQuality> best, result;
     for (const auto& select : group) {
-      const Made made = run(model, request, data, select, stop);
+      const RuleOutcomes outcomes = run(model, request, data, select, stop);
       const std::string rule = nn::to_string(nn::parse_selection(select));
-      line(quality(rule, made, halves.all));
+      line(quality(rule, outcomes, halves.all));
       if (!request.tune) continue;
-      const TaskQuality q = quality(rule, made, halves.choose);
+      const TaskQuality q = quality(rule, outcomes, halves.choose);
       if (q.accuracy < least - 1e-12 || (best && q.experts >= best->experts)) continue;
       best = q;
-      result = quality(rule, made, halves.report);
+      result = quality(rule, outcomes, halves.report);
     }
     if (result) tuned.push_back(*result);
   }

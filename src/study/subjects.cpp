@@ -92,12 +92,12 @@ std::vector<bool> look(const Judge& judge, const std::vector<Image>& images, int
     spatial.push_back(sight.spatial);
   }
   if (!judge.real || static_cast<int>(images.size()) < unpaired_from) return right;
-  const Tensor seen = ops::concat_rows(features);
-  quality.frechet = evaluation::frechet_distance(evaluation::moments(seen), *judge.real);
+  const Tensor image_features = ops::concat_rows(features);
+  quality.frechet = evaluation::frechet_distance(evaluation::moments(image_features), *judge.real);
   quality.spatial_frechet = evaluation::frechet_distance(
       evaluation::moments(ops::concat_rows(spatial)), *judge.real_spatial);
   quality.inception_score = evaluation::inception_score(ops::concat_rows(logits));
-  const evaluation::Overlap overlap = evaluation::overlap(seen, judge.real_features);
+  const evaluation::Overlap overlap = evaluation::overlap(image_features, judge.real_features);
   quality.precision = overlap.precision;
   quality.recall = overlap.recall;
   return right;

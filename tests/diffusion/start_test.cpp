@@ -49,7 +49,7 @@ TEST(Start, OfNoiseIsScaledAsTheSamplerSays) {
   GenerateRequest request;
   request.seed = 5;
   Start start(request, job, setup);
-  EXPECT_EQ(start.kept(), nullptr);
+  EXPECT_EQ(start.kept_latent(), nullptr);
   const auto noise = drawn(5, {{2, 2, 2, 4}});
   const Tensor tokens =
       nn::to_tokens(Tensor::from(std::span<const float>(noise), {2, 2, 2, 4}), job.planned.layout);
@@ -66,7 +66,7 @@ TEST(Start, OfAnImageMixesOneLatentWithEachSamplesNoise) {
   GenerateRequest request;
   request.seed = 5;
   Start start(request, job, setup);
-  EXPECT_EQ(start.kept(), nullptr) << "without a mask all of it changes";
+  EXPECT_EQ(start.kept_latent(), nullptr) << "without a mask all of it changes";
   const tensor::Shape one{1, 2, 2, 4}, both{2, 2, 2, 4};
   const auto image = drawn(5, {one}), noise = drawn(5, {one, both});
   std::vector<float> mixed;
@@ -88,11 +88,11 @@ TEST(Start, OfAMaskKeepsTheImageAndItsNoise) {
   const parallel::Setup setup({}, one_block(), job.workload());
   GenerateRequest request;
   Start start(request, job, setup);
-  ASSERT_NE(start.kept(), nullptr);
-  EXPECT_EQ(start.kept()->mask.shape(), start.latents().shape());
-  EXPECT_EQ(start.kept()->mask.to_floats(), std::vector<float>(32, 0.25f));
-  EXPECT_EQ(start.kept()->rest.to_floats(), std::vector<float>(32, 0.75f));
-  for (const float value : start.kept()->clean.to_floats()) EXPECT_NEAR(value, 2, 1e-5);
+  ASSERT_NE(start.kept_latent(), nullptr);
+  EXPECT_EQ(start.kept_latent()->mask.shape(), start.latents().shape());
+  EXPECT_EQ(start.kept_latent()->mask.to_floats(), std::vector<float>(32, 0.25f));
+  EXPECT_EQ(start.kept_latent()->rest.to_floats(), std::vector<float>(32, 0.75f));
+  for (const float value : start.kept_latent()->clean.to_floats()) EXPECT_NEAR(value, 2, 1e-5);
 }
 
 }  // namespace tessera::diffusion

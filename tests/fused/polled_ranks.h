@@ -26,7 +26,7 @@ enum class Order {
 struct PolledCase {
   std::vector<int> owner;       // rank of each expert
   std::vector<int64_t> tokens;  // tokens of each rank
-  Manner manner{};
+  OperatorOptions manner{};
   int64_t tile = 4;
   std::optional<int64_t> capacity{};  // capacity of the layout; none: dropless
   int64_t window = 0;                 // then the tiles of a run, 0: all

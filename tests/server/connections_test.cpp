@@ -63,11 +63,11 @@ TEST(Connections, LateOnesEnd) {
   all.rest(pairs[3][0]);
   for (const int i : {2, 3}) ::shutdown(pairs[size_t(i)][1], SHUT_WR);  // their clients still read
   all.end_late(now);
-  EXPECT_TRUE(left(pairs[0][1]));
-  for (const size_t i : {1, 2, 3}) EXPECT_FALSE(left(pairs[i][1])) << i;
+  EXPECT_TRUE(peer_closed(pairs[0][1]));
+  for (const size_t i : {1, 2, 3}) EXPECT_FALSE(peer_closed(pairs[i][1])) << i;
   ::shutdown(pairs[1][1], SHUT_WR);
   all.end_late(now);
-  EXPECT_TRUE(left(pairs[1][1])) << "who has left sends nothing more";
+  EXPECT_TRUE(peer_closed(pairs[1][1])) << "who has left sends nothing more";
   for (auto& pair : pairs)
     for (const int end : pair) ::close(end);
 }

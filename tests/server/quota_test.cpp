@@ -13,9 +13,9 @@ TEST(Quota, AClientHasAShareAtMost) {
   EXPECT_FALSE(quota.take("berta", 1)) << "all of it is taken";
   quota.give_back("anna", 2);
   EXPECT_TRUE(quota.take("berta", 2));
-  EXPECT_EQ(quota.taken(), 10U);
-  EXPECT_EQ(quota.taken_by("anna"), 4U);
-  EXPECT_EQ(quota.taken_by("nobody"), 0U);
+  EXPECT_EQ(quota.used(), 10U);
+  EXPECT_EQ(quota.used_by("anna"), 4U);
+  EXPECT_EQ(quota.used_by("nobody"), 0U);
 }
 
 TEST(Quota, WhatIsLargerThanAShareIsTakenAlone) {
@@ -29,19 +29,19 @@ TEST(Quota, WhatIsLargerThanAShareIsTakenAlone) {
   EXPECT_FALSE(quota.take("anna", SIZE_MAX));
 }
 
-TEST(Held, GivesBackOnce) {
+TEST(QuotaLease, GivesBackOnce) {
   Quota quota(2, 1);
   {
-    Held first(quota, "anna", 1);
+    QuotaLease first(quota, "anna", 1);
     EXPECT_TRUE(first);
-    EXPECT_FALSE(Held(quota, "anna", 1));
-    Held moved = std::move(first);
-    EXPECT_EQ(quota.taken(), 1U);
-    moved = Held(quota, "berta", 1);
-    EXPECT_EQ(quota.taken_by("anna"), 0U);
-    EXPECT_EQ(quota.taken_by("berta"), 1U);
+    EXPECT_FALSE(QuotaLease(quota, "anna", 1));
+    QuotaLease moved = std::move(first);
+    EXPECT_EQ(quota.used(), 1U);
+    moved = QuotaLease(quota, "berta", 1);
+    EXPECT_EQ(quota.used_by("anna"), 0U);
+    EXPECT_EQ(quota.used_by("berta"), 1U);
   }
-  EXPECT_EQ(quota.taken(), 0U);
+  EXPECT_EQ(quota.used(), 0U);
 }
 
 }  // namespace

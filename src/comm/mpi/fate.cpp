@@ -40,14 +40,14 @@ std::vector<int> Fate::signalled() const {
   return ranks;
 }
 
-void Fate::told() {
+void Fate::set_reported() {
   const std::lock_guard lock(mutex_);
-  told_ = true;
+  reported_ = true;
 }
 
-bool Fate::was_told() const {
+bool Fate::reported() const {
   const std::lock_guard lock(mutex_);
-  return told_;
+  return reported_;
 }
 
 bool Fate::first_to_fail() const {

@@ -39,8 +39,8 @@ class Fate {
   /// The ranks with SIGTERM.
   std::vector<int> signalled() const;
   /// A rank has reported the failure to the user.
-  void told();
-  bool was_told() const;
+  void set_reported();
+  bool reported() const;
   /// True if this rank failed by itself and no lower rank did.
   bool first_to_fail() const;
   /// The final error of this rank in a failed world: `own` is its body's error, or null.
@@ -50,7 +50,7 @@ class Fate {
   int rank_;
   mutable std::mutex mutex_;
   std::vector<bool> done_, signalled_;
-  bool told_ = false;
+  bool reported_ = false;
   int lowest_;  // lowest rank with an own failure
   std::optional<Failure> failure_;
 };

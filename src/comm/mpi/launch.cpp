@@ -77,14 +77,14 @@ class Rank {
   void own_mpi();
   void enter(Phase phase);
   void watch(const std::stop_token& stop);
-  struct Last {
+  struct LastMoment {
     Clock::time_point moment = Clock::time_point::max();
     Error error{ErrorCode::rank, ""};
     bool speaks = false, others_tell = false;
     Clock::time_point tells() const { return moment - (speaks ? kTell : kShout); }
   };
-  Last last_moment();
-  void report(const Last& last);
+  LastMoment last_moment();
+  void report(const LastMoment& last);
   std::exception_ptr work(const std::function<void(Communicator&)>& body);
 
   const Options options_;
@@ -133,7 +133,7 @@ void Rank::own_mpi() {
 }
 
 // The last moment of this rank, and the reason. Under mutex_.
-Rank::Last Rank::last_moment() {
+Rank::LastMoment Rank::last_moment() {
   if (phase_ == Phase::failed) return {};
   if (phase_ == Phase::serving || phase_ == Phase::over) {
     const auto failure = progress_->fate().failure();
@@ -142,19 +142,19 @@ Rank::Last Rank::last_moment() {
     return {failure->since + options_.grace / 2, error, progress_->speaks(), !progress_->unheard()};
   }
   // Ranks cannot reach each other here. The lowest reports; mpirun ends the others afterwards.
-  const char* what = phase_ == Phase::starting ? "starts" : "ends";
+  const char* phase = phase_ == Phase::starting ? "starts" : "ends";
   if (const int64_t signal = terminated; signal != 0)
     return {
         Clock::time_point{Clock::duration(signal)} - Progress::kHurry + options_.grace / 2,
         Error(ErrorCode::rank,
               fmt::format("the launcher of MPI ended this run (SIGTERM) while MPI {}; it says why",
-                          what)),
+                          phase)),
         launcher_rank_ == 0, launcher_rank_ != 0};
   return {limit_ + kStagger * std::min(launcher_rank_, 16),
           Error(ErrorCode::rank,
                 fmt::format("MPI did not get on within {} s while it {}; see that all hosts "
                             "reach each other, or raise `comm_timeout`",
-                            std::chrono::duration<double>(options_.deadline).count(), what)),
+                            std::chrono::duration<double>(options_.deadline).count(), phase)),
           false, false};
 }
 
@@ -165,7 +165,7 @@ void Rank::watch(const std::stop_token& stop) {
     {
       const std::lock_guard lock(mutex_);
       if (returning_) return;
-      const Last last = last_moment();
+      const LastMoment last = last_moment();
       const auto now = Clock::now();
       if (now >= last.tells()) report(last);
       if (now >= last.moment) options_.give_up(EchoError(last.error.code(), last.error.what()));
@@ -183,11 +183,11 @@ void Rank::watch(const std::stop_token& stop) {
 }
 
 // Before the last moment, because others may end this process. Under mutex_.
-void Rank::report(const Last& last) {
+void Rank::report(const LastMoment& last) {
   if (reported_ || (last.others_tell && !last.speaks)) return;
   reported_ = true;
   options_.report(last.error);
-  if (phase_ == Phase::serving) progress_->told();
+  if (phase_ == Phase::serving) progress_->set_reported();
 }
 
 std::exception_ptr Rank::work(const std::function<void(Communicator&)>& body) {

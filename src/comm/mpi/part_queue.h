@@ -20,17 +20,17 @@ class PartQueue {
     bool last = false;  ///< end of the message
   };
   /// Messages have rising numbers.
-  void add(uint64_t message, int64_t bytes) { left_[message] = {0, bytes}; }
+  void add(uint64_t message, int64_t bytes) { remaining_[message] = {0, bytes}; }
   /// The next part to post, if any.
   std::optional<Part> next();
   /// A part of `bytes` has gone.
   void ended(int64_t bytes) { under_way_ -= bytes; }
 
  private:
-  struct Left {
+  struct Remaining {
     int64_t begin = 0, end = 0;
   };
-  std::map<uint64_t, Left> left_;
+  std::map<uint64_t, Remaining> remaining_;
   int64_t under_way_ = 0;
 };
 

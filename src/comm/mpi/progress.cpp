@@ -100,8 +100,9 @@ void Progress::start() {
   MPI_Comm_rank(world_, &rank_);
   MPI_Comm_size(world_, &ranks_);
   std::vector<Whereabouts> where(static_cast<size_t>(ranks_));
-  const Whereabouts here = Whereabouts::here();
-  check(MPI_Allgather(&here, sizeof here, MPI_BYTE, where.data(), sizeof here, MPI_BYTE, world_),
+  const Whereabouts own_place = Whereabouts::here();
+  check(MPI_Allgather(&own_place, sizeof own_place, MPI_BYTE, where.data(), sizeof own_place,
+                      MPI_BYTE, world_),
         "MPI_Allgather");
   fate_ = std::make_unique<Fate>(rank_, ranks_);
   peers_ = std::make_unique<Peers>(rank_, where, Clock::now());
@@ -172,10 +173,10 @@ bool Progress::adopt(const Error& error, ErrorCode code, int origin, bool lost, 
   return true;
 }
 
-void Progress::told() {
-  fate_->told();
+void Progress::set_reported() {
+  fate_->set_reported();
   Notice notice;
-  notice.kind = Notice::told;
+  notice.kind = Notice::reported;
   tell(notice);
 }
 
@@ -187,10 +188,10 @@ void Progress::declare(const Error& error, int origin, bool lost, Time since) {
   notice.origin = origin;
   notice.lost = lost ? 1 : 0;
   notice.since = since.time_since_epoch().count();
-  const std::string_view what = error.what();
-  const bool says_who = lost || what.starts_with(fmt::format("rank {}, ", origin));
+  const std::string_view message = error.what();
+  const bool says_who = lost || message.starts_with(fmt::format("rank {}, ", origin));
   const std::string text =
-      fmt::format("{}{}", says_who ? "" : fmt::format("rank {} failed: ", origin), what);
+      fmt::format("{}{}", says_who ? "" : fmt::format("rank {} failed: ", origin), message);
   text.copy(notice.text, sizeof notice.text - 1);
   tell(notice);
 }
@@ -222,7 +223,7 @@ void Progress::post(int to, const Notice& notice) {
   const auto flight = std::make_shared<Flight>();
   Notice stamped = notice;
   stamped.progress = count_;
-  stamped.accepted = lane.told = inbox_.accepted(to);
+  stamped.accepted = lane.reported_bytes = inbox_.accepted(to);
   stamped.waits_for = waits_for_;
   flight->head.resize(size_of(stamped));
   std::memcpy(flight->head.data(), &stamped, flight->head.size());
@@ -310,12 +311,12 @@ bool Progress::send_queued() {
 bool Progress::take_headers() {
   char buffer[sizeof(Header) + kInline];
   for (bool any = false;; any = true) {
-    int there = 0, size = 0;
+    int has_message = 0, size = 0;
     MPI_Message matched = MPI_MESSAGE_NULL;
     MPI_Status status;
-    check(MPI_Improbe(MPI_ANY_SOURCE, kHeaderTag, world_, &there, &matched, &status),
+    check(MPI_Improbe(MPI_ANY_SOURCE, kHeaderTag, world_, &has_message, &matched, &status),
           "MPI_Improbe");
-    if (!there) return any;
+    if (!has_message) return any;
     MPI_Get_count(&status, MPI_BYTE, &size);
     require(size >= static_cast<int>(sizeof(Header)) && size <= static_cast<int>(sizeof buffer),
             ErrorCode::rank, "a header of {} bytes arrived from rank {}", size, status.MPI_SOURCE);
@@ -344,13 +345,13 @@ void Progress::land(const std::shared_ptr<Flight>& flight) {
 
 bool Progress::take_notices() {
   for (bool any = false;; any = true) {
-    int there = 0, size = 0;
+    int has_message = 0, size = 0;
     char buffer[sizeof(Notice)];
     MPI_Message matched = MPI_MESSAGE_NULL;
     MPI_Status status;
-    check(MPI_Improbe(MPI_ANY_SOURCE, kNoticeTag, world_, &there, &matched, &status),
+    check(MPI_Improbe(MPI_ANY_SOURCE, kNoticeTag, world_, &has_message, &matched, &status),
           "MPI_Improbe");
-    if (!there) return any;
+    if (!has_message) return any;
     MPI_Get_count(&status, MPI_BYTE, &size);
     require(size <= static_cast<int>(sizeof buffer), ErrorCode::rank,
             "a notice of {} bytes arrived from rank {}", size, status.MPI_SOURCE);
@@ -369,7 +370,7 @@ void Progress::note(const Notice& notice, int from) {
   }
   if (notice.kind == Notice::done) fate_->done(from);
   if (notice.kind == Notice::left) peers_->left(from);
-  if (notice.kind == Notice::told) fate_->told();
+  if (notice.kind == Notice::reported) fate_->set_reported();
   if (notice.kind == Notice::signalled) fate_->signalled(from);
   if (notice.kind != Notice::failed) return;
   // All processes of a machine share a clock; other machines have another.
@@ -406,14 +407,14 @@ bool Progress::complete() {
   moved_ = Clock::now();
   for (int i = 0; i < count; ++i)
     part_ended(Part(parts_[static_cast<size_t>(indices_[static_cast<size_t>(i)])]));
-  size_t kept = 0;
+  size_t open_parts = 0;
   for (size_t i = 0; i < requests_.size(); ++i) {
     if (requests_[i] == MPI_REQUEST_NULL) continue;
-    requests_[kept] = requests_[i];
-    parts_[kept++] = std::move(parts_[i]);
+    requests_[open_parts] = requests_[i];
+    parts_[open_parts++] = std::move(parts_[i]);
   }
-  requests_.resize(kept);
-  parts_.resize(kept);
+  requests_.resize(open_parts);
+  parts_.resize(open_parts);
   return true;
 }
 
@@ -421,8 +422,8 @@ void Progress::heartbeat(Time now) {
   if (now >= next_credit_) {
     next_credit_ = now + 1ms;
     for (int to = 0; to < ranks_; ++to)
-      if (to != rank_ &&
-          inbox_.accepted(to) - lanes_[static_cast<size_t>(to)].told > Transport::kMostAhead / 8)
+      if (to != rank_ && inbox_.accepted(to) - lanes_[static_cast<size_t>(to)].reported_bytes >
+                             Transport::kMostAhead / 8)
         post(to, Notice{});
   }
   if (now < next_beat_) return;
@@ -433,13 +434,13 @@ void Progress::heartbeat(Time now) {
   }
 }
 
-void Progress::lose(int rank, const char* why, Time since) {
-  const Error error(ErrorCode::rank, fmt::format("rank {} was lost: {}", rank, why));
+void Progress::lose(int rank, const char* reason, Time since) {
+  const Error error(ErrorCode::rank, fmt::format("rank {} was lost: {}", rank, reason));
   declare(error, rank, true, since);
 }
 
 void Progress::look_after(std::chrono::microseconds limit, std::optional<Time> terminated) {
-  const int gone = peers_->await_end(limit);
+  const int ended_rank = peers_->await_end(limit);
   const Time now = Clock::now();
   if (now - looked_ > 1s) awake_ = now;  // after a stop of this process, with much to read
   looked_ = now;
@@ -450,11 +451,11 @@ void Progress::look_after(std::chrono::microseconds limit, std::optional<Time> t
         Error(ErrorCode::rank, "the launcher of MPI, or its daemon on this host, has ended"), -1,
         true, *since);
   // Its last messages may still be under way.
-  if (gone >= 0 && now - peers_->gone_at(gone) > 50ms)
-    return lose(gone, "its process has ended", peers_->gone_at(gone));
+  if (ended_rank >= 0 && now - peers_->gone_at(ended_rank) > 50ms)
+    return lose(ended_rank, "its process has ended", peers_->gone_at(ended_rank));
   const int silent = now - awake_ > deadline_ ? peers_->silent(now, deadline_, false) : -1;
   if (silent >= 0) return lose(silent, "nothing was heard of it for too long", now);
-  if (terminated && gone < 0) look_at_signal(now, *terminated);
+  if (terminated && ended_rank < 0) look_at_signal(now, *terminated);
 }
 
 // mpirun sends SIGTERM to all ranks, somebody else to one.
@@ -470,11 +471,12 @@ void Progress::look_at_signal(Time now, Time terminated) {
   const int missing = peers_->silent(now, 3 * kBeat, true);
   if (missing >= 0)
     return lose(missing, "it is silent since the launcher of MPI ends the run", since);
-  const std::vector<int> some = fate_->signalled();
-  if (ranks_ > 1 && static_cast<int>(some.size()) < ranks_)
-    declare(Error(ErrorCode::rank,
-                  fmt::format("rank{} {} {} ended by SIGTERM", some.size() == 1 ? "" : "s",
-                              fmt::join(some, ", "), some.size() == 1 ? "was" : "were")),
+  const std::vector<int> signalled_ranks = fate_->signalled();
+  if (ranks_ > 1 && static_cast<int>(signalled_ranks.size()) < ranks_)
+    declare(Error(ErrorCode::rank, fmt::format("rank{} {} {} ended by SIGTERM",
+                                               signalled_ranks.size() == 1 ? "" : "s",
+                                               fmt::join(signalled_ranks, ", "),
+                                               signalled_ranks.size() == 1 ? "was" : "were")),
             rank_, true, since);
   else
     declare(Error(ErrorCode::rank, "the launcher of MPI ended this run (SIGTERM)"), -1, true,
@@ -492,7 +494,7 @@ bool Progress::unheard() const {
   const std::vector<int> ended = fate_->signalled();
   return failure->lost && failure->origin >= 0 && !peers_->gone(failure->origin) &&
          std::find(ended.begin(), ended.end(), failure->origin) == ended.end() &&
-         !fate_->was_told();
+         !fate_->reported();
 }
 
 bool Progress::over(std::chrono::milliseconds grace) const {
@@ -520,12 +522,12 @@ void Progress::idle() {
 
 void Progress::serve(std::chrono::milliseconds grace) {
   const auto move = [&] {
-    bool moved = send_queued();
-    moved = take_headers() || moved;
-    moved = complete() || moved;
-    moved = take_notices() || moved;
+    bool progress = send_queued();
+    progress = take_headers() || progress;
+    progress = complete() || progress;
+    progress = take_notices() || progress;
     heartbeat(Clock::now());
-    return moved;
+    return progress;
   };
   for (;;) {
     const bool ending = ending_;  // read first: end() has sent everything by then

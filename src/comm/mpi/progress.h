@@ -72,7 +72,7 @@ class Progress {
   /// MPI failed, perhaps because of a lost rank: allows some time to detect the loss first.
   void broken(const Error& error);
   /// After a failure: this rank has reported to the user.
-  void told();
+  void set_reported();
   /// After a failure: true if this rank should report.
   bool speaks() const;
   /// After a failure: true if no rank may think so. Ranks without contact may blame each
@@ -94,7 +94,7 @@ class Progress {
     std::map<uint64_t, std::shared_ptr<Flight>> cut;  // by number: sent in parts
     PartQueue parts;
     uint64_t cut_out = 0, cut_in = 0;            // messages in parts, so far
-    uint64_t told = 0;                           // bytes reported to the rank as accepted
+    uint64_t reported_bytes = 0;                 // bytes reported to the rank as accepted
     std::shared_ptr<Flight> beat;                // the last heartbeat
     std::atomic<uint64_t> sent{0}, accepted{0};  // bytes
   };
@@ -120,7 +120,7 @@ class Progress {
   void note(const Notice& notice, int from);
   void heartbeat(Time now);
   void look_at_signal(Time now, Time terminated);
-  void lose(int rank, const char* why, Time since);
+  void lose(int rank, const char* reason, Time since);
   void idle();
   bool over(std::chrono::milliseconds grace) const;
   bool adopt(const Error& error, ErrorCode code, int origin, bool lost, Time since);

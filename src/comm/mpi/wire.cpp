@@ -36,9 +36,10 @@ Header describe(uint64_t channel, const Message& message) {
 }
 
 Message announced(const Header& header, Names& names) {
-  const auto check = [](bool good, const char* what) {
+  const auto check = [](bool good, const char* defect) {
     require(good, ErrorCode::rank,
-            "a message arrived whose {}; do all ranks run the same version of the program?", what);
+            "a message arrived whose {}; do all ranks run the same version of the program?",
+            defect);
   };
   check(header.magic == kMagic, "header is not one of ours");
   check(header.axes <= tensor::Shape::kMaxRank, "shape has too many axes");

@@ -48,7 +48,7 @@ struct Notice {
     done = 2,       ///< its body has ended
     failed = 3,     ///< the world has failed
     left = 4,       ///< no more messages will come
-    told = 5,       ///< has reported the failure to the user
+    reported = 5,   ///< has reported the failure to the user
     signalled = 6,  ///< received SIGTERM
   };
   Kind kind = alive;

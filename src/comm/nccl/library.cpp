@@ -29,11 +29,11 @@ Functions open_library(std::span<const std::string> paths) {
   void* library = nullptr;
   for (const std::string& path : paths)
     if (!library) library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  const char* why = library ? nullptr : dlerror();
+  const char* reason = library ? nullptr : dlerror();
   require(library != nullptr, ErrorCode::usage,
           "several ranks with `device` cuda need NCCL, and {} cannot be opened ({}); install it "
           "(Debian: libnccl2), or use `device` cpu",
-          kName, why ? why : "unknown error");
+          kName, reason ? reason : "unknown error");
   Functions f{};
   find(library, "ncclGetUniqueId", f.get_unique_id);
   find(library, "ncclCommInitRankConfig", f.init_rank);

@@ -89,8 +89,8 @@ void Link::look(uint64_t progress) {
   check(nccl_, nccl_.async_error(comm_, &result), "ncclCommGetAsyncError", peer_);
   check(nccl_, result == kInProgress ? 0 : result, "a transfer", peer_);
   const std::pair<uint64_t, uint64_t> now{progress, moved_};
-  if (moving_.empty() || now != seen_) {
-    seen_ = now;
+  if (moving_.empty() || now != last_progress_) {
+    last_progress_ = now;
     since_ = Clock::now();
   }
   require(Clock::now() - since_ < deadline_, ErrorCode::rank,

@@ -59,7 +59,7 @@ class Link {
   void* comm_ = nullptr;
   std::deque<Transfer> moving_;
   uint64_t moved_ = 0;  // finished transfers
-  std::pair<uint64_t, uint64_t> seen_;
+  std::pair<uint64_t, uint64_t> last_progress_;
   Clock::time_point since_ = Clock::now();
 };
 

@@ -30,9 +30,9 @@ Message describe(const Message& message) {
   return announcement;
 }
 
-Message farewell(int which) {
+Message farewell(int number) {
   Message word{{"end", kFarewell}, Tensor::empty({0}, DType::i64)};
-  word.order = static_cast<uint64_t>(which);
+  word.order = static_cast<uint64_t>(number);
   return word;
 }
 

@@ -15,7 +15,7 @@ struct Parcel {
 /// The host message for a device message.
 Message describe(const Message& message);
 /// A rank's word to each peer at the end, sent twice: 1, 2.
-Message farewell(int which);
+Message farewell(int number);
 /// True for these two messages, which communicators never send.
 bool ours(const Message& message);
 bool is_farewell(const Message& message);

@@ -24,33 +24,33 @@ std::shared_ptr<tensor::DeviceRuntime> runtime_in_use() {
 }  // namespace
 
 /// For waits for arrivals.
-struct TransferQueue::Dock {
+struct TransferQueue::ArrivalSignal {
   std::shared_ptr<tensor::DeviceRuntime> runtime;
   std::mutex mutex;
-  std::condition_variable landed;
+  std::condition_variable changed;
   std::optional<Error> failure;  // under mutex
 };
 
-class TransferQueue::Landing : public Arrival {
+class TransferQueue::PendingArrival : public Arrival {
  public:
-  explicit Landing(std::shared_ptr<Dock> dock) : dock_(std::move(dock)) {}
-  void land(Tensor data, std::shared_ptr<void> done) {
+  explicit PendingArrival(std::shared_ptr<ArrivalSignal> signal) : signal_(std::move(signal)) {}
+  void complete(Tensor data, std::shared_ptr<void> done) {
     {
-      const std::lock_guard lock(dock_->mutex);
+      const std::lock_guard lock(signal_->mutex);
       data_ = std::move(data);
       done_ = std::move(done);
     }
-    dock_->landed.notify_all();
+    signal_->changed.notify_all();
   }
   bool ready() override {
-    const std::lock_guard lock(dock_->mutex);
-    return data_.defined() || dock_->failure;
+    const std::lock_guard lock(signal_->mutex);
+    return data_.defined() || signal_->failure;
   }
   Tensor wait(const std::function<void()>& expired) override {
-    std::unique_lock lock(dock_->mutex);
+    std::unique_lock lock(signal_->mutex);
     while (!data_.defined()) {
-      if (dock_->failure) throw Error(*dock_->failure);
-      if (dock_->landed.wait_for(lock, 20ms) == std::cv_status::timeout) {
+      if (signal_->failure) throw Error(*signal_->failure);
+      if (signal_->changed.wait_for(lock, 20ms) == std::cv_status::timeout) {
         lock.unlock();
         expired();
         lock.lock();
@@ -60,16 +60,16 @@ class TransferQueue::Landing : public Arrival {
     const auto done = std::move(done_);
     lock.unlock();
     if (done) {
-      dock_->runtime->enter();
-      dock_->runtime->wait(tensor::current_scope().stream, done.get());
+      signal_->runtime->enter();
+      signal_->runtime->wait(tensor::current_scope().stream, done.get());
     }
     return data;
   }
 
  private:
-  const std::shared_ptr<Dock> dock_;
-  Tensor data_;                 // under the dock's mutex
-  std::shared_ptr<void> done_;  // under the dock's mutex; null: nothing to move
+  const std::shared_ptr<ArrivalSignal> signal_;
+  Tensor data_;                 // under the signal's mutex
+  std::shared_ptr<void> done_;  // under the signal's mutex; null: nothing to move
 };
 
 TransferQueue::TransferQueue(std::shared_ptr<Transport> host, std::chrono::milliseconds deadline,
@@ -80,9 +80,9 @@ TransferQueue::TransferQueue(std::shared_ptr<Transport> host, std::chrono::milli
       runtime_(runtime_in_use()),
       compute_(tensor::current_scope().stream),
       links_(static_cast<size_t>(host_->size()) * static_cast<size_t>(host_->size())),
-      dock_(std::make_shared<Dock>()),
+      signal_(std::make_shared<ArrivalSignal>()),
       under_way_(static_cast<size_t>(host_->size())) {
-  dock_->runtime = runtime_;
+  signal_->runtime = runtime_;
 }
 
 TransferQueue::~TransferQueue() { end(); }
@@ -94,10 +94,10 @@ std::shared_ptr<Link>& TransferQueue::link(int from, int to) {
 
 void TransferQueue::open(int from, int to, const UniqueId& id) {
   const bool out = from == host_->rank();
-  auto& made = link(from, to);
-  made = std::make_shared<Link>(nccl_, runtime_, out ? to : from,
-                                out ? Link::Way::out : Link::Way::in, deadline_);
-  made->open(id);
+  auto& new_link = link(from, to);
+  new_link = std::make_shared<Link>(nccl_, runtime_, out ? to : from,
+                                    out ? Link::Way::out : Link::Way::in, deadline_);
+  new_link->open(id);
 }
 
 void TransferQueue::start() {
@@ -140,20 +140,20 @@ bool TransferQueue::pass(int from, Message& message) {
     return false;
   }
   const Parcel parcel = read_parcel(message);
-  const auto landing = std::make_shared<Landing>(dock_);
+  const auto arrival = std::make_shared<PendingArrival>(signal_);
   message.tag = parcel.tag;
   message.data = {};
-  message.arrival = landing;
-  queue({from, {}, nullptr, landing, parcel});
+  message.arrival = arrival;
+  queue({from, {}, nullptr, arrival, parcel});
   return true;
 }
 
 void TransferQueue::failed(const Error& error) {
   {
-    const std::lock_guard lock(dock_->mutex);
-    if (!dock_->failure) dock_->failure = error;
+    const std::lock_guard lock(signal_->mutex);
+    if (!signal_->failure) signal_->failure = error;
   }
-  dock_->landed.notify_all();
+  signal_->changed.notify_all();
   {
     const std::lock_guard lock(mutex_);
     broken_ = true;
@@ -168,9 +168,9 @@ void TransferQueue::close() {
   for (int farewells = 1; farewells <= 2; ++farewells) {
     for (int peer = 0; peer < host_->size(); ++peer)
       if (peer != host_->rank()) host_->send(peer, 0, farewell(farewells));
-    const int all = farewells * (host_->size() - 1);
+    const int expected = farewells * (host_->size() - 1);
     std::unique_lock lock(mutex_);  // the host transport detects a rank without arrival
-    idle_.wait(lock, [&] { return broken_ || (farewells_ >= all && !busy_); });
+    idle_.wait(lock, [&] { return broken_ || (farewells_ >= expected && !busy_); });
   }
 }
 
@@ -202,11 +202,11 @@ void TransferQueue::work() {
     lock.unlock();
     if (broken && !std::exchange(aborted, true)) cut();
     if (!broken) serve(jobs);
-    std::vector<int> sent(under_way_.size());
-    const bool under_way = settle(sent);
+    std::vector<int> sent_counts(under_way_.size());
+    const bool under_way = settle(sent_counts);
     jobs.clear();
     lock.lock();
-    for (size_t peer = 0; peer < sent.size(); ++peer) under_way_[peer] -= sent[peer];
+    for (size_t peer = 0; peer < sent_counts.size(); ++peer) under_way_[peer] -= sent_counts[peer];
     room_.notify_all();
     const bool was_busy = std::exchange(busy_, under_way || !jobs_.empty());
     if (was_busy && !busy_) runtime_->spare(0);
@@ -232,20 +232,20 @@ void TransferQueue::serve(std::deque<Job>& jobs) {
 }
 
 void TransferQueue::start(Job& job) {
-  const int here = host_->rank();
+  const int own_rank = host_->rank();
   Tensor data = job.data;
-  if (job.landing)
+  if (job.arrival)
     data = Tensor::empty(job.parcel.shape, job.parcel.dtype, tensor::Device::cuda,
                          tensor::MemoryClass::buffers);
   // A block's earlier users precede this event; the link keeps the block until the transfer's end.
-  const auto ready = job.landing ? runtime_->record(compute_) : job.ready;
+  const auto ready = job.arrival ? runtime_->record(compute_) : job.ready;
   std::shared_ptr<void> done;
   if (data.bytes() > 0) {
-    const auto& way = job.landing ? link(job.peer, here) : link(here, job.peer);
+    const auto& way = job.arrival ? link(job.peer, own_rank) : link(own_rank, job.peer);
     require(way != nullptr, ErrorCode::rank, "there is no link with rank {}", job.peer);
     done = way->move(data, ready);
   }
-  if (job.landing) job.landing->land(std::move(data), std::move(done));
+  if (job.arrival) job.arrival->complete(std::move(data), std::move(done));
 }
 
 void TransferQueue::look() {
@@ -254,19 +254,19 @@ void TransferQueue::look() {
   for (int rank = 0; rank < host_->size(); ++rank) progress += host_->progress(rank);
   for (int from = 0; from < host_->size(); ++from)
     for (int to = 0; to < host_->size(); ++to)
-      if (auto& one = link(from, to)) one->look(progress);
+      if (auto& entry = link(from, to)) entry->look(progress);
 }
 
-bool TransferQueue::settle(std::vector<int>& sent) {
+bool TransferQueue::settle(std::vector<int>& sent_counts) {
   bool under_way = false;
   try {
     for (int from = 0; from < host_->size(); ++from)
       for (int to = 0; to < host_->size(); ++to) {
-        const auto& one = link(from, to);
-        if (!one) continue;
-        const int ended = one->settle();
-        if (from == host_->rank()) sent[static_cast<size_t>(to)] += ended;
-        under_way = under_way || one->busy();
+        const auto& entry = link(from, to);
+        if (!entry) continue;
+        const int ended = entry->settle();
+        if (from == host_->rank()) sent_counts[static_cast<size_t>(to)] += ended;
+        under_way = under_way || entry->busy();
       }
   } catch (const Error& error) {  // the device failed
     failed(error);
@@ -277,8 +277,8 @@ bool TransferQueue::settle(std::vector<int>& sent) {
 
 void TransferQueue::cut() {
   std::vector<void*> comms;
-  for (auto& one : links_)
-    if (void* const comm = one ? one->release() : nullptr) comms.push_back(comm);
+  for (auto& entry : links_)
+    if (void* const comm = entry ? entry->release() : nullptr) comms.push_back(comm);
   if (comms.empty()) return;
   // All at once: an abort waits for its link's kernel, which may wait for room held by a kernel of
   // another link. On a thread with shared links: a hanging abort never ends.

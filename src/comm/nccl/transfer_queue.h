@@ -49,14 +49,14 @@ class TransferQueue : public Gate {
   void failed(const Error& error) override;
 
  private:
-  struct Dock;
-  class Landing;
+  struct ArrivalSignal;
+  class PendingArrival;
   struct Job {
     int peer = 0;
-    tensor::Tensor data;                 // data to send
-    std::shared_ptr<void> ready;         // readiness of data
-    std::shared_ptr<Landing> landing{};  // null: a send
-    Parcel parcel{};                     // data to receive
+    tensor::Tensor data;                        // data to send
+    std::shared_ptr<void> ready;                // readiness of data
+    std::shared_ptr<PendingArrival> arrival{};  // null: a send
+    Parcel parcel{};                            // data to receive
   };
 
   void queue(Job job);
@@ -64,7 +64,7 @@ class TransferQueue : public Gate {
   void serve(std::deque<Job>& jobs);
   void start(Job& job);
   void look();
-  bool settle(std::vector<int>& sent);
+  bool settle(std::vector<int>& sent_counts);
   void cut();
   std::shared_ptr<Link>& link(int from, int to);
 
@@ -76,7 +76,7 @@ class TransferQueue : public Gate {
   std::vector<std::shared_ptr<Link>> links_;  // by (from, to); used by one thread
   Link::Clock::time_point looked_{};
 
-  const std::shared_ptr<Dock> dock_;
+  const std::shared_ptr<ArrivalSignal> signal_;
   std::mutex mutex_;
   std::condition_variable wake_, idle_, room_;
   std::deque<Job> jobs_;        // under mutex_

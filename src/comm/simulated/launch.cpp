@@ -9,7 +9,7 @@ void run(const std::vector<tensor::Scope>& scopes, std::chrono::milliseconds dea
          const std::function<void(Communicator& world)>& body) {
   tensor::RunWatcher* const watcher = tensor::run_watcher();
   threads::run(static_cast<int>(scopes.size()), deadline, [&](Communicator& world) {
-    const tensor::BindScope mine(scopes[static_cast<size_t>(world.rank())]);
+    const tensor::BindScope scope_binding(scopes[static_cast<size_t>(world.rank())]);
     const tensor::BindRunWatcher watched(watcher ? watcher->of_rank(world.rank()) : nullptr);
     body(world);
   });

@@ -31,10 +31,10 @@ struct Hub {
   std::mutex mutex;
   std::exception_ptr first;  // under mutex
 
-  void fail(std::exception_ptr thrown, const Error& error) {
+  void fail(std::exception_ptr exception, const Error& error) {
     {
       const std::lock_guard lock(mutex);
-      if (!first) first = std::move(thrown);
+      if (!first) first = std::move(exception);
     }
     for (Inbox& inbox : inboxes) inbox.fail(error);
   }

@@ -22,45 +22,47 @@ using tensor::Tensor;
 int64_t wire_elements(int64_t hidden, DType dtype) { return hidden + 4 / tensor::size_of(dtype); }
 
 MessageParts parts_of(const Tensor& message, int64_t hidden) {
-  const int64_t each = wire_elements(hidden, message.dtype()), all = message.elements();
-  require(message.rank() == 1 && all % each == 0, ErrorCode::rank,
-          "a rank sent {} elements, which are no rows of {}", all, hidden);
-  const int64_t count = all / each, cut = count * hidden;
-  return {message.slice(0, 0, cut).reshape({count, hidden}), message.slice(0, cut, all)};
+  const int64_t row_elements = wire_elements(hidden, message.dtype()),
+                elements = message.elements();
+  require(message.rank() == 1 && elements % row_elements == 0, ErrorCode::rank,
+          "a rank sent {} elements, which are no rows of {}", elements, hidden);
+  const int64_t count = elements / row_elements, rows_end = count * hidden;
+  return {message.slice(0, 0, rows_end).reshape({count, hidden}),
+          message.slice(0, rows_end, elements)};
 }
 
 }  // namespace
 
 int64_t distinct_experts(const Tensor& ids, int64_t experts) {
-  std::vector<bool> touched(static_cast<size_t>(experts));
+  std::vector<bool> is_used(static_cast<size_t>(experts));
   for (int64_t i = 0; i < ids.elements(); ++i)
-    if (ids.data<int32_t>()[i] >= 0) touched[static_cast<size_t>(ids.data<int32_t>()[i])] = true;
-  return std::count(touched.begin(), touched.end(), true);
+    if (ids.data<int32_t>()[i] >= 0) is_used[static_cast<size_t>(ids.data<int32_t>()[i])] = true;
+  return std::count(is_used.begin(), is_used.end(), true);
 }
 
 std::vector<int> experts_in_blocks(int experts, int ranks) {
   std::vector<int> owner(static_cast<size_t>(experts));
   for (int r = 0; r < ranks; ++r) {
-    const nn::Range mine = nn::split({0, experts}, ranks, r);
-    for (int64_t e = mine.begin; e < mine.end; ++e) owner[static_cast<size_t>(e)] = r;
+    const nn::Range block = nn::split({0, experts}, ranks, r);
+    for (int64_t e = block.begin; e < block.end; ++e) owner[static_cast<size_t>(e)] = r;
   }
   return owner;
 }
 
 std::vector<std::string> placement_problems(const Plan& plan, const nn::Geometry& geometry) {
-  std::vector<std::string> found;
+  std::vector<std::string> problems;
   int experts = 0;
   for (const nn::ExpertSite& site : geometry.experts) experts = std::max(experts, site.experts);
-  if (experts == 0) return found;
+  if (experts == 0) return problems;
   if (plan.expert > experts)
-    found.push_back(fmt::format("expert={}: the model has {} experts a layer; use at most {}",
-                                plan.expert, experts, experts));
+    problems.push_back(fmt::format("expert={}: the model has {} experts a layer; use at most {}",
+                                   plan.expert, experts, experts));
   if (plan.placement == ExpertPlacement::list &&
       static_cast<int>(plan.placement_list.size()) != experts)
-    found.push_back(fmt::format("placement={} places {} experts; name a rank for each of the {}",
-                                fmt::join(plan.placement_list, "+"), plan.placement_list.size(),
-                                experts));
-  return found;
+    problems.push_back(fmt::format("placement={} places {} experts; name a rank for each of the {}",
+                                   fmt::join(plan.placement_list, "+"), plan.placement_list.size(),
+                                   experts));
+  return problems;
 }
 
 std::vector<int> expert_owners(const Plan& plan, int experts) {
@@ -149,11 +151,11 @@ Tensor ExpertExchange::read_numbers(const std::vector<MessageParts>& parts) cons
   for (const MessageParts& part : parts) count += part.rows.size(0);
   const Tensor& like = parts[0].numbers;
   if (like.is_meta()) {  // my experts in turn
-    std::vector<int32_t> mine;
+    std::vector<int32_t> own_experts;
     for (size_t e = 0; e < owner_.size(); ++e)
-      if (owner_[e] == rank()) mine.push_back(static_cast<int32_t>(e));
+      if (owner_[e] == rank()) own_experts.push_back(static_cast<int32_t>(e));
     std::vector<int32_t> ids(static_cast<size_t>(count));
-    for (size_t i = 0; i < ids.size(); ++i) ids[i] = mine[i % mine.size()];
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = own_experts[i % own_experts.size()];
     return Tensor::from(std::span<const int32_t>(ids), {count, 1}).to(tensor::Device::meta);
   }
   const Tensor experts = Tensor::empty({count}, DType::i32, like.device());
@@ -167,14 +169,14 @@ Tensor ExpertExchange::read_numbers(const std::vector<MessageParts>& parts) cons
 
 void ExpertExchange::compute(ExpertFlight& flight, bool waits) {
   std::vector<MessageParts> parts;
-  std::vector<Tensor> arrived;
+  std::vector<Tensor> inputs;
   for (const Tensor& message : flight.dispatch.wait()) {
     parts.push_back(parts_of(message, flight.hidden));
-    arrived.push_back(parts.back().rows);
+    inputs.push_back(parts.back().rows);
   }
   const Tensor experts = read_numbers(parts);
   const int64_t count = experts.size(0);
-  Tensor rows = arrived.size() == 1 ? arrived[0] : ops::concat_rows(arrived);
+  Tensor rows = inputs.size() == 1 ? inputs[0] : ops::concat_rows(inputs);
   auto bank = flight.weights.routed;
   if (cache_ && count > 0)
     bank = std::make_shared<const std::vector<ops::Expert>>(
@@ -182,7 +184,7 @@ void ExpertExchange::compute(ExpertFlight& flight, bool waits) {
   if (count > 0) rows = ops::expert_rows(rows, {experts, {}}, *bank);
   std::vector<Tensor> replies;
   int64_t at = 0;
-  for (const Tensor& part : arrived) {
+  for (const Tensor& part : inputs) {
     replies.push_back(rows.slice(0, at, at + part.size(0)));
     at += part.size(0);
   }

@@ -12,10 +12,10 @@ using tensor::Tensor;
 
 // The ids of these assignments; -1 elsewhere.
 Tensor only(const Tensor& ids, const std::vector<int32_t>& assignments) {
-  const Tensor some = Tensor::empty(ids.shape(), ids.dtype());
-  std::fill_n(some.data<int32_t>(), some.elements(), -1);
-  for (const int32_t a : assignments) some.data<int32_t>()[a] = ids.data<int32_t>()[a];
-  return some;
+  const Tensor subset = Tensor::empty(ids.shape(), ids.dtype());
+  std::fill_n(subset.data<int32_t>(), subset.elements(), -1);
+  for (const int32_t a : assignments) subset.data<int32_t>()[a] = ids.data<int32_t>()[a];
+  return subset;
 }
 
 }  // namespace
@@ -38,17 +38,17 @@ ExpertFlight FusedCarrier::dispatch(int site, const Tensor& tokens, const Tensor
   flight.rows = Tensor::empty({ids.elements(), tokens.size(1)}, tokens.dtype(), tokens.device(),
                               tensor::MemoryClass::buffers);
   layer(lane) = {true, false, flight.turn, site, std::move(weights), flight.rows, {}, {}};
-  fused::MoeOperator& one = lanes_->at(lane);
-  const auto chosen = [some = only(ids, assignments)](const Tensor&) {
-    return ops::Routing{some, Tensor::zeros(some.shape(), tensor::DType::f32)};
+  fused::MoeOperator& op = lanes_->at(lane);
+  const auto route = [subset = only(ids, assignments)](const Tensor&) {
+    return ops::Routing{subset, Tensor::zeros(subset.shape(), tensor::DType::f32)};
   };
   const fused::Destination into{flight.rows, {}, false};
   if (tokens.is_meta()) {
-    (void)one.dry_run(tokens, chosen, layer(lane).weights, into);
+    (void)op.dry_run(tokens, route, layer(lane).weights, into);
     layer(lane).dispatch = lanes_->start_dry_run(lane, site);
   } else {
-    one.begin(tokens, chosen, layer(lane).weights, into);
-    lanes_->drive([&] { return one.departed(); });
+    op.begin(tokens, route, layer(lane).weights, into);
+    lanes_->drive([&] { return op.departed(); });
   }
   return flight;
 }
@@ -62,48 +62,48 @@ ExpertFlight FusedCarrier::launched(int site, const Tensor& tokens, const Tensor
   flight.computed = true;
   flight.rows = Tensor::zeros({ids.elements(), tokens.size(1)}, tokens.dtype(), tokens.device(),
                               tensor::MemoryClass::buffers);
-  const Tensor some = only(ids, assignments);
-  launches_->run(site, {tokens, some.to(tokens.device()), {}, {}, flight.rows, {}, weights});
-  const int64_t coming = launches_->count(site, some, weights, tokens).coming;
+  const Tensor subset = only(ids, assignments);
+  launches_->run(site, {tokens, subset.to(tokens.device()), {}, {}, flight.rows, {}, weights});
+  const int64_t coming = launches_->count(site, subset, weights, tokens).coming;
   most_coming_ = std::max(most_coming_, coming);
   coming_bound_ = std::max(coming_bound_, launches_->coming_bound(tokens));
   return flight;
 }
 
 void FusedCarrier::serve(int lane) {
-  Layer& mine = layer(lane);
-  if (!mine.under_way || mine.served) return;
-  mine.served = true;
-  const fused::MoeOperator& one = lanes_->at(lane);
+  Layer& current = layer(lane);
+  if (!current.under_way || current.served) return;
+  current.served = true;
+  const fused::MoeOperator& op = lanes_->at(lane);
   int64_t rows = 0;
-  double touched = 0;
-  if (mine.rows.is_meta()) {
-    rows = lanes_->fetch(mine.dispatch, mine.site, mine.combine);
-    touched = lanes_->assumed_touched(rows);
+  double touched_experts = 0;
+  if (current.rows.is_meta()) {
+    rows = lanes_->fetch(current.dispatch, current.site, current.combine);
+    touched_experts = lanes_->assumed_touched(rows);
   } else {
-    lanes_->drive([&] { return one.served(); });
-    rows = lanes_->note_transfers(lane, mine.site);
-    touched = static_cast<double>(lanes_->touched(lane, lane + 1));
+    lanes_->drive([&] { return op.served(); });
+    rows = lanes_->note_transfers(lane, current.site);
+    touched_experts = static_cast<double>(lanes_->touched(lane, lane + 1));
     const int64_t coming = lanes_->coming(lane);
     most_coming_ = std::max(most_coming_, coming + coming_before_);  // both may be under way
     coming_before_ = coming;
     coming_bound_ = lanes_->coming_bound();
   }
-  lanes_->note_products(mine.weights, mine.rows, rows, touched);
+  lanes_->note_products(current.weights, current.rows, rows, touched_experts);
 }
 
 // Results of the lane's layer are here, and no rank waits for this one.
 void FusedCarrier::settle(int lane) {
-  Layer& mine = layer(lane);
-  if (!mine.under_way) return;
+  Layer& current = layer(lane);
+  if (!current.under_way) return;
   serve(lane);
-  fused::MoeOperator& one = lanes_->at(lane);
-  if (mine.rows.is_meta())
-    lanes_->end_dry_run(mine.combine);
+  fused::MoeOperator& op = lanes_->at(lane);
+  if (current.rows.is_meta())
+    lanes_->end_dry_run(current.combine);
   else
-    lanes_->drive([&] { return one.done(); });
-  one.forget();
-  mine = {};
+    lanes_->drive([&] { return op.done(); });
+  op.forget();
+  current = {};
 }
 
 void FusedCarrier::compute(ExpertFlight& flight, bool) {

@@ -31,49 +31,51 @@ int FusedExperts::blocks_for(const nn::Gate& gate) const {
 }
 
 // All threads share the gate, and then the operator.
-FusedExperts::Made FusedExperts::whole(const Tensor& tokens, const nn::Gate& gate,
-                                       const nn::ExpertWeights& weights) {
-  fused::MoeOperator& one = lanes_->at(0);
-  const ops::Routing chosen =
+FusedExperts::LayerOutcome FusedExperts::whole(const Tensor& tokens, const nn::Gate& gate,
+                                               const nn::ExpertWeights& weights) {
+  fused::MoeOperator& op = lanes_->at(0);
+  const ops::Routing routing =
       ops::host_routing(gate(tokens), static_cast<int64_t>(size_.owner.size()));
-  const auto choose = [&chosen](const Tensor&) { return ops::Routing{chosen.ids, chosen.weights}; };
-  Made made;
+  const auto choose = [&routing](const Tensor&) {
+    return ops::Routing{routing.ids, routing.weights};
+  };
+  LayerOutcome outcome;
   if (tokens.is_meta()) {
-    made.result = one.dry_run(tokens, choose, weights, {});
+    outcome.result = op.dry_run(tokens, choose, weights, {});
   } else {
-    one.begin(tokens, choose, weights, {});
-    lanes_->drive([&] { return one.done(); });
-    made.result = one.result();
+    op.begin(tokens, choose, weights, {});
+    lanes_->drive([&] { return op.done(); });
+    outcome.result = op.result();
   }
-  made.routing = one.routing();
-  made.rows = one.rows();
-  return made;
+  outcome.routing = op.routing();
+  outcome.rows = op.rows();
+  return outcome;
 }
 
 // Gates may run at once, in any order: room for the logits of all is counted instead of theirs.
-FusedExperts::Made FusedExperts::in_blocks(const Tensor& tokens, const nn::Gate& gate,
-                                           const nn::ExpertWeights& weights) {
+FusedExperts::LayerOutcome FusedExperts::in_blocks(const Tensor& tokens, const nn::Gate& gate,
+                                                   const nn::ExpertWeights& weights) {
   const int64_t n = tokens.size(0), slots = gate.router().options.top_k;
   const auto experts = static_cast<int64_t>(size_.owner.size());
-  Made made;
-  made.routing = {Tensor::empty({n, slots}, DType::i32), Tensor::empty({n, slots}, DType::f32)};
-  made.rows = Tensor::empty({n * slots, tokens.size(1)}, tokens.dtype(), tokens.device());
-  made.result = Tensor::empty(tokens.shape(), tokens.dtype(), tokens.device());
+  LayerOutcome outcome;
+  outcome.routing = {Tensor::empty({n, slots}, DType::i32), Tensor::empty({n, slots}, DType::f32)};
+  outcome.rows = Tensor::empty({n * slots, tokens.size(1)}, tokens.dtype(), tokens.device());
+  outcome.result = Tensor::empty(tokens.shape(), tokens.dtype(), tokens.device());
   const Tensor room = Tensor::empty({n, experts}, DType::f32, tokens.device());
   const int blocks = lanes_->count();
   for (int b = 0; b < blocks; ++b) {
     const nn::Range run = nn::split({0, n}, blocks, b);
-    const ops::Routing to{made.routing.ids.slice(0, run.begin, run.end),
-                          made.routing.weights.slice(0, run.begin, run.end)};
+    const ops::Routing to{outcome.routing.ids.slice(0, run.begin, run.end),
+                          outcome.routing.weights.slice(0, run.begin, run.end)};
     const auto choose = [&tokens, &gate, run, to, experts](const Tensor&) {
       const tensor::Uncounted aside(tensor::Counts::work);
-      const ops::Routing chosen = ops::host_routing(gate.part(tokens, run), experts);
-      tensor::copy_into(to.ids, chosen.ids);
-      tensor::copy_into(to.weights, chosen.weights);
+      const ops::Routing routing = ops::host_routing(gate.part(tokens, run), experts);
+      tensor::copy_into(to.ids, routing.ids);
+      tensor::copy_into(to.weights, routing.weights);
       return ops::Routing{to.ids, to.weights};
     };
-    const fused::Destination into{made.rows.slice(0, run.begin * slots, run.end * slots),
-                                  made.result.slice(0, run.begin, run.end)};
+    const fused::Destination into{outcome.rows.slice(0, run.begin * slots, run.end * slots),
+                                  outcome.result.slice(0, run.begin, run.end)};
     const Tensor part = tokens.slice(0, run.begin, run.end);
     if (tokens.is_meta())
       (void)lanes_->at(b).dry_run(part, choose, weights, into);
@@ -86,7 +88,7 @@ FusedExperts::Made FusedExperts::in_blocks(const Tensor& tokens, const nn::Gate&
         if (!lanes_->at(b).done()) return false;
       return true;
     });
-  return made;
+  return outcome;
 }
 
 int64_t FusedExperts::exchange(int site, bool dry_run) const {
@@ -96,8 +98,8 @@ int64_t FusedExperts::exchange(int site, bool dry_run) const {
       rows += lanes_->note_transfers(lane, site);
       continue;
     }
-    comm::Exchange there = lanes_->start_dry_run(lane, site), back;
-    rows += lanes_->fetch(there, site, back);
+    comm::Exchange dispatch = lanes_->start_dry_run(lane, site), back;
+    rows += lanes_->fetch(dispatch, site, back);
     lanes_->end_dry_run(back);
   }
   return rows;
@@ -115,17 +117,18 @@ Tensor FusedExperts::run(const nn::MoeCall& call, const Tensor& tokens, const nn
   const int blocks = lanes_->count();
   require(blocks == 1 || gate.by_token(), ErrorCode::usage,
           "fused experts: a policy chooses over all tokens after one that chose by token");
-  const Made made = blocks > 1 ? in_blocks(tokens, gate, weights) : whole(tokens, gate, weights);
+  const LayerOutcome outcome =
+      blocks > 1 ? in_blocks(tokens, gate, weights) : whole(tokens, gate, weights);
   const bool dry_run = tokens.is_meta();
   const int64_t rows = exchange(call.site, dry_run);
   lanes_->note_products(
-      weights, made.rows, rows,
+      weights, outcome.rows, rows,
       dry_run ? lanes_->assumed_touched(rows) : static_cast<double>(lanes_->touched(0, blocks)));
-  ops::count_combine(made.rows, tokens, weights.shared.down != nullptr);
+  ops::count_combine(outcome.rows, tokens, weights.shared.down != nullptr);
   nn::MoeEvent event{
       .step = call.step.index, .site = call.site, .tokens = tokens.size(0), .assignments = {}};
-  event.distinct = distinct_experts(made.routing.ids, weights.experts());
-  log.chose(made.routing.ids, weights.experts());
+  event.distinct = distinct_experts(outcome.routing.ids, weights.experts());
+  log.chose(outcome.routing.ids, weights.experts());
   event.assignments.resize(static_cast<size_t>(group_.size()));
   int64_t coming = 0;
   for (int lane = 0; lane < blocks; ++lane) {
@@ -134,10 +137,10 @@ Tensor FusedExperts::run(const nn::MoeCall& call, const Tensor& tokens, const nn
     if (!dry_run) coming += lanes_->coming(lane);
   }
   if (!dry_run) log.expect(coming, lanes_->coming_bound());
-  log.show({call, tokens, gate, weights, made.routing, made.rows});
+  log.show({call, tokens, gate, weights, outcome.routing, outcome.rows});
   log.add(std::move(event));
   for (int lane = 0; lane < blocks; ++lane) lanes_->at(lane).forget();
-  return made.result;
+  return outcome.result;
 }
 
 // Observers alone need the rows; they see zeros where a token has no expert.
@@ -147,15 +150,15 @@ Tensor FusedExperts::launched(const nn::MoeCall& call, const Tensor& tokens, con
   const ops::Routing routing = gate(tokens);
   const Tensor shared = weights.shared_rows(tokens);
   const Tensor result = Tensor::empty(tokens.shape(), tokens.dtype(), tokens.device());
-  const tensor::Shape all{routing.ids.elements(), tokens.size(1)};
+  const tensor::Shape row_shape{routing.ids.elements(), tokens.size(1)};
   const Tensor rows =
-      log.watched() ? Tensor::zeros(all, tokens.dtype(), tokens.device()) : Tensor();
+      log.watched() ? Tensor::zeros(row_shape, tokens.dtype(), tokens.device()) : Tensor();
   launches_->run(call.site, {tokens, routing.ids, routing.weights, shared, rows, result, weights});
   const Tensor ids = routing.ids.to(tensor::Device::cpu);
   const SharedLaunches::Count count = launches_->count(call.site, ids, weights, tokens);
   {
     const tensor::Uncounted aside(tensor::Counts::work);
-    const Tensor like = Tensor::empty(all, tokens.dtype(), tensor::Device::meta);
+    const Tensor like = Tensor::empty(row_shape, tokens.dtype(), tensor::Device::meta);
     ops::count_combine(like, tokens, shared.defined());
   }
   log.expect(count.coming, launches_->coming_bound(tokens));

@@ -30,15 +30,17 @@ class FusedExperts final : public nn::ExpertBackend {
 
  private:
   // The choice of all tokens and their rows.
-  struct Made {
+  struct LayerOutcome {
     ops::Routing routing;
     nn::Tensor rows, result;
   };
   int blocks_for(const nn::Gate& gate) const;
   nn::Tensor launched(const nn::MoeCall& call, const nn::Tensor& tokens, const nn::Gate& gate,
                       const nn::ExpertWeights& weights, nn::MoeLog& log);
-  Made whole(const nn::Tensor& tokens, const nn::Gate& gate, const nn::ExpertWeights& weights);
-  Made in_blocks(const nn::Tensor& tokens, const nn::Gate& gate, const nn::ExpertWeights& weights);
+  LayerOutcome whole(const nn::Tensor& tokens, const nn::Gate& gate,
+                     const nn::ExpertWeights& weights);
+  LayerOutcome in_blocks(const nn::Tensor& tokens, const nn::Gate& gate,
+                         const nn::ExpertWeights& weights);
   /// All ranks' rows for the own experts.
   int64_t exchange(int site, bool dry_run) const;
 

@@ -19,7 +19,7 @@ using tensor::Tensor;
 constexpr int64_t kTile = 64, kBlock = 64;  // rows that travel together, tokens summed together
 constexpr int64_t kLeastWindow = 4;         // tiles
 
-fused::Manner manner_of(int threads) {
+fused::OperatorOptions options_of(int threads) {
   const int parts = std::min(threads, 4);
   return {threads, parts, parts, threads + 1, kBlock};
 }
@@ -29,21 +29,21 @@ fused::Manner manner_of(int threads) {
 FusedLanes::FusedLanes(comm::Communicator& group, const FusedSize& size, const Tensor& tokens,
                        int lanes, int64_t most, int64_t window)
     : group_(group), owner_(size.owner) {
-  const int64_t held = fused::most_owned(owner_, group.size());
+  const int64_t most_experts = fused::most_owned(owner_, group.size());
   const int64_t row = tokens.size(1) * size_of(tokens.dtype());
-  layout_ = fused::Layout::dropless(group.size(), static_cast<int>(held),
-                                    most * std::min<int64_t>(size.slots, held), row, {kTile},
-                                    std::max(kLeastWindow, window / (kTile * row)));
+  layout_ = fused::Layout::dropless(group.size(), static_cast<int>(most_experts),
+                                    most * std::min<int64_t>(size.slots, most_experts), row,
+                                    {kTile}, std::max(kLeastWindow, window / (kTile * row)));
   const fused::HeapSize heap = fused::heap_of(layout_, lanes);
   heap_ = fused::open_heap(group, heap, tokens.device());
-  std::vector<fused::MoeOperator*> all;
+  std::vector<fused::MoeOperator*> operators;
   for (int lane = 0; lane < lanes; ++lane) {
     parts_.push_back(std::make_unique<fused::HeapLane>(*heap_, heap.begin(lane)));
     operators_.push_back(std::make_unique<fused::MoeOperator>(
-        layout_, owner_, most, manner_of(tensor::thread_count()), *parts_.back()));
-    all.push_back(operators_.back().get());
+        layout_, owner_, most, options_of(tensor::thread_count()), *parts_.back()));
+    operators.push_back(operators_.back().get());
   }
-  actors_ = std::make_unique<fused::Actors>(std::move(all));
+  actors_ = std::make_unique<fused::Actors>(std::move(operators));
 }
 
 int64_t FusedLanes::usual_window(const FusedSize& size, int ranks, const Tensor& tokens) {
@@ -66,8 +66,8 @@ int64_t FusedLanes::note_transfers(int lane, int site) const {
   int64_t rows = load(lane, TaskKind::up, group_.rank()).rows;
   for (int p = 0; p < group_.size(); ++p) {
     if (p == group_.rank()) continue;
-    const Load sent = load(lane, TaskKind::dispatch, p), returned = load(lane, TaskKind::up, p);
-    group_.ledger().sent({"dispatch", site}, sent.rows * layout_.row_bytes, sent.tiles);
+    const Load outgoing = load(lane, TaskKind::dispatch, p), returned = load(lane, TaskKind::up, p);
+    group_.ledger().sent({"dispatch", site}, outgoing.rows * layout_.row_bytes, outgoing.tiles);
     group_.ledger().sent({"combine", site}, returned.rows * layout_.row_bytes, returned.tiles);
     rows += returned.rows;
   }
@@ -86,10 +86,10 @@ comm::Exchange FusedLanes::start_dry_run(int lane, int site) const {
 
 int64_t FusedLanes::fetch(comm::Exchange& rows, int site, comm::Exchange& results) const {
   const tensor::Uncounted aside(tensor::Counts::work);
-  std::vector<Tensor> came = rows.wait();
+  std::vector<Tensor> messages = rows.wait();
   int64_t bytes = 0;
-  for (const Tensor& one : came) bytes += one.bytes();
-  results = comm::all_to_all(group_, std::move(came), {"combine", site});
+  for (const Tensor& message : messages) bytes += message.bytes();
+  results = comm::all_to_all(group_, std::move(messages), {"combine", site});
   return bytes / layout_.row_bytes;
 }
 
@@ -112,26 +112,27 @@ int64_t FusedLanes::coming_bound() const {
 }
 
 int64_t FusedLanes::touched(int first, int last) const {
-  int64_t touched = 0;
+  int64_t count = 0;
   for (int e = 0; e < layout_.experts; ++e) {
     bool any = false;
     for (int lane = first; lane < last; ++lane)
       for (int p = 0; p < group_.size(); ++p)
         any = any || at(lane).coordinator().counts({.kind = TaskKind::up, .peer = p})[e] > 0;
-    touched += any ? 1 : 0;
+    count += any ? 1 : 0;
   }
-  return touched;
+  return count;
 }
 
 double FusedLanes::assumed_touched(int64_t rows) const {
-  const int64_t mine = fused::owned_by(owner_, group_.rank());
-  return std::min(tensor::current_scope().assumptions.touched_experts * static_cast<double>(mine),
-                  static_cast<double>(rows));
+  const int64_t own_experts = fused::owned_by(owner_, group_.rank());
+  return std::min(
+      tensor::current_scope().assumptions.touched_experts * static_cast<double>(own_experts),
+      static_cast<double>(rows));
 }
 
 void FusedLanes::note_products(const nn::ExpertWeights& weights, const Tensor& like, int64_t rows,
-                               double touched) const {
-  if (rows > 0) ops::count_expert_rows(*weights.routed, like, rows, touched);
+                               double touched_experts) const {
+  if (rows > 0) ops::count_expert_rows(*weights.routed, like, rows, touched_experts);
 }
 
 }  // namespace tessera::parallel

@@ -59,9 +59,9 @@ class FusedLanes {
   int64_t coming_bound() const;
   /// Own experts with rows in any lane from `first` to before `last`.
   int64_t touched(int first, int last) const;
-  /// Counts products of `rows` rows of own experts, with `touched` of them read.
+  /// Counts products of `rows` rows of own experts, with `touched_experts` of them read.
   void note_products(const nn::ExpertWeights& weights, const tensor::Tensor& like, int64_t rows,
-                     double touched) const;
+                     double touched_experts) const;
   /// The assumption of a dry run.
   double assumed_touched(int64_t rows) const;
 

@@ -25,10 +25,10 @@ int64_t place_of(int32_t expert, const KeptToken& before) {
 }
 
 // On meta a copy that the run does not make.
-Tensor weights_on(tensor::Device where, const Tensor& weights) {
-  if (where != tensor::Device::meta) return weights.to(where);
+Tensor weights_on(tensor::Device device, const Tensor& weights) {
+  if (device != tensor::Device::meta) return weights.to(device);
   const tensor::Uncounted aside(tensor::Counts::work);
-  return weights.to(where);
+  return weights.to(device);
 }
 
 // Tokens with a common budget, by number: those in a block of ids, so a split between blocks does
@@ -58,27 +58,28 @@ ScheduledExchange::ScheduledExchange(const Plan& plan, Timetable timetable, Expe
                         std::make_unique<ExpertExchange>(std::move(exchange)), std::move(hooks)) {}
 
 std::vector<int32_t> ScheduledExchange::choose(const nn::MoeCall& call, const Tensor& tokens,
-                                               CallResults& mine, nn::MoeEvent& event) {
+                                               CallResults& results, nn::MoeEvent& event) {
   const int step = call.step.index;
-  StaleResults& kept = sites_[call.site];
-  const Tensor& ids = mine.routing.ids;
-  mine.sources.assign(static_cast<size_t>(ids.elements()), step);
+  StaleResults& stale_results = sites_[call.site];
+  const Tensor& ids = results.routing.ids;
+  results.sources.assign(static_cast<size_t>(ids.elements()), step);
   const bool adaptive = timetable_.adaptive(call.site), full = timetable_.full(step, call.site);
   std::vector<float> moves;
   if (adaptive) {
-    mine.drift.moved.assign(static_cast<size_t>(ids.elements()), 0.0f);
+    results.drift.moved.assign(static_cast<size_t>(ids.elements()), 0.0f);
     if (!full)
-      moves = relative_moves(kept.read(step - 1, mine.of, 1, tokens,
-                                       [](const CallResults& before) { return before.tokens; }),
-                             tokens);
-    for (CallResults& before : kept.at(step - 1))
-      if (before.of == mine.of) before.tokens = {};
-    mine.tokens = tokens;
+      moves = relative_moves(
+          stale_results.read(step - 1, results.segments, 1, tokens,
+                             [](const CallResults& before) { return before.tokens; }),
+          tokens);
+    for (CallResults& before : stale_results.at(step - 1))
+      if (before.segments == results.segments) before.tokens = {};
+    results.tokens = tokens;
   }
   if (!full) {
-    const std::vector<KeptToken> before = kept.find(step - 1, mine.of);
-    return adaptive ? choose_by_drift(call.view, moves, before, mine, event)
-                    : choose_by_slot(call.view, before, tokens.is_meta(), mine, event);
+    const std::vector<KeptToken> before = stale_results.find(step - 1, results.segments);
+    return adaptive ? choose_by_drift(call.view, moves, before, results, event)
+                    : choose_by_slot(call.view, before, tokens.is_meta(), results, event);
   }
   std::vector<int32_t> assignments;
   for (int64_t assignment = 0; assignment < ids.elements(); ++assignment)
@@ -91,9 +92,9 @@ std::vector<int32_t> ScheduledExchange::choose(const nn::MoeCall& call, const Te
 // unknown routing (`assumed`), old rows are kept and new rows sent, as either may happen.
 std::vector<int32_t> ScheduledExchange::choose_by_slot(const nn::TokenView& view,
                                                        const std::vector<KeptToken>& before,
-                                                       bool assumed, CallResults& mine,
+                                                       bool assumed, CallResults& results,
                                                        nn::MoeEvent& event) const {
-  const Tensor& ids = mine.routing.ids;
+  const Tensor& ids = results.routing.ids;
   const int64_t k = ids.size(1);
   std::vector<int32_t> assignments;
   int64_t t = 0;
@@ -101,13 +102,14 @@ std::vector<int32_t> ScheduledExchange::choose_by_slot(const nn::TokenView& view
     for (int64_t token = segment.ids.begin; token < segment.ids.end; ++token, ++t) {
       int64_t keep = 0;
       if (plan_.conditional == KeptSlot::high) keep = k - 1;
-      if (plan_.conditional == KeptSlot::random) keep = hooks_.kept(segment.sequence, token) % k;
+      if (plan_.conditional == KeptSlot::random)
+        keep = hooks_.kept_slot(segment.sequence, token) % k;
       const KeptToken& was = before[static_cast<size_t>(t)];
       for (int64_t assignment = t * k; assignment < (t + 1) * k; ++assignment) {
         const int32_t id = ids.data<int32_t>()[assignment];
         if (id < 0) continue;
         const int64_t old = assignment == t * k + keep ? -1 : place_of(id, was);
-        if (old >= 0) mine.reuse(assignment, *was.call, old);
+        if (old >= 0) results.reuse(assignment, *was.call, old);
         if (old >= 0 && !assumed) continue;
         event.changed += assignment != t * k + keep;
         assignments.push_back(static_cast<int32_t>(assignment));
@@ -121,11 +123,11 @@ std::vector<int32_t> ScheduledExchange::choose_by_slot(const nn::TokenView& view
 std::vector<int32_t> ScheduledExchange::choose_by_drift(const nn::TokenView& view,
                                                         const std::vector<float>& moves,
                                                         const std::vector<KeptToken>& before,
-                                                        CallResults& mine,
+                                                        CallResults& results,
                                                         nn::MoeEvent& event) const {
-  const Tensor& ids = mine.routing.ids;
+  const Tensor& ids = results.routing.ids;
   const int64_t k = ids.size(1);
-  const float* weight = mine.routing.weights.data<float>();
+  const float* weight = results.routing.weights.data<float>();
   std::vector<int32_t> assignments;
   std::vector<Candidate> candidates;
   int64_t first = 0;
@@ -146,9 +148,9 @@ std::vector<int32_t> ScheduledExchange::choose_by_drift(const nn::TokenView& vie
         continue;
       }
       const auto at = static_cast<size_t>(old);
-      const float moved = was.call->drift.moved[at] + moves[static_cast<size_t>(assignment / k)];
-      const float error = std::fabs(weight[assignment]) * moved * was.call->drift.length[at];
-      mine.drift.moved[static_cast<size_t>(assignment)] = moved;
+      const float movement = was.call->drift.moved[at] + moves[static_cast<size_t>(assignment / k)];
+      const float error = std::fabs(weight[assignment]) * movement * was.call->drift.length[at];
+      results.drift.moved[static_cast<size_t>(assignment)] = movement;
       candidates.push_back({assignment, old, std::isfinite(error) ? error : HUGE_VALF});
     }
     first = last;
@@ -158,19 +160,20 @@ std::vector<int32_t> ScheduledExchange::choose_by_drift(const nn::TokenView& vie
       const Candidate& row = candidates[i];
       if (static_cast<int64_t>(i) < allowed) {
         assignments.push_back(static_cast<int32_t>(row.assignment));
-        mine.drift.moved[static_cast<size_t>(row.assignment)] = 0;
+        results.drift.moved[static_cast<size_t>(row.assignment)] = 0;
       } else {
-        mine.reuse(row.assignment, *before[static_cast<size_t>(row.assignment / k)].call, row.old);
+        results.reuse(row.assignment, *before[static_cast<size_t>(row.assignment / k)].call,
+                      row.old);
       }
     }
   }
   return assignments;
 }
 
-void ScheduledExchange::count(const std::vector<int32_t>& assignments, const CallResults& mine,
+void ScheduledExchange::count(const std::vector<int32_t>& assignments, const CallResults& results,
                               nn::MoeEvent& event) const {
   event.assignments.assign(static_cast<size_t>(carrier_->ranks()), 0);
-  const int32_t* id = mine.routing.ids.data<int32_t>();
+  const int32_t* id = results.routing.ids.data<int32_t>();
   for (int32_t assignment : assignments)
     ++event.assignments[static_cast<size_t>(carrier_->owner(id[assignment]))];
 }
@@ -178,14 +181,15 @@ void ScheduledExchange::count(const std::vector<int32_t>& assignments, const Cal
 CallResults& ScheduledExchange::launch(const nn::MoeCall& call, const Tensor& tokens,
                                        ops::Routing routing, const nn::ExpertWeights& weights,
                                        nn::MoeEvent& event) {
-  CallResults& mine = sites_[call.site].launch(call.step.index, call.view.body);
-  mine.routing = std::move(routing);
-  const std::vector<int32_t> assignments = choose(call, tokens, mine, event);
-  count(assignments, mine, event);
+  CallResults& results = sites_[call.site].launch(call.step.index, call.view.body);
+  results.routing = std::move(routing);
+  const std::vector<int32_t> assignments = choose(call, tokens, results, event);
+  count(assignments, results, event);
   event.sent = timetable_.consumed(call.step.index, call.site);
   if (event.sent)
-    mine.flight = carrier_->dispatch(call.site, tokens, mine.routing.ids, assignments, weights);
-  return mine;
+    results.flight =
+        carrier_->dispatch(call.site, tokens, results.routing.ids, assignments, weights);
+  return results;
 }
 
 void ScheduledExchange::compute(CallResults& call, bool waits) {
@@ -215,17 +219,20 @@ void ScheduledExchange::bring_home(int site, int source, const Tensor& like, nn:
   }
 }
 
-ScheduledExchange::Read ScheduledExchange::read(const nn::MoeCall& call, int source,
-                                                const CallResults& mine, const Tensor& tokens) {
-  StaleResults& kept = sites_[call.site];
-  const int64_t k = mine.routing.ids.size(1);
-  Read read;
-  read.rows = kept.read(source, mine.of, k, tokens, [](const CallResults& of) { return of.rows; });
-  read.weights = plan_.scores == StaleScores::latest
-                     ? mine.routing.weights
-                     : kept.read(source, mine.of, 1, mine.routing.weights,
-                                 [](const CallResults& of) { return of.routing.weights; });
-  for (const KeptToken& token : kept.find(source, mine.of))
+ScheduledExchange::ReadRows ScheduledExchange::read(const nn::MoeCall& call, int source,
+                                                    const CallResults& results,
+                                                    const Tensor& tokens) {
+  StaleResults& stale_results = sites_[call.site];
+  const int64_t k = results.routing.ids.size(1);
+  ReadRows read;
+  read.rows = stale_results.read(source, results.segments, k, tokens,
+                                 [](const CallResults& entry) { return entry.rows; });
+  read.weights =
+      plan_.scores == StaleScores::latest
+          ? results.routing.weights
+          : stale_results.read(source, results.segments, 1, results.routing.weights,
+                               [](const CallResults& entry) { return entry.routing.weights; });
+  for (const KeptToken& token : stale_results.find(source, results.segments))
     for (int64_t assignment = token.token * k; assignment < (token.token + 1) * k; ++assignment)
       read.oldest = std::max(
           read.oldest, call.step.index - token.call->sources[static_cast<size_t>(assignment)]);
@@ -234,45 +241,45 @@ ScheduledExchange::Read ScheduledExchange::read(const nn::MoeCall& call, int sou
 
 // Keeps results for later steps.
 void ScheduledExchange::forget(const nn::MoeCall& call) {
-  StaleResults& kept = sites_[call.site];
+  StaleResults& stale_results = sites_[call.site];
   const int next = call.step.index + 1;
   int lowest = next;
   if (next < timetable_.steps()) {
     lowest = next - timetable_.lag(next, call.site);
     if (!timetable_.full(next, call.site)) lowest = std::min(lowest, next - 1);
-    if (!timetable_.forced(next)) lowest = kept.needed(lowest);
+    if (!timetable_.forced(next)) lowest = stale_results.needed(lowest);
   }
-  kept.forget(lowest, call.view.body);
+  stale_results.forget(lowest, call.view.body);
 }
 
 int64_t ScheduledExchange::kept_bytes() const {
   int64_t bytes = 0;
-  for (const auto& [site, kept] : sites_) bytes += kept.bytes();
+  for (const auto& [site, stale_results] : sites_) bytes += stale_results.bytes();
   return bytes;
 }
 
 Tensor ScheduledExchange::run(const nn::MoeCall& call, const Tensor& tokens, const nn::Gate& gate,
                               const nn::ExpertWeights& weights, nn::MoeLog& log) {
   const int step = call.step.index;
-  StaleResults& kept = sites_[call.site];
-  if (timetable_.forced(step)) kept.forget_before(step);
+  StaleResults& stale_results = sites_[call.site];
+  if (timetable_.forced(step)) stale_results.forget_before(step);
   nn::MoeEvent event{.step = step, .site = call.site, .tokens = tokens.size(0), .assignments = {}};
   // The host needs the routing for messages.
   ops::Routing routing = ops::host_routing(gate(tokens), weights.experts());
   event.distinct = distinct_experts(routing.ids, weights.experts());
   log.chose(routing.ids, weights.experts());
-  CallResults& mine = launch(call, tokens, std::move(routing), weights, event);
+  CallResults& results = launch(call, tokens, std::move(routing), weights, event);
   const Tensor shared = weights.shared_rows(tokens);
   // While these rows travel, compute received rows: of the layer before (interweaved), or of the
   // step before (displaced).
-  if (waiting_ && waiting_ != &mine) compute(*waiting_, true);
-  for (CallResults& before : kept.at(step - 1)) compute(before, true);
+  if (waiting_ && waiting_ != &results) compute(*waiting_, true);
+  for (CallResults& before : stale_results.at(step - 1)) compute(before, true);
   event.lag = timetable_.lag(step, call.site);
-  if (event.lag > 0 && mine.flight && plan_.schedule == ExpertSchedule::interweaved)
-    waiting_ = &mine;
+  if (event.lag > 0 && results.flight && plan_.schedule == ExpertSchedule::interweaved)
+    waiting_ = &results;
   bring_home(call.site, step - event.lag, tokens, log);
-  const Read old = read(call, step - event.lag, mine, tokens);
-  log.show({call, tokens, gate, weights, mine.routing, old.rows});
+  const ReadRows old = read(call, step - event.lag, results, tokens);
+  log.show({call, tokens, gate, weights, results.routing, old.rows});
   const Tensor out = ops::combine_rows(old.rows, weights_on(tokens.device(), old.weights), shared);
   event.oldest = old.oldest;
   log.add(std::move(event));

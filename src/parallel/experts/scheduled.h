@@ -17,7 +17,7 @@ inline constexpr int64_t kBudgetBlock = 64;
 /// Inputs of a schedule from the request; either may be empty.
 struct ScheduleHooks {
   /// The slot kept for a token by KeptSlot::random, before modulo k.
-  std::function<uint32_t(int sequence, int64_t id)> kept{};
+  std::function<uint32_t(int sequence, int64_t id)> kept_slot{};
   /// Called when rows travel and only waiting is left.
   std::function<void()> travels{};
 };
@@ -36,29 +36,30 @@ class ScheduledExchange final : public nn::ExpertBackend {
   void finish() override;
 
  private:
-  struct Read {
+  struct ReadRows {
     nn::Tensor rows, weights;  ///< combined rows; weights on the host
     int oldest = 0;            ///< age of the oldest row
   };
   CallResults& launch(const nn::MoeCall& call, const nn::Tensor& tokens, ops::Routing routing,
                       const nn::ExpertWeights& weights, nn::MoeEvent& event);
   /// Rows to send; the rest goes to `reused`.
-  std::vector<int32_t> choose(const nn::MoeCall& call, const nn::Tensor& tokens, CallResults& mine,
-                              nn::MoeEvent& event);
+  std::vector<int32_t> choose(const nn::MoeCall& call, const nn::Tensor& tokens,
+                              CallResults& results, nn::MoeEvent& event);
   std::vector<int32_t> choose_by_slot(const nn::TokenView& view,
                                       const std::vector<KeptToken>& before, bool assumed,
-                                      CallResults& mine, nn::MoeEvent& event) const;
+                                      CallResults& results, nn::MoeEvent& event) const;
   std::vector<int32_t> choose_by_drift(const nn::TokenView& view, const std::vector<float>& moves,
-                                       const std::vector<KeptToken>& before, CallResults& mine,
+                                       const std::vector<KeptToken>& before, CallResults& results,
                                        nn::MoeEvent& event) const;
-  void count(const std::vector<int32_t>& assignments, const CallResults& mine,
+  void count(const std::vector<int32_t>& assignments, const CallResults& results,
              nn::MoeEvent& event) const;
   /// `waits`: results are not read at once.
   void compute(CallResults& call, bool waits);
   void let_others_work(nn::MoeLog& log);
   /// All calls of a step, in order, so ranks without tokens take part in each.
   void bring_home(int site, int source, const nn::Tensor& like, nn::MoeLog& log);
-  Read read(const nn::MoeCall& call, int source, const CallResults& mine, const nn::Tensor& tokens);
+  ReadRows read(const nn::MoeCall& call, int source, const CallResults& results,
+                const nn::Tensor& tokens);
   void forget(const nn::MoeCall& call);
   int64_t kept_bytes() const;
 

@@ -15,19 +15,20 @@ using nn::Tensor;
 
 namespace {
 
-// The tokens of `all` outside `some`.
-Segments without(const Segments& all, const Segments& some) {
-  Segments rest = all;
-  for (const Segment& gone : some) {
+// The tokens of `segments` outside `excluded`.
+Segments without(const Segments& segments, const Segments& excluded) {
+  Segments rest = segments;
+  for (const Segment& removed : excluded) {
     Segments next;
     for (const Segment& s : rest) {
-      if (s.sequence != gone.sequence || s.ids.end <= gone.ids.begin ||
-          gone.ids.end <= s.ids.begin) {
+      if (s.sequence != removed.sequence || s.ids.end <= removed.ids.begin ||
+          removed.ids.end <= s.ids.begin) {
         next.push_back(s);
         continue;
       }
-      if (s.ids.begin < gone.ids.begin) next.push_back({s.sequence, {s.ids.begin, gone.ids.begin}});
-      if (gone.ids.end < s.ids.end) next.push_back({s.sequence, {gone.ids.end, s.ids.end}});
+      if (s.ids.begin < removed.ids.begin)
+        next.push_back({s.sequence, {s.ids.begin, removed.ids.begin}});
+      if (removed.ids.end < s.ids.end) next.push_back({s.sequence, {removed.ids.end, s.ids.end}});
     }
     rest = std::move(next);
   }
@@ -38,7 +39,7 @@ Segments without(const Segments& all, const Segments& some) {
 // absent.
 std::pair<int64_t, int64_t> run_at(const CallResults& call, int sequence, int64_t id) {
   int64_t at = 0;
-  for (const Segment& s : call.of) {
+  for (const Segment& s : call.segments) {
     if (s.sequence == sequence && s.ids.begin <= id && id < s.ids.end)
       return {s.ids.end - id, at + id - s.ids.begin};
     at += s.ids.size();
@@ -60,15 +61,15 @@ int64_t CallResults::bytes() const {
          (flight ? flight->bytes() : 0);
 }
 
-CallResults& StaleResults::launch(int step, const Segments& of) {
+CallResults& StaleResults::launch(int step, const Segments& segments) {
   CallResults& call = steps_[step].emplace_back();
-  call.of = call.left = of;
+  call.segments = call.needed = segments;
   return call;
 }
 
-std::vector<KeptToken> StaleResults::find(int step, const Segments& of) {
-  std::vector<KeptToken> found;
-  for (const Segment& s : of)
+std::vector<KeptToken> StaleResults::find(int step, const Segments& segments) {
+  std::vector<KeptToken> tokens;
+  for (const Segment& s : segments)
     for (int64_t id = s.ids.begin; id < s.ids.end;) {
       CallResults* holder = nullptr;
       int64_t count = 0, at = 0;
@@ -80,36 +81,39 @@ std::vector<KeptToken> StaleResults::find(int step, const Segments& of) {
       require(count > 0, ErrorCode::rank, "step {} made no expert results of sequence {}, token {}",
               step, s.sequence, id);
       for (const int64_t end = std::min(id + count, s.ids.end); id < end; ++id)
-        found.push_back({holder, at++});
+        tokens.push_back({holder, at++});
     }
-  return found;
+  return tokens;
 }
 
-Tensor StaleResults::read(int step, const Segments& of, int64_t each, const Tensor& like,
+Tensor StaleResults::read(int step, const Segments& segments, int64_t rows_per_token,
+                          const Tensor& like,
                           const std::function<Tensor(const CallResults&)>& part) {
   const auto& calls = steps_[step];
-  const auto same = std::find_if(calls.rbegin(), calls.rend(),
-                                 [&](const CallResults& call) { return call.of == of; });
+  const auto same = std::find_if(calls.rbegin(), calls.rend(), [&](const CallResults& call) {
+    return call.segments == segments;
+  });
   if (same != calls.rend()) return part(*same);
-  const std::vector<KeptToken> kept = find(step, of);
-  const Tensor all = Tensor::empty({static_cast<int64_t>(kept.size()) * each, like.size(1)},
-                                   like.dtype(), like.device(), tensor::MemoryClass::buffers);
+  const std::vector<KeptToken> tokens = find(step, segments);
+  const Tensor rows =
+      Tensor::empty({static_cast<int64_t>(tokens.size()) * rows_per_token, like.size(1)},
+                    like.dtype(), like.device(), tensor::MemoryClass::buffers);
   for (const CallResults& call : calls) {
     std::vector<int32_t> from, to;
-    for (size_t t = 0; t < kept.size(); ++t)
-      for (int64_t j = 0; j < each && kept[t].call == &call; ++j) {
-        from.push_back(static_cast<int32_t>(kept[t].token * each + j));
-        to.push_back(static_cast<int32_t>(static_cast<int64_t>(t) * each + j));
+    for (size_t t = 0; t < tokens.size(); ++t)
+      for (int64_t j = 0; j < rows_per_token && tokens[t].call == &call; ++j) {
+        from.push_back(static_cast<int32_t>(tokens[t].token * rows_per_token + j));
+        to.push_back(static_cast<int32_t>(static_cast<int64_t>(t) * rows_per_token + j));
       }
-    if (!to.empty()) ops::move_rows(part(call), from, all, to);
+    if (!to.empty()) ops::move_rows(part(call), from, rows, to);
   }
-  return all;
+  return rows;
 }
 
-void StaleResults::forget(int lowest, const Segments& of) {
+void StaleResults::forget(int lowest, const Segments& segments) {
   for (auto step = steps_.begin(); step != steps_.end() && step->first < lowest;) {
-    for (CallResults& call : step->second) call.left = without(call.left, of);
-    std::erase_if(step->second, [](const CallResults& call) { return call.left.empty(); });
+    for (CallResults& call : step->second) call.needed = without(call.needed, segments);
+    std::erase_if(step->second, [](const CallResults& call) { return call.needed.empty(); });
     step = step->second.empty() ? steps_.erase(step) : std::next(step);
   }
 }

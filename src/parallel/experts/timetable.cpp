@@ -7,24 +7,24 @@
 namespace tessera::parallel {
 
 std::vector<std::string> schedule_problems(const Plan& plan, int layers) {
-  std::vector<std::string> found;
-  const bool asked =
+  std::vector<std::string> problems;
+  const bool needs_experts =
       plan.expert > 1 || plan.schedule != ExpertSchedule::sync || plan.conditional != KeptSlot::all;
-  if (layers == 0 && asked)
+  if (layers == 0 && needs_experts)
     return {
         "expert=, schedule= and conditional= need a model with experts, and this one has none: "
         "leave them out"};
   for (int layer : plan.sync_list)
     if (layer >= layers)
-      found.push_back(fmt::format("sync={} names layer {}; choose from the MoE layers 0 to {}",
-                                  fmt::join(plan.sync_list, "+"), layer, layers - 1));
-  return found;
+      problems.push_back(fmt::format("sync={} names layer {}; choose from the MoE layers 0 to {}",
+                                     fmt::join(plan.sync_list, "+"), layer, layers - 1));
+  return problems;
 }
 
 Timetable::Timetable(const Plan& plan, int layers, int steps)
     : plan_(plan), steps_(steps), synchronous_(static_cast<size_t>(layers)) {
-  const auto found = schedule_problems(plan, layers);
-  require(found.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(found, "; "));
+  const auto problems = schedule_problems(plan, layers);
+  require(problems.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(problems, "; "));
   for (int l = 0; l < layers; ++l) {
     bool sync = plan.synchronous();
     switch (plan.sync) {

@@ -11,14 +11,15 @@ bool taylor_computes(const StepCache& cache, int step) {
 }
 
 bool AttentionReuse::Seam::needs_heads(int site) const {
-  return of_.computes() && of_.own_->needs_heads(site);
+  return reuse_.computes() && reuse_.own_->needs_heads(site);
 }
 
 Tensor AttentionReuse::Seam::attend(int site, const nn::TokenView& view, const nn::Qkv& heads) {
-  if (!of_.computes()) return of_.results_.at(site).at(of_.step());
-  const Tensor seen = of_.own_->attend(site, view, heads);
-  of_.results_.try_emplace(site, of_.cache_.order).first->second.update(seen, of_.step());
-  return seen;
+  if (!reuse_.computes()) return reuse_.results_.at(site).at(reuse_.step());
+  const Tensor output = reuse_.own_->attend(site, view, heads);
+  reuse_.results_.try_emplace(site, reuse_.cache_.order)
+      .first->second.update(output, reuse_.step());
+  return output;
 }
 
 nn::Attention& AttentionReuse::attention(nn::Attention& own) {

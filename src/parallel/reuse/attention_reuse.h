@@ -24,12 +24,12 @@ class AttentionReuse final : public StepReuse {
  private:
   class Seam final : public nn::Attention {
    public:
-    explicit Seam(AttentionReuse& of) : of_(of) {}
+    explicit Seam(AttentionReuse& reuse) : reuse_(reuse) {}
     tensor::Tensor attend(int site, const nn::TokenView& view, const nn::Qkv& heads) override;
     bool needs_heads(int site) const override;
 
    private:
-    AttentionReuse& of_;
+    AttentionReuse& reuse_;
   };
   bool computes() const { return run_.meta || taylor_computes(cache_, step()); }
 

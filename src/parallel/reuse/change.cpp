@@ -26,12 +26,12 @@ struct RowSums {
 // In lanes of a fixed order, whatever the number of threads.
 template <class T>
 RowSums sums_of(const T* now, const T* then, int64_t n) {
-  float moved[kLanes] = {}, base[kLanes] = {};
+  float difference[kLanes] = {}, base[kLanes] = {};
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes)
     for (int64_t lane = 0; lane < kLanes; ++lane) {
       const float before = tensor::to_float(then[i + lane]);
-      moved[lane] += std::abs(tensor::to_float(now[i + lane]) - before);
+      difference[lane] += std::abs(tensor::to_float(now[i + lane]) - before);
       base[lane] += std::abs(before);
     }
   RowSums sums;
@@ -41,7 +41,7 @@ RowSums sums_of(const T* now, const T* then, int64_t n) {
     sums.base += std::abs(before);
   }
   for (int64_t lane = 0; lane < kLanes; ++lane) {
-    sums.moved += moved[lane];
+    sums.moved += difference[lane];
     sums.base += base[lane];
   }
   return sums;
@@ -70,18 +70,18 @@ void Change::add(const Tensor& now, const Tensor& then) {
   std::mutex mutex;
   tensor::with_float_type(a.dtype(), [&]<class T>(T) {
     tensor::parallel_for(a.size(0), kGrain, [&](int64_t begin, int64_t end) {
-      std::array<int64_t, 2> moved{}, base{};
+      std::array<int64_t, 2> difference{}, base{};
       bool finite = true;
       for (int64_t r = begin; r < end && finite; ++r) {
         const RowSums sums = sums_of(a.row<T>(r), b.row<T>(r), n);
         finite = sums.moved <= kMost && sums.base <= kMost;
         if (!finite) continue;
-        put(sums.moved, moved);
+        put(sums.moved, difference);
         put(sums.base, base);
       }
       const std::lock_guard lock(mutex);
       for (size_t i = 0; i < 2; ++i) {
-        moved_[i] += moved[i];
+        moved_[i] += difference[i];
         base_[i] += base[i];
       }
       finite_ = finite_ && finite;
@@ -91,19 +91,19 @@ void Change::add(const Tensor& now, const Tensor& then) {
 
 void Change::join(comm::Communicator* world, bool counted) {
   if (!world || world->size() == 1) return;
-  std::array<int64_t, 5> all{};
-  if (counted) all = {moved_[0], moved_[1], base_[0], base_[1], finite_ ? 0 : 1};
-  comm::all_reduce(*world, all, {"cache", -1});
-  moved_ = {all[0], all[1]};
-  base_ = {all[2], all[3]};
-  finite_ = all[4] == 0;
+  std::array<int64_t, 5> sums{};
+  if (counted) sums = {moved_[0], moved_[1], base_[0], base_[1], finite_ ? 0 : 1};
+  comm::all_reduce(*world, sums, {"cache", -1});
+  moved_ = {sums[0], sums[1]};
+  base_ = {sums[2], sums[3]};
+  finite_ = sums[4] == 0;
 }
 
 double Change::relative() const {
   const double none = std::numeric_limits<double>::infinity();
   if (!finite_) return none;
-  const double moved = number(moved_), base = number(base_);
-  return moved == 0 ? 0 : base == 0 ? none : moved / base;
+  const double difference = number(moved_), base = number(base_);
+  return difference == 0 ? 0 : base == 0 ? none : difference / base;
 }
 
 }  // namespace tessera::parallel

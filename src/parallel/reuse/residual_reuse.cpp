@@ -36,10 +36,10 @@ void ResidualReuse::blocks(const Pass& pass) {
   run_blocks(pass, 0, first());
   const nn::Joint in = tokens;
   run_blocks(pass, first(), front_);
-  const bool reused = reuses(pass, in) && kept() && !run_.meta;
+  const bool is_reused = reuses(pass, in) && has_result() && !run_.meta;
   const nn::Joint from = tokens;
   const bool text = back_ < end() && from.prefix.defined();  // heads read the latent alone
-  if (reused) {
+  if (is_reused) {
     tokens = {.prefix = text ? ops::add(from.prefix.contiguous(), prefix_.at(step())) : from.prefix,
               .body = ops::add(from.body.contiguous(), body_.at(step()))};
     skip_blocks(front_, back_);
@@ -59,15 +59,15 @@ FirstBlockReuse::FirstBlockReuse(const StepCache& cache, Run run, int front, int
 
 bool FirstBlockReuse::reuses(const Pass& pass, const nn::Joint& in) {
   const nn::Joint out = measured(pass.hidden.tokens), before = measured(in);
-  const nn::Joint made{.prefix = difference(out.prefix, before.prefix),
-                       .body = difference(out.body, before.body)};
-  if (made_.body.defined() && hits(made, made_)) return true;
-  made_ = made;
+  const nn::Joint residual{.prefix = difference(out.prefix, before.prefix),
+                           .body = difference(out.body, before.body)};
+  if (residual_.body.defined() && hits(residual, residual_)) return true;
+  residual_ = residual;
   return false;
 }
 
-bool FirstBlockReuse::hits(const nn::Joint& made, const nn::Joint& before) {
-  return change(made, before) <= cache_.threshold;
+bool FirstBlockReuse::hits(const nn::Joint& residual, const nn::Joint& before) {
+  return change(residual, before) <= cache_.threshold;
 }
 
 int fixed_warmup(const StepCache& cache) {
@@ -80,19 +80,19 @@ DualBlockReuse::DualBlockReuse(const StepCache& cache, Run run)
     : FirstBlockReuse(cache, std::move(run), cache.first_blocks, cache.last_blocks, cache.taylor),
       warmup_(fixed_warmup(cache)) {}
 
-bool DualBlockReuse::decides(const nn::Joint& made, const nn::Joint& before) {
+bool DualBlockReuse::decides(const nn::Joint& residual, const nn::Joint& before) {
   const int i = step();
   if (i < warmup_ && i % cache_.warmup_interval == 0) return false;
   if (!cache_.mask.empty() && cache_.mask.at(static_cast<size_t>(i))) return false;
   if (cache_.mask_decides) return true;  // whatever the limits
   if (cache_.max_cached >= 0 && reused_ >= cache_.max_cached) return false;
   if (cache_.max_continuous >= 0 && in_a_row_ >= cache_.max_continuous) return false;
-  const double changed = change(made, before);
+  const double changed = change(residual, before);
   return cache_.threshold > 0 && (cache_.threshold >= 1 || changed < cache_.threshold);
 }
 
-bool DualBlockReuse::hits(const nn::Joint& made, const nn::Joint& before) {
-  const bool hit = decides(made, before);
+bool DualBlockReuse::hits(const nn::Joint& residual, const nn::Joint& before) {
+  const bool hit = decides(residual, before);
   reused_ += hit ? 1 : 0;
   in_a_row_ = hit ? in_a_row_ + 1 : 0;
   return hit;
@@ -105,14 +105,14 @@ double MagnitudeRule::ratio(int step, int steps) const {
   return cache_.ratios.at(static_cast<size_t>(std::nearbyint(place)));
 }
 
-bool MagnitudeRule::reuses(int step, int steps, bool kept) {
-  told_ = std::numeric_limits<double>::quiet_NaN();
+bool MagnitudeRule::reuses(int step, int steps, bool has_result) {
+  decision_ = std::numeric_limits<double>::quiet_NaN();
   if (step < static_cast<int>(std::floor(cache_.retention * steps + 0.5))) return false;
   product_ *= ratio(step, steps);
   error_ += std::abs(1 - product_);
   ++count_;
-  told_ = error_;
-  if (kept && error_ <= cache_.threshold && count_ <= cache_.max_skip) return true;
+  decision_ = error_;
+  if (has_result && error_ <= cache_.threshold && count_ <= cache_.max_skip) return true;
   product_ = 1;
   error_ = count_ = 0;
   return false;
@@ -122,7 +122,7 @@ MagnitudeReuse::MagnitudeReuse(const StepCache& cache, Run run)
     : ResidualReuse(std::move(run), 0, 0), rule_(cache) {}
 
 bool MagnitudeReuse::reuses(const Pass&, const nn::Joint&) {
-  const bool hit = rule_.reuses(step(), steps(), kept());
+  const bool hit = rule_.reuses(step(), steps(), has_result());
   log_.changes.back() = rule_.error();
   return hit;
 }

@@ -18,7 +18,7 @@ class ResidualReuse : public StepReuse {
   ResidualReuse(Run run, int front, int back, int order = 0);
   /// True to reuse: `in` are the hidden states before the front blocks.
   virtual bool reuses(const Pass& pass, const nn::Joint& in) = 0;
-  bool kept() const { return body_.defined(); }
+  bool has_result() const { return body_.defined(); }
   /// The tokens of a stream or a difference that changes are measured on.
   nn::Joint measured(const nn::Joint& tokens) const;
 
@@ -37,11 +37,11 @@ class FirstBlockReuse : public ResidualReuse {
   FirstBlockReuse(const StepCache& cache, Run run, int front, int back, int order);
   bool reuses(const Pass& pass, const nn::Joint& in) final;
   /// True to reuse; both are results of the front blocks.
-  virtual bool hits(const nn::Joint& made, const nn::Joint& before);
+  virtual bool hits(const nn::Joint& residual, const nn::Joint& before);
   const StepCache cache_;
 
  private:
-  nn::Joint made_;  // by the front blocks, in the last computed step
+  nn::Joint residual_;  // by the front blocks, in the last computed step
 };
 
 /// The steps of DBCache's warm-up, shortened by its mask.
@@ -53,8 +53,8 @@ class DualBlockReuse final : public FirstBlockReuse {
   DualBlockReuse(const StepCache& cache, Run run);
 
  private:
-  bool hits(const nn::Joint& made, const nn::Joint& before) override;
-  bool decides(const nn::Joint& made, const nn::Joint& before);
+  bool hits(const nn::Joint& residual, const nn::Joint& before) override;
+  bool decides(const nn::Joint& residual, const nn::Joint& before);
   int warmup_;
   int reused_ = 0, in_a_row_ = 0;
 };
@@ -63,15 +63,15 @@ class DualBlockReuse final : public FirstBlockReuse {
 class MagnitudeRule {
  public:
   explicit MagnitudeRule(const StepCache& cache) : cache_(cache) {}
-  /// Whether a step is reused; `kept`: an earlier step was computed. One call for each step.
-  bool reuses(int step, int steps, bool kept);
+  /// Whether a step is reused; `has_result`: an earlier step was computed. One call for each step.
+  bool reuses(int step, int steps, bool has_result);
   /// The number behind the last decision; NaN: none.
-  double error() const { return told_; }
+  double error() const { return decision_; }
 
  private:
   double ratio(int step, int steps) const;
   const StepCache cache_;
-  double product_ = 1, error_ = 0, told_ = 0;
+  double product_ = 1, error_ = 0, decision_ = 0;
   int count_ = 0;
 };
 

@@ -32,20 +32,20 @@ std::optional<double> computed_share(const StepCache& cache, int blocks, int ste
   const int warmup = fixed_warmup(cache);
   double computed = 0;
   for (int i = 0; i < steps; ++i) {
-    bool reused = false;
-    double left = 0;  // blocks run in a reused step
+    bool is_reused = false;
+    double blocks_run = 0;  // blocks run in a reused step
     if (cache.rule == StepCacheRule::magcache) {
-      reused = magnitude.reuses(i, steps, i > 0);
+      is_reused = magnitude.reuses(i, steps, i > 0);
     } else if (cache.rule == StepCacheRule::taylorseer && cache.lite) {
-      reused = !taylor_computes(cache, i);
+      is_reused = !taylor_computes(cache, i);
     } else if (cache.rule == StepCacheRule::dbcache && cache.mask_decides) {
       const bool warm = i < warmup && i % cache.warmup_interval == 0;
-      reused = i > 0 && !warm && !cache.mask.at(static_cast<size_t>(i));
-      left = cache.first_blocks + cache.last_blocks;
+      is_reused = i > 0 && !warm && !cache.mask.at(static_cast<size_t>(i));
+      blocks_run = cache.first_blocks + cache.last_blocks;
     } else {
       return {};
     }
-    computed += reused ? left / blocks : 1;
+    computed += is_reused ? blocks_run / blocks : 1;
   }
   return computed / steps;
 }

@@ -10,10 +10,10 @@ using tensor::Tensor;
 
 void Taylor::update(const Tensor& value, int step) {
   const std::vector<Tensor> before = std::exchange(factors_, {value});
-  const float each = 1.0f / static_cast<float>(step - std::exchange(last_, step));
+  const float scale = 1.0f / static_cast<float>(step - std::exchange(last_, step));
   if (step < first_) return;
   for (size_t k = 0; k < before.size() && k < static_cast<size_t>(order_); ++k)
-    factors_.push_back(ops::blend(factors_[k], each, before[k], -each));
+    factors_.push_back(ops::blend(factors_[k], scale, before[k], -scale));
 }
 
 Tensor Taylor::at(int step) const {

@@ -14,9 +14,9 @@ namespace {
 
 // Copies, because the original rows may change.
 Tensor copied(const Tensor& x, const std::vector<nn::Range>& rows) {
-  const Tensor taken = nn::take_ranges(x, rows);
-  const Tensor own = Tensor::empty(taken.shape(), taken.dtype(), taken.device());
-  tensor::copy_into(own, taken);
+  const Tensor selection = nn::take_ranges(x, rows);
+  const Tensor own = Tensor::empty(selection.shape(), selection.dtype(), selection.device());
+  tensor::copy_into(own, selection);
   return own;
 }
 
@@ -32,20 +32,21 @@ DisplacedKv::DisplacedKv(const nn::Geometry& geometry, std::vector<nn::Range> se
       shards_(std::move(shards)) {}
 
 void DisplacedKv::commit(int site) {
-  const auto found = arriving_.find(site);
-  if (found == arriving_.end()) return;
-  auto [parts, step, patch] = std::move(found->second);
-  arriving_.erase(found);
-  const std::vector<Tensor> all = parts.wait();
-  for (size_t r = 0; r < all.size(); ++r) {
+  const auto it = arrivals_.find(site);
+  if (it == arrivals_.end()) return;
+  auto [parts, step, patch] = std::move(it->second);
+  arrivals_.erase(it);
+  const std::vector<Tensor> messages = parts.wait();
+  for (size_t r = 0; r < messages.size(); ++r) {
     if (static_cast<int>(r) == group_->rank()) continue;
-    const nn::Segments theirs =
+    const nn::Segments peer_tokens =
         nn::tokens_of(partition_.view(ranks_[r], patch), site_of(site).joint);
-    const int64_t count = nn::token_count(theirs);
-    require(all[r].rank() == 2 && all[r].size(0) == 2 * count, ErrorCode::rank,
+    const int64_t count = nn::token_count(peer_tokens);
+    require(messages[r].rank() == 2 && messages[r].size(0) == 2 * count, ErrorCode::rank,
             "layer {}: rank {} sent keys and values {} for {} tokens", site, r,
-            all[r].shape().str(), count);
-    write(site, theirs, all[r].slice(0, 0, count), all[r].slice(0, count, 2 * count), step);
+            messages[r].shape().str(), count);
+    write(site, peer_tokens, messages[r].slice(0, 0, count), messages[r].slice(0, count, 2 * count),
+          step);
   }
 }
 
@@ -53,7 +54,7 @@ void DisplacedKv::exchange(int site, const nn::TokenView& view, const nn::Qkv& h
   commit(site);  // from the step before
   if (!group_) return;
   if (step_.fresh || !step_.next_fresh)
-    arriving_[site] = {comm::all_gather(*group_, ops::concat_rows({heads.k, heads.v}),
+    arrivals_[site] = {comm::all_gather(*group_, ops::concat_rows({heads.k, heads.v}),
                                         {"keys and values", site_of(site).block}),
                        step_.index, view.patch};
   if (step_.fresh) commit(site);
@@ -66,7 +67,7 @@ void DisplacedKv::keep(int site, const nn::TokenView& view, const nn::Qkv& heads
 
 Tensor DisplacedKv::seen_by(const nn::TokenView& shard, int site, const nn::TokenView& view,
                             const nn::Qkv& heads) {
-  const bool joint = site_of(site).joint, asks = site_of(site).prefix_queries;
+  const bool joint = site_of(site).joint, text_queries = site_of(site).prefix_queries;
   const nn::Segments tokens = nn::tokens_of(shard, joint);
   std::vector<nn::Range> slots;  // slots of the table
   for (const nn::Segment& s : tokens)
@@ -74,9 +75,11 @@ Tensor DisplacedKv::seen_by(const nn::TokenView& shard, int site, const nn::Toke
   const int before = this->slots().written(site, tokens.front().sequence, tokens.front().ids.begin);
   const auto [k, v] = this->slots().table(site);
   const Tensor old_k = copied(k, slots), old_v = copied(v, slots);
-  const auto mine = places_of(nn::tokens_of(view, joint), tokens);
-  write(site, tokens, nn::take_ranges(heads.k, mine), nn::take_ranges(heads.v, mine), step_.index);
-  const auto asking = places_of(nn::tokens_of(view, asks), nn::tokens_of(shard, asks));
+  const auto own_places = places_of(nn::tokens_of(view, joint), tokens);
+  write(site, tokens, nn::take_ranges(heads.k, own_places), nn::take_ranges(heads.v, own_places),
+        step_.index);
+  const auto asking =
+      places_of(nn::tokens_of(view, text_queries), nn::tokens_of(shard, text_queries));
   const Tensor out = seen(site, shard, nn::take_ranges(heads.q, asking));
   count_ages(site, shard);
   write(site, tokens, old_k, old_v, before);
@@ -86,13 +89,14 @@ Tensor DisplacedKv::seen_by(const nn::TokenView& shard, int site, const nn::Toke
 Tensor DisplacedKv::attend(int site, const nn::TokenView& view, const nn::Qkv& heads) {
   if (step_.fresh || shards_.size() < 2) return KvAttention::attend(site, view, heads);
   exchange(site, view, heads);
-  const bool asks = site_of(site).prefix_queries;
+  const bool text_queries = site_of(site).prefix_queries;
   const Tensor out = Tensor::empty(heads.q.shape(), heads.q.dtype(), heads.q.device());
   for (const nn::TokenView& shard : shards_) {
     if (shard.sequences.empty()) continue;  // a rank may have no sample
     const Tensor part = seen_by(shard, site, view, heads);
     int64_t at = 0;
-    for (const nn::Range& r : places_of(nn::tokens_of(view, asks), nn::tokens_of(shard, asks))) {
+    for (const nn::Range& r :
+         places_of(nn::tokens_of(view, text_queries), nn::tokens_of(shard, text_queries))) {
       tensor::copy_into(out.slice(0, r.begin, r.end), part.slice(0, at, at + r.size()));
       at += r.size();
     }

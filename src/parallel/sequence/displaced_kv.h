@@ -24,14 +24,14 @@ class DisplacedKv : public nn::KvAttention {
               std::vector<nn::TokenView> shards = {});
 
   nn::Tensor attend(int site, const nn::TokenView& view, const nn::Qkv& heads) override;
-  void finish() override { arriving_.clear(); }
+  void finish() override { arrivals_.clear(); }
 
  protected:
   void keep(int site, const nn::TokenView& view, const nn::Qkv& heads) override;
 
  private:
   /// Messages of a step: keys, then values, of each rank.
-  struct Arriving {
+  struct Arrivals {
     comm::Exchange parts;
     int step = 0, patch = -1;
   };
@@ -45,7 +45,7 @@ class DisplacedKv : public nn::KvAttention {
   std::vector<int> ranks_;
   const Partition& partition_;
   std::vector<nn::TokenView> shards_;
-  std::map<int, Arriving> arriving_;  // by site
+  std::map<int, Arrivals> arrivals_;  // by site
 };
 
 }  // namespace tessera::parallel

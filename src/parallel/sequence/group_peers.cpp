@@ -10,8 +10,8 @@ void GroupPeers::max(std::span<int64_t> values) {
   comm::all_reduce_max(group_, values, {"votes", -1});
 }
 
-tensor::Tensor GroupPeers::gather(const tensor::Tensor& mine) {
-  return ops::concat_rows(comm::all_gather(group_, mine.contiguous(), {"scores", -1}).wait());
+tensor::Tensor GroupPeers::gather(const tensor::Tensor& own_rows) {
+  return ops::concat_rows(comm::all_gather(group_, own_rows.contiguous(), {"scores", -1}).wait());
 }
 
 }  // namespace tessera::parallel

@@ -21,7 +21,7 @@ class GroupPeers final : public nn::SequencePeers {
 
   void sum(std::span<int64_t> values) override;
   void max(std::span<int64_t> values) override;
-  tensor::Tensor gather(const tensor::Tensor& mine) override;
+  tensor::Tensor gather(const tensor::Tensor& own_rows) override;
   const nn::Segments& tokens() const override { return tokens_; }
   int64_t first() const override { return first_; }
 

@@ -46,7 +46,7 @@ class QueryRing final : public nn::KvAttention {
   comm::Communicator& group_;
   std::vector<std::vector<int>> holders_;
   const Partition& partition_;
-  nn::TokenView mine_;  // all patches
+  nn::TokenView own_view_;  // all patches
 };
 
 }  // namespace tessera::parallel

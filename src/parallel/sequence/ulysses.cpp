@@ -72,14 +72,14 @@ nn::Geometry part_of(nn::Geometry geometry, int ranks, int rank) {
 }
 
 // Queries, keys and values of some heads of a rank's tokens, in sequence.
-Tensor packed(const AttentionSite& site, const nn::Qkv& all, Range heads) {
-  const int64_t each = site.heads / site.kv_heads * site.head_dim, dim = site.head_dim;
-  const Tensor parts[] = {all.q.slice(1, heads.begin * each, heads.end * each),
-                          all.k.slice(1, heads.begin * dim, heads.end * dim),
-                          all.v.slice(1, heads.begin * dim, heads.end * dim)};
+Tensor packed(const AttentionSite& site, const nn::Qkv& qkv, Range heads) {
+  const int64_t query_width = site.heads / site.kv_heads * site.head_dim, dim = site.head_dim;
+  const Tensor parts[] = {qkv.q.slice(1, heads.begin * query_width, heads.end * query_width),
+                          qkv.k.slice(1, heads.begin * dim, heads.end * dim),
+                          qkv.v.slice(1, heads.begin * dim, heads.end * dim)};
   int64_t at = 0;
   for (const Tensor& part : parts) at += part.elements();
-  Tensor message = Tensor::empty({at}, all.q.dtype(), all.q.device(), tensor::MemoryClass::buffers);
+  Tensor message = Tensor::empty({at}, qkv.q.dtype(), qkv.q.device(), tensor::MemoryClass::buffers);
   at = 0;
   for (const Tensor& part : parts) {
     const int64_t end = at + part.elements();
@@ -92,20 +92,20 @@ Tensor packed(const AttentionSite& site, const nn::Qkv& all, Range heads) {
 }  // namespace
 
 Ulysses::Ulysses(const nn::Geometry& geometry, comm::Communicator& group, std::vector<int> ranks,
-                 const Partition& partition, const Inside& inside)
+                 const Partition& partition, const InnerAttentionFactory& factory)
     : geometry_(geometry),
       group_(group),
       ranks_(std::move(ranks)),
       partition_(partition),
-      mine_(part_of(geometry, group.size(), group.rank())),
-      inside_(inside(mine_)) {}
+      own_geometry_(part_of(geometry, group.size(), group.rank())),
+      inner_(factory(own_geometry_)) {}
 
 nn::Qkv Ulysses::gathered(const AttentionSite& site, const std::vector<TokenView>& views,
                           const nn::Qkv& heads) {
   std::vector<Tensor> messages;
   for (size_t r = 0; r < views.size(); ++r)
     messages.push_back(packed(site, heads, key_heads(site, group_.size(), r)));
-  const std::vector<Tensor> arrived =
+  const std::vector<Tensor> inputs =
       comm::all_to_all(group_, std::move(messages), {"to heads", site.block}).wait();
   const int64_t keys = key_heads(site, group_.size(), static_cast<size_t>(group_.rank())).size() *
                        site.head_dim,
@@ -113,26 +113,26 @@ nn::Qkv Ulysses::gathered(const AttentionSite& site, const std::vector<TokenView
   std::vector<Tensor> parts[3];
   for (size_t r = 0; r < views.size(); ++r) {
     const int64_t text = site.joint ? nn::token_count(views[r].prefix) : 0;
-    const int64_t held = text + nn::token_count(views[r].body);
-    const int64_t asking = site.prefix_queries ? held : held - text;
-    require(arrived[r].elements() == asking * queries + 2 * held * keys, ErrorCode::rank,
+    const int64_t tokens = text + nn::token_count(views[r].body);
+    const int64_t asking = site.prefix_queries ? tokens : tokens - text;
+    require(inputs[r].elements() == asking * queries + 2 * tokens * keys, ErrorCode::rank,
             "layer {}: rank {} sent {} elements for {} queries and {} keys", site.block, r,
-            arrived[r].elements(), asking, held);
+            inputs[r].elements(), asking, tokens);
     int64_t at = 0;
     for (const auto& [part, rows, width] :
-         {std::tuple(0, asking, queries), {1, held, keys}, {2, held, keys}}) {
+         {std::tuple(0, asking, queries), {1, tokens, keys}, {2, tokens, keys}}) {
       const int64_t end = at + rows * width;
-      parts[part].push_back(arrived[r].slice(0, at, end).reshape({rows, width}));
+      parts[part].push_back(inputs[r].slice(0, at, end).reshape({rows, width}));
       at = end;
     }
   }
-  const std::vector<Run> all = in_order(views, site.joint);
+  const std::vector<Run> runs = in_order(views, site.joint);
   return {joined(parts[0], in_order(views, site.joint && site.prefix_queries)),
-          joined(parts[1], all), joined(parts[2], all)};
+          joined(parts[1], runs), joined(parts[2], runs)};
 }
 
 Tensor Ulysses::returned(const AttentionSite& site, const std::vector<TokenView>& views,
-                         const Tensor& seen) {
+                         const Tensor& output) {
   std::vector<std::vector<Range>> places(views.size());
   int64_t at = 0;
   for (const Run& run : in_order(views, site.joint && site.prefix_queries)) {
@@ -141,7 +141,7 @@ Tensor Ulysses::returned(const AttentionSite& site, const std::vector<TokenView>
   }
   std::vector<Tensor> messages;
   for (const auto& of_rank : places)
-    messages.push_back(nn::take_ranges(seen, of_rank).contiguous());
+    messages.push_back(nn::take_ranges(output, of_rank).contiguous());
   return ops::concat_columns(
       comm::all_to_all(group_, std::move(messages), {"to tokens", site.block}).wait());
 }
@@ -150,8 +150,8 @@ Tensor Ulysses::attend(int index, const TokenView& view, const nn::Qkv& heads) {
   const AttentionSite& site = geometry_.attention.at(static_cast<size_t>(index));
   std::vector<TokenView> views;
   for (const int rank : ranks_) views.push_back(partition_.beside(view, {rank}));
-  const nn::Qkv all = gathered(site, views, heads);
-  return returned(site, views, inside_->attend(index, partition_.beside(view, ranks_), all));
+  const nn::Qkv qkv = gathered(site, views, heads);
+  return returned(site, views, inner_->attend(index, partition_.beside(view, ranks_), qkv));
 }
 
 }  // namespace tessera::parallel

@@ -17,8 +17,8 @@ using nn::Range;
 using tensor::Tensor;
 
 Range overlap(Range a, Range b) {
-  const Range both{std::max(a.begin, b.begin), std::min(a.end, b.end)};
-  return both.size() > 0 ? both : Range{};
+  const Range common{std::max(a.begin, b.begin), std::min(a.end, b.end)};
+  return common.size() > 0 ? common : Range{};
 }
 
 /// The mapping from result lines to image lines: an up-line is a line of the image after doubling,
@@ -34,15 +34,15 @@ struct Filter {
         scale(o.upsample ? 2 : 1) {}
 
   int64_t height_of(int64_t height) const {
-    const int64_t all = height * scale + top + bottom - size;
-    return all < 0 ? 0 : all / stride + 1;
+    const int64_t extent = height * scale + top + bottom - size;
+    return extent < 0 ? 0 : extent / stride + 1;
   }
   // A result line belongs to the rank with the first line under the filter, without padding.
-  Range of(Range held, int64_t height, int64_t result) const {
+  Range of(Range lines, int64_t height, int64_t result) const {
     const auto first = [&](int64_t line) {
       return line == height ? result : std::min((line * scale + stride - 1) / stride, result);
     };
-    return {first(held.begin), first(held.end)};
+    return {first(lines.begin), first(lines.end)};
   }
   int64_t first_up(Range lines) const { return lines.begin * stride - top; }
   int64_t end_up(Range lines) const { return (lines.end - 1) * stride - top + size; }
@@ -81,20 +81,20 @@ Tensor stacked(const std::vector<Tensor>& parts) {
 /// The neighbours' lines during their transfer.
 class Halo {
  public:
-  Halo(comm::Communicator& ranks, const std::vector<Range>& held, const std::vector<Range>& needed,
+  Halo(comm::Communicator& ranks, const std::vector<Range>& bands, const std::vector<Range>& needed,
        const nn::Plane& x)
-      : x_(x), mine_(held[static_cast<size_t>(ranks.rank())]) {
+      : x_(x), own_lines_(bands[static_cast<size_t>(ranks.rank())]) {
     const comm::Tag tag{"halo", -1, TrafficKind::decode};
     const auto rank = static_cast<size_t>(ranks.rank());
-    for (size_t r = 0; r < held.size(); ++r) {
-      const Range theirs = overlap(held[r], needed[rank]);
-      if (r != rank && theirs.size() > 0)
-        parts_.push_back({theirs, ranks.receive(static_cast<int>(r), tag), {}});
+    for (size_t r = 0; r < bands.size(); ++r) {
+      const Range incoming = overlap(bands[r], needed[rank]);
+      if (r != rank && incoming.size() > 0)
+        parts_.push_back({incoming, ranks.receive(static_cast<int>(r), tag), {}});
     }
-    for (size_t r = 0; r < held.size(); ++r) {
-      const Range asked = overlap(mine_, needed[r]);
-      if (r != rank && asked.size() > 0)
-        ranks.send(static_cast<int>(r), copied(own(asked), tensor::MemoryClass::buffers), tag);
+    for (size_t r = 0; r < bands.size(); ++r) {
+      const Range outgoing = overlap(own_lines_, needed[r]);
+      if (r != rank && outgoing.size() > 0)
+        ranks.send(static_cast<int>(r), copied(own(outgoing), tensor::MemoryClass::buffers), tag);
     }
   }
   void wait() {
@@ -102,34 +102,35 @@ class Halo {
   }
   /// Lines of the whole image, from the own and the received ones.
   Tensor take(Range lines) const {
-    std::vector<std::pair<int64_t, Tensor>> found;
+    std::vector<std::pair<int64_t, Tensor>> pieces;
     for (const Part& part : parts_)
-      if (const Range some = overlap(part.of, lines); some.size() > 0)
-        found.emplace_back(some.begin, lines_of(part.lines, {some.begin - part.of.begin,
-                                                             some.end - part.of.begin}));
-    if (const Range some = overlap(mine_, lines); some.size() > 0)
-      found.emplace_back(some.begin, own(some));
-    std::sort(found.begin(), found.end(),
+      if (const Range common = overlap(part.range, lines); common.size() > 0)
+        pieces.emplace_back(common.begin, lines_of(part.lines, {common.begin - part.range.begin,
+                                                                common.end - part.range.begin}));
+    if (const Range common = overlap(own_lines_, lines); common.size() > 0)
+      pieces.emplace_back(common.begin, own(common));
+    std::sort(pieces.begin(), pieces.end(),
               [](const auto& a, const auto& b) { return a.first < b.first; });
     std::vector<Tensor> parts;
-    for (const auto& [begin, part] : found) parts.push_back(part);
+    for (const auto& [begin, part] : pieces) parts.push_back(part);
     return stacked(parts);
   }
 
  private:
   struct Part {
-    Range of;
+    Range range;
     comm::Pending message;
     Tensor lines;
   };
   // Including the frames before them.
   Tensor own(Range lines) const {
-    const Range here{lines.begin - mine_.begin, lines.end - mine_.begin};
-    const Tensor some = lines_of(x_.data, here);
-    return x_.before.defined() ? ops::concat_rows({lines_of(x_.before, here), some}) : some;
+    const Range local_range{lines.begin - own_lines_.begin, lines.end - own_lines_.begin};
+    const Tensor own_lines = lines_of(x_.data, local_range);
+    return x_.before.defined() ? ops::concat_rows({lines_of(x_.before, local_range), own_lines})
+                               : own_lines;
   }
   const Plane& x_;
-  Range mine_;
+  Range own_lines_;
   std::vector<Part> parts_;
 };
 
@@ -140,11 +141,11 @@ struct Edge {
 };
 
 // Above and below, merged if they meet.
-std::vector<Edge> edges_of(const Filter& filter, Range band, Range held, int64_t height) {
+std::vector<Edge> edges_of(const Filter& filter, Range band, Range input, int64_t height) {
   const auto read = [&](int64_t line) { return filter.read({line, line + 1}, height); };
   int64_t top = band.begin, bottom = band.end;
-  while (top < band.end && read(top).begin < held.begin) ++top;
-  while (bottom > top && read(bottom - 1).end > held.end) --bottom;
+  while (top < band.end && read(top).begin < input.begin) ++top;
+  while (bottom > top && read(bottom - 1).end > input.end) --bottom;
   std::vector<Edge> edges;
   if (top > band.begin) edges.push_back({{band.begin, top}, {}});
   if (bottom < band.end) edges.push_back({{bottom, band.end}, {}});
@@ -154,8 +155,8 @@ std::vector<Edge> edges_of(const Filter& filter, Range band, Range held, int64_t
 // f32 [rows, 2, channels] of each rank to moments of whole images; `lines` of each.
 Tensor merged(const std::vector<Tensor>& parts, const std::vector<Range>& lines) {
   const Tensor& any = parts.front();
-  Tensor all = Tensor::empty(any.shape(), tensor::DType::f32, any.device());
-  if (all.is_meta()) return all;
+  Tensor result = Tensor::empty(any.shape(), tensor::DType::f32, any.device());
+  if (result.is_meta()) return result;
   const int64_t channels = any.size(2);
   for (int64_t i = 0; i < any.size(0) * channels; ++i) {
     const int64_t at = i / channels * 2 * channels + i % channels;
@@ -169,29 +170,31 @@ Tensor merged(const std::vector<Tensor>& parts, const std::vector<Range>& lines)
       mean += apart * more / (count + more);
       count += more;
     }
-    all.data<float>()[at] = static_cast<float>(mean);
-    all.data<float>()[at + channels] = static_cast<float>(spread / std::max(count, 1.0));
+    result.data<float>()[at] = static_cast<float>(mean);
+    result.data<float>()[at + channels] = static_cast<float>(spread / std::max(count, 1.0));
   }
-  return all;
+  return result;
 }
 
-// Some result lines, from the present image lines: `held`, with zeros around them.
+// Some result lines, from the present image lines: `input`, with zeros around them.
 Tensor run(nn::LocalSpatial& local, std::span<const ops::ConvWeight> taps, const Plane& image,
-           Range held, Range lines, ops::Conv2dOptions o) {
+           Range input, Range lines, ops::Conv2dOptions o) {
   const Filter filter(taps.front(), o);
   if (filter.scale > 1 && lines.size() > 0) {  // the whole result, as usual
-    const int64_t first = lines.begin - held.begin * filter.scale;
-    const Tensor made = local.convolve(taps, image, o).data;
-    return lines_of(made, {first, first + lines.size()});
+    const int64_t first = lines.begin - input.begin * filter.scale;
+    const Tensor result = local.convolve(taps, image, o).data;
+    return lines_of(result, {first, first + lines.size()});
   }
   const bool none = lines.size() == 0;
-  const int64_t before = none ? 0 : held.begin - filter.first_up(lines);
-  const int64_t behind = none ? 0 : filter.end_up(lines) - held.end;
-  const int64_t there = image.data.size(1);
-  const int64_t unread = none ? there : std::max<int64_t>(-before, 0);
+  const int64_t before = none ? 0 : input.begin - filter.first_up(lines);
+  const int64_t behind = none ? 0 : filter.end_up(lines) - input.end;
+  const int64_t line_count = image.data.size(1);
+  const int64_t unread = none ? line_count : std::max<int64_t>(-before, 0);
   o.pad_top = static_cast<int>(std::max<int64_t>(before, 0));
   o.pad_bottom = static_cast<int>(std::max<int64_t>(behind, 0));
-  const auto rest = [&](const Tensor& x) { return x.defined() ? x.slice(1, unread, there) : x; };
+  const auto rest = [&](const Tensor& x) {
+    return x.defined() ? x.slice(1, unread, line_count) : x;
+  };
   return local.convolve(taps, {rest(image.data), 0, 0, rest(image.before)}, o).data;
 }
 
@@ -215,7 +218,7 @@ Range Bands::lines(int64_t height) {
   Cut& cut = cuts_[height];
   cut.clear();
   for (int r = 0; r < ranks_.size(); ++r) cut.push_back(nn::split({0, height}, ranks_.size(), r));
-  return mine(cut);
+  return own_range(cut);
 }
 
 Tensor Bands::join(const Plane& x) {
@@ -227,22 +230,22 @@ Tensor Bands::join(const Plane& x) {
 // The band with zeros around, while neighbouring lines travel; then the edges again.
 Plane Bands::convolve(std::span<const ops::ConvWeight> taps, const Plane& x,
                       const ops::Conv2dOptions& options) {
-  const bool asked = stop_.stop_requested();
-  require(!comm::agreed(ranks_, 0, asked, comm::kControl) && !asked, ErrorCode::cancelled,
-          "stopped within an image");
+  const bool stop_requested = stop_.stop_requested();
+  require(!comm::agreed(ranks_, 0, stop_requested, comm::kControl) && !stop_requested,
+          ErrorCode::cancelled, "stopped within an image");
   const Filter filter(taps.front(), options);
   require(filter.scale == 1 || (filter.stride == 1 && !options.residual.defined()),
           ErrorCode::usage, "bands of an image are not doubled with a stride or a residual");
-  const Cut held = cuts_.at(x.height);
+  const Cut input_cut = cuts_.at(x.height);
   const int64_t height = filter.height_of(x.height);
   Cut cut, needed;
-  for (const Range& lines : held) {
+  for (const Range& lines : input_cut) {
     cut.push_back(filter.of(lines, x.height, height));
     needed.push_back(filter.read(cut.back(), x.height));
   }
-  const Range own = mine(held), band = mine(cut);
+  const Range own = own_range(input_cut), band = own_range(cut);
   cuts_[height] = cut;
-  Halo halo(ranks_, held, needed, x);
+  Halo halo(ranks_, input_cut, needed, x);
   std::vector<Edge> edges = edges_of(filter, band, own, x.height);
   for (Edge& edge : edges)
     if (options.residual.defined())
@@ -270,15 +273,15 @@ Plane Bands::narrow(const ops::ConvWeight& weight, Plane x) {
 
 Tensor Bands::moments(const Plane& x, bool together) {
   const Cut& cut = cuts_.at(x.height);
-  const Tensor own = mine(cut).size() > 0
+  const Tensor own = own_range(cut).size() > 0
                          ? local_.moments(x, together)
                          : Tensor::zeros({together ? 1 : x.data.size(0), 2, x.data.size(3)},
                                          tensor::DType::f32, x.data.device());
   const tensor::Device device = x.data.device();
-  const Tensor sent = tensor::is_gpu(device) ? own.to(tensor::Device::cpu) : own;
-  const Tensor all =
-      merged(comm::all_gather(ranks_, sent, {"norm", -1, TrafficKind::decode}).wait(), cut);
-  return all.is_meta() ? all : all.to(device);
+  const Tensor message = tensor::is_gpu(device) ? own.to(tensor::Device::cpu) : own;
+  const Tensor result =
+      merged(comm::all_gather(ranks_, message, {"norm", -1, TrafficKind::decode}).wait(), cut);
+  return result.is_meta() ? result : result.to(device);
 }
 
 Tensor Bands::attend(const Plane& x, const Tensor& q, const Tensor& k, const Tensor& v) {
@@ -291,14 +294,14 @@ Tensor Bands::attend(const Plane& x, const Tensor& q, const Tensor& k, const Ten
     for (Tensor& part : parts)
       part =
           part.reshape({batch, batch == 0 ? 0 : part.size(0) / (batch * width), width, channels});
-    const Tensor all = stacked(parts);
-    return all.reshape({all.elements() / channels, channels});
+    const Tensor stacked_lines = stacked(parts);
+    return stacked_lines.reshape({stacked_lines.elements() / channels, channels});
   };
   const Tensor all_keys = whole(keys), all_values = whole(values);
-  const int64_t mine = x.data.size(1) * width, pixels = x.height * width;
+  const int64_t own_pixels = x.data.size(1) * width, pixels = x.height * width;
   std::vector<ops::AttentionSpan> spans;
   for (int64_t i = 0; i < batch; ++i)
-    spans.push_back({i * mine, (i + 1) * mine, i * pixels, (i + 1) * pixels});
+    spans.push_back({i * own_pixels, (i + 1) * own_pixels, i * pixels, (i + 1) * pixels});
   return ops::attention(q, all_keys, all_values, 1, 1, spans);
 }
 

@@ -42,7 +42,7 @@ class Bands final : public nn::Spatial {
   /// The bands of images with equal height, by rank.
   using Cut = std::vector<nn::Range>;
 
-  nn::Range mine(const Cut& cut) const { return cut.at(static_cast<size_t>(ranks_.rank())); }
+  nn::Range own_range(const Cut& cut) const { return cut.at(static_cast<size_t>(ranks_.rank())); }
 
   comm::Communicator& ranks_;
   std::stop_token stop_;

@@ -33,19 +33,19 @@ void copy(const Tensor& to, const Tensor& from) {
 
 }  // namespace
 
-comm::Exchange BlockGather::launch(int block, const nn::ShardedBlocks& of) {
+comm::Exchange BlockGather::launch(int block, const nn::ShardedBlocks& shards) {
   next_ = block;
-  const auto at = static_cast<size_t>(block - of.blocks.begin);
-  return comm::all_gather(ranks_, of.mine.at(at), {operation_, block});
+  const auto at = static_cast<size_t>(block - shards.blocks.begin);
+  return comm::all_gather(ranks_, shards.mine.at(at), {operation_, block});
 }
 
-Tensor BlockGather::bytes(int block, const nn::ShardedBlocks& of) {
-  if (!under_way_ || next_ != block) under_way_.emplace(launch(block, of));
-  const auto at = static_cast<size_t>(block - of.blocks.begin);
-  const int64_t whole = of.whole.at(at);
-  const Tensor& mine = of.mine.at(at);
+Tensor BlockGather::bytes(int block, const nn::ShardedBlocks& shards) {
+  if (!under_way_ || next_ != block) under_way_.emplace(launch(block, shards));
+  const auto at = static_cast<size_t>(block - shards.blocks.begin);
+  const int64_t whole = shards.whole.at(at);
+  const Tensor& own_part = shards.mine.at(at);
   block_ = {};  // experts with open work keep the block before
-  block_ = room_for(whole, mine.device());
+  block_ = room_for(whole, own_part.device());
   int64_t filled = 0;
   for (Tensor& run : under_way_->wait()) {
     require(run.dtype() == tensor::DType::u8 && run.rank() == 1 && run.size(0) <= whole - filled,
@@ -61,28 +61,28 @@ Tensor BlockGather::bytes(int block, const nn::ShardedBlocks& of) {
   require(filled == whole, ErrorCode::rank,
           "block {}: the ranks have {} of its {} bytes of weights; start all on one model", block,
           filled, whole);
-  const int after = block + 1 < std::min(of.blocks.end, end_) ? block + 1
-                    : another_                                ? static_cast<int>(of.blocks.begin)
-                                                              : -1;
-  if (after >= 0) under_way_.emplace(launch(after, of));
+  const int after = block + 1 < std::min(shards.blocks.end, end_) ? block + 1
+                    : call_follows_ ? static_cast<int>(shards.blocks.begin)
+                                    : -1;
+  if (after >= 0) under_way_.emplace(launch(after, shards));
   return block_;
 }
 
-Tensor BlockGather::whole(const Tensor& mine, std::span<const nn::Range> runs) {
+Tensor BlockGather::whole(const Tensor& own_part, std::span<const nn::Range> runs) {
   require(std::ssize(runs) == ranks_.size(), ErrorCode::usage, "runs of {} ranks; there are {}",
           runs.size(), ranks_.size());
   block_ = {};  // end of its turn
   int64_t longest = 0;
   for (const nn::Range& run : runs) longest = std::max(longest, run.size());
-  const int64_t each = kPassing / ranks_.size();
-  const Tensor all = room_for(runs.back().end, mine.device());
-  for (int64_t at = 0; at < longest; at += each) {
+  const int64_t chunk = kPassing / ranks_.size();
+  const Tensor buffer = room_for(runs.back().end, own_part.device());
+  for (int64_t at = 0; at < longest; at += chunk) {
     const auto within = [&](const nn::Range& run) {
-      return nn::Range{std::min(at, run.size()), std::min(at + each, run.size())};
+      return nn::Range{std::min(at, run.size()), std::min(at + chunk, run.size())};
     };
     const nn::Range own = within(runs[static_cast<size_t>(ranks_.rank())]);
     auto parts =
-        comm::all_gather(ranks_, mine.slice(0, own.begin, own.end), {operation_, -1}).wait();
+        comm::all_gather(ranks_, own_part.slice(0, own.begin, own.end), {operation_, -1}).wait();
     for (size_t rank = 0; rank < parts.size(); ++rank) {
       const nn::Range part = within(runs[rank]);
       require(parts[rank].dtype() == tensor::DType::u8 &&
@@ -93,11 +93,11 @@ Tensor BlockGather::whole(const Tensor& mine, std::span<const nn::Range> runs) {
               ranks_.in_world(static_cast<int>(rank)), tensor::name_of(parts[rank].dtype()),
               parts[rank].shape().str(), part.size());
       const int64_t begin = runs[rank].begin;
-      copy(all.slice(0, begin + part.begin, begin + part.end), parts[rank]);
+      copy(buffer.slice(0, begin + part.begin, begin + part.end), parts[rank]);
       parts[rank] = {};
     }
   }
-  return all;
+  return buffer;
 }
 
 }  // namespace tessera::parallel

@@ -17,26 +17,26 @@ class BlockGather final : public nn::Gather {
   explicit BlockGather(comm::Communicator& ranks, const char* operation = "weights")
       : ranks_(ranks), operation_(operation) {}
 
-  /// Starts a pass over the blocks; `another` if a pass follows.
-  void begin(bool another) {
-    another_ = another;
+  /// Starts a pass over the blocks; `call_follows`: another pass comes.
+  void begin(bool call_follows) {
+    call_follows_ = call_follows;
     end_ = std::numeric_limits<int64_t>::max();
   }
   /// Blocks from `end` on may be left out of this pass: none of them travels ahead.
   void until(int end) {
     end_ = end;
-    another_ = false;
+    call_follows_ = false;
   }
-  tensor::Tensor bytes(int block, const nn::ShardedBlocks& of) override;
+  tensor::Tensor bytes(int block, const nn::ShardedBlocks& shards) override;
   /// Gathers beside a block under way; large tensors travel in parts.
-  tensor::Tensor whole(const tensor::Tensor& mine, std::span<const nn::Range> runs) override;
+  tensor::Tensor whole(const tensor::Tensor& own_part, std::span<const nn::Range> runs) override;
 
  private:
-  comm::Exchange launch(int block, const nn::ShardedBlocks& of);
+  comm::Exchange launch(int block, const nn::ShardedBlocks& shards);
 
   comm::Communicator& ranks_;
   const char* operation_;
-  bool another_ = false;
+  bool call_follows_ = false;
   int64_t end_ = std::numeric_limits<int64_t>::max();
   int next_ = -1;  // the block under way
   std::optional<comm::Exchange> under_way_;

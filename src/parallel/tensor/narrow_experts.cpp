@@ -10,11 +10,11 @@ namespace tessera::parallel {
 using tensor::Tensor;
 
 std::vector<std::string> tensor_problems(const Plan& plan, const nn::Geometry& geometry) {
-  std::vector<std::string> found;
-  if (plan.tensor == 1) return found;
-  if (geometry.shard.count > 1) return found;  // for weights already split
+  std::vector<std::string> problems;
+  if (plan.tensor == 1) return problems;
+  if (geometry.shard.count > 1) return problems;  // for weights already split
   if (geometry.norm_over_heads)
-    found.push_back(fmt::format(
+    problems.push_back(fmt::format(
         "tensor={}: the norms of this model's queries and keys span all heads; leave it out",
         plan.tensor));
   for (const nn::AttentionSite& site : geometry.attention) {
@@ -23,12 +23,12 @@ std::vector<std::string> tensor_problems(const Plan& plan, const nn::Geometry& g
     std::vector<int> valid;
     for (int d = 1; d <= shared; ++d)
       if (shared % d == 0) valid.push_back(d);
-    found.push_back(
+    problems.push_back(
         fmt::format("tensor={} does not divide {} heads and {} of keys and values; valid are: {}",
                     plan.tensor, site.heads, site.kv_heads, fmt::join(valid, ", ")));
     break;
   }
-  return found;
+  return problems;
 }
 
 Tensor NarrowExperts::run(const nn::MoeCall& call, const Tensor& tokens, const nn::Gate& gate,
@@ -39,10 +39,10 @@ Tensor NarrowExperts::run(const nn::MoeCall& call, const Tensor& tokens, const n
   const Tensor rows = ops::expert_rows(wide, routing, *weights.routed);
   log.show({call, tokens, gate, weights, routing, rows});
   const int64_t k = routing.ids.size(1);
-  const auto part = [&](nn::Range some) {
-    return ops::combine_rows(rows.slice(0, some.begin * k, some.end * k),
-                             routing.weights.slice(0, some.begin, some.end),
-                             weights.shared_rows(wide.slice(0, some.begin, some.end)));
+  const auto part = [&](nn::Range range) {
+    return ops::combine_rows(rows.slice(0, range.begin * k, range.end * k),
+                             routing.weights.slice(0, range.begin, range.end),
+                             weights.shared_rows(wide.slice(0, range.begin, range.end)));
   };
   return reduce_.sum(tokens.size(0), part,
                      [&](const Tensor& sum, nn::Range) { return ops::cast(sum, tokens.dtype()); });

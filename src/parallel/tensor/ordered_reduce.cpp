@@ -13,10 +13,10 @@ using tensor::Tensor;
 // All but the last in multiples of the ranks: traffic equals the traffic of a single chunk.
 std::vector<nn::Range> OrderedReduce::chunks_of(int64_t rows) const {
   const int64_t ranks = group_.size(), count = std::clamp(rows / least_, int64_t{1}, kMostChunks);
-  const int64_t each = (rows + count * ranks - 1) / (count * ranks) * ranks;
-  std::vector<nn::Range> chunks{{0, std::min(each, rows)}};
+  const int64_t chunk_rows = (rows + count * ranks - 1) / (count * ranks) * ranks;
+  std::vector<nn::Range> chunks{{0, std::min(chunk_rows, rows)}};
   while (chunks.back().end < rows)
-    chunks.push_back({chunks.back().end, std::min(chunks.back().end + each, rows)});
+    chunks.push_back({chunks.back().end, std::min(chunks.back().end + chunk_rows, rows)});
   return chunks;
 }
 
@@ -30,28 +30,28 @@ Tensor OrderedReduce::sum(int64_t rows, const Part& part, const Finish& finish) 
     const std::vector<Tensor> parts = travelling.wait();
     Tensor sum = parts[0];
     for (size_t r = 1; r < parts.size(); ++r) sum = ops::add(sum, parts[r]);
-    const Tensor mine = finish(sum, run_of(chunk, group_.rank()));
-    finished.push_back(comm::all_gather(group_, mine, tag));
+    const Tensor own_rows = finish(sum, run_of(chunk, group_.rank()));
+    finished.push_back(comm::all_gather(group_, own_rows, tag));
   };
   const std::vector<nn::Range> chunks = chunks_of(rows);
   comm::Exchange before;
   for (size_t c = 0; c < chunks.size(); ++c) {
     const Tensor whole = part(chunks[c]);
-    std::vector<Tensor> theirs;
+    std::vector<Tensor> slices;
     for (int r = 0; r < group_.size(); ++r) {
       const nn::Range run = run_of(chunks[c], r);
-      theirs.push_back(whole.slice(0, run.begin - chunks[c].begin, run.end - chunks[c].begin));
+      slices.push_back(whole.slice(0, run.begin - chunks[c].begin, run.end - chunks[c].begin));
     }
-    comm::Exchange travelling = comm::all_to_all(group_, std::move(theirs), tag);
+    comm::Exchange travelling = comm::all_to_all(group_, std::move(slices), tag);
     if (c > 0) finish_mine(chunks[c - 1], before);
     before = std::move(travelling);
   }
   finish_mine(chunks.back(), before);
-  std::vector<Tensor> all;
+  std::vector<Tensor> runs;
   for (comm::Exchange& chunk : finished)
-    for (Tensor& run : chunk.wait()) all.push_back(std::move(run));
+    for (Tensor& run : chunk.wait()) runs.push_back(std::move(run));
   group_.advance();
-  return ops::concat_rows(all);
+  return ops::concat_rows(runs);
 }
 
 }  // namespace tessera::parallel

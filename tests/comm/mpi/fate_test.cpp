@@ -65,9 +65,9 @@ TEST(Fate, RemembersWhoGotASignalAndThatTheUserWasTold) {
   fate.signalled(0);
   fate.signalled(2);
   EXPECT_EQ(fate.signalled(), (std::vector<int>{0, 2}));
-  EXPECT_FALSE(fate.was_told());
-  fate.told();
-  EXPECT_TRUE(fate.was_told());
+  EXPECT_FALSE(fate.reported());
+  fate.set_reported();
+  EXPECT_TRUE(fate.reported());
 }
 
 TEST(Fate, AllAreDoneWhenEachIs) {

@@ -134,7 +134,7 @@ class DiceCase {
     const auto slots = get("kept_slot").to_ints();
     const auto rows = setup.partition.sequences(setup.rank);
     const parallel::Timetable timetable(plan, int(geometry.experts.size()), case_["steps"]);
-    parallel::ScheduleHooks hooks{.kept = [=](int sequence, int64_t id) {
+    parallel::ScheduleHooks hooks{.kept_slot = [=](int sequence, int64_t id) {
       return uint32_t(slots[size_t(rows[size_t(sequence)] * tokens + id)]);
     }};
     setup.experts = std::make_unique<nn::MoeLayers>(

@@ -12,7 +12,7 @@
 namespace tessera::pipeline {
 namespace {
 
-using Others = std::vector<runtime::MemoryReservation::Held>;
+using Others = std::vector<runtime::MemoryReservation::ModelMemory>;
 
 // A model that keeps some bytes until release.
 struct Keeper {

@@ -135,7 +135,7 @@ Work three_steps(const Family& family, const nn::Denoiser& model) {
   parallel::Setup setup({}, model.geometry(),
                         {2, family.layout.grid(), 1, 3, family.spec.prefix(family.conditioning)});
   parallel::Guidance guidance;
-  guidance.kept = model.geometry().channels_in;
+  guidance.prediction_channels = model.geometry().channels_in;
   const Tensor noise =
       filled({2 * family.layout.tokens(), family.layout.token_channels()}, DType::f32);
   Work work;
