@@ -181,7 +181,7 @@ def compare(threads, shape, form, ways, layers, rounds):
     kept, failed = runnable({name: one[0] for name, one in ways.items()})
     for name, run in kept.items():
         gap = ((run() - right).norm() / right.norm()).item()
-        assert gap < (0.05 if form == "bf16" else 0.5), f"{name} differs by {gap}"
+        assert gap < (0.2 if form == "bf16" else 0.5), f"{name} differs by {gap}"
     ours, theirs = [], {name: [] for name in kept}
     with Resident(program("diffusion_gemma_bench"), threads, f"{shape}:{form}", "cpu") as tessera:
         for i in range(rounds + 1):
