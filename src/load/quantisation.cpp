@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kBehind = "_scale";
 constexpr const char* kBlocks = "blocks";  // a rule's key
-constexpr std::string_view kExperts = ".experts.";
+constexpr std::string_view kOfExperts = ".experts.";
 
 // True if a tensor has this dtype and a tensor of scales beside it; `scales`: their dtype, null:
 // any.
@@ -48,7 +48,7 @@ QuantiseRules::Bits bits_of(tensor::BlockFormat format) {
 QuantiseRules::Bits own_block_bits(const TensorSet& tensors, const std::string& name) {
   using Bits = QuantiseRules::Bits;
   const bool blocks = tensors.has(name) && tensors.entry(name).format &&
-                      (!tensors.language() || name.find(kExperts) != std::string::npos) &&
+                      (!tensors.language() || name.find(kOfExperts) != std::string::npos) &&
                       tensors.rules().said(kBlocks).value_or(Bits::none) != Bits::none;
   return blocks ? bits_of(*tensors.entry(name).format) : Bits::none;
 }
