@@ -131,8 +131,10 @@ void sweep(Options& o, const std::stop_token& stop) {
 void deadline(Options& o, const std::stop_token& stop) {
   const Prediction found = fewest_ranks(o.model, run_of(o), o.request, o.deadline, o.most, stop);
   if (found.plans.empty())
-    throw Error(ErrorCode::plan, "--deadline " + seconds(o.deadline) + ": no plan of 1 to " +
-                                     std::to_string(o.most) + " ranks is as fast");
+    throw Error(ErrorCode::plan,
+                "--deadline " + seconds(o.deadline) + ": no plan of 1 " +
+                    (o.most == 1 ? "rank" : "to " + std::to_string(o.most) + " ranks") +
+                    " is as fast");
   if (o.json) return void(std::printf("%s\n", to_json(found).c_str()));
   std::printf("%d rank%s\n", found.ranks, found.ranks == 1 ? "" : "s");
   print(found);
@@ -190,20 +192,24 @@ void plan(Options& o, const std::stop_token& stop) {
   if (!o.plan.empty()) {
     const Plan one = parse_plan(o.plan);
     o.request.plans = {one};
-    o.request.ranks = std::max(o.request.ranks, one.ranks());
+    const bool given = o.request.ranks > 1;
+    for (const std::string& problem : problems(one, given ? o.request.ranks : one.ranks()))
+      throw Error(ErrorCode::plan, problem);
+    o.request.ranks = one.ranks();
   }
   if (!o.sweep.empty()) return sweep(o, stop);
   if (o.deadline > 0) return deadline(o, stop);
   const Prediction found = predict_plans(o.model, run_of(o), o.request, {}, stop);
   if (o.json)
     std::printf("%s\n", to_json(found).c_str());
-  else
+  else if (!found.plans.empty() || found.refused.size() > 1)  // the error says why a plan fails
     print(found);
   flush_results();
   if (!found.plans.empty() && o.request.plans.empty())
     o.request.plans = {parse_plan(found.plans.front().plan)};
   if (found.plans.empty())
-    throw Error(ErrorCode::plan, "no plan runs on " + std::to_string(o.request.ranks) + " ranks: " +
+    throw Error(ErrorCode::plan, "no plan runs on " + std::to_string(o.request.ranks) +
+                                     (o.request.ranks == 1 ? " rank: " : " ranks: ") +
                                      (found.refused.empty() ? "" : found.refused.front().reason));
   write_files(o, run_of(o), stop);
 }
@@ -301,8 +307,8 @@ void add_output(CLI::App& app, Options& o) {
 
 }  // namespace
 
-void choose_auto_plan(ModelOptions& o, const GenerateRequest& request, const Processes* processes,
-                      const std::stop_token& stop) {
+std::string choose_auto_plan(ModelOptions& o, const GenerateRequest& request,
+                             const Processes* processes, const std::stop_token& stop) {
   if (processes)
     throw Error(
         ErrorCode::usage,
@@ -317,11 +323,8 @@ void choose_auto_plan(ModelOptions& o, const GenerateRequest& request, const Pro
   run.threads = o.threads;
   const PredictedPlan best = choose_plan(o.model, run, asked, stop);
   o.plan = best.plan;
-  char text[256];
-  std::snprintf(text, sizeof text, "plan %s, predicted to take %s s after loading",
-                best.plan.empty() ? "of one rank" : best.plan.c_str(),
-                seconds(best.seconds()).c_str());
-  print_note(text);
+  return "plan " + (best.plan.empty() ? "of one rank" : best.plan) + ", predicted to take " +
+         seconds(best.seconds()) + " s after loading";
 }
 
 Command add_plan(CLI::App& program) {
