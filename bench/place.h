@@ -70,6 +70,13 @@ class Place {
     }
   }
 
+  /// Waits for a line on standard input; false at its end.
+  static bool turn() {
+    for (int c = std::getchar(); c != EOF; c = std::getchar())
+      if (c == '\n') return true;
+    return false;
+  }
+
   tensor::Device device = tensor::Device::cpu;
   bool turns = false;
 
@@ -86,11 +93,6 @@ class Place {
     } catch (const std::exception& error) {
       stop(error.what());
     }
-  }
-  static bool turn() {
-    for (int c = std::getchar(); c != EOF; c = std::getchar())
-      if (c == '\n') return true;
-    return false;
   }
   template <class Run>
   std::unique_ptr<tensor::Recording> record(int times, const Run& run) const {

@@ -209,7 +209,7 @@ void generate(Options& o, const std::stop_token& stop, const Processes* processe
   if (o.latents_only && o.request.save_latents.empty())
     throw Error(ErrorCode::usage, "--latents-only makes nothing without --save-latents FILE");
   if (chooses) {
-    choose_auto_plan(*o.model, o.request, processes, stop);
+    print_note(choose_auto_plan(*o.model, o.request, processes, stop));
     run = run_options(*o.model, processes);
   }
   const size_t subjects = std::max<size_t>(o.request.classes.size() + o.request.prompts.size(), 1);

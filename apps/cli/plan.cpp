@@ -135,8 +135,10 @@ void deadline(Options& o, const std::stop_token& stop) {
   const Prediction prediction =
       fewest_ranks(o.model, run_of(o), o.request, o.deadline, o.most, stop);
   if (prediction.plans.empty())
-    throw Error(ErrorCode::plan, "--deadline " + seconds(o.deadline) + ": no plan of 1 to " +
-                                     std::to_string(o.most) + " ranks is as fast");
+    throw Error(ErrorCode::plan,
+                "--deadline " + seconds(o.deadline) + ": no plan of 1 " +
+                    (o.most == 1 ? "rank" : "to " + std::to_string(o.most) + " ranks") +
+                    " is as fast");
   if (o.json) return void(std::printf("%s\n", to_json(prediction).c_str()));
   std::printf("%d rank%s\n", prediction.ranks, prediction.ranks == 1 ? "" : "s");
   print(prediction);
@@ -194,21 +196,27 @@ void plan(Options& o, const std::stop_token& stop) {
   if (!o.plan.empty()) {
     const Plan parsed_plan = parse_plan(o.plan);
     o.request.plans = {parsed_plan};
-    o.request.ranks = std::max(o.request.ranks, parsed_plan.ranks());
+    const bool ranks_given = o.request.ranks > 1;
+    const std::vector<std::string> reasons =
+        problems(parsed_plan, ranks_given ? o.request.ranks : parsed_plan.ranks());
+    if (!reasons.empty()) throw Error(ErrorCode::plan, reasons.front());
+    o.request.ranks = parsed_plan.ranks();
   }
   if (!o.sweep.empty()) return sweep(o, stop);
   if (o.deadline > 0) return deadline(o, stop);
   const Prediction prediction = predict_plans(o.model, run_of(o), o.request, {}, stop);
   if (o.json)
     std::printf("%s\n", to_json(prediction).c_str());
-  else
+  else if (!prediction.plans.empty() ||
+           prediction.refused.size() > 1)  // the error says why a plan fails
     print(prediction);
   flush_results();
   if (!prediction.plans.empty() && o.request.plans.empty())
     o.request.plans = {parse_plan(prediction.plans.front().plan)};
   if (prediction.plans.empty())
     throw Error(ErrorCode::plan,
-                "no plan runs on " + std::to_string(o.request.ranks) + " ranks: " +
+                "no plan runs on " + std::to_string(o.request.ranks) +
+                    (o.request.ranks == 1 ? " rank: " : " ranks: ") +
                     (prediction.refused.empty() ? "" : prediction.refused.front().reason));
   write_files(o, run_of(o), stop);
 }
@@ -306,8 +314,8 @@ void add_output(CLI::App& app, Options& o) {
 
 }  // namespace
 
-void choose_auto_plan(ModelOptions& o, const GenerateRequest& request, const Processes* processes,
-                      const std::stop_token& stop) {
+std::string choose_auto_plan(ModelOptions& o, const GenerateRequest& request,
+                             const Processes* processes, const std::stop_token& stop) {
   if (processes)
     throw Error(
         ErrorCode::usage,
@@ -322,11 +330,8 @@ void choose_auto_plan(ModelOptions& o, const GenerateRequest& request, const Pro
   run.threads = o.threads;
   const PredictedPlan best = choose_plan(o.model, run, prediction_request, stop);
   o.plan = best.plan;
-  char text[256];
-  std::snprintf(text, sizeof text, "plan %s, predicted to take %s s after loading",
-                best.plan.empty() ? "of one rank" : best.plan.c_str(),
-                seconds(best.seconds()).c_str());
-  print_note(text);
+  return "plan " + (best.plan.empty() ? "of one rank" : best.plan) + ", predicted to take " +
+         seconds(best.seconds()) + " s after loading";
 }
 
 Command add_plan(CLI::App& program) {

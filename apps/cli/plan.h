@@ -10,8 +10,8 @@ Command add_plan(CLI::App& program);
 /// Placeholder for an automatically chosen plan.
 inline constexpr const char* kAutoPlan = "auto";
 /// Replaces --plan auto by the exact plan for --ranks with the best predicted time on this machine,
-/// and prints the plan on standard error. Throws Error(usage) under mpirun.
-void choose_auto_plan(ModelOptions& options, const GenerateRequest& request,
-                      const Processes* processes, const std::stop_token& stop);
+/// and returns a note about the plan. Throws Error(usage) under mpirun.
+std::string choose_auto_plan(ModelOptions& options, const GenerateRequest& request,
+                             const Processes* processes, const std::stop_token& stop);
 
 }  // namespace tessera::cli

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 
 #include "arguments.h"
@@ -62,10 +63,18 @@ void add_limits(CLI::App& app, const std::shared_ptr<Options>& o) {
       ->check(within(0, 86400));
 }
 
+// A note in the form of the server's; the text is a plan and a time, without quotes.
+std::string note_of(const std::string& text, bool json) {
+  if (!json) return "note: " + text;
+  const std::chrono::duration<double> time = std::chrono::system_clock::now().time_since_epoch();
+  return "{\"time\":" + std::to_string(time.count()) + ",\"note\":\"" + text + "\"}";
+}
+
 void run(Options& o, const std::stop_token& stop, const Processes* processes) {
   server::ServeOptions& s = o.serve;
   o.model->model = s.models.front();
-  if (o.model->plan == kAutoPlan) choose_auto_plan(*o.model, {}, processes, stop);
+  std::string chosen;
+  if (o.model->plan == kAutoPlan) chosen = choose_auto_plan(*o.model, {}, processes, stop);
   s.run = run_options(*o.model, processes);
   s.files = o.model->files;
   if (!s.files.empty() && s.models.size() > 1)
@@ -84,6 +93,7 @@ void run(Options& o, const std::stop_token& stop, const Processes* processes) {
   s.json_log = o.log == "json";
   if (processes) end_ranks_gracefully();
   server::LogLines log(STDERR_FILENO);
+  if (!chosen.empty()) log.add(note_of(chosen, s.json_log));
   server::serve(s, stop, [&](const std::string& line) { log.add(line); });
 }
 

@@ -111,6 +111,27 @@ def sweeps(runs, form, kind="rules"):
     table(["rule"] + [name for name, _ in found], rows)
 
 
+def canvases(runs):
+    """Rules over whole canvases for each seed, and the same over open tokens."""
+    found = [(name, lines_of(run)) for name, run in models(runs, "rules", "c")]
+    if not found:
+        return
+    print("### Canvases\n")
+    ruled([(name, run) for name, run in models(runs, "rules", "c")])
+    rule_of = lambda line: f"{line['experts']:.1f} ({100 * line['experts_share']:.0f} %); {percent(line['accuracy'])} (-{line['lost']} +{line['gained']})"
+    each = lambda rule, show: ", ".join(show(lines[rule]) for _, lines in found if rule in lines)
+    rows = []
+    for rule in found[0][1]:
+        opened = rule + ",over=open"
+        if rule.endswith(",over=open") or any(rule not in lines for _, lines in found):
+            continue
+        rows.append([f"`{rule}`"] + [rule_of(lines[rule]) for _, lines in found]
+                    + [each(rule, lambda line: f"{line['passes']:.1f}"), each(rule, lambda line: f"{line['bytes'] / 1e6:.1f}"),
+                       each(opened, lambda line: f"{100 * line['experts_share']:.0f}"), each(opened, lambda line: percent(line["accuracy"]))])
+    table(["rule"] + [f"{name}: experts; % right (lost, gained)" for name, _ in found]
+          + ["passes", "MB an answer", "over open: % of experts", "% right"], rows)
+
+
 def by_task(runs, form, rules):
     for name, run in models(runs, "rules", form)[:1]:
         print(f"### By task, {name}\n")
@@ -178,6 +199,8 @@ def main():
     for form in "ab":
         sweeps(runs, form)
         by_task(runs, form, ("vanilla", "des-vote:0.75", "des-vote:0.6", "des-max:0.375", "des-max:0.25", "des-seq:3"))
+    canvases(runs)
+    by_task(runs, "c", ("vanilla", "des-max:0.25", "des-seq:1"))
     for block in ("16", "64"):
         tuned(runs, f"block {block}")
     batches(runs)

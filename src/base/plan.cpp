@@ -418,9 +418,9 @@ std::vector<std::string> problems(const Plan& plan, int ranks) {
                     "data={0}, or start one rank",
                     ranks));
   else if (plan.ranks() != ranks)
-    messages.push_back(
-        fmt::format("the plan '{0}' needs {1} ranks, {2} were given: start {1} (`ranks` {1})",
-                    to_string(plan), plan.ranks(), ranks));
+    messages.push_back(fmt::format(
+        "the plan '{0}' needs {1} rank{3}, {2} {4} given: start {1} (`ranks` {1})", to_string(plan),
+        plan.ranks(), ranks, plan.ranks() == 1 ? "" : "s", ranks == 1 ? "was" : "were"));
   const bool cut = plan.tensor > 1;
   if (cut && (plan.expert > 1 || plan.shard_count() > 1))
     messages.push_back(fmt::format(

@@ -10,19 +10,25 @@ namespace tessera::comm {
 
 using Clock = std::chrono::steady_clock;
 
+namespace {
+
+// Marks a slot in place of received bytes: a thread waits for the message.
+constexpr uint64_t kAwaited = ~uint64_t{0};
+
+}  // namespace
+
 void Inbox::deliver(uint64_t channel, int from, Message message) {
-  std::shared_ptr<Gate> gate;
-  {
-    const std::lock_guard lock(mutex_);
-    gate = gate_;
-  }
   message.arrived = Clock::now();
   const auto bytes = static_cast<uint64_t>(message.data.bytes());
-  const bool passed = message.last || !gate || gate->pass(from, message);
-  bool twice = false, expected = false;
+  bool passed = true, twice = false, awaited = false;
   std::shared_ptr<const Listener> listener;
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    if (const auto gate = gate_; gate && !message.last) {
+      lock.unlock();
+      passed = gate->pass(from, message);
+      lock.lock();
+    }
     received_bytes_[from] += bytes;
     if (!passed) {
       accepted_[from] += bytes;
@@ -42,8 +48,8 @@ void Inbox::deliver(uint64_t channel, int from, Message message) {
       const uint64_t order = message.order;
       Slot& slot = sender.slots[order];
       twice = slot.message.has_value();
-      expected = slot.expected;
-      if (expected) accepted_[from] += bytes;
+      awaited = slot.bytes == kAwaited;
+      if (slot.expected) accepted_[from] += bytes;
       slot.bytes = bytes;
       if (slot.forgotten)
         sender.slots.erase(order);
@@ -56,7 +62,7 @@ void Inbox::deliver(uint64_t channel, int from, Message message) {
     fail(Error(ErrorCode::rank, fmt::format("a message came twice from rank {}; do all ranks run "
                                             "the same version of the program?",
                                             from)));
-  if (expected) changed_.notify_all();  // none waits for others
+  if (awaited) changed_.notify_all();
 }
 
 // On a transport's thread, without a caller for errors.
@@ -79,8 +85,9 @@ void Inbox::listen(uint64_t channel, Listener listener) {
     open.listener = shared;
     for (auto& [from, sender] : open.senders) {
       for (auto& [order, slot] : sender.slots) {
+        if (!slot.message) continue;
         accepted_[from] += slot.bytes;
-        if (slot.message) early.emplace_back(from, std::move(*slot.message));
+        early.emplace_back(from, std::move(*slot.message));
       }
       sender.slots.clear();
     }
@@ -102,13 +109,15 @@ void Inbox::erase(uint64_t channel, int from, uint64_t order) {
 }
 
 void Inbox::expect(uint64_t channel, int from, uint64_t order) {
+  bool room = false;
   {
     const std::lock_guard lock(mutex_);
     Slot& slot = channels_[channel].senders[from].slots[order];
     slot.expected = true;
     if (slot.message) accepted_[from] += slot.bytes;
+    room = slot.message.has_value();
   }
-  changed_.notify_all();  // there may be room now
+  if (room) changed_.notify_all();
 }
 
 bool Inbox::ready(uint64_t channel, int from, uint64_t order) {
@@ -150,7 +159,9 @@ Message Inbox::take(uint64_t channel, int from, uint64_t order,
   Slot* slot = nullptr;
   wait(lock, expired, [&] {
     slot = find(channel, from, order);
-    return slot && slot->message;
+    if (slot && slot->message) return true;
+    if (slot) slot->bytes = kAwaited;
+    return false;
   });
   Message message = std::move(*slot->message);
   erase(channel, from, order);

@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "base/is_there.h"
 #include "base/printable.h"
+#include "load/gguf_language.h"
 #include "load/quantised_config.h"
 
 namespace tessera::load {
@@ -62,8 +63,8 @@ std::string text_of(const Json& object, const char* key) {
     fail(ErrorCode::model,
          "'{}' is a GGUF file; give the model's folder in the diffusers layout (model_index.json "
          "and a folder each for scheduler, tokenizer, ...; it may lack the weights), and this as "
-         "`transformer` or `text_encoder`",
-         path.string());
+         "`transformer` or `text_encoder`; alone run only language models ({})",
+         path.string(), described_architectures());
   if (extension == ".ckpt" || extension == ".pt" || extension == ".pth" || extension == ".bin")
     fail(
         ErrorCode::model,
@@ -198,6 +199,19 @@ ModelFolder read_single(const fs::path& root) {
   return model;
 }
 
+// A language model of which a GGUF file holds everything.
+ModelFolder read_gguf(const std::string& path, const WeightFiles& files) {
+  require(files.empty(), ErrorCode::usage,
+          "'{}' is a whole model; leave files in place of its weights out", path);
+  Component own{"model", "", "", path, read_gguf_model(path).config, {}};
+  own.class_name = text_of(own.config, "model_type");
+  own.file = path;
+  own.described = false;
+  ModelFolder model{path, FolderKind::single, own.class_name, {}, {}, Json::object()};
+  model.components.push_back(std::move(own));
+  return model;
+}
+
 }  // namespace
 
 bool ModelFolder::has(const std::string& name) const {
@@ -227,6 +241,8 @@ ModelFolder open_folder(const std::string& path, const WeightFiles& files) {
   require(!path.empty() && fs::exists(root, ignored), ErrorCode::model,
           "the model folder '{}' does not exist; give a folder, or the name of a shipped model",
           path);
+  if (root.extension() == ".gguf" && !is_folder(root) && !described_architecture(path).empty())
+    return read_gguf(path, files);
   if (!is_folder(root)) refuse_file(root);
   ModelFolder model;
   if (base::is_there((root / "model_index.json").string())) {

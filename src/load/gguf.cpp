@@ -22,14 +22,6 @@ FileHeader header_of(std::string_view image, const std::string& name) {
   return parse_gguf_header(read, static_cast<int64_t>(image.size()), name);
 }
 
-bool is_gguf(const std::string& path) {
-  const base::InputFile file(path);
-  std::string begin(kGgufMagic.size(), '\0');
-  const int64_t bytes = std::min(file.size(), std::ssize(begin));
-  file.read(0, begin.data(), bytes);
-  return begin == kGgufMagic || (bytes == 0 && path.ends_with(".gguf"));
-}
-
 }  // namespace
 
 GgufFile::GgufFile(const std::string& path)
@@ -37,6 +29,14 @@ GgufFile::GgufFile(const std::string& path)
 
 GgufFile::GgufFile(std::string_view image, std::string name, std::shared_ptr<const void> owner)
     : TensorFile(image, name, std::move(owner), header_of(image, name)) {}
+
+bool is_gguf(const std::string& path) {
+  const base::InputFile file(path);
+  std::string begin(kGgufMagic.size(), '\0');
+  const int64_t bytes = std::min(file.size(), std::ssize(begin));
+  file.read(0, begin.data(), bytes);
+  return begin == kGgufMagic || (bytes == 0 && path.ends_with(".gguf"));
+}
 
 TensorFile open_tensor_file(const std::string& path) {
   if (is_gguf(path)) return GgufFile(path);

@@ -17,6 +17,9 @@ class GgufFile : public TensorFile {
   GgufFile(std::string_view image, std::string name, std::shared_ptr<const void> owner);
 };
 
+/// Whether a file begins as GGUF, or is empty with such a name. Throws Error(model) if it cannot be
+/// read.
+bool is_gguf(const std::string& path);
 /// Opens a file by its magic bytes: GGUF, else safetensors. Throws Error(model).
 TensorFile open_tensor_file(const std::string& path);
 

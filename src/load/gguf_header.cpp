@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
+#include <cstdlib>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -16,6 +18,7 @@
 namespace tessera::load {
 namespace {
 
+using base::Json;
 using tensor::BlockFormat;
 
 constexpr const char* kRemedy = "the file is damaged: download or export it again";
@@ -24,6 +27,8 @@ constexpr uint64_t kMostKeys = 1 << 16, kMostTensors = 1 << 18, kMostTexts = 1 <
 constexpr uint64_t kLongestName = 1024, kLongestKey = 65535, kMostAxes = 4;
 constexpr int64_t kLeastAlignment = 8, kMostAlignment = 1 << 16;
 constexpr int64_t kMostBytes = int64_t{1} << 60;
+constexpr int64_t kMostKept = int64_t{1} << 28;  // bytes of all keys
+constexpr uint64_t kMostValues = 1 << 23;
 
 // Type numbers of ggml. Types without a width are not supported.
 struct Type {
@@ -169,6 +174,18 @@ class Parser {
     return std::move(header_);
   }
 
+  Json metadata() {
+    Json values = Json::object();
+    for (uint64_t keys = counts().second; keys > 0; --keys) {
+      const std::string name = in_.text(kLongestKey, "the name of a key");
+      require(base::valid_utf8(name) == name && seen_.insert(name).second, ErrorCode::model,
+              "{}: the key {} is there twice, or no text in UTF-8; {}", file_,
+              base::printable(name), kRemedy);
+      values[name] = kept(name, in_.number<uint32_t>("the type of a value"));
+    }
+    return values;
+  }
+
  private:
   std::pair<uint64_t, uint64_t> counts() {
     std::array<char, 4> magic{};
@@ -217,11 +234,25 @@ class Parser {
   }
 
   void value(const std::string& name, uint32_t type) {
+    check_type(name, type);
+    if (type == kText) return in_.skip_text("a value");
+    if (type != kList) return in_.skip(static_cast<uint64_t>(kValueBytes[type]), "a value");
+    const auto [item, count] = list(name);
+    if (item != kText) return in_.skip(count * static_cast<uint64_t>(kValueBytes[item]), "a list");
+    for (uint64_t i = 0; i < count; ++i) {
+      base::check_stop();
+      in_.skip_text("a text of a list");
+    }
+  }
+
+  void check_type(const std::string& name, uint32_t type) const {
     require(type < kValueTypes, ErrorCode::model,
             "{}: the key {} has the unknown type {}; expected 0 to {}: {}", file_,
             base::printable(name), type, kValueTypes - 1, kRemedy);
-    if (type == kText) return in_.skip_text("a value");
-    if (type != kList) return in_.skip(static_cast<uint64_t>(kValueBytes[type]), "a value");
+  }
+
+  // Type and number of the values of a list, which fit into the file.
+  std::pair<uint32_t, uint64_t> list(const std::string& name) {
     const auto item = in_.number<uint32_t>("the type of a list");
     const auto count = in_.number<uint64_t>("the length of a list");
     require(item < kValueTypes && item != kList, ErrorCode::model,
@@ -229,14 +260,56 @@ class Parser {
             base::printable(name), item, kRemedy);
     const auto width = static_cast<uint64_t>(kValueBytes[item]);
     in_.need_each(count, item == kText ? 8 : width, "the length of a list");
-    if (item != kText) return in_.skip(count * width, "a list");
-    require(count <= kMostTexts, ErrorCode::model,
+    require(item != kText || count <= kMostTexts, ErrorCode::model,
             "{}: the key {} is a list of {} texts; expected at most {}: {}", file_,
             base::printable(name), count, kMostTexts, kRemedy);
-    for (uint64_t i = 0; i < count; ++i) {
-      base::check_stop();
-      in_.skip_text("a text of a list");
+    return {item, count};
+  }
+
+  Json kept(const std::string& name, uint32_t type) {
+    check_type(name, type);
+    const auto [item, count] = type == kList ? list(name) : std::pair{type, uint64_t{1}};
+    values_ += count;
+    require(values_ <= kMostValues, ErrorCode::model,
+            "{}: the keys up to {} hold {} values; expected at most {}", file_,
+            base::printable(name), values_, kMostValues);
+    if (type != kList) return kept_one(name, type);
+    Json values = Json::array();
+    for (uint64_t i = 0; i < count; ++i) values.push_back(kept_one(name, item));
+    return values;
+  }
+
+  Json kept_one(const std::string& name, uint32_t type) {
+    base::check_stop();
+    require(in_.at() <= kMostKept, ErrorCode::model,
+            "{}: the keys up to {} hold more than {} bytes", file_, base::printable(name),
+            kMostKept);
+    switch (type) {
+      case 0: return in_.number<uint8_t>("a value");
+      case 1: return in_.number<int8_t>("a value");
+      case 2: return in_.number<uint16_t>("a value");
+      case 3: return in_.number<int16_t>("a value");
+      case 4: return in_.number<uint32_t>("a value");
+      case 5: return in_.number<int32_t>("a value");
+      case 6: return decimal(in_.number<float>("a value"));
+      case kBool: return in_.number<uint8_t>("a value") != 0;
+      case kText: break;
+      case 10: return in_.number<uint64_t>("a value");
+      case 11: return in_.number<int64_t>("a value");
+      default: return decimal(in_.number<double>("a value"));
     }
+    std::string text = in_.text(kMostKept, "a text");
+    require(base::valid_utf8(text) == text, ErrorCode::model,
+            "{}: the key {} holds a text that is no UTF-8; {}", file_, base::printable(name),
+            kRemedy);
+    return text;
+  }
+
+  // The shortest decimal, as it was written before it became a float; null: no finite number.
+  template <class T>
+  static Json decimal(T value) {
+    if (!std::isfinite(value)) return nullptr;
+    return std::strtod(fmt::format("{}", value).c_str(), nullptr);
   }
 
   void original_shape(const std::string& key, uint32_t type) {
@@ -359,6 +432,7 @@ class Parser {
   const int64_t file_bytes_;
   const std::string& file_;
   int64_t alignment_ = 32;
+  uint64_t values_ = 0;  // that are kept
   FileHeader header_;
   std::set<std::string> seen_;
   std::map<std::string, std::vector<int64_t>> shapes_;  // shapes before a reshape
@@ -368,6 +442,10 @@ class Parser {
 
 FileHeader parse_gguf_header(const ReadAt& read, int64_t file_bytes, const std::string& file) {
   return Parser(read, file_bytes, file).parse();
+}
+
+base::Json parse_gguf_metadata(const ReadAt& read, int64_t file_bytes, const std::string& file) {
+  return Parser(read, file_bytes, file).metadata();
 }
 
 }  // namespace tessera::load

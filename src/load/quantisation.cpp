@@ -1,5 +1,7 @@
 #include "load/quantisation.h"
 
+#include <string_view>
+
 #include "base/fail.h"
 #include "base/printable.h"
 #include "ops/packing.h"
@@ -9,6 +11,7 @@ namespace {
 
 constexpr const char* kBehind = "_scale";
 constexpr const char* kBlocks = "blocks";  // a rule's key
+constexpr std::string_view kOfExperts = ".experts.";
 
 // True if a tensor has this dtype and a tensor of scales beside it; `scales`: their dtype, null:
 // any.
@@ -40,10 +43,12 @@ QuantiseRules::Bits bits_of(tensor::BlockFormat format) {
   }
 }
 
-// Bits of products for a matrix of the file, if the rule `blocks` keeps blocks in few bits.
+// Bits of products for a matrix of the file, if the rule `blocks` keeps blocks in few bits. In a
+// language model these are routed experts: attention is small, and scales of rows cost it most.
 QuantiseRules::Bits own_block_bits(const TensorSet& tensors, const std::string& name) {
   using Bits = QuantiseRules::Bits;
   const bool blocks = tensors.has(name) && tensors.entry(name).format &&
+                      (!tensors.language() || name.find(kOfExperts) != std::string::npos) &&
                       tensors.rules().said(kBlocks).value_or(Bits::none) != Bits::none;
   return blocks ? bits_of(*tensors.entry(name).format) : Bits::none;
 }
@@ -53,9 +58,7 @@ QuantiseRules::Bits block_bits(const TensorSet& tensors, const std::string& name
   using Bits = QuantiseRules::Bits;
   const Bits own = own_block_bits(tensors, name);
   const size_t end = name.rfind('.', name.rfind("_proj.weight"));
-  if (!tensors.language() || own == Bits::none || name.find(".experts.") == std::string::npos ||
-      end == std::string::npos)
-    return own;
+  if (!tensors.language() || own == Bits::none || end == std::string::npos) return own;
   Bits most = Bits::int4;
   for (const char* part : {"gate_proj", "up_proj", "down_proj"}) {
     const Bits bits =

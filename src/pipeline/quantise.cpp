@@ -18,6 +18,7 @@
 #include "base/printable.h"
 #include "base/stop.h"
 #include "base/stopwatch.h"
+#include "load/gguf_language.h"
 #include "load/quantisation.h"
 #include "load/quantised_config.h"
 #include "load/weights_file.h"
@@ -476,7 +477,9 @@ void write_part(const Part& part, const fs::path& own, NewWeights& weights) {
 QuantiseResult quantise(const runtime::ModelState& state, const QuantiseRequest& request,
                         const RunControl& control) {
   check_request(request);
-  require(state.files.empty(), ErrorCode::usage,
+  require(state.files.empty() &&
+              (!state.language || !load::is_whole_model(state.folder.component("model"))),
+          ErrorCode::usage,
           "a model is quantised from its folder; leave files in place of its weights out");
   const base::BindStop stop(control.stop);
   check_files({state.folder.path, {}, {{"-o", request.output, FileKind::model}}});

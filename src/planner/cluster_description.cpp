@@ -130,7 +130,9 @@ Device device_of(const Json& object, const std::string& where) {
   if (read.has("curves")) {
     const Json& curves = read.at("curves");
     Fields kinds(curves, read.place("curves"));
-    for (const char* kind : {"matmul", "experts", "attention", "convolution", "memory"})
+    for (const char* kind :
+         {"matmul", "experts", "attention", "convolution", "memory", "add_gated", "cast", "combine",
+          "concat", "layer_norm", "rms_norm", "rope", "route", "silu"})
       if (kinds.has(kind)) device.curves[kind] = curve_of(kinds.at(kind), kinds.place(kind));
     kinds.check_rest();
   }
@@ -144,7 +146,20 @@ Software software_of(const Json& object, const std::string& where) {
   software.name = read.text("name", software.name);
   software.host_op_seconds = read.number("host_op_seconds", 0);
   software.host_message_seconds = read.number("host_message_seconds", 0);
+  software.message_seconds = read.number("message_seconds", 0);
+  software.message_bytes_per_second = read.number("message_bytes_per_second", 0);
   software.element_bytes = read.number("element_bytes", 1);
+  if (read.has("unfused")) {
+    const Json& kinds = read.at("unfused");
+    const std::string place = read.place("unfused");
+    require(kinds.is_object(), ErrorCode::usage, "{} is {}; expected an object", place,
+            shown(kinds));
+    for (const auto& item : kinds.items()) {
+      Fields one(item.value(), place + ": '" + base::printable(item.key()) + "'");
+      software.unfused[item.key()] = {one.number("kernels", 1), one.number("bytes", 1)};
+      one.check_rest();
+    }
+  }
   software.start_seconds = read.number("start_seconds", 0);
   software.connect_seconds = read.number("connect_seconds", 0);
   read.check_rest();
@@ -216,9 +231,13 @@ Json to_json(const Cluster& cluster) {
                 {{"name", cluster.software.name},
                  {"host_op_seconds", cluster.software.host_op_seconds},
                  {"host_message_seconds", cluster.software.host_message_seconds},
+                 {"message_seconds", cluster.software.message_seconds},
+                 {"message_bytes_per_second", cluster.software.message_bytes_per_second},
                  {"element_bytes", cluster.software.element_bytes},
                  {"start_seconds", cluster.software.start_seconds},
                  {"connect_seconds", cluster.software.connect_seconds}}}};
+  for (const auto& [kind, one] : cluster.software.unfused)
+    made["software"]["unfused"][kind] = {{"kernels", one.kernels}, {"bytes", one.bytes}};
   if (cluster.link.bytes_per_second > 0) made["link"] = to_json(cluster.link);
   if (cluster.network.bytes_per_second > 0) made["network"] = to_json(cluster.network);
   if (cluster.bridge) made["bridge"] = to_json(*cluster.bridge);
@@ -234,8 +253,9 @@ Cluster open_cluster(const std::string& name_or_file, int ranks) {
           "`hardware` {}: neither a file nor a known name; known are {}",
           base::printable(name_or_file), fmt::join(known_clusters(), ", "));
   require(ranks <= found->ranks(), ErrorCode::usage,
-          "`hardware` {}: {} host(s) of {} device(s) are {}; {} ranks need as many",
-          base::printable(name_or_file), found->hosts, found->devices, found->ranks(), ranks);
+          "`hardware` {}: {} host{} of {} device{} are {}; {} ranks need as many",
+          base::printable(name_or_file), found->hosts, found->hosts == 1 ? "" : "s", found->devices,
+          found->devices == 1 ? "" : "s", found->ranks(), ranks);
   return *found;
 }
 

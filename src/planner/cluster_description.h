@@ -21,9 +21,11 @@ struct Device {
   std::string name;
   std::map<std::string, double> flops;            ///< peak FLOP/s by dtype: "bf16", "f32", "int8"
   double memory_bytes = 0, memory_bandwidth = 0;  ///< bytes; bytes/s
-  std::map<std::string, Curve> curves;  ///< "matmul", "attention", "convolution", "memory"
-  double op_seconds = 0;                ///< overhead of each op
-  int units = 0;          ///< units that compute tiles of a product in parallel; 0: unknown
+  /// "matmul", "experts", "attention", "convolution", and "memory" for all other kinds without own
+  /// curves.
+  std::map<std::string, Curve> curves;
+  double op_seconds = 0;  ///< overhead of each op
+  int units = 0;          ///< units of a GPU that compute tiles of a product in parallel; 0: a CPU
   int head_multiple = 1;  ///< channels of a head are computed as a multiple of this
 };
 
@@ -32,14 +34,23 @@ struct Link {
   double bytes_per_second = 0, latency = 0;  ///< bytes/s one way; seconds of a small message
 };
 
+/// How a program computes an op that Tessera computes in a single kernel.
+struct Unfused {
+  double kernels = 1;  ///< for a merge of partial attention: of each part but the first
+  double bytes = 1;    ///< traffic, times that of the single kernel
+};
+
 /// The program's overhead in driving devices.
 struct Software {
   std::string name = "tessera";
-  double host_op_seconds = 0;       ///< in which the host issues an op; ops of a device wait for it
-  double host_message_seconds = 0;  ///< the same of the messages of one call, as a collective
+  double host_op_seconds = 0;           ///< host time to issue a kernel; devices wait for the host
+  double host_message_seconds = 0;      ///< the same of the messages of one call, as a collective
+  double message_seconds = 0;           ///< device time to send a message, as CPUs need
+  double message_bytes_per_second = 0;  ///< plus device time for its bytes; 0: none
   double element_bytes =
       1;  ///< traffic of ops that go element by element, times what fused ones have
-  double start_seconds = 0;  ///< before the first step of a run, once
+  std::map<std::string, Unfused> unfused;  ///< by kind of op; "other": kernels of unnamed kinds
+  double start_seconds = 0;                ///< before the first step of a run, once
   /// Before the first message of a part, once for each rank that takes part.
   double connect_seconds = 0;
 };

@@ -56,19 +56,40 @@ double padded_flops(const Op& op, const std::string& curve, const Device& device
          (std::ceil(depth / multiple) * multiple / depth);
 }
 
+// A merge of n parts moves (n + 1) / n times the bytes of their f32 rows.
+double parts_of(const Op& op) {
+  const double rows = 4.0 * double(op.size.rows) * double(op.size.columns);
+  return rows > 0 && op.bytes > rows ? std::round(rows / (op.bytes - rows)) : 2;
+}
+
+const Unfused* unfused(const Software& software, const std::string& kind) {
+  const auto found = software.unfused.find(kind);
+  return found == software.unfused.end() ? nullptr : &found->second;
+}
+
 }  // namespace
+
+double kernels_of(const Op& op, const Software& software) {
+  const Unfused* one = unfused(software, op.kind);
+  if (!one) one = unfused(software, "other");
+  if (!one) return 1;
+  return op.kind == "combine" ? one->kernels * std::max(parts_of(op) - 1, 1.0) : one->kernels;
+}
 
 double seconds_of(const Op& op, const Device& device, const Software& software) {
   const std::string curve = curve_name(op.kind);
-  const double bytes = op.bytes * (curve.empty() ? software.element_bytes : 1);
+  const Unfused* const own = unfused(software, op.kind);
+  const double bytes = op.bytes * (own ? own->bytes : curve.empty() ? software.element_bytes : 1);
   double seconds = 0;
-  if (bytes > 0) seconds = bytes / (device.memory_bandwidth * share(device, "memory", bytes));
+  const bool curved = curve.empty() && device.curves.contains(op.kind);
+  if (bytes > 0)
+    seconds = bytes / (device.memory_bandwidth * share(device, curved ? op.kind : "memory", bytes));
   if (!curve.empty() && op.flops > 0) {
     const double flops = padded_flops(op, curve, device);
     seconds =
         std::max(seconds, flops / (peak(device, op.size.dtype) * share(device, curve, flops)));
   }
-  return seconds + device.op_seconds;
+  return seconds + device.op_seconds * kernels_of(op, software);
 }
 
 double seconds_of(const std::map<std::string, tensor::Meter::Entry>& work, tensor::DType dtype,
@@ -80,7 +101,8 @@ double seconds_of(const std::map<std::string, tensor::Meter::Entry>& work, tenso
     const Op op{kind, entry.flops / calls, entry.bytes / calls, {0, 0, 0, dtype}};
     Device plain = device;
     plain.units = 0;
-    seconds += calls * std::max(seconds_of(op, plain, software), software.host_op_seconds);
+    seconds += calls * std::max(seconds_of(op, plain, software),
+                                software.host_op_seconds * kernels_of(op, software));
   }
   return seconds;
 }

@@ -350,9 +350,12 @@ PredictedPlan choose_plan(const std::string& model, const RunOptions& options,
                           const PredictionRequest& request, const std::stop_token& stop) {
   Prediction all = predict_plans(model, options, request, {}, stop);
   if (!all.plans.empty()) return std::move(all.plans.front());
-  require(!all.refused.empty(), ErrorCode::plan, "no plan is known for {} ranks", request.ranks);
-  fail(ErrorCode::plan, "none of {} plans can run on {} ranks; '{}': {}", all.refused.size(),
-       request.ranks, all.refused.front().plan, all.refused.front().reason);
+  const char* const many = request.ranks == 1 ? "" : "s";
+  require(!all.refused.empty(), ErrorCode::plan, "no plan is known for {} rank{}", request.ranks,
+          many);
+  fail(ErrorCode::plan, "none of {} plan{} can run on {} rank{}; '{}': {}", all.refused.size(),
+       all.refused.size() == 1 ? "" : "s", request.ranks, many, all.refused.front().plan,
+       all.refused.front().reason);
 }
 
 Prediction fewest_ranks(const std::string& model, const RunOptions& options,

@@ -30,7 +30,8 @@ class Replay {
         arrived_(recording.ways.size()),
         parked_(recording.ways.size(), -1) {
     for (const Op& op : recording.ops)
-      costs_.push_back(seconds_of(op, cluster.device, cluster.software));
+      costs_.push_back({seconds_of(op, cluster.device, cluster.software),
+                        cluster.software.host_op_seconds * kernels_of(op, cluster.software)});
     std::map<std::pair<std::string, int>, int> calls;
     for (const Letter& letter : recording.letters)
       calls_.push_back(
@@ -60,9 +61,21 @@ class Replay {
   void advance(int number);
   void send(int number);
   bool arrive(int number, const Event& event);
-  void compute(Rank& rank, double seconds) {
-    rank.host += cluster_.software.host_op_seconds;
-    rank.device = std::max(rank.device, rank.host) + seconds;
+  struct Cost {
+    double seconds = 0, host = 0;  // device seconds; host seconds
+  };
+  void compute(Rank& rank, const Cost& cost) {
+    rank.host += cost.host;
+    rank.device = std::max(rank.device, rank.host) + cost.seconds;
+    rank.compute += cost.seconds;
+  }
+  // A CPU packs and sends a message, and takes its like from another rank.
+  void work_on(Rank& rank, const Letter& letter) const {
+    const Software& software = cluster_.software;
+    double seconds = software.message_seconds;
+    if (software.message_bytes_per_second > 0)
+      seconds += double(letter.bytes) / software.message_bytes_per_second;
+    rank.device += seconds;
     rank.compute += seconds;
   }
   void show(int number, const char* name, double begin, double end) {
@@ -77,7 +90,7 @@ class Replay {
   const Cluster& cluster_;
   const Routes routes_;
   const bool spans_;
-  std::vector<double> costs_;                  // an op takes so many seconds
+  std::vector<Cost> costs_;                    // by op
   std::vector<int> calls_;                     // a letter belongs to this call
   std::vector<double> free_, bytes_, moving_;  // a link is free then, moved bytes, was busy
   std::vector<uint64_t> expected_;             // a way expects so many messages
@@ -119,6 +132,7 @@ void Replay::send(int number) {
     rank.host = std::max(rank.host, rank.device) +
                 cluster_.software.connect_seconds * double(ranks_.size());
   }
+  work_on(rank, letter);
   const double begin = std::max(rank.device, rank.host);
   const double there = transmit(letter, way, begin, rank.part - 1);
   if (spans_)

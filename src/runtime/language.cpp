@@ -7,6 +7,7 @@
 #include "base/input_file.h"
 #include "base/is_there.h"
 #include "base/printable.h"
+#include "load/gguf_language.h"
 #include "load/meta_weights.h"
 #include "models/registry.h"
 #include "models/token_config.h"
@@ -110,18 +111,46 @@ std::string canvas_of(const models::TokenConfig& read) {
   return sample::to_string(rule);
 }
 
+/// A file of a model's folder and its name for messages; "": none.
+struct ModelFile {
+  Json json;
+  std::string path;
+};
+struct ModelFiles {
+  ModelFile tokenizer, tokenizer_config, generation;
+};
+
+ModelFiles files_beside(const load::Component& part) {
+  const auto read = [&](const char* name) {
+    const std::string path = beside(part, name);
+    return ModelFile{path.empty() ? Json() : base::read_json(path), path};
+  };
+  return {read("tokenizer.json"), read("tokenizer_config.json"), read("generation_config.json")};
+}
+
+// The same from the metadata of a GGUF file.
+ModelFiles files_in(const std::string& gguf) {
+  load::GgufModel model = load::read_gguf_model(gguf);
+  const std::string tokenizer = model.tokenizer.is_null() ? "" : gguf;
+  return {{std::move(model.tokenizer), tokenizer},
+          {std::move(model.tokenizer_config), gguf},
+          {std::move(model.generation), gguf}};
+}
+
 }  // namespace
 
 Language::Language(const load::Component& part) : part_(part) {
-  spec_ = models::language_model_of({part.config, part.folder + "/config.json"});
-  if (const std::string path = beside(part, "tokenizer.json"); !path.empty())
-    tokenizer_ = std::make_unique<tokenizer::ByteLevelBpe>(base::read_json(path), path);
-  if (const std::string path = beside(part, "tokenizer_config.json"); !path.empty()) {
-    tokenizer_config_ = base::read_json(path);
-    require(tokenizer_config_.is_object(), ErrorCode::model, "{}: expected a JSON object", path);
+  spec_ = models::language_model_of({part.config, part.description()});
+  ModelFiles files = load::is_whole_model(part) ? files_in(part.file) : files_beside(part);
+  if (!files.tokenizer.path.empty())
+    tokenizer_ =
+        std::make_unique<tokenizer::ByteLevelBpe>(files.tokenizer.json, files.tokenizer.path);
+  if (!files.tokenizer_config.path.empty()) {
+    tokenizer_config_ = std::move(files.tokenizer_config.json);
+    require(tokenizer_config_.is_object(), ErrorCode::model, "{}: expected a JSON object",
+            files.tokenizer_config.path);
   }
-  if (const std::string path = beside(part, "generation_config.json"); !path.empty()) {
-    const Json generation = base::read_json(path);
+  if (const auto& [generation, path] = files.generation; !path.empty()) {
     require(generation.is_object(), ErrorCode::model, "{}: expected a JSON object", path);
     const models::TokenConfig read(generation, path);
     says_max_tokens_ = read.has("max_new_tokens");
@@ -156,7 +185,8 @@ void Language::read_template() {
 
 const tokenizer::ByteLevelBpe& Language::tokens() const {
   require(tokenizer_ != nullptr, ErrorCode::model,
-          "'{}' has no tokenizer.json; give the prompt as ids (`prompt_ids`)", part_.folder);
+          "'{}' has no {}; give the prompt as ids (`prompt_ids`)", part_.folder,
+          load::is_whole_model(part_) ? "tokenizer" : "tokenizer.json");
   return *tokenizer_;
 }
 
@@ -175,8 +205,9 @@ sample::SpecialIds Language::special() const {
       ids.ends.push_back(tokenizer_->id_of(end));
   }
   require(ids.mask >= 0 && ids.mask < spec_.vocabulary, ErrorCode::model,
-          "'{}': nothing says which token is the mask; add \"mask_token_id\" to its config.json",
-          part_.folder);
+          "'{}': nothing says which token is the mask; add \"{}\" to its {}", part_.folder,
+          load::is_whole_model(part_) ? "tokenizer.ggml.mask_token_id" : "mask_token_id",
+          load::is_whole_model(part_) ? "metadata" : "config.json");
   require(ids.mask != ids.remove && ids.mask != ids.split, ErrorCode::model,
           "'{}': token {} is the mask and edits the length of a block; expected different ones",
           part_.folder, ids.mask);

@@ -118,12 +118,12 @@ bool quantises(const RunOptions& options) {
          !options.quantise_rules.empty();
 }
 
-// On CPUs products keep the block formats of a file, unless the options say otherwise.
-load::QuantiseRules rules_with_blocks(const RunOptions& options) {
+// On CPUs products keep the block formats of a file, unless the given rules say otherwise.
+load::QuantiseRules rules_with_blocks(const RunOptions& options, const std::string& given) {
   load::QuantiseRules rules;
   if (options.precision != Precision::f32 && options.device.kind == DeviceKind::cpu)
     rules.add("blocks=int8", "blocks");
-  rules.add(rules_of(options).text(), "`quantise_rules`");
+  rules.add(given, "`quantise_rules`");
   return rules;
 }
 
@@ -402,7 +402,7 @@ load::TensorSet ModelState::tensors_of(const std::string& part) const {
   if (folder.has(part) && load::has_weights(folder.component(part)))
     tensors = load::open_weights(folder.component(part));
   if (part != "vae" && part != load::kPreviewVae)
-    tensors.quantise(rules_with_blocks(options), load::products_of(part));
+    tensors.quantise(rules_with_blocks(options, rules_of(options).text()), load::products_of(part));
   return tensors;
 }
 
@@ -530,9 +530,7 @@ void open_parts(const std::string& model, load::ModelFolder folder, const RunOpt
   if (state.language) {
     state.language->compute_on(state.device());
     state.language->use_mapped(options.map_weights);
-    load::QuantiseRules own;  // for weights in block formats only
-    own.add(options.quantise_rules, "`quantise_rules`");
-    state.language->use_rules(own);
+    state.language->use_rules(rules_with_blocks(options, options.quantise_rules));
   }
   if (!state.has_vae() && state.folder.absent.contains("transformer"))
     state.folder.component("transformer");

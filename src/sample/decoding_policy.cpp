@@ -134,6 +134,7 @@ void read_decode(const std::string& text, DecodingPolicy& policy) {
 
 void check_policy(const DecodingPolicy& p, bool block_causal) {
   require(p.block >= 1, ErrorCode::usage, "a block of {} tokens; expected 1 or more", p.block);
+  if (p.denoises()) return check_canvas_policy(p);
   // Smaller temperatures may overflow the scaled logits.
   require(p.temperature == 0 || (p.temperature >= 1e-6 && p.temperature <= 100), ErrorCode::usage,
           "temperature {}; expected 0 (greedy), or 0.000001 to 100", p.temperature);
@@ -150,7 +151,6 @@ void check_policy(const DecodingPolicy& p, bool block_causal) {
   require(p.steps >= 0 && p.steps <= p.block, ErrorCode::usage,
           "{} steps for a block of {} tokens: every pass commits at least one; use at most {}",
           p.steps, p.block, p.block);
-  if (p.denoises()) return check_canvas_policy(p);
   const KvCache cache = p.cache.kind;
   if (block_causal)
     require(cache == KvCache::none || cache == KvCache::block, ErrorCode::usage,

@@ -2,7 +2,10 @@
 
 #include <unicode/utf8.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
+#include <string_view>
 #include <utility>
 
 #include "base/fail.h"
@@ -46,6 +49,14 @@ bool has_byte_level(const Json& pre_tokenizer) {
   for (const Json& step : base::member(pre_tokenizer, "pretokenizers"))
     if (has_byte_level(step)) return true;
   return false;
+}
+
+// Special tokens that stay in an answer: Gemma 4 marks tool calls, their strings, and thoughts with
+// them, and parsers of an answer and chat templates look for these.
+bool is_mark(const std::string& token) {
+  constexpr std::string_view kMarks[] = {"<|tool_call>", "<tool_call|>", "<|\"|>", "<|channel>",
+                                         "<channel|>"};
+  return std::ranges::find(kMarks, token) != std::end(kMarks);
 }
 
 // True if tokens are spelled in characters, with U+2581 for a space and "<0xNN>" for single bytes
@@ -105,7 +116,7 @@ ByteLevelBpe::ByteLevelBpe(const Json& json, TokenizerParts parts, const std::st
         fallback ? bytes_of_fallback(token) : bytes_of_spelling(token);
   }
   for (const AddedToken& token : tokenizer_.added())
-    tokens_[token.id] = {token.text, token.special};
+    tokens_[token.id] = {token.text, token.special && !is_mark(token.text)};
 }
 
 std::vector<int32_t> ByteLevelBpe::encode(std::string_view text) const {

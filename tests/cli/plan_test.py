@@ -36,17 +36,18 @@ class Plan(ProgramTest):
         self.assertNotIn("distrifusion=2", exact)
         self.assertIn("distrifusion=2", stale)
 
-    def test_bytes_and_messages_are_those_of_a_run(self):
-        plan = "ulysses=2"
-        found = self.object(*RUN, "--plan", plan)["plans"][0]
-        done = self.run_here("generate", TINY, "--class", "1", "--steps", "6", "--plan", plan, "--latents-only",
-                             "--save-latents", "x.safetensors", "--report", "r.json", "--progress", "none")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        report = json.loads((self.folder / "r.json").read_text())
-        sent = sum(row["bytes"] for row in report["traffic"] if row["operation"] not in ("go", "gather"))
-        both = sum(row["bytes"] for row in report["traffic"])
-        self.assertLessEqual(sent, found["sent_bytes"])
-        self.assertLessEqual(found["sent_bytes"], both + 6 * 8)
+    def test_bytes_messages_and_memory_are_those_of_a_run(self):
+        size = ("--steps", "6", "--count", "2", "--guidance", "1.5")
+        for plan in ("ulysses=2", "ring=2", "pipefusion=2,patches=2", "tensor=2", "cfg=2,ulysses=2", "distrifusion=2"):
+            found = self.object("plan", TINY, "--hardware", "A100", *size, "--plan", plan)["plans"][0]
+            done = self.run_here("generate", TINY, "--class", "1", *size, "--plan", plan, "--latents-only", "--dtype", "bf16",
+                                 "--save-latents", "x.safetensors", "--overwrite", "--report", "r.json", "--progress", "none")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            report = json.loads((self.folder / "r.json").read_text())
+            for key, predicted in (("bytes", "sent_bytes"), ("messages", "messages")):
+                self.assertEqual(found[predicted], sum(row[key] for row in report["traffic"]), f"{plan} {key}")
+            most = max(rank["peak_bytes"]["total"] for rank in report["per_rank"])
+            self.assertLess(abs(found["rank_bytes"] / most - 1), 0.05, plan)
 
     def test_a_file_describes_a_cluster(self):
         (self.folder / "pair.json").write_text(json.dumps(PAIR))
@@ -162,7 +163,10 @@ class Plan(ProgramTest):
         self.refused(3, *RUN, "--expert-load", "gone.json", says="gone.json")
         self.refused(2, *RUN, "--sweep", "ranks=4..1", says="ranks=4..1")
         self.refused(4, *RUN, "--plan", "tensor=5", says="tensor=5")
-        self.refused(4, *RUN, "--deadline", "0.000001", "--most", "1", says="--deadline")
+        self.refused(4, *RUN, "--ranks", "3", "--plan", "ulysses=2", says="needs 2 ranks, 3 were given")
+        self.refused(4, *RUN, "--what-if", "memory=1KB", says=["no plan runs on 1 rank: ", "960 bytes"])
+        self.refused(2, *RUN, "--ranks", "2", "--what-if", "link=-5Gbit", says="link=-5Gbit")
+        self.refused(4, *RUN, "--deadline", "0.000001", "--most", "1", says="--deadline 1e-06: no plan of 1 rank is")
 
     def test_automatic_plans_run(self):
         done = self.run_here("generate", TINY, "--class", "1", "--steps", "2", "--ranks", "2", "--plan", "auto",

@@ -3,31 +3,87 @@
 
 import json
 import pathlib
+import re
 import shutil
 import struct
 import unittest
 
-from program import DATA, ProgramTest, read_safetensors, write_safetensors
+from program import DATA, SOURCE, ProgramTest, read_safetensors, write_safetensors
 
 VIDEO = DATA / "diffusers/cogvideox_2b/model"
 RUN = ("--prompt", "waves", "--width", "48", "--height", "32", "--frames", "9", "--steps", "2", "--seed", "3")
 
 
 def gguf(tensors, **keys):
-    """The bytes of a GGUF file with tensors {name: (dtype, shape, bytes)} and text keys."""
+    """The bytes of a GGUF file with tensors {name: (dtype, shape, bytes)} and keys."""
     def text(value):
-        return struct.pack("<Q", len(value)) + value.encode()
+        return struct.pack("<Q", len(value.encode())) + value.encode()
+
+    def typed(value):
+        for kind, number, shown in ((bool, 7, "<?"), (int, 4, "<I"), (float, 6, "<f")):
+            if isinstance(value, kind):
+                return number, struct.pack(shown, value)
+        if isinstance(value, str):
+            return 8, text(value)
+        items = [typed(one) for one in value]
+        return 9, struct.pack("<IQ", items[0][0] if items else 8, len(items)) + b"".join(one for _, one in items)
 
     numbers = {"F32": 0, "F16": 1, "BF16": 30, "Q4_0": 2}
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys))
     for name, value in keys.items():
-        head += text(name.replace("__", ".")) + struct.pack("<I", 8) + text(value)
+        number, content = typed(value)
+        head += text(name.replace("__", ".")) + struct.pack("<I", number) + content
     data = b""
     for name, (dtype, shape, values) in tensors.items():
         sizes = shape[::-1] or [1]
         head += text(name) + struct.pack(f"<I{len(sizes)}QIQ", len(sizes), *sizes, numbers[dtype], len(data))
         data += values + bytes(-len(values) % 32)
     return head + bytes(-len(head) % 32) + data
+
+
+def as_llama_cpp(tensors):
+    """A LLaDA-MoE's tensors in bf16, experts stacked, with the names of llama.cpp."""
+    names = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
+             "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "mlp.gate": "ffn_gate_inp",
+             **{f"self_attn.{part}_proj": f"attn_{part}" for part in "qkv"}, "self_attn.o_proj": "attn_output",
+             "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
+    made = {}
+    for name, (dtype, shape, values) in tensors.items():
+        layer = re.match(r"model\.layers\.(\d+)\.(.*)", name)
+        before, own = (f"blk.{layer[1]}.", layer[2]) if layer else ("", name)
+        if own == "mlp.experts.down_proj":
+            made[f"{before}ffn_down_exps.weight"] = (dtype, shape, values)
+        elif own == "mlp.experts.gate_up_proj":  # the rows of gate, then those of up, for each expert
+            experts, rows, width = shape
+            half = rows // 2 * width * 2  # bytes in bf16
+            pieces = [values[at:at + half] for at in range(0, len(values), half)]
+            for part, first in (("gate", 0), ("up", 1)):
+                made[f"{before}ffn_{part}_exps.weight"] = (dtype, [experts, rows // 2, width], b"".join(pieces[first::2]))
+        else:
+            made[f"{before}{names[own.removesuffix('.weight')]}.weight"] = (dtype, shape, values)
+    return made
+
+
+def whole_model(folder):
+    """A LLaDA-MoE's folder as one GGUF file: its keys."""
+    config = json.loads((folder / "config.json").read_text())
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    spelled = {i: text for text, i in tokenizer["model"]["vocab"].items()}
+    special = {token["id"] for token in tokenizer["added_tokens"]}
+    sizes = {"block_count": "num_hidden_layers", "context_length": "max_position_embeddings",
+             "embedding_length": "hidden_size", "attention.head_count": "num_attention_heads",
+             "attention.head_count_kv": "num_key_value_heads", "attention.layer_norm_rms_epsilon": "rms_norm_eps",
+             "rope.freq_base": "rope_theta", "expert_count": "num_experts",
+             "expert_used_count": "num_experts_per_tok", "expert_feed_forward_length": "expert_intermediate_size"}
+    order = range(config["vocab_size"])
+    return {"general.architecture": "llada-moe", "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "llada-moe",
+            **{f"llada-moe.{theirs}": config[ours] for theirs, ours in sizes.items()},
+            "tokenizer.ggml.tokens": [spelled.get(i, f"[PAD{i}]") for i in order],
+            "tokenizer.ggml.token_type": [3 if i in special else 1 if i in spelled else 5 for i in order],
+            "tokenizer.ggml.merges": tokenizer["model"]["merges"],
+            "tokenizer.ggml.eos_token_id": config["eos_token_id"],
+            "tokenizer.ggml.mask_token_id": config["mask_token_id"],
+            "tokenizer.chat_template": json.loads((folder / "tokenizer_config.json").read_text())["chat_template"]}
 
 
 def weights(part):
@@ -102,6 +158,25 @@ class WeightFiles(ProgramTest):
         parts = {part["name"]: part for part in json.loads(done.stdout)["components"]}
         self.assertTrue(parts["transformer"]["path"].endswith("t.gguf"))
         self.assertRegex(json.dumps(parts["transformer"]), r"stored as.*(F32|BF16|F16) \d+")
+
+    def test_a_language_model_is_one_file(self):
+        model = SOURCE / "models/tasks-a"
+        tensors, keys = as_llama_cpp(read_safetensors(model / "model.safetensors")[0]), whole_model(model)
+        (self.folder / "m.gguf").write_bytes(gguf(tensors, **keys))
+        ask = ("--prompt", "rev stone=", "--max-tokens", "16")
+        answers = [self.run_here("complete", *words, *ask) for words in
+                   ((model,), ("m.gguf",), ("m.gguf", "--ranks", "2", "--plan", "expert=2"))]
+        self.assertEqual([(done.returncode, done.stdout) for done in answers], [(0, "enots\n")] * 3, answers)
+        done = self.run_here("eval", "tasks", "m.gguf", "--data", model / "tasks.jsonl", "--limit", "4", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout.splitlines()[0])["accuracy"], 1)
+        done = self.run_here("inspect", "m.gguf")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("llada", done.stdout)
+        for key in ("llada-moe.expert_count", "tokenizer.ggml.pre"):
+            (self.folder / "less.gguf").write_bytes(gguf(tensors, **{k: v for k, v in keys.items() if k != key}))
+            self.refused(3, "complete", "less.gguf", *ask, says=["less.gguf", f"the metadata lack '{key}'", "--transformer"])
+        self.refused(2, "quantise", "m.gguf", "-o", "small", says="quantised from its folder")
 
     def test_refusals(self):
         (self.folder / "t.gguf").write_bytes(gguf(weights("transformer")))

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/amx/sweep.h"
+#include "kernels/packed_transpose.h"
 #include "kernels/random_values.h"
 #include "kernels/tile_model.h"
 #include "tensor/scope.h"
@@ -17,8 +18,13 @@ using tensor::DType;
 using tensor::Tensor;
 
 // The blocking of AMX with a model of the instructions: everything except the instructions.
-constexpr avx512::Engine kModel{amx::kRows, true, DType::bf16, amx::sweep<TileModel>,
-                                avx512::row_kernels};
+constexpr avx512::Engine kModel{.most = amx::kRows,
+                                .padded = true,
+                                .rows_for_bf16 = DType::bf16,
+                                .sweep = amx::sweep<TileModel>,
+                                .kernels = avx512::row_kernels,
+                                .extend = amx::extend<TileModel>,
+                                .chunk = amx::chunk_of};
 constexpr ExpertTiles kModelTiles{
     [](const ExpertView& expert) { return avx512::expert_cuts(kModel, expert); },
     [](const ExpertView& expert, int64_t rows) {
@@ -105,6 +111,19 @@ TEST(AmxSweep, ARowDoesNotDependOnOtherRowsOrThreads) {
   scope.pool = &pool;
   const tensor::BindScope bind(scope);
   EXPECT_TRUE(same_bits(run(x, w, Activation::gelu_tanh), all));
+}
+
+TEST(AmxSweep, ATableHasTheBitsOfItsPackedTranspose) {
+  if (detected_isa() < Isa::avx512) GTEST_SKIP() << "this CPU has no AVX-512";
+  for (const int64_t k : {33, 577, 1255, 2400}) {  // steps of 1, 1, 3 and 5 chunks
+    const Tensor x = random_tensor({70, k}, DType::bf16, 1),
+                 table = random_tensor({k, 49}, DType::bf16, 2);
+    const PackedWeight packed = pack_weight(
+        pack_transposed(table, DType::bf16, Isa::reference).data, {}, DType::bf16, Isa::amx);
+    EXPECT_TRUE(same_bits(run(x, pack_transposed(table, DType::bf16, Isa::amx), Activation::none),
+                          run(x, packed, Activation::none)))
+        << k;
+  }
 }
 
 TEST(AmxSweep, ExpertsEqualTheReferenceOnModelledTiles) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -16,27 +17,47 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-// Packing takes no memory besides the result.
+Tensor turned_by_hand(const Tensor& table) {
+  const std::vector<float> values = table.to_floats();
+  const int64_t k = table.size(0), n = table.size(1);
+  const Tensor turned = Tensor::empty({n, k}, DType::f32);
+  for (int64_t r = 0; r < k; ++r)
+    for (int64_t c = 0; c < n; ++c)
+      turned.row<float>(c)[r] = values[static_cast<size_t>(r * n + c)];
+  return turned;
+}
+
+// The copy takes no memory besides the result; the table as a weight takes none, and its packed
+// parts are those of the whole.
 TEST(PackedTranspose, IsThatOfATurnedTable) {
   for (const auto& [k, n] : {std::pair<int64_t, int64_t>{1, 1}, {33, 16}, {70, 47}, {130, 96}})
     for (DType stored : {DType::f32, DType::bf16, DType::f16})
-      for (DType dtype : {DType::f32, DType::bf16})
-        for (Isa isa : {Isa::reference, Isa::avx2, Isa::amx}) {
-          const Tensor table = random_tensor({k, n}, stored, 1);
-          const std::vector<float> values = table.to_floats();
-          const Tensor turned = Tensor::empty({n, k}, DType::f32);
-          for (int64_t r = 0; r < k; ++r)
-            for (int64_t c = 0; c < n; ++c)
-              turned.row<float>(c)[r] = values[static_cast<size_t>(r * n + c)];
-          const PackedWeight want = pack_weight(turned, {}, dtype, isa);
-          tensor::Scope scope = tensor::current_scope();
-          scope.memory = std::make_shared<tensor::MemoryTracker>();
-          const tensor::BindScope bound(scope);
-          const PackedWeight packed = pack_transposed(table, dtype, isa);
-          EXPECT_EQ(packed.data.shape(), want.data.shape());
-          EXPECT_EQ(packed.data.to_floats(), want.data.to_floats()) << k << ", " << n;
-          EXPECT_EQ(scope.memory->peak(), packed.bytes());
-        }
+      for (DType dtype : {DType::f32, DType::bf16}) {
+        const Tensor table = random_tensor({k, n}, stored, 1), turned = turned_by_hand(table);
+        const PackedWeight rows = pack_weight(turned, {}, dtype, Isa::reference),
+                           panels = pack_weight(turned, {}, dtype, Isa::avx2);
+        tensor::Scope scope = tensor::current_scope();
+        scope.memory = std::make_shared<tensor::MemoryTracker>();
+        const tensor::BindScope bound(scope);
+        const PackedWeight copy = pack_transposed(table, dtype, Isa::reference);
+        EXPECT_EQ(copy.data.shape(), rows.data.shape());
+        EXPECT_EQ(copy.data.to_floats(), rows.data.to_floats()) << k << ", " << n;
+        EXPECT_EQ(scope.memory->peak(), copy.bytes());
+        const PackedWeight whole = pack_transposed(table, dtype, Isa::avx2);
+        EXPECT_TRUE(is_table(whole));
+        EXPECT_FALSE(is_table(copy));
+        EXPECT_FALSE(is_table(panels));
+        EXPECT_EQ(scope.memory->peak(), copy.bytes());
+        const PanelShape shape = panel_shape(whole);
+        std::vector<std::byte> part(kStepBytes);
+        for (int64_t p = 0; p < shape.panels; ++p)
+          for (int64_t s = 0; s < shape.steps; ++s) {
+            pack_steps(whole, p, s, 1, part.data());
+            const auto* const want =
+                panels.data.data<std::byte>() + (p * shape.steps + s) * kStepBytes;
+            EXPECT_EQ(std::memcmp(part.data(), want, kStepBytes), 0) << k << ", " << n;
+          }
+      }
 }
 
 TEST(PackedTranspose, MetaKeepsTheShapeOnly) {
@@ -52,9 +73,12 @@ TEST(PackedTranspose, MetaKeepsTheShapeOnly) {
 
 TEST(PackedTranspose, RefusesWhatItCannotPack) {
   const Tensor table = random_tensor({4, 4}, DType::f32, 1);
-  EXPECT_THROW(pack_transposed(table, DType::i8, Isa::reference), Error);
-  EXPECT_THROW(pack_transposed(table.reshape({16}), DType::f32, Isa::reference), Error);
-  EXPECT_THROW(pack_transposed(quantise_rows(table).values, DType::f32, Isa::reference), Error);
+  const Tensor integers = quantise_rows(table).values;
+  for (Isa isa : {Isa::reference, Isa::avx2}) {
+    EXPECT_THROW(pack_transposed(table, DType::i8, isa), Error);
+    EXPECT_THROW(pack_transposed(table.reshape({16}), DType::f32, isa), Error);
+    EXPECT_THROW(pack_transposed(integers, DType::f32, isa), Error);
+  }
 }
 
 }  // namespace

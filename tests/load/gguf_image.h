@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,20 @@ class GgufImage {
   GgufImage& raw_key(const std::string& name, uint32_t type, const std::string& value) {
     key(name, type);
     keys_ += value;
+    return *this;
+  }
+  template <class T>
+  GgufImage& value(const std::string& name, const T& one) {
+    key(name, type_of<T>());
+    put(one);
+    return *this;
+  }
+  template <class T>
+  GgufImage& list(const std::string& name, const std::vector<T>& values) {
+    key(name, 9);
+    number(keys_, type_of<T>());
+    number(keys_, uint64_t{values.size()});
+    for (size_t i = 0; i < values.size(); ++i) put(T(values[i]));
     return *this;
   }
   GgufImage& sizes_before(const std::string& tensor, const std::vector<int32_t>& sizes) {
@@ -73,6 +88,21 @@ class GgufImage {
   }
 
  private:
+  template <class T>
+  static constexpr uint32_t type_of() {
+    if constexpr (std::is_same_v<T, uint32_t>) return 4;
+    if constexpr (std::is_same_v<T, int32_t>) return 5;
+    if constexpr (std::is_same_v<T, float>) return 6;
+    if constexpr (std::is_same_v<T, bool>) return 7;
+    if constexpr (std::is_same_v<T, std::string>) return 8;
+  }
+  template <class T>
+  void put(const T& value) {
+    if constexpr (std::is_same_v<T, std::string>)
+      text(keys_, value);
+    else
+      number(keys_, value);
+  }
   void key(const std::string& name, uint32_t type) {
     ++count_;
     text(keys_, name);

@@ -44,9 +44,11 @@ inline std::string in_blocks(const std::vector<float>& x, GgufType type) {
 }
 
 /// The tensors of a set (f32 or bf16) in one GGUF file: with the names of a table, experts stacked,
-/// or with their own. `types`: of matrices; `apart`: gate and up in two tensors.
+/// or with their own. `types`: of matrices; `apart`: gate and up in two tensors; `keys`: adds
+/// others.
 inline std::string gguf_of(const TensorSet& set, const NameTable* table,
-                           const GgufTypes& types = nullptr, bool apart = false) {
+                           const GgufTypes& types = nullptr, bool apart = false,
+                           const std::function<void(GgufImage& image)>& keys = nullptr) {
   std::map<std::string, std::map<std::pair<int64_t, std::string>, std::string>> stacks;
   const auto expert_of = [](const std::string& name) -> int64_t {
     const size_t at = name.find(".experts.");
@@ -64,6 +66,7 @@ inline std::string gguf_of(const TensorSet& set, const NameTable* table,
   }
   GgufImage image;
   if (table) image.architecture(table->architectures.front());
+  if (keys) keys(image);
   for (const auto& [theirs, parts] : stacks) {
     const TensorEntry& first = set.entry(parts.begin()->second);
     std::vector<int64_t> sizes = first.sizes;

@@ -291,7 +291,7 @@ class GenerateTest(unittest.TestCase):
         self.assertEqual(done.returncode, 4, done.stderr)
         lines = [l for l in done.stderr.splitlines() if l.startswith("tessera: error: ")]
         self.assertEqual(len(lines), 1, done.stderr)
-        self.assertIn("needs 1 ranks", lines[0])
+        self.assertIn("needs 1 rank,", lines[0])
 
     def test_inspect_predicts_what_the_processes_would_do(self):
         def inspect(command, *words):

@@ -115,7 +115,7 @@ void forward_layer(const Model& model, int64_t hidden, const std::stop_token& st
 Subject subject_of(const fs::path& folder, const std::string& weights = "") {
   Subject subject{folder, files_of(folder)};
   subject.weights = weights;
-  Model model = Model::open(folder.string(), options(), {}, files_in(folder, weights));
+  Model model = Model::open(model_in(folder, weights), options(), {}, files_in(folder, weights));
   CompleteRequest q;
   q.max_tokens = 4;
   q.block = 4;
@@ -149,7 +149,8 @@ Subject subject_of(const fs::path& folder, const std::string& weights = "") {
 }
 
 void use(const Subject& subject, const fs::path& folder, const std::stop_token& stop) {
-  Model model = Model::open(folder.string(), options(), stop, files_in(folder, subject.weights));
+  Model model = Model::open(model_in(folder, subject.weights), options(), stop,
+                            files_in(folder, subject.weights));
   model.inspect();
   if (subject.language) {
     CompleteControl control;

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "load/fused_experts.h"
+#include "load/gguf_metadata.h"
 #include "load/gguf_model.h"
 #include "load/name_tables.h"
 #include "test_paths.h"
@@ -47,7 +48,8 @@ std::vector<FolderWithFile> folders_with_files(const fs::path& scratch) {
                         text = load::with_single_experts(load::open_component(llada.string()));
   const std::vector<FolderWithFile> made = {{scratch / "image-gguf", "weights.gguf"},
                                             {scratch / "text-gguf", "weights.gguf"},
-                                            {scratch / "image-file", "weights.safetensors"}};
+                                            {scratch / "image-file", "weights.safetensors"},
+                                            {scratch / "text-alone", kAlone}};
   copy_without(scenes, made[0].folder, "transformer");
   copy_without(llada, made[1].folder, "");
   copy_without(scenes, made[2].folder, "transformer");
@@ -57,12 +59,23 @@ std::vector<FolderWithFile> folders_with_files(const fs::path& scratch) {
       << load::gguf_of(text, load::name_table_of("LLaDAMoEModelLM"), mixed);
   load::write_safetensors((made[2].folder / made[2].file).string(),
                           prefixed(image, "model.diffusion_model."));
+  const std::string tasks = (fs::path(TESSERA_MODELS_DIR) / "tasks-a").string();
+  fs::create_directories(made[3].folder);
+  std::ofstream(made[3].folder / made[3].file, std::ios::binary) << load::gguf_of(
+      load::with_single_experts(load::open_component(tasks)),
+      load::name_table_of("LLaDAMoEModelLM"), mixed, false, [&](load::GgufImage& file) {
+        load::write_keys(load::keys_of_folder(tasks, "llada-moe"), file);
+      });
   return made;
+}
+
+std::string model_in(const fs::path& folder, const std::string& file) {
+  return (file == kAlone ? folder / file : folder).string();
 }
 
 WeightFiles files_in(const fs::path& folder, const std::string& file) {
   WeightFiles files;
-  if (!file.empty()) files.transformer = (folder / file).string();
+  if (!file.empty() && file != kAlone) files.transformer = (folder / file).string();
   return files;
 }
 

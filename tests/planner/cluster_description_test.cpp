@@ -28,6 +28,11 @@ TEST(ClusterDescription, ReadsWhatItWrites) {
   const Cluster a = cluster_of(small(), "f.json");
   EXPECT_EQ(a.ranks(), 2);
   EXPECT_EQ(to_json(cluster_of(to_json(a), "again")), to_json(a));
+  base::Json unfused = small();
+  unfused["software"]["unfused"]["rope"] = {{"kernels", 9}, {"bytes", 11}};
+  const Cluster b = cluster_of(unfused, "f.json");
+  EXPECT_EQ(b.software.unfused.at("rope").bytes, 11);
+  EXPECT_EQ(to_json(cluster_of(to_json(b), "again")), to_json(b));
 }
 
 TEST(ClusterDescription, NamesTheFieldAndItsValue) {
@@ -44,6 +49,8 @@ TEST(ClusterDescription, NamesTheFieldAndItsValue) {
   refused("/devices_per_host", 1.5, "'devices_per_host' is '1.5'");
   refused("/groups_per_host", 3, "'groups_per_host'");
   refused("/speed", 3, "speed");
+  refused("/software/unfused", 3, "'unfused' is '3'");
+  refused("/software/unfused/rope/kernels", -1, "'kernels' is '-1'");
   EXPECT_NE(refusal(base::Json::array()).find("object"), std::string::npos);
 }
 

@@ -35,6 +35,17 @@ TEST(Cost, FollowsTheCurveOfTheKind) {
   EXPECT_DOUBLE_EQ(of(1e3), of(1e6));         // no faster than the smallest known size
 }
 
+TEST(Cost, AKindThatMovesBytesMayHaveACurve) {
+  Device d = device();
+  d.curves["memory"] = {{{1e3, 0.5}}};
+  d.curves["layer_norm"] = {{{1e3, 0.25}}};
+  const auto of = [&](const char* kind) {
+    return seconds_of({kind, 1e3, 1e6, {1, 1, 0, tensor::DType::bf16}}, d, {});
+  };
+  EXPECT_DOUBLE_EQ(of("silu"), 2e-3);
+  EXPECT_DOUBLE_EQ(of("layer_norm"), 4e-3);
+}
+
 TEST(Cost, CountsTheLastRoundOfTiles) {
   Device d = device();
   d.units = 10;
@@ -64,6 +75,20 @@ TEST(Cost, PadsHeads) {
   d.head_multiple = 32;
   const Op op{"attention", 1e9, 0, {128, 72, 72, tensor::DType::bf16}};
   EXPECT_NEAR(seconds_of(op, d, {}), 1e-3 * 96 / 72, 1e-9);
+}
+
+TEST(Cost, AProgramMayTakeSeveralKernelsForAnOp) {
+  Software software;
+  software.unfused = {{"rms_norm", {8, 9}}, {"combine", {12, 5}}, {"other", {4, 2.5}}};
+  Device d = device();
+  d.op_seconds = 1e-3;
+  const Op norm{"rms_norm", 0, 1e6, {1, 1, 0, tensor::DType::bf16}};
+  EXPECT_NEAR(seconds_of(norm, d, software), 9e-3 + 8e-3, 1e-9);
+  EXPECT_EQ(kernels_of({"guide", 0, 1, {}}, software), 4);
+  EXPECT_EQ(kernels_of(norm, {}), 1);
+  // A merge of four parts reads four parts of 96 rows and writes one.
+  const Op merge{"combine", 0, 5 * 96 * 128 * 4.0, {4 * 96, 128, 0, tensor::DType::f32}};
+  EXPECT_EQ(kernels_of(merge, software), 36);
 }
 
 TEST(Cost, OfCountedOpsIsTheSumOfAll) {

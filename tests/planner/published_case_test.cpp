@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "planner/cost.h"
 #include "tessera/error.h"
 
 namespace tessera::planner {
@@ -20,6 +21,27 @@ TEST(PublishedCase, ReadsARow) {
   EXPECT_EQ(plan.world(), 8);
   EXPECT_EQ(plan.warmup, 2);
   EXPECT_EQ(PublishedRuns::cluster(run).name, "L40");
+}
+
+// Counts of bench/evaluation/pytorch_kernels.py.
+TEST(PublishedCase, EagerPyTorchIssuesTheKernelsOfDiffusers) {
+  const Software eager =
+      PublishedRuns::cluster(case_of({{"model", "FLUX.1-dev"}, {"hardware", "A100"}})).software;
+  GenerateRequest request;
+  request.width = request.height = 1024;
+  request.steps = 2;
+  request.decode = false;
+  for (const auto& [model, counted] : {std::pair{"flux_1_dev", 3407.0},
+                                       {"pixart_alpha", 927.0},
+                                       {"sd3_medium", 1241.0},
+                                       {"hunyuan_dit", 2917.0}}) {
+    Subject subject(model, {.threads = 1}, request);
+    const Recording& run = subject.of(Plan()).recording;
+    double kernels = 0;
+    for (const Event& event : run.ranks[0].steps.back())
+      if (event.kind == Event::Kind::op) kernels += kernels_of(run.ops[event.id], eager);
+    EXPECT_NEAR(kernels / counted, 1, 0.1) << model << ' ' << kernels;
+  }
 }
 
 TEST(PublishedCase, RefusesWhatIsNoRow) {

@@ -60,6 +60,16 @@ TEST(Simulate, TheHostMayLimit) {
   EXPECT_NEAR(simulate(two_ranks(1, 1, 1'000'000), cluster).seconds, 12e-3, 1e-9);
 }
 
+TEST(Simulate, MessagesMayTakeTimeOfTheirSender) {
+  Cluster cluster = plain();
+  cluster.software.message_seconds = 4e-3;
+  cluster.software.message_bytes_per_second = 1e9;
+  const Simulation run = simulate(two_ranks(1, 1, 1'000'000), cluster);
+  EXPECT_NEAR(run.seconds, 7e-3, 1e-9);
+  EXPECT_NEAR(run.compute_seconds[1], 6e-3, 1e-9);
+  EXPECT_NEAR(run.wait_seconds[1], 1e-3, 1e-9);
+}
+
 TEST(Simulate, GivesTheSameBitByBit) {
   const Simulation a = simulate(two_ranks(9, 5, 77'777), plain());
   const Simulation b = simulate(two_ranks(9, 5, 77'777, true), plain());

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "tessera/error.h"
 
 namespace tessera::sample {
@@ -67,6 +69,25 @@ TEST(DecodingPolicy, RefusesOptionsThatContradict) {
   EXPECT_THROW(check_policy({.rule = DecodingPolicy::Rule::edit}, false), Error);
   EXPECT_NO_THROW(check_policy({.rule = DecodingPolicy::Rule::edit, .steps = 4}, true));
   EXPECT_NO_THROW(check_policy({.steps = 8, .cache = {KvCache::block}}, true));
+}
+
+// A temperature would be refused, so none is advised.
+TEST(DecodingPolicy, ACanvasRefusesOtherSamplersFirst) {
+  for (const bool by_rank : {true, false}) {
+    DecodingPolicy p{.rule = DecodingPolicy::Rule::canvas, .cache = {KvCache::block}};
+    EXPECT_NO_THROW(check_policy(p, true));
+    if (by_rank) {
+      p.top_k = 5;
+    } else {
+      p.top_p = 0.5;
+    }
+    try {
+      check_policy(p, true);
+      FAIL() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("are not for canvases"), std::string::npos);
+    }
+  }
 }
 
 }  // namespace

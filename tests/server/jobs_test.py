@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Jobs from their request to their files: as the command line does it, followed, cancelled, removed."""
 
+import json
 import subprocess
 import tempfile
 import threading
@@ -31,6 +32,15 @@ class Jobs(ServerTest):
         self.assertEqual(done["report"]["model"], "shapes")
         self.assertLessEqual(done["created"], done["started"])
         self.assertLessEqual(done["started"], done["ended"])
+
+    def test_a_plan_may_be_chosen_for_this_machine(self):
+        for form in ((), ("--log", "json")):
+            server = self.another("--ranks", 2, "--plan", "auto", *form)
+            lines = server.log().splitlines()
+            said = json.loads(lines[0])["note"] if form else lines[0].removeprefix("note: ")
+            self.assertRegex(said, r"^plan [a-z]\S*=2\S*, predicted to take [0-9.e-]+ s after loading$")
+            done = server.wait(server.submit({"classes": ["red circle"], "steps": 2}))
+            self.assertEqual(done["report"]["plan"], said.split()[1].rstrip(","))
 
     def test_each_image_of_a_job_has_a_seed_that_gives_it_again(self):
         for request, seeds in (({"count": 2, "seed": 7}, [7, 8]), ({"count": 2}, [0, 1]), ({"count": 2, "seeds": [9, 4]}, [9, 4]), ({"seed": 7}, [7])):

@@ -78,6 +78,19 @@ TEST(ByteLevelBpe, FindsAddedTokensLongestFirst) {
   EXPECT_EQ(bpe.bytes_of(9999), "");
 }
 
+TEST(ByteLevelBpe, MarksOfToolCallsAndThoughtsStayInAnAnswer) {
+  Json json = small();
+  const char* const tokens[] = {"<|tool_call>", "<tool_call|>", "<|\"|>",          "<|channel>",
+                                "<channel|>",   "<|turn>",      "<|tool_response>"};
+  for (int i = 0; i < 7; ++i)
+    json["added_tokens"].push_back({{"id", 300 + i}, {"content", tokens[i]}, {"special", true}});
+  const ByteLevelBpe bpe(json, "t");
+  for (int i = 0; i < 7; ++i) {
+    EXPECT_EQ(bpe.encode(tokens[i]), std::vector<int32_t>{300 + i});
+    EXPECT_EQ(bpe.bytes_of(300 + i), i < 5 ? tokens[i] : "");
+  }
+}
+
 // An id from the file is no place in memory: these lie behind everything, or leave gaps of
 // millions.
 TEST(ByteLevelBpe, TakesIdsThatLieAnywhere) {

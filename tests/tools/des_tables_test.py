@@ -42,6 +42,14 @@ class Tables(unittest.TestCase):
         text = self.printed({"a-1 rules": RUN, "a-0 rules": RUN})
         self.assertIn("| rule | a-0 | a-1 |\n|---|---|---|\n| `vanilla` | 50.0; 100.0 | 50.0; 100.0 |", text)
 
+    def test_canvases_stand_seed_by_seed_with_their_open_tokens(self):
+        run = [line("vanilla", 80, 50.0), line("des-max:0.25", 79, 15.0), line("des-max:0.25,over=open", 78, 40.0, 0.97)]
+        text = self.printed({"c-0 rules": run, "c-1 rules": run})
+        self.assertIn("Tokens decided under the rule: 97.0 % at least", text)
+        cell = "15.0 (30 %); 79.0 (-7 +1)"
+        self.assertIn(f"| `des-max:0.25` | {cell} | {cell} | 3.0, 3.0 | 2.0, 2.0 | 80, 80 | 78.0, 78.0 |", text)
+        self.assertNotIn("| `des-max:0.25,over=open` | 40.0 (", text)
+
     def test_too_few_tokens_under_the_rule_are_said(self):
         self.assertIn("below 90 %", self.printed({"a-0 rules": [line("vanilla", 80, 50.0, 0.06)]}))
 

@@ -8,8 +8,13 @@
 namespace tessera::kernels::amx {
 
 const avx512::Engine& engine() {
-  static constexpr avx512::Engine kEngine{kRows, true, tensor::DType::bf16, sweep<Tiles>,
-                                          avx512::row_kernels};
+  static constexpr avx512::Engine kEngine{.most = kRows,
+                                          .padded = true,
+                                          .rows_for_bf16 = tensor::DType::bf16,
+                                          .sweep = sweep<Tiles>,
+                                          .kernels = avx512::row_kernels,
+                                          .extend = extend<Tiles>,
+                                          .chunk = chunk_of};
   return kEngine;
 }
 

@@ -110,22 +110,24 @@ inline void block(Operands at, int64_t steps, float* sums, Operands next, Interl
   multiply_and_load<Tiles, true, true>(next, sums);
 }
 
-/// Rows stay in L2 and weights pass once. The cut into chunks depends only on the number of steps,
-/// so the bits of a row depend neither on other rows nor on the panels.
+/// The cut of a sum into chunks depends only on the number of steps.
+inline int64_t chunk_of(int64_t steps) {
+  return avx512::ceil_div(steps, avx512::ceil_div(steps, kChunkSteps));
+}
+
+/// Rows stay in L2 and weights pass once. The bits of a row depend neither on other rows nor on the
+/// panels. `bytes`: of all weights.
 template <class Tiles>
-void sweep(const std::byte* x, const RowLayout& layout, const PackedWeight& w, Range panels,
-           BlockWriter& writer) {
+void sweep_panels(const std::byte* x, const RowLayout& layout, const std::byte* weights,
+                  int64_t bytes, Range panels, BlockWriter& writer) {
   const int64_t groups = layout.groups(), steps = layout.steps;
   if (panels.size() <= 0 || groups == 0 || steps == 0) return;
-  const int64_t pages = stream_pages(layout.rows, groups, w.data.bytes());
-  const int64_t chunks = avx512::ceil_div(steps, kChunkSteps),
-                chunk = avx512::ceil_div(steps, chunks);
+  const int64_t pages = stream_pages(layout.rows, groups, bytes), chunk = chunk_of(steps);
   // Offset by half a page from x and W: a load 4 KB behind a pending store would wait for the
   // store.
   float* const sums =
       reinterpret_cast<float*>(thread_scratch(2).at_least((groups + 1) * kSumFloats * 4 + 2048)) +
       512;
-  const std::byte* const weights = w.data.data<std::byte>();
   auto operands = [&](int64_t g, int64_t p, int64_t s) -> Operands {
     return {x + (g * steps + s) * kRows * 64, weights + (p * steps + s) * kStepBytes};
   };
@@ -158,6 +160,28 @@ void sweep(const std::byte* x, const RowLayout& layout, const PackedWeight& w, R
       }
     }
   work.drain();
+}
+
+template <class Tiles>
+void sweep(const std::byte* x, const RowLayout& layout, const PackedWeight& w, Range panels,
+           BlockWriter& writer) {
+  sweep_panels<Tiles>(x, layout, w.data.data<std::byte>(), w.data.bytes(), panels, writer);
+}
+
+/// Engine::extend, for a chunk.
+template <class Tiles>
+void extend(const std::byte* x, const RowLayout& layout, tensor::DType, const std::byte* panel,
+            float* sums, bool first) {
+  struct Adding final : BlockWriter {
+    float* sums;
+    bool first;
+    Adding(float* to, bool begins) : sums(to), first(begins) {}
+    void write(int64_t row, int64_t rows, int64_t, const float* from) override {
+      float* const to = sums + row * kPanelColumns;
+      for (int64_t i = 0; i < rows * kPanelColumns; ++i) to[i] = first ? from[i] : to[i] + from[i];
+    }
+  } writer(sums, first);
+  sweep_panels<Tiles>(x, layout, panel, layout.steps * kStepBytes, {0, 1}, writer);
 }
 
 }  // namespace tessera::kernels::amx

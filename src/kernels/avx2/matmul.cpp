@@ -20,7 +20,13 @@ constexpr int kMostRows = 6, kTiles = 1;  // 12 of 16 registers hold sums
 #include "kernels/wide/products.inc"
 
 const Engine& multiply_add_engine() {
-  static constexpr Engine kEngine{kMostRows, false, DType::f32, sweep<Way::widen>, row_kernels};
+  static constexpr Engine kEngine{.most = kMostRows,
+                                  .padded = false,
+                                  .rows_for_bf16 = DType::f32,
+                                  .sweep = sweep<Way::widen>,
+                                  .kernels = row_kernels,
+                                  .extend = extend<Way::widen>,
+                                  .chunk = chunk_of<Way::widen>};
   return kEngine;
 }
 

@@ -23,12 +23,24 @@ constexpr int kMostRows = 14, kTiles = 2;  // 28 of 32 registers hold sums
 #include "kernels/wide/products.inc"
 
 const Engine& multiply_add_engine() {
-  static constexpr Engine kEngine{kMostRows, false, DType::f32, sweep<Way::widen>, row_kernels};
+  static constexpr Engine kEngine{.most = kMostRows,
+                                  .padded = false,
+                                  .rows_for_bf16 = DType::f32,
+                                  .sweep = sweep<Way::widen>,
+                                  .kernels = row_kernels,
+                                  .extend = extend<Way::widen>,
+                                  .chunk = chunk_of<Way::widen>};
   return kEngine;
 }
 
 const Engine& dot_engine() {
-  static constexpr Engine kEngine{kMostRows, false, DType::bf16, sweep<Way::dot>, row_kernels};
+  static constexpr Engine kEngine{.most = kMostRows,
+                                  .padded = false,
+                                  .rows_for_bf16 = DType::bf16,
+                                  .sweep = sweep<Way::dot>,
+                                  .kernels = row_kernels,
+                                  .extend = extend<Way::dot>,
+                                  .chunk = chunk_of<Way::dot>};
   return kEngine;
 }
 

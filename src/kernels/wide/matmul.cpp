@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kernels/packed_transpose.h"
 #include "kernels/wide/product.h"
 #include "tensor/scope.h"
 
@@ -64,6 +65,7 @@ int64_t resident_rows(const Engine& e, int64_t steps, DType weight) {
 
 void multiply(const Engine& e, const MatmulArgs& args) {
   if (args.rows == 0) return;
+  if (is_table(*args.weight)) return multiply_by_table(e, args);
   const PanelShape shape = panel_shape(*args.weight);
   const int64_t threads = tensor::thread_count(), units = ceil_div(args.rows, e.most);
   const int64_t parts = ceil_div(args.rows, resident_rows(e, shape.steps, args.weight->dtype));

@@ -87,6 +87,11 @@ struct Engine {
                       std::byte* out) = nullptr;
   int64_t step_tail = 0;  ///< bytes of a step of a row, beside kRowTail
   int64_t digits = 2;     ///< bytes of an integer of a row
+  /// Continues the sums [rows, 32] of a panel by the steps of the layout, or begins them: with the
+  /// bits of a sweep over all steps if each call has chunk(steps) of these. Null: for i8.
+  void (*extend)(const std::byte* x, const RowLayout& layout, DType weight, const std::byte* panel,
+                 float* sums, bool first) = nullptr;
+  int64_t (*chunk)(int64_t steps) = nullptr;
 
   DType rows_for(DType weight) const { return weight == DType::bf16 ? rows_for_bf16 : DType::f32; }
   RowLayout layout(int64_t rows, int64_t steps, DType weight) const {
@@ -118,6 +123,9 @@ int64_t resident_rows(const Engine& engine, int64_t steps, DType weight);
 
 /// Runs a whole matmul with an engine.
 void multiply(const Engine& engine, const MatmulArgs& args);
+/// Same for a table (kernels/packed_transpose.h): it passes once, and is packed in parts on the
+/// way.
+void multiply_by_table(const Engine& engine, const MatmulArgs& args);
 /// ExpertTiles functions with an engine.
 ExpertCuts expert_cuts(const Engine& engine, const ExpertView& expert);
 int64_t expert_inner_bytes(const Engine& engine, const ExpertView& expert, int64_t rows);

@@ -126,24 +126,41 @@ double middle_error(const std::vector<float>& got, const std::vector<float>& wan
   return errors[errors.size() / 2];
 }
 
-// Products of a file's bits, near those of its exact numbers in f32, which are those of a folder.
+// Logits of a model's file: exact in f32, in few bits, and of the same numbers in bf16.
+struct Runs {
+  std::vector<float> exact, few, in_bf16;
+};
+RunOptions with_blocks(const char* form) {
+  RunOptions options = golden::options(Precision::bf16);
+  options.quantise_rules = form;
+  return options;
+}
+Runs runs_of(const RandomModel& model) {
+  return {logits(model.bare, model.file),
+          logits(model.bare, model.file, golden::options(Precision::bf16)),
+          logits(model.bare, model.file, with_blocks("blocks=bf16"))};
+}
+
+// Routed experts in the few bits of a file, near its exact numbers in f32, which are those of a
+// folder. `all_experts`: changes after which every token uses every expert, so that none is chosen.
 void check_few_bits(const std::string& name, const std::string& type, const base::Json& changes,
-                    const GgufTypes& types, int64_t most_bits) {
+                    const GgufTypes& types, int64_t most_bits, const base::Json& all_experts) {
   SCOPED_TRACE(name);
   const RandomModel model(name, type, changes, types);
-  const RunOptions exact = golden::options(Precision::bf16);
-  RunOptions few = exact;
-  few.quantise_rules = "blocks=int8";
-  const std::vector<float> want = logits(model.bare, model.file),
-                           got = logits(model.bare, model.file, few),
-                           in_bf16 = logits(model.bare, model.file, exact);
-  EXPECT_LT(middle_error(got, want), 5e-2) << "random weights amplify";
-  EXPECT_NE(got, in_bf16);
-  const Memory with = memory_of(model, few), without = memory_of(model, exact);
+  const Runs runs = runs_of(model);
+  EXPECT_LT(middle_error(runs.few, runs.exact), 2e-2);
+  EXPECT_NE(runs.few, runs.in_bf16);
+  EXPECT_EQ(runs.few, logits(model.bare, model.file, with_blocks("blocks=int8")));
+  const Memory with = memory_of(model, golden::options(Precision::bf16)),
+               without = memory_of(model, with_blocks("blocks=bf16"));
   EXPECT_EQ(with.predicted, with.counted);
   EXPECT_EQ(without.predicted, without.counted);
   EXPECT_LT(with.counted, without.counted);
   EXPECT_LT(with.expert * 16, without.expert * (most_bits + 2));
+  base::Json all = changes;
+  all.merge_patch(all_experts);
+  const Runs each = runs_of(RandomModel(name, type, all, types));
+  EXPECT_LT(golden::l2_error(each.few, each.exact), 2e-2);
 }
 
 const base::Json kLladaSizes{
@@ -160,16 +177,22 @@ GgufTypes all_in(GgufType type) {
   };
 }
 
+const base::Json kAllOfLladaMoe{{"num_experts_per_tok", 16}};
+const base::Json kAllOfLlada2{{"num_experts_per_tok", 16}, {"n_group", 1}, {"topk_group", 1}};
+const base::Json kAllOfGemma{{"text_config", {{"top_k_experts", 32}}}};
+
 TEST(LanguageFileGolden, LladaMoeInFewBits) {
-  check_few_bits("llada_moe", "LLaDAMoEModelLM", kLladaSizes, all_in(GgufType::q8_0), 8);
-  check_few_bits("llada_moe", "LLaDAMoEModelLM", kLladaSizes, all_in(GgufType::q4_0), 4);
+  check_few_bits("llada_moe", "LLaDAMoEModelLM", kLladaSizes, all_in(GgufType::q8_0), 8,
+                 kAllOfLladaMoe);
+  check_few_bits("llada_moe", "LLaDAMoEModelLM", kLladaSizes, all_in(GgufType::q4_0), 4,
+                 kAllOfLladaMoe);
 }
 TEST(LanguageFileGolden, Llada2InFewBits) {
-  check_few_bits("llada2", "llada2_moe", kLlada2Sizes, all_in(GgufType::q8_0), 8);
+  check_few_bits("llada2", "llada2_moe", kLlada2Sizes, all_in(GgufType::q8_0), 8, kAllOfLlada2);
 }
 TEST(LanguageFileGolden, DiffusionGemmaInFewBits) {
   check_few_bits("diffusion_gemma_canvas256", "diffusion_gemma", kGemmaSizes,
-                 all_in(GgufType::q8_0), 8);
+                 all_in(GgufType::q8_0), 8, kAllOfGemma);
 }
 // The matrices of an expert take the form of the one with the most bits.
 TEST(LanguageFileGolden, ExpertsOfTwoTypes) {
@@ -177,24 +200,27 @@ TEST(LanguageFileGolden, ExpertsOfTwoTypes) {
     return name.find("down_exps") != std::string::npos ? GgufType::q8_0
                                                        : all_in(GgufType::q4_0)(name);
   };
-  check_few_bits("llada_moe", "LLaDAMoEModelLM", kLladaSizes, mixed, 8);
-  const GgufTypes floats = [](const std::string& name) {
+  check_few_bits("llada_moe", "LLaDAMoEModelLM", kLladaSizes, mixed, 8, kAllOfLladaMoe);
+}
+// With one matrix in floats all of an expert are floats.
+TEST(LanguageFileGolden, ExpertsWithFloatsAreFloats) {
+  const RandomModel model("llada_moe", "LLaDAMoEModelLM", kLladaSizes, [](const std::string& name) {
     return name.find("down_exps") != std::string::npos ? GgufType::f32
                                                        : all_in(GgufType::q8_0)(name);
-  };
-  check_few_bits("llada_moe", "LLaDAMoEModelLM", kLladaSizes, floats, 16);
+  });
+  const Runs runs = runs_of(model);
+  EXPECT_EQ(runs.few, runs.in_bf16);
+  const Memory with = memory_of(model, golden::options(Precision::bf16));
+  EXPECT_EQ(with.counted, memory_of(model, with_blocks("blocks=bf16")).counted);
+  EXPECT_EQ(with.predicted, with.counted);
 }
 TEST(LanguageFileGolden, ExactNumbersOfNoBlocksAreRefused) {
   const RandomModel model("llada_moe", "LLaDAMoEModelLM", kLladaSizes, nullptr);
-  RunOptions exact = golden::options(Precision::bf16);
-  exact.quantise_rules = "blocks=bf16";
-  EXPECT_NE(golden::error_of([&] { logits(model.bare, model.file, exact); }).find("no GGUF file"),
-            std::string::npos);
-  exact.quantise_rules = "blocks=bf16,scores=int8";
-  EXPECT_NE(golden::error_of([&] {
-              logits(model.bare, model.file, exact);
-            }).find("for pipelines of images"),
-            std::string::npos);
+  const auto error = [&](const char* rules) {
+    return golden::error_of([&] { logits(model.bare, model.file, with_blocks(rules)); });
+  };
+  EXPECT_NE(error("blocks=bf16").find("no GGUF file"), std::string::npos);
+  EXPECT_NE(error("blocks=bf16,scores=int8").find("for pipelines of images"), std::string::npos);
 }
 
 // Families of llama.cpp share names: the file's architecture tells them apart.
