@@ -112,24 +112,24 @@ std::string canvas_of(const models::TokenConfig& read) {
 }
 
 /// A file of a model's folder and its name for messages; "": none.
-struct ModelFile {
+struct LanguageFile {
   Json json;
   std::string path;
 };
-struct ModelFiles {
-  ModelFile tokenizer, tokenizer_config, generation;
+struct LanguageFiles {
+  LanguageFile tokenizer, tokenizer_config, generation;
 };
 
-ModelFiles files_beside(const load::Component& part) {
+LanguageFiles files_beside(const load::Component& part) {
   const auto read = [&](const char* name) {
     const std::string path = beside(part, name);
-    return ModelFile{path.empty() ? Json() : base::read_json(path), path};
+    return LanguageFile{path.empty() ? Json() : base::read_json(path), path};
   };
   return {read("tokenizer.json"), read("tokenizer_config.json"), read("generation_config.json")};
 }
 
 // The same from the metadata of a GGUF file.
-ModelFiles files_in(const std::string& gguf) {
+LanguageFiles files_in(const std::string& gguf) {
   load::GgufModel model = load::read_gguf_model(gguf);
   const std::string tokenizer = model.tokenizer.is_null() ? "" : gguf;
   return {{std::move(model.tokenizer), tokenizer},
@@ -141,7 +141,7 @@ ModelFiles files_in(const std::string& gguf) {
 
 Language::Language(const load::Component& part) : part_(part) {
   spec_ = models::language_model_of({part.config, part.description()});
-  ModelFiles files = load::is_whole_model(part) ? files_in(part.file) : files_beside(part);
+  LanguageFiles files = load::is_whole_model(part) ? files_in(part.file) : files_beside(part);
   if (!files.tokenizer.path.empty())
     tokenizer_ =
         std::make_unique<tokenizer::ByteLevelBpe>(files.tokenizer.json, files.tokenizer.path);
