@@ -6,7 +6,8 @@
 - Kernels that move elements have no 64-bit division, and read 16-byte words if possible.
 - The code size of heavily unrolled kernels does not grow: attention and products stay below the 128 KB
   of the instruction cache, convolutions do not.
-- The fused kernel has the products of its tiles, a fence before each flag, and no stale L1 cache.
+- The fused kernel has the products of its tiles, a copy engine for their weights, a fence before each
+  flag, and no stale L1 cache.
 
 Reports a missing nvcc and succeeds; without nvdisasm (from the toolkit, or NVIDIA's package
 nvidia-cuda-nvdisasm) only the first check runs.
@@ -33,7 +34,8 @@ MOST_BYTES = {"attention_sm90_kernel": 64 * 1024, "matmul_sm90_kernel": 84 * 102
 # These have no 64-bit division, a call of some hundred instructions, and use words for eight elements.
 WORDS = ("rope_kernel", "copy_kernel", "move_rows_kernel", "convert_kernel", "prepare_kernel")
 # Instructions of the fused kernel by tiles; each store of a flag or bell follows a fence, and loads drop the L1 cache.
-FUSED_NEEDS = {"GroupProducts": (r"HGMMA", r"FENCE\.VIEW\.ASYNC"), "WarpProducts": (r"HMMA",),
+FUSED_NEEDS = {"FetchedProducts": (r"HGMMA", r"FENCE\.VIEW\.ASYNC", r"UTMALDG", r"SYNCS\.PHASECHK"),
+               "GroupProducts": (r"HGMMA", r"FENCE\.VIEW\.ASYNC"), "WarpProducts": (r"HMMA",),
                "PlainProducts": (r"FFMA",)}
 FLAG_STORE, FLAG_LOAD = re.compile(r"STG?\.E\.64\.STRONG\.SYS"), re.compile(r"LDG?\.E\.64\.STRONG\.SYS")
 # Keys of a block by the width of a head, as in Sm90Tile.

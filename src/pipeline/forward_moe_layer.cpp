@@ -15,6 +15,7 @@
 #include "models/moe_layer.h"
 #include "ops/elementwise.h"
 #include "ops/finite.h"
+#include "parallel/experts/launch_limits.h"
 #include "parallel/setup.h"
 #include "runtime/launch.h"
 #include "tensor/uncounted.h"
@@ -115,7 +116,7 @@ void check_tensors(const Job& job, const load::TensorSet& tensors, const std::st
   (void)load::check_names(meta_weights, tensors, folder, other_names);
 }
 
-void check_plan(const Plan& plan, const nn::Geometry& geometry) {
+void check_plan(const Plan& plan, const nn::Geometry& geometry, tensor::Device device) {
   Plan allowed;
   allowed.data = allowed.expert = plan.expert;
   allowed.moe = plan.moe;
@@ -124,6 +125,9 @@ void check_plan(const Plan& plan, const nn::Geometry& geometry) {
   require(plan == allowed, ErrorCode::plan,
           "the plan '{}' cannot run: a moe_layer takes expert=N, moe= and placement= alone",
           to_string(plan));
+  const std::string problem =
+      tensor::is_gpu(device) ? parallel::launch_problem(plan, geometry) : "";
+  require(problem.empty(), ErrorCode::plan, "the plan cannot run: {}", problem);
   parallel::require_runnable(plan, geometry, {.text = parallel::Workload::Sequences{}});
 }
 
@@ -193,7 +197,7 @@ Tensors forward_moe_layer(const runtime::ModelState& state, const Tensors& input
   const Plan& plan = state.options.plan;
   require(!request.trace, ErrorCode::usage, "a moe_layer has no blocks; leave out `trace`");
   Job job{state, form, models::geometry_of(*state.layer, form), {}, {}};
-  check_plan(plan, job.geometry);
+  check_plan(plan, job.geometry, state.device());
   const load::Component& part = state.folder.component("model");
   const load::TensorSet tensors = load::open_weights(part);
   check_tensors(job, tensors, part.folder);

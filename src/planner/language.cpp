@@ -37,7 +37,7 @@ LanguageSubject::LanguageSubject(std::unique_ptr<runtime::ModelState> state,
 int LanguageSubject::experts() const { return state_->language->spec().experts; }
 
 // Weights are cut along tensor; tokens are spread along data, and experts lie over them.
-std::vector<Plan> LanguageSubject::plans(int ranks) const {
+std::vector<Plan> LanguageSubject::plans(int ranks, bool fused) const {
   std::vector<Plan> found;
   for (int tensor = 1; tensor <= ranks; ++tensor) {
     if (ranks % tensor != 0) continue;
@@ -49,6 +49,7 @@ std::vector<Plan> LanguageSubject::plans(int ranks) const {
     plan.expert = plan.data;
     while (plan.expert > experts() && plan.expert % 2 == 0) plan.expert /= 2;
     found.push_back(plan);
+    if (!fused) continue;
     plan.moe = MoeForm::fused;
     found.push_back(plan);
   }

@@ -17,8 +17,8 @@ class LanguageSubject {
   /// `state`: an open language model. Throws Error(usage) for numbers out of range.
   LanguageSubject(std::unique_ptr<runtime::ModelState> state, const PredictionRequest& request);
   int experts() const;
-  /// Plans of so many ranks that are worth a try.
-  std::vector<Plan> plans(int ranks) const;
+  /// Plans of so many ranks that are worth a try; `fused`: moe=fused runs there.
+  std::vector<Plan> plans(int ranks, bool fused) const;
   /// The dry run of a plan: a step of the recording for each kind of pass.
   struct RecordedPlan {
     Recording recording;

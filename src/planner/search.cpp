@@ -226,6 +226,9 @@ void check_load(const std::vector<double>& load, int experts) {
           ErrorCode::usage, "`expert_load` is 0 for all {} experts: expected one above 0", experts);
 }
 
+/// True if moe=fused runs on a cluster: on CPUs, because each rank has a GPU of its own.
+bool fuses(const Cluster& cluster) { return cluster.device.units == 0; }
+
 /// Holds a model of images or of text.
 class Subjects {
  public:
@@ -239,12 +242,16 @@ class Subjects {
   }
   std::vector<Plan> plans(const PredictionRequest& request, const Cluster& cluster) const {
     if (!request.plans.empty()) return request.plans;
-    if (language_) return language_->plans(request.ranks);
+    if (language_) return language_->plans(request.ranks, fuses(cluster));
     const diffusion::Job& job = images_->job();
     return candidates({request.ranks, job.samples(), job.planned.guidance.branches(), request.stale,
-                       images_->experts(), images_->blocks(), cluster.device.units == 0});
+                       images_->experts(), images_->blocks(), fuses(cluster)});
   }
   PredictedPlan predicted(const Cluster& cluster, const Plan& plan, Decodings& decodings) {
+    require(plan.moe != MoeForm::fused || fuses(cluster), ErrorCode::plan,
+            "moe=fused on GPUs is for ranks that share one; the {} ranks of this cluster have one "
+            "each, without peer memory between them; use moe=bulk",
+            plan.ranks());
     if (language_) return language_->predicted(cluster, plan);
     images_->forget();
     return planner::predicted(*images_, cluster, plan, decodings);

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "base/fail.h"
 #include "load/meta_weights.h"
 #include "parallel/denoise.h"
+#include "parallel/experts/launch_limits.h"
 #include "runtime/streamed.h"
 #include "tensor/uncounted.h"
 
@@ -50,6 +52,16 @@ std::vector<double> block_flops(const models::PipelineSpec& spec, nn::DType dtyp
   };
   if (spec.positions > 0) layout = spec.layout(side(1), side(2));
   return flops_of(*model, spec, layout);
+}
+
+void check_launches(const ModelState& state) {
+  const Plan& plan = state.options.plan;
+  if (plan.moe != MoeForm::fused || !tensor::is_gpu(state.device())) return;
+  std::string problem;
+  if (state.spec) problem = parallel::launch_problem(plan, state.geometry());
+  if (state.language)
+    problem = parallel::launch_problem(plan, state.language->geometry(state.dtype()));
+  require(problem.empty(), ErrorCode::plan, "the plan cannot run: {}", problem);
 }
 
 void choose_stages(ModelState& state) {

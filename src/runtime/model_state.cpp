@@ -554,6 +554,7 @@ void open_parts(const std::string& model, load::ModelFolder folder, const RunOpt
             model, state.class_names.size(), state.spec->classes);
   }
   check_quantises(state);
+  check_launches(state);
   choose_stages(state);
   state.workers.start(options);
   if (options.keep_parts && state.device() == tensor::Device::cpu)

@@ -131,7 +131,7 @@ class Plan(ProgramTest):
         run = ("plan", "llada_moe", "--hardware", "A100", "--max-tokens", "64", "--steps", "8")
         found = self.object(*run, "--ranks", "2")["plans"]
         self.assertEqual({plan["plan"] for plan in found},
-                         {"data=2,expert=2", "data=2,expert=2,moe=fused", "tensor=2"})
+                         {"data=2,expert=2", "tensor=2"})
         self.assertTrue(all(plan["passes"] == 16 and plan["pass_seconds"] > 0 for plan in found))
         done = self.run_here(*run, "--sweep", "ranks=1..2", "--what-if", "link=25Gbit")
         self.assertEqual([line.split()[0] for line in done.stdout.splitlines()], ["ranks", "1", "2"])

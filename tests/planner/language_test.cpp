@@ -37,14 +37,24 @@ TEST(Language, PredictsPassesOfPublishedModels) {
       EXPECT_GT(one.rank_bytes, 0) << model;
       EXPECT_GT(one.sent_bytes, 0) << model;
     }
-    EXPECT_EQ(plans,
-              (std::set<std::string>{"data=2,expert=2", "data=2,expert=2,moe=fused", "tensor=2"}))
-        << model;
+    EXPECT_EQ(plans, (std::set<std::string>{"data=2,expert=2", "tensor=2"})) << model;
     PredictionRequest alone = of(1);
     EXPECT_LT(plan_of(found, "tensor=2").rank_bytes,
               predict_plans(model, {.threads = 1}, alone).plans.at(0).rank_bytes)
         << model;
   }
+}
+
+// Ranks of such clusters share no GPU.
+TEST(Language, OnGpusNoPlanIsFused) {
+  PredictionRequest request = of(2);
+  request.plans = {parse_plan("data=2,expert=2"), parse_plan("data=2,expert=2,moe=fused")};
+  const Prediction found = predict_plans("llada_moe", {.threads = 1}, request);
+  EXPECT_EQ(found.plans.size(), 1u);
+  ASSERT_EQ(found.refused.size(), 1u);
+  EXPECT_NE(found.refused[0].reason.find("the 2 ranks of this cluster have one each"),
+            std::string::npos)
+      << found.refused[0].reason;
 }
 
 TEST(Language, CountsPassesByBlocks) {

@@ -12,6 +12,7 @@ NAME = {"attention": "_ZN7tessera7kernels4cuda12_GLOBAL__N_121attention_sm90_ker
         "matmul": "_ZN7tessera7kernels4cuda12_GLOBAL__N_118matmul_sm90_kernelILi128ELb0EEEvv"}
 NAME["copy"] = "_ZN7tessera7kernels4cuda12_GLOBAL__N_111copy_kernelI5uint4EEvv"
 NAME["fused"] = ("_ZN7tessera5fused4cuda12_GLOBAL__N_116moe_layer_kernelINS1_13GroupProductsIaLb1EEENS1_5SoundEEEvv")
+NAME["fetched"] = NAME["fused"].replace("13GroupProductsIaLb1EEE", "15FetchedProductsINS_6tensor8BFloat16ELb1EEE")
 SCORES, VALUES = "WARPGROUP.DEPBAR.LE gsb0, 0x1", "WARPGROUP.DEPBAR.LE gsb0, 0x0"
 EXPONENTIAL = "MUFU.EX2 R7, R2"
 
@@ -71,6 +72,17 @@ class CheckSass(unittest.TestCase):
         for code, why in ((sound + [flag], "a flag without a fence"), (sound[1:] + [fence, flag], "no HGMMA"),
                           (sound[:3] + [fence, flag], "L1 cache"), (sound, "no flags")):
             status, said = check(listing("fused", code))
+            self.assertEqual(status, 1)
+            self.assertIn(why, said)
+
+    def test_fetched_weights_come_by_the_copy_engine(self):
+        code = ["HGMMA.64x128x16.F32.BF16 R24", "FENCE.VIEW.ASYNC.S", "UTMALDG.3D [UR8], [UR4]",
+                "SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR6]", "LDG.E.64.STRONG.SYS R2, [R4]", "CCTL.IVALL",
+                "MEMBAR.ALL.SYS", "STG.E.64.STRONG.SYS desc[UR4][R2.64], R4"]
+        status, said = check(listing("fetched", code))
+        self.assertEqual(status, 0, said)
+        for at, why in ((2, "no UTMALDG"), (3, "no SYNCS")):
+            status, said = check(listing("fetched", code[:at] + code[at + 1:]))
             self.assertEqual(status, 1)
             self.assertIn(why, said)
 

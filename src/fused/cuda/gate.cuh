@@ -34,7 +34,7 @@ __device__ inline void sort_pairs(const Seat& seat) {
   int32_t* const count = r.counts + int64_t{own_thread()} * groups;
   for (int g = 0; g < groups; ++g) count[g] = 0;
   each_pair(seat, [&](int g, int64_t) { ++count[g]; });
-  __syncthreads();
+  meet();
   for (int g = own_thread(); g < groups; g += kThreads) {  // pairs of earlier threads
     int32_t sum = 0;
     for (int t = 0; t < kThreads; ++t) {
@@ -45,12 +45,12 @@ __device__ inline void sort_pairs(const Seat& seat) {
     }
     r.begins[g + 1] = sum;
   }
-  __syncthreads();
+  meet();
   if (own_thread() == 0) {
     r.begins[0] = 0;
     for (int g = 0; g < groups; ++g) r.begins[g + 1] += r.begins[g];
   }
-  __syncthreads();
+  meet();
   each_pair(seat,
             [&](int g, int64_t a) { r.pairs[r.begins[g] + count[g]++] = static_cast<int32_t>(a); });
 }
@@ -63,10 +63,10 @@ __device__ inline void announce(const Seat& seat) {
   const RankWork& r = seat.own();
   for (int g = own_thread(); g < layout.ranks * layout.experts; g += kThreads)
     routed.to(layout, g / layout.experts)[g % layout.experts] = r.begins[g + 1] - r.begins[g];
-  __syncthreads();
+  meet();
   if (own_thread() < layout.ranks && !layout.fits(routed.to(layout, own_thread())))
     end_with(r, Ending::Kind::many_rows, own_thread());
-  __syncthreads();
+  meet();
   if (r.ending->kind != Ending::Kind::unknown) return;
   const Dispatcher dispatcher = seat.dispatcher();
   for (int g = own_thread(); g < layout.ranks * layout.experts; g += kThreads) {
@@ -92,7 +92,7 @@ __device__ inline void announce(const Seat& seat) {
 template <class Faults>
 __device__ inline void route(const Seat& seat) {
   sort_pairs(seat);
-  __syncthreads();
+  meet();
   announce<Faults>(seat);
 }
 

@@ -12,13 +12,14 @@ namespace {
 /// A kernel for some weights and activations, and its shape.
 struct Kernel {
   void (*function)(Work) = nullptr;
+  int threads = 0;     ///< threads of a block
   int64_t shared = 0;  ///< bytes of a processor
   KernelTiles tiles{};
 
   kernels::cuda::Launch shape(const Work& w) const {
     const int64_t scheduler = Snapshot::bytes(w.layout, w.processors);
     return {.blocks = int64_t{w.rank_count} * (1 + w.processors),
-            .threads = kThreads,
+            .threads = threads,
             .shared = shared > scheduler ? shared : scheduler,
             .resident = true};
   }
@@ -27,17 +28,21 @@ struct Kernel {
 template <class Products, class Faults>
 Kernel kernel_of() {
   return {moe_layer_kernel<Products, Faults>,
+          kThreads + Products::kFetching,
           Products::kShared + int64_t{sizeof(Desk)},
-          {Products::kRows, Products::Up::kColumns, Products::Down::kColumns}};
+          {Products::kRows, Products::Up::kColumns, Products::Down::kColumns, Products::kMapRows}};
 }
 
 template <bool Paired, class Faults>
 Kernel kernel_for(DType weights, bool groups) {
-  using tensor::BFloat16;
+  using tensor::BFloat16, tensor::Float16;
   if (weights == DType::f32) return kernel_of<PlainProducts<Paired>, Faults>();
   if (weights == DType::bf16)
-    return groups ? kernel_of<GroupProducts<BFloat16, Paired>, Faults>()
+    return groups ? kernel_of<FetchedProducts<BFloat16, Paired>, Faults>()
                   : kernel_of<WarpProducts<BFloat16, Paired>, Faults>();
+  if (weights == DType::f16)
+    return groups ? kernel_of<FetchedProducts<Float16, Paired>, Faults>()
+                  : kernel_of<WarpProducts<Float16, Paired>, Faults>();
   return groups ? kernel_of<GroupProducts<int8_t, Paired>, Faults>()
                 : kernel_of<WarpProducts<int8_t, Paired>, Faults>();
 }

@@ -7,6 +7,7 @@ namespace tessera::fused::cuda {
 /// Rows of a tile, and columns of its products' panels, on the current device.
 struct KernelTiles {
   int64_t rows = 0, up_columns = 0, down_columns = 0;
+  int map_rows = 0;  ///< rows of a box in Work::maps; 0: no maps
 };
 KernelTiles kernel_tiles(DType weights, Activation kind);
 

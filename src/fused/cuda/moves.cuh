@@ -3,8 +3,9 @@
 #include "fused/cuda/work.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/shared_words.cuh"
+#include "kernels/cuda/sm90.cuh"
 
-// Tasks that route and move rows; all threads of a block work on a task.
+// Tasks that route and move rows; the working threads of a block share a task.
 namespace tessera::fused::cuda {
 
 using kernels::cuda::put_16;
@@ -31,6 +32,8 @@ struct Seat {
 };
 
 __device__ inline int own_thread() { return static_cast<int>(threadIdx.x); }
+/// A barrier of the working threads, without the fetching ones.
+__device__ inline void meet() { kernels::cuda::wait_for_threads(1, kThreads); }
 
 /// Copies rows 16 bytes at a time: f(row) gives the source and the target of a row.
 template <class Rows>
@@ -58,7 +61,7 @@ __device__ inline void put_rows(const Seat& seat, const Transfer& t, int64_t row
   for (int64_t i = own_thread(); i < rows * words; i += kThreads)
     put_16(peer + t.at + i * 16, *reinterpret_cast<const uint4*>(row(i / words) + i % words * 16));
   if (Faults::is(Fault::flag_before_barrier) && mine) kernels::cuda::store_release(flag, value);
-  __syncthreads();
+  meet();
   if (!mine || Faults::is(Fault::flag_before_rows) || Faults::is(Fault::flag_before_barrier))
     return;
   if (Faults::is(Fault::flag_without_fence))

@@ -39,48 +39,66 @@ bool in_words(const void* data, int64_t bytes) {
 
 }  // namespace
 
-DeviceOperator::DeviceOperator(Size size, Manner manner) : size_(std::move(size)) {
+DeviceOperator::DeviceOperator(Size size, Manner manner)
+    : DeviceOperator(std::move(size), manner, Peers{}) {}
+
+DeviceOperator::DeviceOperator(Size size, Manner manner, Peers peers)
+    : size_(std::move(size)), peers_(std::move(peers)) {
   check(size_);
+  const bool alone = !peers_.buffers.empty();
+  require(!alone || (std::ssize(peers_.buffers) == size_.ranks && peers_.rank >= 0 &&
+                     peers_.rank < size_.ranks),
+          ErrorCode::usage, "fused experts on a GPU: {} buffers for rank {} of {}",
+          peers_.buffers.size(), peers_.rank, size_.ranks);
+  work_.first_rank = alone ? peers_.rank : 0;
+  work_.rank_count = alone ? 1 : size_.ranks;
   choose(manner);
   for (int r = 0; r < size_.ranks; ++r) open_rank(r);
 }
 
-void DeviceOperator::check(const Size& size) const {
+void DeviceOperator::check(const Size& size) {
   const auto in = [](int64_t n, int64_t low, int64_t high, const char* what) {
     require(n >= low && n <= high, ErrorCode::usage,
             "fused experts on a GPU: {} {}; expected {} to {}", n, what, low, high);
   };
+  const std::string problem =
+      device_problem(size.ranks, std::ssize(size.owner), size.hidden, size.inner);
+  require(problem.empty(), ErrorCode::usage, "fused experts on a GPU: {}", problem);
   in(size.ranks, 1, kMostRanks, "ranks");
   in(std::ssize(size.owner), 1, kMostExperts, "experts");
   in(size.slots, 1, std::ssize(size.owner), "experts of a token");
   in(size.tokens, 0, (int64_t{1} << 30) / size.slots, "tokens");
   for (const int rank : size.owner) in(rank, 0, size.ranks - 1, "as an expert's rank");
-  require(size.hidden > 0 && size.hidden % 8 == 0 && size.inner > 0 && size.inner % 8 == 0,
-          ErrorCode::usage,
-          "fused experts on a GPU: experts of {} to {} channels; both must be multiples of 8",
-          size.hidden, size.inner);
+  in(size.hidden, 1, int64_t{1} << 30, "channels of a token");
+  in(size.inner, 1, int64_t{1} << 30, "inner channels");
   const bool plain = size.weights == DType::f32;
   require(plain ? size.dtype == DType::f32
-                : (size.weights == DType::bf16 || size.weights == DType::i8) &&
-                      tensor::is_float(size.dtype),
+          : size.weights == DType::f16
+              ? size.dtype == DType::f16
+              : (size.weights == DType::bf16 || size.weights == DType::i8) &&
+                    tensor::is_float(size.dtype),
           ErrorCode::usage,
-          "fused experts on a GPU: weights of {} and rows of {}; expected f32 for both, or weights "
-          "of bf16 or i8",
+          "fused experts on a GPU: weights of {} and rows of {}; expected f32 or f16 for both, or "
+          "weights of bf16 or i8",
           tensor::name_of(size.weights), tensor::name_of(size.dtype));
+}
+
+Layout DeviceOperator::layout_of(const Size& size, const Manner& manner) {
+  const int64_t tile = kernel_tiles(size.weights, size.activation).rows;
+  const int64_t most = most_owned(size.owner, size.ranks);
+  const int64_t row = size.hidden * size_of(size.dtype);
+  // Enough for busy links; flags of a rank fit into a block's shared memory.
+  const int64_t fill = std::max<int64_t>(4, kDeviceWindow / (tile * row));
+  const int64_t window =
+      std::min(manner.window > 0 ? manner.window : fill, kMostFlags / size.ranks);
+  return Layout::dropless(size.ranks, static_cast<int>(most),
+                          size.tokens * std::min(size.slots, most), row, {tile}, window);
 }
 
 void DeviceOperator::choose(const Manner& manner) {
   const KernelTiles tiles_of = kernel_tiles(size_.weights, size_.activation);
   const int64_t most = most_owned(size_.owner, size_.ranks);
-  const int64_t row = size_.hidden * size_of(size_.dtype);
-  // Enough for busy links; flags of a rank fit into a block's shared memory.
-  const int64_t fill = std::max<int64_t>(4, kDeviceWindow / (tiles_of.rows * row));
-  const int64_t window =
-      std::min(manner.window > 0 ? manner.window : fill, kMostFlags / size_.ranks);
-  work_.layout =
-      Layout::dropless(size_.ranks, static_cast<int>(most),
-                       size_.tokens * std::min(size_.slots, most), row, {tiles_of.rows}, window);
-  work_.rank_count = size_.ranks;
+  work_.layout = layout_of(size_, manner);
   work_.dtype = size_.dtype;
   work_.weights = size_.weights;
   work_.activation = size_.activation;
@@ -92,11 +110,11 @@ void DeviceOperator::choose(const Manner& manner) {
   work_.patience = manner.patience;
   work_.processors = 1;
   const int fit = resident_blocks(work_);
-  const int each = fit / size_.ranks - 1;
+  const int each = fit / work_.rank_count - 1;
   require(each >= std::max(1, manner.processors), ErrorCode::plan,
           "fused experts on a GPU: {} ranks with {} blocks each must run at once, the GPU runs {} "
           "blocks; use fewer ranks, or moe=bulk",
-          size_.ranks, 1 + std::max(1, manner.processors), fit);
+          work_.rank_count, 1 + std::max(1, manner.processors), fit);
   work_.processors = manner.processors > 0 ? manner.processors : each;
   // Enough tasks for all processors: a few tiles are cut, many are not.
   const int64_t pairs = size_.tokens * size_.slots;
@@ -107,12 +125,21 @@ void DeviceOperator::choose(const Manner& manner) {
   };
   work_.up_parts = parts(size_.inner, tiles_of.up_columns);
   work_.down_parts = parts(size_.hidden, tiles_of.down_columns);
+  map_rows_ = tiles_of.map_rows;
 }
 
 void DeviceOperator::open_rank(int rank) {
   const Layout& layout = work_.layout;
   RankWork& r = work_.ranks[rank];
   const auto own = static_cast<int>(owned_by(size_.owner, rank));
+  r.first_expert = rank == 0 ? 0 : work_.ranks[rank - 1].first_expert + experts_.back();
+  experts_.push_back(own);
+  rows_.emplace_back();
+  int place_there = 0;
+  for (size_t e = 0; e < size_.owner.size(); ++e)
+    if (size_.owner[e] == rank) work_.group_of[e] = rank * layout.experts + place_there++;
+  if (!peers_.buffers.empty()) r.heap = peers_.buffers[static_cast<size_t>(rank)];
+  if (!is_here(rank)) return;
   const Shape shape{layout,
                     rank,
                     work_.processors,
@@ -123,7 +150,7 @@ void DeviceOperator::open_rank(int rank) {
                     own};
   work_.slot_rows = shape.slot_rows();
   work_.slot_bytes =
-      whole_lines(work_.slot_rows * size_.inner * (size_.weights == DType::bf16 ? 2 : 4));
+      whole_lines(work_.slot_rows * size_.inner * (size_of(size_.weights) == 2 ? 2 : 4));
   const auto memory = [&](int64_t bytes) {
     return memory_.emplace_back(zeroed(bytes)).data<std::byte>();
   };
@@ -132,21 +159,15 @@ void DeviceOperator::open_rank(int rank) {
   std::byte* const board = memory(head + Coordinator::bytes(shape));
   const Tensor place = memory_.back();
   r.coordinator = reinterpret_cast<Coordinator*>(board);
-  r.heap = memory(layout.bytes());
+  if (!r.heap) r.heap = memory(layout.bytes());
   upload(place, Coordinator(shape, r.heap, board + head));
   r.pairs = reinterpret_cast<int32_t*>(memory(4 * pairs));
   r.begins = reinterpret_cast<int32_t*>(memory(4 * (groups + 1)));
   r.counts = reinterpret_cast<int32_t*>(memory(4 * groups * kThreads));
   r.inner = memory(work_.slot_bytes * shape.slots);
   r.stop = reinterpret_cast<uint64_t*>(memory(8));
-  rows_.emplace_back();
-  if (rank == 0) endings_ = zeroed(int64_t{kMostRanks} * sizeof(Ending));
+  if (!endings_.defined()) endings_ = zeroed(int64_t{kMostRanks} * sizeof(Ending));
   r.ending = reinterpret_cast<Ending*>(endings_.data<std::byte>()) + rank;
-  r.first_expert = rank == 0 ? 0 : work_.ranks[rank - 1].first_expert + experts_.back();
-  experts_.push_back(own);
-  int place_there = 0;
-  for (size_t e = 0; e < size_.owner.size(); ++e)
-    if (size_.owner[e] == rank) work_.group_of[e] = rank * layout.experts + place_there++;
 }
 
 void* DeviceOperator::own_rows(int rank) {
@@ -195,16 +216,61 @@ void DeviceOperator::take(int rank, const Layer& layer) {
   }
 }
 
+// Experts of the ranks here.
+std::span<ExpertData> DeviceOperator::own_bank() {
+  size_t count = 0;
+  for (int r = 0; r < size_.ranks; ++r)
+    if (is_here(r)) count += static_cast<size_t>(experts_[static_cast<size_t>(r)]);
+  return {work_.bank + work_.ranks[work_.first_rank].first_expert, count};
+}
+
+// Maps of the weights that the copy engine fetches; layers in turn have others.
+void DeviceOperator::place_maps() {
+  if (map_rows_ == 0) return;
+  constexpr const char* kName = "fused experts";
+  const auto same = [](const ExpertData& a, const ExpertData& b) {
+    return a.up == b.up && a.down == b.down;
+  };
+  const std::span<const ExpertData> bank = own_bank();
+  if (std::equal(bank.begin(), bank.end(), mapped_.begin(), mapped_.end(), same)) return;
+  mapped_.assign(bank.begin(), bank.end());
+  const auto hidden = static_cast<int>(size_.hidden), inner = static_cast<int>(size_.inner);
+  const int64_t up_rows = kernels::is_paired(size_.activation) ? 2 * size_.inner : size_.inner;
+  const auto bytes = static_cast<int64_t>(bank.size() * sizeof(ExpertMaps));
+  const Tensor here = Tensor::empty({bytes}, DType::u8);
+  for (size_t e = 0; e < bank.size(); ++e) {
+    const ExpertMaps one{
+        kernels::cuda::row_map(kName, bank[e].up, hidden, up_rows, 1, hidden, map_rows_),
+        kernels::cuda::row_map(kName, bank[e].down, inner, size_.hidden, 1, inner, map_rows_)};
+    std::memcpy(here.data<std::byte>() + e * sizeof one, &one, sizeof one);
+  }
+  const int64_t before = work_.ranks[work_.first_rank].first_expert * int64_t{sizeof(ExpertMaps)};
+  if (!maps_.defined()) maps_ = zeroed(before + bytes);
+  tensor::copy_into(maps_.slice(0, before, before + bytes), here);
+  work_.maps = reinterpret_cast<const ExpertMaps*>(maps_.data<std::byte>());
+}
+
 void DeviceOperator::run(std::span<const Layer> layers) {
-  require(std::ssize(layers) == size_.ranks, ErrorCode::usage,
-          "fused experts on a GPU: layers of {} ranks; expected {}", layers.size(), size_.ranks);
+  start(layers);
+  finish();
+}
+
+void DeviceOperator::start(std::span<const Layer> layers) {
+  require(std::ssize(layers) == work_.rank_count, ErrorCode::usage,
+          "fused experts on a GPU: layers of {} ranks; expected {}", layers.size(),
+          work_.rank_count);
   require(!broken_, ErrorCode::rank,
           "fused experts on a GPU: a layer before failed, and left its flags behind");
-  for (int r = 0; r < size_.ranks; ++r) take(r, layers[static_cast<size_t>(r)]);
+  for (int i = 0; i < work_.rank_count; ++i)
+    take(work_.first_rank + i, layers[static_cast<size_t>(i)]);
+  place_maps();
   ++work_.epoch;
   broken_ = true;  // until the end is known
   launch_layer(work_);
   ++launches_;
+}
+
+void DeviceOperator::finish() {
   check_endings();
   broken_ = false;
 }
@@ -216,6 +282,7 @@ void DeviceOperator::check_endings() {
   std::memcpy(all.data(), here.raw(), all.size() * sizeof(Ending));
   // Others wait for a rank that ended with an error.
   for (int r = 0; r < size_.ranks; ++r) {
+    if (!is_here(r)) continue;
     const Ending& one = all[static_cast<size_t>(r)];
     require(one.kind != Ending::Kind::no_expert, ErrorCode::usage,
             "fused experts on a GPU: a token of rank {} goes to none of {} experts", r,
@@ -230,6 +297,7 @@ void DeviceOperator::check_endings() {
             one.missing.peer, one.epoch, r);
   }
   for (int r = 0; r < size_.ranks; ++r) {
+    if (!is_here(r)) continue;
     const Ending& one = all[static_cast<size_t>(r)];
     const Arrival& missing = one.missing;
     require(one.kind != Ending::Kind::waited, ErrorCode::rank,

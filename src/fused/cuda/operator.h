@@ -26,31 +26,51 @@ class DeviceOperator final : public DeviceLayers {
     int64_t block = 64;                   ///< tokens of a combine task
     int64_t patience = int64_t{1} << 21;  ///< turns of a wait without news
   };
+  /// A rank on a GPU of its own, beside others that launch the same layer there.
+  struct Peers {
+    int rank = 0;
+    /// Symmetric buffers of all ranks, of layout_of().bytes() zeros: memory that this GPU may
+    /// write.
+    std::vector<std::byte*> buffers;
+  };
   /// Throws Error(usage) for sizes that the kernel does not have, and Error(plan) if the blocks are
-  /// not resident at once.
+  /// not resident at once. Without peers all ranks are here.
   DeviceOperator(Size size, Manner manner);
+  DeviceOperator(Size size, Manner manner, Peers peers);
 
-  /// Throws Error(rank) for all layers after one that failed, too.
+  /// Throws Error(rank) for all layers after one that failed, too. `layers`: of the ranks here.
   void run(std::span<const Layer> layers) override;
+  /// The two halves of run(): queues the launch, and waits for its end.
+  void start(std::span<const Layer> layers);
+  void finish();
 
   int64_t launches() const { return launches_; }
-  const Layout& layout() const { return work_.layout; }
+  static Layout layout_of(const Size& size, const Manner& manner);
   int processors() const { return work_.processors; }
 
  private:
-  void check(const Size& size) const;
+  static void check(const Size& size);
   void choose(const Manner& manner);
+  bool is_here(int rank) const {
+    return rank >= work_.first_rank && rank < work_.first_rank + work_.rank_count;
+  }
+  std::span<ExpertData> own_bank();
   void open_rank(int rank);
   void* own_rows(int rank);
   void take(int rank, const Layer& layer);
+  void place_maps();
   void check_endings();
 
   Size size_;
+  Peers peers_;
   Work work_{};
   std::vector<int> experts_;  // by rank
   std::vector<tensor::Tensor> memory_;
   std::vector<tensor::Tensor> rows_;  // by rank, if a layer brought none
   tensor::Tensor endings_;
+  int map_rows_ = 0;
+  tensor::Tensor maps_;  // [experts] ExpertMaps, of mapped_
+  std::vector<ExpertData> mapped_;
   int64_t launches_ = 0;
   bool broken_ = false;
 };

@@ -12,7 +12,7 @@
 namespace tessera::fused::cuda {
 
 using kernels::cuda::Form;
-using tensor::BFloat16;
+using tensor::BFloat16, tensor::Float16;
 
 /// Rows of a tile of the slot.
 struct Member {
@@ -62,7 +62,7 @@ __device__ inline void lay_out_members(const Seat& seat, const Task& task, Desk&
       member.pair = nullptr;
     }
   }
-  __syncthreads();
+  meet();
 }
 
 /// Rows of x in a form other than theirs; `Form` of kernels/cuda/convert.cuh.
@@ -145,7 +145,7 @@ __device__ inline float gated(const Curve& curve, float x, float up) {
   return curve(x) * up;
 }
 
-template <bool Paired, bool Fast>
+template <class Element, bool Paired, bool Fast>
 struct InnerSink {
   static constexpr bool kPaired = Paired;
   void* to;
@@ -155,7 +155,10 @@ struct InnerSink {
   const float *scales, *bias;
 
   __device__ void put_one(int64_t m, int64_t c, float value) const {
-    kernels::cuda::put(to, form, plane, m * n + c, value);
+    if constexpr (std::is_same_v<Element, Float16>)
+      static_cast<Float16*>(to)[m * n + c] = kernels::cuda::narrow<Float16>(value);
+    else
+      kernels::cuda::put(to, form, plane, m * n + c, value);
   }
   __device__ void pair(int64_t m, int64_t column, const float (&gate)[2],
                        const float (&up)[2]) const {
@@ -200,18 +203,24 @@ struct ResultSink {
   }
 };
 
-/// Products of bf16 or i8 weights on any tensor cores.
+/// No warp beside the working threads: they fetch what they multiply.
+struct NothingFetched {
+  static constexpr int kFetching = 0, kMapRows = 0;
+  static __device__ void working_registers() {}
+};
+
+/// Products of bf16, f16 or i8 weights on any tensor cores.
 template <class Weight, bool Paired>
-struct WarpProducts {
-  using Element = BFloat16;
+struct WarpProducts : NothingFetched {
+  using Element = kernels::cuda::OperandOf<Weight>;
   using Up = kernels::cuda::TileWeights<Weight, Paired>;
   using Down = kernels::cuda::TileWeights<Weight, false>;
   static constexpr bool kPaired = Paired, kFast = false;
   static constexpr int kRows = 64;
   static constexpr int64_t kShared = kernels::cuda::product_shared(kRows);
-  template <class Source, class Weights, class Sink>
-  static __device__ void multiply(const Source& x, int64_t row, const Weights& w,
-                                  const Sink& sink) {
+  template <class Faults, class Source, class Weights, class Sink>
+  static __device__ void multiply(const Source& x, int64_t row, const Weights& w, const Sink& sink,
+                                  int&) {
     kernels::cuda::product_tile<kRows>(x, row, w, sink);
   }
   template <class Weights>
@@ -220,15 +229,15 @@ struct WarpProducts {
   }
 };
 
-/// The same by warpgroups.
+/// The same of i8 weights by warpgroups: all threads read and widen them.
 template <class Weight, bool Paired>
 struct GroupProducts : WarpProducts<Weight, Paired> {
   static constexpr bool kFast = true;
   static constexpr int kRows = kernels::cuda::kGroupRows;
   static constexpr int64_t kShared = kernels::cuda::group_shared(kernels::cuda::kProductColumns);
-  template <class Source, class Weights, class Sink>
-  static __device__ void multiply(const Source& x, int64_t row, const Weights& w,
-                                  const Sink& sink) {
+  template <class Faults, class Source, class Weights, class Sink>
+  static __device__ void multiply(const Source& x, int64_t row, const Weights& w, const Sink& sink,
+                                  int&) {
 #if TESSERA_WARPGROUPS
     kernels::cuda::product_tile_sm90<kernels::cuda::kProductColumns>(x, row, w, sink);
 #else
@@ -239,16 +248,16 @@ struct GroupProducts : WarpProducts<Weight, Paired> {
 
 /// Products of f32 weights, with f32 rows.
 template <bool Paired>
-struct PlainProducts {
+struct PlainProducts : NothingFetched {
   using Element = float;
   using Up = kernels::cuda::PlainWeights<Paired>;
   using Down = kernels::cuda::PlainWeights<false>;
   static constexpr bool kPaired = Paired, kFast = false;
   static constexpr int kRows = kernels::cuda::kPlainRows;
   static constexpr int64_t kShared = 0;
-  template <class Source, class Weights, class Sink>
-  static __device__ void multiply(const Source& x, int64_t row, const Weights& w,
-                                  const Sink& sink) {
+  template <class Faults, class Source, class Weights, class Sink>
+  static __device__ void multiply(const Source& x, int64_t row, const Weights& w, const Sink& sink,
+                                  int&) {
     kernels::cuda::product_tile_f32(x, row, w, sink);
   }
   template <class Weights>
@@ -266,25 +275,32 @@ constexpr int planes_of(DType weights, DType rows) {
   return weights == DType::i8 && rows != DType::bf16 ? 2 : 1;
 }
 
-// Panels [begin, end) of a product, for all rows of the slot.
-template <class Products, class Weights, class Source, class Sink>
-__device__ inline void multiply_panels(const Task& task, bool whole, int parts, const void* data,
-                                       int64_t n, int64_t k, int64_t rows, const Source& source,
-                                       const Sink& sink) {
+/// Tiles of a product's task: calls f(panel, row) for its panels, for all rows of the slot.
+template <class Products, class Weights, class F>
+__device__ inline void each_tile(const Task& task, bool whole, int parts, int64_t n, int64_t rows,
+                                 const F& f) {
   const int64_t panels = (n + Weights::kColumns - 1) / Weights::kColumns;
   const int64_t begin = whole ? 0 : panels * task.part / parts;
   const int64_t end = whole ? panels : panels * (task.part + 1) / parts;
   for (int64_t panel = begin; panel < end; ++panel)
-    for (int64_t row = 0; row < rows; row += Products::kRows) {
-      __syncthreads();  // shared memory is free
-      Products::multiply(source, row,
-                         Products::template weights<Weights>(data, n, k, panel * Weights::kColumns),
-                         sink);
-    }
+    for (int64_t row = 0; row < rows; row += Products::kRows) f(panel, row);
 }
 
-template <class Products>
-__device__ inline void multiply(const Seat& seat, const Task& task, Desk& desk) {
+template <class Products, class Faults, class Weights, class Source, class Sink>
+__device__ inline void multiply_panels(const Task& task, bool whole, int parts, const void* data,
+                                       int64_t n, int64_t k, int64_t rows, const Source& source,
+                                       const Sink& sink, int& used) {
+  each_tile<Products, Weights>(task, whole, parts, n, rows, [&](int64_t panel, int64_t row) {
+    meet();  // shared memory is free
+    Products::template multiply<Faults>(
+        source, row, Products::template weights<Weights>(data, n, k, panel * Weights::kColumns),
+        sink, used);
+  });
+}
+
+/// `used`: stages of fetched weights that the block has used.
+template <class Products, class Faults>
+__device__ inline void multiply(const Seat& seat, const Task& task, Desk& desk, int& used) {
   using Element = typename Products::Element;
   const Work& w = seat.w;
   const RankWork& r = seat.own();
@@ -298,17 +314,18 @@ __device__ inline void multiply(const Seat& seat, const Task& task, Desk& desk) 
     const ArrivedRows<Element> rows{static_cast<const Element*>(r.x), desk,    w.layout.row_bytes,
                                     r.x_stride * size_of(w.dtype),    w.slots, w.dtype,
                                     planes_of(weights, w.dtype),      true};
-    multiply_panels<Products, typename Products::Up>(
+    multiply_panels<Products, Faults, typename Products::Up>(
         task, whole, w.up_parts, expert.up, w.inner, w.hidden, desk.rows, rows,
-        InnerSink<Products::kPaired, Products::kFast>{inner, inner_form(weights),
-                                                      Curve(w.activation), desk.rows, w.inner,
-                                                      plane, expert.up_scales, expert.up_bias});
+        InnerSink<Element, Products::kPaired, Products::kFast>{
+            inner, inner_form(weights), Curve(w.activation), desk.rows, w.inner, plane,
+            expert.up_scales, expert.up_bias},
+        used);
   } else {
     const InnerRows<Element> rows{
         inner, w.inner, plane, desk.rows, weights == DType::i8 ? 2 : 1, w.inner % 8 == 0};
-    multiply_panels<Products, typename Products::Down>(
+    multiply_panels<Products, Faults, typename Products::Down>(
         task, whole, w.down_parts, expert.down, w.hidden, w.inner, desk.rows, rows,
-        ResultSink{desk, w.dtype, w.hidden, expert.down_scales, expert.down_bias});
+        ResultSink{desk, w.dtype, w.hidden, expert.down_scales, expert.down_bias}, used);
   }
 }
 

@@ -1,22 +1,25 @@
 #pragma once
 
+#include "fused/cuda/fetched.cuh"
 #include "fused/cuda/gate.cuh"
-#include "fused/cuda/products.cuh"
 
-// The blocks of a rank: a scheduler, and processors.
+// The blocks of a rank: a scheduler, whose first warp gives out tasks while others watch for words
+// of other ranks, and processors.
 namespace tessera::fused::cuda {
 
-/// Words of other blocks: read together by a warp, then in any order by the first lane.
+/// Words of other blocks, in shared memory: bells are read by the scheduling warp, counts and flags
+/// by watching warps.
 struct Snapshot {
+  static constexpr int kWords = 8;  ///< words of a lane behind one fence
   const Doorbell* bells;
   const std::byte* heap;
-  uint64_t* seen;  ///< in shared memory
+  uint64_t* seen;  ///< then a word that ends the watch
   int64_t counts_at, flags_at;
   int bell_words, count_words, all_words;
 
   /// Bytes of shared memory.
   static constexpr int64_t bytes(const Layout& layout, int processors) {
-    return 8 * (processors + layout.ranks * layout.experts + layout.flags());
+    return 8 * (processors + layout.ranks * layout.experts + layout.flags() + 1);
   }
   __device__ Snapshot(const Seat& seat, const Doorbell* bells_, uint64_t* seen_)
       : bells(bells_),
@@ -43,14 +46,55 @@ struct Snapshot {
       return bell_words + static_cast<int>((at - counts_at) / 8);
     return static_cast<int>(reinterpret_cast<const Doorbell*>(word) - bells);
   }
-  /// By all lanes of the warp.
-  __device__ void refresh() {
-    __syncwarp();
+  /// By all lanes of the scheduling warp, before the watch.
+  __device__ void begin() const {
     for (int i = own_thread(); i < all_words; i += kernels::cuda::kWarp)
+      seen[i] = kernels::cuda::load_word(word(i));
+    if (own_thread() == 0) seen[all_words] = 0;
+    kernels::cuda::acquire_words();
+  }
+  /// By all lanes of the scheduling warp.
+  __device__ void read_bells() const {
+    __syncwarp();
+    for (int i = own_thread(); i < bell_words; i += kernels::cuda::kWarp)
       seen[i] = kernels::cuda::load_word(word(i));
     kernels::cuda::acquire_words();
     __syncwarp();
   }
+  /// Watching warps: as many as have a few words for each lane.
+  __device__ int watchers() const {
+    constexpr int kMost = kThreads / kernels::cuda::kWarp - 1;
+    const int wish = (all_words - bell_words) / (kWords * kernels::cuda::kWarp) + 1;
+    return wish < kMost ? wish : kMost;
+  }
+  /// By all lanes of a watching warp, 0 <= warp < watchers(), until end_watch(). A word is posted
+  /// behind the fence that makes its rows visible.
+  __device__ void watch(int warp) const {
+    const int lanes = watchers() * kernels::cuda::kWarp;
+    const int lane = own_thread() % kernels::cuda::kWarp;
+    const auto over = [&] {  // alike in all lanes
+      const uint64_t word = lane == 0 ? kernels::cuda::posted_word(seen + all_words) : 0;
+      return __shfl_sync(kernels::cuda::kAllLanes, static_cast<int>(word), 0) != 0;
+    };
+    while (!over()) {
+      for (int first = bell_words + warp * kernels::cuda::kWarp + lane; first < all_words;
+           first += kWords * lanes) {
+        uint64_t values[kWords];
+        TESSERA_UNROLL
+        for (int i = 0; i < kWords; ++i)
+          if (first + i * lanes < all_words)
+            values[i] = kernels::cuda::load_word(word(first + i * lanes));
+        kernels::cuda::acquire_words();
+        TESSERA_UNROLL
+        for (int i = 0; i < kWords; ++i)
+          if (first + i * lanes < all_words)
+            kernels::cuda::post_word(seen + first + i * lanes, values[i]);
+      }
+      if (lane == 0) kernels::cuda::pause();
+      __syncwarp();
+    }
+  }
+  __device__ void end_watch() const { kernels::cuda::post_word(seen + all_words, 1); }
 };
 
 /// A snapshot for the coordinator.
@@ -61,8 +105,9 @@ struct SeenWords {
 
   __device__ uint64_t load(const uint64_t* word) const {
     const int i = from.number(word);
-    const uint64_t value = from.seen[i];
-    if (i < from.bell_words || value == 0) return value;
+    if (i < from.bell_words) return from.seen[i];
+    const uint64_t value = kernels::cuda::posted_word(from.seen + i);
+    if (value == 0) return value;
     const bool count = i < from.bell_words + from.count_words;
     if (Faults::is(count ? Fault::any_epoch_of_counts : Fault::any_epoch_of_flags))
       return epoch << 32 | (value & 0xffffffff);
@@ -108,30 +153,34 @@ __device__ inline bool schedule_once(const Seat& seat, SeenWords<Faults>& words,
   return true;
 }
 
-/// The scheduler's block: a warp reads words, and its first lane gives out tasks.
+/// The scheduler's block: the first warp reads bells, and its first lane gives out tasks.
 template <class Faults>
 __device__ inline void schedule(const Seat& seat, unsigned char* shared) {
-  if (own_thread() >= kernels::cuda::kWarp) return;
-  Snapshot snapshot(seat, seat.coordinator().scheduler().bell(0),
-                    reinterpret_cast<uint64_t*>(shared));
+  const Snapshot snapshot(seat, seat.coordinator().scheduler().bell(0),
+                          reinterpret_cast<uint64_t*>(shared));
+  const int warp = own_thread() / kernels::cuda::kWarp;
+  if (warp == 0) snapshot.begin();
+  __syncthreads();
+  if (warp > snapshot.watchers()) return;
+  if (warp > 0) return snapshot.watch(warp - 1);
   SeenWords<Faults> words{snapshot, seat.w.epoch};
-  snapshot.refresh();
   if (own_thread() == 0) seat.own().coordinator->begin(seat.blocks(), false, words);
   int64_t idle = 0;
   for (bool more = true; more;) {
-    snapshot.refresh();
+    snapshot.read_bells();
     if (own_thread() == 0) more = schedule_once<Faults>(seat, words, idle);
     more = __shfl_sync(kernels::cuda::kAllLanes, static_cast<int>(more), 0) != 0;
   }
+  if (own_thread() == 0) snapshot.end_watch();
 }
 
 template <class Products, class Faults>
-__device__ inline void perform(const Seat& seat, const Task& task, Desk& desk) {
+__device__ inline void perform(const Seat& seat, const Task& task, Desk& desk, int& used) {
   switch (task.kind) {
     case TaskKind::gate: return route<Faults>(seat);
     case TaskKind::dispatch: return dispatch<Faults>(seat, task);
     case TaskKind::up:
-    case TaskKind::down: return multiply<Products>(seat, task, desk);
+    case TaskKind::down: return multiply<Products, Faults>(seat, task, desk, used);
     case TaskKind::give_back: return give_back<Faults>(seat, task);
     case TaskKind::collect: return collect(seat, task);
     case TaskKind::combine: return combine(seat, task);
@@ -163,32 +212,70 @@ __device__ inline bool called(const Seat& seat, int number, Task& task, BellWord
   return false;
 }
 
-/// A processor's block.
+/// A barrier of all threads of a processor.
+template <class Products>
+__device__ inline void meet_all() {
+  kernels::cuda::wait_for_threads(2, kThreads + Products::kFetching);
+}
+
+/// The threads of a processor that fetch for the working ones.
 template <class Products, class Faults>
-__device__ inline void process(const Seat& seat, int number, Desk& desk) {
+__device__ inline void fetch(const Seat& seat, const Desk& desk) {
+  Products::fetching_registers();
+  int used = 0;
+  for (;;) {
+    meet_all<Products>();
+    if (desk.state == 0) return;
+    Products::template fetch<Faults>(seat, desk.task, used);
+    meet_all<Products>();
+  }
+}
+
+/// The working threads of a processor share a task.
+template <class Products, class Faults>
+__device__ inline void work_on(const Seat& seat, int number, Desk& desk) {
+  Products::working_registers();
   const Processor one = seat.coordinator().processor(number);
   BellWords words;
   const auto early = [&](const Task& task) {
     return Faults::is(Fault::bell_before_work) ||
            (Faults::is(Fault::place_freed_unread) && task.kind == TaskKind::collect);
   };
+  int used = 0;
   for (;;) {
     if (own_thread() == 0) desk.state = called<Faults>(seat, number, desk.task, words) ? 1 : 0;
-    __syncthreads();
+    meet_all<Products>();
     if (desk.state == 0) return;
     const Task task = desk.task;
     if (own_thread() == 0 && early(task)) one.done(words);
-    perform<Products, Faults>(seat, task, desk);
-    __syncthreads();
+    perform<Products, Faults>(seat, task, desk, used);
+    meet_all<Products>();
     if (own_thread() == 0 && !early(task) && !Faults::is(Fault::bell_not_cleared)) one.done(words);
   }
 }
 
-/// A layer of all ranks: blocks of a rank are neighbours, and the first block schedules.
+/// A processor's block.
 template <class Products, class Faults>
-__global__ void __launch_bounds__(kThreads, 1) moe_layer_kernel(const __grid_constant__ Work work) {
+__device__ inline void process(const Seat& seat, int number, Desk& desk) {
+  if constexpr (Products::kFetching == 0) {
+    work_on<Products, Faults>(seat, number, desk);
+  } else {
+    Products::open();
+    __syncthreads();
+    if (own_thread() < kThreads)
+      work_on<Products, Faults>(seat, number, desk);
+    else
+      fetch<Products, Faults>(seat, desk);
+  }
+}
+
+/// A layer of the ranks of a launch: blocks of a rank are neighbours, and the first block
+/// schedules.
+template <class Products, class Faults>
+__global__ void __launch_bounds__(kThreads + Products::kFetching, 1)
+    moe_layer_kernel(const __grid_constant__ Work work) {
   const int blocks = 1 + work.processors, at = static_cast<int>(blockIdx.x);
-  const Seat seat{work, at / blocks};
+  const Seat seat{work, work.first_rank + at / blocks};
   unsigned char* const shared = kernels::cuda::dynamic_shared();
   if (at % blocks == 0)
     schedule<Faults>(seat, shared);

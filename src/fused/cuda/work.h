@@ -1,6 +1,8 @@
 #pragma once
 
 #include "fused/coordinator.h"
+#include "fused/device_limits.h"
+#include "kernels/cuda/row_map.h"
 #include "kernels/matmul.h"
 #include "tensor/dtype.h"
 
@@ -9,9 +11,8 @@ namespace tessera::fused::cuda {
 using kernels::Activation;
 using tensor::DType;
 
-constexpr int kThreads = 256;  ///< threads of a block
-/// Limits of a launch: its ranks and experts are parameters of the kernel.
-constexpr int kMostRanks = 8, kMostExperts = 512;
+constexpr int kThreads = 256;  ///< working threads of a block
+constexpr int kMostRanks = kMostDeviceRanks, kMostExperts = kMostDeviceExperts;
 
 /// The weights of an expert, row major in device memory, as kernels::ExpertView.
 struct ExpertData {
@@ -35,10 +36,11 @@ struct Ending {
   int64_t finished = 0, bound = 0;  ///< tasks
 };
 
-/// A rank's part of a layer: pointers into device memory.
+/// A rank's part of a layer: pointers into device memory. For a rank on another GPU the buffer
+/// alone.
 struct RankWork {
   Coordinator* coordinator;
-  std::byte* heap;   ///< own symmetric buffer
+  std::byte* heap;   ///< own symmetric buffer, in memory that all ranks may write
   const void* x;     ///< [tokens, hidden]
   int64_t x_stride;  ///< elements
   int64_t tokens;
@@ -57,11 +59,16 @@ struct RankWork {
   int32_t first_expert;  ///< in Work::bank
 };
 
-/// All ranks of a launch, and their agreement.
+/// Where the copy engine finds the weights of an expert.
+struct ExpertMaps {
+  kernels::cuda::RowMap up, down;
+};
+
+/// The ranks of a layer, those of this launch, and their agreement.
 struct Work {
   Layout layout;
-  int32_t rank_count;
-  DType dtype, weights;  ///< rows and weights
+  int32_t first_rank, rank_count;  ///< ranks of this launch
+  DType dtype, weights;            ///< rows and weights
   Activation activation;
   int32_t processors;  ///< blocks of a rank beside its scheduler
   int32_t up_parts, down_parts;
@@ -75,6 +82,7 @@ struct Work {
   RankWork ranks[kMostRanks];
   int32_t group_of[kMostExperts];  ///< rank * layout.experts + place there
   ExpertData bank[kMostExperts];   ///< by rank
+  const ExpertMaps* maps;          ///< as bank; null: kernels read the weights themselves
 };
 static_assert(sizeof(Work) < 32000, "parameters of a kernel");
 
@@ -92,6 +100,8 @@ enum class Fault {
   bell_not_cleared,
   place_freed_unread,  ///< results' places are used again before they were read
   task_read_early,     ///< before its bell
+  stage_read_early,    ///< weights are multiplied before their copy has arrived
+  stage_filled_early,  ///< and overwritten by the next copy before they were multiplied
 };
 /// No fault; code for faults is left out.
 struct Sound {

@@ -21,6 +21,10 @@ constexpr int64_t product_shared(int rows) {
   return int64_t{kProductStages} * (rows + kProductColumns) * kProductPitch * 2;
 }
 
+/// The type of a weight on tensor cores: integers are widened to bf16, exactly.
+template <class Weight>
+using OperandOf = std::conditional_t<std::is_same_v<Weight, Float16>, Float16, BFloat16>;
+
 /// Rows of W in the tile of columns from `first` on, row major [n, k]; paired: eight rows of gate,
 /// the matching eight of up, and so on, so that a thread holds both sums of a column. `Wide`: rows
 /// of W in a tile.
@@ -31,6 +35,7 @@ struct TileWeights {
   int64_t first;
   bool words;  ///< eight elements can be read at once
 
+  using Operand = OperandOf<Weight>;
   static constexpr int64_t kColumns = Paired ? Wide / 2 : Wide;
   __device__ int64_t column(int row) const {
     return first + (Paired ? row / 16 * 8 + row % 8 : row);
@@ -43,7 +48,7 @@ struct TileWeights {
 
 /// Stores eight elements in shared memory: element(i) for i < valid, zeros after.
 template <class Element>
-__device__ inline void stage_elements(BFloat16* to, int64_t valid, Element element) {
+__device__ inline void stage_elements(void* to, int64_t valid, Element element) {
   uint32_t packed[4];
   TESSERA_UNROLL
   for (int i = 0; i < 4; ++i) {
@@ -55,26 +60,25 @@ __device__ inline void stage_elements(BFloat16* to, int64_t valid, Element eleme
 }
 
 /// Elements k .. k + 8 of a row of the source.
-template <class Source>
-__device__ inline void stage_left(BFloat16* to, const Source& source,
-                                  const typename Source::Row& row, int repeat, int64_t k,
-                                  int64_t end) {
+template <class T, class Source>
+__device__ inline void stage_left(T* to, const Source& source, const typename Source::Row& row,
+                                  int repeat, int64_t k, int64_t end) {
   if (source.words) {
-    const BFloat16* from = k < end ? source.at(row, repeat, k) : nullptr;
+    const T* from = k < end ? source.at(row, repeat, k) : nullptr;
     cp_async_16(to, from ? from : source.x, from != nullptr);
     return;
   }
   stage_elements(to, end - k, [&](int i) {
-    const BFloat16* from = source.at(row, repeat, k + i);
+    const T* from = source.at(row, repeat, k + i);
     return from ? from->bits : uint16_t{0};
   });
 }
 
 /// Elements k .. k + 8 of a row of W (null: zeros).
 template <class Weights, class T>
-__device__ inline void stage_right(BFloat16* to, const Weights& w, const T* row, int64_t k) {
+__device__ inline void stage_right(void* to, const Weights& w, const T* row, int64_t k) {
   const int64_t valid = row ? w.k - k : 0;
-  if constexpr (std::is_same_v<T, BFloat16>) {
+  if constexpr (!std::is_same_v<T, int8_t>) {
     if (w.words) {
       cp_async_16(to, valid > 0 ? row + k : w.data, valid > 0);
       return;
@@ -91,10 +95,20 @@ __device__ inline void stage_right(BFloat16* to, const Weights& w, const T* row,
   }
 }
 
+/// d += a b as multiply_bf16(), for operands of type T.
+template <class T>
+__device__ inline void multiply_16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                   uint32_t b1) {
+  if constexpr (std::is_same_v<T, Float16>)
+    multiply_f16(d, a, b0, b1);
+  else
+    multiply_bf16(d, a, b0, b1);
+}
+
 /// Multiplies `Rows` rows of the source from `first_row` on by kProductColumns rows of W. Source:
-/// x; Row row(m); const BFloat16* at(Row, repeat, k), null for zeros; `repeats` times k is the
-/// length; words: eight elements of a row are 16 aligned bytes. Sink: pair(m, column, sums) gets
-/// two neighbouring columns; with paired weights pair(m, column, gates, ups).
+/// x; Row row(m); const T* at(Row, repeat, k), null for zeros, T the operand of W; `repeats` times
+/// k is the length; words: eight elements of a row are 16 aligned bytes. Sink: pair(m, column,
+/// sums) gets two neighbouring columns; with paired weights pair(m, column, gates, ups).
 template <int Rows, class Source, class Weights, class Sink>
 __device__ inline void product_tile(const Source& source, int64_t first_row, const Weights& w,
                                     const Sink& sink) {
@@ -104,7 +118,8 @@ __device__ inline void product_tile(const Source& source, int64_t first_row, con
   constexpr int kMine = Rows * kChunks / kProductThreads;               // chunks of x in a thread
   constexpr int kTheirs = kProductColumns * kChunks / kProductThreads;  // chunks of W in a thread
   constexpr int kStage = (Rows + kProductColumns) * kProductPitch;
-  auto* shared = reinterpret_cast<BFloat16*>(dynamic_shared());
+  using Operand = typename Weights::Operand;
+  auto* shared = reinterpret_cast<Operand*>(dynamic_shared());
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp, warp = thread / kWarp;
   const int chunk = thread % kChunks, line = thread / kChunks;
   constexpr int kLines = kProductThreads / kChunks;
@@ -120,7 +135,7 @@ __device__ inline void product_tile(const Source& source, int64_t first_row, con
   const int total = steps * source.repeats;
   const auto fetch = [&](int step) {
     if (step < total) {
-      BFloat16* stage = shared + step % kProductStages * kStage;
+      Operand* stage = shared + step % kProductStages * kStage;
       const int64_t k = int64_t{step % steps} * kProductStep + chunk * 8;
       TESSERA_UNROLL
       for (int i = 0; i < kMine; ++i)
@@ -141,8 +156,8 @@ __device__ inline void product_tile(const Source& source, int64_t first_row, con
     cp_async_wait<kProductStages - 2>();
     __syncthreads();  // this stage has arrived, and the previous stage is free
     fetch(step + kProductStages - 1);
-    const BFloat16* a = shared + step % kProductStages * kStage;
-    const BFloat16* b = a + Rows * kProductPitch;
+    const Operand* a = shared + step % kProductStages * kStage;
+    const Operand* b = a + Rows * kProductPitch;
     TESSERA_UNROLL
     for (int k = 0; k < kProductStep; k += 16) {
       uint32_t left[2][4];
@@ -157,8 +172,8 @@ __device__ inline void product_tile(const Source& source, int64_t first_row, con
                                  lane / 8 % 2 * 8);
         TESSERA_UNROLL
         for (int i = 0; i < 2; ++i) {
-          multiply_bf16(sums[i][j], left[i], right[0], right[1]);
-          multiply_bf16(sums[i][j + 1], left[i], right[2], right[3]);
+          multiply_16<Operand>(sums[i][j], left[i], right[0], right[1]);
+          multiply_16<Operand>(sums[i][j + 1], left[i], right[2], right[3]);
         }
       }
     }

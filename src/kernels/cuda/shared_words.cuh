@@ -33,6 +33,15 @@ __device__ inline void put_16(void* to, uint4 value) {
                "r"(value.z), "r"(value.w)
                : "memory");
 }
+/// Posts a word in shared memory for other warps of the block, behind all that this thread knows.
+__device__ inline void post_word(uint64_t* shared, uint64_t value) {
+  asm volatile("st.release.cta.u64 [%0], %1;" ::"l"(shared), "l"(value) : "memory");
+}
+__device__ inline uint64_t posted_word(const uint64_t* shared) {
+  uint64_t value;
+  asm volatile("ld.acquire.cta.u64 %0, [%1];" : "=l"(value) : "l"(shared) : "memory");
+  return value;
+}
 /// A turn of a wait.
 __device__ inline void pause() { __nanosleep(100); }
 

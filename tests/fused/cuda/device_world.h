@@ -29,6 +29,7 @@ struct Case {
   int64_t window = 0, block = 4, patience = 1000000;
   int most_slots = 0;  // ids beyond are -1; 0: all are experts
   int only = -1;       // all pairs go to this expert
+  bool apart = false;  // each rank has a GPU
   uint32_t seed = 1;
 
   int ranks() const { return static_cast<int>(tokens.size()); }
@@ -39,19 +40,18 @@ class DeviceWorld {
  public:
   explicit DeviceWorld(const Case& is)
       : is_(is),
-        layer_(is.hidden, is.inner, is.experts, is.weights, kernels::Isa::reference, is.activation,
-               is.biased) {
-    for (const auto& w : layer_.weights) weights_.push_back(kThere(w));
+        layer_(is.hidden, is.inner, is.experts, is.weights == DType::f16 ? DType::f32 : is.weights,
+               kernels::Isa::reference, is.activation, is.biased) {
+    for (auto& w : layer_.weights)
+      weights_.push_back(kThere(is.weights == DType::f16 ? halved(w) : w));
     for (const auto& b : layer_.up_biases) up_biases_.push_back(kThere(b));
     for (const auto& b : layer_.down_biases) down_biases_.push_back(kThere(b));
     for (int e = 0; e < is.experts; ++e) owner_.push_back(e * is.ranks() / is.experts);
     bank_.resize(static_cast<size_t>(is.ranks()));
     for (size_t e = 0; e < owner_.size(); ++e) bank_[size_t(owner_[e])].push_back(view(e));
-    operator_ = std::make_unique<cuda::DeviceOperator>(
-        cuda::DeviceOperator::Size{is.ranks(), owner_,
-                                   *std::max_element(is.tokens.begin(), is.tokens.end()), is.slots,
-                                   is.hidden, is.inner, is.dtype, is.weights, is.activation},
-        cuda::DeviceOperator::Manner{is.processors, is.parts, is.window, is.block, is.patience});
+    open({is.ranks(), owner_, *std::max_element(is.tokens.begin(), is.tokens.end()), is.slots,
+          is.hidden, is.inner, is.dtype, is.weights, is.activation},
+         {is.processors, is.parts, is.window, is.block, is.patience});
   }
 
   /// A layer of new tokens; the sums of each rank.
@@ -66,7 +66,7 @@ class DeviceWorld {
            r.weights_there.data<float>(), r.shared_there.defined() ? r.shared_there.raw() : nullptr,
            is_.hidden, bank_[layers.size()].data(), y.back().raw()});
     }
-    operator_->run(layers);
+    run_all(layers);
     for (Tensor& one : y) one = here(one);
     return y;
   }
@@ -87,9 +87,43 @@ class DeviceWorld {
                            kernels::kHost, kernels::reference::combine));
     return all;
   }
-  cuda::DeviceOperator& one() { return *operator_; }
+  cuda::DeviceOperator& one() { return *operators_.front(); }
 
  private:
+  void open(const cuda::DeviceOperator::Size& size, const cuda::DeviceOperator::Manner& manner) {
+    if (!is_.apart) {
+      operators_.push_back(std::make_unique<cuda::DeviceOperator>(size, manner));
+      return;
+    }
+    const int64_t bytes = cuda::DeviceOperator::layout_of(size, manner).bytes();
+    cuda::DeviceOperator::Peers peers;
+    for (int r = 0; r < size.ranks; ++r) {
+      buffers_.push_back(kThere(Tensor::zeros({bytes}, DType::u8)));
+      peers.buffers.push_back(buffers_.back().data<std::byte>());
+    }
+    for (peers.rank = 0; peers.rank < size.ranks; ++peers.rank)
+      operators_.push_back(std::make_unique<cuda::DeviceOperator>(size, manner, peers));
+  }
+  void run_all(const std::vector<cuda::DeviceOperator::Layer>& layers) {
+    if (!is_.apart) return operators_.front()->run(layers);
+#if !defined(TESSERA_ON_GPU)
+    emulation::Together gpus;
+    for (size_t r = 0; r < layers.size(); ++r) operators_[r]->start({&layers[r], 1});
+    gpus.run();
+    for (const auto& each : operators_) each->finish();
+#endif
+  }
+  // Weights in f16, which are not packed otherwise; those of f32 are rounded, too.
+  static kernels::PackedWeight halved(kernels::PackedWeight& w) {
+    kernels::PackedWeight made = w;
+    made.dtype = DType::f16;
+    made.data = Tensor::empty(w.data.shape(), DType::f16);
+    for (int64_t i = 0; i < w.data.elements(); ++i) {
+      made.data.data<tensor::Float16>()[i] = tensor::to_float16(w.data.data<float>()[i]);
+      w.data.data<float>()[i] = tensor::to_float(made.data.data<tensor::Float16>()[i]);
+    }
+    return made;
+  }
   struct Rank {
     Tensor x, weights, shared;
     std::vector<int32_t> ids;
@@ -150,7 +184,8 @@ class DeviceWorld {
   std::vector<Tensor> up_biases_, down_biases_;
   std::vector<int> owner_;
   std::vector<std::vector<kernels::ExpertView>> bank_;
-  std::unique_ptr<cuda::DeviceOperator> operator_;
+  std::vector<Tensor> buffers_;  // with GPUs apart
+  std::vector<std::unique_ptr<cuda::DeviceOperator>> operators_;
   std::vector<Rank> ranks_;
 };
 
@@ -168,6 +203,7 @@ class EmulatedGpuHas {
     emulation::warpgroups = false;
     emulation::resident_blocks = 12;
     emulation::order = {};
+    emulation::backwards = false;
   }
 #endif
   EmulatedGpuHas(const EmulatedGpuHas&) = delete;

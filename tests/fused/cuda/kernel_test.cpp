@@ -26,6 +26,22 @@ Case crowded(uint32_t seed) {
           .seed = seed};
 }
 
+/// Few layers of bf16 weights, in more steps than the copy engine has stages.
+Case fetched(uint32_t seed) {
+  return {.experts = 2,
+          .slots = 1,
+          .tokens = {20, 3},
+          .hidden = 136,
+          .inner = 72,
+          .weights = DType::bf16,
+          .dtype = DType::bf16,
+          .processors = 1 + int(seed % 2),
+          .parts = 1,
+          .window = 1,
+          .block = 16,
+          .seed = seed};
+}
+
 /// The failure of a world under an order; empty: none.
 std::string outcome(const Case& is, const emulation::Order& order, int steps = 2) {
   emulation::order = order;
@@ -38,7 +54,7 @@ std::string outcome(const Case& is, const emulation::Order& order, int steps = 2
       if (!same(got, world.separate())) wrong = "other sums";
       emulation::order = order;
     }
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {  // those of the emulation, too
     wrong = error.what();
   }
   emulation::order = {};
@@ -58,12 +74,35 @@ TEST(DeviceProtocol, EndsUnderAdversarialOrders) {
     ASSERT_EQ(outcome(crowded(seed), order_of(seed)), "") << seed;
 }
 
+Case spread_over_gpus(uint32_t seed) {
+  Case is = crowded(seed);
+  is.apart = true;
+  return is;
+}
+
+// Two to four GPUs, each with a launch for its rank.
+TEST(DeviceProtocol, EndsOnGpusThatWriteEachOthersMemory) {
+  for (uint32_t seed = 0; seed < amount(50, 1000); ++seed)
+    ASSERT_EQ(outcome(spread_over_gpus(seed), order_of(seed)), "") << seed;
+}
+
+// Weights come by the copy engine, on emulated warpgroups, which are slow.
+TEST(DeviceProtocol, EndsWithWeightsThatArriveLate) {
+  const EmulatedGpuHas groups(true);
+  for (uint32_t seed = 0; seed < amount(2, 100); ++seed)
+    for (const bool early : {false, true}) {
+      emulation::backwards = early;  // copies at once, and threads in falling order
+      ASSERT_EQ(outcome(fetched(seed), order_of(seed)), "") << seed;
+    }
+}
+
 /// Failures of a fault, over some orders.
-std::vector<std::string> found(Fault fault, uint32_t orders = 40, int64_t patience = 20000) {
+std::vector<std::string> found(Fault fault, uint32_t orders = 40, int64_t patience = 20000,
+                               Case (*of)(uint32_t) = crowded) {
   cuda::Seeded::fault = fault;
   std::vector<std::string> wrong;
   for (uint32_t seed = 0; seed < orders && wrong.size() < 2; ++seed) {
-    Case is = crowded(seed);
+    Case is = of(seed);
     is.patience = patience;
     const std::string one = outcome(is, order_of(seed), 3);
     if (!one.empty()) wrong.push_back(one);
@@ -84,6 +123,13 @@ TEST(DeviceFaults, AFlagBeforeItsRows) {
 }
 TEST(DeviceFaults, AFlagBeforeTheRowsOfOtherThreads) {
   EXPECT_TRUE(says(found(Fault::flag_before_barrier), "other sums"));
+}
+TEST(DeviceFaults, AFlagWithoutFenceBetweenGpus) {
+  EXPECT_TRUE(says(found(Fault::flag_without_fence, 40, 20000, spread_over_gpus), "other sums"));
+}
+TEST(DeviceFaults, CountsThatAnotherGpuIsNotTold) {
+  EXPECT_TRUE(says(found(Fault::counts_to_one_peer, 4, 3000, spread_over_gpus),
+                   "waits in epoch 1 for the counts of rank"));
 }
 TEST(DeviceFaults, AFlagOfTheWrongEpoch) {
   EXPECT_TRUE(says(found(Fault::flag_of_last_epoch, 2), "waits in epoch 1 for the rows of rank"));
@@ -108,6 +154,14 @@ TEST(DeviceFaults, APlaceFreedBeforeItWasRead) {
   EXPECT_TRUE(says(found(Fault::place_freed_unread, 200), "other sums"));
 }
 TEST(DeviceFaults, ATaskReadBeforeItsBell) { EXPECT_FALSE(found(Fault::task_read_early).empty()); }
+TEST(DeviceFaults, WeightsMultipliedBeforeTheyArrive) {
+  const EmulatedGpuHas groups(true);
+  EXPECT_FALSE(found(Fault::stage_read_early, 2, 20000, fetched).empty());
+}
+TEST(DeviceFaults, WeightsOverwrittenBeforeTheyAreMultiplied) {
+  const EmulatedGpuHas groups(true);
+  EXPECT_FALSE(found(Fault::stage_filled_early, 2, 20000, fetched).empty());
+}
 // Fewer blocks run at once than the program was told: it ends with an error.
 TEST(DeviceFaults, BlocksThatDoNotRunAtOnce) {
   Case is = crowded(0);

@@ -50,6 +50,25 @@ TEST_P(DeviceOperatorOf, RanksWithRowsOfEachType) {
                                     .most_slots = 1});
 }
 
+TEST_P(DeviceOperatorOf, RanksWithAGpuEach) {
+  if (kOnGpu) GTEST_SKIP() << "needs several GPUs";
+  for (const DType weights : {DType::f32, DType::bf16})
+    for (const std::vector<int64_t>& tokens :
+         {std::vector<int64_t>{9, 4}, {0, 5, 17}, {3, 3, 1, 20}}) {
+      DeviceWorld world({.experts = 6,
+                         .tokens = tokens,
+                         .hidden = 40,
+                         .inner = 24,
+                         .weights = weights,
+                         .dtype = weights,
+                         .apart = true});
+      for (uint32_t step = 0; step < 2; ++step) {
+        const auto got = world.run(step);
+        EXPECT_TRUE(same(got, world.separate())) << tokens.size() << " " << step;
+      }
+    }
+}
+
 TEST_P(DeviceOperatorOf, TilesInParts) {
   for (const int parts : {1, 2})
     expect_the_separate_launches({.experts = 2,
@@ -70,6 +89,27 @@ TEST_P(DeviceOperatorOf, RowsOfF16) {
     DeviceWorld world({.hidden = 40, .weights = weights, .dtype = DType::f16});
     const auto got = world.run(), want = world.reference();
     for (size_t r = 0; r < got.size(); ++r) EXPECT_LT(kernels::relative_l2(got[r], want[r]), 6e-3);
+  }
+}
+
+// No separate launch has them; the cut of the work changes no bit.
+TEST_P(DeviceOperatorOf, WeightsOfF16) {
+  std::vector<Tensor> before;
+  for (const int parts : {1, 3}) {
+    DeviceWorld world({.experts = 3,
+                       .tokens = {70, 0, 9},
+                       .hidden = 136,
+                       .inner = 200,
+                       .weights = DType::f16,
+                       .dtype = DType::f16,
+                       .shared = true,
+                       .processors = parts,
+                       .parts = parts});
+    const auto got = world.run(), want = world.reference();
+    for (size_t r = 0; r < got.size(); ++r)
+      EXPECT_LT(kernels::relative_l2(got[r], want[r]), 1e-3) << r;
+    EXPECT_TRUE(before.empty() || same(got, before));
+    before = got;
   }
 }
 
@@ -151,8 +191,11 @@ TEST(DeviceOperator, RefusesWhatItDoesNotHave) {
   EXPECT_NE(message({.hidden = 12}).find("multiples of 8"), std::string::npos);
   EXPECT_NE(message({.dtype = DType::bf16}).find("weights of f32 and rows of bf16"),
             std::string::npos);
-  EXPECT_NE(message({.tokens = std::vector<int64_t>(9, 1)}).find("9 ranks; expected 1 to 8"),
+  EXPECT_NE(message({.weights = DType::f16}).find("weights of f16 and rows of f32"),
             std::string::npos);
+  EXPECT_NE(
+      message({.tokens = std::vector<int64_t>(9, 1)}).find("9 ranks; at most 8 share a launch"),
+      std::string::npos);
   EXPECT_EQ(message({.processors = 5}), "");
   EXPECT_NE(message({.processors = 6000}).find("must run at once, the GPU runs"),
             std::string::npos);

@@ -75,6 +75,20 @@ TEST(RanksOfOneGpu, GiveThemUnderStaleSchedules) {
     expect_bulk(std::string("expert=2,schedule=") + schedule, Precision::bf16, 4);
 }
 
+TEST(RanksOfOneGpu, AreRefusedWithThePlanBeyondEight) {
+  const EmulatedExperts emulated(false);
+  try {
+    (void)generated("expert=16,moe=fused", Precision::f32, 1);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::plan);
+    EXPECT_NE(std::string(error.what())
+                  .find("MoE layer 0 has 16 ranks; at most 8 share a launch; use moe=bulk"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(RanksOfOneGpu, DecodeTheSameWords) {
   const EmulatedExperts emulated(false);
   const auto words = [](const std::string& plan) {

@@ -66,7 +66,7 @@ void change(uint64_t* barrier, const F& f) {
 }
 
 /// The element (row, k) of a tile of rows of 128 bytes; turned: k is the row of the tile.
-inline float tile_element(uint64_t descriptor, int row, int k, bool turned) {
+inline uint16_t tile_bits(uint64_t descriptor, int row, int k, bool turned) {
   const auto field = [&](int shift) { return int64_t(descriptor >> shift & 0x3fff) << 4; };
   if (descriptor >> 62 != 1) throw std::logic_error("a tile that is not swizzled by 128 bytes");
   const int64_t leading = field(16), eight = field(32);
@@ -77,7 +77,10 @@ inline float tile_element(uint64_t descriptor, int row, int k, bool turned) {
   check_shown(element);
   uint16_t bits = 0;
   std::memcpy(&bits, element, 2);
-  return std::bit_cast<float>(uint32_t{bits} << 16);
+  return bits;
+}
+inline float tile_element(uint64_t descriptor, int row, int k, bool turned) {
+  return std::bit_cast<float>(uint32_t{tile_bits(descriptor, row, k, turned)} << 16);
 }
 
 /// Throws if `columns` of a tile, or rows if turned, do not form a layout of PTX's ISA
@@ -127,7 +130,10 @@ inline void barrier_arrive(uint64_t* barrier) {
   });
 }
 inline void barrier_expect(uint64_t* barrier, int bytes) {
-  emulation::change(barrier, [&](emulation::Phases& p) { p.bytes += bytes, --p.waiting; });
+  emulation::change(barrier, [&](emulation::Phases& p) {
+    if (p.waiting == 0) throw std::logic_error("more arrive at a barrier than it counts");
+    p.bytes += bytes, --p.waiting;
+  });
 }
 inline void barrier_wait(uint64_t* barrier, int parity) {
   emulation::wait_until([=] {
@@ -136,6 +142,7 @@ inline void barrier_wait(uint64_t* barrier, int parity) {
   });
 }
 
+inline void acquire_map(const RowMap&) {}
 inline RowMap encoded(const void* data, const MapShape& shape) {
   if (const char* wrong = wrong_with(shape, reinterpret_cast<uintptr_t>(data)))
     throw std::logic_error(std::string("a tensor map that the driver would refuse: ") + wrong);
@@ -242,9 +249,11 @@ void products_leave() {
   emulation::finish_products(Left);
 }
 
-// The sums of this thread: rows lane / 4, and 8 rows later, of the warp's sixteen.
+// The sums of this thread: rows lane / 4, and 8 rows later, of the warp's sixteen. `number` widens
+// an element of b.
 template <int N, class Left>
-void multiply_later(float* d, uint64_t b, const uint32_t* registers, bool add, const Left& left) {
+void multiply_later(float* d, uint64_t b, const uint32_t* registers, bool add, const Left& left,
+                    float (*number)(uint16_t) = bf16_bits_to_float) {
   const int lane = emulation::lane();
   const bool turned = registers != nullptr;
   emulation::check_tile(b, N, turned);
@@ -254,7 +263,7 @@ void multiply_later(float* d, uint64_t b, const uint32_t* registers, bool add, c
           const int column = i / 4 * 8 + lane % 4 * 2 + i % 2, half = i % 4 / 2;
           float sum = add ? d[i] : 0;
           for (int k = 0; k < 16; ++k)
-            sum += left(half, k) * emulation::tile_element(b, column, k, turned);
+            sum += left(half, k) * number(emulation::tile_bits(b, column, k, turned));
           d[i] = sum;
         }
       },
@@ -267,6 +276,14 @@ void multiply_shared(float (&d)[N / 8][4], uint64_t a, uint64_t b, bool add) {
   multiply_later<N>(&d[0][0], b, nullptr, add, [=](int half, int k) {
     return emulation::tile_element(a, row + 8 * half, k, false);
   });
+}
+inline void multiply_shared_f16(float (&d)[16][4], uint64_t a, uint64_t b, bool add) {
+  const int row = static_cast<int>(threadIdx.x) / 32 % 4 * 16 + emulation::lane() / 4;
+  emulation::check_tile(a, 64, false);
+  const auto left = [=](int half, int k) {
+    return half_bits_to_float(emulation::tile_bits(a, row + 8 * half, k, false));
+  };
+  multiply_later<128>(&d[0][0], b, nullptr, add, left, half_bits_to_float);
 }
 template <int N, int Offset, int M>
 void multiply_registers(float (&d)[M][4], const uint32_t (&a)[4], uint64_t b) {

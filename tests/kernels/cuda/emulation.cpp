@@ -109,11 +109,14 @@ struct LateStore {
   void* to;
   uint4 value;
   int thread;
-  int64_t barrier;  // the phase of the block's barrier that the thread waited for; -1: none
+  const Barrier* barrier;  // the thread's first barrier since the store; null: none
+  int64_t phase;           // phase of the barrier at its arrival
 };
 
 struct Block {
   int index = 0, next = 0;
+  int place = 0;  // number within the launch
+  size_t first_stack = 0;
   bool left = false;  // for other blocks
   std::vector<LateStore> late;
   Barrier barrier;
@@ -172,7 +175,7 @@ bool resume(Thread& thread) {
   thread.ready = nullptr;
   block->running = &thread;
   threadIdx = {static_cast<unsigned>(thread.index), 0, 0};
-  if (grid) blockIdx = {static_cast<unsigned>(block->index), 0, 0};
+  if (grid) blockIdx = {static_cast<unsigned>(block->place), 0, 0};
   switch_to(block->scheduler, thread.place);
   return true;
 }
@@ -181,7 +184,7 @@ void open_block(int threads, int64_t shared_bytes, const std::function<void()>& 
   if (threads <= 0 || threads % 32 != 0 || threads > 1024)
     throw std::logic_error("a block of " + std::to_string(threads) + " threads");
   static std::vector<std::unique_ptr<std::byte[]>> stacks;
-  const size_t first = static_cast<size_t>(block->index) * static_cast<size_t>(threads);
+  const size_t first = block->first_stack;
   while (stacks.size() < first + static_cast<size_t>(threads))
     stacks.emplace_back(new std::byte[kStack]);
   block->body = &body;
@@ -296,8 +299,10 @@ bool take_turn(size_t at) {
 
 }  // namespace
 
-void run_grid(int blocks, int threads, int64_t shared_bytes, const std::function<void()>& body) {
-  const auto all = static_cast<size_t>(blocks);
+void run_grids(const std::vector<Blocks>& launches) {
+  std::vector<const Blocks*> of;  // the launch of each block
+  for (const Blocks& one : launches) of.insert(of.end(), static_cast<size_t>(one.count), &one);
+  const size_t all = of.size();
   Grid made{std::vector<Block>(all), {}, {}, std::mt19937(order.seed)};
   struct Within {
     explicit Within(Grid* one) { grid = one; }
@@ -311,13 +316,19 @@ void run_grid(int blocks, int threads, int64_t shared_bytes, const std::function
   made.between = std::array<uint32_t, 3>{1, 4, 32}[made.random() % 3];
   for (size_t b = 0; b < all; ++b) made.shares.push_back(share_of(b, all));
   const size_t resident = order.resident > 0 ? static_cast<size_t>(order.resident) : all;
-  size_t opened = 0;
+  size_t opened = 0, stacks = 0;
+  int place = 0;
   turns_taken = 0;
   while (opened < all || !made.running.empty()) {
     for (; opened < all && made.running.size() < resident; ++opened) {
       block = &made.blocks[opened];
+      const Blocks& launch = *of[opened];
+      place = opened > 0 && of[opened - 1] == &launch ? place + 1 : 0;
       block->index = static_cast<int>(opened);
-      open_block(threads, shared_bytes, body);
+      block->place = place;
+      block->first_stack = stacks;
+      stacks += static_cast<size_t>(launch.threads);
+      open_block(launch.threads, launch.shared_bytes, launch.body);
       made.running.push_back(opened);
     }
     ++turns_taken;
@@ -335,7 +346,7 @@ void touch_words(bool wait) {
 }
 
 void store_late(void* to, const void* from) {
-  LateStore one{to, {}, block->running->index, -1};
+  LateStore one{to, {}, block->running->index, nullptr, 0};
   std::memcpy(&one.value, from, 16);
   if (!grid) return show_to_others(one);
   block->late.push_back(one);
@@ -343,7 +354,7 @@ void store_late(void* to, const void* from) {
 
 void release_stores() {
   std::erase_if(block->late, [](const LateStore& one) {
-    const bool ordered = one.barrier >= 0 && one.barrier < block->barrier.generation;
+    const bool ordered = one.barrier && one.phase < one.barrier->generation;
     if (!ordered && one.thread != block->running->index) return false;
     show_to_others(one);
     return true;
@@ -357,12 +368,15 @@ void run_block(int threads, int64_t shared_bytes, const std::function<void()>& b
   close_block();
 }
 
-void wait_for_block() {
+// Stores before a barrier are released by any of its threads behind it.
+void wait_in_order(Barrier& barrier) {
   for (LateStore& one : block->late)
-    if (one.thread == block->running->index && one.barrier < 0)
-      one.barrier = block->barrier.generation;
-  wait_at(block->barrier);
+    if (one.thread == block->running->index && !one.barrier)
+      one.barrier = &barrier, one.phase = barrier.generation;
+  wait_at(barrier);
 }
+
+void wait_for_block() { wait_in_order(block->barrier); }
 
 int lane() { return block->running->index % 32; }
 
@@ -407,7 +421,7 @@ Barrier& named(int name, int threads) {
   return barrier;
 }
 
-void wait_for_threads(int name, int threads) { wait_at(named(name, threads)); }
+void wait_for_threads(int name, int threads) { wait_in_order(named(name, threads)); }
 
 void arrive_for_threads(int name, int threads) {
   Barrier& barrier = named(name, threads);

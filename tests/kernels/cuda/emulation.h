@@ -82,8 +82,31 @@ struct Order {
 inline Order order;
 /// Turns of the last grid of blocks.
 inline int64_t turns_taken = 0;
-/// Runs `blocks` blocks at once.
-void run_grid(int blocks, int threads, int64_t shared_bytes, const std::function<void()>& body);
+/// Blocks of a launch.
+struct Blocks {
+  int count = 0, threads = 0;
+  int64_t shared_bytes = 0;
+  std::function<void()> body{};
+};
+/// Runs all blocks at once; those of several launches are on as many GPUs.
+void run_grids(const std::vector<Blocks>& launches);
+/// Collects launches of blocks that run at once, until run(), as those of several GPUs.
+class Together {
+ public:
+  Together() { collecting = this; }
+  ~Together() { collecting = nullptr; }
+  Together(const Together&) = delete;
+  Together& operator=(const Together&) = delete;
+  void add(Blocks launch) { launches_.push_back(std::move(launch)); }
+  void run() {
+    const Reach reaches;
+    run_grids(std::exchange(launches_, {}));
+  }
+  static inline Together* collecting = nullptr;
+
+ private:
+  std::vector<Blocks> launches_;
+};
 /// Other blocks may run now; `wait`: they do.
 void touch_words(bool wait);
 /// A store that other blocks see after the next release of this block, or at any time before.
@@ -204,6 +227,8 @@ inline void store_unordered(uint64_t* word, uint64_t value) {
   *word = value;
   emulation::touch_words(false);
 }
+inline void post_word(uint64_t* shared, uint64_t value) { *shared = value; }
+inline uint64_t posted_word(const uint64_t* shared) { return *shared; }
 inline void put_16(void* to, uint4 value) { emulation::store_late(to, &value); }
 inline void pause() { emulation::touch_words(true); }
 
@@ -248,14 +273,16 @@ inline void load_matrices_transposed(uint32_t (&out)[4], const void* row) {
   }
 }
 
-inline void multiply_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+// A product of 16-bit elements; `number` widens one.
+inline void multiply_halves(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
+                            float (*number)(uint16_t)) {
   struct Operands {
     uint32_t a[4], b[2];
   } mine{{a[0], a[1], a[2], a[3]}, {b0, b1}};
   const auto& slots = emulation::show(&mine, sizeof(mine));
   const int g = emulation::lane() / 4, t = emulation::lane() % 4;
-  const auto half = [](uint32_t word, int which) {
-    return std::bit_cast<float>(which ? word & 0xffff0000u : word << 16);
+  const auto half = [&](uint32_t word, int which) {
+    return number(static_cast<uint16_t>(which ? word >> 16 : word));
   };
   for (int k = 0; k < 16; ++k) {
     const int owner = k % 8 / 2;  // lane % 4 of the lanes with this k
@@ -268,6 +295,15 @@ inline void multiply_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, ui
     }
     for (int i = 0; i < 4; ++i) d[i] += row[i / 2] * column[i % 2];
   }
+}
+inline float bf16_bits_to_float(uint16_t bits) {
+  return std::bit_cast<float>(uint32_t{bits} << 16);
+}
+inline void multiply_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  multiply_halves(d, a, b0, b1, bf16_bits_to_float);
+}
+inline void multiply_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  multiply_halves(d, a, b0, b1, half_bits_to_float);
 }
 
 inline unsigned char* dynamic_shared() { return emulation::dynamic_shared(); }
@@ -307,9 +343,12 @@ void launch(const char* name, void (*kernel)(Params...), const Launch& shape, Ar
   const emulation::Reach reach;
   gridDim = {static_cast<unsigned>(shape.blocks), static_cast<unsigned>(shape.rows), 1};
   blockDim = {static_cast<unsigned>(shape.threads), 1, 1};
-  if (shape.resident)
-    return emulation::run_grid(static_cast<int>(shape.blocks), shape.threads, shape.shared,
-                               [&] { std::apply(kernel, values); });
+  if (shape.resident) {
+    emulation::Blocks all{static_cast<int>(shape.blocks), shape.threads, shape.shared,
+                          [kernel, values] { std::apply(kernel, values); }};
+    if (auto* const others = emulation::Together::collecting) return others->add(std::move(all));
+    return emulation::run_grids({std::move(all)});
+  }
   for (unsigned y = 0; y < gridDim.y; ++y)
     for (unsigned x = 0; x < gridDim.x; ++x) {
       blockIdx = {x, y, 0};

@@ -274,6 +274,20 @@ TEST_P(Emulation, TheCopyEngineKnowsABarrierThatWasShownToIt) {
   EXPECT_THROW(use(false), std::logic_error);
 }
 
+// Each waits for the other's word.
+TEST_P(Emulation, LaunchesOnSeveralGpusRunAtOnce) {
+  uint64_t words[2] = {};
+  emulation::Together gpus;
+  for (const int g : {0, 1})
+    gpus.add({2, 32, 0, [&words, g] {
+                EXPECT_LT(blockIdx.x, 2u);
+                if (blockIdx.x == 1 && threadIdx.x == 0) store_release(&words[g], 1);
+                while (load_acquire(&words[1 - g]) == 0) pause();
+              }});
+  gpus.run();
+  EXPECT_EQ(words[0] + words[1], 2u);
+}
+
 TEST(CudaRowMap, KnowsWhatTheDriverRefuses) {
   const auto wrong = [](int64_t stride, int64_t rows, int heads, int dim, int box, uintptr_t at) {
     return wrong_with(row_map_shape(stride, rows, heads, dim, box), at) != nullptr;
