@@ -26,7 +26,9 @@ struct LladaCase {
 
   models::TokenSpec spec(const std::string& part = "model") const {
     const std::string where = folder + "/" + part + "/config.json";
-    return models::language_model_of({base::read_json(where), where});
+    base::Json config = base::read_json(where);
+    config.update(changes);
+    return models::language_model_of({config, where});
   }
   /// Loads the network in f32 after a check of names.
   std::unique_ptr<nn::TokenModel> load(const std::string& part = "model", int block = 0) const {
@@ -46,6 +48,7 @@ struct LladaCase {
 
   std::string folder;
   base::Json json;
+  base::Json changes = base::Json::object();  ///< keys of the configuration that a test replaces
   load::SafetensorsFile io;
   load::WeightStore store;
 };
