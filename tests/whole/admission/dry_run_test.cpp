@@ -312,8 +312,9 @@ TEST(DryRun, AnUnknownMethodIsPredictedByRunningIt) {
       setup.attention = std::make_unique<Telling>(network->geometry(), *world, 5000);
       const auto latent = nn::Tensor::empty({16, 16}, tensor::DType::f32, state->device());
       if (!latent.is_meta()) std::fill_n(latent.data<float>(), latent.elements(), 0.5f);
-      parallel::denoise(*network, conditioning, *flow, {.scale = 1, .channels = 4, .kept = 4},
-                        latent, [](int) { return nn::Tensor(); }, setup, {});
+      parallel::denoise(*network, conditioning, *flow,
+                        {.scale = 1, .channels = 4, .prediction_channels = 4}, latent,
+                        [](int) { return nn::Tensor(); }, setup, {});
       const tensor::MemoryTracker& memory = *tensor::current_scope().memory;
       did[rank] = fmt::format("{} buffers, {} in all, {:.0f} FLOP",
                               memory.peak(tensor::MemoryClass::buffers), memory.peak(),

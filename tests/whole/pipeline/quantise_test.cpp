@@ -285,10 +285,11 @@ TEST(Quantise, WhatFillsPanelsLiesInThemAndIsUsedWhereItLies) {
   const std::string out = scratch / "q";
   open(shipped("tasks-a")).quantise({out, Precision::int8, Precision::int8});
   const load::TensorSet tensors = load::open_component(out);
-  std::map<load::Order, int> found;
+  std::map<load::WeightOrder, int> found;
   for (const std::string& name : tensors.names())
     if (load::is_quantised(tensors, name)) ++found[load::order_of(tensors, name)];
-  for (const load::Order order : {load::Order::rows, load::Order::panels, load::Order::half})
+  for (const load::WeightOrder order :
+       {load::WeightOrder::rows, load::WeightOrder::panels, load::WeightOrder::half})
     EXPECT_GT(found[order], 0) << static_cast<int>(order);
   const CompleteResult read = answer(open(out));
   for (const char* plan : {"", "expert=2", "tensor=2"}) {
