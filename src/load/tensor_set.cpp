@@ -60,9 +60,9 @@ std::vector<Candidate> candidates(const fs::path& folder, const std::string& var
   const bool diffusers = library == Library::diffusers;
   if (!diffusers) std::swap(stems[0], stems[1]);
   std::vector<Candidate> list;
-  for (const std::string stem : stems) {
-    const Candidate index{folder / (stem + ".safetensors.index" + dotted + ".json"), true};
-    const Candidate file{folder / (stem + dotted + ".safetensors")};
+  for (const char* const stem : stems) {
+    const Candidate index{folder / fmt::format("{}.safetensors.index{}.json", stem, dotted), true};
+    const Candidate file{folder / fmt::format("{}{}.safetensors", stem, dotted)};
     list.insert(list.end(), {diffusers ? index : file, diffusers ? file : index});
   }
   return list;

@@ -230,7 +230,7 @@ void Pass::run(comm::Communicator* world) {
                         weights);
   std::map<int, nn::Range> ranges;
   for (const int sequence : token_pass.view.sequences) ranges[sequence] = nn::kAllTokens;
-  setup.policy->restrict_to(std::move(ranges));
+  setup.policy->restrict_to(ranges);
   require(setup.go_on(stop), ErrorCode::cancelled, "stopped before the first block");
   const auto output_of = [&](const Tensor& rows) {
     if (request.canvas.empty()) return spread(rows, request);
