@@ -1,8 +1,8 @@
 """Predicts figures of the papers of xDiT and DICE as tables in Markdown.
 
-python3 bench/evaluation/predicted_figures.py PROGRAM latency|memory|experts|vae [--ranks 1,2,4,8,16]
+python3 bench/evaluation/predicted_figures.py PROGRAM latency|memory|experts|vae [--ranks 1,2,4,8]
 
-latency  xDiT (arXiv 2411.01738), Figures 8 to 17: seconds of single methods and of the best hybrid over ranks, on L40 and A100
+latency  xDiT (arXiv 2411.01738), Figures 8 to 17: seconds of single methods and of the best hybrid, on L40 and A100
 memory   xDiT, Figure 18: GB of a rank under each method on 8 L40
 experts  DICE (ICCV 2025), Figure 9: GB of a rank over batch and image size, on 8 ranks; "no": more than 24 GB
 vae      xDiT, Table 3: GB of a rank that decodes an image with others, without tiles
@@ -79,15 +79,13 @@ def methods(found, value):
 
 
 def latency(planner, ranks):
-    rows = []
     for hardware in ("L40", "A100"):
         for model, side, steps in IMAGES:
+            print(f"{model} at {side} x {side} pixels, {steps} steps on {hardware}, seconds of denoising\n")
             size = ("--width", side, "--height", side, "--steps", steps, "--quality", "stale", "--hardware", hardware)
-            curves = [methods(planner.plans(model, *size, "--ranks", n), lambda plan: plan["denoising_seconds"])
-                      for n in ranks]
-            for method, cells in zip([*METHODS, "best"], zip(*curves)):
-                rows.append([model, str(side), hardware, method, *cells])
-    table(["model", "pixels", "on", "method", *map(str, ranks)], rows)
+            table(["ranks", *METHODS, "best"],
+                  [[str(n), *methods(planner.plans(model, *size, "--ranks", n), lambda plan: plan["denoising_seconds"])]
+                   for n in ranks])
 
 
 def memory(planner, _):
@@ -126,7 +124,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
     parser.add_argument("figures", choices=("latency", "memory", "experts", "vae"))
-    parser.add_argument("--ranks", default="1,2,4,8,16")
+    parser.add_argument("--ranks", default="1,2,4,8")
     args = parser.parse_args()
     figures = {"latency": latency, "memory": memory, "experts": experts, "vae": vae}[args.figures]
     figures(Planner(args.program), [int(n) for n in args.ranks.split(",")])
