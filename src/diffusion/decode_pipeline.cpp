@@ -234,12 +234,12 @@ void RequestStage::decode_part(const QueuedRequest& queued, const Job& part, nn:
 }
 
 void RequestStage::decode() {
-  const bool heeds = first() || !state.ranks().all_here();
+  const bool reads_stop = first() || !state.ranks().all_here();
   const auto run = [&](QueuedRequest& queued, Denoising&) {
     const int64_t chunk = queued.job.planned.vae_chunk;
     nn::LocalSpatial whole(chunk);
     std::optional<parallel::Bands> bands;
-    if (stage_ranks) bands.emplace(*stage_ranks, heeds ? stop : std::stop_token(), chunk);
+    if (stage_ranks) bands.emplace(*stage_ranks, reads_stop ? stop : std::stop_token(), chunk);
     for (const Job& part : queued.parts) {
       go_on();
       decode_part(queued, part, stage_ranks ? static_cast<nn::Spatial&>(*bands) : whole);

@@ -24,8 +24,8 @@ void launch_bands(
     if (takes_part) std::iota(members.begin(), members.end(), 0);
     const auto ranks = world->group(members);  // all ranks of the world must call group()
     if (!takes_part) return;
-    const bool heeds = state.ranks().speaks(world->rank());
-    parallel::Bands bands(*ranks, heeds ? stop : std::stop_token(), chunk);
+    const bool reads_stop = state.ranks().speaks(world->rank());
+    parallel::Bands bands(*ranks, reads_stop ? stop : std::stop_token(), chunk);
     rank(bands, ranks.get());
   });
 }
