@@ -10,13 +10,6 @@ namespace tessera::comm {
 
 using Clock = std::chrono::steady_clock;
 
-namespace {
-
-// Marks a slot in place of received bytes: a thread waits for the message.
-constexpr uint64_t kAwaited = ~uint64_t{0};
-
-}  // namespace
-
 void Inbox::deliver(uint64_t channel, int from, Message message) {
   message.arrived = Clock::now();
   const auto bytes = static_cast<uint64_t>(message.data.bytes());
@@ -48,7 +41,7 @@ void Inbox::deliver(uint64_t channel, int from, Message message) {
       const uint64_t order = message.order;
       Slot& slot = sender.slots[order];
       twice = slot.message.has_value();
-      awaited = slot.bytes == kAwaited;
+      awaited = slot.awaited;
       if (slot.expected) accepted_[from] += bytes;
       slot.bytes = bytes;
       if (slot.forgotten)
@@ -160,7 +153,7 @@ Message Inbox::take(uint64_t channel, int from, uint64_t order,
   wait(lock, expired, [&] {
     slot = find(channel, from, order);
     if (slot && slot->message) return true;
-    if (slot) slot->bytes = kAwaited;
+    if (slot) slot->awaited = true;
     return false;
   });
   Message message = std::move(*slot->message);

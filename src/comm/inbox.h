@@ -70,6 +70,7 @@ class Inbox {
   struct Slot {
     std::optional<Message> message;
     bool expected = false, forgotten = false;
+    bool awaited = false;  // a thread waits for the message
     uint64_t bytes = 0;  // received bytes
   };
   struct Sender {
