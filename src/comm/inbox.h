@@ -71,7 +71,7 @@ class Inbox {
     std::optional<Message> message;
     bool expected = false, forgotten = false;
     bool awaited = false;  // a thread waits for the message
-    uint64_t bytes = 0;  // received bytes
+    uint64_t bytes = 0;    // received bytes
   };
   struct Sender {
     std::map<uint64_t, Slot> slots;  // by order
