@@ -23,9 +23,9 @@ class OneStep {
     view.sequences = {0};
     if (rows.prefix > 0) view.prefix = {{0, {-rows.prefix, 0}}};
     view.body = {{0, {0, rows.tokens()}}};
-    latent_ = random_tensor({rows.tokens(), layout.token_channels()}, DType::f32, 5);
+    latent_ = place(random_tensor({rows.tokens(), layout.token_channels()}, DType::f32, 5));
     const float when[] = {500};
-    time_ = Tensor::from(std::span<const float>(when), {1});
+    time_ = place(Tensor::from(std::span<const float>(when), {1}));
     context_ = model_->prepare(conditioning, rows);
     placement_ = model_->place(*context_, view);
   }

@@ -8,32 +8,16 @@
 #include <numeric>
 
 #include "bench.h"
-#include "load/quantise_rules.h"
 #include "models/one_step.h"
-#include "models/random_weights.h"
-#include "ops/matmul.h"
+#include "pipeline/ruled_weights.h"
 
 using namespace tessera;
 using bench::DType;
+using bench::RuledWeights;
 using bench::Tensor;
-using Bits = load::QuantiseRules::Bits;
+using Bits = RuledWeights::Bits;
 
 namespace {
-
-/// Packs weights like a folder's weights under quantisation rules.
-class RuledWeights final : public bench::RandomWeights {
- public:
-  explicit RuledWeights(Bits bits) : rules_(load::QuantiseRules::all_in(bits)) {}
-  nn::FetchedWeight fetch(const nn::WeightRequest& request) const override {
-    if (request.form != Form::matrix) return RandomWeights::fetch(request);
-    const Tensor part = nn::taken(stored(request.name, request.shape), request.cut);
-    return {.packed = ops::pack_weight(
-                part, rules_.form(request.name, request.compute, request.shape[1], false))};
-  }
-
- private:
-  load::QuantiseRules rules_;
-};
 
 constexpr std::array<Bits, 3> kForms{Bits::none, Bits::int8, Bits::int4};
 

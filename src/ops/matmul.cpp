@@ -35,9 +35,6 @@ void check(const Tensor& x, const Weight& w, const MatmulOptions& options) {
   require(x.rank() == 2 && x.size(1) == w->k && tensor::is_float(x.dtype()), ErrorCode::usage,
           "matmul: x {} of {} does not fit weight [{}, {}]; expected floats [tokens, {}]",
           x.shape(), tensor::name_of(x.dtype()), w->n, w->k, w->k);
-  require(w->dtype != DType::i8 || !tensor::is_gpu(x.device()), ErrorCode::usage,
-          "matmul: on a GPU weights in i8 are for experts; pack this one in f32 or bf16, or run a "
-          "folder that was quantised without `dense`");
   const bool paired = is_paired(options.activation);
   require(paired == w->paired, ErrorCode::usage, "matmul: {}",
           paired ? "swiglu and geglu need a paired weight; pack it with pack_paired_weight"
@@ -134,14 +131,8 @@ StoredMatrix on_host(const StoredMatrix& w) {
   return {w.values.to(Device::cpu), w.scales.to(Device::cpu)};
 }
 
-void check_device(const WeightForm& form, Device device) {
-  require(!form.int8_rows || !tensor::is_gpu(device), ErrorCode::usage,
-          "products of int8 with int8 are for CPUs; pack this weight in bf16 for a GPU");
-}
-
 Weight pack(const StoredMatrix& source, const StoredMatrix& up_source, const WeightForm& form,
             Device device) {
-  check_device(form, device);
   const StoredMatrix stored = form.int4 ? quantised(source, true) : source,
                      up = form.int4 && up_source.values.defined() ? quantised(up_source, true)
                                                                   : up_source;

@@ -44,8 +44,8 @@ std::string name_of(const WeightForm& form);
 /// Packs `w` [n, k] (any float dtype) for products in `form` with the active instruction set. i8
 /// has a scale for each column; activations are not quantised unless the form says so; stored i8 or
 /// int4 is kept. On meta only the shape is kept; bytes are counted as weights. The result is on the
-/// device of `w`, or on `device`: for a GPU always row major. Throws Error(usage) for int8 rows on
-/// a GPU.
+/// device of `w`, or on `device`: for a GPU always row major, and with activations in bf16 where
+/// the form asks for int8 rows. Throws Error(usage) for int4 on a GPU.
 Weight pack_weight(const StoredMatrix& w, const WeightForm& form);
 Weight pack_weight(const StoredMatrix& w, const WeightForm& form, Device device);
 /// Packs the transpose of a table [k, n]: products with it are weighted sums of the table's rows.
@@ -95,10 +95,10 @@ struct MatmulOptions {
 };
 
 /// x [tokens, k] W^T -> [tokens, n]. bf16 weights: x is rounded to bf16, sums in f32. f32 weights:
-/// x is widened. i8 weights, CPU only: x is widened, or quantised as for experts
-/// (kernels/experts.h). PackedWeight::low is added to the sums. A row of the result depends only on
-/// the same row of x (bitwise, own kernels). Tokens may be 0. Throws Error(usage) for mismatched
-/// sizes.
+/// x is widened. i8 weights: x is widened, or quantised as for experts (kernels/experts.h); on a
+/// GPU it is rounded to bf16. PackedWeight::low is added to the sums. A row of the result depends
+/// only on the same row of x (bitwise, own kernels). Tokens may be 0. Throws Error(usage) for
+/// mismatched sizes.
 Tensor matmul(const Tensor& x, const Weight& w, const MatmulOptions& options = {});
 
 /// Independent products on a device, which a GPU computes together, because each alone would leave

@@ -172,6 +172,11 @@ void check_experts_alone(const ModelState& state) {
           state.name);
 }
 
+bool names_int4(const load::QuantiseRules& rules) {
+  return std::ranges::any_of(
+      rules.rules(), [](const auto& rule) { return rule.bits == load::QuantiseRules::Bits::int4; });
+}
+
 // Refuses options and rules without effect.
 void check_quantises(const ModelState& state) {
   if (!quantises(state.options)) return;
@@ -203,12 +208,9 @@ void check_quantises(const ModelState& state) {
             base::printable(rule.of), state.name);
   }
   any = any || std::ranges::any_of(forms, [](const auto& entry) { return entry.second.int8_rows; });
-  require(!gpu || (any && rules.experts() != load::QuantiseRules::Bits::int4 &&
-                   state.options.quantise_rules.empty()),
-          ErrorCode::usage,
-          "{}: quantised products of '{}' are supported on CPUs only; leave `device` cuda out, or "
-          "use bf16 (on GPUs only routed experts are int8)",
-          asked_as(state.options), state.name);
+  require(!gpu || !names_int4(rules), ErrorCode::usage,
+          "{}: int4 is supported on CPUs only; leave `device` cuda out, or use int8",
+          asked_as(state.options));
   require(any, ErrorCode::usage, "{}: '{}' has no products that are quantised; use bf16",
           asked_as(state.options), state.name);
 }
@@ -220,13 +222,14 @@ void check_device_forms(const ModelState& state) {
       "'{}' holds its experts in int4, which runs on CPUs; leave `device` cuda out, or quantise "
       "the model to int8",
       state.name);
-  require(std::ranges::none_of(state.folder.components,
-                               [](const auto& part) { return part.quantised.int8_rows; }) ||
-              !tensor::is_gpu(state.device()),
-          ErrorCode::usage,
-          "'{}' is quantised for int8 activations, which are supported on CPUs only; leave "
-          "`device` cuda out, or run the original folder",
-          state.name);
+  for (const auto& part : state.folder.components) {
+    load::QuantiseRules rules;
+    rules.add(part.quantised.rules, part.name);
+    require(!names_int4(rules) || !tensor::is_gpu(state.device()), ErrorCode::usage,
+            "'{}' holds products in int4, which run on CPUs; leave `device` cuda out, or quantise "
+            "the model to int8",
+            state.name);
+  }
 }
 
 }  // namespace
@@ -258,10 +261,7 @@ load::QuantiseRules rules_of(const RunOptions& options) {
   const Bits bits = options.precision == Precision::int8   ? Bits::int8
                     : options.precision == Precision::int4 ? Bits::int4
                                                            : Bits::none;
-  if (bits != Bits::none && options.device.kind == DeviceKind::cuda)
-    rules.add(std::string("experts=") + name_of(bits), "`dtype`");
-  else if (bits != Bits::none)
-    rules = load::QuantiseRules::all_in(bits);
+  if (bits != Bits::none) rules = load::QuantiseRules::all_in(bits);
   rules.add(options.quantise_rules, "`quantise_rules`");
   return rules;
 }
@@ -274,8 +274,7 @@ bool ModelState::int4_experts() const {
 bool ModelState::quantises_experts() const { return expert_dtype() && !stored(folder).experts; }
 
 bool ModelState::quantises_products() const {
-  return spec && !stored(folder).int8_rows && device() != tensor::Device::cuda &&
-         rules_of(options).names_products();
+  return spec && !stored(folder).int8_rows && rules_of(options).names_products();
 }
 
 std::vector<std::string> ModelState::parts_with_products() const {

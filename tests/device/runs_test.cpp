@@ -22,8 +22,8 @@ RunOptions options(const std::string& device, const std::string& plan,
   RunOptions run = golden::options(precision);
   run.device = parse_device(device);
   run.plan = parse_plan(plan);
-  // GPUs have int8 kernels for routed experts only.
-  if (precision == Precision::int8 && device == "cpu") run.quantise_rules = "attn=bf16,mlp=bf16";
+  // Experts alone compute alike: other products in int8 keep activations in bf16 on a GPU.
+  if (precision == Precision::int8) run.quantise_rules = "attn=bf16,mlp=bf16";
   return run;
 }
 
@@ -63,23 +63,55 @@ TEST(RunsOnGpu, GenerateIsTheCpus) {
   expect_equal("dit_moe_timm", "");
 }
 
-TEST(RunsOnGpu, QuantisedProductsAreRefusedByName) {
-  const Gpu gpu;
-  const auto said = [](const std::string& model, Precision precision, const std::string& rules) {
-    RunOptions run = options("cuda", "", precision);
-    run.quantise_rules = rules;
-    return golden::error_of([&] { (void)Model::open(model, run); });
-  };
-  const std::string scenes = TESSERA_MODELS_DIR "/scenes", shapes = TESSERA_MODELS_DIR "/shapes";
-  EXPECT_NE(said(scenes, Precision::int8, "").find("CPUs only"), std::string::npos);
-  EXPECT_NE(said(shapes, Precision::int4, "").find("`dtype` int4"), std::string::npos);
-  EXPECT_NE(said(shapes, Precision::bf16, "attn=int8").find("`quantise_rules` attn=int8"),
-            std::string::npos);
+GenerateResult shapes_of(const std::string& folder, const std::string& device,
+                         Precision precision) {
+  RunOptions run = options(device, "", precision);
+  run.quantise_rules = "";
+  GenerateRequest request;
+  request.classes = {"1", "3"};
+  request.steps = 4;
+  request.decode = false;
+  return Model::open(folder, run).generate(request);
+}
+
+TEST(RunsOnGpu, Int8ProductsAreNearBf16AndTakeFewerBytes) {
+  const std::string shapes = TESSERA_MODELS_DIR "/shapes";
+  const GenerateResult want = shapes_of(shapes, "cpu", Precision::f32);
   const Scratch scratch;
   QuantiseRequest request{.output = scratch / "q"};
   request.dtype = Precision::int8;
   (void)Model::open(shapes, options("cpu", "")).quantise(request);
-  EXPECT_NE(said(request.output, Precision::bf16, "").find("CPUs only"), std::string::npos);
+  const Gpu gpu;
+  const GenerateResult bf16 = shapes_of(shapes, "cuda", Precision::bf16),
+                       int8 = shapes_of(shapes, "cuda", Precision::int8);
+  EXPECT_LT(golden::l2_error(int8.latents, want.latents), 5e-2);
+  EXPECT_GT(golden::l2_error(int8.latents, bf16.latents), 0);
+  EXPECT_LT(int8.report.peak_bytes.weights, 0.8 * bf16.report.peak_bytes.weights);
+  EXPECT_EQ(shapes_of(request.output, "cuda", Precision::bf16).latents, int8.latents);
+}
+
+TEST(RunsOnGpu, Int4IsRefusedByName) {
+  const Gpu gpu;
+  const std::string shapes = TESSERA_MODELS_DIR "/shapes";
+  const auto message_of = [](const std::string& model, Precision precision,
+                             const std::string& rules) {
+    RunOptions run = options("cuda", "", precision);
+    run.quantise_rules = rules;
+    return golden::error_of([&] { (void)Model::open(model, run); });
+  };
+  EXPECT_NE(message_of(shapes, Precision::int4, "").find("`dtype` int4: int4 is"),
+            std::string::npos);
+  EXPECT_NE(message_of(shapes, Precision::bf16, "attn=int4").find("`quantise_rules` attn=int4"),
+            std::string::npos);
+  const Scratch scratch;
+  for (const auto& [name, part] :
+       {std::pair{"shapes", "experts in int4"}, {"scenes", "products in int4"}}) {
+    QuantiseRequest request{.output = scratch / name};
+    request.dtype = Precision::int4;
+    (void)Model::open(std::string(TESSERA_MODELS_DIR "/") + name, options("cpu", ""))
+        .quantise(request);
+    EXPECT_NE(message_of(request.output, Precision::bf16, "").find(part), std::string::npos);
+  }
 }
 
 TEST(RunsOnGpu, RanksThatAreThreadsShareIt) {

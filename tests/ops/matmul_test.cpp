@@ -169,7 +169,7 @@ TEST(Matmul, FormsWeighOnMetaWhatTheyWeigh) {
   EXPECT_NE(message_of([] { pack_weight(counting(4, 5), WeightForm::of_rows(true)); }).find("even"),
             std::string::npos);
   EXPECT_NE(message_of([] {
-              pack_weight(counting(4, 6), WeightForm::of_rows(false), Device::cuda);
+              pack_weight(counting(4, 6), WeightForm::of_rows(true), Device::cuda);
             }).find("for CPUs"),
             std::string::npos);
   EXPECT_EQ(name_of(WeightForm::of_rows(true)), "i4 x i8");

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "kernels/cuda/convert.cuh"
+#include "kernels/cuda/expand.cuh"
 #include "kernels/cuda/few_rows.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/library_product.h"
@@ -42,7 +43,8 @@ FinishedProduct finished(const MatmulArgs& args) {
            .y = args.y,
            .y_dtype = args.y_dtype,
            .bias = args.epilogue.bias},
-          {nullptr, 0, args.rows, w.n, args.epilogue, args.y, args.y_dtype, args.y_stride}};
+          {nullptr, 0, args.rows, w.n, args.epilogue, args.y, args.y_dtype, args.y_stride},
+          w.dtype == DType::i8 ? w.scales.data<float>() : nullptr};
 }
 
 ProductSize size_of(const MatmulArgs& args) {
@@ -76,16 +78,43 @@ void start_with_low(const MatmulArgs& args, LibraryProduct sums) {
   library_product(sums);
 }
 
+// Weights in int8: read as they are on compute capability 9, otherwise expanded to bf16 for the
+// call.
+void matmul_int8(MatmulArgs args) {
+  const PackedWeight& w = *args.weight;
+  const bool converts = args.x_dtype != DType::bf16;
+  const Scratch converted(converts ? bytes_of(Form::bf16, args.rows * w.k) : 0);
+  if (converts) {
+    convert("matmul", args.x, args.x_dtype, args.x_stride, args.rows, w.k, Form::bf16,
+            converted.as<void>());
+    args.x = converted.as<void>();
+    args.x_dtype = DType::bf16;
+    args.x_stride = w.k;
+  }
+  const FinishedProduct product = finished(args);
+  if (!args.low && by_warpgroups(product)) return matmul_sm90({&product, 1}, Tiles::of_256);
+  const int64_t rows = w.paired ? 2 * w.n : w.n, bytes = rows * w.k * 2;
+  const Scratch values(bytes);
+  expand("matmul", w, values.as<void>());
+  PackedWeight expanded{w.n, w.k, DType::bf16, w.isa, w.paired, {}};
+  expanded.data = tensor::Tensor::over(tensor::Storage::view(values.as<void>(), bytes, nullptr), 0,
+                                       {rows, w.k}, DType::bf16);
+  expanded.low = w.low;
+  args.weight = &expanded;
+  matmul(args);
+}
+
 }  // namespace
 
 void matmul(const MatmulArgs& args) {
   const PackedWeight& w = *args.weight;
   if (args.rows == 0 || w.n == 0) return;
-  if (w.dtype == DType::i8)
-    unsupported("matmul", "bits of a weight:", 8, "weights in f32 or bf16 outside the experts");
+  if (w.dtype == DType::i8) return matmul_int8(args);
   if (!args.low && serves_few_rows(args)) return few_rows(args);
   const MatmulPlan plan = matmul_plan(args);
-  auto [product, finish] = finished(args);
+  FinishedProduct whole = finished(args);
+  LibraryProduct& product = whole.product;
+  Finish& finish = whole.finish;
   product.epilogue = plan.inside;
   product.beta = plan.adds_to_y ? 1.0f : 0.0f;
   const Form form = w.dtype == DType::f32 ? Form::f32 : Form::bf16;
@@ -97,11 +126,10 @@ void matmul(const MatmulArgs& args) {
     product.x_stride = w.k;
   }
   if (plan.complete) return library_product(product);
-  const FinishedProduct all{product, finish};
-  if (!args.low && by_warpgroups(all))
+  if (!args.low && by_warpgroups(whole))
     if (const Tiles tiles = best_way(size_of(args), multiprocessors()).tiles;
         tiles != Tiles::library)
-      return matmul_sm90({&all, 1}, tiles);
+      return matmul_sm90({&whole, 1}, tiles);
   const bool words = all_in_words(finish);
   const Scratch sums(args.rows * product.n * 4);
   product.y = sums.as<void>();

@@ -19,17 +19,19 @@ template <int N, bool Bytes = false>
 struct ProductTile {
   static constexpr int kLeftBytes = kProductRows * 128, kRightBytes = N * 128;
   static constexpr int kByteBytes = Bytes ? N * kProductDepth : 0;
-  static constexpr int kStages = N == 256 ? (Bytes ? 3 : 4) : N == 192 ? 5 : 6;
+  static constexpr int kStages = N == 256 ? (Bytes ? 3 : 4) : N == 192 ? (Bytes ? 4 : 5) : 6;
   /// Stages, barriers, and padding for alignment to 1,024.
   static constexpr int64_t kShared = 1024 + kStages * (kLeftBytes + kRightBytes + kByteBytes) + 256;
 };
 
-/// True if matmul_sm90() supports these matrices: bf16 rows of whole 16-byte words, and enough of
-/// them.
+/// True if matmul_sm90() supports these matrices: x in bf16, w in bf16 or int8, rows of whole
+/// 16-byte words, and enough of them.
 inline bool serves_sm90(const LibraryProduct& p) {
-  return p.dtype == tensor::DType::bf16 && p.rows >= kFewestProductRows && p.k > 0 &&
-         p.k % 8 == 0 && fits_row_map(p.x, p.x_stride, 1, static_cast<int>(p.k)) &&
-         fits_row_map(p.w, p.k, 1, static_cast<int>(p.k));
+  const auto k = static_cast<int>(p.k);
+  const bool int8 = p.dtype == tensor::DType::i8;
+  return (int8 || p.dtype == tensor::DType::bf16) && p.rows >= kFewestProductRows && p.k > 0 &&
+         p.k % 8 == 0 && fits_row_map(p.x, p.x_stride, 1, k) &&
+         (int8 ? fits_byte_map(p.w, k) : fits_row_map(p.w, p.k, 1, k));
 }
 
 /// Inputs of the time model of a product; `complete`: the library finishes the product alone.
@@ -96,11 +98,13 @@ constexpr Tiles group_tiles(std::span<const ProductSize> all, int64_t multiproce
 struct FinishedProduct {
   LibraryProduct product;  ///< `n` counts the rows of w; paired with swiglu only
   Finish finish;
+  const float* scales = nullptr;  ///< scales of the rows of w in int8
 };
 constexpr int kMostGrouped = 8;
 
 /// x w^T for compute capability 9, finished in registers; keeps the row rule. Runs up to
-/// kMostGrouped independent products with the same k and activation in a single kernel.
+/// kMostGrouped independent products with the same k and activation in a single kernel; weights in
+/// int8 alone, in tiles of their own.
 void matmul_sm90(std::span<const FinishedProduct> all, Tiles tiles);
 
 }  // namespace tessera::kernels::cuda

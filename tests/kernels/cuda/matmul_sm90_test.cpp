@@ -55,6 +55,33 @@ TEST(CudaMatmulSm90, EqualsTheReference) {
   }
 }
 
+// Integers are widened exactly: the sums are those of the integers, times the scales.
+TEST(CudaMatmulSm90, WeightsInInt8EqualTheReference) {
+  constexpr auto b = DType::bf16;
+  const std::vector<MatmulProblem> small = {
+      {64, 24, 80, b, DType::i8, b, Activation::silu, true, false, false, false, 8},
+      {130, 136, 64, b, DType::i8, b, Activation::gelu_tanh, true, true, true, false, 0},
+      {200, 520, 208, b, DType::i8, DType::f32, Activation::none, true, true, true, true, 8},
+      {150, 72, 400, b, DType::i8, b, Activation::swiglu, false, false, true, false, 16},
+      {131, 400, 1168, b, DType::i8, b, Activation::geglu, false, true, false, false, 0},
+  };
+  std::vector<MatmulProblem> large = kLarge;
+  for (MatmulProblem& p : large) p.w = DType::i8, p.k -= p.k % 16;
+  for (const MatmulProblem& p : problems(small, large)) {
+    const Tensor want = run(kHost, reference::matmul, p);
+#if !defined(TESSERA_ON_GPU)
+    emulation::warpgroups = true;
+#endif
+    const auto once = [&] { return run(kThere, cuda::matmul, p); };
+    const Tensor got = once();
+    EXPECT_LT(worst_difference(got, want), tolerance(p.y, 1e-4)) << p.rows << " " << p.n;
+    EXPECT_TRUE(same_bits(again(once), got)) << p.rows << " " << p.n;
+#if !defined(TESSERA_ON_GPU)
+    emulation::warpgroups = false;
+#endif
+  }
+}
+
 // matmul() of bf16 matrices by such tiles.
 template <cuda::Tiles Kind>
 void by_tiles(const MatmulArgs& a) {
@@ -193,6 +220,8 @@ TEST(CudaMatmulSm90, TakesWholeWordsOfBf16AndNotFewRows) {
   }
   EXPECT_LE(cuda::ProductTile<256>::kShared, 227 * 1024);
   EXPECT_LE(cuda::ProductTile<192>::kShared, 227 * 1024);
+  EXPECT_LE((cuda::ProductTile<192, true>::kShared), 227 * 1024);
+  EXPECT_LE((cuda::ProductTile<256, true>::kShared), 227 * 1024);
   EXPECT_LE(cuda::ProductTile<128>::kShared, 227 * 1024);
 }
 

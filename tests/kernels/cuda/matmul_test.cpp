@@ -81,6 +81,22 @@ TEST(CudaMatmul, ALowRankChangeIsAddedToTheSums) {
       }
 }
 
+// Expanded to bf16 with their scales, so each weight is rounded once.
+TEST(CudaMatmul, WeightsInInt8AreExpanded) {
+  for (const Activation activation : {Activation::none, Activation::gelu_tanh, Activation::swiglu})
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (auto [rows, n, k, rank] :
+           {std::array<int, 4>{3, 16, 24, 0}, {5, 19, 33, 2}, {70, 32, 64, 4}, {0, 8, 8, 0}}) {
+        MatmulProblem p{rows, n, k, dtype, DType::i8, dtype, activation, true, true, true, false};
+        p.rank = rank;
+        const auto once = [&] { return run(kThere, cuda::matmul, p); };
+        const Tensor got = once();
+        EXPECT_LT(worst_difference(got, run(kHost, reference::matmul, p)), 3e-2)
+            << int(activation) << " " << n;
+        EXPECT_TRUE(same_bits(again(once), got)) << n;
+      }
+}
+
 #if defined(TESSERA_ON_GPU)
 // Products of the library: no claim on their rows, but the same call gives the same bits.
 TEST(CudaMatmul, LargeProductsEqualTheReferenceAndRepeat) {
