@@ -6,7 +6,7 @@ with Tessera's in bf16.
 Needs openvino and nncf. Peers:
 openvino_int8_weights: weights in int8 by nncf.compress_weights(), rows of activations quantised at run time.
 openvino_w8a8: weights and activations in int8 by nncf.quantize(), calibrated with the measured inputs and three more.
-pytorch_int8: products by torch._int_mm, rows of activations quantised at run time, the rest in bf16.
+pytorch_int8: products by torch.ao.quantization.quantize_dynamic(), the rest in f32.
 
 Prints a JSON line for each shape with milliseconds, ratios to Tessera's int8, and the relative L2 error of each peer to
 its own module in f32. Tessera's error to bf16: int8_step_bench, with other random weights.
@@ -19,6 +19,7 @@ import nncf
 import openvino
 import torch
 from torch import nn
+from torch.ao.quantization import quantize_dynamic
 
 from alternate import cpu_seconds, print_line, program, tessera_line
 from families_peer import Stack, WithAngles
@@ -26,35 +27,11 @@ from families_peer import Stack, WithAngles
 FORMS = ("int8", "int8+scores", "int4", "bf16")
 
 
-class Int8Linear(nn.Module):
-    """A product of rows and weights in int8, with a scale for each row and each output channel."""
-
-    def __init__(self, linear):
-        super().__init__()
-        weight = linear.weight.float()
-        scale = weight.abs().amax(1, keepdim=True) / 127
-        self.weight = (weight / scale).round().to(torch.int8).t().contiguous()
-        self.scale, self.bias = scale.squeeze(1), linear.bias
-
-    def forward(self, x):
-        rows = x.reshape(-1, x.shape[-1]).float()
-        scale = rows.abs().amax(1, keepdim=True).clamp_min(1e-12) / 127
-        y = torch._int_mm((rows / scale).round().to(torch.int8), self.weight).float() * scale * self.scale
-        y = y if self.bias is None else y + self.bias.float()
-        return y.to(x.dtype).reshape(*x.shape[:-1], -1)
-
-
 def with_int8_linears(stack):
-    """Replaces the products of blocks; the first, the last and those of modulations stay in bf16, as in Tessera."""
-    def replace(module):
-        for name, child in module.named_children():
-            if isinstance(child, nn.Linear) and "ada" not in name:
-                setattr(module, name, Int8Linear(child))
-            else:
-                replace(child)
-
-    stack = copy.deepcopy(stack)
-    replace(stack.blocks)
+    """Products of blocks in int8; the first, the last and those of modulations stay, as in Tessera."""
+    names = {name for name, child in stack.blocks.named_modules() if isinstance(child, nn.Linear) and "ada" not in name}
+    stack = copy.deepcopy(stack).float()
+    stack.blocks = quantize_dynamic(stack.blocks, names, dtype=torch.qint8)
     return stack
 
 
@@ -80,9 +57,9 @@ def variants(family, tokens, threads):
     compressed = nncf.compress_weights(convert(), mode=nncf.CompressWeightsMode.INT8_SYM)
     int8 = with_int8_linears(stack)
     return {"openvino_int8_weights": openvino_call(compressed, arrays, threads,
-                                                   DYNAMIC_QUANTIZATION_GROUP_SIZE="32"),
+                                                   DYNAMIC_QUANTIZATION_GROUP_SIZE=str(2**64 - 1)),
             "openvino_w8a8": openvino_call(calibrated, arrays, threads),
-            "pytorch_int8": lambda: int8(x, c, t, angles)}, full(*inputs)
+            "pytorch_int8": lambda: int8(*inputs, angles)}, full(*inputs)
 
 
 def error_of(call, want):
