@@ -24,11 +24,13 @@ void KvAttention::keep(int site, const TokenView& view, const Qkv& heads) {
 
 void KvAttention::count_ages(int site, const TokenView& view) {
   for (const int sequence : view.sequences) {
-    const Range ids = slots_.ids(site, sequence);
-    for (int64_t id = ids.begin; id < ids.end; ++id) {
-      const auto age = static_cast<size_t>(step_.index - slots_.written(site, sequence, id));
+    const std::span<const int> steps = slots_.written(site, sequence);
+    for (auto run = steps.begin(); run != steps.end();) {
+      const auto end = std::find_if(run, steps.end(), [&](int step) { return step != *run; });
+      const auto age = static_cast<size_t>(step_.index - *run);
       if (age >= ages_.size()) ages_.resize(age + 1);
-      ++ages_[age];
+      ages_[age] += end - run;
+      run = end;
     }
   }
 }

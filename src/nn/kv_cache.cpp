@@ -107,6 +107,15 @@ int KvCache::written(int site, int sequence, int64_t id) const {
   return slots.written[static_cast<size_t>(place(site, sequence, id))];
 }
 
+std::span<const int> KvCache::written(int site, int sequence) const {
+  const Site& slots = sites_.at(static_cast<size_t>(site));
+  if (!slots.k.defined()) return {};
+  const Range range = ids(site, sequence);
+  return std::span(slots.written)
+      .subspan(static_cast<size_t>(place(site, sequence, range.begin)),
+               static_cast<size_t>(range.size()));
+}
+
 int64_t KvCache::bytes() const {
   int64_t total = 0;
   for (const Site& slots : sites_)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,8 @@ class KvCache {
   std::pair<Tensor, Tensor> read(int site, int sequence, Range ids) const;
   /// The step of a slot's last write; -1: never written.
   int written(int site, int sequence, int64_t id) const;
+  /// The same for all ids() of a sequence, in order; empty before the first write at the site.
+  std::span<const int> written(int site, int sequence) const;
   /// The cached ids of a sequence at a site: text only at joint sites.
   Range ids(int site, int sequence) const;
   /// Query heads and key heads of a site.

@@ -63,6 +63,9 @@ TEST(KvCache, TextStandsBeforeTheBodyOfItsRow) {
   EXPECT_EQ(slots.read(1, 2, {-1, 2}).second.row<float>(0)[0], 116);
   EXPECT_EQ(slots.places(1, 2, {0, 2}), (Range{7, 9}));
   EXPECT_EQ(slots.written(1, 0, -1), 1);
+  const std::span<const int> steps = slots.written(1, 0);
+  EXPECT_EQ(std::vector<int>(steps.begin(), steps.end()), (std::vector<int>{1, 1, 2, 2, 2}));
+  EXPECT_TRUE(slots.written(0, 0).empty()) << "nothing was written";
   EXPECT_EQ(slots.bytes(), 2 * 9 * 8 * 4);
   // A site without text has no slots for text.
   slots.write(0, {{0, {0, 3}}}, counted(3, 0), counted(3, 0), 1);
