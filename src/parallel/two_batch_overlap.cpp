@@ -3,6 +3,7 @@
 #include <thread>
 #include <utility>
 
+#include "tensor/run_watcher.h"
 #include "tensor/scope.h"
 #include "tensor/work_count.h"
 
@@ -33,9 +34,11 @@ void TwoBatchOverlap::work(int number, const std::function<void(int)>& piece) {
 
 void TwoBatchOverlap::run(const std::function<void(int)>& piece) {
   {
-    // The thread shares the pool, the meter and the memory count of this thread.
-    std::jthread other([&, scope = tensor::current_scope(), count = tensor::work_count()] {
+    // The thread shares the pool, the meter, the memory count and the watcher of this thread.
+    std::jthread other([&, scope = tensor::current_scope(), watcher = tensor::run_watcher(),
+                        count = tensor::work_count()] {
       const tensor::BindScope bind(scope);
+      const tensor::BindRunWatcher watched(watcher);
       const tensor::BindWorkCount counted(count);
       work(1, piece);
     });
