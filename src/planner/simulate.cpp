@@ -38,8 +38,15 @@ class Replay {
           calls.try_emplace({letter.operation, letter.site}, static_cast<int>(calls.size()))
               .first->second);
     ranks_.resize(recording.ranks.size());
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      ranks_[r].host = ranks_[r].device = ranks_[r].since = cluster.software.start_seconds;
+      turns_.push({ranks_[r].device, static_cast<int>(r)});
+    }
   }
-  Simulation run();
+  /// Runs until a rank has ended the parts before `part`.
+  void run_to(int part);
+  /// Runs to the end, with `steps` steps in all.
+  Simulation run(int steps);
 
  private:
   struct Rank {
@@ -47,7 +54,7 @@ class Replay {
     size_t event = 0;
     double host = 0, device = 0, compute = 0, wait = 0, since = 0;
     int call = -1;  // the last message belongs to this call; a new call costs host time
-    bool connected = false, ended = false;
+    bool connected = false, begun = false, ended = false;
   };
   using Turn = std::pair<double, int>;  // time and rank; the earlier time goes first
 
@@ -58,6 +65,7 @@ class Replay {
       return &own.steps[static_cast<size_t>(recording_.recorded(part - 1, steps_))];
     return part == steps_ + 1 ? &own.gather : nullptr;
   }
+  void take_turns();
   void advance(int number);
   void send(int number);
   bool arrive(int number, const Event& event);
@@ -86,7 +94,9 @@ class Replay {
   double transmit(const Letter& letter, const Way& way, double begin, int step);
 
   const Recording& recording_;
-  const int steps_;
+  int steps_;
+  int last_part_ = -1;        // ranks stop before this part; -1: at the end
+  std::vector<int> stopped_;  // there
   const Cluster& cluster_;
   const Routes routes_;
   const bool spans_;
@@ -185,27 +195,33 @@ void Replay::advance(int number) {
     rank.since = rank.device;
     ++rank.part;
     rank.event = 0;
+    if (rank.part == last_part_) return stopped_.push_back(number);
   }
   rank.ended = true;
 }
 
-Simulation Replay::run() {
-  for (size_t r = 0; r < ranks_.size(); ++r) {
-    ranks_[r].host = ranks_[r].device = ranks_[r].since = cluster_.software.start_seconds;
-    turns_.push({ranks_[r].device, static_cast<int>(r)});
-  }
-  std::vector<bool> begun(ranks_.size());
-  while (!turns_.empty()) {
-    const auto [time, number] = turns_.top();
+// A turn ends with ranks at their next sends, so it may be the last one before a copy.
+void Replay::take_turns() {
+  while (!turns_.empty() && stopped_.empty()) {
+    const int number = turns_.top().second;
     turns_.pop();
-    const auto r = static_cast<size_t>(number);
-    if (begun[r]) {
+    if (std::exchange(ranks_[static_cast<size_t>(number)].begun, true))
       send(number);
-    } else {
-      begun[r] = true;
+    else
       advance(number);
-    }
   }
+}
+
+void Replay::run_to(int part) {
+  last_part_ = part;
+  take_turns();
+  last_part_ = -1;
+}
+
+Simulation Replay::run(int steps) {
+  steps_ = steps;
+  for (const int number : std::exchange(stopped_, {})) advance(number);
+  take_turns();
   for (size_t r = 0; r < ranks_.size(); ++r) {
     const Rank& rank = ranks_[r];
     require(rank.ended, ErrorCode::rank, "rank {} of a recording waits for what nobody sends", r);
@@ -257,10 +273,16 @@ double Simulation::waiting_share() const {
 Simulation simulate(const Recording& recording, const Cluster& cluster, bool spans) {
   const int kept = recording.recorded_steps(), period = std::max(recording.period, 1);
   const int more = (recording.steps - kept) / period;  // periods without a recording
-  if (spans || more <= 2)
-    return Replay(recording, cluster, kept > 0 ? recording.steps : 0, spans).run();
-  const Simulation first = Replay(recording, cluster, kept, false).run();
-  Simulation second = Replay(recording, cluster, kept + period, false).run();
+  if (spans || more <= 2) {
+    const int steps = kept > 0 ? recording.steps : 0;
+    return Replay(recording, cluster, steps, spans).run(steps);
+  }
+  // Replays of `kept` and of more steps are the same up to the last steps.
+  Replay shorter(recording, cluster, kept, false);
+  shorter.run_to(recording.steady() ? kept + 1 : kept);
+  Replay longer = shorter;
+  const Simulation first = shorter.run(kept);
+  Simulation second = longer.run(kept + period);
   extend(first, second, more - 1);
   return second;
 }

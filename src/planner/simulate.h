@@ -35,9 +35,9 @@ struct Simulation {
 
 /// Replays a recording on a cluster. Each rank runs its events in order, ops one after the other.
 /// Messages travel meanwhile and queue at their links; a link carries messages one after the other
-/// at its bandwidth, and a wait lasts until the message arrives. Repeating steps are replayed until
-/// two periods take equally long; the remaining steps are extrapolated. The same input gives
-/// bit-identical output. `spans`: also record the timeline of all steps.
+/// at its bandwidth, and a wait lasts until the message arrives. Of repeating steps, a period
+/// beyond the recorded ones is replayed; what it adds stands for each further period. The same
+/// input gives bit-identical output. `spans`: also record the timeline of all steps.
 Simulation simulate(const Recording& recording, const Cluster& cluster, bool spans = false);
 
 }  // namespace tessera::planner
