@@ -164,7 +164,7 @@ std::vector<double> load_of(const std::string& text) {
 
 void write_files(const Options& o, const RunOptions& run, const std::stop_token& stop) {
   check_files({o.model,
-               {},
+               {{"--routing", o.request.routing}},
                {{"--timeline", o.timeline, FileKind::plan_costs},
                 {"--recording", o.recording, FileKind::plan_costs}},
                o.overwrite});
@@ -262,6 +262,9 @@ void add_request(CLI::App& app, Options& o) {
   app.add_option("--expert-load", o.load, "Tokens of each expert (default: alike)")
       ->group(group)
       ->type_name("N,N,...|FILE");
+  app.add_option("--routing", o.request.routing, "Experts of each token: a trace of generate")
+      ->group(group)
+      ->type_name("FILE");
   add_choice(app, "--dtype", o.dtype, "f32, bf16 or int8 (default bf16)")
       ->check(one_of({"f32", "bf16", "int8"}))
       ->group(group)

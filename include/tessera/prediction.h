@@ -33,6 +33,9 @@ struct PredictionRequest {
   std::vector<Plan> plans;  ///< only these; empty: all plans for the ranks
   /// Tokens of each expert of a layer, to any scale; empty: alike.
   std::vector<double> expert_load;
+  /// A trace of a run with the same sizes (GenerateRequest::trace): tokens have its experts, and
+  /// all steps are predicted; empty: as expert_load says. For image models.
+  std::string routing;
 };
 
 /// Prediction of one plan.

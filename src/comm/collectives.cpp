@@ -9,10 +9,17 @@ namespace tessera::comm {
 
 using tensor::Tensor;
 
-std::vector<Tensor> Exchange::wait() {
+std::vector<Tensor> Exchange::wait(std::vector<int64_t>* transfers) {
   std::vector<Tensor> messages(parts_.size());
-  for (size_t i = 0; i < parts_.size(); ++i)
-    messages[i] = static_cast<int>(i) == own_ ? std::move(own_part_) : parts_[i].wait();
+  if (transfers) transfers->assign(parts_.size(), 0);
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    if (static_cast<int>(i) == own_) {
+      messages[i] = std::move(own_part_);
+      continue;
+    }
+    messages[i] = parts_[i].wait();
+    if (transfers) (*transfers)[i] = parts_[i].transfers();
+  }
   parts_.clear();
   return messages;
 }
@@ -30,7 +37,8 @@ bool Exchange::done() {
   return true;
 }
 
-Exchange all_to_all(Communicator& comm, std::vector<Tensor> messages, const Tag& tag) {
+Exchange all_to_all(Communicator& comm, std::vector<Tensor> messages, const Tag& tag,
+                    std::span<const int64_t> transfers) {
   require(static_cast<int>(messages.size()) == comm.size(), ErrorCode::rank,
           "'{}' gives {} messages to {} ranks", tag.operation, messages.size(), comm.size());
   Exchange exchange;
@@ -40,7 +48,9 @@ Exchange all_to_all(Communicator& comm, std::vector<Tensor> messages, const Tag&
     if (i != comm.rank()) exchange.parts_[static_cast<size_t>(i)] = comm.receive(i, tag);
   for (int i = 1; i < comm.size(); ++i) {  // each rank begins at another peer
     const int to = (comm.rank() + i) % comm.size();
-    comm.send(to, std::move(messages[static_cast<size_t>(to)]), tag);
+    Tag one = tag;
+    if (!transfers.empty()) one.transfers = transfers[static_cast<size_t>(to)];
+    comm.send(to, std::move(messages[static_cast<size_t>(to)]), one);
   }
   exchange.own_part_ = std::move(messages[static_cast<size_t>(comm.rank())]);
   return exchange;

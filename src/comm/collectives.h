@@ -11,22 +11,25 @@ namespace tessera::comm {
 /// Messages from every rank, under way.
 class Exchange {
  public:
-  /// Results by rank. Once only.
-  std::vector<tensor::Tensor> wait();
+  /// Results by rank. Once only. `transfers`: receives Tag::transfers of each rank's message.
+  std::vector<tensor::Tensor> wait(std::vector<int64_t>* transfers = nullptr);
   bool done();
   /// The exchange of a single rank: its own message.
   static Exchange alone(tensor::Tensor message);
 
  private:
-  friend Exchange all_to_all(Communicator&, std::vector<tensor::Tensor>, const Tag&);
+  friend Exchange all_to_all(Communicator&, std::vector<tensor::Tensor>, const Tag&,
+                             std::span<const int64_t>);
   std::vector<Pending> parts_;
   int own_ = 0;
   tensor::Tensor own_part_;
 };
 
 /// Message i goes to rank i; sizes may differ and be zero. Sizes travel with the
-/// messages.
-Exchange all_to_all(Communicator& comm, std::vector<tensor::Tensor> messages, const Tag& tag);
+/// messages. `transfers`: Tag::transfers of the message to each rank, for dry runs; empty: of the
+/// tag.
+Exchange all_to_all(Communicator& comm, std::vector<tensor::Tensor> messages, const Tag& tag,
+                    std::span<const int64_t> transfers = {});
 /// The same message to all.
 Exchange all_gather(Communicator& comm, const tensor::Tensor& message, const Tag& tag);
 /// Sends the message of rank `root` to all.

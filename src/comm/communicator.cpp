@@ -113,6 +113,7 @@ Tensor Pending::wait() {
       "different programs",
       transport.rank(), tag_.operation, tag_.site, source.from, message.tag.operation,
       message.tag.site);
+  tag_.transfers = message.tag.transfers;
   if (source.from == transport.rank()) return message.data;
   if (const auto memory = std::exchange(memory_, nullptr))
     memory->arrived(expected_, message.data.bytes());
@@ -163,9 +164,9 @@ void Communicator::send(int to, Tensor data, const Tag& tag) {
   check_rank(to, tag);
   require(data.defined() && data.dense(), ErrorCode::rank, "'{}' sends a tensor that is not dense",
           tag.operation);
-  if (to != rank_) ledger_->sent(tag, data.bytes());
+  if (to != rank_) ledger_->sent(tag, data.bytes(), tag.transfers);
   if (auto* watcher = tensor::run_watcher(); watcher && to != rank_)
-    watcher->sends(in_world(to), channel_, data.bytes(), tag.operation, tag.site);
+    watcher->sends(in_world(to), channel_, data.bytes(), tag.operation, tag.site, tag.transfers);
   post(to, std::move(data), tag);
 }
 

@@ -30,6 +30,8 @@ class Pending {
   /// transfer is ordered before later work of this thread's stream; the host does not wait for the
   /// elements. Once only.
   tensor::Tensor wait();
+  /// Tag::transfers of the message, after wait().
+  int64_t transfers() const { return tag_.transfers; }
 
  private:
   friend class Communicator;

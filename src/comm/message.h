@@ -16,6 +16,7 @@ struct Tag {
   const char* operation = "";
   int site = -1;  ///< layer, or -1
   TrafficKind kind = TrafficKind::plan;
+  int64_t transfers = 1;  ///< messages of a run, where a dry run sends one in their place
 };
 /// Control words between ranks, as a decision to stop.
 inline constexpr Tag kControl{"go", -1, TrafficKind::control};

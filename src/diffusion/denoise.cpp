@@ -183,6 +183,18 @@ void Denoising::note_others(cluster::RankProgressChannel& channel, int rank, int
       now_[rank_progress.rank] = std::move(rank_progress);
 }
 
+// Both halves of a staggered batch.
+void Denoising::trace_experts(const parallel::Setup& setup, const Job& part) {
+  std::vector<int> numbers = setup.partition.sequences(setup.rank);
+  for (int& number : numbers) number = part.workload().number(number);
+  for (nn::MoeLayers* const layers : {setup.experts.get(), setup.second.get()})
+    if (layers)
+      layers->log().watch([this, numbers](const nn::MoeWork& work) {
+        const std::lock_guard lock(mutex_);
+        trace_.routing(work, numbers);
+      });
+}
+
 parallel::DenoiseControl Denoising::watch(const parallel::Setup& setup, const Job& part,
                                           std::vector<double>& marks) {
   parallel::DenoiseControl watch;
@@ -215,6 +227,7 @@ Tensor Denoising::run(comm::Communicator* ranks, const Job& part, const comm::Co
   RedundancyProbe probe;
   if (request_.compare_steps)
     setup.experts->log().watch([&](const nn::MoeWork& work) { probe.see(work); });
+  if (trace_.wanted()) trace_experts(setup, part);
   Start start(request_, part, setup);
   std::vector<double> marks;
   parallel::DenoiseControl watched = watch(setup, part, marks);
@@ -282,6 +295,16 @@ void Denoising::end(int rank, const comm::Communicator* world, const comm::Ledge
   cluster::add_report(encoding_report, report_);
 }
 
+Trace::Trace(const Job& job, bool wanted)
+    : layout_(job.planned.layout), form_(job.planned.form), wanted_(wanted) {
+  const parallel::Workload whole = job.workload();
+  if (wanted) routing_ = {whole.steps, int64_t{whole.branches} * whole.samples, whole.tokens()};
+}
+
+void Trace::routing(const nn::MoeWork& work, const std::vector<int>& numbers) {
+  routing_.note(work.call, numbers, work.routing.ids);
+}
+
 void Trace::tokens(const std::string& name, const Tensor& x) {
   nn::TokenLayout layout = layout_;
   layout.channels = x.size(1) / (layout.token_channels() / layout.channels);
@@ -291,13 +314,16 @@ void Trace::tokens(const std::string& name, const Tensor& x) {
 }
 
 int64_t Trace::bytes() const {
-  int64_t sum = 0;
+  int64_t sum = routing_.bytes();
   for (const auto& [name, x] : tensors_) sum += x.bytes();
   return sum;
 }
 
 void Trace::write(const std::string& path) const {
-  if (wanted_) load::write_safetensors(path, tensors_, runtime::tensors_metadata(FileKind::trace));
+  if (!wanted_) return;
+  std::map<std::string, Tensor> tensors = tensors_;
+  if (routing_.complete()) tensors.insert(routing_.tensors().begin(), routing_.tensors().end());
+  load::write_safetensors(path, tensors, runtime::tensors_metadata(FileKind::trace));
 }
 
 void load_ranks(runtime::ModelState& state, Job& job) {

@@ -7,6 +7,7 @@
 
 #include "base/stopwatch.h"
 #include "diffusion/job.h"
+#include "nn/moe/recorded_routing.h"
 #include "tessera/report.h"
 
 namespace tessera::cluster {
@@ -14,17 +15,20 @@ class RankProgressChannel;
 }
 namespace tessera::diffusion {
 
-/// Collects latents and predictions in the layout of the reference pipelines.
+/// Collects latents and predictions in the layout of the reference pipelines, and the experts of
+/// each token.
 class Trace {
  public:
-  Trace(const Job& job, bool wanted)
-      : layout_(job.planned.layout), form_(job.planned.form), wanted_(wanted) {}
+  Trace(const Job& job, bool wanted);
   bool wanted() const { return wanted_; }
   /// Adds latents or predictions of all samples, or of the next samples after those with this name.
   void tokens(const std::string& name, const tensor::Tensor& x);
   void plain(const std::string& name, const tensor::Tensor& x) { tensors_[name] = x; }
+  /// Adds the experts of a call; `numbers` as in RecordedRouting::note.
+  void routing(const nn::MoeWork& work, const std::vector<int>& numbers);
   int64_t bytes() const;
-  /// Writes the collected tensors, if a trace was requested.
+  /// Writes the collected tensors, if a trace was requested; experts if those of all ranks are
+  /// here.
   void write(const std::string& path) const;
 
  private:
@@ -32,6 +36,7 @@ class Trace {
   nn::LatentForm form_;
   bool wanted_;
   std::map<std::string, tensor::Tensor> tensors_;
+  nn::RecordedRouting routing_;
 };
 
 /// Loads the transformers of all ranks of this process into job.loaded.networks.
@@ -69,6 +74,7 @@ class Denoising {
   void note_steps(const Job& part, const std::vector<double>& marks, const tensor::Tensor& latent);
   void note_reuse(const parallel::Setup& setup);
   void note_rank(const parallel::Setup& setup);
+  void trace_experts(const parallel::Setup& setup, const Job& part);
 
   runtime::ModelState& state_;
   const GenerateRequest& request_;

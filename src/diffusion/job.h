@@ -71,9 +71,10 @@ struct PlannedRun {
   bool crop_covers = false;                 ///< an image is resized until it covers them
   int64_t vae_chunk = 0;                    ///< lines per call of its filters; 0: all
   std::optional<StepCache> step_cache{};
-  bool int8_scores = false;          ///< attention with scores in int8
-  bool traced = false;               ///< keep latents and predictions of all steps
-  std::vector<std::string> notes{};  ///< notes for the user
+  bool int8_scores = false;  ///< attention with scores in int8
+  bool traced = false;       ///< keep latents and predictions of all steps
+  std::shared_ptr<const nn::RecordedRouting> routing{};  ///< as parallel::Workload::routing
+  std::vector<std::string> notes{};                      ///< notes for the user
 };
 
 struct Job;
@@ -146,6 +147,7 @@ struct Job {
     workload.all_samples = planned.all_samples;
     workload.step_cache = planned.step_cache;
     workload.int8_scores = planned.int8_scores;
+    workload.routing = planned.routing;
     return workload;
   }
 };

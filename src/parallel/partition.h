@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -11,6 +12,9 @@
 #include "tessera/plan.h"
 #include "tessera/step_cache.h"
 
+namespace tessera::nn {
+class RecordedRouting;
+}
 namespace tessera::parallel {
 
 /// The size of a request, for plans.
@@ -38,6 +42,8 @@ struct Workload {
   std::vector<int64_t> prefixes{};
   std::optional<StepCache> step_cache{};
   bool int8_scores = false;  ///< attention with scores in int8 (ops/attention.h)
+  /// For a dry run: the experts of its tokens, where several ranks share experts; null: assumed.
+  std::shared_ptr<const nn::RecordedRouting> routing{};
 
   int64_t prefix_of(int sequence) const {
     return prefixes.empty() ? prefix : prefixes.at(static_cast<size_t>(sequence));

@@ -9,6 +9,7 @@
 #include "comm/collectives.h"
 #include "nn/local.h"
 #include "nn/moe/capacity_policy.h"
+#include "nn/moe/recorded_routing.h"
 #include "parallel/experts/fused_carrier.h"
 #include "parallel/experts/fused_experts.h"
 #include "parallel/sequence/displaced_kv.h"
@@ -431,6 +432,8 @@ void Setup::share_experts(const nn::Geometry& geometry, const Workload& workload
   if (plan.expert > 1) expert_group = world->group(parallel::expert_group(plan, rank));
   std::vector<int> numbers = partition.sequences(rank);
   for (int& number : numbers) number = workload.number(number);
+  if (workload.routing && shares_experts(plan) && !reduce)
+    chooses = std::make_shared<nn::RecordedPolicy>(workload.routing, numbers);
   ScheduleHooks hooks{.kept_slot = [numbers](int sequence, int64_t id) {
     return token_number(static_cast<uint64_t>(numbers.at(static_cast<size_t>(sequence))),
                         static_cast<uint64_t>(id));

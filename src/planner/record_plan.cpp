@@ -1,6 +1,7 @@
 #include "planner/record_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -19,15 +20,19 @@ int period_of(const Plan& plan) {
 }
 
 constexpr int kBrief = 2;  // the first step may differ from a later step
+constexpr int kAhead = 3;  // first and last steps, and a step between them
 
-// Returns whether all steps of a plan may do the same, so two steps are enough.
-bool forgets(const Plan& plan, const diffusion::Job& job, int steps) {
-  return steps > kBrief && !plan.stale() && !job.planned.step_cache && !plan.vae_apart;
+// Returns whether steps do not depend on earlier ones, unless the sampler's do.
+bool forgets(const Plan& plan, const diffusion::Job& job) {
+  return !plan.stale() && !job.planned.step_cache && !plan.vae_apart && !job.planned.routing;
 }
 
-double step_flops(const Recording& recording, size_t rank) {
+// A step prefetches for its successor: the first and the last step differ from the others.
+bool looks_ahead(const Plan& plan) { return plan.shard > 1 || plan.pipefusion > 1; }
+
+double step_flops(const Recording& recording, size_t rank, size_t step) {
   double flops = 0;
-  for (const Event& event : recording.ranks[rank].steps[0])
+  for (const Event& event : recording.ranks[rank].steps[step])
     if (event.kind == Event::Kind::op) flops += recording.ops[event.id].flops;
   return flops;
 }
@@ -45,9 +50,11 @@ RecordedPlan record_steps(runtime::ModelState& state, const diffusion::Job& job,
   RecordedPlan made{recorder.take(job.planned.sampler->steps(), period_of(plan))};
   made.steady = made.recording.steady();
   for (size_t r = 0; r < ranks.size(); ++r) {
-    double flops = ranks[r].flops;
-    if (steps < all && made.steady)  // the mean counts the work before the steps
-      flops = (flops * steps + step_flops(made.recording, r) * (all - steps)) / all;
+    double flops = ranks[r].flops;  // a mean over steps and preparation
+    if (steps < all && (made.steady || steps == kAhead)) {
+      const double sum = steps == kAhead ? std::round(flops * steps) : flops * steps;
+      flops = (sum + step_flops(made.recording, r, 1) * (all - steps)) / all;
+    }
     made.rank_bytes = std::max(made.rank_bytes, ranks[r].total);
     made.flops = std::max(made.flops, flops);
   }
@@ -57,19 +64,24 @@ RecordedPlan record_steps(runtime::ModelState& state, const diffusion::Job& job,
 }  // namespace
 
 RecordedPlan record_plan(runtime::ModelState& state, const diffusion::Job& job, const Plan& plan,
-                         bool brief) {
+                         bool brief, bool repeats) {
   const auto found = problems(plan, plan.ranks());
   require(found.empty(), ErrorCode::plan, "{}", fmt::join(found, "; "));
   state.options.plan = plan;
   runtime::choose_stages(state);
-  const int all = admission::steps_until_they_repeat(plan, job);
-  if (brief && forgets(plan, job, all)) {
+  const int all = job.planned.routing ? job.planned.sampler->steps()
+                                      : admission::steps_until_they_repeat(plan, job);
+  const bool forgetful = forgets(plan, job), ahead = looks_ahead(plan);
+  if (brief && forgetful && !ahead && all > kBrief) {
     RecordedPlan made = record_steps(state, job, kBrief, all);
+    made.repeats = made.steady;
     if (made.steady) made.recording.repeat(all);
     if (made.steady) return made;
   }
-  RecordedPlan made = record_steps(state, job, all, all);
-  made.steady = made.steady || !forgets(plan, job, all);
+  const bool three = brief && forgetful && ahead && repeats && all > kAhead;
+  RecordedPlan made = record_steps(state, job, three ? kAhead : all, all);
+  if (three) made.recording.repeat(all);
+  made.steady = made.steady || !forgetful || ahead || all <= kBrief;
   return made;
 }
 

@@ -15,7 +15,7 @@ namespace {
 using base::Json;
 
 using WayKey = std::tuple<int, int, uint64_t>;  // from, to, channel
-using LetterKey = std::tuple<WayKey, int64_t, std::string, int>;
+using LetterKey = std::tuple<WayKey, int64_t, std::string, int, int64_t>;
 using OpKey = std::tuple<std::string, double, double, int64_t, int64_t, int64_t, int>;
 
 OpKey key_of(const Op& op) {
@@ -66,10 +66,13 @@ class Recorder::Rank final : public tensor::RunWatcher {
     if (first) at->second = ops_.of(key_of({kind, flops, bytes, size}));
     into_->push_back({Event::Kind::op, at->second, 0});
   }
-  void sends(int peer, uint64_t channel, int64_t bytes, const char* operation, int site) override {
+  void sends(int peer, uint64_t channel, int64_t bytes, const char* operation, int site,
+             int64_t count) override {
     if (!into_) return;
-    const auto [at, first] = sent_.try_emplace(Sent{channel, bytes, operation, peer, site}, 0);
-    if (first) at->second = letters_.of({WayKey{number_, peer, channel}, bytes, operation, site});
+    const auto [at, first] =
+        sent_.try_emplace(Sent{channel, bytes, count, operation, peer, site}, 0);
+    if (first)
+      at->second = letters_.of({WayKey{number_, peer, channel}, bytes, operation, site, count});
     into_->push_back({Event::Kind::send, at->second, 0});
   }
   void expects(int peer, uint64_t channel, uint64_t order) override {
@@ -106,7 +109,7 @@ class Recorder::Rank final : public tensor::RunWatcher {
   };
   struct Sent {
     uint64_t channel;
-    int64_t bytes;
+    int64_t bytes, count;
     const char* operation;
     int peer, site;
     bool operator==(const Sent&) const = default;
@@ -117,7 +120,7 @@ class Recorder::Rank final : public tensor::RunWatcher {
       const auto peer = static_cast<size_t>(s.peer), site = static_cast<size_t>(s.site);
       return mix(
           mix(mix(s.channel, static_cast<size_t>(s.bytes)), std::hash<const void*>()(s.operation)),
-          peer * 4099 + site);
+          (peer * 4099 + site) * 31 + static_cast<size_t>(s.count));
     }
     size_t operator()(const std::pair<int, uint64_t>& way) const {
       return mix(way.second, static_cast<size_t>(way.first));
@@ -196,8 +199,8 @@ Recording Recorder::take(int steps, int period) {
   }
   for (const auto& [kind, flops, bytes, rows, columns, depth, dtype] : ops.keys())
     made.ops.push_back({kind, flops, bytes, {rows, columns, depth, tensor::DType(dtype)}});
-  for (const auto& [way, bytes, operation, site] : letters.keys())
-    made.letters.push_back({static_cast<int>(ways.of(way)), bytes, operation, site});
+  for (const auto& [way, bytes, operation, site, count] : letters.keys())
+    made.letters.push_back({static_cast<int>(ways.of(way)), bytes, operation, site, count});
   for (const auto& [from, to, channel] : ways.keys()) made.ways.push_back({from, to, channel});
   return made;
 }
@@ -214,7 +217,11 @@ bool Recording::steady() const {
 }
 
 void Recording::repeat(int kept) {
-  for (RankRecording& rank : ranks) rank.steps.resize(static_cast<size_t>(kept), rank.steps.at(0));
+  for (RankRecording& rank : ranks) {
+    const std::vector<Event> second = rank.steps.at(1);
+    const size_t more = static_cast<size_t>(kept) - rank.steps.size();
+    rank.steps.insert(rank.steps.end() - 1, more, second);
+  }
 }
 
 // The first ones stand for themselves, the last one for the last; those between repeat.
@@ -252,7 +259,7 @@ double Recording::sent_bytes() const {
 }
 
 double Recording::sent_messages() const {
-  return total(*this, [](const Letter&) { return 1.0; });
+  return total(*this, [](const Letter& letter) { return double(letter.count); });
 }
 
 namespace {
@@ -284,7 +291,8 @@ Json to_json(const Recording& recording) {
     letters.push_back({{"way", letter.way},
                        {"bytes", letter.bytes},
                        {"operation", letter.operation},
-                       {"layer", letter.site}});
+                       {"layer", letter.site},
+                       {"messages", letter.count}});
   for (const RankRecording& rank : recording.ranks) {
     Json steps = Json::array();
     for (const auto& step : rank.steps) steps.push_back(events_json(step));

@@ -30,6 +30,7 @@ struct Letter {
   int64_t bytes = 0;
   std::string operation;
   int site = -1;
+  int64_t count = 1;  ///< a run sends so many messages in its place
 };
 
 /// An event of a rank: computes an op, sends a message, posts a receive, or waits for a posted
@@ -64,7 +65,8 @@ struct Recording {
   int recorded_steps() const;
   /// Returns whether each rank does the same in all of its recorded steps.
   bool steady() const;
-  /// Extends a steady recording as if `kept` steps had been recorded.
+  /// Extends a recording as if `kept` steps had been recorded: copies of the second one come before
+  /// the last.
   void repeat(int kept);
   /// Bytes that all ranks send in the run, and messages.
   double sent_bytes() const;

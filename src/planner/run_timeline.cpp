@@ -43,7 +43,7 @@ class RankClock final : public tensor::RunWatcher {
   }
   RunWatcher* of_rank(int) override { return nullptr; }
   void op(const char*, double, double, const tensor::OpSize&) override {}
-  void sends(int peer, uint64_t channel, int64_t, const char* operation, int) override {
+  void sends(int peer, uint64_t channel, int64_t, const char* operation, int, int64_t) override {
     const uint64_t number = counts_[{peer, channel}]++;
     if (within_)
       sent.push_back({{run_, rank_, peer, channel, number}, Clock::now(), operation, step_});
@@ -92,7 +92,7 @@ class RunClocks final : public tensor::RunWatcher {
     return clock.get();
   }
   void op(const char*, double, double, const tensor::OpSize&) override {}
-  void sends(int, uint64_t, int64_t, const char*, int) override {}
+  void sends(int, uint64_t, int64_t, const char*, int, int64_t) override {}
   void expects(int, uint64_t, uint64_t) override {}
   void waits(int, uint64_t, uint64_t) override {}
   void part(const char*, int) override {}

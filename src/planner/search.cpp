@@ -14,7 +14,9 @@
 #include "base/printable.h"
 #include "base/stop.h"
 #include "diffusion/plan_job.h"
+#include "load/safetensors.h"
 #include "models/published_models.h"
+#include "nn/moe/recorded_routing.h"
 #include "planner/candidates.h"
 #include "planner/cost.h"
 #include "planner/language.h"
@@ -67,6 +69,29 @@ Subject::Subject(std::unique_ptr<runtime::ModelState> state, const GenerateReque
   job_ = std::make_unique<diffusion::Job>(diffusion::sketch_job(*state_, request));
 }
 
+void Subject::assume_routing(const std::string& trace) {
+  const load::SafetensorsFile file(trace);
+  std::map<std::string, tensor::Tensor> layers;
+  for (const auto& [name, entry] : file.entries())
+    if (name.starts_with("routing.")) layers[name] = file.get(name);
+  const auto routing = std::make_shared<const nn::RecordedRouting>(layers);
+  const nn::Geometry geometry = state_->geometry();
+  const parallel::Workload whole = job_->workload();
+  const auto check = [&](const char* what, int64_t found, int64_t expected) {
+    require(found == expected, ErrorCode::usage,
+            "`routing` {}: the experts of {} {}; the predicted run has {}", base::printable(trace),
+            found, what, expected);
+  };
+  check("layers", routing->layers(), static_cast<int64_t>(geometry.experts.size()));
+  check("steps", routing->steps(), whole.steps);
+  check("sequences", routing->sequences(), int64_t{whole.branches} * whole.samples);
+  check("tokens of a sequence", routing->tokens(), whole.tokens());
+  require(routing->complete() && routing->experts() <= experts(), ErrorCode::usage,
+          "`routing` {}: it names expert {} of {}, or no expert for some token",
+          base::printable(trace), routing->experts() - 1, experts());
+  job_->planned.routing = routing;
+}
+
 int Subject::blocks() const { return static_cast<int>(state_->spec->blocks); }
 
 int Subject::experts() const {
@@ -84,7 +109,8 @@ const RecordedPlan& Subject::of(const Plan& plan) {
   const auto [at, first] = plans_.try_emplace(to_string(plan));
   if (!first) return at->second;
   try {
-    at->second = record_plan(*state_, *job_, plan, brief_);
+    at->second = record_plan(*state_, *job_, plan, brief_, repeats_);
+    repeats_ = repeats_ || at->second.repeats;
     brief_ = brief_ && at->second.steady;  // a sampler has the same memory under every plan
   } catch (...) {
     plans_.erase(at);
@@ -239,6 +265,11 @@ class Subjects {
     else
       images_.emplace(std::move(state), request.generate);
     check_load(request.expert_load, language_ ? language_->experts() : images_->experts());
+    if (request.routing.empty()) return;
+    require(images_.has_value() && request.expert_load.empty(), ErrorCode::usage,
+            "`routing` {}: give it for a model of images, without `expert_load`",
+            base::printable(request.routing));
+    images_->assume_routing(request.routing);
   }
   std::vector<Plan> plans(const PredictionRequest& request, const Cluster& cluster) const {
     if (!request.plans.empty()) return request.plans;

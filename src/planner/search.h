@@ -26,6 +26,8 @@ class Subject {
   Subject(std::unique_ptr<runtime::ModelState> state, const GenerateRequest& request);
   const diffusion::Job& job() const { return *job_; }
   bool has_vae() const { return state_->has_vae(); }
+  /// Tokens choose the experts of a trace (PredictionRequest::routing). Throws Error(usage).
+  void assume_routing(const std::string& trace);
   int blocks() const;
   int experts() const;
   int64_t heads() const;  ///< heads of self-attention
@@ -40,7 +42,7 @@ class Subject {
  private:
   std::unique_ptr<runtime::ModelState> state_;
   std::unique_ptr<diffusion::Job> job_;
-  bool brief_ = true;
+  bool brief_ = true, repeats_ = false;  // the sampler's steps, as plans showed them
   std::map<std::string, RecordedPlan> plans_;
   std::map<std::pair<int, double>, RecordedPlan> decodings_;
 };

@@ -27,9 +27,10 @@ class RunWatcher {
   virtual RunWatcher* of_real_rank(int) { return nullptr; }
   virtual void op(const char* kind, double flops, double bytes, const OpSize& size) = 0;
   /// A message is sent, a receive is posted, or a receive is waited for. `peer` is a rank of the
-  /// world, `order` the number of the message in its channel and pair of ranks.
-  virtual void sends(int peer, uint64_t channel, int64_t bytes, const char* operation,
-                     int site) = 0;
+  /// world, `order` the number of the message in its channel and pair of ranks; `count`: a dry run
+  /// sends one message in place of so many.
+  virtual void sends(int peer, uint64_t channel, int64_t bytes, const char* operation, int site,
+                     int64_t count) = 0;
   virtual void expects(int peer, uint64_t channel, uint64_t order) = 0;
   virtual void waits(int peer, uint64_t channel, uint64_t order) = 0;
   /// The wait is over; the message was there at `when`.

@@ -49,6 +49,49 @@ class Plan(ProgramTest):
             most = max(rank["peak_bytes"]["total"] for rank in report["per_rank"])
             self.assertLess(abs(found["rank_bytes"] / most - 1), 0.05, plan)
 
+    def test_with_a_measured_routing_experts_send_what_a_run_sends(self):
+        size = ("--steps", "6", "--count", "4", "--guidance", "1.5")
+        run = ("generate", TINY, "--class", "1", *size, "--latents-only", "--dtype", "bf16", "--save-latents", "x.safetensors",
+               "--overwrite", "--progress", "none")
+        self.assertEqual(self.run_here(*run, "--trace", "one.safetensors").returncode, 0)
+        (self.folder / "four.json").write_text(json.dumps(PAIR | {"devices_per_host": 4}))
+        differ = 0
+        for ranks in (2, 4):
+            for more in ("", ",moe=fused", ",schedule=displaced", ",schedule=displaced,moe=fused", ",schedule=interweaved",
+                         ",schedule=interweaved,sync=deep,conditional=low", ",schedule=staggered-batch"):
+                plan = f"data={ranks},expert={ranks}{more}"
+                exact = "displaced" not in more and "interweaved" not in more
+                trace = "one.safetensors" if exact else "stale.safetensors"
+                if not exact:
+                    self.assertEqual(self.run_here(*run, "--plan", plan, "--trace", trace).returncode, 0)
+                done = self.run_here(*run, "--plan", plan, "--report", "r.json")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                traffic = {(row["operation"], row["layer"]): row for row in
+                           json.loads((self.folder / "r.json").read_text())["traffic"]}
+                predict = ("plan", TINY, "--hardware", "four.json", *size, "--plan", plan)
+                found = self.object(*predict, "--routing", trace, "--recording", "p.json", "--overwrite")["plans"][0]
+                for key, predicted in (("bytes", "sent_bytes"), ("messages", "messages")):
+                    self.assertEqual(found[predicted], sum(row[key] for row in traffic.values()), f"{plan} {key}")
+                for place, sums in self.sent(json.loads((self.folder / "p.json").read_text())).items():
+                    self.assertEqual(sums, (traffic[place]["bytes"], traffic[place]["messages"]), f"{plan} {place}")
+                differ += self.object(*predict)["plans"][0]["sent_bytes"] != found["sent_bytes"]
+        self.assertGreater(differ, 0, "even routing would have done")
+        self.refused(2, "plan", TINY, "--hardware", "A100", "--steps", "5", "--routing", "one.safetensors",
+                     says="of 6 steps; the predicted run has 5")
+        self.refused(2, "plan", "llada_moe", "--hardware", "A100", "--routing", "one.safetensors", says="--routing")
+        self.refused(2, *predict, "--routing", trace, "--expert-load", "1,1,1,1", says="--expert-load")
+
+    def sent(self, recording):
+        """Returns {(operation, layer): (bytes, messages)} of all ranks."""
+        found = {}
+        for rank in recording["ranks"]:
+            for kind, number, *_ in (event for part in (rank["prepare"], *rank["steps"], rank["gather"]) for event in part):
+                if kind == "send":
+                    message = recording["messages"][number]
+                    bytes_, count = found.get((message["operation"], message["layer"]), (0, 0))
+                    found[message["operation"], message["layer"]] = (bytes_ + message["bytes"], count + message["messages"])
+        return found
+
     def test_a_file_describes_a_cluster(self):
         (self.folder / "pair.json").write_text(json.dumps(PAIR))
         fast = self.object("plan", TINY, "--hardware", "pair.json", "--plan", "ring=2")

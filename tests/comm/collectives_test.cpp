@@ -17,6 +17,21 @@ TEST(Collectives, AnExchangeTakesOneMessageForEachRank) {
   });
 }
 
+TEST(Collectives, AMessageOfADryRunStandsForSeveral) {
+  threads::run(3, 10s, [](Communicator& world) {
+    const std::vector<int64_t> transfers{4, 0, 7};
+    std::vector<int64_t> counts;
+    all_to_all(world, std::vector<Tensor>(3, Tensor::zeros({1}, DType::u8)), {"x", 0}, transfers)
+        .wait(&counts);
+    const int64_t own = transfers[static_cast<size_t>(world.rank())];
+    std::vector<int64_t> expected(3, own);
+    expected[static_cast<size_t>(world.rank())] = 0;
+    EXPECT_EQ(counts, expected);
+    EXPECT_EQ(world.ledger().total().messages, 11 - own);
+    EXPECT_EQ(world.ledger().total().bytes, 2);
+  });
+}
+
 TEST(Collectives, WholeNumbersAreMergedExactlyOnEveryRank) {
   for (int ranks : {1, 2, 3})
     threads::run(ranks, 10s, [&](Communicator& world) {

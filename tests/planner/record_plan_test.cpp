@@ -59,11 +59,13 @@ TEST(Predict, AFewStepsStandForMany) {
 TEST(Predict, TwoStepsThatAreEqualStandForAll) {
   for (const char* model : {TESSERA_TEST_DATA "/moe/dit_moe_flash/model", "pixart_alpha"}) {
     Opened opened(model, of_steps(9));
-    for (const char* text : {"", "ulysses=2", "ring=2", "tensor=2", "pipefusion=2,patches=2"}) {
+    for (const char* text : {"", "ulysses=2", "ring=2", "tensor=2", "pipefusion=2,patches=2",
+                             "pipefusion=2,patches=1", "shard=2", "ulysses=2,shard=2"}) {
       const Plan plan = parse_plan(text);
-      const RecordedPlan brief = record_plan(opened.state, opened.job, plan);
+      const RecordedPlan brief = record_plan(opened.state, opened.job, plan, true, true);
       const RecordedPlan all = record_plan(opened.state, opened.job, plan, false);
       EXPECT_EQ(to_json(brief.recording), to_json(all.recording)) << model << " " << text;
+      EXPECT_EQ(brief.steady, all.steady) << model << " " << text;
       EXPECT_EQ(brief.rank_bytes, all.rank_bytes) << model << " " << text;
       EXPECT_EQ(brief.flops, all.flops) << model << " " << text;
     }

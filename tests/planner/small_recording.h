@@ -16,7 +16,7 @@ inline Recording two_ranks(int steps, int kept, int64_t bytes, bool backwards = 
       watcher->part("step", s);
       watcher->expects(1 - rank, 7, order);
       watcher->op("matmul", 1e9, 0, {128, 128, 128, tensor::DType::bf16});
-      watcher->sends(1 - rank, 7, bytes, "exchange", 0);
+      watcher->sends(1 - rank, 7, bytes, "exchange", 0, 1);
       watcher->waits(1 - rank, 7, order++);
     }
     watcher->part("gather", 0);

@@ -16,7 +16,7 @@ class Listed final : public RunWatcher {
   void op(const char* kind, double, double, const OpSize& size) override {
     said.push_back(std::string(kind) + " " + std::to_string(size.rows));
   }
-  void sends(int, uint64_t, int64_t, const char*, int) override {}
+  void sends(int, uint64_t, int64_t, const char*, int, int64_t) override {}
   void expects(int, uint64_t, uint64_t) override {}
   void waits(int, uint64_t, uint64_t) override {}
   void part(const char* name, int number) override {

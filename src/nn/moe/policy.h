@@ -4,11 +4,13 @@
 
 namespace tessera::nn {
 
-/// A call of an MoE layer: `site` of Geometry::experts, the step, and the owners of its tokens.
+/// A call of an MoE layer: `site` of Geometry::experts, the step, and the owners of its tokens;
+/// `first`: the first of them that are routed (Gate::part).
 struct MoeCall {
   int site = 0;
   StepInfo step;
   const TokenView& view;
+  int64_t first = 0;
 };
 
 /// Selects experts for tokens, between the logits of a router and a routing. The view groups tokens
@@ -50,7 +52,8 @@ class Gate {
     Router router = router_;
     if (router.features.defined()) router.features = router.features.slice(0, run.begin, run.end);
     const Tensor x = tokens.slice(0, run.begin, run.end);
-    return policy_.choose(call_, router.input(x), router.logits(x), router.options);
+    const MoeCall part{call_.site, call_.step, call_.view, call_.first + run.begin};
+    return policy_.choose(part, router.input(x), router.logits(x), router.options);
   }
   /// For backends with decisions of their own, and for comparisons.
   const Router& router() const { return router_; }

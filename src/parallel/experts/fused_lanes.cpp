@@ -78,18 +78,23 @@ int64_t FusedLanes::note_transfers(int lane, int site) const {
 comm::Exchange FusedLanes::start_dry_run(int lane, int site) const {
   const tensor::Uncounted aside(tensor::Counts::work);
   std::vector<Tensor> rows;
-  for (int p = 0; p < group_.size(); ++p)
-    rows.push_back(Tensor::empty({load(lane, TaskKind::dispatch, p).rows * layout_.row_bytes},
-                                 tensor::DType::u8, tensor::Device::meta));
-  return comm::all_to_all(group_, std::move(rows), {"dispatch", site});
+  std::vector<int64_t> tiles;
+  for (int p = 0; p < group_.size(); ++p) {
+    const Load outgoing = load(lane, TaskKind::dispatch, p);
+    rows.push_back(Tensor::empty({outgoing.rows * layout_.row_bytes}, tensor::DType::u8,
+                                 tensor::Device::meta));
+    tiles.push_back(outgoing.tiles);
+  }
+  return comm::all_to_all(group_, std::move(rows), {"dispatch", site}, tiles);
 }
 
 int64_t FusedLanes::fetch(comm::Exchange& rows, int site, comm::Exchange& results) const {
   const tensor::Uncounted aside(tensor::Counts::work);
-  std::vector<Tensor> messages = rows.wait();
+  std::vector<int64_t> tiles;
+  std::vector<Tensor> messages = rows.wait(&tiles);
   int64_t bytes = 0;
   for (const Tensor& message : messages) bytes += message.bytes();
-  results = comm::all_to_all(group_, std::move(messages), {"combine", site});
+  results = comm::all_to_all(group_, std::move(messages), {"combine", site}, tiles);
   return bytes / layout_.row_bytes;
 }
 

@@ -48,8 +48,8 @@ class FusedLanes {
   Load load(int lane, fused::TaskKind kind, int peer) const;
   /// All ranks' rows for the own experts; rows to others go into the ledger.
   int64_t note_transfers(int lane, int site) const;
-  /// Starts the same for a dry run, with messages for rows; fetch() waits, and returns the rows of
-  /// all ranks. Give back: the results, likewise.
+  /// Starts the same for a dry run, with a message for the tiles to a rank; fetch() waits, and
+  /// returns the rows of all ranks. Give back: the results, likewise.
   comm::Exchange start_dry_run(int lane, int site) const;
   int64_t fetch(comm::Exchange& rows, int site, comm::Exchange& results) const;
   void end_dry_run(comm::Exchange& results) const;

@@ -79,7 +79,7 @@ std::vector<int32_t> ScheduledExchange::choose(const nn::MoeCall& call, const Te
   if (!full) {
     const std::vector<KeptToken> before = stale_results.find(step - 1, results.segments);
     return adaptive ? choose_by_drift(call.view, moves, before, results, event)
-                    : choose_by_slot(call.view, before, tokens.is_meta(), results, event);
+                    : choose_by_slot(call.view, before, results, event);
   }
   std::vector<int32_t> assignments;
   for (int64_t assignment = 0; assignment < ids.elements(); ++assignment)
@@ -89,10 +89,10 @@ std::vector<int32_t> ScheduledExchange::choose(const nn::MoeCall& call, const Te
 }
 
 // All but one slot of a token are left out if the step before has a row of the same expert. On
-// unknown routing (`assumed`), old rows are kept and new rows sent, as either may happen.
+// an assumed routing, old rows are kept and new rows sent, as either may happen.
 std::vector<int32_t> ScheduledExchange::choose_by_slot(const nn::TokenView& view,
                                                        const std::vector<KeptToken>& before,
-                                                       bool assumed, CallResults& results,
+                                                       CallResults& results,
                                                        nn::MoeEvent& event) const {
   const Tensor& ids = results.routing.ids;
   const int64_t k = ids.size(1);
@@ -110,7 +110,7 @@ std::vector<int32_t> ScheduledExchange::choose_by_slot(const nn::TokenView& view
         if (id < 0) continue;
         const int64_t old = assignment == t * k + keep ? -1 : place_of(id, was);
         if (old >= 0) results.reuse(assignment, *was.call, old);
-        if (old >= 0 && !assumed) continue;
+        if (old >= 0 && !results.assumed) continue;
         event.changed += assignment != t * k + keep;
         assignments.push_back(static_cast<int32_t>(assignment));
       }
@@ -179,10 +179,11 @@ void ScheduledExchange::count(const std::vector<int32_t>& assignments, const Cal
 }
 
 CallResults& ScheduledExchange::launch(const nn::MoeCall& call, const Tensor& tokens,
-                                       ops::Routing routing, const nn::ExpertWeights& weights,
+                                       ops::Routing chosen, const nn::ExpertWeights& weights,
                                        nn::MoeEvent& event) {
   CallResults& results = sites_[call.site].launch(call.step.index, call.view.body);
-  results.routing = std::move(routing);
+  results.assumed = chosen.ids.is_meta();
+  results.routing = ops::host_routing(std::move(chosen), weights.experts());  // for messages
   const std::vector<int32_t> assignments = choose(call, tokens, results, event);
   count(assignments, results, event);
   event.sent = timetable_.consumed(call.step.index, call.site);
@@ -264,11 +265,9 @@ Tensor ScheduledExchange::run(const nn::MoeCall& call, const Tensor& tokens, con
   StaleResults& stale_results = sites_[call.site];
   if (timetable_.forced(step)) stale_results.forget_before(step);
   nn::MoeEvent event{.step = step, .site = call.site, .tokens = tokens.size(0), .assignments = {}};
-  // The host needs the routing for messages.
-  ops::Routing routing = ops::host_routing(gate(tokens), weights.experts());
-  event.distinct = distinct_experts(routing.ids, weights.experts());
-  log.chose(routing.ids, weights.experts());
-  CallResults& results = launch(call, tokens, std::move(routing), weights, event);
+  CallResults& results = launch(call, tokens, gate(tokens), weights, event);
+  event.distinct = distinct_experts(results.routing.ids, weights.experts());
+  log.chose(results.routing.ids, weights.experts());
   const Tensor shared = weights.shared_rows(tokens);
   // While these rows travel, compute received rows: of the layer before (interweaved), or of the
   // step before (displaced).

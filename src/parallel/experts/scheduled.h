@@ -40,14 +40,14 @@ class ScheduledExchange final : public nn::ExpertBackend {
     nn::Tensor rows, weights;  ///< combined rows; weights on the host
     int oldest = 0;            ///< age of the oldest row
   };
-  CallResults& launch(const nn::MoeCall& call, const nn::Tensor& tokens, ops::Routing routing,
+  CallResults& launch(const nn::MoeCall& call, const nn::Tensor& tokens, ops::Routing chosen,
                       const nn::ExpertWeights& weights, nn::MoeEvent& event);
   /// Rows to send; the rest goes to `reused`.
   std::vector<int32_t> choose(const nn::MoeCall& call, const nn::Tensor& tokens,
                               CallResults& results, nn::MoeEvent& event);
   std::vector<int32_t> choose_by_slot(const nn::TokenView& view,
-                                      const std::vector<KeptToken>& before, bool assumed,
-                                      CallResults& results, nn::MoeEvent& event) const;
+                                      const std::vector<KeptToken>& before, CallResults& results,
+                                      nn::MoeEvent& event) const;
   std::vector<int32_t> choose_by_drift(const nn::TokenView& view, const std::vector<float>& moves,
                                        const std::vector<KeptToken>& before, CallResults& results,
                                        nn::MoeEvent& event) const;

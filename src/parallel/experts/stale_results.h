@@ -18,6 +18,7 @@ struct CallResults {
   nn::Segments segments;         ///< its tokens, in order
   nn::Segments needed;           ///< tokens needed by later calls
   ops::Routing routing;          ///< on the host
+  bool assumed = false;          ///< a dry run made the routing up
   nn::Tensor rows;               ///< [tokens * k, hidden]; undefined until received
   std::vector<int32_t> sources;  ///< step in which each row was computed
   RowDrift drift;                ///< for adaptive layers
