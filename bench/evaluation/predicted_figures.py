@@ -1,6 +1,6 @@
 """Predicts figures of the papers of xDiT and DICE as tables in Markdown.
 
-python3 bench/evaluation/predicted_figures.py PROGRAM latency|memory|experts|vae [--ranks 1,2,4,8]
+python3 bench/evaluation/predicted_figures.py PROGRAM latency|memory|experts|vae [--ranks 1,2,4,8,16]
 
 latency  xDiT (arXiv 2411.01738), Figures 8 to 17: seconds of single methods and of the best hybrid, on L40 and A100
 memory   xDiT, Figure 18: GB of a rank under each method on 8 L40
@@ -80,12 +80,14 @@ def methods(found, value):
 
 def latency(planner, ranks):
     for hardware in ("L40", "A100"):
+        print(f"On {hardware}, seconds of denoising\n")
+        rows = []
         for model, side, steps in IMAGES:
-            print(f"{model} at {side} x {side} pixels, {steps} steps on {hardware}, seconds of denoising\n")
             size = ("--width", side, "--height", side, "--steps", steps, "--quality", "stale", "--hardware", hardware)
-            table(["ranks", *METHODS, "best"],
-                  [[str(n), *methods(planner.plans(model, *size, "--ranks", n), lambda plan: plan["denoising_seconds"])]
-                   for n in ranks])
+            for n in ranks:
+                found = planner.plans(model, *size, "--ranks", n)
+                rows.append([model, str(side), str(n), *methods(found, lambda plan: plan["denoising_seconds"])])
+        table(["model", "pixels", "ranks", *METHODS, "best"], rows)
 
 
 def memory(planner, _):
@@ -124,7 +126,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
     parser.add_argument("figures", choices=("latency", "memory", "experts", "vae"))
-    parser.add_argument("--ranks", default="1,2,4,8")
+    parser.add_argument("--ranks", default="1,2,4,8,16")
     args = parser.parse_args()
     figures = {"latency": latency, "memory": memory, "experts": experts, "vae": vae}[args.figures]
     figures(Planner(args.program), [int(n) for n in args.ranks.split(",")])
