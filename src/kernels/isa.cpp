@@ -32,7 +32,8 @@ Isa detect() {
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512vnni");
   if (!avx512) return Isa::avx2;
-  const bool amx = cpuid_bit(7, 1, 'a', 5) && cpuid_bit(7, 0, 'd', 22) && cpuid_bit(7, 0, 'd', 24);
+  const bool amx = cpuid_bit(7, 1, 'a', 5) && cpuid_bit(7, 0, 'd', 22) &&
+                   cpuid_bit(7, 0, 'd', 24) && cpuid_bit(7, 0, 'd', 25);
   return amx && tiles_granted() ? Isa::amx : Isa::avx512;
 }
 bool detect_avx_vnni() { return detected_isa() >= Isa::avx2 && cpuid_bit(7, 1, 'a', 4); }

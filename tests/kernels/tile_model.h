@@ -12,6 +12,7 @@ namespace tessera::kernels {
 /// f32, even and odd elements of k summed apart and then together, subnormals flushed. A load is
 /// checked to happen inside a Scope only.
 struct TileModel {
+  using Sum = float;
   class Scope {
    public:
     Scope() { configured() = true; }
@@ -45,11 +46,17 @@ struct TileModel {
       }
   }
   template <int tile>
-  static void store(float* to, int64_t stride_bytes) {
+  static void store(void* to, int64_t stride_bytes) {
     for (int r = 0; r < 16; ++r)
-      std::memcpy(reinterpret_cast<std::byte*>(to) + r * stride_bytes, at(tile) + r * 64, 64);
+      std::memcpy(static_cast<std::byte*>(to) + r * stride_bytes, at(tile) + r * 64, 64);
   }
   static void fence() {}
+
+ protected:
+  static std::byte* at(int tile) {
+    alignas(64) static thread_local std::byte tiles[8][1024];
+    return tiles[tile];
+  }
 
  private:
   static float flush(float x) { return std::abs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
@@ -57,9 +64,21 @@ struct TileModel {
     static thread_local bool on = false;
     return on;
   }
-  static std::byte* at(int tile) {
-    alignas(64) static thread_local std::byte tiles[8][1024];
-    return tiles[tile];
+};
+
+/// Tiles of int8 (TDPBSSD): sums of products of four signed bytes, in int32.
+struct Int8TileModel : TileModel {
+  using Sum = int32_t;
+  template <int sums, int x, int w>
+  static void multiply() {
+    const auto* a = reinterpret_cast<const int8_t*>(at(x));
+    const auto* b = reinterpret_cast<const int8_t*>(at(w));
+    auto* c = reinterpret_cast<int32_t*>(at(sums));
+    for (int m = 0; m < 16; ++m)
+      for (int n = 0; n < 16; ++n)
+        for (int k = 0; k < 16; ++k)
+          for (int i = 0; i < 4; ++i)
+            c[m * 16 + n] += int32_t{a[m * 64 + k * 4 + i]} * b[k * 64 + n * 4 + i];
   }
 };
 

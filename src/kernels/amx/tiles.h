@@ -7,9 +7,9 @@
 namespace tessera::kernels::amx {
 
 /// The tile instructions, a function each; tests replace them by a model. Tiles 0 to 3 hold sums of
-/// 16 x 16 words, 4 and 5 rows of x, 6 and 7 columns of W: 16 rows of 64 bytes each. An int8 tile
-/// has the same size and place; only `multiply` would differ.
+/// 16 x 16 words, 4 and 5 rows of x, 6 and 7 columns of W: 16 rows of 64 bytes each.
 struct Tiles {
+  using Sum = float;
   /// Tiles belong to a thread, and live tiles cost 8 KB at a context switch, so they are released
   /// at the end.
   class Scope {
@@ -50,11 +50,21 @@ struct Tiles {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(sums), "i"(x), "i"(w));
   }
   template <int tile>
-  static void store(float* to, int64_t stride_bytes) {
+  static void store(void* to, int64_t stride_bytes) {
     asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(stride_bytes), "i"(tile)
                  : "memory");
   }
   static void fence() { asm volatile("" ::: "memory"); }
+};
+
+/// Tiles of int8, of the same size and place.
+struct Int8Tiles : Tiles {
+  using Sum = int32_t;
+  /// sums += x w over sixteen words of k, each four int8.
+  template <int sums, int x, int w>
+  static void multiply() {
+    asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(sums), "i"(x), "i"(w));
+  }
 };
 
 }  // namespace tessera::kernels::amx
