@@ -23,6 +23,8 @@ FORMS = {
     "bf16": [],
     "int8": ["--dtype", "int8"],
     "int4": ["--dtype", "int4"],
+    "int8, modulation int8": ["--dtype", "int8", "--quantise-rules", "modulation=int8"],
+    "int4, modulation bf16": ["--dtype", "int4", "--quantise-rules", "modulation=bf16"],
     "attn int8, mlp int4": ["--quantise-rules", "attn=int8,mlp=int4"],
     "attn int4, mlp int8": ["--quantise-rules", "attn=int4,mlp=int8"],
     "attn int8": ["--quantise-rules", "attn=int8"],

@@ -14,15 +14,20 @@ using Bits = QuantiseRules::Bits;
 
 constexpr std::string_view kBlocks = "blocks";  // matrices that a file holds in few bits
 constexpr std::string_view kScores = "scores";  // no matrices
-constexpr std::array<std::string_view, 8> kKeys = {"attn",      "mlp",      "experts", "text",
-                                                   "text.attn", "text.mlp", kBlocks,   kScores};
+constexpr std::string_view kModulation = "modulation";
+constexpr std::array<std::string_view, 9> kKeys = {
+    "attn", "mlp", kModulation, "experts", "text", "text.attn", "text.mlp", kBlocks, kScores};
 
 // A block number follows one of these prefixes, at the beginning of a name or after a dot.
 constexpr std::array<std::string_view, 7> kBeforeNumbers = {
     "transformer_blocks.", "blocks.",         "layers.", "layer.", "block.",
     "noise_refiner.",      "context_refiner."};
+// Modulations that all blocks share.
+constexpr std::string_view kShared = "_stream_modulation";
 // Parts of a name behind the block number; the first match decides the kind of product.
-constexpr std::array<std::string_view, 4> kOther = {"norm", "adaLN", "modulation", "skip"};
+constexpr std::string_view kNormLinear = ".linear.weight";  // a norm's modulation
+constexpr std::array<std::string_view, 2> kModulations = {"adaLN", "modulation"};
+constexpr std::array<std::string_view, 2> kOther = {"norm", "skip"};
 constexpr std::array<std::string_view, 2> kMlpOfBert = {"intermediate.dense", "output.dense"};
 constexpr std::array<std::string_view, 4> kAttention = {"attn", "Attention", "attention", "qkv"};
 constexpr std::array<std::string_view, 7> kMlp = {
@@ -72,6 +77,9 @@ ProductKind product_kind(std::string_view name) {
   const auto any = [&](const auto& words) {
     return std::ranges::any_of(words, [&](std::string_view word) { return holds(rest, word); });
   };
+  if (any(kModulations) || (holds(rest, "norm") && rest.ends_with(kNormLinear)) ||
+      holds(name, kShared))
+    return ProductKind::modulation;
   if (rest.empty() || any(kOther)) return ProductKind::other;
   if (any(kAttention)) return ProductKind::attention;
   return any(kMlp) || any(kMlpOfBert) ? ProductKind::mlp : ProductKind::other;
@@ -89,6 +97,7 @@ const char* name_of(Bits bits) {
 QuantiseRules QuantiseRules::all_in(Bits bits) {
   QuantiseRules rules;
   for (const char* key : {"attn", "mlp", "text", "experts"}) rules.rules_.push_back({key, bits});
+  if (bits == Bits::int4) rules.rules_.push_back({std::string(kModulation), Bits::int8});
   return rules;
 }
 
@@ -104,8 +113,8 @@ void QuantiseRules::add(const std::string& text, const std::string& option) {
     const std::string of = rule.substr(0, equal);
     const bool name = of.find('*') != std::string::npos || of.ends_with(".weight");
     require(name || std::ranges::find(kKeys, of) != kKeys.end(), ErrorCode::usage,
-            "{}: {} names no products; expected attn, mlp, experts, text, text.attn, text.mlp, "
-            "blocks, scores, or names of weights with a '*'",
+            "{}: {} names no products; expected attn, mlp, modulation, experts, text, text.attn, "
+            "text.mlp, blocks, scores, or names of weights with a '*'",
             option, base::printable(of));
     const Bits bits = parse_bits(rule.substr(equal + 1), option);
     require(of != kBlocks || bits != Bits::int4, ErrorCode::usage,
@@ -127,7 +136,10 @@ std::string QuantiseRules::text() const {
 }
 
 Bits QuantiseRules::bits_of(const std::string& name, ProductKind kind, bool encoder) const {
-  const std::string own = kind == ProductKind::attention ? "attn" : "mlp";
+  if (encoder && kind == ProductKind::modulation) kind = ProductKind::other;
+  const std::string own(kind == ProductKind::attention    ? "attn"
+                        : kind == ProductKind::modulation ? kModulation
+                                                          : "mlp");
   Bits bits = Bits::none;
   for (const Rule& rule : rules_) {
     const bool says = encoder ? rule.of == "text" || rule.of == "text." + own : rule.of == own;

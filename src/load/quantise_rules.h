@@ -9,9 +9,10 @@
 
 namespace tessera::load {
 
-/// Layer of a product, from the name of the weight: a block's attention or MLP, or another layer
-/// (modulations, first and last layers, long skips).
-enum class ProductKind : uint8_t { other, attention, mlp };
+/// Layer of a product, from the name of the weight: a block's attention, MLP or modulation, or
+/// another layer (first and last layers, long skips). Modulations that blocks share count as
+/// theirs.
+enum class ProductKind : uint8_t { other, attention, mlp, modulation };
 ProductKind product_kind(std::string_view name);
 
 /// Chooses the weights of a pipeline that are quantised for products with int8 activations. The
@@ -20,15 +21,16 @@ class QuantiseRules {
  public:
   enum class Bits : uint8_t { none, int8, int4 };
   struct Rule {
-    /// "attn", "mlp" or "experts" (routed); "text", "text.attn" or "text.mlp" for text encoders; or
-    /// a weight's name with '*' as wildcard; "blocks": weights that a file holds in block formats;
-    /// "scores": the scores of attention, no weights.
+    /// "attn", "mlp", "modulation" or "experts" (routed); "text", "text.attn" or "text.mlp" for
+    /// text encoders; or a weight's name with '*' as wildcard; "blocks": weights that a file holds
+    /// in block formats; "scores": the scores of attention, no weights.
     std::string of;
     Bits bits = Bits::none;
   };
 
   QuantiseRules() = default;
-  /// Rules for all products of blocks, text encoders and routed experts in `bits`.
+  /// Rules for all products of blocks, text encoders and routed experts in `bits`. Modulations are
+  /// in int8 with int4, and in bf16 with int8.
   static QuantiseRules all_in(Bits bits);
   /// Appends rules: "attn=int8,mlp=int4,transformer_blocks.0.*=bf16". Throws Error(usage) naming
   /// `option`.

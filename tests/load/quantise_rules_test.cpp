@@ -45,7 +45,12 @@ TEST(QuantiseRules, NamesSayWhatAProductIsFor) {
        {"transformer_blocks.0.norm1.linear.weight",
         "transformer_blocks.0.norm1_context.linear.weight",
         "single_transformer_blocks.3.norm.linear.weight", "blocks.3.adaLN_modulation.1.weight",
-        "blocks.3.skip_linear.weight", "blocks.3.moe.experts.2.up_proj.weight",
+        "noise_refiner.0.adaLN_modulation.0.weight", "double_stream_modulation_img.linear.weight",
+        "single_stream_modulation.linear.weight"})
+    EXPECT_EQ(product_kind(name), ProductKind::modulation) << name;
+  for (const char* name :
+       {"blocks.3.skip_linear.weight", "blocks.3.moe.experts.2.up_proj.weight",
+        "blocks.3.norm1.norm.weight", "norm_out.linear.weight",
         "caption_projection.linear_1.weight", "proj_out.weight", "x_embedder.weight",
         "adaln_single.linear.weight", "final_layer.adaLN_modulation.1.weight", "attn.to_q.weight",
         "text_projection.weight", ""})
@@ -75,6 +80,20 @@ TEST(QuantiseRules, TheLastRuleThatAWeightMatchesHolds) {
   EXPECT_TRUE(QuantiseRules().empty());
   EXPECT_EQ(name_of(QuantiseRules().form("blocks.1.attn.qkv.weight", DType::bf16, 3, false)),
             "bf16");
+}
+
+TEST(QuantiseRules, ModulationsAreInt8OfInt4) {
+  const char* const name = "transformer_blocks.0.norm1.linear.weight";
+  const auto form = [&](Bits bits, const std::string& rules, bool encoder = false) {
+    QuantiseRules all = QuantiseRules::all_in(bits);
+    all.add(rules, "`quantise_rules`");
+    return name_of(all.form(name, DType::bf16, 64, encoder));
+  };
+  EXPECT_EQ(form(Bits::int4, ""), "i8 x i8");
+  EXPECT_EQ(form(Bits::int4, "modulation=bf16"), "bf16");
+  EXPECT_EQ(form(Bits::int8, ""), "bf16");
+  EXPECT_EQ(form(Bits::int8, "modulation=int4"), "i4 x i8");
+  EXPECT_EQ(form(Bits::int4, "", true), "bf16") << "encoders have none";
 }
 
 TEST(QuantiseRules, ScoresAreNoProductsOfWeights) {
