@@ -43,9 +43,10 @@ std::string forms_of(const QuantiseResult& result) {
 }
 
 void quantise(Options& o, const std::stop_token& stop) {
-  check_files({o.model.model, {}, {{"-o", o.request.output, FileKind::model}}});
+  check_files(
+      {o.model.model, {}, {{"-o", o.request.output, FileKind::model}}, false, o.model.files});
   ProgressView view(o.progress);
-  const Model model = Model::open(o.model.model, run_options(o.model), stop);
+  const Model model = Model::open(o.model.model, run_options(o.model), stop, o.model.files);
   const QuantiseResult result =
       model.quantise(o.request, {stop, [&](const Progress& p) { view.show(p); },
                                  [&](const std::string& sentence) { view.note(sentence); }});
@@ -85,6 +86,10 @@ Command add_quantise(CLI::App& program) {
   app->add_option("--quantise-rules", o->request.rules,
                   "Forms of products, e.g. attn=int8,mlp=int4")
       ->type_name("R");
+  add_transformer_file(*app, std::shared_ptr<ModelOptions>(o, &o->model));
+  add_text(*app, "--text-encoder", o->model.files.text_encoders, "A text encoder's, or NAME=FILE")
+      ->group(kExecution)
+      ->type_name("F");
   app->add_flag("--json", o->json, "Print bytes and the error of each matrix as JSON");
   app->add_option("--threads", o->model.threads, "Threads of this process (default: all cores)")
       ->check(whole(1, 4096))

@@ -19,6 +19,7 @@
 #include "ops/elementwise.h"
 #include "runtime/former_output.h"
 #include "runtime/launch.h"
+#include "runtime/loading_denoiser.h"
 #include "runtime/tensor_view.h"
 #include "tensor/launches.h"
 #include "tensor/run_watcher.h"
@@ -36,6 +37,14 @@ int64_t sent_by(const comm::Communicator* world) {
   for (const auto& [key, entry] : world->ledger().entries())
     if (is_data(entry.kind)) bytes += entry.bytes;
   return bytes;
+}
+
+double loading_seconds(const Job& job) {
+  double sum = 0;
+  for (const auto& network : job.loaded.networks)
+    if (const auto* loading = dynamic_cast<const runtime::LoadingDenoiser*>(network.get()))
+      sum += loading->loading_seconds();
+  return sum;
 }
 
 }  // namespace
@@ -94,7 +103,7 @@ void Denoising::note_now(const parallel::Setup& setup, const Begin& since) {
       if (is_data(entry.kind)) rank_progress.sent_bytes += entry.bytes;
     }
   rank_progress.compute_seconds =
-      std::max(clock_.seconds() - since.seconds - rank_progress.wait_seconds, 0.0);
+      std::max(seconds() - since.seconds - rank_progress.wait_seconds, 0.0);
   for (const nn::MoeEvent& event : setup.expert_events()) {
     const auto age = static_cast<size_t>(event.lag);
     rank_progress.expert_ages.resize(std::max(rank_progress.expert_ages.size(), age + 1));
@@ -166,12 +175,19 @@ void Denoising::note_reuse(const parallel::Setup& setup) {
   }
 }
 
+// The first step's loading counts as loading. Requests at once share it.
+double Denoising::loaded() const { return loading_seconds(job_) - loaded_before_; }
+double Denoising::seconds() const { return std::max(clock_.seconds() - loaded(), 0.0); }
+
 Denoising::Begin& Denoising::begin(int rank, const comm::Communicator* ranks) {
   const std::lock_guard lock(mutex_);
-  if (begins_.empty()) clock_ = {};  // other ranks of the sequence may have run before
+  if (begins_.empty()) {  // other ranks of the sequence may have run before
+    clock_ = {};
+    loaded_before_ = loading_seconds(job_);
+  }
   const auto [at, first] = begins_.try_emplace(rank);
   if (first && ranks) at->second.sent_before = ranks->ledger().entries();
-  if (first) at->second.seconds = clock_.seconds();
+  if (first) at->second.seconds = seconds();
   return at->second;
 }
 
@@ -201,7 +217,7 @@ parallel::DenoiseControl Denoising::watch(const parallel::Setup& setup, const Jo
   if (state_.ranks().speaks(setup.rank)) watch.stop = control_.stop;
   if (setup.rank == 0) {
     watch.on_step = [&](int step, int, const std::function<Tensor()>& latent) {
-      marks.push_back(clock_.seconds());
+      marks.push_back(marks.empty() ? seconds() : std::max(marks.back(), seconds()));
       tell(part, step, marks.back(), latent);
     };
   }
@@ -254,7 +270,7 @@ Tensor Denoising::run(comm::Communicator* ranks, const Job& part, const comm::Co
   const Tensor whole_latent = gathered(setup, own_latent);
   tensor::watch_part("");
   if (rank == 0) {
-    marks.push_back(clock_.seconds());
+    marks.push_back(marks.empty() ? seconds() : std::max(marks.back(), seconds()));
     note_steps(part, marks, whole_latent);
   }
   note_rank(setup);
@@ -346,6 +362,7 @@ Tensor denoise(runtime::ModelState& state, const GenerateRequest& request,
     if (!world || world->rank() == 0) latent = whole_latent;
     state.ranks().gather(world, report);
   });
+  if (denoising.loaded() > 0) report.phase_seconds[Phase::load] += denoising.loaded();
   return latent;
 }
 

@@ -56,6 +56,8 @@ class Denoising {
   /// of the decoder if the rank decoded; 0: the rank denoised.
   void end(int rank, const comm::Communicator* world, const comm::Ledger::Entries& before,
            int64_t weights = 0);
+  /// Seconds in which blocks were loaded since the first part began (runtime/loading_denoiser.h).
+  double loaded() const;
 
  private:
   /// State of a rank when its first part began.
@@ -64,6 +66,8 @@ class Denoising {
     double seconds = 0;
     int64_t bytes = 0;  ///< sent by the plan since
   };
+  /// Seconds since the first part began, without loaded().
+  double seconds() const;
   Begin& begin(int rank, const comm::Communicator* ranks);
   parallel::DenoiseControl watch(const parallel::Setup& setup, const Job& part,
                                  std::vector<double>& marks);
@@ -85,6 +89,7 @@ class Denoising {
   const std::vector<nn::Range> parts_;
   std::mutex mutex_;
   base::Stopwatch clock_;
+  double loaded_before_ = 0;
   std::map<int, Begin> begins_{};
   std::map<int, RankProgress> now_{};  // ranks of this process, and reports of others
 };

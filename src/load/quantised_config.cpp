@@ -52,13 +52,16 @@ Quantised take_quantisation(base::Json& config, const std::string& file) {
   return result;
 }
 
-std::string quantised_config(const std::string& path, const QuantisedForm& form) {
+std::string quantised_config(const Component& part, const QuantisedForm& form) {
   using Ordered = nlohmann::ordered_json;
-  std::string text = base::read_file(path, base::kLargestText);
+  const std::string path = part.folder + "/config.json";
+  std::string text =
+      part.described ? base::read_file(path, base::kLargestText) : part.config.dump();
   base::parse_json(text, path);  // parse errors are reported here first
   if (base::has_python_numbers(text)) text = base::without_python_numbers(text);
   Ordered config = Ordered::parse(text);
-  config[kKey] = {{kMethod, kOurs}};
+  config.erase(kKey);  // a file may have replaced quantised weights
+  if (form.experts || form.dense || !form.rules.empty()) config[kKey] = {{kMethod, kOurs}};
   if (form.experts) config[kKey][kExperts] = form.int4 ? kInt4 : kInt8;
   if (form.dense) config[kKey][kDense] = kInt8;
   if (!form.rules.empty()) {

@@ -18,7 +18,8 @@ struct QuantisedForm {
   std::string rules{};                ///< rules of a pipeline (load/quantise_rules.h); "": none
   bool panels = false;                ///< some weights are in panel order
 };
-/// Text of a config.json with the added key; all other keys stay in place.
-std::string quantised_config(const std::string& path, const QuantisedForm& form);
+/// Text of a part's config.json, or of the description by its file, with the added key; all other
+/// keys stay in place. A part without quantised weights (no experts, no rules) gets none.
+std::string quantised_config(const Component& part, const QuantisedForm& form);
 
 }  // namespace tessera::load

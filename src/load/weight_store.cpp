@@ -11,9 +11,11 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "base/stop.h"
 #include "load/nibble_blocks.h"
 #include "load/quantisation.h"
 #include "nn/weight_key.h"
+#include "ops/pack_rows.h"
 #include "ops/packing.h"
 #include "tensor/scope.h"
 #include "tensor/uncounted.h"
@@ -217,6 +219,8 @@ class StoredWeights : public nn::Weights {
     const ops::WeightForm form = packed_as(tensors_, name, r.compute, k);
     check_matrix(name, r.shape, form.dtype);
     return shelf_->share<ops::Weight::element_type>(key("matrix", name, "", form, cut), [&] {
+      if (in_rows(name, "") && reads_rows(name, form, cut))
+        return ops::pack_rows(rows_of(name), {}, form);
       return in_rows(name, "") ? ops::pack_weight(stored(name, form, cut), form, device_)
                                : packed(name, "", n, k, form, cut);
     });
@@ -231,6 +235,8 @@ class StoredWeights : public nn::Weights {
     check_matrix(gate, r.shape, form.dtype);
     check_matrix(up, r.shape, form.dtype);
     return shelf_->share<ops::Weight::element_type>(key("paired", gate, up, form, cut), [&] {
+      if (in_rows(gate, up) && reads_rows(gate, form, cut) && reads_rows(up, form, cut))
+        return ops::pack_rows(rows_of(gate), rows_of(up), form);
       return in_rows(gate, up) ? ops::pack_paired_weight(stored(gate, form, cut),
                                                          stored(up, form, cut), form, device_)
                                : packed(gate, up, n, k, form, cut);
@@ -309,6 +315,31 @@ class StoredWeights : public nn::Weights {
     else if (form.int4 || (form.int8_rows && cut.axis == 1 && !cut.whole()))
       whole = ops::quantised(whole, form.int4);
     return taken(whole, cut, name);
+  }
+
+  // True if panels are packed while rows are read: the matrix passes memory once less.
+  bool reads_rows(const std::string& name, const ops::WeightForm& form, const Cut& cut) const {
+    const TensorFile& file = tensors_.file(name);
+    const TensorEntry& entry = file.entry(name);
+    return cut.whole() && !form.int4 && ops::packs_in_panels(device_) && !entry.format &&
+           !entry.halves_swapped && !tensors_.maps() &&
+           !shelf_->value_of<Storage>(key("stored", name, "", file.dtype(name)));
+  }
+
+  ops::StoredRows rows_of(const std::string& name) const {
+    const TensorFile& file = tensors_.file(name);
+    const Tensor values =
+        Tensor::empty(Shape(file.entry(name).sizes), file.dtype(name), Device::meta);
+    const int64_t row = values.size(1) * size_of(values.dtype());
+    return {{values, is_quantised(tensors_, name) ? tensors_.get(scales_of(name)) : Tensor()},
+            [file, name, row](int64_t first, int64_t rows, std::byte* to) {
+              base::check_stop();
+              TensorEntry part = file.entry(name);
+              part.begin += first * row;
+              part.end = part.begin + rows * row;
+              part.sizes.front() = rows;
+              file.with({{name, part}}).read_stored(name, to);
+            }};
   }
 
   // True if a checked matrix, or each matrix of a pair, is stored in rows; otherwise all are in

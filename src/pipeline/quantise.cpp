@@ -19,6 +19,7 @@
 #include "base/stop.h"
 #include "base/stopwatch.h"
 #include "load/gguf_language.h"
+#include "load/nibble_blocks.h"
 #include "load/quantisation.h"
 #include "load/quantised_config.h"
 #include "load/weights_file.h"
@@ -53,9 +54,12 @@ const load::Component& part_with_experts(const runtime::ModelState& state, bool 
   return part;
 }
 
-// The rules of a run with the same options; none: routed experts only.
+// The rules of a run with the same options; none: routed experts only. Files in block formats keep
+// their bits, as in a run.
 load::QuantiseRules rules_of(const runtime::ModelState& state, const QuantiseRequest& request) {
-  if (!request.dtype && request.rules.empty()) return {};
+  load::QuantiseRules blocks;
+  if (!state.files.empty()) blocks.add("blocks=int8", "blocks");
+  if (!request.dtype && request.rules.empty()) return blocks;
   require(state.spec.has_value(), ErrorCode::usage,
           "`dtype` and `quantise_rules` are for pipelines of images and videos; of '{}' give "
           "`experts` and `dense`",
@@ -66,7 +70,9 @@ load::QuantiseRules rules_of(const runtime::ModelState& state, const QuantiseReq
   const load::QuantiseRules rules = runtime::rules_of(as);
   require(!rules.said("scores"), ErrorCode::usage,
           "`quantise_rules` {}: scores are no weights; give this rule to the run", request.rules);
-  return rules;
+  if (blocks.empty()) return rules;
+  blocks.add(rules.text(), "`quantise_rules`");
+  return blocks;
 }
 
 /// A matrix, and its form: int4 or int8, in the order of the kernels for whole panels: alone, or a
@@ -255,11 +261,14 @@ class NewWeights {
   }
   ops::StoredMatrix quantised(const MatrixForm& matrix) {
     const Tensor floats = tensors_.get(matrix.name);
-    ops::StoredMatrix rows =
-        matrix.int4 ? ops::quantise_groups(floats) : ops::quantise_rows(floats);
+    const load::TensorFile& file = tensors_.file(matrix.name);
+    ops::StoredMatrix rows = !matrix.int4 ? ops::quantise_rows(floats)
+                             : load::has_nibble_blocks(file.entry(matrix.name))
+                                 ? load::nibbles_of(file, matrix.name)
+                                 : ops::quantise_groups(floats);
     require(ops::all_finite(rows.scales), ErrorCode::model,
             "{}: tensor {} holds values that are no numbers (NaN or infinity): get the file again",
-            tensors_.file(matrix.name).path(), base::printable(matrix.name));
+            file.path(), base::printable(matrix.name));
     errors_[matrix.name] = {matrix.name, matrix.int4 ? 4 : 8, ops::relative_error(rows, floats)};
     return rows;
   }
@@ -410,7 +419,8 @@ void check_space(const std::string& output, int64_t bytes) {
           admission::amount(double(space.available), double(bytes)));
 }
 
-std::string stem_of(const load::TensorSet& tensors) {
+std::string stem_of(const load::Component& part, const load::TensorSet& tensors) {
+  if (!part.file.empty()) return part.library == "diffusers" ? "diffusion_pytorch_model" : "model";
   const std::string file = fs::path(tensors.files().front().path()).filename().string();
   return file.starts_with("diffusion_pytorch_model") ? "diffusion_pytorch_model" : "model";
 }
@@ -441,16 +451,19 @@ std::vector<Part> parts_of(const runtime::ModelState& state, const QuantiseReque
             "'{}' is quantised already ({}); run it as it is", state.name, name);
     Part new_part{part, load::open_weights(part), {}, {}};
     new_part.matrices = products_of(state, name, rules, new_part.tensors);
-    if (new_part.matrices.empty()) continue;
+    if (new_part.matrices.empty() && part.file.empty()) continue;
     const bool routed = name == "transformer" && !state.geometry().experts.empty() &&
                         rules.experts() != load::QuantiseRules::Bits::none;
     new_part.form = {.experts = routed,
                      .int4 = routed && rules.experts() == load::QuantiseRules::Bits::int4,
-                     .rules = rules.text()};
+                     .rules = new_part.matrices.empty() ? "" : rules.text()};
     parts.push_back(std::move(new_part));
   }
-  require(!parts.empty(), ErrorCode::usage,
-          "the rules name no product of '{}': nothing would be quantised", state.name);
+  require(std::ranges::any_of(parts, [](const Part& part) { return !part.matrices.empty(); }),
+          ErrorCode::usage,
+          "the rules name no product of '{}': nothing would be quantised; give `dtype` or other "
+          "rules",
+          state.name);
   return parts;
 }
 
@@ -464,12 +477,25 @@ void write_part(const Part& part, const fs::path& own, NewWeights& weights) {
   make_folders(own);
   load::QuantisedForm form = part.form;
   form.panels = std::ranges::any_of(part.matrices, &MatrixForm::panels);
-  const std::string config = load::quantised_config(part.component.folder + "/config.json", form);
+  const std::string config = load::quantised_config(part.component, form);
   base::OutputFile description((own / "config.json").string());
   description.write(config.data(), config.size());
   description.commit();
-  load::write_safetensors((own / (stem_of(part.tensors) + ".safetensors")).string(),
-                          weights.tensors(), part.tensors.files().front().metadata());
+  load::write_safetensors((own / (stem_of(part.component, part.tensors) + ".safetensors")).string(),
+                          weights.tensors(),
+                          part.component.file.empty() ? part.tensors.files().front().metadata()
+                                                      : std::map<std::string, std::string>());
+}
+
+// Files take the place of a pipeline's products; other parts are copied from the folder.
+void check_weight_files(const runtime::ModelState& state) {
+  require(state.files.empty() || state.spec, ErrorCode::usage,
+          "a language model is quantised from its folder; leave files in place of its weights out");
+  require(!state.language || !load::is_whole_model(state.folder.component("model")),
+          ErrorCode::usage, "'{}' is one file; a language model is quantised from its folder",
+          state.name);
+  require(state.files.vae.empty() && state.files.preview_vae.empty(), ErrorCode::usage,
+          "`vae`: a VAE is not quantised; give the file to the run");
 }
 
 }  // namespace
@@ -477,10 +503,7 @@ void write_part(const Part& part, const fs::path& own, NewWeights& weights) {
 QuantiseResult quantise(const runtime::ModelState& state, const QuantiseRequest& request,
                         const RunControl& control) {
   check_request(request);
-  require(state.files.empty() &&
-              (!state.language || !load::is_whole_model(state.folder.component("model"))),
-          ErrorCode::usage,
-          "a model is quantised from its folder; leave files in place of its weights out");
+  check_weight_files(state);
   const base::BindStop stop(control.stop);
   check_files({state.folder.path, {}, {{"-o", request.output, FileKind::model}}});
   const tensor::BindScope bind(state.workers.scope());

@@ -17,6 +17,7 @@
 #include "models/published_models.h"
 #include "parallel/setup.h"
 #include "runtime/choose_stages.h"
+#include "runtime/loading_denoiser.h"
 #include "runtime/published.h"
 #include "runtime/resolve_model.h"
 #include "runtime/sharded_denoiser.h"
@@ -26,8 +27,7 @@
 namespace tessera::runtime {
 namespace {
 
-// Returns the published names of a model: of the folder, of the repository in the hub's cache, and
-// of the transformer (`_name_or_path` in the configuration).
+// The published names of a model: folder, repository in the hub's cache, `_name_or_path`.
 std::vector<std::string> names_of(const load::ModelFolder& folder) {
   std::vector<std::string> names;
   for (const auto& part : std::filesystem::path(folder.path).lexically_normal())
@@ -54,9 +54,8 @@ models::PipelineSpec::Defaults distilled_defaults(const load::ModelFolder& folde
   return defaults;
 }
 
-// Returns the defaults of the family, replaced by those of distilled and consistency models and by
-// the values of the model's generation_config.json. The text lengths in `spec` become the values of
-// this file, too.
+// The defaults of the family, then of distilled and consistency models, then the values of the
+// model's generation_config.json, which also sets the text lengths in `spec`.
 models::PipelineSpec::Defaults read_defaults(const load::ModelFolder& folder,
                                              models::PipelineSpec& spec) {
   const std::string path = folder.path + "/generation_config.json";
@@ -118,7 +117,7 @@ bool quantises(const RunOptions& options) {
          !options.quantise_rules.empty();
 }
 
-// On CPUs products keep the block formats of a file, unless the given rules say otherwise.
+// On CPUs products keep the block formats of a file, unless rules say otherwise.
 load::QuantiseRules rules_with_blocks(const RunOptions& options, const std::string& given) {
   load::QuantiseRules rules;
   if (options.precision != Precision::f32 && options.device.kind == DeviceKind::cpu)
@@ -127,10 +126,9 @@ load::QuantiseRules rules_with_blocks(const RunOptions& options, const std::stri
   return rules;
 }
 
-// Whether a part's file holds matrices in block formats of ggml.
 bool holds_blocks(const ModelState& state) {
   std::vector<std::string> parts = state.parts_with_products();
-  if (state.language) parts.push_back("model");
+  if (state.language) parts.emplace_back("model");
   return std::ranges::any_of(parts, [&](const std::string& part) {
     const load::TensorSet tensors = state.tensors_of(part);
     return std::ranges::any_of(tensors.files(), [](const load::TensorFile& file) {
@@ -360,7 +358,7 @@ std::shared_ptr<const nn::Denoiser> ModelState::transformer(int rank, int64_t re
   // The plain network stays between requests, so the next adapters find its weights.
   std::shared_ptr<const nn::Denoiser> base;
   if (options.keep_parts && resident < 0 && options.plan.shard == 1 && !adapters->merge)
-    base = plain();
+    base = with_all_blocks(plain());
   return adapters->transformers.get(resident, portion, memory,
                                     [&] { return load_transformer(rank, resident, adapters); });
 }
@@ -371,9 +369,13 @@ std::unique_ptr<nn::Denoiser> ModelState::load_transformer(int rank, int64_t res
           "{} does not go with blocks that are read again in each step; give more memory, or a "
           "quantised folder",
           asked_as(options));
-  if (device() != tensor::Device::meta)
-    (void)check_transformer();  // the sentence was reported before
-  return make_transformer(rank, resident, weights_of("transformer"), adapters);
+  constexpr const char* kPart = "transformer";
+  if (device() != tensor::Device::meta) (void)check_transformer();
+  // Adapters find the weights of a whole transformer, and ranks wait for each other.
+  if (device() == tensor::Device::cpu && resident < 0 && options.plan.ranks() == 1 && !adapters)
+    return std::make_unique<LoadingDenoiser>(*spec, weights_of(kPart), *meta_weights_of(kPart),
+                                             dtype(), portion(rank));
+  return make_transformer(rank, resident, weights_of(kPart), adapters);
 }
 
 std::unique_ptr<nn::Denoiser> ModelState::make_transformer(

@@ -31,41 +31,32 @@ class FileBlocks final : public BlockSource {
   std::shared_ptr<const nn::Weights> weights_;
 };
 
-int64_t weight_of(const models::PipelineSpec& spec, DType dtype, const Portion& portion,
-                  const nn::Weights& weights) {
-  tensor::Scope scope;
-  scope.memory = std::make_shared<tensor::MemoryTracker>();
-  const tensor::BindScope bind(scope);
-  const auto part = spec.make(weights, portion, dtype);
-  return scope.memory->current(tensor::MemoryClass::weights);
-}
-
 }  // namespace
 
 StreamedDenoiser::StreamedDenoiser(const models::PipelineSpec& spec,
                                    const std::shared_ptr<const nn::Weights>& weights, DType dtype,
                                    int64_t resident, std::optional<DType> experts)
-    : spec_(spec),
+    : ShellDenoiser(spec.make(*weights, shell_of(whole_of(spec, experts), resident), dtype)),
+      spec_(spec),
       dtype_(dtype),
       portion_(whole_of(spec, experts)),
       resident_(resident),
-      blocks_(std::make_shared<FileBlocks>(weights)),
-      shell_(spec.make(*weights, shell_of(portion_, resident), dtype)) {}
+      blocks_(std::make_shared<FileBlocks>(weights)) {}
 
 StreamedDenoiser::StreamedDenoiser(const models::PipelineSpec& spec, DType dtype,
                                    const Portion& portion,
                                    std::shared_ptr<const BlockSource> blocks,
                                    std::unique_ptr<nn::Denoiser> shell)
-    : spec_(spec),
+    : ShellDenoiser(std::move(shell)),
+      spec_(spec),
       dtype_(dtype),
       portion_(portion),
       resident_(portion.blocks.begin),
-      blocks_(std::move(blocks)),
-      shell_(std::move(shell)) {}
+      blocks_(std::move(blocks)) {}
 
 void StreamedDenoiser::block(int index, const nn::StepContext& step, const nn::Placement& placement,
                              nn::Hidden& hidden, const nn::Seams& seams) const {
-  if (index < resident_) return shell_->block(index, step, placement, hidden, seams);
+  if (index < resident_) return shell().block(index, step, placement, hidden, seams);
   const auto weights = blocks_->weights(index, seams);
   const auto part = spec_.make(*weights, one_block(portion_, index), dtype_);
   part->block(index, step, placement, hidden, seams);
@@ -75,7 +66,7 @@ nn::Tensor StreamedDenoiser::first_input(const nn::StepContext& step,
                                          const nn::Placement& placement, const nn::Hidden& hidden,
                                          const nn::Seams& seams) const {
   const int index = reusable().first;
-  if (index < resident_) return shell_->first_input(step, placement, hidden, seams);
+  if (index < resident_) return shell().first_input(step, placement, hidden, seams);
   const auto weights = blocks_->weights(index, seams);
   const auto part = spec_.make(*weights, one_block(portion_, index), dtype_);
   return part->first_input(step, placement, hidden, seams);
@@ -99,6 +90,15 @@ int64_t PartWeights::largest(int64_t first) const {
   for (size_t i = static_cast<size_t>(first); i < blocks.size(); ++i)
     most = std::max(most, blocks[i]);
   return most;
+}
+
+int64_t weight_of(const models::PipelineSpec& spec, DType dtype, const Portion& portion,
+                  const nn::Weights& weights) {
+  tensor::Scope scope;
+  scope.memory = std::make_shared<tensor::MemoryTracker>();
+  const tensor::BindScope bind(scope);
+  const auto part = spec.make(weights, portion, dtype);
+  return scope.memory->current(tensor::MemoryClass::weights);
 }
 
 PartWeights part_weights(const models::PipelineSpec& spec, DType dtype,

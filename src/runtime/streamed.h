@@ -2,6 +2,8 @@
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "models/registry.h"
@@ -17,20 +19,11 @@ class BlockSource {
   virtual std::shared_ptr<const nn::Weights> weights(int block, const nn::Seams& seams) const = 0;
 };
 
-/// A transformer too large for memory. The modules around the blocks and the first `resident`
-/// blocks stay in memory; every other block is built just before use, from the file or from the
-/// ranks' runs, and released afterwards. Results equal the whole transformer's bit by bit. Const
-/// and thread-safe.
-class StreamedDenoiser : public nn::Denoiser {
+/// A transformer whose blocks stand apart from the modules around them (the shell), for blocks that
+/// come later.
+class ShellDenoiser : public nn::Denoiser {
  public:
-  /// Packs blocks from the file. The spec must outlive the object. `experts`: dtype of routed
-  /// experts' weights, if different from `dtype`.
-  StreamedDenoiser(const models::PipelineSpec& spec,
-                   const std::shared_ptr<const nn::Weights>& weights, nn::DType dtype,
-                   int64_t resident, std::optional<nn::DType> experts = {});
-  /// A rank's portion with blocks from another source, and the modules around the blocks.
-  StreamedDenoiser(const models::PipelineSpec& spec, nn::DType dtype, const nn::Portion& portion,
-                   std::shared_ptr<const BlockSource> blocks, std::unique_ptr<nn::Denoiser> shell);
+  explicit ShellDenoiser(std::unique_ptr<nn::Denoiser> shell) : shell_(std::move(shell)) {}
 
   const nn::Geometry& geometry() const override { return shell_->geometry(); }
   nn::DType dtype() const override { return shell_->dtype(); }
@@ -48,13 +41,36 @@ class StreamedDenoiser : public nn::Denoiser {
   nn::Hidden embed(const nn::Placement& placement, const nn::Tensor& latent) const override {
     return shell_->embed(placement, latent);
   }
-  void block(int index, const nn::StepContext& step, const nn::Placement& placement,
-             nn::Hidden& hidden, const nn::Seams& seams) const override;
   nn::Tensor head(const nn::StepContext& step, const nn::Placement& placement,
                   const nn::Hidden& hidden) const override {
     return shell_->head(step, placement, hidden);
   }
   nn::Reusable reusable() const override { return shell_->reusable(); }
+
+ protected:
+  const nn::Denoiser& shell() const { return *shell_; }
+
+ private:
+  std::unique_ptr<nn::Denoiser> shell_;
+};
+
+/// A transformer too large for memory. The modules around the blocks and the first `resident`
+/// blocks stay in memory; every other block is built just before use, from the file or from the
+/// ranks' runs, and released afterwards. Results equal the whole transformer's bit by bit. Const
+/// and thread-safe.
+class StreamedDenoiser : public ShellDenoiser {
+ public:
+  /// Packs blocks from the file. The spec must outlive the object. `experts`: dtype of routed
+  /// experts' weights, if different from `dtype`.
+  StreamedDenoiser(const models::PipelineSpec& spec,
+                   const std::shared_ptr<const nn::Weights>& weights, nn::DType dtype,
+                   int64_t resident, std::optional<nn::DType> experts = {});
+  /// A rank's portion with blocks from another source, and the modules around the blocks.
+  StreamedDenoiser(const models::PipelineSpec& spec, nn::DType dtype, const nn::Portion& portion,
+                   std::shared_ptr<const BlockSource> blocks, std::unique_ptr<nn::Denoiser> shell);
+
+  void block(int index, const nn::StepContext& step, const nn::Placement& placement,
+             nn::Hidden& hidden, const nn::Seams& seams) const override;
   nn::Tensor first_input(const nn::StepContext& step, const nn::Placement& placement,
                          const nn::Hidden& hidden, const nn::Seams& seams) const override;
 
@@ -64,7 +80,6 @@ class StreamedDenoiser : public nn::Denoiser {
   nn::Portion portion_;
   int64_t resident_;
   std::shared_ptr<const BlockSource> blocks_;
-  std::unique_ptr<nn::Denoiser> shell_;
   tensor::PageReuse reuse_;
 };
 
@@ -72,6 +87,10 @@ class StreamedDenoiser : public nn::Denoiser {
 nn::Portion shell_of(nn::Portion portion, int64_t resident = 0);
 /// A single block of a portion; finds everything that blocks share in context, placement and step.
 nn::Portion one_block(nn::Portion portion, int64_t index);
+
+/// Bytes of a portion's weights, which may be on meta.
+int64_t weight_of(const models::PipelineSpec& spec, nn::DType dtype, const nn::Portion& portion,
+                  const nn::Weights& weights);
 
 /// Bytes of a transformer's parts in memory; found on meta.
 struct PartWeights {

@@ -28,7 +28,7 @@ def gguf(tensors, **keys):
         items = [typed(one) for one in value]
         return 9, struct.pack("<IQ", items[0][0] if items else 8, len(items)) + b"".join(one for _, one in items)
 
-    numbers = {"F32": 0, "F16": 1, "BF16": 30, "Q4_0": 2}
+    numbers = {"F32": 0, "F16": 1, "BF16": 30, "Q4_0": 2, "Q8_0": 8}
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys))
     for name, value in keys.items():
         number, content = typed(value)
@@ -129,6 +129,31 @@ class WeightFiles(ProgramTest):
         done = self.run_here("generate", VIDEO, *RUN, "--exact-quants", "--latents-only", "--save-latents", "x")
         self.assertEqual(done.returncode, 2)
         self.assertIn("has no GGUF file in blocks", done.stderr)
+
+    def test_a_quantised_folder_keeps_the_numbers_of_blocks(self):
+        tensors = weights("transformer")
+        blocks = {"Q4_0": b"\x00\x20" + bytes(range(16)), "Q8_0": b"\x00\x14" + bytes(range(7, 39))}
+        for name, (_, shape, _) in tensors.items():
+            dtype = "Q4_0" if ".ff." in name else "Q8_0" if ".attn" in name else ""
+            if dtype and len(shape) == 2 and shape[1] % 32 == 0:
+                tensors[name] = (dtype, shape, blocks[dtype] * (shape[0] * shape[1] // 32))
+        (self.folder / "t.gguf").write_bytes(gguf(tensors))
+        (self.folder / "t5.gguf").write_bytes(gguf(weights("text_encoder"), general__architecture="t5encoder"))
+        files = ("--transformer", "t.gguf", "--text-encoder", "t5.gguf")
+        for name, words in (("q", ()), ("q8", ("--dtype", "int8"))):
+            done = self.run_here("quantise", self.bare, *files, "-o", name, "--progress", "none", *words)
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, name + "\n", ""))
+            expected = self.latents(self.bare, *files, *words)
+            self.assertEqual(self.latents(name), expected)
+            self.assertEqual(self.latents(name, "--map-weights"), expected)
+        kinds = {name: dtype for name, (dtype, _, _) in
+                 read_safetensors(self.folder / "q/transformer/diffusion_pytorch_model.safetensors")[0].items()}
+        for name, (dtype, _, _) in tensors.items():
+            self.assertEqual(kinds[name], {"Q4_0": "U8", "Q8_0": "I8"}.get(dtype, dtype), name)
+        self.assertNotIn("quantization_config", json.loads((self.folder / "q/text_encoder/config.json").read_text()))
+        self.refused(2, "quantise", VIDEO, "-o", "x", "--text-encoder", "t5.gguf", says="nothing would be quantised")
+        self.refused(2, "quantise", SOURCE / "models/tasks-a", "-o", "x", "--transformer", "t.gguf",
+                     says="quantised from its folder")
 
     def test_files_give_the_bits_of_the_folder(self):
         write_safetensors(self.folder / "t.safetensors",

@@ -16,7 +16,8 @@ TEST(QuantisedConfig, TheKeyIsReadAndTakenOut) {
   const ScratchFolder folder;
   folder.write("config.json",
                R"({"z": 1, "model_type": "m", "quantization_config": null, "a": Infinity})");
-  const std::string text = quantised_config(folder.path("config.json"), {});
+  const Component part{.name = "model", .folder = folder.path()};
+  const std::string text = quantised_config(part, {});
   EXPECT_LT(text.find("\"z\""), text.find("\"model_type\"")) << "keys stay where they are";
   Json config = base::parse_json(text, "c");
   const Quantised read = take_quantisation(config, "c");
@@ -25,18 +26,29 @@ TEST(QuantisedConfig, TheKeyIsReadAndTakenOut) {
   EXPECT_FALSE(config.contains("quantization_config"));
   EXPECT_EQ(config["model_type"], "m");
   EXPECT_EQ(take_quantisation(config, "c").experts, std::nullopt);
-  config = base::parse_json(
-      quantised_config(folder.path("config.json"), {.dense = true, .panels = true}), "c");
+  config = base::parse_json(quantised_config(part, {.dense = true, .panels = true}), "c");
   EXPECT_EQ(config["quantization_config"]["order"], "panels");
   EXPECT_EQ(take_quantisation(config, "c").dense, DType::i8);
   EXPECT_FALSE(read.int4);
-  config = base::parse_json(
-      quantised_config(folder.path("config.json"), {.int4 = true, .dense = true}), "c");
+  config = base::parse_json(quantised_config(part, {.int4 = true, .dense = true}), "c");
   EXPECT_EQ(config["quantization_config"]["experts"], "int4");
   const Quantised nibbles = take_quantisation(config, "c");
   EXPECT_EQ(nibbles.experts, DType::i8) << "what they are multiplied in";
   EXPECT_EQ(nibbles.dense, DType::i8);
   EXPECT_TRUE(nibbles.int4);
+}
+
+// A folder without a description gets that of the file; weights without integers have no key.
+TEST(QuantisedConfig, TheDescriptionOfAFileIsWritten) {
+  const ScratchFolder folder;
+  Component part{.name = "transformer", .folder = folder.path()};
+  part.config = {{"_class_name", "T"}, {"num_layers", 3}};
+  part.described = false;
+  const Json config =
+      base::parse_json(quantised_config(part, {.experts = false, .rules = "blocks=int8"}), "c");
+  EXPECT_EQ(config["num_layers"], 3);
+  EXPECT_EQ(config["quantization_config"]["rules"], "blocks=int8");
+  EXPECT_EQ(base::parse_json(quantised_config(part, {.experts = false}), "c"), part.config);
 }
 
 TEST(QuantisedConfig, OfOthersStays) {

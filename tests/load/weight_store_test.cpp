@@ -159,6 +159,20 @@ TEST(WeightStore, WhatIsPackedOrTakenInRowsIsMappedToo) {
   EXPECT_EQ(mapped->vector("z", 512).to_floats(), read->vector("z", 512).to_floats());
 }
 
+// A held table is packed from memory, which needs no file.
+TEST(WeightStore, RowsThatAreReadWhilePackingAreThoseOfATable) {
+  const ScratchFolder folder;
+  const WeightStore store, other;
+  const auto by_rows = store.open(written(folder)), held = other.open(written(folder));
+  const Tensor table = held->get("w", {48, 32}), up = held->get("u", {48, 32});
+  for (const DType dtype : {DType::f32, DType::bf16, DType::i8}) {
+    EXPECT_EQ(by_rows->matrix("w", 48, 32, dtype)->data.to_floats(),
+              held->matrix("w", 48, 32, dtype)->data.to_floats());
+    EXPECT_EQ(by_rows->paired("w", "u", 48, 32, dtype)->data.to_floats(),
+              held->paired("w", "u", 48, 32, dtype)->data.to_floats());
+  }
+}
+
 TEST(WeightStore, ATableThatIsHeldIsNotReadAgain) {
   const ScratchFolder folder;
   const WeightStore store, other;
