@@ -16,4 +16,8 @@ int above_streams(int descriptor) {
   return copy;
 }
 
+Descriptor::~Descriptor() {
+  if (number_ >= 0) close(number_);
+}
+
 }  // namespace tessera::base

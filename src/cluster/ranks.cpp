@@ -98,16 +98,16 @@ void Ranks::require_same(const std::function<RunFingerprint()>& terms) const {
 void Ranks::all_or_none(const char* action, const std::function<void()>& work,
                         comm::Communicator* request) const {
   if (!processes_) return work();
-  tensor::Tensor word = comm::word_of(nullptr);
-  try {
-    work();
-  } catch (const std::exception& e) {
-    const Error error = named(e, first_here_, action);
-    word = comm::word_of(&error);
-  }
+  const auto named_work = [&] {
+    try {
+      work();
+    } catch (const std::exception& e) {
+      throw named(e, first_here_, action);
+    }
+  };
   comm::Communicator& group = request ? *request : *processes_->state().world;
-  for (const tensor::Tensor& message : comm::all_gather(group, word, comm::kControl).wait())
-    if (const auto error = comm::error_of(message)) throw SharedError(*error);
+  if (const auto error = comm::first_error(group, named_work, comm::kControl))
+    throw SharedError(*error);
 }
 
 bool Ranks::word(bool value) const {

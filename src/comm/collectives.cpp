@@ -113,6 +113,19 @@ bool agreed(Communicator& comm, int root, bool word, const Tag& tag) {
   return *broadcast(comm, root, message, tag).data<uint8_t>() != 0;
 }
 
+std::optional<Error> first_error(Communicator& comm, const std::function<void()>& work,
+                                 const Tag& tag) {
+  Tensor word = word_of(nullptr);
+  try {
+    work();
+  } catch (const Error& error) {
+    word = word_of(&error);
+  }
+  for (const Tensor& message : all_gather(comm, word, tag).wait())
+    if (auto error = error_of(message)) return error;
+  return {};
+}
+
 void barrier(Communicator& comm) {
   all_gather(comm, Tensor::empty({0}, tensor::DType::u8), {"barrier", -1}).wait();
 }

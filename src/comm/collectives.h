@@ -1,10 +1,12 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "comm/communicator.h"
+#include "tessera/error.h"
 
 namespace tessera::comm {
 
@@ -44,6 +46,9 @@ void all_reduce(Communicator& comm, std::span<int64_t> values, const Tag& tag);
 void all_reduce_max(Communicator& comm, std::span<int64_t> values, const Tag& tag);
 /// The word of `root`, on every rank.
 bool agreed(Communicator& comm, int root, bool word, const Tag& tag);
+/// Does `work` on each rank; the error of the lowest rank with one, on every rank.
+std::optional<Error> first_error(Communicator& comm, const std::function<void()>& work,
+                                 const Tag& tag);
 /// Returns when all ranks have called.
 void barrier(Communicator& comm);
 

@@ -33,20 +33,6 @@ using tensor::Tensor;
 constexpr comm::Tag kTag{"heap", -1, TrafficKind::control};
 constexpr int64_t kWord = sizeof(int64_t);  // a rank's word about its memory
 
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(base::above_streams(number)) {}
-  ~Descriptor() {
-    if (number_ >= 0) close(number_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  operator int() const { return number_; }
-
- private:
-  int number_;
-};
-
 // A nameless file, open as long as this object lives; others on the machine open the number.
 class SharedFile {
  public:
@@ -79,7 +65,7 @@ class SharedFile {
   }
 
  private:
-  Descriptor file_;
+  base::Descriptor file_;
   int64_t bytes_;
 };
 

@@ -32,5 +32,20 @@ TEST(AboveStreams, MovesWhatTookTheNumberOfAStream) {
   close(moved);
 }
 
+TEST(Descriptor, ClosesItsFileOnce) {
+  int number = -1;
+  {
+    Descriptor file(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    number = file;
+    Descriptor other(std::move(file));
+    EXPECT_EQ(file, -1);
+    EXPECT_EQ(other, number);
+    file = std::move(other);
+    EXPECT_EQ(file, number);
+    EXPECT_EQ(fcntl(number, F_GETFD), FD_CLOEXEC);
+  }
+  EXPECT_EQ(fcntl(number, F_GETFD), -1);
+}
+
 }  // namespace
 }  // namespace tessera::base

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/fail.h"
 #include "comm/threads/launch.h"
 
 namespace tessera::comm {
@@ -49,6 +50,21 @@ TEST(Collectives, OneRankDecidesForAll) {
   threads::run(3, 10s, [](Communicator& world) {
     for (bool word : {true, false})
       EXPECT_EQ(agreed(world, 1, world.rank() == 1 ? word : !word, {"go", 0}), word);
+  });
+}
+
+TEST(Collectives, AllRanksHearTheErrorOfTheLowest) {
+  threads::run(3, 10s, [](Communicator& world) {
+    EXPECT_FALSE(first_error(world, [] {}, {"work", 0}));
+    const auto error = first_error(world,
+                                   [&] {
+                                     if (world.rank() > 0)
+                                       fail(ErrorCode::memory, "rank {}", world.rank());
+                                   },
+                                   {"work", 1});
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), ErrorCode::memory);
+    EXPECT_STREQ(error->what(), "rank 1");
   });
 }
 
