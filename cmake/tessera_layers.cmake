@@ -133,6 +133,17 @@ if(TESSERA_HAS_CUDA)
   target_link_libraries(tessera_fused PRIVATE tessera_cuda_options CUDA::cudart_static)
   set_source_files_properties(${CMAKE_SOURCE_DIR}/src/fused/device_layers.cpp PROPERTIES
     COMPILE_DEFINITIONS TESSERA_FUSED_CUDA)
+  if(TESSERA_HAS_NVSHMEM)
+    # Its device functions are linked to the kernel's, so both are relocatable.
+    foreach(layer kernels fused)
+      target_compile_definitions(tessera_${layer} PRIVATE TESSERA_NVSHMEM)
+      target_include_directories(tessera_${layer} SYSTEM PRIVATE
+        ${NVSHMEM_INCLUDE} ${CUDAToolkit_INCLUDE_DIRS} ${CUDAToolkit_INCLUDE_DIRS}/cccl)
+    endforeach()
+    target_link_libraries(tessera_kernels PRIVATE ${NVSHMEM_DEVICE} ${NVSHMEM_HOST})
+    target_link_libraries(tessera_fused PRIVATE ${NVSHMEM_DEVICE} ${NVSHMEM_HOST})
+    set_target_properties(tessera_fused PROPERTIES CUDA_SEPARABLE_COMPILATION ON CUDA_RESOLVE_DEVICE_SYMBOLS ON)
+  endif()
 else()
   tessera_layer(fused DEPS nn ops kernels comm tensor base EXCEPT "/fused/cuda/")
 endif()

@@ -15,7 +15,7 @@ inline constexpr int64_t kDeviceWindow = int64_t{32} << 20;
 
 using ExpertView = kernels::ExpertView;
 
-/// The agreement of ranks that share a GPU, for layers of equal form.
+/// The agreement of the ranks, for layers of equal form.
 struct DeviceSize {
   int ranks = 1;
   std::vector<int> owner;  ///< the rank of each expert
@@ -43,20 +43,35 @@ struct DeviceLayer {
   void* rows = nullptr;
 };
 
-/// MoE layers of several ranks on a GPU, each a single launch.
+/// A rank on a GPU of its own, beside others that launch the same layers there.
+struct DevicePeers {
+  int rank = 0;
+  /// Symmetric buffers of all ranks, of device_buffer_bytes() zeros: memory that this GPU may
+  /// write; null: of a rank on another host, reached by NVSHMEM. Empty: all ranks are here.
+  std::vector<std::byte*> buffers{};
+};
+
+/// MoE layers of ranks on a GPU, each a single launch.
 class DeviceLayers {
  public:
   virtual ~DeviceLayers() = default;
-  /// A layer of all ranks, in rank order; returns at the end. Throws Error(usage) for arrays of a
-  /// wrong size, Error(rank) with rank, flag and epoch for a missing arrival.
+  /// A layer of the ranks here, in rank order; returns at the end. Throws Error(usage) for arrays
+  /// of a wrong size, Error(rank) with rank, flag and epoch for a missing arrival.
   virtual void run(std::span<const DeviceLayer> layers) = 0;
 };
 
 /// The operator of the program's GPU (fused/cuda). Throws Error(usage) for sizes without a kernel,
 /// and in a program without CUDA.
-std::unique_ptr<DeviceLayers> open_device_layers(const DeviceSize& size);
-/// Replaces open_device_layers() in tests; null: no replacement.
-using OpenDeviceLayers = std::function<std::unique_ptr<DeviceLayers>(const DeviceSize&)>;
-void replace_device_layers(OpenDeviceLayers open);
+std::unique_ptr<DeviceLayers> open_device_layers(const DeviceSize& size,
+                                                 const DevicePeers& peers = {});
+/// Bytes of a symmetric buffer; equal on GPUs of one kind.
+int64_t device_buffer_bytes(const DeviceSize& size);
+
+/// Replaces both functions in tests; without functions: no replacement.
+struct DeviceLayersSource {
+  std::function<std::unique_ptr<DeviceLayers>(const DeviceSize&, const DevicePeers&)> open{};
+  std::function<int64_t(const DeviceSize&)> buffer_bytes{};
+};
+void replace_device_layers(DeviceLayersSource source);
 
 }  // namespace tessera::fused

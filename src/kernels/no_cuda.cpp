@@ -1,5 +1,6 @@
 #include "base/fail.h"
 #include "kernels/gpu.h"
+#include "kernels/peer_device.h"
 #include "kernels/table.h"
 
 namespace tessera::kernels {
@@ -18,5 +19,7 @@ const KernelTable& cuda_table() { refuse(); }
 int gpu_count() { refuse(); }
 
 std::shared_ptr<tensor::DeviceRuntime> open_gpu(int) { refuse(); }
+
+std::unique_ptr<PeerDevice> open_peer_device() { refuse(); }
 
 }  // namespace tessera::kernels

@@ -252,7 +252,7 @@ void check_load(const std::vector<double>& load, int experts) {
           ErrorCode::usage, "`expert_load` is 0 for all {} experts: expected one above 0", experts);
 }
 
-/// True if moe=fused runs on a cluster: on CPUs, because each rank has a GPU of its own.
+/// True if moe=fused is predicted for a cluster: on CPUs, as no GPU has been timed.
 bool fuses(const Cluster& cluster) { return cluster.device.units == 0; }
 
 /// Holds a model of images or of text.
@@ -280,9 +280,8 @@ class Subjects {
   }
   PredictedPlan predicted(const Cluster& cluster, const Plan& plan, Decodings& decodings) {
     require(plan.moe != MoeForm::fused || fuses(cluster), ErrorCode::plan,
-            "moe=fused on GPUs is for ranks that share one; the {} ranks of this cluster have one "
-            "each, without peer memory between them; use moe=bulk",
-            plan.ranks());
+            "moe=fused on GPUs is not predicted, because its launches have not been timed on one; "
+            "use moe=bulk");
     if (language_) return language_->predicted(cluster, plan);
     images_->forget();
     return planner::predicted(*images_, cluster, plan, decodings);

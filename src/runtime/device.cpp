@@ -63,17 +63,11 @@ void check_gpus(int gpus, int ranks) {
           ranks, gpus, gpus == 1 ? "" : "s", gpus);
 }
 
-void check_experts(const Plan& plan, const DeviceChoice& choice, const RunOptions& options) {
+void check_weights(const Plan& plan, const DeviceChoice& choice) {
   require(
       plan.shard == 1 || !is_gpu(choice.device), ErrorCode::plan,
       "the plan cannot run: shard= gathers weights in the memory of hosts; leave it out, or use "
       "`device` cpu");
-  const int processes = options.processes ? options.processes->ranks() : 1;
-  require(plan.moe != MoeForm::fused || !is_gpu(choice.device) || processes == 1, ErrorCode::plan,
-          "the plan cannot run: moe=fused on GPUs writes rows into memory that all ranks share; "
-          "these {} ranks are processes with a GPU each, without peer memory between them; start "
-          "one process, whose ranks share a GPU, or use moe=bulk",
-          processes);
 }
 
 void start_device(DeviceChoice& choice, const RunOptions& options) {

@@ -23,8 +23,8 @@ void start_device(const DeviceChoice& choice);
 /// the first call opens the peer access between GPUs. Throws Error(usage) if ranks would share a
 /// GPU.
 void start_device(DeviceChoice& choice, const RunOptions& options);
-/// Throws Error(plan) for plans without a GPU's kernels, or without memory common to its ranks.
-void check_experts(const Plan& plan, const DeviceChoice& choice, const RunOptions& options);
+/// Throws Error(plan) for plans that gather weights, if the choice is a GPU.
+void check_weights(const Plan& plan, const DeviceChoice& choice);
 /// Throws Error(usage) unless each of the ranks of this machine can have a GPU.
 void check_gpus(int gpus, int ranks);
 /// All ranks use the instruction set of the first rank, because measurements on a busy machine may

@@ -573,7 +573,7 @@ void open_model(const std::string& model, const RunOptions& options, ModelState&
   require(errors.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(errors, "; "));
   state.options = options;
   state.place = choose_device(options.device);
-  check_experts(options.plan, state.place, options);
+  check_weights(options.plan, state.place);
   start_device(state.place, options);
   state.files = files;
   load::ModelFolder folder = load::open_folder(resolve_model(model), files);

@@ -40,6 +40,8 @@ class DeviceRuntime {
   virtual ~DeviceRuntime() = default;
   /// "NVIDIA H100 80GB HBM3", for reports.
   virtual std::string name() const = 0;
+  /// "0000:3B:00.0", the same in all processes of the machine; "": unknown.
+  virtual std::string address() const { return ""; }
   virtual DeviceMemory memory() const = 0;
   /// Makes the device current for the calling thread; called before a thread's possibly first work.
   virtual void enter() {}

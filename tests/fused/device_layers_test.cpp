@@ -13,13 +13,15 @@ struct NoLayers final : DeviceLayers {
 
 TEST(DeviceLayers, ATestReplacesTheOperator) {
   int64_t asked = 0;
-  replace_device_layers([&](const DeviceSize& size) {
-    asked = size.tokens;
-    return std::make_unique<NoLayers>();
-  });
-  EXPECT_NE(open_device_layers({.tokens = 7}), nullptr);
-  EXPECT_EQ(asked, 7);
-  replace_device_layers(nullptr);
+  replace_device_layers({[&](const DeviceSize& size, const DevicePeers& peers) {
+                           asked = size.tokens + peers.rank;
+                           return std::make_unique<NoLayers>();
+                         },
+                         [](const DeviceSize& size) { return size.tokens * 64; }});
+  EXPECT_NE(open_device_layers({.tokens = 7}, {.rank = 2}), nullptr);
+  EXPECT_EQ(asked, 9);
+  EXPECT_EQ(device_buffer_bytes({.tokens = 7}), 448);
+  replace_device_layers({});
 }
 
 // Without CUDA for want of kernels, and with CUDA for the number of ranks or for want of a GPU.

@@ -1,4 +1,5 @@
-// A rank of MPI (run mpirun -np N): the suite of heaps over processes, then layers of experts. With
+// A rank of MPI (run mpirun -np N): the suite of heaps over processes, buffers on GPUs, then layers
+// of experts. With
 // the word "lost" the last rank is killed within the gate of a layer; with "stopped" the rank stops
 // there, and others wait for 2 s.
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include "fused/heap_conformance.h"
 #include "fused/message_heap.h"
 #include "fused/open_heap.h"
+#include "fused/shared_pages.h"
 #include "nn/random_bank.h"
 #include "parallel/experts/exchange.h"
 #include "parallel/experts/fused_experts.h"
@@ -63,6 +65,24 @@ int layers(comm::Communicator& world, int signal) {
   return made;
 }
 
+// Buffers on a GPU of each rank; pages of the host stand in for their memory.
+void write_to_peers(comm::Communicator& world) {
+  constexpr int64_t kBytes = 5000;
+  const fused::GpuOfEachRank gpus;
+  const std::vector<fused::GpuPlace> places = fused::gather_places(world);
+  require(fused::share_a_gpu(world, places) == (world.size() == 1), ErrorCode::rank,
+          "processes share a GPU");
+  const fused::PeerBuffers buffers = fused::open_peer_buffers(world, places, kBytes);
+  for (std::byte* const peer : buffers.addresses)
+    peer[kBytes - 1 - world.rank()] = std::byte(world.rank() + 1);
+  comm::barrier(world);
+  for (int r = 0; r < world.size(); ++r)
+    require(
+        buffers.addresses[static_cast<size_t>(world.rank())][kBytes - 1 - r] == std::byte(r + 1),
+        ErrorCode::rank, "rank {} did not write into the buffer of a peer", r);
+  comm::barrier(world);
+}
+
 int run_all(int signal) {
   comm::mpi::Options options;
   options.deadline = std::chrono::seconds(signal == SIGSTOP ? 2 : 60);
@@ -78,6 +98,7 @@ int run_all(int signal) {
       messages = dynamic_cast<const fused::MessageHeap*>(heap.get()) != nullptr;
       ++cases;
     }
+    write_to_peers(world);
     const int made = layers(world, signal);
     comm::barrier(world);
     if (world.rank() == 0)

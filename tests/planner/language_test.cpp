@@ -45,15 +45,13 @@ TEST(Language, PredictsPassesOfPublishedModels) {
   }
 }
 
-// Ranks of such clusters share no GPU.
 TEST(Language, OnGpusNoPlanIsFused) {
   PredictionRequest request = of(2);
   request.plans = {parse_plan("data=2,expert=2"), parse_plan("data=2,expert=2,moe=fused")};
   const Prediction found = predict_plans("llada_moe", {.threads = 1}, request);
   EXPECT_EQ(found.plans.size(), 1u);
   ASSERT_EQ(found.refused.size(), 1u);
-  EXPECT_NE(found.refused[0].reason.find("the 2 ranks of this cluster have one each"),
-            std::string::npos)
+  EXPECT_NE(found.refused[0].reason.find("moe=fused on GPUs is not predicted"), std::string::npos)
       << found.refused[0].reason;
 }
 

@@ -100,33 +100,10 @@ TEST(Device, ARankOfAMachineTakesItsGpu) {
   tensor::use_device(nullptr);
 }
 
-TEST(Device, FusedExpertsOnGpusNeedMemoryInCommon) {
-  const auto processes_of = [](int ranks) {
-    auto state = std::make_unique<Processes::State>();
-    state->ranks = ranks;
-    return Processes(std::move(state));
-  };
-  const Processes one = processes_of(1), four = processes_of(4);
-  for (const char* plan : {"expert=4,moe=fused", "cfg=2,expert=2,data=2,moe=fused"}) {
-    RunOptions options;
-    EXPECT_NO_THROW(check_experts(parse_plan(plan), {Device::cuda, 0}, options));
-    options.processes = &one;
-    EXPECT_NO_THROW(check_experts(parse_plan(plan), {Device::cuda, 0}, options));
-    options.processes = &four;
-    EXPECT_NO_THROW(check_experts(parse_plan(plan), {Device::cpu, 0}, options));
-    try {
-      check_experts(parse_plan(plan), {Device::cuda, 0}, options);
-      FAIL() << plan;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::plan);
-      EXPECT_NE(std::string(error.what())
-                    .find("these 4 ranks are processes with a GPU each, "
-                          "without peer memory"),
-                std::string::npos)
-          << error.what();
-    }
-    EXPECT_NO_THROW(check_experts(parse_plan("expert=4"), {Device::cuda, 0}, options));
-  }
+TEST(Device, WeightsAreGatheredOnHosts) {
+  EXPECT_NO_THROW(check_weights(parse_plan("shard=2"), {}));
+  EXPECT_NO_THROW(check_weights(parse_plan("expert=4,moe=fused"), {Device::cuda, 0}));
+  EXPECT_THROW(check_weights(parse_plan("shard=2"), {Device::cuda, 0}), Error);
 }
 
 TEST(Device, EachRankOfAMachineNeedsAGpu) {

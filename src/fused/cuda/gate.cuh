@@ -73,11 +73,8 @@ __device__ inline void announce(const Seat& seat) {
     const int peer = g / layout.experts, e = g % layout.experts;
     const int64_t rows = routed.to(layout, peer)[e];
     if (peer != seat.rank &&
-        !(Faults::is(Fault::counts_to_one_peer) && peer != (seat.rank + 1) % layout.ranks)) {
-      const Transfer t = dispatcher.count(peer, e, rows, w.epoch);
-      kernels::cuda::store_release(reinterpret_cast<uint64_t*>(w.ranks[peer].heap + t.word),
-                                   t.value);
-    }
+        !(Faults::is(Fault::counts_to_one_peer) && peer != (seat.rank + 1) % layout.ranks))
+      put_word(seat, dispatcher.count(peer, e, rows, w.epoch));
     Task tile{TaskKind::dispatch, peer, e};
     for (int64_t i = 0; i < layout.tiles.count(rows); ++i) {
       tile.index = static_cast<int32_t>(i);

@@ -57,6 +57,14 @@ Kernel kernel_for(DType weights, Activation kind) {
 
 KernelTiles kernel_tiles(DType weights, Activation kind) { return kernel_for(weights, kind).tiles; }
 
+bool reaches_far() {
+#if defined(TESSERA_NVSHMEM) || defined(TESSERA_EMULATED_DEVICE)
+  return true;
+#else
+  return false;
+#endif
+}
+
 int resident_blocks(const Work& work) {
   const Kernel kernel = kernel_for(work.weights, work.activation);
   return kernels::cuda::resident_blocks("fused experts", kernel.function, kernel.shape(work));

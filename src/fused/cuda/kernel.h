@@ -11,6 +11,9 @@ struct KernelTiles {
 };
 KernelTiles kernel_tiles(DType weights, Activation kind);
 
+/// True if kernels reach ranks without an address (built with NVSHMEM).
+bool reaches_far();
+
 /// Blocks that run at once on the current device, for this work.
 int resident_blocks(const Work& work);
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "fused/cuda/work.h"
+#include "kernels/cuda/far.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/shared_words.cuh"
 #include "kernels/cuda/sm90.cuh"
@@ -46,11 +47,43 @@ __device__ inline void copy_rows(const Work& w, int64_t rows, const Rows& f) {
   }
 }
 
+#if defined(TESSERA_NVSHMEM) || defined(TESSERA_EMULATED_DEVICE)
+/// Rows for a rank on another host: from their place before departure, then their flag.
+template <class Source>
+__device__ inline void put_far_rows(const Seat& seat, const Transfer& t, int64_t rows,
+                                    const Source& row) {
+  std::byte* const own = seat.own().heap;
+  const int64_t bytes = seat.w.layout.row_bytes, words = bytes / 16;
+  if (rows > 0 && row(0) != own + t.from)
+    for (int64_t i = own_thread(); i < rows * words; i += kThreads)
+      put_16(own + t.from + i * 16,
+             *reinterpret_cast<const uint4*>(row(i / words) + i % words * 16));
+  meet();
+  if (own_thread() == 0)
+    kernels::cuda::put_far(own + t.at, own + t.from, rows * bytes,
+                           reinterpret_cast<uint64_t*>(own + t.word), t.value, t.to);
+}
+#endif
+
+/// The word of a transfer without rows.
+__device__ inline void put_word(const Seat& seat, const Transfer& t) {
+#if defined(TESSERA_NVSHMEM) || defined(TESSERA_EMULATED_DEVICE)
+  if (!seat.w.ranks[t.to].heap)
+    return kernels::cuda::flag_far(reinterpret_cast<uint64_t*>(seat.own().heap + t.word), t.value,
+                                   t.to);
+#endif
+  kernels::cuda::store_release(reinterpret_cast<uint64_t*>(seat.w.ranks[t.to].heap + t.word),
+                               t.value);
+}
+
 /// Rows into a peer's memory, then their flag.
 template <class Faults, class Source>
 __device__ inline void put_rows(const Seat& seat, const Transfer& t, int64_t rows,
                                 const Source& row) {
   const Work& w = seat.w;
+#if defined(TESSERA_NVSHMEM) || defined(TESSERA_EMULATED_DEVICE)
+  if (!w.ranks[t.to].heap) return put_far_rows(seat, t, rows, row);
+#endif
   std::byte* const peer = w.ranks[t.to].heap;
   auto* const flag = reinterpret_cast<uint64_t*>(peer + t.word);
   const uint64_t value =

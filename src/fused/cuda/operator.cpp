@@ -39,9 +39,6 @@ bool in_words(const void* data, int64_t bytes) {
 
 }  // namespace
 
-DeviceOperator::DeviceOperator(Size size, Manner manner)
-    : DeviceOperator(std::move(size), manner, Peers{}) {}
-
 DeviceOperator::DeviceOperator(Size size, Manner manner, Peers peers)
     : size_(std::move(size)), peers_(std::move(peers)) {
   check(size_);
@@ -50,6 +47,9 @@ DeviceOperator::DeviceOperator(Size size, Manner manner, Peers peers)
                      peers_.rank < size_.ranks),
           ErrorCode::usage, "fused experts on a GPU: {} buffers for rank {} of {}",
           peers_.buffers.size(), peers_.rank, size_.ranks);
+  for (size_t r = 0; r < peers_.buffers.size(); ++r)
+    require(peers_.buffers[r] || (reaches_far() && static_cast<int>(r) != peers_.rank),
+            ErrorCode::usage, "fused experts on a GPU: no buffer of rank {}", r);
   work_.first_rank = alone ? peers_.rank : 0;
   work_.rank_count = alone ? 1 : size_.ranks;
   choose(manner);

@@ -26,17 +26,10 @@ class DeviceOperator final : public DeviceLayers {
     int64_t block = 64;                   ///< tokens of a combine task
     int64_t patience = int64_t{1} << 21;  ///< turns of a wait without news
   };
-  /// A rank on a GPU of its own, beside others that launch the same layer there.
-  struct Peers {
-    int rank = 0;
-    /// Symmetric buffers of all ranks, of layout_of().bytes() zeros: memory that this GPU may
-    /// write.
-    std::vector<std::byte*> buffers;
-  };
+  using Peers = DevicePeers;
   /// Throws Error(usage) for sizes that the kernel does not have, and Error(plan) if the blocks are
-  /// not resident at once. Without peers all ranks are here.
-  DeviceOperator(Size size, Manner manner);
-  DeviceOperator(Size size, Manner manner, Peers peers);
+  /// not resident at once.
+  DeviceOperator(Size size, Manner manner, Peers peers = {});
 
   /// Throws Error(rank) for all layers after one that failed, too. `layers`: of the ranks here.
   void run(std::span<const Layer> layers) override;

@@ -40,7 +40,8 @@ struct Ending {
 /// alone.
 struct RankWork {
   Coordinator* coordinator;
-  std::byte* heap;   ///< own symmetric buffer, in memory that all ranks may write
+  std::byte* heap;   ///< own symmetric buffer, in memory that all ranks may write; null: reached by
+                     ///< NVSHMEM alone (kernels/cuda/far.cuh)
   const void* x;     ///< [tokens, hidden]
   int64_t x_stride;  ///< elements
   int64_t tokens;

@@ -1,32 +1,22 @@
 #include "kernels/cuda/row_map.h"
 
 #include <cudaTypedefs.h>
-#include <cuda_runtime_api.h>
 
 #include <cstring>
 #include <string>
 
+#include "kernels/cuda/driver_entry.h"
 #include "kernels/device_error.h"
 
 namespace tessera::kernels::cuda {
 namespace {
 
-// Looks up the driver's encoder of TMA tensor maps at run time, so that the program starts without
-// a driver.
-PFN_cuTensorMapEncodeTiled_v12000 encoder(const char* kernel) {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult result{};
-#if CUDART_VERSION >= 12050
-  const cudaError_t status = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
-                                                              12000, cudaEnableDefault, &result);
-#else
-  const cudaError_t status =
-      cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &result);
-#endif
-  if (status != cudaSuccess) device_failed(kernel, cudaGetErrorString(status), false);
-  if (result != cudaDriverEntryPointSuccess || function == nullptr)
-    device_failed(kernel, "the driver has no cuTensorMapEncodeTiled", false);
-  return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(function);
+using Encoder = PFN_cuTensorMapEncodeTiled_v12000;
+
+Encoder encoder(const char* kernel) {
+  const auto function = driver_entry<Encoder>("cuTensorMapEncodeTiled", 12000);
+  if (!function) device_failed(kernel, "the driver has no cuTensorMapEncodeTiled", false);
+  return function;
 }
 
 RowMap encoded(const char* kernel, const void* data, const MapShape& shape) {

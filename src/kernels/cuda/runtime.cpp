@@ -55,6 +55,11 @@ class CudaRuntime : public tensor::DeviceRuntime {
     if (pageable_access) staging_ = std::make_unique<tensor::Staging>(staging_ways());
   }
   std::string name() const override { return name_; }
+  std::string address() const override {
+    char text[16] = {};
+    check(cudaDeviceGetPCIBusId(text, sizeof text, index_), "cudaDeviceGetPCIBusId");
+    return text;
+  }
   tensor::DeviceMemory memory() const override {
     check(cudaSetDevice(index_), "cudaSetDevice");
     size_t free = 0, total = 0;

@@ -27,7 +27,7 @@ ExpertFlight FusedCarrier::dispatch(int site, const Tensor& tokens, const Tensor
   if (!lanes_)
     lanes_ = std::make_unique<FusedLanes>(
         group_, size_, tokens, kLanes, size_.tokens,
-        size_.one_gpu ? fused::kDeviceWindow / kLanes
+        size_.on_gpu  ? fused::kDeviceWindow / kLanes
         : window_ > 0 ? window_
                       : FusedLanes::usual_window(size_, group_.size(), tokens));
   ExpertFlight flight;

@@ -25,7 +25,7 @@ constexpr int64_t kMostBlocks = 4;
 
 // By the agreement of the ranks alone, so all choose alike.
 int FusedExperts::blocks_for(const nn::Gate& gate) const {
-  if (size_.one_gpu || !gate.by_token()) return 1;
+  if (size_.on_gpu || !gate.by_token()) return 1;
   const auto rows = size_.tokens * size_.slots / static_cast<int64_t>(size_.owner.size());
   return static_cast<int>(std::clamp<int64_t>(rows / kBlockRows, 1, kMostBlocks));
 }
@@ -110,7 +110,7 @@ Tensor FusedExperts::run(const nn::MoeCall& call, const Tensor& tokens, const nn
   if (tensor::is_gpu(tokens.device())) return launched(call, tokens, gate, weights, log);
   if (!lanes_) {
     const int blocks = blocks_ > 0 ? blocks_ : blocks_for(gate);
-    const int64_t window = size_.one_gpu ? fused::kDeviceWindow : kWindowBytes;
+    const int64_t window = size_.on_gpu ? fused::kDeviceWindow : kWindowBytes;
     lanes_ = std::make_unique<FusedLanes>(group_, size_, tokens, blocks,
                                           (size_.tokens + blocks - 1) / blocks, window / blocks);
   }

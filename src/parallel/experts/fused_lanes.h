@@ -17,7 +17,7 @@ struct FusedSize {
   std::vector<int> owner;
   int64_t tokens = 0;
   int slots = 1;
-  bool one_gpu = false;  ///< a dry run of ranks that share a GPU (SharedLaunches)
+  bool on_gpu = false;  ///< a dry run of launches on GPUs (SharedLaunches)
 };
 
 /// Fused operators beside each other on the same ranks, each with a lane of a common heap, and with

@@ -6,8 +6,8 @@
 
 #include "base/fail.h"
 #include "comm/collectives.h"
-#include "comm/whereabouts.h"
 #include "ops/experts.h"
+#include "tensor/device_pool.h"
 #include "tensor/uncounted.h"
 
 namespace tessera::parallel {
@@ -16,18 +16,6 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-Tensor place_message(const comm::Whereabouts& place) {
-  const Tensor message = Tensor::empty({sizeof place}, DType::u8);
-  std::memcpy(message.raw(), &place, sizeof place);
-  return message;
-}
-comm::Whereabouts read_place(const Tensor& message) {
-  comm::Whereabouts place;
-  require(message.bytes() == sizeof place, ErrorCode::rank,
-          "a rank sent {} bytes of its place; expected {}", message.bytes(), sizeof place);
-  std::memcpy(&place, message.raw(), sizeof place);
-  return place;
-}
 Tensor empty_message() { return Tensor::empty({0}, DType::u8); }
 
 comm::Tag launch_tag(int site) { return {"launch", site, TrafficKind::control}; }
@@ -59,73 +47,120 @@ std::vector<fused::ExpertView> views_of(const nn::ExpertWeights& weights,
 
 }  // namespace
 
+struct SharedLaunches::Form {
+  int64_t tokens = 0, hidden = 0, slots = 0, experts = 0;
+  int64_t inner = 0;  ///< 0: no experts of its own
+  tensor::DType dtype = DType::f32, weights = DType::f32;
+  ops::Activation activation = ops::Activation::none;
+};
+
 // Threads hand a message over without a copy, so all hold the first rank's board.
 void SharedLaunches::meet() {
-  if (board_) return;
+  if (!places_.empty()) return;
   const tensor::Uncounted aside(tensor::Counts::work);
-  const std::vector<Tensor> messages =
-      comm::all_gather(group_, place_message(comm::Whereabouts::here()), launch_tag(-1)).wait();
-  const comm::Whereabouts first = read_place(messages[0]);
-  for (size_t r = 0; r < messages.size(); ++r) {
-    const comm::Whereabouts place = read_place(messages[r]);
-    require(place.pid == first.pid && place.machine == first.machine, ErrorCode::plan,
-            "moe=fused on GPUs is for ranks that are threads and share a GPU; rank {} is a process "
-            "of its own; use moe=bulk",
-            group_.in_world(static_cast<int>(r)));
+  std::vector<fused::GpuPlace> places = fused::gather_places(group_);
+  if (fused::share_a_gpu(group_, places)) {
+    if (group_.rank() == 0) {
+      const auto board = std::make_shared<Board>();
+      board->parts.resize(static_cast<size_t>(group_.size()));
+      constexpr auto kBytes = static_cast<int64_t>(sizeof(Board));
+      held_ =
+          Tensor::over(tensor::Storage::view(board.get(), kBytes, board), 0, {kBytes}, DType::u8);
+    }
+    held_ = comm::broadcast(group_, 0, held_, launch_tag(-1));
+    board_ = static_cast<Board*>(held_.raw());
   }
-  if (group_.rank() == 0) {
-    const auto board = std::make_shared<Board>();
-    board->parts.resize(static_cast<size_t>(group_.size()));
-    constexpr auto kBytes = static_cast<int64_t>(sizeof(Board));
-    held_ = Tensor::over(tensor::Storage::view(board.get(), kBytes, board), 0, {kBytes}, DType::u8);
-  }
-  held_ = comm::broadcast(group_, 0, held_, launch_tag(-1));
-  board_ = static_cast<Board*>(held_.raw());
+  places_ = std::move(places);
 }
 
-fused::DeviceSize SharedLaunches::form_of(int site) const {
-  const Part& like = board_->parts[0];
+SharedLaunches::Form SharedLaunches::form_of(const Part& part) const {
+  Form form{.tokens = part.tokens.size(0),
+            .hidden = part.tokens.size(1),
+            .slots = part.ids.size(1),
+            .experts = part.experts.experts(),
+            .dtype = part.tokens.dtype()};
+  if (const ops::Expert* const expert = held_expert(part.experts)) {
+    form.inner = expert->up->n;
+    form.weights = expert->up->dtype;
+    form.activation = expert->activation;
+  }
+  return form;
+}
+
+// Returns when all ranks have come.
+fused::DeviceSize SharedLaunches::agree(int site, const Form& own_form) {
+  const Tensor message = Tensor::empty({sizeof own_form}, DType::u8);
+  std::memcpy(message.raw(), &own_form, sizeof own_form);
+  const std::vector<Tensor> messages = comm::all_gather(group_, message, launch_tag(site)).wait();
+  std::vector<Form> forms(messages.size());
+  for (size_t r = 0; r < forms.size(); ++r) {
+    require(messages[r].bytes() == sizeof own_form, ErrorCode::rank,
+            "moe=fused, layer {}: rank {} sent {} bytes about its part; expected {}", site,
+            group_.in_world(static_cast<int>(r)), messages[r].bytes(), sizeof own_form);
+    std::memcpy(&forms[r], messages[r].raw(), sizeof own_form);
+  }
+  const auto count = static_cast<int64_t>(size_.owner.size());
   fused::DeviceSize size{.ranks = group_.size(),
                          .owner = size_.owner,
                          .tokens = size_.tokens,
-                         .slots = like.ids.size(1),
-                         .hidden = like.tokens.size(1),
-                         .dtype = like.tokens.dtype()};
-  for (size_t r = 0; r < board_->parts.size(); ++r) {
-    const Part& part = board_->parts[r];
-    require(part.tokens.size(1) == size.hidden && part.tokens.dtype() == size.dtype &&
-                part.ids.size(1) == size.slots &&
-                part.experts.experts() == static_cast<int64_t>(size_.owner.size()),
+                         .slots = forms[0].slots,
+                         .hidden = forms[0].hidden,
+                         .dtype = forms[0].dtype};
+  const Form* holder = nullptr;  // a rank with experts
+  for (size_t r = 0; r < forms.size(); ++r) {
+    const Form& form = forms[r];
+    require(form.hidden == size.hidden && form.dtype == size.dtype && form.slots == size.slots &&
+                form.experts == count,
             ErrorCode::rank,
             "moe=fused, layer {}: rank {} has {} tokens of {} channels with {} of {} experts; rank "
             "0 has {} channels, and {} of {} experts",
-            site, group_.in_world(static_cast<int>(r)), part.tokens.size(0), part.tokens.size(1),
-            part.ids.size(1), part.experts.experts(), size.hidden, size.slots, size_.owner.size());
-    const ops::Expert* const expert = held_expert(part.experts);
-    if (!expert) continue;
-    size.inner = expert->up->n;
-    size.weights = expert->up->dtype;
-    size.activation = expert->activation;
+            site, group_.in_world(static_cast<int>(r)), form.tokens, form.hidden, form.slots,
+            form.experts, size.hidden, size.slots, count);
+    if (form.inner == 0) continue;
+    if (!holder) holder = &form;
+    require(form.weights <= DType::i8 && form.activation <= ops::Activation::geglu &&
+                form.inner == holder->inner && form.weights == holder->weights &&
+                form.activation == holder->activation,
+            ErrorCode::rank,
+            "moe=fused, layer {}: the experts of rank {} have another form than those of others",
+            site, group_.in_world(static_cast<int>(r)));
+  }
+  if (holder) {
+    size.inner = holder->inner;
+    size.weights = holder->weights;
+    size.activation = holder->activation;
   }
   return size;
 }
 
+// With a GPU each, all ranks open the same in the same call.
 fused::DeviceLayers& SharedLaunches::layers_for(const fused::DeviceSize& size) {
   const auto it = std::find_if(opened_.begin(), opened_.end(),
                                [&](const Opened& entry) { return entry.size == size; });
   if (it != opened_.end()) return *it->layers;
-  opened_.push_back({size, fused::open_device_layers(size)});
+  Opened opened{size, {}, nullptr};
+  if (board_) {
+    opened.layers = fused::open_device_layers(size);
+  } else {
+    opened.buffers = fused::open_peer_buffers(group_, places_, fused::device_buffer_bytes(size));
+    const auto open = [&] {
+      opened.layers = fused::open_device_layers(size, {group_.rank(), opened.buffers.addresses});
+    };
+    if (const auto error = comm::first_error(group_, open, launch_tag(-1))) throw Error(*error);
+  }
+  opened_.push_back(std::move(opened));
   return *opened_.back().layers;
 }
 
-void SharedLaunches::launch(int site) {
-  fused::DeviceLayers& layers = layers_for(form_of(site));
+void SharedLaunches::launch(const fused::DeviceSize& size, std::span<const Part> parts,
+                            int first_rank) {
+  fused::DeviceLayers& layers = layers_for(size);
   std::vector<std::vector<fused::ExpertView>> banks;
   std::vector<fused::DeviceLayer> device_layers;
   const auto place = [](const Tensor& x) { return x.defined() ? x.raw() : nullptr; };
-  for (size_t r = 0; r < board_->parts.size(); ++r) {
-    const Part& part = board_->parts[r];
-    banks.push_back(views_of(part.experts, size_.owner, static_cast<int>(r)));
+  for (const Part& part : parts) {
+    banks.push_back(
+        views_of(part.experts, size_.owner, first_rank + static_cast<int>(banks.size())));
     device_layers.push_back(
         {.x = part.tokens.raw(),
          .x_stride = part.tokens.stride(0),
@@ -145,11 +180,17 @@ void SharedLaunches::run(int site, Part part) {
   meet();
   require(part.ids.dense() && (!part.weights.defined() || part.weights.dense()), ErrorCode::usage,
           "moe=fused, layer {}: a routing in pieces", site);
+  const tensor::Uncounted aside(tensor::Counts::work);
+  const Form form = form_of(part);
+  if (!board_) {
+    // Kernels of a layer leave no room for transfers, so no rank may still need one.
+    tensor::settle(part.tokens.device());
+    return launch(agree(site, form), {&part, 1}, group_.rank());
+  }
   Part& own_part = board_->parts[static_cast<size_t>(group_.rank())];
   own_part = std::move(part);
-  const tensor::Uncounted aside(tensor::Counts::work);
-  (void)comm::gather(group_, 0, empty_message(), launch_tag(site));
-  if (group_.rank() == 0) launch(site);
+  const fused::DeviceSize size = agree(site, form);
+  if (group_.rank() == 0) launch(size, board_->parts, 0);
   (void)comm::broadcast(group_, 0, empty_message(), launch_tag(site));
   own_part = {};
 }

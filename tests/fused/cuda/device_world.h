@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <memory>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct Case {
   int most_slots = 0;  // ids beyond are -1; 0: all are experts
   int only = -1;       // all pairs go to this expert
   bool apart = false;  // each rank has a GPU
+  int hosts = 1;       // ranks are on hosts in turn, with far puts between them
   uint32_t seed = 1;
 
   int ranks() const { return static_cast<int>(tokens.size()); }
@@ -101,8 +103,21 @@ class DeviceWorld {
       buffers_.push_back(kThere(Tensor::zeros({bytes}, DType::u8)));
       peers.buffers.push_back(buffers_.back().data<std::byte>());
     }
-    for (peers.rank = 0; peers.rank < size.ranks; ++peers.rank)
+    const std::vector<std::byte*> all = peers.buffers;
+    for (peers.rank = 0; peers.rank < size.ranks; ++peers.rank) {
+      for (int r = 0; r < size.ranks; ++r)
+        peers.buffers[size_t(r)] =
+            r % is_.hosts == peers.rank % is_.hosts ? all[size_t(r)] : nullptr;
       operators_.push_back(std::make_unique<cuda::DeviceOperator>(size, manner, peers));
+    }
+#if !defined(TESSERA_ON_GPU)
+    emulation::place_there = [all, bytes](const void* own, int rank) {
+      const auto* const at = static_cast<const std::byte*>(own);
+      for (std::byte* const begin : all)
+        if (at >= begin && at < begin + bytes) return all[size_t(rank)] + (at - begin);
+      throw std::logic_error("a far put from other memory than a symmetric buffer");
+    };
+#endif
   }
   void run_all(const std::vector<cuda::DeviceOperator::Layer>& layers) {
     if (!is_.apart) return operators_.front()->run(layers);

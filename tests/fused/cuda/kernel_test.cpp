@@ -86,6 +86,15 @@ TEST(DeviceProtocol, EndsOnGpusThatWriteEachOthersMemory) {
     ASSERT_EQ(outcome(spread_over_gpus(seed), order_of(seed)), "") << seed;
 }
 
+// Ranks in turn are on other hosts, which far puts alone reach.
+TEST(DeviceProtocol, EndsOnGpusOfSeveralHosts) {
+  for (uint32_t seed = 0; seed < amount(30, 1000); ++seed) {
+    Case is = spread_over_gpus(seed);
+    is.hosts = 2 + static_cast<int>(seed % 3);
+    ASSERT_EQ(outcome(is, order_of(seed)), "") << seed;
+  }
+}
+
 // Weights come by the copy engine, on emulated warpgroups, which are slow.
 TEST(DeviceProtocol, EndsWithWeightsThatArriveLate) {
   const EmulatedGpuHas groups(true);

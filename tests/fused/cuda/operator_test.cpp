@@ -54,19 +54,21 @@ TEST_P(DeviceOperatorOf, RanksWithAGpuEach) {
   if (kOnGpu) GTEST_SKIP() << "needs several GPUs";
   for (const DType weights : {DType::f32, DType::bf16})
     for (const std::vector<int64_t>& tokens :
-         {std::vector<int64_t>{9, 4}, {0, 5, 17}, {3, 3, 1, 20}}) {
-      DeviceWorld world({.experts = 6,
-                         .tokens = tokens,
-                         .hidden = 40,
-                         .inner = 24,
-                         .weights = weights,
-                         .dtype = weights,
-                         .apart = true});
-      for (uint32_t step = 0; step < 2; ++step) {
-        const auto got = world.run(step);
-        EXPECT_TRUE(same(got, world.separate())) << tokens.size() << " " << step;
+         {std::vector<int64_t>{9, 4}, {0, 5, 17}, {3, 3, 1, 20}})
+      for (const int hosts : {1, 2}) {
+        DeviceWorld world({.experts = 6,
+                           .tokens = tokens,
+                           .hidden = 40,
+                           .inner = 24,
+                           .weights = weights,
+                           .dtype = weights,
+                           .apart = true,
+                           .hosts = hosts});
+        for (uint32_t step = 0; step < 2; ++step) {
+          const auto got = world.run(step);
+          EXPECT_TRUE(same(got, world.separate())) << tokens.size() << " " << step;
+        }
       }
-    }
 }
 
 TEST_P(DeviceOperatorOf, TilesInParts) {

@@ -121,6 +121,9 @@ const Slots& show(const void* value, size_t bytes);
 unsigned char* dynamic_shared();
 int lane();
 
+/// The place in a rank's memory of an address in the running rank's, for puts to other hosts.
+inline std::function<std::byte*(const void* own, int rank)> place_there;
+
 /// Writes 16 bytes of shared memory for the running thread.
 void store_line(void* to, const void* from);
 
@@ -231,6 +234,17 @@ inline void post_word(uint64_t* shared, uint64_t value) { *shared = value; }
 inline uint64_t posted_word(const uint64_t* shared) { return *shared; }
 inline void put_16(void* to, uint4 value) { emulation::store_late(to, &value); }
 inline void pause() { emulation::touch_words(true); }
+inline void flag_far(uint64_t* flag, uint64_t value, int rank) {
+  store_release(reinterpret_cast<uint64_t*>(emulation::place_there(flag, rank)), value);
+}
+// Reads what others wrote before the last barrier, and arrives in any order before the flag.
+inline void put_far(std::byte* to, const std::byte* from, int64_t bytes, uint64_t* flag,
+                    uint64_t value, int rank) {
+  emulation::release_stores();
+  for (int64_t i = 0; i < bytes; i += 16)
+    emulation::store_late(emulation::place_there(to + i, rank), from + i);
+  flag_far(flag, value, rank);
+}
 
 inline float exp2_of(float x) {
   const float value = std::exp2(x);
