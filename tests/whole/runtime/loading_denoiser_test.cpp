@@ -13,7 +13,7 @@
 #include "test_paths.h"
 #include "whole/golden.h"
 
-namespace tessera::pipeline {
+namespace tessera::loading {
 namespace {
 
 using tensor::DType;
@@ -153,4 +153,4 @@ TEST(LoadingDenoiser, AFileThatChangesIsAnErrorOfTheStep) {
 }
 
 }  // namespace
-}  // namespace tessera::pipeline
+}  // namespace tessera::loading
