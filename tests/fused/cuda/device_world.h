@@ -1,7 +1,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <stdexcept>
@@ -229,6 +231,17 @@ class EmulatedGpuHas {
 inline uint32_t amount(uint32_t few, uint32_t many) {
   const char* const how = std::getenv("TESSERA_FUSED");
   return how && std::string(how) == "long" ? many : few;
+}
+
+/// Seeds of a test's cases: as many, or with TESSERA_FUSED=FIRST:END these.
+inline std::vector<uint32_t> seeds(uint32_t few, uint32_t many) {
+  uint32_t first = 0, end = amount(few, many);
+  const char* const how = std::getenv("TESSERA_FUSED");
+  if (how && std::strchr(how, ':') && std::sscanf(how, "%u:%u", &first, &end) != 2)
+    throw std::invalid_argument(how);
+  std::vector<uint32_t> all;
+  for (; first < end; ++first) all.push_back(first);
+  return all;
 }
 
 /// True if all ranks' sums are the same bits.

@@ -70,7 +70,7 @@ emulation::Order order_of(uint32_t seed) {
 
 // 10,000 with TESSERA_FUSED=long.
 TEST(DeviceProtocol, EndsUnderAdversarialOrders) {
-  for (uint32_t seed = 0; seed < amount(100, 10000); ++seed)
+  for (const uint32_t seed : seeds(100, 10000))
     ASSERT_EQ(outcome(crowded(seed), order_of(seed)), "") << seed;
 }
 
@@ -82,7 +82,7 @@ Case spread_over_gpus(uint32_t seed) {
 
 // Two to four GPUs, each with a launch for its rank.
 TEST(DeviceProtocol, EndsOnGpusThatWriteEachOthersMemory) {
-  for (uint32_t seed = 0; seed < amount(50, 1000); ++seed)
+  for (const uint32_t seed : seeds(50, 1000))
     ASSERT_EQ(outcome(spread_over_gpus(seed), order_of(seed)), "") << seed;
 }
 
@@ -98,7 +98,7 @@ TEST(DeviceProtocol, EndsOnGpusOfSeveralHosts) {
 // Weights come by the copy engine, on emulated warpgroups, which are slow.
 TEST(DeviceProtocol, EndsWithWeightsThatArriveLate) {
   const EmulatedGpuHas groups(true);
-  for (uint32_t seed = 0; seed < amount(2, 100); ++seed)
+  for (const uint32_t seed : seeds(2, 100))
     for (const bool early : {false, true}) {
       emulation::backwards = early;  // copies at once, and threads in falling order
       ASSERT_EQ(outcome(fetched(seed), order_of(seed)), "") << seed;

@@ -170,7 +170,7 @@ Case random_case(uint32_t seed) {
 
 // 1,000 with TESSERA_FUSED=long, and on GPUs.
 TEST(DeviceOperator, RandomLayers) {
-  for (uint32_t seed = 0; seed < amount(kOnGpu ? 1000 : 30, 1000); ++seed) {
+  for (const uint32_t seed : seeds(kOnGpu ? 1000 : 30, 1000)) {
     const EmulatedGpuHas room(false, 16);
 #if !defined(TESSERA_ON_GPU)
     emulation::order.seed = seed;

@@ -65,22 +65,31 @@ void change(uint64_t* barrier, const F& f) {
   *barrier = std::bit_cast<uint64_t>(p);
 }
 
-/// The element (row, k) of a tile of rows of 128 bytes; turned: k is the row of the tile.
-inline uint16_t tile_bits(uint64_t descriptor, int row, int k, bool turned) {
+/// Elements of a tile from (row, k) on, as many as are side by side in 16 bytes; turned: k is the
+/// row of the tile, and only the first is valid.
+inline std::array<uint16_t, 8> tile_line(uint64_t descriptor, int row, int k, bool turned) {
   const auto field = [&](int shift) { return int64_t(descriptor >> shift & 0x3fff) << 4; };
   if (descriptor >> 62 != 1) throw std::logic_error("a tile that is not swizzled by 128 bytes");
   const int64_t leading = field(16), eight = field(32);
   const int64_t at = turned ? row / 64 * leading + row % 64 * 2 + k / 8 * eight + k % 8 * 128
                             : row / 8 * eight + row % 8 * 128 + k * 2;
   const int64_t address = field(0) + at;
-  const unsigned char* element = shared_base() + (address ^ (address >> 7 & 7) << 4);
-  check_shown(element);
-  uint16_t bits = 0;
-  std::memcpy(&bits, element, 2);
-  return bits;
+  const unsigned char* first = shared_base() + (address ^ (address >> 7 & 7) << 4);
+  check_shown(first);
+  std::array<uint16_t, 8> line{};
+  std::memcpy(line.data(), first, turned ? 2 : 16);
+  return line;
 }
-inline float tile_element(uint64_t descriptor, int row, int k, bool turned) {
-  return std::bit_cast<float>(uint32_t{tile_bits(descriptor, row, k, turned)} << 16);
+/// The elements (row, 0 .. 16), widened by `number`.
+inline std::array<float, 16> tile_row(uint64_t descriptor, int row, bool turned,
+                                      float (*number)(uint16_t)) {
+  std::array<float, 16> values{};
+  const size_t step = turned ? 1 : 8;
+  for (size_t k = 0; k < values.size(); k += step) {
+    const auto line = tile_line(descriptor, row, static_cast<int>(k), turned);
+    for (size_t i = 0; i < step; ++i) values[k + i] = number(line[i]);
+  }
+  return values;
 }
 
 /// Throws if `columns` of a tile, or rows if turned, do not form a layout of PTX's ISA
@@ -249,8 +258,11 @@ void products_leave() {
   emulation::finish_products(Left);
 }
 
-// The sums of this thread: rows lane / 4, and 8 rows later, of the warp's sixteen. `number` widens
-// an element of b.
+// The rows of the left operand whose sums a thread holds.
+using LeftRows = std::array<std::array<float, 16>, 2>;
+
+// The sums of this thread: rows lane / 4, and 8 rows later, of the warp's sixteen. `left` gives the
+// LeftRows; `number` widens an element of b.
 template <int N, class Left>
 void multiply_later(float* d, uint64_t b, const uint32_t* registers, bool add, const Left& left,
                     float (*number)(uint16_t) = bf16_bits_to_float) {
@@ -259,37 +271,44 @@ void multiply_later(float* d, uint64_t b, const uint32_t* registers, bool add, c
   emulation::check_tile(b, N, turned);
   emulation::product_later(
       [=] {
-        for (int i = 0; i < N / 2; ++i) {
-          const int column = i / 4 * 8 + lane % 4 * 2 + i % 2, half = i % 4 / 2;
-          float sum = add ? d[i] : 0;
-          for (int k = 0; k < 16; ++k)
-            sum += left(half, k) * number(emulation::tile_bits(b, column, k, turned));
-          d[i] = sum;
+        const LeftRows rows = left();
+        for (int i = 0; i < N / 4; ++i) {
+          const int column = i / 2 * 8 + lane % 4 * 2 + i % 2;
+          const auto right = emulation::tile_row(b, column, turned, number);
+          for (int half = 0; half < 2; ++half) {
+            float& to = d[i / 2 * 4 + half * 2 + i % 2];
+            float sum = add ? to : 0;
+            for (size_t k = 0; k < right.size(); ++k)
+              sum += rows[static_cast<size_t>(half)][k] * right[k];
+            to = sum;
+          }
         }
       },
       d, N / 2, registers);
 }
+// The left operand in shared memory: a tile of 64 rows.
+template <int N>
+void multiply_tiles(float* d, uint64_t a, uint64_t b, bool add, float (*number)(uint16_t)) {
+  const int row = static_cast<int>(threadIdx.x) / 32 % 4 * 16 + emulation::lane() / 4;
+  emulation::check_tile(a, 64, false);
+  const auto left = [=] {
+    return LeftRows{emulation::tile_row(a, row, false, number),
+                    emulation::tile_row(a, row + 8, false, number)};
+  };
+  multiply_later<N>(d, b, nullptr, add, left, number);
+}
 template <int N>
 void multiply_shared(float (&d)[N / 8][4], uint64_t a, uint64_t b, bool add) {
-  const int row = static_cast<int>(threadIdx.x) / 32 % 4 * 16 + emulation::lane() / 4;
-  emulation::check_tile(a, 64, false);
-  multiply_later<N>(&d[0][0], b, nullptr, add, [=](int half, int k) {
-    return emulation::tile_element(a, row + 8 * half, k, false);
-  });
+  multiply_tiles<N>(&d[0][0], a, b, add, bf16_bits_to_float);
 }
 inline void multiply_shared_f16(float (&d)[16][4], uint64_t a, uint64_t b, bool add) {
-  const int row = static_cast<int>(threadIdx.x) / 32 % 4 * 16 + emulation::lane() / 4;
-  emulation::check_tile(a, 64, false);
-  const auto left = [=](int half, int k) {
-    return half_bits_to_float(emulation::tile_bits(a, row + 8 * half, k, false));
-  };
-  multiply_later<128>(&d[0][0], b, nullptr, add, left, half_bits_to_float);
+  multiply_tiles<128>(&d[0][0], a, b, add, half_bits_to_float);
 }
 template <int N, int Offset, int M>
 void multiply_registers(float (&d)[M][4], const uint32_t (&a)[4], uint64_t b) {
   static_assert(Offset + N / 8 <= M);
   const auto& slots = emulation::show(&a, sizeof(a));
-  std::array<std::array<float, 16>, 2> rows;
+  LeftRows rows;
   for (int k = 0; k < 16; ++k) {
     const auto from =
         emulation::of_lane<std::array<uint32_t, 4>>(slots, emulation::lane() / 4 * 4 + k % 8 / 2);
@@ -299,9 +318,7 @@ void multiply_registers(float (&d)[M][4], const uint32_t (&a)[4], uint64_t b) {
           std::bit_cast<float>(k % 2 ? word & 0xffff0000u : word << 16);
     }
   }
-  multiply_later<N>(&d[Offset][0], b, a, true, [rows](int half, int k) {
-    return rows[static_cast<size_t>(half)][static_cast<size_t>(k)];
-  });
+  multiply_later<N>(&d[Offset][0], b, a, true, [rows] { return rows; });
 }
 
 }  // namespace tessera::kernels::cuda

@@ -1,8 +1,8 @@
 #include "kernels/cuda/emulation.h"
 
 #include <algorithm>
+#include <bit>
 #include <exception>
-#include <map>
 #include <random>
 #include <set>
 #include <stdexcept>
@@ -16,6 +16,8 @@ namespace tessera::emulation {
 namespace {
 
 constexpr size_t kStack = 256 * 1024;
+// The hot lines of stacks lie in different sets of a cache.
+constexpr size_t kColours = 64, kColour = 1088;
 
 // A place to continue: a stack with the registers of the calling convention.
 #if defined(__x86_64__)
@@ -42,8 +44,8 @@ tessera_switch_fiber:
   popq %rbp
   ret
 )");
-void prepare(Place& place, std::byte* stack, void (*entry)()) {
-  auto* top = reinterpret_cast<void**>(stack + kStack);
+void prepare(Place& place, std::byte* stack, size_t bytes, void (*entry)()) {
+  auto* top = reinterpret_cast<void**>(stack + bytes);
   *--top = nullptr;  // as if entry had been called: aligned to 16 less the return address
   *--top = reinterpret_cast<void*>(entry);
   for (int i = 0; i < 6; ++i) *--top = nullptr;
@@ -52,10 +54,10 @@ void prepare(Place& place, std::byte* stack, void (*entry)()) {
 void switch_to(Place& from, Place& to) { tessera_switch_fiber(&from, to); }
 #else
 using Place = ucontext_t;
-void prepare(Place& place, std::byte* stack, void (*entry)()) {
+void prepare(Place& place, std::byte* stack, size_t bytes, void (*entry)()) {
   getcontext(&place);
   place.uc_stack.ss_sp = stack;
-  place.uc_stack.ss_size = kStack;
+  place.uc_stack.ss_size = bytes;
   place.uc_link = nullptr;
   makecontext(&place, entry, 0);
 }
@@ -65,6 +67,22 @@ void switch_to(Place& from, Place& to) { swapcontext(&from, &to); }
 struct Barrier {
   int members = 0, arrived = 0;
   int64_t generation = 0;
+  std::vector<int> waiting;  // turns of threads
+};
+
+// Turns of the threads that can go on.
+struct Turns {
+  std::array<uint64_t, 16> words{};
+
+  void add(int turn) { words[size_t(turn) / 64] |= uint64_t{1} << turn % 64; }
+  void remove(int turn) { words[size_t(turn) / 64] &= ~(uint64_t{1} << turn % 64); }
+  /// The first from this turn on; `end`: none before it.
+  int next(int turn, int end) const {
+    for (; turn < end; turn = (turn / 64 + 1) * 64)
+      if (const uint64_t left = words[size_t(turn) / 64] >> turn % 64; left != 0)
+        return std::min(end, turn + std::countr_zero(left));
+    return end;
+  }
 };
 
 struct Copy {
@@ -90,10 +108,8 @@ struct Warp {
 
 struct Thread {
   Place place;
-  int index = 0;
+  int index = 0, turn = 0;
   bool done = false;
-  const Barrier* waits = nullptr;
-  int64_t generation = 0;
   int shown = 0;  // the next of the two sets of slots
   std::vector<Copy> copies;
   int64_t committed = 0;
@@ -120,10 +136,11 @@ struct Block {
   bool left = false;  // for other blocks
   std::vector<LateStore> late;
   Barrier barrier;
-  std::map<int, Barrier> named;
+  std::array<Barrier, 16> named;
   std::vector<std::function<void()>> engine;  // requested, not yet done
   std::vector<Warp> warps;
   std::vector<Thread> threads;
+  Turns able;
   std::vector<uint4> shared;
   std::vector<unsigned char> shown;  // shared memory in the view of products and the copy engine
   std::vector<uint64_t*> fresh_barriers;
@@ -146,6 +163,32 @@ struct Grid {
 };
 Grid* grid = nullptr;
 
+// The next thread in turn that can go on, or null.
+Thread* next_thread() {
+  if (block->left || block->error) return nullptr;
+  const auto threads = static_cast<int>(block->threads.size());
+  const int first = block->next;
+  for (const auto& [from, end] : {std::pair(first, threads), std::pair(0, first)})
+    for (int turn = block->able.next(from, end); turn < end;
+         turn = block->able.next(turn + 1, end)) {
+      Thread& thread = block->threads[size_t(backwards ? threads - 1 - turn : turn)];
+      if (thread.ready && !thread.ready()) continue;
+      thread.ready = nullptr;
+      block->next = (turn + 1) % threads;
+      block->running = &thread;
+      threadIdx = {static_cast<unsigned>(thread.index), 0, 0};
+      return &thread;
+    }
+  return nullptr;
+}
+
+// Others run until it is this thread's turn again.
+void let_others_run() {
+  Thread& self = *block->running;
+  Thread* const next = next_thread();
+  if (next != &self) switch_to(self.place, next ? next->place : block->scheduler);
+}
+
 void enter() {
   try {
     (*block->body)();
@@ -153,31 +196,23 @@ void enter() {
     block->error = std::current_exception();
   }
   block->running->done = true;
-  switch_to(block->running->place, block->scheduler);
+  block->able.remove(block->running->turn);
+  let_others_run();
+}
+
+void end_phase(Barrier& barrier) {
+  barrier.arrived = 0;
+  ++barrier.generation;
+  for (const int turn : barrier.waiting) block->able.add(turn);
+  barrier.waiting.clear();
 }
 
 void wait_at(Barrier& barrier) {
-  Thread& self = *block->running;
-  if (++barrier.arrived == barrier.members) {
-    barrier.arrived = 0;
-    ++barrier.generation;
-    return;
-  }
-  self.waits = &barrier;
-  self.generation = barrier.generation;
-  switch_to(self.place, block->scheduler);
-}
-
-bool resume(Thread& thread) {
-  if (thread.done || (thread.waits && thread.waits->generation == thread.generation)) return false;
-  if (thread.ready && !thread.ready()) return false;
-  thread.waits = nullptr;
-  thread.ready = nullptr;
-  block->running = &thread;
-  threadIdx = {static_cast<unsigned>(thread.index), 0, 0};
-  if (grid) blockIdx = {static_cast<unsigned>(block->place), 0, 0};
-  switch_to(block->scheduler, thread.place);
-  return true;
+  if (++barrier.arrived == barrier.members) return end_phase(barrier);
+  const int turn = block->running->turn;
+  barrier.waiting.push_back(turn);
+  block->able.remove(turn);
+  let_others_run();
 }
 
 void open_block(int threads, int64_t shared_bytes, const std::function<void()>& body) {
@@ -194,32 +229,34 @@ void open_block(int threads, int64_t shared_bytes, const std::function<void()>& 
   block->shown.assign(base, base + block->shared.size() * 16);
   block->fresh_barriers.clear();
   block->copied_to.clear();
-  block->named.clear();
+  block->named = {};
   block->engine.clear();
   block->late.clear();
   block->next = 0;
-  block->barrier = {.members = threads};
-  block->warps.assign(static_cast<size_t>(threads / 32), Warp{{.members = 32}, {}});
+  block->able = {};
+  block->barrier = {};
+  block->barrier.members = threads;
+  block->warps.assign(static_cast<size_t>(threads / 32), Warp{});
+  for (Warp& warp : block->warps) warp.barrier.members = 32;
   block->threads.assign(static_cast<size_t>(threads), Thread{});
   for (int t = 0; t < threads; ++t) {
-    block->threads[static_cast<size_t>(t)].index = t;
-    prepare(block->threads[static_cast<size_t>(t)].place,
-            stacks[first + static_cast<size_t>(t)].get(), enter);
+    Thread& thread = block->threads[static_cast<size_t>(t)];
+    thread.index = t;
+    thread.turn = backwards ? threads - 1 - t : t;
+    block->able.add(thread.turn);
+    const size_t stack = first + static_cast<size_t>(t);
+    prepare(thread.place, stacks[stack].get(), kStack - stack % kColours * kColour, enter);
   }
 }
 
 // Runs the block until its threads can do no more, or leave for other blocks; false: nothing ran.
 bool run_on() {
-  const auto threads = static_cast<int>(block->threads.size());
   bool ran = false;
   block->left = false;
-  for (int idle = 0; idle < threads && !block->left && !block->error;) {
-    const int i = block->next;
-    block->next = (i + 1) % threads;
-    const bool progress =
-        resume(block->threads[static_cast<size_t>(backwards ? threads - 1 - i : i)]);
-    ran |= progress;
-    idle = progress ? 0 : idle + 1;
+  if (grid) blockIdx = {static_cast<unsigned>(block->place), 0, 0};
+  while (Thread* const next = next_thread()) {
+    switch_to(block->scheduler, next->place);
+    ran = true;
   }
   if (!block->left && !block->engine.empty() && !block->error) {
     const auto work = std::move(block->engine.back());
@@ -244,8 +281,8 @@ void close_block() {
   for (const Thread& thread : block->threads)
     if (!thread.products.empty()) throw std::logic_error("nobody waited for a product");
   if (!block->copied_to.empty()) throw std::logic_error("nobody waited for a copy");
-  for (const auto& [name, barrier] : block->named)
-    if (barrier.arrived != 0)
+  for (size_t name = 0; name < block->named.size(); ++name)
+    if (block->named[name].arrived != 0)
       throw std::logic_error("barrier " + std::to_string(name) + " still waits for threads");
 }
 
@@ -342,7 +379,7 @@ void run_grids(const std::vector<Blocks>& launches) {
 void touch_words(bool wait) {
   if (!grid || (!wait && grid->random() % grid->between != 0)) return;
   block->left = true;
-  switch_to(block->running->place, block->scheduler);
+  let_others_run();
 }
 
 void store_late(void* to, const void* from) {
@@ -403,9 +440,8 @@ unsigned char* dynamic_shared() { return shared_base() + 128; }
 
 void wait_until(std::function<bool()> ready) {
   if (ready()) return;
-  Thread& self = *block->running;
-  self.ready = std::move(ready);
-  switch_to(self.place, block->scheduler);
+  block->running->ready = std::move(ready);
+  let_others_run();
 }
 
 void engine_later(std::function<void()> work) {
@@ -414,7 +450,7 @@ void engine_later(std::function<void()> work) {
 }
 
 Barrier& named(int name, int threads) {
-  Barrier& barrier = block->named[name];
+  Barrier& barrier = block->named.at(static_cast<size_t>(name));
   if (barrier.arrived > 0 && barrier.members != threads)
     throw std::logic_error("threads that count a barrier's members otherwise");
   barrier.members = threads;
@@ -425,9 +461,7 @@ void wait_for_threads(int name, int threads) { wait_in_order(named(name, threads
 
 void arrive_for_threads(int name, int threads) {
   Barrier& barrier = named(name, threads);
-  if (++barrier.arrived < barrier.members) return;
-  barrier.arrived = 0;
-  ++barrier.generation;
+  if (++barrier.arrived == barrier.members) end_phase(barrier);
 }
 
 size_t line_of(const void* shared) {
