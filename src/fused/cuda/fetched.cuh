@@ -2,10 +2,11 @@
 
 #include "fused/cuda/products.cuh"
 
-// Products by warpgroups whose weights arrive by the copy engine: a thread beside the working ones
-// requests boxes of weights up to four stages ahead, and rows, which may lie anywhere, are fetched
-// by the working threads two stages ahead. A stage has two barriers: `full` ends a phase when its
-// weights have arrived, `empty` when all working warps have multiplied them.
+// Products by warpgroups whose operands arrive by the copy engine: a thread beside the working ones
+// requests boxes of weights, and of rows that lie side by side, up to four stages ahead. Own tokens,
+// joined tiles and rows of another type lie anywhere: the working threads fetch them two stages
+// ahead, as Hopper's engine would take a request for each row. A stage has two barriers: `full` ends
+// a phase when its boxes have arrived, `empty` when all working warps have multiplied them.
 namespace tessera::fused::cuda {
 
 /// The stages of a block, in shared memory; they live as long as the block.
@@ -27,6 +28,12 @@ struct Stages {
   __device__ unsigned char* right(int stage) const { return left(stage) + kLeft; }
 };
 
+/// Rows `first` and following of a map.
+struct BoxedRows {
+  const kernels::cuda::RowMap* map;  ///< null: the working threads fetch the rows
+  int64_t first;
+};
+
 /// Products of bf16 or f16 weights by warpgroups, in the order of product_tile_sm90().
 template <class Weight, bool Paired>
 struct FetchedProducts : WarpProducts<Weight, Paired> {
@@ -36,6 +43,7 @@ struct FetchedProducts : WarpProducts<Weight, Paired> {
   /// Threads beside the working ones: a warpgroup, so that it can give registers away. One fetches.
   static constexpr int kFetching = kernels::cuda::kGroup, kFetchRegisters = 56;
   static constexpr int kColumns = kernels::cuda::kProductColumns, kMapRows = kColumns / 2;
+  static constexpr int kBoxBytes = kBoxRows * 128;
   using Up = kernels::cuda::TileWeights<Weight, Paired>;
   using Down = kernels::cuda::TileWeights<Weight, false>;
 
@@ -64,7 +72,7 @@ struct FetchedProducts : WarpProducts<Weight, Paired> {
 #endif
   }
 
-  /// The fetching thread's part of a task: requests the weights of multiply(), in its order.
+  /// The fetching thread's part of a task: requests the operands of multiply(), in its order.
   template <class Faults>
   static __device__ void fetch(const Seat& seat, const Task& task, int& used) {
 #if TESSERA_WARPGROUPS
@@ -73,12 +81,14 @@ struct FetchedProducts : WarpProducts<Weight, Paired> {
     const TileGroup& group = seat.coordinator().scheduler().group(task.slot);
     const ExpertMaps& maps = w.maps[seat.own().first_expert + task.expert];
     const bool whole = group.count > 1;
+    if (!Faults::is(Fault::boxes_without_fence)) kernels::cuda::fence_rows();
     if (task.kind == TaskKind::up)
       fetch_panels<Faults, Up>(task, whole, w.up_parts, maps.up, w.inner, w.hidden, group.rows,
-                               used);
+                               arrived_rows(seat, group), used);
     else if (task.kind == TaskKind::down)
       fetch_panels<Faults, Down>(task, whole, w.down_parts, maps.down, w.hidden, w.inner,
-                                 group.rows, used);
+                                 group.rows,
+                                 {&seat.own().inner_map, int64_t{task.slot} * w.slot_rows}, used);
 #endif
   }
 
@@ -110,29 +120,55 @@ struct FetchedProducts : WarpProducts<Weight, Paired> {
 
 #if TESSERA_WARPGROUPS
  private:
+  using Operand = kernels::cuda::OperandOf<Weight>;
   static constexpr int kDepth = kernels::cuda::kGroupDepth;
+
+  /// The rows of a tile of another rank, alone in its slot, in the weights' type.
+  static __device__ BoxedRows arrived_rows(const Seat& seat, const TileGroup& group) {
+    const Layout& layout = seat.w.layout;
+    Task tile = group.tiles[0];
+    if (group.count > 1 || tile.peer == seat.rank || seat.w.dtype != seat.w.weights)
+      return {nullptr, 0};
+    tile.kind = TaskKind::up;
+    const int64_t at =
+        seat.dispatcher().offset(tile, Side::incoming, seat.coordinator().counts(tile));
+    return {&seat.own().heap_map, (at - layout.count_region()) / layout.row_bytes};
+  }
+  /// The same in the view of the working threads.
+  static __device__ bool boxed(const ArrivedRows<Operand>& x) {
+    constexpr DType kType = std::is_same_v<Weight, Float16> ? DType::f16 : DType::bf16;
+    return x.desk.count == 1 && !x.desk.members[0].pair && x.dtype == kType;
+  }
+  static constexpr __device__ bool boxed(const InnerRows<Operand>&) { return true; }
 
   template <class Faults, class Weights>
   static __device__ void fetch_panels(const Task& task, bool whole, int parts,
                                       const kernels::cuda::RowMap& map, int64_t n, int64_t k,
-                                      int64_t rows, int& used) {
+                                      int64_t rows, const BoxedRows& x, int& used) {
     constexpr bool kPaired = Weights::kColumns < kColumns;
     const Stages stages;
     kernels::cuda::acquire_map(map);
-    each_tile<FetchedProducts, Weights>(task, whole, parts, n, rows, [&](int64_t panel, int64_t) {
+    const auto tile = [&](int64_t panel, int64_t row) {
+      const int64_t left = rows - row < kRows ? rows - row : kRows;
+      const int boxes = x.map ? static_cast<int>((left + kBoxRows - 1) / kBoxRows) : 0;
       const int64_t first = panel * Weights::kColumns;
       const int64_t second = first + (kPaired ? n : int64_t{kMapRows});
       for (int64_t at = 0; at < k; at += kDepth, ++used) {
         const int s = used % Stages::kCount;
         if (!Faults::is(Fault::stage_filled_early))
           kernels::cuda::barrier_wait(stages.empty + s, used / Stages::kCount % 2 ^ 1);
-        kernels::cuda::barrier_expect(stages.full + s, Stages::kRight);
+        kernels::cuda::barrier_expect(stages.full + s, Stages::kRight + boxes * kBoxBytes);
         const auto channel = static_cast<int>(at);
         kernels::cuda::load_box(stages.right(s), map, stages.full + s, channel, 0, first);
         kernels::cuda::load_box(stages.right(s) + Stages::kRight / 2, map, stages.full + s, channel,
                                 0, second);
+        TESSERA_KEEP_ROLLED
+        for (int box = 0; box < boxes; ++box)
+          kernels::cuda::load_written_box(stages.left(s) + box * kBoxBytes, *x.map, stages.full + s,
+                                          channel, x.first + row + box * kBoxRows);
       }
-    });
+    };
+    each_tile<FetchedProducts, Weights>(task, whole, parts, n, rows, tile);
   }
 
   // sums = products over k of kRows rows from `first_row` on.
@@ -143,9 +179,9 @@ struct FetchedProducts : WarpProducts<Weight, Paired> {
         kernels::cuda::fence_shared, kernels::cuda::leave, kernels::cuda::products_begin,
         kernels::cuda::products_commit, kernels::cuda::products_leave, kernels::cuda::products_wait,
         kernels::cuda::stage_left, kernels::cuda::tile_descriptor;
-    using Operand = kernels::cuda::OperandOf<Weight>;
     constexpr int kChunks = kDepth / 8, kLines = kThreads / kChunks, kMine = kRows / kLines;
     const Stages stages;
+    const bool boxes = boxed(source);
     const int thread = own_thread(), chunk = thread % kChunks, line = thread / kChunks;
     typename Source::Row rows[kMine];
     TESSERA_UNROLL
@@ -164,14 +200,18 @@ struct FetchedProducts : WarpProducts<Weight, Paired> {
       cp_async_commit();
     };
     TESSERA_KEEP_ROLLED
-    for (int step = 0; step < Stages::kCount - 2; ++step) fetch_rows(step);
+    for (int step = 0; !boxes && step < Stages::kCount - 2; ++step) fetch_rows(step);
     for (int step = 0; step < steps; ++step) {
-      cp_async_wait<Stages::kCount - 3>();
-      fence_shared();
+      if (!boxes) {
+        cp_async_wait<Stages::kCount - 3>();
+        fence_shared();
+      }
       products_leave<1>();
       if (step > 1) leave(stages.empty + (used + step - 2) % Stages::kCount);
-      meet();  // rows of this stage have arrived, and those of the stage before the last are free
-      fetch_rows(step + Stages::kCount - 2);
+      if (!boxes) {
+        meet();  // rows of this stage have arrived, and those of the stage before the last are free
+        fetch_rows(step + Stages::kCount - 2);
+      }
       const int s = (used + step) % Stages::kCount;
       if (!Faults::is(Fault::stage_read_early))
         barrier_wait(stages.full + s, (used + step) / Stages::kCount % 2);

@@ -32,6 +32,18 @@ void upload(const Tensor& to, const T& value) {
   tensor::copy_into(to.slice(0, 0, int64_t{sizeof(T)}), here);
 }
 
+// Maps of rows for kernels with a copy engine.
+void map_rows(RankWork& r, const Work& w, int64_t slots) {
+  const auto map = [](const void* rows, int64_t channels, int64_t count) {
+    return kernels::cuda::row_map("fused experts", rows, channels, count, 1,
+                                  static_cast<int>(channels), kBoxRows);
+  };
+  r.inner_map = map(r.inner, w.inner, slots * w.slot_rows);
+  if (w.dtype == w.weights)
+    r.heap_map = map(r.heap + w.layout.count_region(), w.hidden,
+                     w.layout.row_region() / w.layout.row_bytes);
+}
+
 // Rows that can be read 16 bytes at a time.
 bool in_words(const void* data, int64_t bytes) {
   return reinterpret_cast<uintptr_t>(data) % 16 == 0 && bytes % 16 == 0;
@@ -165,6 +177,7 @@ void DeviceOperator::open_rank(int rank) {
   r.begins = reinterpret_cast<int32_t*>(memory(4 * (groups + 1)));
   r.counts = reinterpret_cast<int32_t*>(memory(4 * groups * kThreads));
   r.inner = memory(work_.slot_bytes * shape.slots);
+  if (map_rows_ > 0) map_rows(r, work_, shape.slots);
   r.stop = reinterpret_cast<uint64_t*>(memory(8));
   if (!endings_.defined()) endings_ = zeroed(int64_t{kMostRanks} * sizeof(Ending));
   r.ending = reinterpret_cast<Ending*>(endings_.data<std::byte>()) + rank;

@@ -12,6 +12,7 @@ using kernels::Activation;
 using tensor::DType;
 
 constexpr int kThreads = 256;  ///< working threads of a block
+constexpr int kBoxRows = 32;   ///< rows that the copy engine fetches at once
 constexpr int kMostRanks = kMostDeviceRanks, kMostExperts = kMostDeviceExperts;
 
 /// The weights of an expert, row major in device memory, as kernels::ExpertView.
@@ -58,6 +59,9 @@ struct RankWork {
   uint64_t* stop;  ///< the finished epoch
   Ending* ending;
   int32_t first_expert;  ///< in Work::bank
+  /// Rows of the heap in their order, if of the weights' type, and inner activations, slot by slot;
+  /// for kernels with a copy engine.
+  kernels::cuda::RowMap heap_map, inner_map;
 };
 
 /// Where the copy engine finds the weights of an expert.
@@ -103,6 +107,7 @@ enum class Fault {
   task_read_early,     ///< before its bell
   stage_read_early,    ///< weights are multiplied before their copy has arrived
   stage_filled_early,  ///< and overwritten by the next copy before they were multiplied
+  boxes_without_fence,  ///< the copy engine may miss rows that threads wrote
 };
 /// No fault; code for faults is left out.
 struct Sound {

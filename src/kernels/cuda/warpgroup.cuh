@@ -75,6 +75,13 @@ __device__ inline void load_image_box(void* to, const RowMap& map, uint64_t* bar
 __device__ inline void fence_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
+/// Before boxes of rows that threads of the running kernel wrote, behind the wait for them.
+__device__ inline void fence_rows() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+/// load_box() of such rows.
+__device__ inline void load_written_box(void* to, const RowMap& map, uint64_t* barrier, int channel,
+                                        int64_t row) {
+  load_box(to, map, barrier, channel, 0, row);
+}
 /// Waits for `threads` threads, a multiple of 32, at the same named barrier of the block.
 __device__ inline void wait_for_threads(int name, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");

@@ -171,6 +171,10 @@ TEST(DeviceFaults, WeightsOverwrittenBeforeTheyAreMultiplied) {
   const EmulatedGpuHas groups(true);
   EXPECT_FALSE(found(Fault::stage_filled_early, 2, 20000, fetched).empty());
 }
+TEST(DeviceFaults, BoxesOfRowsWithoutAFence) {
+  const EmulatedGpuHas groups(true);
+  EXPECT_TRUE(says(found(Fault::boxes_without_fence, 2, 20000, fetched), "without fence_rows"));
+}
 // Fewer blocks run at once than the program was told: it ends with an error.
 TEST(DeviceFaults, BlocksThatDoNotRunAtOnce) {
   Case is = crowded(0);

@@ -38,6 +38,10 @@ void engine_wrote(const void* shared, int64_t bytes);
 /// Throws if these 16 bytes, about to be accessed by products or the engine, have writes of a
 /// thread without a fence.
 void check_shown(const void* line);
+/// The running thread shows the copy engine rows that others wrote; check_rows_shown() throws
+/// unless it has since its last wait for others.
+void show_rows();
+void check_rows_shown();
 /// A barrier unknown to the copy engine so far.
 void barrier_made(uint64_t* barrier);
 void make_barriers_known();
@@ -221,6 +225,12 @@ inline void load_box(void* to, const RowMap& map, uint64_t* barrier, int channel
                      int64_t row) {
   if (channel < 0 || head < 0 || row < 0) throw std::logic_error("a box before its rows");
   load_at(to, map, barrier, {channel, head, row, 0});
+}
+inline void fence_rows() { emulation::show_rows(); }
+inline void load_written_box(void* to, const RowMap& map, uint64_t* barrier, int channel,
+                             int64_t row) {
+  emulation::check_rows_shown();
+  load_box(to, map, barrier, channel, 0, row);
 }
 inline void load_image_box(void* to, const RowMap& map, uint64_t* barrier, int channel, int x,
                            int y, int image) {

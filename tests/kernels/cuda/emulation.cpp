@@ -115,7 +115,7 @@ struct Thread {
   int64_t committed = 0;
   std::vector<Product> products;
   int64_t committed_products = 0;
-  bool products_begun = false;
+  bool products_begun = false, rows_shown = false;
   std::vector<size_t> unseen;  // lines of shared memory with writes before a fence
   std::function<bool()> ready;
 };
@@ -410,6 +410,7 @@ void wait_in_order(Barrier& barrier) {
   for (LateStore& one : block->late)
     if (one.thread == block->running->index && !one.barrier)
       one.barrier = &barrier, one.phase = barrier.generation;
+  block->running->rows_shown = false;
   wait_at(barrier);
 }
 
@@ -495,6 +496,13 @@ void check_shown(const void* at) {
   const size_t line = line_of(at);
   if (std::memcmp(&block->shown[line], line_at(line), 16) != 0)
     throw std::logic_error("shared memory that a thread wrote and did not show (fence_shared)");
+}
+
+void show_rows() { block->running->rows_shown = true; }
+
+void check_rows_shown() {
+  if (!block->running->rows_shown)
+    throw std::logic_error("a box of rows that others wrote, without fence_rows()");
 }
 
 void barrier_made(uint64_t* barrier) { block->fresh_barriers.push_back(barrier); }
