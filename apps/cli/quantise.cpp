@@ -3,6 +3,7 @@
 
 #include "arguments.h"
 #include "commands.h"
+#include "inputs.h"
 #include "progress.h"
 
 namespace tessera::cli {
@@ -11,6 +12,9 @@ namespace {
 struct Options {
   ModelOptions model;
   QuantiseRequest request;
+  bool smooth = false;
+  std::vector<std::string> prompts, classes;
+  GenerateRequest calibration;  // a run, for each prompt or class
   std::string progress = "auto";
   bool json = false;
 };
@@ -42,7 +46,20 @@ std::string forms_of(const QuantiseResult& result) {
          (any(8) ? "int8" : "");
 }
 
+// The runs of --smooth.
+void add_calibration(Options& o, const std::stop_token& stop) {
+  if (o.smooth && o.prompts.empty() && o.classes.empty())
+    throw Error(ErrorCode::usage, "--smooth: give a --prompt or --class of runs that calibrate");
+  for (const std::string& prompt : o.prompts) {
+    GenerateRequest& run = o.request.calibration.emplace_back(o.calibration);
+    run.prompts = {read_text(prompt, "--prompt", stop)};
+  }
+  for (const std::string& name : o.classes)
+    o.request.calibration.emplace_back(o.calibration).classes = {name};
+}
+
 void quantise(Options& o, const std::stop_token& stop) {
+  add_calibration(o, stop);
   check_files(
       {o.model.model, {}, {{"-o", o.request.output, FileKind::model}}, false, o.model.files});
   ProgressView view(o.progress);
@@ -55,6 +72,32 @@ void quantise(Options& o, const std::stop_token& stop) {
             "; " + errors_of(result));
   view.end_line();
   std::printf("%s\n", o.json ? to_json(result).c_str() : o.request.output.c_str());
+}
+
+void add_calibration_options(CLI::App& app, const std::shared_ptr<Options>& o) {
+  o->calibration.steps = 8;
+  const char* group = "Smoothing";
+  CLI::Option* const smooth =
+      app.add_flag("--smooth", o->smooth, "Scale outlier channels where that lowers the error")
+          ->group(group);
+  add_text(app, "--prompt", o->prompts, "Text of a calibrating run, repeatable")
+      ->needs(smooth)
+      ->group(group);
+  add_text(app, "--class", o->classes, "Class number or name instead, repeatable")
+      ->needs(smooth)
+      ->group(group);
+  app.add_option("--steps", o->calibration.steps, "Denoising steps of a run (default 8)")
+      ->check(positive())
+      ->needs(smooth)
+      ->group(group)
+      ->type_name("N");
+  for (auto [name, side] :
+       {std::pair{"--width", &o->calibration.width}, {"--height", &o->calibration.height}})
+    app.add_option(name, *side, "Pixels of a run (default: as trained)")
+        ->check(positive())
+        ->needs(smooth)
+        ->group(group)
+        ->type_name("N");
 }
 
 }  // namespace
@@ -90,6 +133,7 @@ Command add_quantise(CLI::App& program) {
   add_text(*app, "--text-encoder", o->model.files.text_encoders, "A text encoder's, or NAME=FILE")
       ->group(kExecution)
       ->type_name("F");
+  add_calibration_options(*app, o);
   app->add_flag("--json", o->json, "Print bytes and the error of each matrix as JSON");
   app->add_option("--threads", o->model.threads, "Threads of this process (default: all cores)")
       ->check(whole(1, 4096))

@@ -223,6 +223,9 @@ struct QuantiseRequest {
   /// or int4; none: routed experts only.
   std::optional<Precision> dtype{};
   std::string rules{};  ///< as RunOptions::quantise_rules
+  /// Runs whose latents calibrate the transformer's products: input channels are scaled where that
+  /// lowers the error of the quantised product (SmoothQuant, Xiao et al. 2023). Empty: none.
+  std::vector<GenerateRequest> calibration{};
 };
 /// A quantised matrix.
 struct QuantisedMatrix {

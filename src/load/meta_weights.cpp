@@ -10,6 +10,7 @@
 #include "base/stop.h"
 #include "load/name_list.h"
 #include "load/quantisation.h"
+#include "nn/input_records.h"
 #include "nn/weight_key.h"
 #include "tensor/scope.h"
 #include "tensor/uncounted.h"
@@ -74,6 +75,10 @@ Tensor uncounted(const Shape& shape, DType dtype) {
 }  // namespace
 
 bool MetaWeights::has(const std::string& name) const { return known_ && known_->has(name); }
+
+bool MetaWeights::smoothed(const std::string& weight) const {
+  return has(nn::input_scale_of(weight));
+}
 
 void MetaWeights::record(const std::string& name, const Shape& shape) const {
   const std::lock_guard lock(mutex_);

@@ -25,6 +25,7 @@ class MetaWeights : public nn::Weights {
   explicit MetaWeights(TensorSet known) : known_(std::move(known)) {}
 
   bool has(const std::string& name) const override;
+  bool smoothed(const std::string& weight) const override;
   nn::FetchedWeight fetch(const nn::WeightRequest& request) const override;
 
   /// Names and shapes asked for so far.

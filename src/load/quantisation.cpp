@@ -4,6 +4,7 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "nn/input_records.h"
 #include "ops/packing.h"
 
 namespace tessera::load {
@@ -189,8 +190,10 @@ int64_t elements_of(const TensorSet& tensors, const std::string& name) {
 }
 
 bool holds_scales(const TensorSet& tensors, const std::string& name) {
-  const size_t behind = std::string_view(kBehind).size();
-  return name.ends_with(kBehind) && is_quantised(tensors, name.substr(0, name.size() - behind));
+  const auto is_of = [&](const std::string& end) {
+    return name.ends_with(end) && is_quantised(tensors, name.substr(0, name.size() - end.size()));
+  };
+  return is_of(scales_of("")) || is_of(nn::input_scale_of(""));
 }
 
 }  // namespace tessera::load

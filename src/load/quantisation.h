@@ -44,7 +44,7 @@ ops::WeightForm pair_packed_as(const TensorSet& tensors, const std::string& gate
                                const std::string& up, tensor::DType compute, int64_t k);
 /// Elements of a tensor, whole numbers counted one by one.
 int64_t elements_of(const TensorSet& tensors, const std::string& name);
-/// Whether it holds the scales of another one.
+/// Whether it holds the scales of another one, or of its inputs.
 bool holds_scales(const TensorSet& tensors, const std::string& name);
 
 }  // namespace tessera::load

@@ -14,6 +14,7 @@
 #include "base/stop.h"
 #include "load/nibble_blocks.h"
 #include "load/quantisation.h"
+#include "nn/input_records.h"
 #include "nn/weight_key.h"
 #include "ops/pack_rows.h"
 #include "ops/packing.h"
@@ -173,6 +174,9 @@ class StoredWeights : public nn::Weights {
       : tensors_(std::move(tensors)), shelf_(std::move(shelf)), device_(device) {}
 
   bool has(const std::string& name) const override { return tensors_.has(name); }
+  bool smoothed(const std::string& weight) const override {
+    return tensors_.has(nn::input_scale_of(weight));
+  }
 
   nn::FetchedWeight fetch(const WeightRequest& request) const override {
     switch (request.form) {

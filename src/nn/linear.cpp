@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/fail.h"
+#include "nn/input_records.h"
 #include "ops/elementwise.h"
 
 namespace tessera::nn {
@@ -19,6 +20,10 @@ Linear::Linear(const Weights& weights, const std::string& name, int64_t n, int64
                                         .cut = cut});
   weight_ = std::move(weight.packed);
   bring_ = std::move(weight.at_use);
+  if (weights.smoothed(name + ".weight"))
+    input_scale_ =
+        weights.vector(input_scale_of(name + ".weight"), k, partial_ ? Cut{0, cut.ranges} : Cut{});
+  record_ = weights.record(name + ".weight");
   if (form.bias) bias_ = weights.vector(name + ".bias", n, partial_ ? Cut{} : cut);
 }
 
@@ -48,11 +53,13 @@ ops::Tensor reduced_matmul(const ops::Tensor& x, const ops::Weight& weight,
   return reduce->sum(x.size(0), part, finish);
 }
 
-ops::Tensor Linear::operator()(const ops::Tensor& x, ops::MatmulOptions options,
+ops::Tensor Linear::operator()(const ops::Tensor& input, ops::MatmulOptions options,
                                Reduce* reduce) const {
   require(reduce || !partial_, ErrorCode::usage,
           "a layer split by its inputs needs the ranks that hold the rest of it");
   options.bias = bias_;
+  if (record_) record_->see(input);
+  const ops::Tensor x = input_scale_.defined() ? ops::multiply_row(input, input_scale_) : input;
   if (bring_) options.group = nullptr;  // a group would keep the weight
   return reduced_matmul(x, bring_ ? bring_().packed : weight_, options,
                         partial_ ? reduce : nullptr);

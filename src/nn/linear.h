@@ -21,7 +21,8 @@ struct LinearForm {
   Split split{};  ///< for tensor parallelism
 };
 
-/// y = x W^T + b with weights `<name>.weight` [n, k] and `<name>.bias` [n], or a shard.
+/// y = x W^T + b with weights `<name>.weight` [n, k] and `<name>.bias` [n], or a shard. The inputs
+/// of smoothed weights are scaled (nn/input_records.h).
 class Linear {
  public:
   Linear() = default;
@@ -40,6 +41,8 @@ class Linear {
   ops::Weight weight_;                    // on meta with bring_
   std::function<FetchedWeight()> bring_;  // fetches the weight at its use; null: present
   ops::Tensor bias_;
+  ops::Tensor input_scale_;  // f32 [k]; undefined: none
+  std::shared_ptr<InputRecord> record_;
   bool partial_ = false;  // other ranks hold the rest along k
 };
 

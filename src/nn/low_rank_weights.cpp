@@ -1,7 +1,9 @@
 #include "nn/low_rank_weights.h"
 
+#include <span>
 #include <utility>
 
+#include "nn/input_records.h"
 #include "nn/weight_key.h"
 #include "ops/elementwise.h"
 #include "tensor/uncounted.h"
@@ -21,6 +23,17 @@ Tensor widened(const Tensor& a, int64_t columns, bool right) {
   return right ? ops::concat_columns({zeros, a}) : ops::concat_columns({a, zeros});
 }
 
+// Columns of `down` over the scale of a product's inputs, because the pair takes scaled inputs.
+Tensor unscaled(const Tensor& down, const WeightRequest& request, const Cut& cut,
+                const Weights& base) {
+  if (!base.smoothed(request.name)) return down;
+  std::vector<float> inverse =
+      base.vector(input_scale_of(request.name), request.shape[1], {0, cut.ranges}).to_floats();
+  for (float& factor : inverse) factor = 1 / factor;
+  return ops::multiply_row(ops::cast(down, DType::f32),
+                           Tensor::from(std::span<const float>(inverse), {down.size(1)}));
+}
+
 }  // namespace
 
 const std::vector<WeightChange>* LowRanks::pairs_of(const std::string& name) const {
@@ -28,8 +41,8 @@ const std::vector<WeightChange>* LowRanks::pairs_of(const std::string& name) con
   return it != changes_->end() && are_pairs(it->second) ? &it->second : nullptr;
 }
 
-std::shared_ptr<const ops::LowRank> LowRanks::packed(const WeightRequest& request,
-                                                     Device device) const {
+std::shared_ptr<const ops::LowRank> LowRanks::packed(const WeightRequest& request, Device device,
+                                                     const Weights& base) const {
   const tensor::Uncounted aside(tensor::Counts::work);
   const Cut& cut = request.cut;
   const auto *const changes = pairs_of(request.name), *const other_changes =
@@ -43,10 +56,12 @@ std::shared_ptr<const ops::LowRank> LowRanks::packed(const WeightRequest& reques
     return device == Device::meta ? part.to(Device::meta) : part;
   };
   const Cut none;
-  const Tensor down = place(!changes         ? other.down
-                            : !other_changes ? pair.down
-                                             : ops::concat_rows({pair.down, other.down}),
-                            by_inputs ? cut : none);
+  const Cut& inputs = by_inputs ? cut : none;
+  Tensor down = place(!changes         ? other.down
+                      : !other_changes ? pair.down
+                                       : ops::concat_rows({pair.down, other.down}),
+                      inputs);
+  if (device != Device::meta) down = unscaled(down, request, inputs, base);
   const int64_t rank = down.size(0);
   const auto up_of = [&](const WeightChange& change, const WeightChange& beside, bool right) {
     const Tensor up = change.up.defined() ? widened(change.up, rank, right)
@@ -62,7 +77,8 @@ std::shared_ptr<const ops::LowRank> LowRanks::packed(const WeightRequest& reques
   return std::make_shared<const ops::LowRank>(ops::LowRank{*narrow, *wide});
 }
 
-ops::Weight LowRanks::beside(const ops::Weight& weight, const WeightRequest& request) const {
+ops::Weight LowRanks::beside(const ops::Weight& weight, const WeightRequest& request,
+                             const Weights& base) const {
   if (!pairs_of(request.name) && !pairs_of(request.second)) return weight;
   const Device device = weight->data.is_meta() ? Device::meta : device_;
   const std::string key = (device == Device::meta ? "meta " : "here ") + weight_key(request);
@@ -74,7 +90,7 @@ ops::Weight LowRanks::beside(const ops::Weight& weight, const WeightRequest& req
   {
     const std::lock_guard lock(mutex_);
     auto& low = packed_[key];
-    if (!low) low = packed(request, device);
+    if (!low) low = packed(request, device, base);
     weights->adapted.low = low;
   }
   return {weights, &weights->adapted};
@@ -83,10 +99,10 @@ ops::Weight LowRanks::beside(const ops::Weight& weight, const WeightRequest& req
 FetchedWeight LowRankWeights::fetch(const WeightRequest& request) const {
   FetchedWeight weight = base_->fetch(request);
   if (!request.packs()) return weight;
-  weight.packed = pairs_->beside(weight.packed, request);
+  weight.packed = pairs_->beside(weight.packed, request, *base_);
   if (weight.at_use)
-    weight.at_use = [pairs = pairs_, request, fetch = std::move(weight.at_use)] {
-      return FetchedWeight{.packed = pairs->beside(fetch().packed, request)};
+    weight.at_use = [pairs = pairs_, base = base_, request, fetch = std::move(weight.at_use)] {
+      return FetchedWeight{.packed = pairs->beside(fetch().packed, request, *base)};
     };
   return weight;
 }

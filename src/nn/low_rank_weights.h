@@ -14,13 +14,15 @@ class LowRanks {
   LowRanks(std::shared_ptr<const WeightChanges> changes, tensor::Device device)
       : changes_(std::move(changes)), device_(device) {}
 
-  /// A fetched weight with the pairs of its names, cut alike. Without pairs: unchanged.
-  ops::Weight beside(const ops::Weight& weight, const WeightRequest& request) const;
+  /// A fetched weight with the pairs of its names, cut alike. Without pairs: unchanged. `base`: of
+  /// the weight, for the scale of its inputs.
+  ops::Weight beside(const ops::Weight& weight, const WeightRequest& request,
+                     const Weights& base) const;
 
  private:
   const std::vector<WeightChange>* pairs_of(const std::string& name) const;
-  std::shared_ptr<const ops::LowRank> packed(const WeightRequest& request,
-                                             tensor::Device device) const;
+  std::shared_ptr<const ops::LowRank> packed(const WeightRequest& request, tensor::Device device,
+                                             const Weights& base) const;
 
   std::shared_ptr<const WeightChanges> changes_;
   tensor::Device device_;

@@ -14,6 +14,10 @@ class ShardedWeights final : public Weights {
 
   Shard shard() const override { return shard_; }
   bool has(const std::string& name) const override { return whole_.has(name); }
+  bool smoothed(const std::string& weight) const override { return whole_.smoothed(weight); }
+  std::shared_ptr<InputRecord> record(const std::string& weight) const override {
+    return whole_.record(weight);
+  }
   FetchedWeight fetch(const WeightRequest& request) const override { return whole_.fetch(request); }
 
  private:

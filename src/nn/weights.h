@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "nn/split.h"
@@ -42,6 +43,8 @@ struct FetchedWeight {
   std::function<FetchedWeight()> at_use{};
 };
 
+class InputRecord;
+
 /// The named tensors of a model, from any source: files (load/weight_store.h) or nothing at
 /// all (load/meta_weights.h). Decorators stand over a source: kept, sharded, merged, beside pairs.
 class Weights {
@@ -52,6 +55,10 @@ class Weights {
   virtual Shard shard() const { return {}; }
   /// True if there is a tensor of this name.
   virtual bool has(const std::string& name) const = 0;
+  /// True if the inputs of the product with this weight are scaled (nn/input_records.h).
+  virtual bool smoothed(const std::string&) const { return false; }
+  /// Where the layer with this weight records its inputs; null: nowhere.
+  virtual std::shared_ptr<InputRecord> record(const std::string&) const { return nullptr; }
   /// Checks the shape. Throws Error(model) with file, tensor, found and expected.
   virtual FetchedWeight fetch(const WeightRequest& request) const = 0;
 

@@ -16,6 +16,10 @@ class WeightsOver : public Weights {
 
   Shard shard() const override { return base_->shard(); }
   bool has(const std::string& name) const override { return base_->has(name); }
+  bool smoothed(const std::string& weight) const override { return base_->smoothed(weight); }
+  std::shared_ptr<InputRecord> record(const std::string& weight) const override {
+    return base_->record(weight);
+  }
   FetchedWeight fetch(const WeightRequest& request) const override { return base_->fetch(request); }
 
  protected:

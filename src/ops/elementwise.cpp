@@ -174,6 +174,32 @@ Tensor add_row(const Tensor& x, const Tensor& row) {
   return y;
 }
 
+Tensor multiply_row(const Tensor& x, const Tensor& row) {
+  require(x.rank() == 2 && tensor::is_float(x.dtype()) && row.rank() == 1 && row.dense() &&
+              row.size(0) == x.size(1) && row.dtype() == DType::f32,
+          ErrorCode::usage, "multiply_row: x {} of {} and a row {} of {}; expected f32 [{}]",
+          x.shape(), tensor::name_of(x.dtype()), row.shape(), tensor::name_of(row.dtype()),
+          x.rank() == 2 ? x.size(1) : 0);
+  require_beside("multiply_row", "the row", row, x.device());
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  count("multiply_row", 1, x, y);
+  if (x.is_meta() || x.elements() == 0) return y;
+  kernels::table_of(x.device())
+      .elementwise({.op = Elementwise::multiply,
+                    .a = x.raw(),
+                    .b = row.raw(),
+                    .a_stride = x.stride(0),
+                    .b_stride = 0,
+                    .a_dtype = x.dtype(),
+                    .b_dtype = row.dtype(),
+                    .y = y.raw(),
+                    .y_stride = y.stride(0),
+                    .y_dtype = y.dtype(),
+                    .rows = x.size(0),
+                    .columns = x.size(1)});
+  return y;
+}
+
 void move_rows(const Tensor& x, std::span<const int32_t> from, const Tensor& y,
                std::span<const int32_t> to) {
   require(x.rank() == 2 && tensor::is_float(x.dtype()) && y.rank() == 2 &&

@@ -34,6 +34,8 @@ Tensor softcap(const Tensor& x, float cap);
 Tensor add_gated(const Tensor& x, const Tensor& y, const Tensor& gate, const RowMap& row_of);
 /// x plus a repeated row: dense x with a multiple of the elements of the dense f32 row.
 Tensor add_row(const Tensor& x, const Tensor& row);
+/// x [tokens, channels] times an f32 row [channels], in the dtype of x.
+Tensor multiply_row(const Tensor& x, const Tensor& row);
 /// y[to[i], :] = x[from[i], :], cast; zeros where from[i] is -1. x and y: float matrices of the
 /// same width, views allowed; either `from` or `to` may be empty: 0, 1, 2, ... Rows in `to` are
 /// distinct. Throws Error(usage) for a row outside x or y.

@@ -125,6 +125,8 @@ void check_request(const QuantiseRequest& q) {
   const Precision precision = q.dtype.value_or(Precision::int8);
   require(precision == Precision::int8 || precision == Precision::int4, ErrorCode::usage,
           "`dtype` {}: products are quantised to int8 or int4", word_of(precision));
+  require(q.calibration.empty() || q.dtype || !q.rules.empty(), ErrorCode::usage,
+          "`calibration` smooths the products of a pipeline; give `dtype` int8 or int4 with it");
 }
 
 }  // namespace tessera::pipeline

@@ -23,9 +23,13 @@
 #include "load/quantisation.h"
 #include "load/quantised_config.h"
 #include "load/weights_file.h"
+#include "nn/input_records.h"
+#include "ops/elementwise.h"
 #include "ops/finite.h"
 #include "ops/packing.h"
 #include "pipeline/check_request.h"
+#include "pipeline/generate.h"
+#include "pipeline/smoothing.h"
 #include "tensor/uncounted.h"
 #include "tessera/run_files.h"
 
@@ -163,8 +167,8 @@ std::vector<MatrixForm> products_of(const runtime::ModelState& state, const std:
 class NewWeights {
  public:
   NewWeights(const load::TensorSet& tensors, const std::vector<MatrixForm>& quantised,
-             const RunControl& control)
-      : tensors_(tensors), control_(control), matrices_(quantised.size()) {
+             const std::map<std::string, Tensor>& factors, const RunControl& control)
+      : tensors_(tensors), control_(control), factors_(factors), matrices_(quantised.size()) {
     std::set<std::string> set;
     for (const MatrixForm& matrix : quantised) {
       total_ += tensors.entry(matrix.name).bytes();
@@ -182,6 +186,7 @@ class NewWeights {
     std::vector<PlannedTensor> rest;
     for (const MatrixForm& matrix : quantised)
       if (!holds_scales(matrix)) rest.push_back(scales(matrix));
+    for (const auto& [name, x] : factors) rest.push_back(input_scale(name, x));
     std::ranges::remove_copy_if(all_, std::back_inserter(rest), even);
     std::erase_if(all_, std::not_fn(even));
     std::ranges::stable_sort(rest, std::greater(), [](const PlannedTensor& x) {
@@ -260,12 +265,15 @@ class NewWeights {
     if (!holds_scales(matrix)) scales_[matrix.name] = rows.scales;
   }
   ops::StoredMatrix quantised(const MatrixForm& matrix) {
-    const Tensor floats = tensors_.get(matrix.name);
+    Tensor floats = tensors_.get(matrix.name);
     const load::TensorFile& file = tensors_.file(matrix.name);
+    const auto factors = factors_.find(matrix.name);
+    if (factors != factors_.end())
+      floats = ops::multiply_row(ops::cast(floats, DType::f32), factors->second);
+    const bool keeps = factors == factors_.end() && load::has_nibble_blocks(file.entry(matrix.name));
     ops::StoredMatrix rows = !matrix.int4 ? ops::quantise_rows(floats)
-                             : load::has_nibble_blocks(file.entry(matrix.name))
-                                 ? load::nibbles_of(file, matrix.name)
-                                 : ops::quantise_groups(floats);
+                             : keeps      ? load::nibbles_of(file, matrix.name)
+                                          : ops::quantise_groups(floats);
     require(ops::all_finite(rows.scales), ErrorCode::model,
             "{}: tensor {} holds values that are no numbers (NaN or infinity): get the file again",
             file.path(), base::printable(matrix.name));
@@ -282,6 +290,11 @@ class NewWeights {
               return it != scales_.end() ? it->second : quantised(matrix).scales;
             }};
   }
+  static PlannedTensor input_scale(const std::string& name, const Tensor& factors) {
+    return {nn::input_scale_of(name), "F32", {factors.size(0)}, factors.bytes(), [factors] {
+              return inverse_of(factors);
+            }};
+  }
   void show(int64_t bytes) {
     const int64_t before = done_ * kLooks / total_, after = (done_ + bytes) * kLooks / total_;
     done_ += bytes;
@@ -292,6 +305,7 @@ class NewWeights {
 
   const load::TensorSet& tensors_;
   const RunControl& control_;
+  const std::map<std::string, Tensor>& factors_;  // for columns of smoothed matrices
   std::vector<PlannedTensor> all_;
   Tensor panels_;  // for the current matrix or pair
   std::map<std::string, Tensor> scales_;
@@ -431,11 +445,12 @@ struct Part {
   load::TensorSet tensors;
   std::vector<MatrixForm> matrices;
   load::QuantisedForm form;
+  std::map<std::string, Tensor> factors{};  ///< for columns of smoothed matrices
 };
 
 std::vector<Part> experts_of(const runtime::ModelState& state, const QuantiseRequest& request) {
   const load::Component& part = part_with_experts(state, request.dense.has_value());
-  Part new_part{part, load::open_weights(part), {}, {}};
+  Part new_part{part, load::open_weights(part), {}, {}, {}};
   new_part.matrices = matrices_of(state, new_part.tensors, request);
   new_part.form = {.int4 = request.experts == Precision::int4, .dense = request.dense.has_value()};
   return {std::move(new_part)};
@@ -449,7 +464,7 @@ std::vector<Part> parts_of(const runtime::ModelState& state, const QuantiseReque
     const load::Component& part = state.folder.component(name);
     require(!part.quantised.experts && !part.quantised.dense, ErrorCode::usage,
             "'{}' is quantised already ({}); run it as it is", state.name, name);
-    Part new_part{part, load::open_weights(part), {}, {}};
+    Part new_part{part, load::open_weights(part), {}, {}, {}};
     new_part.matrices = products_of(state, name, rules, new_part.tensors);
     if (new_part.matrices.empty() && part.file.empty()) continue;
     const bool routed = name == "transformer" && !state.geometry().experts.empty() &&
@@ -465,6 +480,33 @@ std::vector<Part> parts_of(const runtime::ModelState& state, const QuantiseReque
           "rules",
           state.name);
   return parts;
+}
+
+// Runs the calibration, and chooses the factors of the transformer's matrices.
+void smooth(const runtime::ModelState& state, const QuantiseRequest& request,
+            const RunControl& control, std::vector<Part>& parts) {
+  if (request.calibration.empty()) return;
+  const auto part =
+      std::ranges::find_if(parts, [](const Part& p) { return p.component.name == "transformer"; });
+  require(part != parts.end(), ErrorCode::usage,
+          "`calibration` smooths the products of a transformer; the rules name none of '{}'",
+          state.name);
+  runtime::ModelState recorder;
+  RunOptions options = state.options;
+  options.keep_parts = false;
+  runtime::open_model(state.name, options, recorder);
+  recorder.inputs = std::make_shared<nn::InputRecords>();
+  for (GenerateRequest run : request.calibration) {
+    run.decode = false;
+    (void)generate(recorder, run, control);
+  }
+  for (const MatrixForm& matrix : part->matrices) {
+    base::check_stop();
+    const auto inputs = recorder.inputs->find(matrix.name);
+    if (!inputs || !inputs->largest().defined()) continue;
+    const Tensor factors = smoothing_factors(part->tensors.get(matrix.name), *inputs, matrix.int4);
+    if (factors.defined()) part->factors.emplace(matrix.name, factors);
+  }
 }
 
 // The notes of a part's check.
@@ -507,7 +549,8 @@ QuantiseResult quantise(const runtime::ModelState& state, const QuantiseRequest&
   const base::BindStop stop(control.stop);
   check_files({state.folder.path, {}, {{"-o", request.output, FileKind::model}}});
   const tensor::BindScope bind(state.workers.scope());
-  const std::vector<Part> parts = parts_of(state, request);
+  std::vector<Part> parts = parts_of(state, request);
+  smooth(state, request, control, parts);
   std::set<fs::path> replaced;
   std::list<NewWeights> weights;  // planned tensors refer to these
   int64_t bytes = 0;
@@ -516,7 +559,7 @@ QuantiseResult quantise(const runtime::ModelState& state, const QuantiseRequest&
         control.on_note && !note.empty())
       control.on_note(note);
     replaced.insert(part.component.folder);
-    bytes += weights.emplace_back(part.tensors, part.matrices, control).bytes();
+    bytes += weights.emplace_back(part.tensors, part.matrices, part.factors, control).bytes();
   }
   const fs::path model = state.folder.path;
   const FileList list(model, replaced);

@@ -417,7 +417,9 @@ std::shared_ptr<const nn::Weights> ModelState::weights_of(const std::string& par
   (void)load::open_weights(folder.component(part));  // throws if weights are missing
   load::TensorSet tensors = tensors_of(part);
   tensors.use_mapped(options.map_weights);
-  return weight_store().open(tensors, device());
+  auto weights = weight_store().open(tensors, device());
+  if (!inputs || part != "transformer") return weights;
+  return std::make_shared<nn::RecordingWeights>(std::move(weights), inputs);
 }
 
 std::string ModelState::check_vae() const {

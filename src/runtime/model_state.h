@@ -14,6 +14,7 @@
 #include "load/weight_store.h"
 #include "models/moe_layer.h"
 #include "models/registry.h"
+#include "nn/input_records.h"
 #include "runtime/adapters.h"
 #include "runtime/device.h"
 #include "runtime/language.h"
@@ -95,6 +96,8 @@ struct ModelState : ModelArguments, ModelDescription {
   std::unique_ptr<Language> language;  ///< null: not a language model
   Workers workers;
   LoadedModel loaded;
+  /// Inputs of the transformer's products in this model's runs; null: not recorded.
+  std::shared_ptr<nn::InputRecords> inputs;
   AdmittedRuns admitted;
 
   nn::DType dtype() const { return dtype_of(options); }

@@ -137,6 +137,24 @@ class Quantise(ProgramTest):
         (folder / "transformer/config.json").write_text(json.dumps(config))
         self.refused(3, "inspect", folder, says="has no 'rules'")
 
+    def test_smoothing(self):
+        run = ("--dtype", "int4", "--smooth", "--steps", "2", "--width", "64", "--height", "64")
+        folder = self.quantised("scenes", "q", *run, "--prompt", "a red circle left of a blue square")
+        tensors, _ = read_safetensors(folder / "transformer/diffusion_pytorch_model.safetensors")
+        scaled = {name for name in tensors if name.endswith("_input_scale")}
+        self.assertTrue(scaled)
+        for name in scaled:
+            dtype, shape, _ = tensors[name]
+            self.assertIn(name.removesuffix("_input_scale"), tensors)
+            self.assertEqual((dtype, len(shape)), ("F32", 1))
+        done = self.run_here("generate", folder, "--prompt", "a red circle left of a blue square", "--steps", "2",
+                             "--latents-only", "--save-latents", "l", "--progress", "none")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.quantised("shapes", "s", "--dtype", "int8", "--smooth", "--class", "1", "--class", "2", "--steps", "1")
+        self.refused(2, "quantise", "scenes", "-o", "x", *run, says=["--smooth", "--prompt"])
+        self.refused(2, "quantise", "scenes", "-o", "x", "--dtype", "int8", "--prompt", "x", says="--smooth")
+        self.refused(2, "quantise", "scenes", "-o", "x", "--smooth", "--prompt", "x", says="calibration")
+
     def test_what_is_dense_too(self):
         folder = self.quantised(TWO, "all", "--dense", "int8")
         after, _ = read_safetensors(folder / "model.safetensors")

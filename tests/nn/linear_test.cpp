@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "nn/counting_weights.h"
+#include "nn/one_layer.h"
 #include "nn/sharded_weights.h"
 #include "ops/elementwise.h"
 #include "tessera/error.h"
@@ -54,6 +55,17 @@ TEST(Linear, AsksForAWeightThatIsNotHereEachTimeItIsUsed) {
     EXPECT_EQ(layer(line).to_floats(), here(line).to_floats());
     EXPECT_EQ(times, uses);
   }
+}
+
+TEST(Linear, InputsOfASmoothedWeightAreScaled) {
+  const Tensor x = numbers({5, 24}, 0.1f);
+  const auto layer = [&](const Weights& weights) {
+    return Linear(weights, "x", 16, 24, ops::DType::f32)(x).to_floats();
+  };
+  const auto plain = layer(OneLayer()), smoothed = layer(SmoothedLayer());
+  for (size_t i = 0; i < plain.size(); ++i) EXPECT_NEAR(smoothed[i], plain[i], 1e-5);
+  const Linear not_smoothed(SmoothedLayer(), "y", 16, 24, ops::DType::f32);
+  EXPECT_EQ(not_smoothed(x).to_floats(), plain);
 }
 
 // Sums earlier inputs; the last product gets the sum.

@@ -5,6 +5,7 @@
 #include "nn/linear.h"
 #include "nn/merged_weights.h"
 #include "nn/one_layer.h"
+#include "ops/elementwise.h"
 
 namespace tessera::nn {
 namespace {
@@ -69,6 +70,29 @@ TEST(LowRankWeights, ACutTakesItsPartOfThePair) {
   const auto inputs = pairs.matrix("x.weight", 16, 24, DType::f32, {1, {{0, 8}}})->low;
   EXPECT_EQ(inputs->up.n, 16);
   EXPECT_EQ(inputs->down.k, 8);
+}
+
+TEST(LowRankWeights, BesideASmoothedMatrixThePairIsTheSame) {
+  const LowRankWeights plain = beside(pair_of_rank_two()),
+                       smoothed(std::make_shared<SmoothedLayer>(),
+                                std::make_shared<LowRanks>(pair_of_rank_two(), Device::cpu));
+  const Tensor x = numbers({21, 24}, 0.1f);
+  const std::vector<float> one = Linear(plain, "x", 16, 24, DType::f32)(x).to_floats(),
+                           other = Linear(smoothed, "x", 16, 24, DType::f32)(x).to_floats();
+  for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(one[i], other[i], 1e-4);
+  // A part of the inputs takes its part of their scale.
+  const nn::Cut part{1, {{8, 16}}};
+  const auto low = [&](const Weights& of) {
+    const auto weight = of.matrix("x.weight", 16, 24, DType::f32, part);
+    const auto down = std::make_shared<const ops::PackedWeight>(weight->low->down);
+    Tensor inputs = numbers({3, 8}, 0.1f);
+    if (of.smoothed("x.weight"))
+      inputs =
+          ops::multiply_row(inputs, of.vector(input_scale_of("x.weight"), 24, {0, part.ranges}));
+    return ops::matmul(inputs, down).to_floats();
+  };
+  const std::vector<float> cut = low(plain), smoothed_cut = low(smoothed);
+  for (size_t i = 0; i < cut.size(); ++i) EXPECT_NEAR(cut[i], smoothed_cut[i], 1e-5);
 }
 
 TEST(LowRankWeights, PairsArePackedOnce) {

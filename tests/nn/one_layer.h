@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "nn/input_records.h"
 #include "nn/packing_weights.h"
 #include "nn/weight_change.h"
 
@@ -22,6 +23,23 @@ class OneLayer final : public PackingWeights {
   bool has(const std::string&) const override { return true; }
   tensor::Tensor stored(const std::string&, const tensor::Shape& shape) const override {
     return numbers(shape, 0.05f);
+  }
+};
+
+/// The same, with columns of "x.weight" times factors, and inputs over them.
+class SmoothedLayer final : public PackingWeights {
+ public:
+  bool has(const std::string&) const override { return true; }
+  bool smoothed(const std::string& weight) const override { return weight == "x.weight"; }
+  tensor::Tensor stored(const std::string& name, const tensor::Shape& shape) const override {
+    tensor::Tensor x = numbers(shape, 0.05f);
+    const bool inverse = name == input_scale_of("x.weight");
+    if (!inverse && name != "x.weight") return x;
+    for (int64_t i = 0; i < x.elements(); ++i) {
+      const float factor = 0.5f + static_cast<float>(i % shape[shape.rank() - 1]);
+      x.data<float>()[i] = inverse ? 1 / factor : x.data<float>()[i] * factor;
+    }
+    return x;
   }
 };
 

@@ -77,6 +77,23 @@ TEST(Elementwise, RowsRepeatWhileTheyFit) {
   EXPECT_TRUE(add_row(Tensor::empty({2, 2}, DType::f32, tensor::Device::meta), row({1})).is_meta());
 }
 
+TEST(Elementwise, ARowMultipliesEachRow) {
+  const Tensor x = Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 6}, {2, 3});
+  const auto row = [](const std::vector<float>& values) {
+    return Tensor::from(std::span<const float>(values), {static_cast<int64_t>(values.size())});
+  };
+  EXPECT_EQ(multiply_row(x, row({1, 10, -1})).to_floats(),
+            (std::vector<float>{1, 20, -3, 4, 50, -6}));
+  EXPECT_EQ(multiply_row(x.slice(1, 1, 3), row({2, 3})).to_floats(),
+            (std::vector<float>{4, 9, 10, 18}))
+      << "a view of columns";
+  EXPECT_EQ(multiply_row(cast(x, DType::bf16), row({2, 2, 2})).dtype(), DType::bf16);
+  EXPECT_THROW(multiply_row(x, row({1, 2})), Error);
+  EXPECT_EQ(multiply_row(Tensor::empty({0, 3}, DType::f32), row({1, 2, 3})).size(0), 0);
+  EXPECT_TRUE(
+      multiply_row(Tensor::empty({2, 1}, DType::f32, tensor::Device::meta), row({1})).is_meta());
+}
+
 TEST(Elementwise, ScaleRoundsTwice) {
   const float x = 0.1234567f;
   EXPECT_EQ(scale(of({x}, {1}), 1000, 1000).to_floats()[0], x / 1000.0f * 1000.0f);
