@@ -89,7 +89,7 @@ std::optional<PlanCost> Comparison::predicted(runtime::ModelState& state, const 
   admission::DryRun prediction;
   try {
     require(problems(plan, plan.ranks()).empty(), ErrorCode::plan, "not for any model");
-    runtime::check_experts(plan, state.place, state.options);
+    runtime::check_weights(plan, state.place);
     runtime::choose_stages(state);
     prediction = admission::dry_run(state, job);
   } catch (const Error& e) {
