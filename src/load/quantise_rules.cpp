@@ -153,6 +153,10 @@ bool QuantiseRules::names_products() const {
       rules_, [](const Rule& rule) { return rule.of != kBlocks && rule.of != kScores; });
 }
 
+bool QuantiseRules::names(Bits bits) const {
+  return std::ranges::any_of(rules_, [&](const Rule& rule) { return rule.bits == bits; });
+}
+
 std::optional<Bits> QuantiseRules::said(std::string_view key) const {
   std::optional<Bits> bits;
   for (const Rule& rule : rules_)

@@ -39,6 +39,8 @@ class QuantiseRules {
   bool empty() const { return rules_.empty(); }
   /// True if any rule is for weights that no file holds in block formats.
   bool names_products() const;
+  /// True if any rule is for this form.
+  bool names(Bits bits) const;
   /// The form of the last rule for a key; none without such a rule.
   std::optional<Bits> said(std::string_view key) const;
   /// True if attention computes its scores from int8 (ops/attention.h).

@@ -270,7 +270,8 @@ class NewWeights {
     const auto factors = factors_.find(matrix.name);
     if (factors != factors_.end())
       floats = ops::multiply_row(ops::cast(floats, DType::f32), factors->second);
-    const bool keeps = factors == factors_.end() && load::has_nibble_blocks(file.entry(matrix.name));
+    const bool keeps =
+        factors == factors_.end() && load::has_nibble_blocks(file.entry(matrix.name));
     ops::StoredMatrix rows = !matrix.int4 ? ops::quantise_rows(floats)
                              : keeps      ? load::nibbles_of(file, matrix.name)
                                           : ops::quantise_groups(floats);

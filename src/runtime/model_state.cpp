@@ -170,11 +170,6 @@ void check_experts_alone(const ModelState& state) {
           state.name);
 }
 
-bool names_int4(const load::QuantiseRules& rules) {
-  return std::ranges::any_of(
-      rules.rules(), [](const auto& rule) { return rule.bits == load::QuantiseRules::Bits::int4; });
-}
-
 // Refuses options and rules without effect.
 void check_quantises(const ModelState& state) {
   if (!quantises(state.options)) return;
@@ -206,7 +201,7 @@ void check_quantises(const ModelState& state) {
             base::printable(rule.of), state.name);
   }
   any = any || std::ranges::any_of(forms, [](const auto& entry) { return entry.second.int8_rows; });
-  require(!gpu || !names_int4(rules), ErrorCode::usage,
+  require(!gpu || !rules.names(load::QuantiseRules::Bits::int4), ErrorCode::usage,
           "{}: int4 is supported on CPUs only; leave `device` cuda out, or use int8",
           asked_as(state.options));
   require(any, ErrorCode::usage, "{}: '{}' has no products that are quantised; use bf16",
@@ -223,7 +218,8 @@ void check_device_forms(const ModelState& state) {
   for (const auto& part : state.folder.components) {
     load::QuantiseRules rules;
     rules.add(part.quantised.rules, part.name);
-    require(!names_int4(rules) || !tensor::is_gpu(state.device()), ErrorCode::usage,
+    require(!rules.names(load::QuantiseRules::Bits::int4) || !tensor::is_gpu(state.device()),
+            ErrorCode::usage,
             "'{}' holds products in int4, which run on CPUs; leave `device` cuda out, or quantise "
             "the model to int8",
             state.name);

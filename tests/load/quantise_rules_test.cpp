@@ -102,6 +102,8 @@ TEST(QuantiseRules, ScoresAreNoProductsOfWeights) {
   rules.add("scores=int8,blocks=bf16", "`quantise_rules`");
   EXPECT_TRUE(rules.int8_scores());
   EXPECT_FALSE(rules.names_products());
+  EXPECT_TRUE(rules.names(Bits::int8));
+  EXPECT_FALSE(rules.names(Bits::int4));
   EXPECT_EQ(rules.said("blocks"), Bits::none);
   EXPECT_EQ(rules.said("attn"), std::nullopt);
   EXPECT_EQ(name_of(rules.form("blocks.1.attn.qkv.weight", DType::bf16, 64, false)), "bf16");

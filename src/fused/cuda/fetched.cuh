@@ -3,10 +3,11 @@
 #include "fused/cuda/products.cuh"
 
 // Products by warpgroups whose operands arrive by the copy engine: a thread beside the working ones
-// requests boxes of weights, and of rows that lie side by side, up to four stages ahead. Own tokens,
-// joined tiles and rows of another type lie anywhere: the working threads fetch them two stages
-// ahead, as Hopper's engine would take a request for each row. A stage has two barriers: `full` ends
-// a phase when its boxes have arrived, `empty` when all working warps have multiplied them.
+// requests boxes of weights, and of rows that lie side by side, up to four stages ahead. Own
+// tokens, joined tiles and rows of another type lie anywhere: the working threads fetch them two
+// stages ahead, as Hopper's engine would take a request for each row. A stage has two barriers:
+// `full` ends a phase when its boxes have arrived, `empty` when all working warps have multiplied
+// them.
 namespace tessera::fused::cuda {
 
 /// The stages of a block, in shared memory; they live as long as the block.

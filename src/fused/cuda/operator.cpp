@@ -40,8 +40,8 @@ void map_rows(RankWork& r, const Work& w, int64_t slots) {
   };
   r.inner_map = map(r.inner, w.inner, slots * w.slot_rows);
   if (w.dtype == w.weights)
-    r.heap_map = map(r.heap + w.layout.count_region(), w.hidden,
-                     w.layout.row_region() / w.layout.row_bytes);
+    r.heap_map =
+        map(r.heap + w.layout.count_region(), w.hidden, w.layout.row_region() / w.layout.row_bytes);
 }
 
 // Rows that can be read 16 bytes at a time.

@@ -103,10 +103,10 @@ enum class Fault {
   counts_to_one_peer,
   bell_before_work,
   bell_not_cleared,
-  place_freed_unread,  ///< results' places are used again before they were read
-  task_read_early,     ///< before its bell
-  stage_read_early,    ///< weights are multiplied before their copy has arrived
-  stage_filled_early,  ///< and overwritten by the next copy before they were multiplied
+  place_freed_unread,   ///< results' places are used again before they were read
+  task_read_early,      ///< before its bell
+  stage_read_early,     ///< weights are multiplied before their copy has arrived
+  stage_filled_early,   ///< and overwritten by the next copy before they were multiplied
   boxes_without_fence,  ///< the copy engine may miss rows that threads wrote
 };
 /// No fault; code for faults is left out.

@@ -1,7 +1,14 @@
-// Whole models under moe=fused on ranks as threads with an emulated GPU in common.
+// Whole models under moe=fused on ranks as threads with an emulated GPU in common, and on ranks as
+// if they were processes with a GPU each.
 #include <gtest/gtest.h>
 
+#include <numeric>
+#include <utility>
+
+#include "cluster/processes.h"
+#include "comm/threads/launch.h"
 #include "fused/cuda/emulated_ranks.h"
+#include "fused/shared_pages.h"
 #include "tessera/engine.h"
 #include "test_paths.h"
 
@@ -19,29 +26,31 @@ RunOptions on_gpu(const std::string& plan, Precision precision) {
   return run;
 }
 
-GenerateResult generated(const std::string& plan, Precision precision, int steps) {
+GenerateResult generated(const RunOptions& run, int steps) {
   GenerateRequest request;
   request.classes = {"1", "3"};
   request.steps = steps;
   request.guidance = 1.5f;
   request.decode = false;
-  return Model::open(std::string(TESSERA_TEST_DATA) + "/moe/dit_moe_flash/model",
-                     on_gpu(plan, precision))
+  return Model::open(std::string(TESSERA_TEST_DATA) + "/moe/dit_moe_flash/model", run)
       .generate(request);
 }
 
-// Latents and numbers of moe=bulk, in one launch a layer and step; stale results without a reader
-// need no launch.
-void expect_bulk(const std::string& plan, Precision precision, int steps) {
-  const GenerateResult bulk = generated(plan, precision, steps);
-  const GenerateResult fused = generated(plan + ",moe=fused", precision, steps);
+GenerateResult generated(const std::string& plan, Precision precision, int steps) {
+  return generated(on_gpu(plan, precision), steps);
+}
+
+// Latents and numbers of moe=bulk, in `most` launches; stale results without a reader need no
+// launch.
+void expect_bulk(const GenerateResult& fused, const GenerateResult& bulk, const std::string& plan,
+                 int64_t most) {
   EXPECT_EQ(fused.latents, bulk.latents) << plan;
   const int64_t launches = fused.report.launches.at("fused experts");
-  EXPECT_LE(launches, kLayers * steps) << plan;
-  EXPECT_TRUE(launches == kLayers * steps || plan.find("schedule") != std::string::npos) << plan;
+  EXPECT_LE(launches, most) << plan;
+  EXPECT_TRUE(launches == most || plan.find("schedule") != std::string::npos) << plan;
   EXPECT_FALSE(fused.report.launches.contains("experts")) << plan;
   EXPECT_FALSE(bulk.report.launches.contains("fused experts")) << plan;
-  EXPECT_GT(bulk.report.launches.at("experts"), kLayers * steps) << plan;
+  EXPECT_GT(bulk.report.launches.at("experts"), most) << plan;
   EXPECT_GT(fused.report.incast.bound, fused.report.incast.most) << plan;
   EXPECT_GT(fused.report.incast.most, 0) << plan;
   EXPECT_EQ(fused.report.expert_load, bulk.report.expert_load) << plan;
@@ -49,6 +58,12 @@ void expect_bulk(const std::string& plan, Precision precision, int steps) {
   ASSERT_EQ(fused.report.layers.size(), bulk.report.layers.size());
   for (size_t l = 0; l < bulk.report.layers.size(); ++l)
     EXPECT_EQ(fused.report.layers[l].assignments, bulk.report.layers[l].assignments) << plan;
+}
+
+// In one launch a layer and step for all ranks.
+void expect_bulk(const std::string& plan, Precision precision, int steps) {
+  expect_bulk(generated(plan + ",moe=fused", precision, steps), generated(plan, precision, steps),
+              plan, kLayers * steps);
 }
 
 TEST(RanksOfOneGpu, GiveTheBitsOfTheBulkExchange) {
@@ -107,6 +122,66 @@ TEST(RanksOfOneGpu, DecodeTheSameWords) {
   };
   EXPECT_EQ(words("expert=2,moe=fused"), words("expert=2"));
 }
+
+#if !defined(TESSERA_ON_GPU)
+// The result of the first rank.
+GenerateResult apart(const std::string& plan, Precision precision, int steps) {
+  GenerateResult first;
+  const int ranks = parse_plan(plan).world();
+  comm::threads::run(ranks, std::chrono::seconds(60), [&](comm::Communicator& world) {
+    auto state = std::make_unique<Processes::State>();
+    state->rank = state->index_here = world.rank();
+    state->ranks = state->on_this_machine = ranks;
+    state->world = &world;
+    std::vector<int> all(static_cast<size_t>(ranks));
+    std::iota(all.begin(), all.end(), 0);
+    state->gpus = world.group(all);
+    const Processes processes(std::move(state));
+    RunOptions run = on_gpu(plan, precision);
+    run.processes = &processes;
+    GenerateResult result = generated(run, steps);
+    if (world.rank() == 0) first = std::move(result);
+  });
+  return first;
+}
+
+// In one launch a layer, step and rank, with rows in buffers of one another.
+TEST(RanksWithAGpuEach, GiveTheBitsOfTheBulkExchange) {
+  const EmulatedExperts emulated(false);
+  const GpuOfEachRank gpus;
+  constexpr int kSteps = 2;
+  for (const auto& [plan, precision] :
+       {std::pair{"expert=2", Precision::f32}, {"expert=3,placement=strided", Precision::bf16}}) {
+    const GenerateResult fused = apart(plan + std::string(",moe=fused"), precision, kSteps);
+    expect_bulk(fused, apart(plan, precision, kSteps), plan,
+                int64_t{kLayers} * kSteps * parse_plan(plan).world());
+  }
+}
+
+TEST(RanksWithAGpuEach, GiveThemUnderStaleSchedules) {
+  const EmulatedExperts emulated(false);
+  const GpuOfEachRank gpus;
+  const std::string plan = "expert=2,schedule=interweaved";
+  expect_bulk(apart(plan + ",moe=fused", Precision::bf16, 4), apart(plan, Precision::bf16, 4), plan,
+              int64_t{kLayers} * 4 * 2);
+}
+
+TEST(RanksWithAGpuEach, EndTogetherIfOneMapsNoMemory) {
+  const EmulatedExperts emulated(false);
+  const GpuOfEachRank gpus([](int rank) {
+    SharedPages::Faults faults;
+    if (rank == 1) faults.mappings = 0;
+    return faults;
+  });
+  try {
+    (void)apart("expert=2,moe=fused", Precision::f32, 1);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("moe=fused, rank 1: no mapping"), std::string::npos)
+        << error.what();
+  }
+}
+#endif
 
 }  // namespace
 }  // namespace tessera::fused

@@ -70,7 +70,7 @@ struct Barrier {
   std::vector<int> waiting;  // turns of threads
 };
 
-// Turns of the threads that can go on.
+// Turns of the runnable threads.
 struct Turns {
   std::array<uint64_t, 16> words{};
 
@@ -120,7 +120,7 @@ struct Thread {
   std::function<bool()> ready;
 };
 
-// A store that other blocks do not see yet.
+// A store not yet visible to other blocks.
 struct LateStore {
   void* to;
   uint4 value;
@@ -151,9 +151,9 @@ struct Block {
   std::exception_ptr error;
 };
 Block only;
-Block* block = &only;  // the running one
+Block* block = &only;  // the running block
 
-// Blocks that run at once.
+// Blocks running at once.
 struct Grid {
   std::vector<Block> blocks;
   std::vector<size_t> running;
@@ -163,7 +163,7 @@ struct Grid {
 };
 Grid* grid = nullptr;
 
-// The next thread in turn that can go on, or null.
+// The next runnable thread in turn, or null.
 Thread* next_thread() {
   if (block->left || block->error) return nullptr;
   const auto threads = static_cast<int>(block->threads.size());
