@@ -35,7 +35,7 @@ class LoraWeights final : public bench::RandomWeights {
     pair.up = bench::random_tensor({n, rank_}, DType::f32, 2, 0.01f);
     const auto changes =
         std::make_shared<nn::WeightChanges>(nn::WeightChanges{{request.name, {pair}}});
-    return {.packed = nn::LowRanks(changes, tensor::Device::cpu).beside(weight, request)};
+    return {.packed = nn::LowRanks(changes, tensor::Device::cpu).beside(weight, request, *this)};
   }
 
  private:

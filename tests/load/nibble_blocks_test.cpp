@@ -91,7 +91,8 @@ TEST(NibbleBlocks, ProductsHaveTheBitsOfTheFile) {
   EXPECT_EQ(form(kAttention), ops::WeightForm::of_rows(true));
   EXPECT_EQ(form("blocks.0.attn.k.weight"), ops::WeightForm::of_rows(false));
   EXPECT_EQ(form(kFeed), ops::WeightForm::of_rows(false));
-  EXPECT_EQ(form("blocks.0.norm.linear.weight"), DType::bf16) << "a modulation";
+  EXPECT_EQ(form("blocks.0.norm.linear.weight"), ops::WeightForm::of_rows(false))
+      << "a modulation in int4 blocks";
   EXPECT_EQ(form("blocks.0.attn.v.weight"), DType::bf16) << "floats";
   EXPECT_EQ(packed_as(set, kAttention, DType::f32, kColumns), DType::f32);
   EXPECT_EQ(pair_packed_as(set, kAttention, kFeed, DType::bf16, kColumns),
