@@ -83,9 +83,10 @@ void add_calibration_options(CLI::App& app, const std::shared_ptr<Options>& o) {
   add_text(app, "--prompt", o->prompts, "Text of a calibrating run, repeatable")
       ->needs(smooth)
       ->group(group);
-  add_text(app, "--class", o->classes, "Class number or name instead, repeatable")
+  app.add_option("--class", o->classes, "Class number or name instead, repeatable")
       ->needs(smooth)
-      ->group(group);
+      ->group(group)
+      ->type_name("C");
   app.add_option("--steps", o->calibration.steps, "Denoising steps of a run (default 8)")
       ->check(positive())
       ->needs(smooth)
