@@ -85,12 +85,6 @@ bool RecordedRouting::complete() const {
   });
 }
 
-int64_t RecordedRouting::bytes() const {
-  int64_t sum = 0;
-  for (const auto& [name, layer] : layers_) sum += layer.bytes();
-  return sum;
-}
-
 int64_t RecordedRouting::experts() const {
   int32_t most = -1;
   for (const auto& [name, layer] : layers_) {

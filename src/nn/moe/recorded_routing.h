@@ -31,7 +31,6 @@ class RecordedRouting {
   /// "routing.N" of layer N: i32 [steps, sequences, tokens, slots]; -1 where no call was added.
   const std::map<std::string, Tensor>& tensors() const { return layers_; }
   bool complete() const;  ///< all tokens of all steps have experts in each layer
-  int64_t bytes() const;
   int64_t steps() const { return steps_; }
   int64_t sequences() const { return sequences_; }
   int64_t tokens() const { return tokens_; }
