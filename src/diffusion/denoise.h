@@ -26,7 +26,7 @@ class Trace {
   void plain(const std::string& name, const tensor::Tensor& x) { tensors_[name] = x; }
   /// Adds the experts of a call; `numbers` as in RecordedRouting::note.
   void routing(const nn::MoeWork& work, const std::vector<int>& numbers);
-  /// Of latents and predictions; the experts of tokens count in no rank's memory.
+  /// Bytes of latents and predictions. No rank counts the experts of tokens.
   int64_t bytes() const;
   /// Writes the collected tensors, if a trace was requested; experts if those of all ranks are
   /// here.
