@@ -165,6 +165,7 @@ Case random_case(uint32_t seed) {
   is.block = pick({1, 4, 16});
   is.most_slots = random() % 3 == 0 ? pick({1, 2}) : 0;
   is.only = random() % 8 == 0 ? int(random() % unsigned(is.experts)) : -1;
+  if (is.only >= 0) is.slots = 1;  // a token chooses an expert once
   return is;
 }
 
