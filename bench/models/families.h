@@ -49,6 +49,20 @@ inline constexpr Family kFamilies[] = {
      R"({"n_layers": 2, "n_refiner_layers": 1, "axes_lens": [1536, 512, 512]})"},
 };
 
+/// A word like pixart:1024 or pixart:1024:int8: a family, tokens of the latent, and a form.
+struct FamilyShape {
+  std::string name, form;
+  int64_t tokens = 0;
+
+  FamilyShape(const std::string& word, const std::string& default_form) : form(default_form) {
+    const size_t first = std::min(word.find(':'), word.size());
+    const size_t second = std::min(word.find(':', first + 1), word.size());
+    name = word.substr(0, first);
+    if (first < word.size()) tokens = std::atol(word.c_str() + first + 1);
+    if (second < word.size()) form = word.substr(second + 1);
+  }
+};
+
 inline const Family& family_of(const std::string& name) {
   for (const Family& family : kFamilies)
     if (name == family.name) return family;

@@ -36,20 +36,16 @@ int main(int argc, char** argv) {
   const bench::Threads threads(argc, argv);
   const std::string shape = argc > 2 ? argv[2] : "pixart:1024";
   const int times = argc > 3 ? std::atoi(argv[3]) : 3;
-  const size_t colon = std::min(shape.find(':'), shape.size());
-  const size_t second = std::min(shape.find(':', colon + 1), shape.size());
-  const std::string name = shape.substr(0, colon);
-  const int64_t tokens = colon < shape.size() ? std::atol(shape.c_str() + colon + 1) : 1024;
-  const std::string form_name = second < shape.size() ? shape.substr(second + 1) : "bf16";
-  const std::optional<Form> form = form_of(form_name);
+  const bench::FamilyShape of(shape, "bf16");
+  const std::optional<Form> form = form_of(of.form);
   if (!form) {
-    std::fprintf(stderr, "no form '%s'\n", form_name.c_str());
+    std::fprintf(stderr, "no form '%s'\n", of.form.c_str());
     return 2;
   }
-  const bench::OneStep step(bench::family_of(name), name, tokens,
+  const bench::OneStep step(bench::family_of(of.name), of.name, of.tokens,
                             RuledWeights(form->bits, place.device), place);
   const auto run = [&] { step.run(form->int8_scores); };
-  const std::string title = "family " + form_name;
+  const std::string title = "family " + of.form;
   if (place.on_gpu() || place.turns)
     place.measure(title, shape, times, run, 1);
   else

@@ -42,8 +42,9 @@ int main(int argc, char** argv) {
   const bench::Threads threads(argc, argv);
   const std::string shape = argc > 2 ? argv[2] : "pixart:1024";
   const int rounds = argc > 3 ? std::atoi(argv[3]) : 5;
-  const std::string name = shape.substr(0, shape.find(':'));
-  const int64_t tokens = std::atol(shape.c_str() + std::min(shape.size(), name.size() + 1));
+  const bench::FamilyShape of(shape, "");
+  const std::string& name = of.name;
+  const int64_t tokens = of.tokens;
   const bench::Family& family = bench::family_of(name);
   std::vector<bench::OneStep> steps;
   for (const Bits bits : kForms)

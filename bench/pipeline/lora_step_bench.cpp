@@ -7,39 +7,35 @@
 #include <map>
 
 #include "bench.h"
-#include "load/quantise_rules.h"
 #include "models/one_step.h"
-#include "models/random_weights.h"
 #include "nn/low_rank_weights.h"
+#include "pipeline/ruled_weights.h"
 
 using namespace tessera;
 using bench::DType;
 using bench::Tensor;
-using Bits = load::QuantiseRules::Bits;
+using Bits = bench::RuledWeights::Bits;
 
 namespace {
 
 /// Weights in a form, each with a LoRA pair of a rank; rank 0: none.
-class LoraWeights final : public bench::RandomWeights {
+class LoraWeights final : public bench::RuledWeights {
  public:
-  LoraWeights(Bits bits, int64_t rank) : rules_(load::QuantiseRules::all_in(bits)), rank_(rank) {}
+  LoraWeights(Bits bits, int64_t rank) : RuledWeights(bits), rank_(rank) {}
   nn::FetchedWeight fetch(const nn::WeightRequest& request) const override {
-    if (request.form != Form::matrix) return RandomWeights::fetch(request);
+    nn::FetchedWeight fetched = RuledWeights::fetch(request);
+    if (request.form != Form::matrix || rank_ == 0) return fetched;
     const int64_t n = request.shape[0], k = request.shape[1];
-    const ops::Weight weight =
-        ops::pack_weight(nn::taken(stored(request.name, request.shape), request.cut),
-                         rules_.form(request.name, request.compute, k, false));
-    if (rank_ == 0) return {.packed = weight};
     nn::WeightChange pair;
     pair.down = bench::random_tensor({rank_, k}, DType::f32, 1, 0.01f);
     pair.up = bench::random_tensor({n, rank_}, DType::f32, 2, 0.01f);
     const auto changes =
         std::make_shared<nn::WeightChanges>(nn::WeightChanges{{request.name, {pair}}});
-    return {.packed = nn::LowRanks(changes, tensor::Device::cpu).beside(weight, request, *this)};
+    return {.packed =
+                nn::LowRanks(changes, tensor::Device::cpu).beside(fetched.packed, request, *this)};
   }
 
  private:
-  load::QuantiseRules rules_;
   int64_t rank_;
 };
 
@@ -53,8 +49,9 @@ int main(int argc, char** argv) {
   const int64_t rank = argc > 4 ? std::atol(argv[4]) : 16;
   const std::string form = argc > 5 ? argv[5] : "bf16";
   const Bits bits = form == "int8" ? Bits::int8 : form == "int4" ? Bits::int4 : Bits::none;
-  const std::string name = shape.substr(0, shape.find(':'));
-  const int64_t tokens = std::atol(shape.c_str() + std::min(shape.size(), name.size() + 1));
+  const bench::FamilyShape of(shape, "");
+  const std::string& name = of.name;
+  const int64_t tokens = of.tokens;
   const bench::Family& family = bench::family_of(name);
   const bench::OneStep plain(family, name, tokens, LoraWeights(bits, 0), place);
   const bench::OneStep adapted(family, name, tokens, LoraWeights(bits, rank), place);

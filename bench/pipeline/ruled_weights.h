@@ -7,7 +7,7 @@
 namespace tessera::bench {
 
 /// Random weights, packed like those of a folder in bf16, int8 or int4 without further rules.
-class RuledWeights final : public RandomWeights {
+class RuledWeights : public RandomWeights {
  public:
   using Bits = load::QuantiseRules::Bits;
   explicit RuledWeights(Bits bits, tensor::Device device = tensor::Device::cpu)

@@ -15,6 +15,7 @@ namespace tessera::comm {
 namespace {
 
 constexpr size_t kHead = sizeof(sa_family_t);
+constexpr int kMostLetters = 1024;  // read by a call, whoever sends
 
 // The kernel's name for a socket: a null character and five more.
 socklen_t name_of(const FilePost::Address& address, sockaddr_un& name) {
@@ -94,7 +95,8 @@ bool FilePost::receive(Letter& letter) const {
   for (cmsghdr* h = CMSG_FIRSTHDR(&message); h; h = CMSG_NXTHDR(&message, h)) {
     if (h->cmsg_level != SOL_SOCKET) continue;
     if (h->cmsg_type == SCM_CREDENTIALS && h->cmsg_len == CMSG_LEN(sizeof(ucred)))
-      letter.process = value_of<ucred>(h).pid;
+      if (const auto sender = value_of<ucred>(h); sender.uid == geteuid())
+        letter.process = sender.pid;
     if (h->cmsg_type == SCM_RIGHTS && h->cmsg_len == CMSG_LEN(sizeof(int)))
       letter.file = base::Descriptor(value_of<int>(h));
   }
@@ -104,10 +106,12 @@ bool FilePost::receive(Letter& letter) const {
 }
 
 base::Descriptor FilePost::take(int64_t process, uint32_t number) {
-  for (Letter letter; receive(letter);)
-    if (letter.process > 0 && letter.file >= 0) letters_.push_back(std::move(letter));
-  const auto it = std::find_if(letters_.begin(), letters_.end(), [&](const Letter& letter) {
-    return letter.process == process && letter.number == number;
+  Letter letter;
+  for (int count = 0; count < kMostLetters && receive(letter); ++count)
+    if (letter.process > 0 && letter.file >= 0 && std::ssize(letters_) < kMostLetters)
+      letters_.push_back(std::move(letter));
+  const auto it = std::find_if(letters_.begin(), letters_.end(), [&](const Letter& one) {
+    return one.process == process && one.number == number;
   });
   require(it != letters_.end(), ErrorCode::rank, "process {} of this host sent no file", process);
   base::Descriptor file = std::move(it->file);

@@ -23,8 +23,8 @@ class FilePost {
   const Address& address() const { return address_; }
   /// `number`: the sender's, to tell its files apart.
   void send(const Address& to, int file, uint32_t number) const;
-  /// The file of a process with this number; those of other processes are closed. Throws
-  /// Error(rank) if it has not come.
+  /// The file of a process with this number. Files of other users are closed, those of other
+  /// processes of this user stay for later calls. Throws Error(rank) if it has not come.
   base::Descriptor take(int64_t process, uint32_t number);
 
  private:
