@@ -54,6 +54,21 @@ TEST(FilePost, AFileThatDidNotComeIsAnError) {
   EXPECT_THROW(here.take(getpid(), 4), Error) << "once";
 }
 
+TEST(FilePost, FilesOfAnotherUserAreLeftOut) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can send as another user";
+  FilePost here;
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool other = setuid(65534) == 0;
+    if (other) FilePost().send(here.address(), file_of(100), 1);
+    _exit(other ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  ASSERT_EQ(status, 0);
+  EXPECT_THROW(here.take(child, 1), Error);
+}
+
 TEST(FilePost, AddressesAreChecked) {
   FilePost::Address gone;
   {
