@@ -43,8 +43,8 @@ struct RunOptions {
   Precision precision = Precision::bf16;
   /// Quantised products of an image or video pipeline, beyond those of the precision:
   /// "attn=int8,mlp=int4,text=bf16,transformer_blocks.0.*=bf16". Keys: attn, mlp, modulation,
-  /// experts, text, text.attn, text.mlp, blocks, scores, and names of weights with '*'. The last
-  /// match applies.
+  /// experts, text, text.attn, text.mlp, blocks, scores, vae, and names of weights with '*'. The
+  /// last match applies.
   std::string quantise_rules{};
   DeviceOption device;
   int threads = 0;  ///< the process's threads, divided among its ranks; 0: all cores

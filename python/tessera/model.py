@@ -89,7 +89,8 @@ class Model:
             else it is released before decoding, and they are when they were used.
         map_weights: use those of a quantised folder, and embeddings, where their files lie in the
             system's memory; a file that shrinks meanwhile ends the process.
-        quantise_rules: the form of single products, as "attn=int8,mlp=int4" or a dict.
+        quantise_rules: the form of single products, as "attn=int8,mlp=int4" or a dict; "vae=int8"
+            for the residual blocks of the VAE.
         exact_quants: compute with a GGUF's own numbers in bf16, not in as few bits.
         transformer, text_encoder, vae: GGUF or single safetensors files in place of the folder's
             weights; a text encoder as "text_encoder_2=FILE" where several could be meant. vae and

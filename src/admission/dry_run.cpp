@@ -252,6 +252,14 @@ int64_t input_bytes(const diffusion::Job& job) {
          (job.asked.adapters ? job.asked.adapters->bytes : 0);
 }
 
+// Options of a single rank with the same forms of weights.
+RunOptions forms_of(const runtime::ModelState& state) {
+  RunOptions options;
+  options.precision = state.options.precision;
+  options.quantise_rules = state.options.quantise_rules;
+  return options;
+}
+
 DryRun dry_run(const runtime::ModelState& state, const RunOptions& options,
                const diffusion::Job& job) {
   runtime::ModelState stage;
@@ -323,7 +331,7 @@ std::vector<Inspection::Rank> dry_run_ranks(const runtime::ModelState& state,
 diffusion::MemoryNeed dry_run_decode(const runtime::ModelState& state, const diffusion::Job& job,
                                      const std::optional<models::Tiling>& tiles) {
   runtime::ModelState stage;
-  runtime::copy_for_dry_run(state, {.precision = state.options.precision}, stage);
+  runtime::copy_for_dry_run(state, forms_of(state), stage);
   const diffusion::Job sample_job = last_of(job, 0);
   const tensor::BindScope bind(stage.workers.scope(-1, &sample_job.counted.meters));
   const Tensor latents = latents_of(job);
@@ -339,7 +347,7 @@ diffusion::MemoryNeed dry_run_encode(const runtime::ModelState& state, const dif
                                      const diffusion::SourceImage& image,
                                      const std::optional<models::Tiling>& tiles) {
   runtime::ModelState stage;
-  runtime::copy_for_dry_run(state, {.precision = state.options.precision}, stage);
+  runtime::copy_for_dry_run(state, forms_of(state), stage);
   diffusion::Job sample_job{.planned = job.planned};
   sample_job.asked.source.emplace();
   sample_job.asked.source->pixels = image.pixels.to(tensor::Device::meta);
@@ -352,7 +360,7 @@ diffusion::MemoryNeed dry_run_encode(const runtime::ModelState& state, const dif
 diffusion::MemoryNeed dry_run_bands(const runtime::ModelState& state, const diffusion::Job& job,
                                     std::vector<Inspection::Rank>& ranks) {
   runtime::ModelState stage;
-  RunOptions options{.precision = state.options.precision};
+  RunOptions options = forms_of(state);
   options.plan.data = options.plan.vae = state.options.plan.vae;
   runtime::copy_for_dry_run(state, options, stage);
   const diffusion::Job sample_job = last_of(job, stage.workers.ranks.size());

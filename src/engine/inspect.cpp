@@ -16,7 +16,7 @@
 #include "pipeline/check_request.h"
 #include "runtime/choose_stages.h"
 #include "runtime/count_parameters.h"
-#include "runtime/published.h"
+#include "runtime/open_model.h"
 #include "tessera/prediction.h"
 #include "tokenizer/folder.h"
 
@@ -29,7 +29,7 @@ void add_note(Inspection& inspection, const std::string& note) {
 
 // "28 in int8 and 12 in int4, int8 activations"
 std::string products_of(const runtime::ModelState& state, const load::Component& part) {
-  if (!std::ranges::count(state.parts_with_products(), part.name)) return "";
+  if (part.name != "vae" && !std::ranges::count(state.parts_with_products(), part.name)) return "";
   std::string text;
   for (const auto& [form, count] : state.products_of(part.name))
     text += fmt::format("{}{} in {}", text.empty() ? "" : " and ", count, form);

@@ -7,6 +7,7 @@
 #include "pipeline/forward.h"
 #include "pipeline/generate.h"
 #include "pipeline/quantise.h"
+#include "runtime/open_model.h"
 
 namespace tessera {
 

@@ -17,22 +17,27 @@ struct ConvDerived {
 };
 
 /// A filter of a 2-D convolution packed for an instruction set. `reference`: [out, kh, kw, in].
-/// `avx2`: these rows packed by pack_weight(). `avx512` and `amx`: see kernels/avx512/conv.h.
+/// `avx2`: these rows packed by pack_weight(), i8: the rows of each tap. `avx512` and `amx`: see
+/// kernels/avx512/conv.h.
 struct PackedConv {
   int64_t out = 0, in = 0, kh = 0, kw = 0;
-  tensor::DType dtype = tensor::DType::f32;  ///< f32 or bf16
+  tensor::DType dtype = tensor::DType::f32;  ///< f32, bf16 or i8
   Isa isa = Isa::reference;
-  tensor::Tensor data;  ///< meta: shape only
-  tensor::Tensor bias;  ///< f32 [out]; may be undefined
+  tensor::Tensor data;      ///< meta: shape only
+  tensor::Tensor scales{};  ///< i8 only: f32, a scale for each output channel, then zeros
+  tensor::Tensor bias;      ///< f32 [out]; may be undefined
   std::shared_ptr<ConvDerived> derived;
 };
 
-/// Packs weight [out, in, kh, kw] and bias [out] (any float dtype; the bias may be undefined).
+/// Packs weight [out, in, kh, kw] and bias [out] (any float dtype; the bias may be undefined). i8:
+/// the weights of an output channel are quantised as a row by quantise_rows().
 PackedConv pack_conv(const tensor::Tensor& weight, const tensor::Tensor& bias, tensor::DType dtype,
                      Isa isa);
 
 /// y = conv(act(x * scale + shift)) + bias + residual, channels last. The input after scale, shift
-/// and SiLU is rounded to the filter's dtype; sums are f32.
+/// and SiLU is rounded to the filter's dtype; sums are f32. With filters in i8 the channels of an
+/// input pixel are rounded to integers with a scale for the pixel (see kInt8Largest); products of a
+/// tap are summed in integers, taps in f32.
 struct ConvArgs {
   const void* x = nullptr;  ///< [rows, height, width, in]; a row is dense
   tensor::DType dtype = tensor::DType::f32;

@@ -16,7 +16,7 @@ std::byte* Scratch::at_least(int64_t bytes) {
 }
 
 Scratch& thread_scratch(int index) {
-  static thread_local Scratch scratch[5];  // results never depend on the old contents
+  static thread_local Scratch scratch[6];  // results never depend on the old contents
   return scratch[index];
 }
 

@@ -20,8 +20,8 @@ class Scratch {
   std::unique_ptr<std::byte, Free> data_;
   int64_t size_ = 0;
 };
-/// Index 0: packed rows; index 1: data shared by a whole call; index 2: data kept by a sweep; 3 and
-/// 4: prepared pixels and patches of a convolution, which calls products.
+/// Index 0: packed rows; index 1: data shared by a whole call; index 2: data kept by a sweep; 3 to
+/// 5: prepared pixels, patches and sums of a convolution, which calls products.
 Scratch& thread_scratch(int index);
 
 }  // namespace tessera::kernels

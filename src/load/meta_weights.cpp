@@ -145,7 +145,7 @@ nn::FetchedWeight MetaWeights::fetch(const nn::WeightRequest& request) const {
       return {.tensor = resident(request.name, request.shape, DType::f32, request.cut)};
     case Form::matrix: return {.packed = packed_matrix(request)};
     case Form::paired: return {.packed = packed_pair(request)};
-    case Form::conv: return {.filter = packed_filter(request)};
+    case Form::conv: return packed_filter(request);
   }
   return {};
 }
@@ -183,11 +183,15 @@ ops::Weight MetaWeights::packed_pair(const nn::WeightRequest& r) const {
                                           [&] { return ops::pack_paired_weight(g, u, form); });
 }
 
-ops::ConvWeight MetaWeights::packed_filter(const nn::WeightRequest& r) const {
+nn::FetchedWeight MetaWeights::packed_filter(const nn::WeightRequest& r) const {
   const Tensor w = passing(r.name, r.shape);
   const Tensor b = r.second.empty() ? Tensor() : vector(r.second, r.shape[0]);
-  return share<ops::ConvWeight::element_type>(nn::weight_key(r),
-                                              [&] { return ops::pack_conv(w, b, r.compute); });
+  const std::string key = nn::weight_key(r);
+  if (r.shape.rank() == 5)
+    return {.frames = share<ops::FrameFilters::element_type>(
+                key, [&] { return ops::pack_frames(w, b, r.compute, w.device()); })};
+  return {.filter = share<ops::ConvWeight::element_type>(
+              key, [&] { return ops::pack_conv(w, b, r.compute); })};
 }
 
 std::map<std::string, Shape> MetaWeights::asked() const {

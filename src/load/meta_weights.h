@@ -43,7 +43,7 @@ class MetaWeights : public nn::Weights {
   tensor::Tensor stored(const std::string& name, const tensor::Shape& shape) const;
   ops::Weight packed_matrix(const nn::WeightRequest& request) const;
   ops::Weight packed_pair(const nn::WeightRequest& request) const;
-  ops::ConvWeight packed_filter(const nn::WeightRequest& request) const;
+  nn::FetchedWeight packed_filter(const nn::WeightRequest& request) const;
   tensor::Tensor passing(const std::string& name, const tensor::Shape& shape,
                          const nn::Cut& cut = {}) const;
   ops::StoredMatrix passing_matrix(const std::string& name, const tensor::Shape& shape,

@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "base/printable.h"
 #include "nn/input_records.h"
+#include "nn/weights_over.h"
 #include "ops/packing.h"
 
 namespace tessera::load {
@@ -179,6 +180,16 @@ ops::WeightForm pair_packed_as(const TensorSet& tensors, const std::string& gate
           "that name both",
           base::printable(gate), base::printable(up));
   return form;
+}
+
+std::shared_ptr<const nn::Weights> with_int8_filters(std::shared_ptr<const nn::Weights> weights) {
+  const auto in_int8 = [weights](nn::WeightRequest request) {
+    if (request.form == nn::WeightRequest::Form::conv && request.compute == tensor::DType::bf16 &&
+        is_residual_filter(request.name))
+      request.compute = tensor::DType::i8;
+    return weights->fetch(request);
+  };
+  return std::make_shared<const nn::AnsweredWeights>(weights, in_int8);
 }
 
 int64_t elements_of(const TensorSet& tensors, const std::string& name) {

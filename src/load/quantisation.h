@@ -1,10 +1,12 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "load/tensor_set.h"
 #include "nn/split.h"
+#include "nn/weights.h"
 #include "ops/matmul.h"
 
 namespace tessera::load {
@@ -42,6 +44,8 @@ ops::WeightForm packed_as(const TensorSet& tensors, const std::string& name, ten
 /// Same for a pair. Throws Error(usage) if the rules give two forms.
 ops::WeightForm pair_packed_as(const TensorSet& tensors, const std::string& gate,
                                const std::string& up, tensor::DType compute, int64_t k);
+/// The same weights, with the filters of a VAE's residual blocks in i8 where bf16 is asked for.
+std::shared_ptr<const nn::Weights> with_int8_filters(std::shared_ptr<const nn::Weights> weights);
 /// Elements of a tensor, whole numbers counted one by one.
 int64_t elements_of(const TensorSet& tensors, const std::string& name);
 /// Whether it holds the scales of another one, or of its inputs.

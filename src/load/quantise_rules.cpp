@@ -14,9 +14,10 @@ using Bits = QuantiseRules::Bits;
 
 constexpr std::string_view kBlocks = "blocks";  // matrices that a file holds in few bits
 constexpr std::string_view kScores = "scores";  // no matrices
+constexpr std::string_view kVae = "vae";        // filters
 constexpr std::string_view kModulation = "modulation";
-constexpr std::array<std::string_view, 9> kKeys = {
-    "attn", "mlp", kModulation, "experts", "text", "text.attn", "text.mlp", kBlocks, kScores};
+constexpr std::array<std::string_view, 10> kKeys = {
+    "attn", "mlp", kModulation, "experts", "text", "text.attn", "text.mlp", kBlocks, kScores, kVae};
 
 // A block number follows one of these prefixes, at the beginning of a name or after a dot.
 constexpr std::array<std::string_view, 7> kBeforeNumbers = {
@@ -85,6 +86,10 @@ ProductKind product_kind(std::string_view name) {
   return any(kMlp) || any(kMlpOfBert) ? ProductKind::mlp : ProductKind::other;
 }
 
+bool is_residual_filter(std::string_view name) {
+  return holds(name, ".resnets.") && (holds(name, ".conv1.") || holds(name, ".conv2."));
+}
+
 const char* name_of(Bits bits) {
   switch (bits) {
     case Bits::int8: return "int8";
@@ -114,15 +119,15 @@ void QuantiseRules::add(const std::string& text, const std::string& option) {
     const bool name = of.find('*') != std::string::npos || of.ends_with(".weight");
     require(name || std::ranges::find(kKeys, of) != kKeys.end(), ErrorCode::usage,
             "{}: {} names no products; expected attn, mlp, modulation, experts, text, text.attn, "
-            "text.mlp, blocks, scores, or names of weights with a '*'",
+            "text.mlp, blocks, scores, vae, or names of weights with a '*'",
             option, base::printable(of));
     const Bits bits = parse_bits(rule.substr(equal + 1), option);
     require(of != kBlocks || bits != Bits::int4, ErrorCode::usage,
             "{}: {}: expected blocks=int8, in the few bits of the file, or blocks=bf16, its exact "
             "numbers",
             option, base::printable(rule));
-    require(of != kScores || bits != Bits::int4, ErrorCode::usage,
-            "{}: {}: expected scores=int8 or scores=bf16", option, base::printable(rule));
+    require((of != kScores && of != kVae) || bits != Bits::int4, ErrorCode::usage,
+            "{}: {}: expected {}=int8 or {}=bf16", option, base::printable(rule), of, of);
     rules_.push_back({of, bits});
     begin = end + 1;
   }
@@ -149,8 +154,9 @@ Bits QuantiseRules::bits_of(const std::string& name, ProductKind kind, bool enco
 }
 
 bool QuantiseRules::names_products() const {
-  return std::ranges::any_of(
-      rules_, [](const Rule& rule) { return rule.of != kBlocks && rule.of != kScores; });
+  return std::ranges::any_of(rules_, [](const Rule& rule) {
+    return rule.of != kBlocks && rule.of != kScores && rule.of != kVae;
+  });
 }
 
 bool QuantiseRules::names(Bits bits) const {

@@ -23,7 +23,8 @@ class QuantiseRules {
   struct Rule {
     /// "attn", "mlp", "modulation" or "experts" (routed); "text", "text.attn" or "text.mlp" for
     /// text encoders; or a weight's name with '*' as wildcard; "blocks": weights that a file holds
-    /// in block formats; "scores": the scores of attention, no weights.
+    /// in block formats; "scores": the scores of attention, no weights; "vae": the filters of a
+    /// VAE's residual blocks.
     std::string of;
     Bits bits = Bits::none;
   };
@@ -37,7 +38,7 @@ class QuantiseRules {
   void add(const std::string& text, const std::string& option);
 
   bool empty() const { return rules_.empty(); }
-  /// True if any rule is for weights that no file holds in block formats.
+  /// True if any rule is for weights of products that no file holds in block formats.
   bool names_products() const;
   /// True if any rule is for this form.
   bool names(Bits bits) const;
@@ -45,6 +46,8 @@ class QuantiseRules {
   std::optional<Bits> said(std::string_view key) const;
   /// True if attention computes its scores from int8 (ops/attention.h).
   bool int8_scores() const { return said("scores") == Bits::int8; }
+  /// True if a VAE computes its residual blocks with filters in int8.
+  bool int8_filters() const { return said("vae") == Bits::int8; }
   const std::vector<Rule>& rules() const { return rules_; }
   /// The rules in the format of add().
   std::string text() const;
@@ -59,6 +62,8 @@ class QuantiseRules {
   std::vector<Rule> rules_;
 };
 
+/// True for a filter [out, in, ...] of a VAE's residual block.
+bool is_residual_filter(std::string_view name);
 /// True if a name matches a pattern with '*' as wildcard.
 bool matches_rule(std::string_view name, std::string_view pattern);
 /// "bf16", "int8", "int4".

@@ -185,7 +185,7 @@ class StoredWeights : public nn::Weights {
       case Form::vector: return {.tensor = widened(request)};
       case Form::matrix: return {.packed = packed_matrix(request)};
       case Form::paired: return {.packed = packed_pair(request)};
-      case Form::conv: return {.filter = packed_filter(request)};
+      case Form::conv: return packed_filter(request);
     }
     return {};
   }
@@ -247,16 +247,17 @@ class StoredWeights : public nn::Weights {
     });
   }
 
-  ops::ConvWeight packed_filter(const WeightRequest& r) const {
-    const std::string& weight = r.name;
-    const std::string& bias = r.second;
-    const Shape& shape = r.shape;
-    require(shape.rank() == 4, ErrorCode::usage, "a filter has 4 axes, asked for {}", shape.str());
-    const TensorFile& w = floats(weight, shape);
-    const TensorFile* b = bias.empty() ? nullptr : &floats(bias, {shape[0]});
-    return shelf_->share<ops::ConvWeight::element_type>(key("conv", weight, bias, r.compute), [&] {
-      return ops::pack_conv(read(w, weight), b ? read(*b, bias) : Tensor(), r.compute, device_);
-    });
+  nn::FetchedWeight packed_filter(const WeightRequest& r) const {
+    const TensorFile& w = floats(r.name, r.shape);
+    const TensorFile* b = r.second.empty() ? nullptr : &floats(r.second, {r.shape[0]});
+    const auto packed = [&](const auto& pack) {
+      using Filter = typename decltype(pack(Tensor(), Tensor(), r.compute, device_))::element_type;
+      return shelf_->share<Filter>(key("conv", r.name, r.second, r.compute), [&] {
+        return pack(read(w, r.name), b ? read(*b, r.second) : Tensor(), r.compute, device_);
+      });
+    };
+    if (r.shape.rank() == 5) return {.frames = packed(ops::pack_frames)};
+    return {.filter = packed([](auto&&... args) { return ops::pack_conv(args...); })};
   }
 
   Tensor widened(const WeightRequest& r) const {

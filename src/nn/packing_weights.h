@@ -22,7 +22,10 @@ class PackingWeights : public Weights {
       case Form::conv: {
         const tensor::Tensor bias =
             r.second.empty() ? tensor::Tensor() : vector(r.second, r.shape[0]);
-        return {.filter = ops::pack_conv(stored(r.name, r.shape), bias, r.compute)};
+        const tensor::Tensor weight = stored(r.name, r.shape);
+        if (r.shape.rank() == 5)
+          return {.frames = ops::pack_frames(weight, bias, r.compute, weight.device())};
+        return {.filter = ops::pack_conv(weight, bias, r.compute)};
       }
     }
     return {.tensor = stored(r.name, r.shape)};

@@ -21,14 +21,15 @@ struct WeightRequest {
     vector,  ///< [n], widened to f32
     matrix,  ///< [n, k], packed for products in `compute` (f32 or bf16)
     paired,  ///< two matrices [n, k], packed together for SwiGLU; the cut applies to both
-    conv,    ///< a filter [out, in, kh, kw] with its bias [out], packed for convolutions
+    conv,    ///< a filter [out, in, kh, kw], or a video's [out, in, frames, kh, kw], with its bias
+             ///< [out], packed for convolutions
   };
 
   Form form = Form::stored;
   std::string name;      ///< in a pair: the gate
   std::string second{};  ///< in a pair: up; beside a filter: the bias, "" for none
   tensor::Shape shape{};
-  ops::DType compute = ops::DType::f32;
+  ops::DType compute = ops::DType::f32;  ///< filters: also i8
   Cut cut{};
 
   bool packs() const { return form == Form::matrix || form == Form::paired; }
@@ -36,9 +37,10 @@ struct WeightRequest {
 
 /// A weight in the form asked for; the other members are empty.
 struct FetchedWeight {
-  tensor::Tensor tensor{};   ///< stored, table, vector
-  ops::Weight packed{};      ///< matrix, paired
-  ops::ConvWeight filter{};  ///< conv
+  tensor::Tensor tensor{};     ///< stored, table, vector
+  ops::Weight packed{};        ///< matrix, paired
+  ops::ConvWeight filter{};    ///< conv
+  ops::FrameFilters frames{};  ///< conv of a video
   /// Fetches the elements at each use, if a matrix or table is on meta here; null: they are here.
   std::function<FetchedWeight()> at_use{};
 };
@@ -89,12 +91,18 @@ class Weights {
   }
   ops::ConvWeight conv(const std::string& weight, const std::string& bias,
                        const tensor::Shape& shape, ops::DType compute) const {
-    return fetch({.form = Form::conv,
-                  .name = weight,
-                  .second = bias,
-                  .shape = shape,
-                  .compute = compute})
-        .filter;
+    return filter(weight, bias, shape, compute).filter;
+  }
+  ops::FrameFilters frames(const std::string& weight, const std::string& bias,
+                           const tensor::Shape& shape, ops::DType compute) const {
+    return filter(weight, bias, shape, compute).frames;
+  }
+
+ private:
+  FetchedWeight filter(const std::string& weight, const std::string& bias,
+                       const tensor::Shape& shape, ops::DType compute) const {
+    return fetch(
+        {.form = Form::conv, .name = weight, .second = bias, .shape = shape, .compute = compute});
   }
 };
 

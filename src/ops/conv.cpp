@@ -82,6 +82,8 @@ ConvWeight pack_conv(const Tensor& weight, const Tensor& bias, DType dtype) {
 
 ConvWeight pack_conv(const Tensor& weight, const Tensor& bias, DType dtype, tensor::Device device) {
   const bool there = tensor::is_gpu(device) && !weight.is_meta();
+  require(dtype != DType::i8 || !there, ErrorCode::usage,
+          "pack_conv: filters in i8 run on CPUs; choose bf16");
   const Tensor w = weight.is_meta() ? weight : weight.to(tensor::Device::cpu);
   const Tensor b = !bias.defined() || bias.is_meta() ? bias : bias.to(tensor::Device::cpu);
   kernels::PackedConv packed =
@@ -91,6 +93,18 @@ ConvWeight pack_conv(const Tensor& weight, const Tensor& bias, DType dtype, tens
     packed.bias = packed.bias.to(device, tensor::MemoryClass::weights);
   }
   return std::make_shared<const kernels::PackedConv>(std::move(packed));
+}
+
+FrameFilters pack_frames(const Tensor& weight, const Tensor& bias, DType dtype,
+                         tensor::Device device) {
+  require(weight.rank() == 5, ErrorCode::usage,
+          "pack_frames: weight {}; expected [out, in, frames, height, width]", weight.shape());
+  const Shape frame{weight.size(0), weight.size(1), weight.size(3), weight.size(4)};
+  auto filters = std::make_shared<std::vector<ConvWeight>>();
+  for (int64_t k = 0; k < weight.size(2); ++k)
+    filters->push_back(pack_conv(weight.slice(2, k, k + 1).contiguous().reshape(frame),
+                                 k == 0 ? bias : Tensor(), dtype, device));
+  return filters;
 }
 
 int64_t filter_lines(const ConvWeight& weight) { return weight->kh; }

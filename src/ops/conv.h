@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "tensor/tensor.h"
 
@@ -16,11 +17,18 @@ using tensor::Tensor;
 /// Filter of a 2-D convolution packed for the kernels. Cheap to copy.
 using ConvWeight = std::shared_ptr<const kernels::PackedConv>;
 
-/// Packs weight [out, in, kh, kw] and bias [out] (may be undefined) for convolutions in `dtype`
-/// (f32 or bf16). The result is on the device of `weight`, or on `device`. Throws Error(usage) for
-/// mismatched shapes.
+/// Packs weight [out, in, kh, kw] and bias [out] (may be undefined) for convolutions in `dtype`:
+/// f32, bf16, or on CPUs i8 (kernels/conv.h). The result is on the device of `weight`, or on
+/// `device`. Throws Error(usage) for mismatched shapes.
 ConvWeight pack_conv(const Tensor& weight, const Tensor& bias, DType dtype);
 ConvWeight pack_conv(const Tensor& weight, const Tensor& bias, DType dtype, tensor::Device device);
+
+/// The filters of the frames under a video's filter, oldest first. Cheap to copy.
+using FrameFilters = std::shared_ptr<const std::vector<ConvWeight>>;
+/// Packs weight [out, in, frames, kh, kw] as an image filter for each frame; the first has the
+/// bias.
+FrameFilters pack_frames(const Tensor& weight, const Tensor& bias, DType dtype,
+                         tensor::Device device);
 
 /// Number of input lines read for a pixel of the result.
 int64_t filter_lines(const ConvWeight& weight);

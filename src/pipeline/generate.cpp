@@ -77,7 +77,7 @@ void finish_report(const runtime::ModelState& state, const diffusion::Job& job, 
   report.precision = state.options.precision;
   report.int4_experts = state.int4_experts();
   report.int8_experts = state.expert_dtype() == nn::DType::i8 && !report.int4_experts;
-  std::vector<std::string> parts{"transformer"};
+  std::vector<std::string> parts{"transformer", "vae"};
   for (const diffusion::Text& text : job.asked.texts)
     if (text.there) parts.push_back(text.part.encoder);
   for (const std::string& part : parts)

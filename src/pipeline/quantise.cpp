@@ -30,6 +30,7 @@
 #include "pipeline/check_request.h"
 #include "pipeline/generate.h"
 #include "pipeline/smoothing.h"
+#include "runtime/open_model.h"
 #include "tensor/uncounted.h"
 #include "tessera/run_files.h"
 
@@ -72,8 +73,10 @@ load::QuantiseRules rules_of(const runtime::ModelState& state, const QuantiseReq
   as.precision = request.dtype.value_or(Precision::bf16);
   as.quantise_rules = request.rules;
   const load::QuantiseRules rules = runtime::rules_of(as);
-  require(!rules.said("scores"), ErrorCode::usage,
-          "`quantise_rules` {}: scores are no weights; give this rule to the run", request.rules);
+  for (const char* key : {"scores", "vae"})
+    require(!rules.said(key), ErrorCode::usage,
+            "`quantise_rules` {}: {} is not stored in a folder; give this rule to the run",
+            request.rules, key);
   if (blocks.empty()) return rules;
   blocks.add(rules.text(), "`quantise_rules`");
   return blocks;

@@ -10,7 +10,7 @@
 #include "base/fail.h"
 #include "models/published_models.h"
 #include "runtime/count_parameters.h"
-#include "runtime/published.h"
+#include "runtime/open_model.h"
 
 namespace tessera::planner {
 namespace {

@@ -21,7 +21,7 @@
 #include "planner/cost.h"
 #include "planner/language.h"
 #include "planner/timeline.h"
-#include "runtime/published.h"
+#include "runtime/open_model.h"
 #include "tensor/scope.h"
 
 namespace tessera {

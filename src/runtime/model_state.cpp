@@ -4,22 +4,16 @@
 #include <filesystem>
 #include <utility>
 
-#include "base/config_reader.h"
 #include "base/fail.h"
 #include "base/is_there.h"
-#include "base/json_memory.h"
 #include "base/printable.h"
-#include "load/few_steps.h"
 #include "load/held_weights.h"
 #include "load/meta_weights.h"
+#include "load/quantisation.h"
 #include "load/tiny_vae.h"
 #include "load/weights_file.h"
-#include "models/published_models.h"
 #include "parallel/setup.h"
-#include "runtime/choose_stages.h"
 #include "runtime/loading_denoiser.h"
-#include "runtime/published.h"
-#include "runtime/resolve_model.h"
 #include "runtime/sharded_denoiser.h"
 #include "tensor/device_pool.h"
 #include "tensor/uncounted.h"
@@ -27,76 +21,11 @@
 namespace tessera::runtime {
 namespace {
 
-// The published names of a model: folder, repository in the hub's cache, `_name_or_path`.
-std::vector<std::string> names_of(const load::ModelFolder& folder) {
-  std::vector<std::string> names;
-  for (const auto& part : std::filesystem::path(folder.path).lexically_normal())
-    if (part.string().starts_with("models--")) names.push_back(part.string());
-  names.push_back(std::filesystem::path(folder.path + "/").parent_path().filename().string());
-  const base::Json& config = folder.component("transformer").config;
-  if (const auto it = config.find("_name_or_path"); it != config.end() && it->is_string())
-    names.push_back(it->get<std::string>());
-  return names;
-}
-
-// Returns the defaults of a distilled model, as the published name tells them.
-models::PipelineSpec::Defaults distilled_defaults(const load::ModelFolder& folder,
-                                                  const models::PipelineSpec& spec) {
-  models::PipelineSpec::Defaults defaults = spec.defaults;
-  for (const std::string& name : names_of(folder)) {
-    if (const auto few = load::few_steps_of(name)) {
-      defaults.steps = few->steps;
-      if (!few->guided && !spec.embeds_guidance) defaults.guidance = spec.no_guidance;
-      return defaults;
-    }
-    if (spec.turbo && load::says_turbo(name)) return *spec.turbo;
-  }
-  return defaults;
-}
-
-// The defaults of the family, then of distilled and consistency models, then the values of the
-// model's generation_config.json, which also sets the text lengths in `spec`.
-models::PipelineSpec::Defaults read_defaults(const load::ModelFolder& folder,
-                                             models::PipelineSpec& spec) {
-  const std::string path = folder.path + "/generation_config.json";
-  models::PipelineSpec::Defaults defaults =
-      spec.takes_text() ? distilled_defaults(folder, spec) : spec.defaults;
-  if (folder.has("scheduler") && folder.component("scheduler").class_name == "LCMScheduler")
-    defaults = {4, 1};
-  if (!base::is_there(path)) return defaults;
-  const base::Json json = base::read_json(path);
-  const base::ConfigReader read(json, path);
-  defaults.steps = static_cast<int>(read.integer("num_inference_steps", defaults.steps, 1, 100000));
-  defaults.guidance =
-      static_cast<float>(read.number("guidance_scale", double{defaults.guidance}, 0, 1000));
-  for (models::TextPart& part : spec.text_parts)
-    if (part.adjustable)
-      part.tokens = read.integer("max_sequence_length", part.tokens, 1, models::kMostTextTokens);
-  return defaults;
-}
-
-std::vector<std::string> read_class_names(const std::string& folder) {
-  const std::string path = folder + "/classes.json";
-  if (!base::is_there(path)) return {};
-  const base::Json json = base::read_json(path);
-  require(json.is_array(), ErrorCode::model, "{}: expected a list of names", path);
-  std::vector<std::string> names;
-  for (const auto& item : json) {
-    require(item.is_string(), ErrorCode::model, "{}: entry {} is no name", path, names.size());
-    names.push_back(item.get<std::string>());
-  }
-  return names;
-}
-
 // The quantised form of a folder's weights, if any.
 load::Quantised stored(const load::ModelFolder& folder) {
   for (const char* part : {"transformer", "model"})
     if (folder.has(part)) return folder.component(part).quantised;
   return {};
-}
-
-models::Source source_of(const load::Component& part, const std::string& pipeline = "") {
-  return {part.config, part.description(), pipeline};
 }
 
 // Checks the names of the VAE's half `make`; the file may also hold names of the other half.
@@ -110,120 +39,6 @@ std::string check_half(const ModelState& state, const Make& make, const std::str
   (void)make(meta_weights, state.dtype());
   const std::string unused[] = {other, others_conv, "bn.*"};
   return load::check_names(meta_weights, tensors, part.weights(), unused);
-}
-
-bool quantises(const RunOptions& options) {
-  return options.precision == Precision::int8 || options.precision == Precision::int4 ||
-         !options.quantise_rules.empty();
-}
-
-// On CPUs products keep the block formats of a file, unless rules say otherwise.
-load::QuantiseRules rules_with_blocks(const RunOptions& options, const std::string& given) {
-  load::QuantiseRules rules;
-  if (options.precision != Precision::f32 && options.device.kind == DeviceKind::cpu)
-    rules.add("blocks=int8", "blocks");
-  rules.add(given, "`quantise_rules`");
-  return rules;
-}
-
-bool holds_blocks(const ModelState& state) {
-  std::vector<std::string> parts = state.parts_with_products();
-  if (state.language) parts.emplace_back("model");
-  return std::ranges::any_of(parts, [&](const std::string& part) {
-    const load::TensorSet tensors = state.tensors_of(part);
-    return std::ranges::any_of(tensors.files(), [](const load::TensorFile& file) {
-      return std::ranges::any_of(file.entries(), [](const auto& entry) {
-        return entry.second.format && *entry.second.format > tensor::BlockFormat::int8;
-      });
-    });
-  });
-}
-
-std::string asked_as(const RunOptions& options) {
-  if (!options.quantise_rules.empty()) return "`quantise_rules` " + options.quantise_rules;
-  return options.precision == Precision::int4 ? "`dtype` int4" : "`dtype` int8";
-}
-
-// Refuses a rule for block formats without a file that has any.
-void check_blocks(const ModelState& state, const load::QuantiseRules& rules) {
-  require(
-      !rules.said("blocks") || holds_blocks(state), ErrorCode::usage,
-      "`exact_quants` or `quantise_rules` blocks: '{}' has no GGUF file in blocks; leave it out",
-      state.name);
-}
-
-// Language models and single layers have routed experts in int8 only; files stay in their bits.
-void check_experts_alone(const ModelState& state) {
-  require(state.options.precision != Precision::int4, ErrorCode::usage,
-          "`dtype` int4: experts become int4 once, when a folder is quantised with `experts` int4; "
-          "that folder runs as it is");
-  const load::QuantiseRules rules = rules_of(state.options);
-  if (state.options.precision != Precision::int8 && state.language && rules.said("blocks") &&
-      !rules.names_products() && !rules.said("scores"))
-    return check_blocks(state, rules);
-  require(state.options.quantise_rules.empty(), ErrorCode::usage,
-          "`quantise_rules` are for pipelines of images and videos; of '{}' leave them out",
-          state.name);
-  require(state.layer || !state.language->geometry(state.dtype()).experts.empty(), ErrorCode::usage,
-          "`dtype` int8: '{}' has no routed experts, and nothing else is computed in int8; use "
-          "bf16",
-          state.name);
-}
-
-// Refuses options and rules without effect.
-void check_quantises(const ModelState& state) {
-  if (!quantises(state.options)) return;
-  if (state.language || state.layer) return check_experts_alone(state);
-  const load::QuantiseRules rules = rules_of(state.options);
-  const bool gpu = tensor::is_gpu(state.device());
-  check_blocks(state, rules);
-  require(!rules.int8_scores() || (state.spec && !gpu), ErrorCode::usage,
-          "`quantise_rules` scores=int8: for transformers on CPUs; of '{}' leave it out",
-          state.name);
-  if (!rules.names_products()) return;
-  bool any = state.spec && rules.experts() != load::QuantiseRules::Bits::none &&
-             !state.geometry().experts.empty();
-  std::map<std::string, ops::WeightForm> forms;
-  for (const std::string& part : state.parts_with_products()) {
-    load::TensorSet none;  // no files: names are those of the model
-    none.quantise(rules, load::products_of(part));
-    const auto meta_weights = std::make_shared<const load::MetaWeights>(none);
-    forms.merge(state.forms_of(part, meta_weights, state.expert_dtype()));
-  }
-  for (const load::QuantiseRules::Rule& rule : rules.rules()) {
-    const bool name = rule.of.find('*') != std::string::npos || rule.of.ends_with(".weight");
-    require(!name || std::ranges::any_of(forms,
-                                         [&](const auto& entry) {
-                                           return entry.second.dtype != nn::DType::f32 &&
-                                                  load::matches_rule(entry.first, rule.of);
-                                         }),
-            ErrorCode::usage, "`quantise_rules`: {} names no product of '{}' in bf16",
-            base::printable(rule.of), state.name);
-  }
-  any = any || std::ranges::any_of(forms, [](const auto& entry) { return entry.second.int8_rows; });
-  require(!gpu || !rules.names(load::QuantiseRules::Bits::int4), ErrorCode::usage,
-          "{}: int4 is supported on CPUs only; leave `device` cuda out, or use int8",
-          asked_as(state.options));
-  require(any, ErrorCode::usage, "{}: '{}' has no products that are quantised; use bf16",
-          asked_as(state.options), state.name);
-}
-
-// Refuses quantised folders that have no kernels on a GPU.
-void check_device_forms(const ModelState& state) {
-  require(
-      !state.int4_experts() || !tensor::is_gpu(state.device()), ErrorCode::usage,
-      "'{}' holds its experts in int4, which runs on CPUs; leave `device` cuda out, or quantise "
-      "the model to int8",
-      state.name);
-  for (const auto& part : state.folder.components) {
-    load::QuantiseRules rules;
-    rules.add(part.quantised.rules, part.name);
-    require(!rules.names(load::QuantiseRules::Bits::int4) || !tensor::is_gpu(state.device()),
-            ErrorCode::usage,
-            "'{}' holds products in int4, which run on CPUs; leave `device` cuda out, or quantise "
-            "the model to int8",
-            state.name);
-  }
 }
 
 }  // namespace
@@ -258,6 +73,23 @@ load::QuantiseRules rules_of(const RunOptions& options) {
   if (bits != Bits::none) rules = load::QuantiseRules::all_in(bits);
   rules.add(options.quantise_rules, "`quantise_rules`");
   return rules;
+}
+
+load::QuantiseRules rules_with_blocks(const RunOptions& options, const std::string& given) {
+  load::QuantiseRules rules;
+  if (options.precision != Precision::f32 && options.device.kind == DeviceKind::cpu)
+    rules.add("blocks=int8", "blocks");
+  rules.add(given, "`quantise_rules`");
+  return rules;
+}
+
+std::string asked_as(const RunOptions& options) {
+  if (!options.quantise_rules.empty()) return "`quantise_rules` " + options.quantise_rules;
+  return options.precision == Precision::int4 ? "`dtype` int4" : "`dtype` int8";
+}
+
+models::Source source_of(const load::Component& part, const std::string& pipeline) {
+  return {part.config, part.description(), pipeline};
 }
 
 bool ModelState::int4_experts() const {
@@ -418,6 +250,20 @@ std::shared_ptr<const nn::Weights> ModelState::weights_of(const std::string& par
   return std::make_shared<nn::RecordingWeights>(std::move(weights), inputs);
 }
 
+std::shared_ptr<const nn::Weights> ModelState::vae_weights() const {
+  auto weights = weights_of("vae");
+  return rules_of(options).int8_filters() ? load::with_int8_filters(std::move(weights)) : weights;
+}
+
+int64_t ModelState::int8_filters() const {
+  if (!folder.has("vae") || !rules_of(options).int8_filters()) return 0;
+  const tensor::Uncounted aside;
+  const load::MetaWeights names;
+  (void)vae().decoder(names, dtype());
+  return std::ranges::count_if(
+      names.asked(), [](const auto& entry) { return load::is_residual_filter(entry.first); });
+}
+
 std::string ModelState::check_vae() const {
   return checked("vae",
                  [&] { return check_half(*this, vae().decoder, "encoder.*", "quant_conv.*"); });
@@ -425,8 +271,8 @@ std::string ModelState::check_vae() const {
 
 std::unique_ptr<models::VaeDecoder> ModelState::load_vae(int64_t keep) const {
   if (device() != tensor::Device::meta) (void)check_vae();
-  if (keep == 0) return vae().decoder(*weights_of("vae"), dtype());
-  const auto held_weights = std::make_shared<const load::HeldWeights>(weights_of("vae"));
+  if (keep == 0) return vae().decoder(*vae_weights(), dtype());
+  const auto held_weights = std::make_shared<const load::HeldWeights>(vae_weights());
   auto decoder = vae().decoder(*held_weights, dtype());
   loaded.kept.keep("vae", held_weights->values(), keep);
   return decoder;
@@ -442,7 +288,7 @@ std::unique_ptr<models::VaeDecoder> ModelState::load_preview_vae() const {
 
 std::unique_ptr<models::VaeEncoder> ModelState::load_vae_encoder() const {
   (void)check_half(*this, vae().encoder, "decoder.*", "post_quant_conv.*");
-  return vae().encoder(*weights_of("vae"), dtype());
+  return vae().encoder(*vae_weights(), dtype());
 }
 
 std::string ModelState::check_text_encoder(const std::string& part) const {
@@ -467,6 +313,10 @@ std::unique_ptr<models::TextEncoder> ModelState::load_text_encoder(
 
 std::map<std::string, int64_t> ModelState::products_of(const std::string& part) const {
   std::map<std::string, int64_t> counts;
+  if (part == "vae") {
+    if (const int64_t filters = int8_filters(); filters > 0) counts["int8"] = filters;
+    return counts;
+  }
   for (const auto& [matrix, form] : forms_of(part, meta_weights_of(part), expert_dtype()))
     if (form.int8_rows) ++counts[form.int4 ? "int4" : "int8"];
   return counts;
@@ -492,106 +342,6 @@ void copy_for_dry_run(const ModelState& state, const RunOptions& options, ModelS
   stage.workers.assumptions = tensor::current_scope().assumptions;
   const auto world = static_cast<size_t>(options.plan.ranks());
   stage.workers.ranks.resize(world > 1 ? world : 0);
-}
-
-namespace {
-
-// A folder's description of the model.
-load::ModelFolder folder_of(const models::PublishedModel& model) {
-  load::ModelFolder folder;
-  folder.path = model.name;
-  folder.class_name = model.description.at("class").get<std::string>();
-  for (const auto& [name, part] : model.description.at("parts").items())
-    folder.components.push_back({name,
-                                 "",
-                                 part.at("class").get<std::string>(),
-                                 model.name + "/" + name,
-                                 part.at("config"),
-                                 {}});
-  const bool single = folder.components.size() == 1;
-  folder.kind = single ? load::FolderKind::single : load::FolderKind::pipeline;
-  folder.options = model.description.value("options", base::Json::object());
-  return folder;
-}
-
-void open_parts(const std::string& model, load::ModelFolder folder, const RunOptions& options,
-                ModelState& state) {
-  state.name = model;
-  state.folder = std::move(folder);
-  if (state.folder.has("model") && state.folder.kind == load::FolderKind::single) {
-    const load::Component& part = state.folder.component("model");
-    if (part.class_name == models::kMoeLayerType)
-      state.layer = models::moe_layer_of(source_of(part));
-    else
-      state.language = std::make_unique<Language>(part);
-  }
-  check_device_forms(state);
-  if (state.language) {
-    state.language->compute_on(state.device());
-    state.language->use_mapped(options.map_weights);
-    state.language->use_rules(rules_with_blocks(options, options.quantise_rules));
-  }
-  if (!state.has_vae() && state.folder.absent.contains("transformer"))
-    state.folder.component("transformer");
-  require(state.folder.has("transformer") || state.has_vae() || state.language || state.layer,
-          ErrorCode::model,
-          "'{}' is a folder of type '{}', which is not supported; supported are pipelines with a "
-          "transformer ({}), VAEs ({}) and language models ({})",
-          model, state.folder.class_name, models::known_types(models::pipelines()),
-          models::known_types(models::vaes()), models::known_types(models::language_models()));
-  if (state.folder.has("transformer")) {
-    const load::Component& part = state.folder.component("transformer");
-    models::Source source = source_of(part, state.folder.class_name);
-    const auto distilled = state.folder.options.find("is_distilled");
-    source.distilled = distilled != state.folder.options.end() && *distilled == true;
-    state.spec = models::pipeline_of(part.class_name, source);
-    state.defaults = read_defaults(state.folder, *state.spec);
-    state.class_names = read_class_names(state.folder.path);
-    require(state.class_names.empty() ||
-                static_cast<int64_t>(state.class_names.size()) == state.spec->classes,
-            ErrorCode::model, "'{}' names {} classes in classes.json, its transformer has {}",
-            model, state.class_names.size(), state.spec->classes);
-  }
-  check_quantises(state);
-  check_launches(state);
-  choose_stages(state);
-  state.workers.start(options);
-  if (options.keep_parts && state.device() == tensor::Device::cpu)
-    state.admitted.residence.emplace(
-        pool(), PooledModel::Keeps{model, [&state] { return state.kept_bytes(); },
-                                   [&state] { state.release_kept(); }});
-}
-
-}  // namespace
-
-void open_model(const std::string& model, const RunOptions& options, ModelState& state,
-                const WeightFiles& files) {
-  const base::BindJsonMemory within(options.memory_budget);
-  const auto errors = problems(options.plan, cluster::started_ranks(options));
-  require(errors.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(errors, "; "));
-  state.options = options;
-  state.place = choose_device(options.device);
-  check_weights(options.plan, state.place);
-  start_device(state.place, options);
-  state.files = files;
-  load::ModelFolder folder = load::open_folder(resolve_model(model), files);
-  load::take_files(files, folder);
-  open_parts(model, std::move(folder), options, state);
-}
-
-void open_published(const std::string& name, const RunOptions& options, ModelState& state) {
-  const models::PublishedModel* const model = models::published_model(name);
-  if (model == nullptr) {
-    std::vector<std::string> names;
-    for (const auto& published : models::published_models()) names.push_back(published.name);
-    fail(ErrorCode::model, "no size is called {}; known are {}", base::printable(name),
-         fmt::join(names, ", "));
-  }
-  const auto errors = problems(options.plan, options.plan.ranks());
-  require(errors.empty(), ErrorCode::plan, "the plan cannot run: {}", fmt::join(errors, "; "));
-  state.options = options;
-  state.options.keep_parts = false;
-  open_parts(model->name, folder_of(*model), state.options, state);
 }
 
 }  // namespace tessera::runtime

@@ -122,6 +122,8 @@ struct ModelState : ModelArguments, ModelDescription {
   /// The weights of a part; on meta in the form that the files have, or would have.
   std::shared_ptr<const nn::Weights> weights_of(const std::string& part) const;
   std::shared_ptr<const load::MetaWeights> meta_weights_of(const std::string& part) const;
+  /// The weights of the VAE; rules may have the filters of residual blocks in int8.
+  std::shared_ptr<const nn::Weights> vae_weights() const;
   /// The files of a part, with the rules for quantising at load.
   load::TensorSet tensors_of(const std::string& part) const;
   /// The forms of the matrices of the transformer or a text encoder. `experts`: dtype of routed
@@ -129,7 +131,9 @@ struct ModelState : ModelArguments, ModelDescription {
   std::map<std::string, ops::WeightForm> forms_of(
       const std::string& part, const std::shared_ptr<const load::MetaWeights>& weights,
       std::optional<nn::DType> experts) const;
-  /// The number of matrices for products with int8 activations, by "int8" and "int4".
+  /// The number of filters of the VAE's decoder in int8.
+  int64_t int8_filters() const;
+  /// The number of matrices (of the VAE: filters) for int8 activations, by "int8" and "int4".
   std::map<std::string, int64_t> products_of(const std::string& part) const;
   /// The transformer, and the text encoders of the pipeline that the folder has.
   std::vector<std::string> parts_with_products() const;
@@ -169,9 +173,13 @@ struct ModelState : ModelArguments, ModelDescription {
   Memo<nn::DType, nn::Geometry> geometry_;
 };
 
-/// Reads the folder and starts the device; as Model::open.
-void open_model(const std::string& model, const RunOptions& options, ModelState& state,
-                const WeightFiles& files = {});
+/// The option that asks for quantised weights, for messages.
+std::string asked_as(const RunOptions& options);
+/// The quantisation rules of a run in full: on CPUs products keep the block formats of a file,
+/// unless the rules `given` say otherwise.
+load::QuantiseRules rules_with_blocks(const RunOptions& options, const std::string& given);
+/// Configuration and description of a component, for models.
+models::Source source_of(const load::Component& part, const std::string& pipeline = "");
 
 /// A copy of an open model for a dry run: weights and tensors are on meta, and ranks are threads
 /// but count as processes. Experts get as many assignments as the caller's scope assumes.

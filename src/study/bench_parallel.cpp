@@ -17,6 +17,7 @@
 #include "diffusion/plan_job.h"
 #include "runtime/choose_stages.h"
 #include "runtime/device.h"
+#include "runtime/open_model.h"
 #include "tessera/engine.h"
 #include "tessera/plan_costs.h"
 

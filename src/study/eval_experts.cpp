@@ -12,6 +12,7 @@
 #include "nn/moe/expert_selection.h"
 #include "nn/positions.h"
 #include "pipeline/complete.h"
+#include "runtime/open_model.h"
 #include "study/task_data.h"
 #include "tensor/device_pool.h"
 #include "tessera/study.h"

@@ -8,6 +8,7 @@
 #include "kernels/random_values.h"
 #include "kernels/table.h"
 #include "tensor/scope.h"
+#include "tessera/error.h"
 
 namespace tessera::kernels {
 namespace {
@@ -36,9 +37,10 @@ constexpr Case kCases[] = {
 };
 
 struct Operands {
-  Operands(const Case& size, DType type)
+  Operands(const Case& size, DType filter, DType image = DType::bf16)
       : c(size),
-        dtype(type),
+        packed_dtype(filter),
+        dtype(filter == DType::i8 ? image : filter),
         x(random_tensor({c.rows, c.height, c.width, c.in}, dtype, 1)),
         w(random_tensor({c.out, c.in, c.filter, c.filter}, dtype, 2,
                         1 / std::sqrt(static_cast<float>(c.in * c.filter * c.filter)))),
@@ -50,7 +52,7 @@ struct Operands {
     return (n * (c.upsample ? 2 : 1) + 2 * c.pad - c.filter) / c.stride + 1;
   }
   Tensor run(Isa isa) const {
-    const PackedConv packed = pack_conv(w, bias, dtype, isa);
+    const PackedConv packed = pack_conv(w, bias, packed_dtype, isa);
     const Tensor y = Tensor::empty(residual.shape(), dtype);
     cpu_table(isa).conv({.x = x.raw(),
                          .dtype = dtype,
@@ -74,12 +76,12 @@ struct Operands {
   }
 
   Case c;
-  DType dtype;
+  DType packed_dtype, dtype;
   Tensor x, w, bias, scale, residual;
 };
 
 TEST(Conv, EqualsTheReferenceOnEveryInstructionSet) {
-  for (DType dtype : {DType::f32, DType::bf16})
+  for (DType dtype : {DType::f32, DType::bf16, DType::i8})
     for (const Case& c : kCases) {
       const Operands o(c, dtype);
       const std::vector<float> want = o.run(Isa::reference).to_floats();
@@ -87,7 +89,9 @@ TEST(Conv, EqualsTheReferenceOnEveryInstructionSet) {
         const std::vector<float> got = o.run(isa).to_floats();
         ASSERT_EQ(got.size(), want.size());
         // The input may round to the other neighbour, and a folded filter is rounded again.
-        const double bound = dtype == DType::f32 ? 1e-5 : c.upsample ? 0.05 : 0.02;
+        const double bound = dtype == DType::f32                  ? 1e-5
+                             : c.upsample && dtype == DType::bf16 ? 0.05
+                                                                  : 0.02;
         for (size_t i = 0; i < want.size(); ++i)
           ASSERT_NEAR(got[i], want[i], bound * (1 + std::abs(want[i])))
               << name_of(isa) << " " << tensor::name_of(dtype) << " case " << &c - kCases
@@ -97,7 +101,7 @@ TEST(Conv, EqualsTheReferenceOnEveryInstructionSet) {
 }
 
 TEST(Conv, APixelDoesNotDependOnThreads) {
-  for (DType dtype : {DType::f32, DType::bf16})
+  for (DType dtype : {DType::f32, DType::bf16, DType::i8})
     for (const Case& c : kCases)
       for (Isa isa : available_isas()) {
         const Operands o(c, dtype);
@@ -112,6 +116,59 @@ TEST(Conv, APixelDoesNotDependOnThreads) {
                   true)
             << name_of(isa) << " case " << &c - kCases;
       }
+}
+
+double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    error += std::pow(got[i] - want[i], 2);
+    norm += std::pow(want[i], 2);
+  }
+  return norm > 0 ? std::sqrt(error / norm) : 0;
+}
+
+TEST(Conv, Int8IsCloseToExactFilters) {
+  for (const Case& c : kCases) {
+    if (c.residual) continue;
+    Operands o(c, DType::i8);
+    const std::vector<float> got = o.run(Isa::reference).to_floats();
+    o.packed_dtype = DType::f32;
+    EXPECT_LT(relative_error(got, o.run(Isa::reference).to_floats()), 0.02)
+        << "case " << &c - kCases;
+  }
+}
+
+TEST(Conv, Int8TakesImagesOfAnyFloat) {
+  for (const Isa isa : available_isas())
+    for (const Case& c : kCases) {
+      const std::vector<float> want =
+          Operands(c, DType::i8, DType::f32).run(Isa::reference).to_floats();
+      EXPECT_LT(relative_error(Operands(c, DType::i8, DType::f32).run(isa).to_floats(), want), 1e-5)
+          << name_of(isa) << " case " << &c - kCases;
+      const Operands half(c, DType::i8, DType::f16);
+      EXPECT_LT(relative_error(half.run(isa).to_floats(), half.run(Isa::reference).to_floats()),
+                2e-3)
+          << name_of(isa) << " case " << &c - kCases;
+    }
+}
+
+TEST(Conv, Int8KeepsNonFiniteNumbersToTheirPixels) {
+  for (const float odd : {NAN, INFINITY})
+    for (const Isa isa : available_isas()) {
+      Operands o({1, 6, 6, 20, 8, 3, 1, 1, false, false, false, false}, DType::i8);
+      for (int64_t i = 3; i < 20; i += 5)  // channels of pixel (0, 0)
+        o.x.data<tensor::BFloat16>()[i] = tensor::to_bfloat16(odd);
+      const std::vector<float> y = o.run(isa).to_floats();
+      for (size_t i = 0; i < y.size(); ++i) {
+        const size_t line = i / 48, column = i / 8 % 6;
+        EXPECT_EQ(std::isnan(y[i]), line < 2 && column < 2) << name_of(isa) << " element " << i;
+      }
+    }
+}
+
+TEST(Conv, Int8HasALimit) {
+  EXPECT_THROW(pack_conv(Tensor::zeros({1, 7282, 3, 3}, DType::f32), {}, DType::i8, Isa::reference),
+               Error);
 }
 
 }  // namespace

@@ -124,6 +124,7 @@ TEST(QuantiseRules, WhatIsNoRuleIsNamed) {
   EXPECT_NE(said("attn=int2").find("'int2'"), std::string::npos);
   EXPECT_NE(said("heads=int8").find("'heads'"), std::string::npos);
   EXPECT_NE(said("scores=int4").find("scores=int8"), std::string::npos);
+  EXPECT_NE(said("vae=int4").find("vae=int8"), std::string::npos);
   EXPECT_NE(usage_error([] {
               (void)QuantiseRules::all_in(Bits::int4)
                   .form("blocks.1.attn.qkv.weight", DType::bf16, 33, false);
@@ -139,6 +140,23 @@ TEST(QuantiseRules, PatternsTakeAnythingForAStar) {
   EXPECT_FALSE(matches_rule("abc", "a*d"));
   EXPECT_FALSE(matches_rule("abc", "b*"));
   EXPECT_FALSE(matches_rule("", "a"));
+}
+
+TEST(QuantiseRules, FiltersOfAVaeHaveTheirOwnRule) {
+  QuantiseRules rules;
+  rules.add("attn=int8,vae=int8", "`quantise_rules`");
+  EXPECT_TRUE(rules.int8_filters());
+  EXPECT_TRUE(rules.names_products());
+  rules = {};
+  rules.add("vae=int8", "`quantise_rules`");
+  EXPECT_FALSE(rules.names_products());
+  EXPECT_FALSE(QuantiseRules::all_in(QuantiseRules::Bits::int8).int8_filters());
+  EXPECT_TRUE(is_residual_filter("decoder.up_blocks.0.resnets.1.conv2.weight"));
+  EXPECT_TRUE(is_residual_filter("decoder.mid_block.resnets.0.conv1.conv.weight"));
+  for (const char* other :
+       {"decoder.conv_in.weight", "decoder.up_blocks.0.upsamplers.0.conv.weight",
+        "decoder.up_blocks.2.resnets.0.conv_shortcut.weight"})
+    EXPECT_FALSE(is_residual_filter(other)) << other;
 }
 
 }  // namespace

@@ -32,6 +32,7 @@
 #include "diffusion/sharded_text.h"
 #include "mpi/staged_run.h"
 #include "nn/local_spatial.h"
+#include "runtime/open_model.h"
 #include "tensor/scope.h"
 #include "test_paths.h"
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/published.h"
+#include "runtime/open_model.h"
 #include "tessera/error.h"
 
 namespace tessera::runtime {

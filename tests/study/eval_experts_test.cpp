@@ -6,6 +6,7 @@
 #include "completion/recorder.h"
 #include "ops/routing.h"
 #include "pipeline/complete.h"
+#include "runtime/open_model.h"
 #include "tessera/engine.h"
 #include "tessera/study.h"
 #include "whole/text_model.h"

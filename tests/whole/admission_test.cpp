@@ -8,6 +8,7 @@
 #include "base/stop.h"
 #include "diffusion/plan_job.h"
 #include "pipeline/complete.h"
+#include "runtime/open_model.h"
 #include "test_paths.h"
 #include "whole/pixart_text.h"
 #include "whole/small_video.h"

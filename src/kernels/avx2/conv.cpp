@@ -18,6 +18,9 @@ namespace {
 // patches stay in the cache.
 constexpr int64_t kFewest = 1024, kMost = 16384, kPatchBytes = int64_t{4} << 20;
 
+// Element type of copied patches. Products with i8 quantise each pixel.
+DType patch_dtype(const PackedConv& w) { return w.dtype == DType::i8 ? DType::f32 : w.dtype; }
+
 /// Scale and shift of an input's channels, which repeat every `period` elements.
 struct Affine {
   std::array<float, 32> repeated;  // repeated values for few channels
@@ -45,7 +48,7 @@ struct Affine {
 
 // Prepares input elements from offset `at` on in the format of the products.
 void prepare(const ConvArgs& a, const Affine& by, int64_t at, int64_t count, std::byte* out) {
-  const DType dtype = a.weight->dtype;
+  const DType dtype = patch_dtype(*a.weight);
   for (int64_t i = 0; i < count;) {
     const int64_t run = by.scale ? std::min(by.period, count - i) : count;
     for (int64_t j = 0; j < run; j += 16) {
@@ -65,7 +68,7 @@ void copy_patch(const ConvArgs& a, const std::byte* lines, int64_t first, int64_
                 std::byte* out) {
   const PackedConv& w = *a.weight;
   const int64_t shift = a.upsample ? 1 : 0;
-  const auto pixel = static_cast<size_t>(w.in * size_of(w.dtype));
+  const auto pixel = static_cast<size_t>(w.in * size_of(patch_dtype(w)));
   const int64_t top = p / a.out_width * a.stride - a.pad_top;
   const int64_t left = p % a.out_width * a.stride - a.pad_left;
   const auto kw = static_cast<size_t>(w.kw);
@@ -97,10 +100,11 @@ class Image {
 
   /// Output pixels [first, first + count) as rows of a product.
   MatmulArgs rows(int64_t first, int64_t count) const {
-    const bool as_it_is = !affine_.scale && !a_.silu && a_.dtype == w_.dtype;
+    const bool as_it_is = !affine_.scale && !a_.silu && a_.dtype == patch_dtype(w_);
     const bool plain = w_.kh * w_.kw == 1 && a_.stride == 1 && !a_.upsample && a_.pad_top == 0 &&
                        a_.pad_left == 0 && a_.width == a_.out_width;
-    MatmulArgs product{.x_dtype = w_.dtype, .x_stride = w_.kh * w_.kw * w_.in, .rows = count};
+    MatmulArgs product{
+        .x_dtype = patch_dtype(w_), .x_stride = w_.kh * w_.kw * w_.in, .rows = count};
     const int64_t shift = a_.upsample ? 1 : 0, last = (first + count - 1) / a_.out_width;
     // Prepares the input lines under these pixels, or the pixels themselves.
     int64_t begin = std::max<int64_t>(first / a_.out_width * a_.stride - a_.pad_top, 0) >> shift;
@@ -131,7 +135,7 @@ class Image {
   }
 
  private:
-  int64_t pixel() const { return w_.in * size_of(w_.dtype); }
+  int64_t pixel() const { return w_.in * size_of(patch_dtype(w_)); }
   const std::byte* at(int64_t place) const {
     return static_cast<const std::byte*>(a_.x) +
            (row_ * a_.x_stride + place * w_.in) * size_of(a_.dtype);
@@ -143,6 +147,33 @@ class Image {
   const int64_t row_;
 };
 
+// Sums the products of each tap in f32, because each pixel has its own scale.
+void multiply_taps(const PackedConv& w, const MatmulArgs& product) {
+  const int64_t taps = w.kh * w.kw;
+  std::byte* const sums = thread_scratch(5).at_least(product.rows * w.out * 4);
+  MatmulArgs part = product;
+  for (int64_t t = 0; t < taps; ++t) {
+    const PackedWeight tap{.n = w.out,
+                           .k = w.in,
+                           .dtype = w.dtype,
+                           .isa = w.isa,
+                           .data = w.data.slice(0, t, t + 1).reshape({w.data.size(1)}),
+                           .scales = w.scales,
+                           .int8_rows = true};
+    const bool last = t + 1 == taps;
+    part.weight = &tap;
+    part.x = static_cast<const float*>(product.x) + t * w.in;
+    part.y = last ? product.y : sums;
+    part.y_dtype = last ? product.y_dtype : DType::f32;
+    if (t > 0) {
+      part.epilogue = {};
+      part.epilogue.residual = sums;
+      part.epilogue.residual_stride = w.out;
+    }
+    matmul(part);
+  }
+}
+
 }  // namespace
 
 void conv(const ConvArgs& a) {
@@ -150,7 +181,8 @@ void conv(const ConvArgs& a) {
   const int64_t depth = w.kh * w.kw * w.in, pixels = a.out_height * a.out_width;
   const PackedWeight filter{.n = w.out, .k = depth, .dtype = w.dtype, .isa = w.isa, .data = w.data};
   const auto element = size_of(a.y_dtype);
-  const int64_t at_once = std::clamp(kPatchBytes / (depth * size_of(w.dtype)), kFewest, kMost);
+  const int64_t at_once =
+      std::clamp(kPatchBytes / (depth * size_of(patch_dtype(w))), kFewest, kMost);
   for (int64_t row = 0; row < a.rows; ++row) {
     const Image image(a, row);
     for (int64_t first = 0; first < pixels; first += at_once) {
@@ -167,7 +199,10 @@ void conv(const ConvArgs& a) {
         product.epilogue.residual_dtype = a.y_dtype;
         product.epilogue.residual_stride = w.out;
       }
-      matmul(product);
+      if (w.dtype == DType::i8)
+        multiply_taps(w, product);
+      else
+        matmul(product);
     }
   }
 }

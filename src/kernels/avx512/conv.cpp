@@ -7,6 +7,7 @@
 
 #include "kernels/avx512/conv_micro.h"
 #include "kernels/avx512/product.h"
+#include "kernels/packed_weight.h"
 #include "kernels/scratch.h"
 #include "tensor/scope.h"
 
@@ -42,7 +43,10 @@ struct Job {
   int64_t lines = 0, columns = 0;  // size of a tile
 
   bool widens() const { return tile != args.weight->dtype; }
-  int64_t pixel_bytes() const { return panels.in_padded() * size_of(tile); }
+  bool int8() const { return tile == DType::i8; }
+  int64_t pixel_bytes() const {
+    return panels.in_padded() * size_of(tile) + (int8() ? int64_t{sizeof(PixelNumbers)} : 0);
+  }
   int64_t in_lines() const { return (lines - 1) * in_step + reach_y; }
   int64_t in_columns() const { return (columns - 1) * in_step + reach_x; }
 };
@@ -134,11 +138,11 @@ Job plain_job(const ConvArgs& args) {
 
 Job job_of(const ConvArgs& args) {
   const PackedConv& w = *args.weight;
-  const bool folds = args.upsample && w.kh == 3 && w.kw == 3 && args.stride == 1 &&
-                     args.pad_top == 1 && args.pad_left == 1 &&
+  const bool folds = args.upsample && w.dtype != DType::i8 && w.kh == 3 && w.kw == 3 &&
+                     args.stride == 1 && args.pad_top == 1 && args.pad_left == 1 &&
                      args.out_height == 2 * args.height && args.out_width == 2 * args.width;
   Job job = folds ? folded_job(args) : plain_job(args);
-  job.tile = engine().rows_for(w.dtype);
+  job.tile = w.dtype == DType::i8 ? w.dtype : engine().rows_for(w.dtype);
   job.columns = std::min(job.width, kTileWidth);
   job.lines = std::min(job.height, kTilePixels / job.columns);
   const int64_t pixel = job.pixel_bytes();
@@ -148,17 +152,48 @@ Job job_of(const ConvArgs& args) {
 
 TESSERA_AVX512_BEGIN
 
-// Copies a pixel into the tile: scale, shift, SiLU, rounding.
-void copy_pixel(const Job& job, const float* scale_shift, int64_t at, void* to) {
-  const ConvArgs& args = job.args;
-  const int64_t in = args.weight->in, padded = job.panels.in_padded();
+// Channels [i, i + 16) of a pixel after scale, shift and SiLU; zeros behind the last.
+TESSERA_INLINE __m512 prepared(const ConvArgs& args, const float* scale_shift, int64_t at,
+                               int64_t i) {
+  const int64_t in = args.weight->in;
+  const __mmask16 keep = lanes(in - i);
+  __m512 v = load(args.x, args.dtype, at + i, keep);
+  if (scale_shift)
+    v = _mm512_fmadd_ps(v, _mm512_maskz_loadu_ps(keep, scale_shift + i),
+                        _mm512_maskz_loadu_ps(keep, scale_shift + in + i));
+  return args.silu ? silu(v) : v;
+}
+
+// Quantises a pixel into the tile.
+void quantise_pixel(const Job& job, const float* scale_shift, int64_t at, std::byte* to) {
+  const int64_t padded = job.panels.in_padded();
+  auto* const values = reinterpret_cast<float*>(thread_scratch(2).at_least(padded * 4 + 64));
+  __m512 most = _mm512_setzero_ps(), nan_sum = _mm512_setzero_ps();
   for (int64_t i = 0; i < padded; i += 16) {
-    const __mmask16 keep = lanes(in - i);
-    __m512 v = load(args.x, args.dtype, at + i, keep);
-    if (scale_shift)
-      v = _mm512_fmadd_ps(v, _mm512_maskz_loadu_ps(keep, scale_shift + i),
-                          _mm512_maskz_loadu_ps(keep, scale_shift + in + i));
-    if (args.silu) v = silu(v);
+    const __m512 v = prepared(job.args, scale_shift, at, i);
+    most = _mm512_max_ps(most, _mm512_abs_ps(v));
+    nan_sum = _mm512_fmadd_ps(v, _mm512_setzero_ps(), nan_sum);  // NaN stays NaN
+    _mm512_store_ps(values + i, v);
+  }
+  const float largest = _mm512_reduce_max_ps(most) + _mm512_reduce_add_ps(nan_sum);
+  const WholeNumbers whole_of(largest);
+  __m512i sum = _mm512_setzero_si512();
+  for (int64_t i = 0; i < padded; i += 16) {
+    const __m512i whole = whole_of(_mm512_load_ps(values + i));
+    sum = _mm512_add_epi32(sum, whole);
+    _mm_mask_storeu_epi8(to + i, lanes(padded - i), _mm512_cvtepi32_epi8(whole));
+  }
+  const int64_t lift = int64_t{-kConvOffset} * _mm512_reduce_add_epi32(sum);
+  const PixelNumbers numbers{largest / kInt8Largest, static_cast<int32_t>(lift)};
+  std::memcpy(to + padded, &numbers, sizeof numbers);
+}
+
+// Copies a pixel into the tile: scale, shift, SiLU, rounding.
+void copy_pixel(const Job& job, const float* scale_shift, int64_t at, std::byte* to) {
+  if (job.int8()) return quantise_pixel(job, scale_shift, at, to);
+  const int64_t padded = job.panels.in_padded();
+  for (int64_t i = 0; i < padded; i += 16) {
+    __m512 v = prepared(job.args, scale_shift, at, i);
     if (job.widens()) v = widen(to_bf16(v));
     store(to, job.tile, i, lanes(padded - i), v);
   }
@@ -215,7 +250,7 @@ void multiply_tile(const Job& job, const Pass& pass, int64_t block, int64_t line
   const int64_t pixel = job.pixel_bytes(), step = pixel * job.in_step;
   const int64_t most = conv_pixels(vectors);
   const int64_t groups = ceil_div(columns, most);
-  const int64_t chunk = job.widens() ? kChunkWords / 2 : kChunkWords;
+  const int64_t chunk = job.int8() ? p.words : job.widens() ? kChunkWords / 2 : kChunkWords;
   std::byte* const wide = job.widens() ? thread_scratch(2).at_least(chunk * 8 * width) : nullptr;
   std::fill_n(sums, lines * columns * width, 0.0f);
   for (int64_t t = 0; t < p.taps; ++t)
@@ -243,6 +278,7 @@ void store_tile(const Job& job, const Pass& pass, int64_t block, int64_t row, in
   const ConvArgs& a = job.args;
   const int64_t out = a.weight->out, width = job.panels.columns(block);
   const float* bias = a.weight->bias.defined() ? a.weight->bias.data<float>() : nullptr;
+  const float* scales = job.int8() ? a.weight->scales.data<float>() : nullptr;
   for (int64_t y = 0; y < lines; ++y)
     for (int64_t x = 0; x < columns; ++x, sums += width) {
       const int64_t oy = (line + y) * job.out_step + pass.first_line;
@@ -251,6 +287,7 @@ void store_tile(const Job& job, const Pass& pass, int64_t block, int64_t row, in
       for (int64_t v = 0, o = block * kConvColumns; v < width; v += 16, o += 16) {
         const __mmask16 keep = lanes(out - o);
         __m512 sum = _mm512_load_ps(sums + v);
+        if (scales) sum = _mm512_mul_ps(sum, _mm512_maskz_loadu_ps(keep, scales + o));
         if (bias) sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(keep, bias + o));
         if (a.residual) sum = _mm512_add_ps(sum, load(a.residual, a.y_dtype, at + o, keep));
         store(a.y, a.y_dtype, at + o, keep, sum);

@@ -7,9 +7,10 @@
 namespace tessera::kernels::avx512 {
 
 /// Layout of a packed filter: [block of 64 output channels][tap][word of k][columns]. A word is one
-/// f32 or two bf16 along the input channels (padded with zeros). The last block's columns are
-/// rounded up to 16.
+/// f32, two bf16 or four i8 plus kConvOffset (kernels/avx512/byte_dots.h) along the input channels,
+/// padded with zeros. The last block's columns are rounded up to 16.
 constexpr int64_t kConvColumns = 64;
+constexpr int kConvOffset = 128;
 
 /// Sizes of the filter layout.
 struct ConvPanels {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "kernels/avx512/byte_dots.h"
 #include "kernels/avx512/product.h"
 #include "kernels/avx512/vector.h"
 #include "kernels/nibbles.h"
@@ -34,17 +35,6 @@ struct RowNumbers {
   int32_t unused[2];
 };
 static_assert(sizeof(RowNumbers) == kRowTail);
-
-// sum + w x in assembly, because the compiler would move the sums.
-TESSERA_INLINE void add_dots(__m512i& sum, __m512i w, __m512i x) {
-  asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
-}
-
-TESSERA_INLINE __m512i four_of(const std::byte* x) {
-  int32_t four;
-  std::memcpy(&four, x, 4);
-  return _mm512_set1_epi32(four);
-}
 
 // sums[R][32] = begin[r], or the current sums, + x[R, steps] times (w + 128)[steps, 32].
 template <int R>
@@ -137,14 +127,14 @@ int32_t sum_of_digits(const std::byte* digits, __mmask64 which) {
 // Packs the line of each step; returns the sum of the digits.
 int64_t pack_lines(const RowSource& source, int64_t from, int64_t row, const RowLayout& layout,
                    float largest, std::byte* out) {
-  const __m512 inverse = _mm512_set1_ps(largest > kInt8Least ? kInt8Largest / largest : 0);
+  const WholeNumbers whole_of(largest);
   __m512i sum = _mm512_setzero_si512();
   for (int64_t s = 0; s < layout.steps; ++s) {
     std::byte* const line = out + layout.offset(row, s);
     for (int64_t i = 0; i < kLine; i += 16) {
       const int64_t k = s * kLine + i;
       const __m512 v = load(source.x, source.dtype, from * source.stride + k, lanes(source.k - k));
-      const __m512i whole = _mm512_cvtps_epi32(_mm512_mul_ps(v, inverse));
+      const __m512i whole = whole_of(v);
       sum = _mm512_add_epi32(sum, whole);
       _mm_store_si128(reinterpret_cast<__m128i*>(line + i), _mm512_cvtepi32_epi8(whole));
     }

@@ -1,8 +1,12 @@
 #include "kernels/conv.h"
 
+#include <algorithm>
 #include <cmath>
+#include <span>
+#include <type_traits>
 #include <vector>
 
+#include "kernels/packed_weight.h"
 #include "tensor/scope.h"
 
 namespace tessera::kernels::reference {
@@ -16,25 +20,56 @@ double load(const void* data, DType dtype, int64_t at) {
   });
 }
 
-// Input of a row after scale, shift and SiLU, rounded to the filter's dtype.
-std::vector<float> input_of(const ConvArgs& args, int64_t row) {
+/// Input of a row after scale, shift and SiLU, rounded to the filter's dtype.
+struct Input {
+  std::vector<float> values;
+  std::vector<float> scales{};  // i8: a scale for each pixel
+};
+
+void quantise(Input& x, int64_t in) {
+  for (size_t begin = 0; begin < x.values.size(); begin += static_cast<size_t>(in)) {
+    const std::span<float> pixel = std::span(x.values).subspan(begin, static_cast<size_t>(in));
+    float largest = 0, nan_sum = 0;
+    for (const float v : pixel) {
+      largest = std::max(largest, std::abs(v));
+      nan_sum += v * 0;
+    }
+    largest += nan_sum;
+    const float inverse = largest > kInt8Least ? kInt8Largest / largest : 0;
+    for (float& v : pixel) v = nearest_whole(v * inverse);
+    x.scales.push_back(largest / kInt8Largest);
+  }
+}
+
+Input input_of(const ConvArgs& args, int64_t row) {
   const int64_t in = args.weight->in, count = args.height * args.width * in;
   const float* scale = args.scale_shift ? args.scale_shift + row * 2 * in : nullptr;
-  std::vector<float> values(static_cast<size_t>(count));
+  Input x{std::vector<float>(static_cast<size_t>(count))};
   for (int64_t i = 0; i < count; ++i) {
     double v = load(args.x, args.dtype, row * args.x_stride + i);
     if (scale) v = v * scale[i % in] + scale[in + i % in];
     if (args.silu) v = v / (1 + std::exp(-v));
     float f = static_cast<float>(v);
     if (args.weight->dtype == DType::bf16) f = tensor::to_float(tensor::to_bfloat16(f));
-    values[static_cast<size_t>(i)] = f;
+    x.values[static_cast<size_t>(i)] = f;
   }
-  return values;
+  if (args.weight->dtype == DType::i8) quantise(x, in);
+  return x;
+}
+
+// A filter's element, with the scale of i8.
+template <class T>
+double weight_of(const PackedConv& w, int64_t o, int64_t at) {
+  const T value = w.data.data<T>()[at];
+  if constexpr (std::is_same_v<T, int8_t>)
+    return double{w.scales.data<float>()[o]} * value;
+  else
+    return tensor::to_float(value);
 }
 
 // Sums of all output channels at a pixel.
 template <class T>
-void sums_at(const ConvArgs& args, const float* x, int64_t oy, int64_t ox, double* sums) {
+void sums_at(const ConvArgs& args, const Input& x, int64_t oy, int64_t ox, double* sums) {
   const PackedConv& w = *args.weight;
   const int64_t scale = args.upsample ? 2 : 1;
   for (int64_t o = 0; o < w.out; ++o) sums[o] = w.bias.defined() ? w.bias.data<float>()[o] : 0;
@@ -43,12 +78,14 @@ void sums_at(const ConvArgs& args, const float* x, int64_t oy, int64_t ox, doubl
       const int64_t iy = oy * args.stride + ky - args.pad_top;
       const int64_t ix = ox * args.stride + kx - args.pad_left;
       if (iy < 0 || ix < 0 || iy >= args.height * scale || ix >= args.width * scale) continue;
-      const float* pixel = x + ((iy / scale) * args.width + ix / scale) * w.in;
+      const int64_t p = (iy / scale) * args.width + ix / scale;
+      const float* pixel = x.values.data() + p * w.in;
+      const double of_pixel = x.scales.empty() ? 1 : x.scales[static_cast<size_t>(p)];
       for (int64_t o = 0; o < w.out; ++o) {
-        const T* filter = w.data.data<T>() + ((o * w.kh + ky) * w.kw + kx) * w.in;
+        const int64_t filter = ((o * w.kh + ky) * w.kw + kx) * w.in;
         double sum = 0;
-        for (int64_t i = 0; i < w.in; ++i) sum += double{pixel[i]} * tensor::to_float(filter[i]);
-        sums[o] += sum;
+        for (int64_t i = 0; i < w.in; ++i) sum += double{pixel[i]} * weight_of<T>(w, o, filter + i);
+        sums[o] += sum * of_pixel;
       }
     }
 }
@@ -58,14 +95,17 @@ void sums_at(const ConvArgs& args, const float* x, int64_t oy, int64_t ox, doubl
 void conv(const ConvArgs& args) {
   const int64_t out = args.weight->out, pixels = args.out_height * args.out_width;
   for (int64_t row = 0; row < args.rows; ++row) {
-    const std::vector<float> x = input_of(args, row);
+    const Input x = input_of(args, row);
     tensor::parallel_for(args.out_height, 1, [&](int64_t first, int64_t last) {
       std::vector<double> sums(static_cast<size_t>(out));
       for (int64_t p = first * args.out_width; p < last * args.out_width; ++p) {
-        tensor::with_float_type(args.weight->dtype, [&](auto type) {
-          sums_at<decltype(type)>(args, x.data(), p / args.out_width, p % args.out_width,
-                                  sums.data());
-        });
+        const int64_t oy = p / args.out_width, ox = p % args.out_width;
+        if (args.weight->dtype == DType::i8)
+          sums_at<int8_t>(args, x, oy, ox, sums.data());
+        else
+          tensor::with_float_type(args.weight->dtype, [&](auto type) {
+            sums_at<decltype(type)>(args, x, oy, ox, sums.data());
+          });
         for (int64_t o = 0; o < out; ++o) {
           const int64_t at = (row * pixels + p) * out + o;
           double value = sums[static_cast<size_t>(o)];

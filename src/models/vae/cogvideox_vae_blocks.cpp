@@ -11,31 +11,17 @@ namespace {
 using tensor::DType;
 using tensor::Tensor;
 
-// Temporal tap k of a filter [out, in, size, size, size], as an image filter.
-Tensor tap_of(const Tensor& filter, int64_t k) {
-  const int64_t out = filter.size(0), in = filter.size(1), size = filter.size(2);
-  const Tensor wide =
-      ops::cast(filter.contiguous().reshape({out * in, size * size * size}), DType::f32);
-  return wide.slice(1, k * size * size, (k + 1) * size * size)
-      .contiguous()
-      .reshape({out, in, size, size});
-}
-
 Tensor rows(const Tensor& x, int64_t begin, int64_t end) { return x.slice(0, begin, end); }
 
 }  // namespace
 
 CausalConv::CausalConv(const nn::Weights& weights, const std::string& name, int64_t out, int64_t in,
                        int64_t size, DType dtype)
-    : pad_(static_cast<int>(size / 2)) {
-  const Tensor filter = weights.get(name + ".weight", {out, in, size, size, size});
-  const Tensor bias = weights.vector(name + ".bias", out);
-  for (int64_t k = 0; k < size; ++k)
-    taps_.push_back(ops::pack_conv(tap_of(filter, k), k == 0 ? bias : Tensor(), dtype));
-}
+    : taps_(weights.frames(name + ".weight", name + ".bias", {out, in, size, size, size}, dtype)),
+      pad_(static_cast<int>(size / 2)) {}
 
 Frames CausalConv::operator()(const Frames& x, FrameScene& scene, DType out) const {
-  const int64_t before = std::ssize(taps_) - 1;
+  const int64_t before = std::ssize(*taps_) - 1;
   Frames all = x;
   if (before > 0) {
     all.before = scene.earlier_frames[this];
@@ -48,7 +34,7 @@ Frames CausalConv::operator()(const Frames& x, FrameScene& scene, DType out) con
       .pad_top = pad_, .pad_bottom = pad_, .pad_left = pad_, .pad_right = pad_};
   options.out_as_input = false;
   options.out = out;
-  Frames output = scene.spatial.convolve(taps_, all, options);
+  Frames output = scene.spatial.convolve(*taps_, all, options);
   if (before > 0) {
     const int64_t frames = x.data.size(0), count = std::min(frames, before);
     scene.earlier_frames[this] =

@@ -31,7 +31,7 @@ class CausalConv {
   Frames operator()(const Frames& x, FrameScene& scene, tensor::DType out) const;
 
  private:
-  std::vector<ops::ConvWeight> taps_;  // an image filter for each temporal tap, oldest first
+  ops::FrameFilters taps_;
   int pad_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include "diffusion/plan_job.h"
 #include "nn/local.h"
 #include "runtime/launch.h"
+#include "runtime/open_model.h"
 #include "test_paths.h"
 #include "whole/golden.h"
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "completion/streamed_experts.h"
+#include "runtime/open_model.h"
 #include "whole/golden.h"
 #include "whole/text_model.h"
 

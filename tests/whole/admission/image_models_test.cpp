@@ -9,7 +9,7 @@
 #include "models/registry.h"
 #include "nn/latent_form.h"
 #include "nn/local_spatial.h"
-#include "runtime/model_state.h"
+#include "runtime/open_model.h"
 #include "runtime/sharded_blocks.h"
 #include "test_paths.h"
 #include "whole/golden.h"

@@ -6,6 +6,9 @@
 
 #include "base/json.h"
 #include "diffusion/plan_job.h"
+#include "nn/local_spatial.h"
+#include "runtime/open_model.h"
+#include "tensor/scope.h"
 #include "test_paths.h"
 #include "whole/pixart_text.h"
 
@@ -114,6 +117,30 @@ TEST(MemoryPlan, TilesBoundTheMemoryOfALargeImage) {
   EXPECT_LT(need(large, 256), 0.15 * double(need(large, 0)));
   // A larger image adds only its own size.
   EXPECT_LT(need(huge, 512) - need(large, 512), 2 * 3 * 4 * int64_t{2048} * 2048);
+}
+
+TEST(MemoryPlan, FiltersInInt8CountAsInARun) {
+  int64_t bf16 = 0;
+  for (const char* rules : {"", "vae=int8"}) {
+    RunOptions options = golden::options(Precision::bf16);
+    options.quantise_rules = rules;
+    runtime::ModelState state;
+    runtime::open_model(TESSERA_MODELS_DIR "/scenes", options, state);
+    diffusion::Job job;
+    job.planned.layout = {.channels = 4, .size = {1, 8, 8}, .patch = {1, 2, 2}};
+    job.planned.labels.resize(1);
+    const int64_t weights = admission::dry_run_decode(state, job, std::nullopt).weights;
+    tensor::Scope scope = tensor::current_scope();
+    scope.memory = std::make_shared<tensor::MemoryTracker>();
+    const tensor::BindScope bind(scope);
+    nn::LocalSpatial spatial;
+    (void)state.load_vae()->decode(tensor::Tensor::zeros({1, 4, 8, 8}, tensor::DType::f32),
+                                   spatial);
+    EXPECT_NEAR(double(scope.memory->peak(tensor::MemoryClass::weights)), double(weights), 100)
+        << rules;
+    if (bf16 == 0) bf16 = weights;
+    EXPECT_EQ(weights < bf16, *rules != 0);
+  }
 }
 
 TEST(MemoryPlan, OneTileIsTheImageBitByBit) {

@@ -6,6 +6,7 @@
 #include "completion/recorder.h"
 #include "load/weights_file.h"
 #include "pipeline/complete.h"
+#include "runtime/open_model.h"
 #include "whole/llada_golden.h"
 #include "whole/text_model.h"
 

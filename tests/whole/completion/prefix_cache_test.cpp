@@ -6,6 +6,7 @@
 #include "admission/token_memory.h"
 #include "completion/recorder.h"
 #include "pipeline/complete.h"
+#include "runtime/open_model.h"
 #include "whole/canvas_model.h"
 #include "whole/llada_golden.h"
 #include "whole/text_model.h"

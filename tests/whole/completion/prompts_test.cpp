@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "completion/options.h"
-#include "runtime/model_state.h"
+#include "runtime/open_model.h"
 #include "tessera/engine.h"
 #include "whole/llada_golden.h"
 #include "whole/text_model.h"

@@ -15,6 +15,7 @@
 #include "admission/token_memory.h"
 #include "base/fail.h"
 #include "cluster/on_processes.h"
+#include "runtime/open_model.h"
 #include "tessera/engine.h"
 #include "test_paths.h"
 #include "whole/golden.h"

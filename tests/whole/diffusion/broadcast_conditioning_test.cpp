@@ -11,6 +11,7 @@
 #include "diffusion/plan_job.h"
 #include "diffusion/text_encoders.h"
 #include "load/safetensors.h"
+#include "runtime/open_model.h"
 #include "runtime/resolve_model.h"
 #include "test_paths.h"
 #include "whole/golden.h"

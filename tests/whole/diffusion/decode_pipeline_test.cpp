@@ -9,6 +9,7 @@
 #include "diffusion/encode_text.h"
 #include "diffusion/failing_decoder.h"
 #include "diffusion/plan_job.h"
+#include "runtime/open_model.h"
 #include "test_paths.h"
 #include "whole/small_video.h"
 

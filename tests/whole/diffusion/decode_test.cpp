@@ -8,6 +8,7 @@
 #include "diffusion/failing_decoder.h"
 #include "diffusion/launch_bands.h"
 #include "diffusion/plan_job.h"
+#include "runtime/open_model.h"
 #include "test_paths.h"
 #include "whole/small_video.h"
 

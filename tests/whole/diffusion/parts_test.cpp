@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "diffusion/plan_job.h"
+#include "runtime/open_model.h"
 #include "whole/golden.h"
 
 namespace tessera::pipeline {

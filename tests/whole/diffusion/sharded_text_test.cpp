@@ -16,6 +16,7 @@
 #include "diffusion/plan_job.h"
 #include "diffusion/text_encoders.h"
 #include "pipeline/generate.h"
+#include "runtime/open_model.h"
 #include "runtime/sharded_blocks.h"
 #include "whole/small_video.h"
 #include "whole/text_pipeline.h"

@@ -7,7 +7,7 @@
 #include "load/gguf_model.h"
 #include "load/name_tables.h"
 #include "load/tensor_set.h"
-#include "runtime/model_state.h"
+#include "runtime/open_model.h"
 #include "test_paths.h"
 #include "whole/golden.h"
 #include "whole/text_model.h"

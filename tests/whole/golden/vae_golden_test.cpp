@@ -6,6 +6,7 @@
 
 #include "load/diffusers_folder.h"
 #include "load/meta_weights.h"
+#include "load/quantisation.h"
 #include "load/weight_store.h"
 #include "models/vae/autoencoder_kl.h"
 #include "nn/local_spatial.h"
@@ -53,18 +54,24 @@ std::vector<Case> cases() {
 struct Bound {
   DType dtype;
   double limit;
+  bool int8_filters = false;
+
+  std::shared_ptr<const nn::Weights> weights(const load::TensorSet& tensors) const {
+    auto stored = load::WeightStore().open(tensors);
+    return int8_filters ? load::with_int8_filters(std::move(stored)) : stored;
+  }
   double error(const Tensor& got, const Tensor& want) const {
     return dtype == DType::f32 ? golden::max_error(got.to_floats(), want.to_floats())
                                : golden::l2_error(got.to_floats(), want.to_floats());
   }
 };
-constexpr Bound kBounds[] = {{DType::f32, 1e-4}, {DType::bf16, 3e-2}};
+constexpr Bound kBounds[] = {{DType::f32, 1e-4}, {DType::bf16, 3e-2}, {DType::bf16, 5e-2, true}};
 
 TEST(VaeGolden, DecodesAsDiffusersBlockByBlock) {
   for (const Case& c : cases())
     for (const Bound& bound : kBounds) {
       SCOPED_TRACE(c.folder + " " + tensor::name_of(bound.dtype));
-      const models::AutoencoderKL vae(c.config, *load::WeightStore().open(c.tensors), bound.dtype);
+      const models::AutoencoderKL vae(c.config, *bound.weights(c.tensors), bound.dtype);
       nn::LocalSpatial spatial;
       int blocks = 0;
       const Tensor out = vae.decode(

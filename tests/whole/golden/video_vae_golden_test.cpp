@@ -2,6 +2,7 @@
 #include <stdexcept>
 
 #include "load/meta_weights.h"
+#include "load/quantisation.h"
 #include "load/weight_store.h"
 #include "models/vae/cogvideox_vae.h"
 #include "nn/local_spatial.h"
@@ -45,9 +46,12 @@ double error(DType dtype, const Tensor& got, const Tensor& want) {
 
 TEST(VideoVaeGolden, DecodesAsDiffusersWithAnyNumberOfFrames) {
   for (const Case& c : cases())
-    for (const auto& [dtype, limit] : {std::pair{DType::f32, 1e-4}, {DType::bf16, 3e-2}}) {
+    for (const auto& [dtype, limit] :
+         {std::pair{DType::f32, 1e-4}, {DType::bf16, 3e-2}, {DType::i8, 5e-2}}) {
       nn::LocalSpatial spatial;
-      const models::CogVideoXVae vae(c.config, *load::WeightStore().open(c.tensors), dtype);
+      auto weights = load::WeightStore().open(c.tensors);
+      if (dtype == DType::i8) weights = load::with_int8_filters(std::move(weights));
+      const models::CogVideoXVae vae(c.config, *weights, dtype == DType::f32 ? dtype : DType::bf16);
       int runs = 0;
       for (const char* run : {"decode1", "decode3", "decode4", "decode5", "decode_batch2"}) {
         if (!c.io.has(std::string(run) + ".in")) continue;  // the tests travel with a part of them

@@ -6,7 +6,7 @@
 
 #include "pipeline/complete.h"
 #include "pipeline/generate.h"
-#include "runtime/model_state.h"
+#include "runtime/open_model.h"
 #include "whole/golden.h"
 
 namespace tessera::pipeline {

@@ -1,5 +1,3 @@
-#include <fstream>
-
 #include "test_paths.h"
 #include "whole/golden.h"
 
@@ -57,14 +55,6 @@ TEST(ModelState, RefusesADamagedFile) {
   const std::string folder = altered(scratch, [](auto&) {});
   fs::resize_file(folder + "/model.safetensors", fs::file_size(folder + "/model.safetensors") / 2);
   EXPECT_NE(refusal(folder, ErrorCode::model).find("model.safetensors"), std::string::npos);
-}
-
-TEST(ModelState, RefusesWhatIsNoModel) {
-  const Scratch scratch;
-  EXPECT_NE(refusal(scratch / "none", ErrorCode::model).find("does not exist"), std::string::npos);
-  EXPECT_NE(refusal(scratch / "", ErrorCode::model).find("neither"), std::string::npos);
-  std::ofstream(scratch / "config.json") << R"({"model_type": "unet"})";
-  EXPECT_NE(refusal(scratch / "", ErrorCode::model).find("not supported"), std::string::npos);
 }
 
 }  // namespace

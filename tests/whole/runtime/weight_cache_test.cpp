@@ -10,7 +10,7 @@
 #include "diffusion/decode.h"
 #include "load/held_weights.h"
 #include "pipeline/generate.h"
-#include "runtime/model_state.h"
+#include "runtime/open_model.h"
 #include "tensor/scope.h"
 #include "whole/golden.h"
 #include "whole/small_video.h"

@@ -1,13 +1,17 @@
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "bench.h"
+#include "load/quantisation.h"
 #include "models/random_weights.h"
 #include "models/vae/autoencoder_kl.h"
 #include "nn/local_spatial.h"
 #include "place.h"
 
 // Decodes an image with the sizes of Stable Diffusion's VAE and random weights:
-//   vae_bench [threads] [shape: 512x512-bf16, 512x512-f32, ...] [times] [--device cpu|cuda]
+//   vae_bench [threads] [shape: 512x512-bf16, -f32, or -int8 (residual blocks), ...] [times]
+//   [--device cpu|cuda]
 //   [--turns]
 // Prints a JSON line.
 
@@ -31,7 +35,9 @@ int run(int argc, char** argv) {
   models::AutoencoderKLConfig config;
   config.block_out_channels = {128, 256, 512, 512};
   config.layers_per_block = 2;
-  const models::AutoencoderKL vae(config, RandomWeights(place.device), dtype);
+  std::shared_ptr<const nn::Weights> weights = std::make_shared<RandomWeights>(place.device);
+  if (shape.ends_with("int8")) weights = load::with_int8_filters(std::move(weights));
+  const models::AutoencoderKL vae(config, *weights, dtype);
   nn::LocalSpatial spatial;
   const Tensor latents = RandomWeights(place.device).get("", {1, 4, height / 8, width / 8});
   if (place.on_gpu() || place.turns)
