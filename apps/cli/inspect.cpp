@@ -5,6 +5,7 @@
 #include "arguments.h"
 #include "commands.h"
 #include "progress.h"
+#include "server/option_names.h"
 #include "tessera/prediction.h"
 
 namespace tessera::cli {
@@ -101,7 +102,7 @@ void print(const Inspection& i) {
     if (i.memory.contains(name))
       std::printf("  %-12s %s\n", name, amount(double(i.memory.at(name))).c_str());
   if (!i.ranks.empty()) print_ranks(i);
-  if (!i.unfit.empty()) std::printf("  does not fit: %s\n", i.unfit.c_str());
+  if (!i.unfit.empty()) std::printf("  does not fit: %s\n", server::in_options(i.unfit).c_str());
 }
 
 // Under mpirun, rank 0 predicts the run of all processes.

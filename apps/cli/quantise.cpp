@@ -112,8 +112,12 @@ Command add_quantise(CLI::App& program) {
   app->add_option("-o,--output", o->request.output, "New folder, which must not exist")
       ->required()
       ->type_name("DIR");
-  add_choice(*app, "--experts", o->request.experts,
-             "Experts: int8 (default), or int4 in groups of 32")
+  app->add_option_function<std::string>(
+         "--experts",
+         [o](const std::string& word) {
+           o->request.experts = choice_of<Precision>(word, "--experts");
+         },
+         "Experts: int8 (default), or int4 in groups of 32")
       ->check(one_of({"int8", "int4"}))
       ->type_name("T");
   app->add_option_function<std::string>(

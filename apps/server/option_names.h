@@ -11,7 +11,7 @@ namespace tessera::server {
 /// Returns the option of the command line for a field of the library: "--top-k" for "top_k".
 inline std::string option_of(const std::string& field) {
   static const std::map<std::string, std::string> renamed{
-      {"classes", "class"}, {"loras", "lora"}, {"noise", "rng"}};
+      {"calibration", "smooth"}, {"classes", "class"}, {"loras", "lora"}, {"noise", "rng"}};
   const auto other = renamed.find(field);
   std::string option = other == renamed.end() ? field : other->second;
   std::ranges::replace(option, '_', '-');

@@ -215,8 +215,8 @@ struct ForwardRequest {
 
 /// A smaller copy of a model's folder.
 struct QuantiseRequest {
-  std::string output;                   ///< a new folder
-  Precision experts = Precision::int8;  ///< routed experts' weights: int8 or int4
+  std::string output;                  ///< a new folder
+  std::optional<Precision> experts{};  ///< routed experts' weights: int8 (default) or int4
   /// A language model's attention, dense and shared MLPs and head: int8; none: unchanged.
   std::optional<Precision> dense{};
   /// An image or video pipeline's products, text encoders included, as RunOptions::precision int8

@@ -47,7 +47,10 @@ std::string ranks_that_fit(const runtime::ModelState& state, const diffusion::Jo
 std::string remedy_of(const runtime::ModelState& state, std::string ranks, int64_t least) {
   if (!ranks.empty()) ranks += "; else ";
   if (state.options.memory_budget == 0) return ranks + kSmaller;
-  return fmt::format("{}it fits into {}; else {}", ranks, budget_of(least), kSmaller);
+  const char* const streamed = state.quantises_products() || state.quantises_experts()
+                                   ? "; or quantise the folder first: only then blocks are streamed"
+                                   : "";
+  return fmt::format("{}it fits into {}; else {}{}", ranks, budget_of(least), kSmaller, streamed);
 }
 
 /// A part above the limit.

@@ -182,10 +182,20 @@ ops::WeightForm pair_packed_as(const TensorSet& tensors, const std::string& gate
   return form;
 }
 
-std::shared_ptr<const nn::Weights> with_int8_filters(std::shared_ptr<const nn::Weights> weights) {
-  const auto in_int8 = [weights](nn::WeightRequest request) {
+bool is_int8_filter(std::string_view name, const tensor::Shape& shape, int64_t fewest_channels) {
+  const auto holds = [&](std::string_view part) {
+    return name.find(part) != std::string_view::npos;
+  };
+  return holds(".resnets.") && (holds(".conv1.") || holds(".conv2.")) &&
+         name.ends_with(".weight") && shape[1] >= fewest_channels;
+}
+
+std::shared_ptr<const nn::Weights> with_int8_filters(
+    std::shared_ptr<const nn::Weights> weights,  // NOLINT(performance-unnecessary-value-param)
+    int64_t fewest_channels) {
+  const auto in_int8 = [weights, fewest_channels](nn::WeightRequest request) {
     if (request.form == nn::WeightRequest::Form::conv && request.compute == tensor::DType::bf16 &&
-        is_residual_filter(request.name))
+        is_int8_filter(request.name, request.shape, fewest_channels))
       request.compute = tensor::DType::i8;
     return weights->fetch(request);
   };

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "load/tensor_set.h"
 #include "nn/split.h"
@@ -44,8 +45,14 @@ ops::WeightForm packed_as(const TensorSet& tensors, const std::string& name, ten
 /// Same for a pair. Throws Error(usage) if the rules give two forms.
 ops::WeightForm pair_packed_as(const TensorSet& tensors, const std::string& gate,
                                const std::string& up, tensor::DType compute, int64_t k);
-/// The same weights, with the filters of a VAE's residual blocks in i8 where bf16 is asked for.
-std::shared_ptr<const nn::Weights> with_int8_filters(std::shared_ptr<const nn::Weights> weights);
+/// Filters of fewer input channels stay in bf16: rounding their pixels takes longer than it saves.
+constexpr int64_t kFewestInt8Channels = 64;
+/// True for a filter [out, in, ...] that the rule `vae` has in int8: of a VAE's residual block.
+bool is_int8_filter(std::string_view name, const tensor::Shape& shape,
+                    int64_t fewest_channels = kFewestInt8Channels);
+/// The same weights, with such filters in i8 where bf16 is asked for.
+std::shared_ptr<const nn::Weights> with_int8_filters(std::shared_ptr<const nn::Weights> weights,
+                                                     int64_t fewest_channels = kFewestInt8Channels);
 /// Elements of a tensor, whole numbers counted one by one.
 int64_t elements_of(const TensorSet& tensors, const std::string& name);
 /// Whether it holds the scales of another one, or of its inputs.

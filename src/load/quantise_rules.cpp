@@ -86,10 +86,6 @@ ProductKind product_kind(std::string_view name) {
   return any(kMlp) || any(kMlpOfBert) ? ProductKind::mlp : ProductKind::other;
 }
 
-bool is_residual_filter(std::string_view name) {
-  return holds(name, ".resnets.") && (holds(name, ".conv1.") || holds(name, ".conv2."));
-}
-
 const char* name_of(Bits bits) {
   switch (bits) {
     case Bits::int8: return "int8";

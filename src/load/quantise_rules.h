@@ -23,8 +23,8 @@ class QuantiseRules {
   struct Rule {
     /// "attn", "mlp", "modulation" or "experts" (routed); "text", "text.attn" or "text.mlp" for
     /// text encoders; or a weight's name with '*' as wildcard; "blocks": weights that a file holds
-    /// in block formats; "scores": the scores of attention, no weights; "vae": the filters of a
-    /// VAE's residual blocks.
+    /// in block formats; "scores": the scores of attention, no weights; "vae": filters of a VAE's
+    /// residual blocks.
     std::string of;
     Bits bits = Bits::none;
   };
@@ -62,8 +62,6 @@ class QuantiseRules {
   std::vector<Rule> rules_;
 };
 
-/// True for a filter [out, in, ...] of a VAE's residual block.
-bool is_residual_filter(std::string_view name);
 /// True if a name matches a pattern with '*' as wildcard.
 bool matches_rule(std::string_view name, std::string_view pattern);
 /// "bf16", "int8", "int4".

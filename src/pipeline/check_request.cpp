@@ -118,14 +118,20 @@ void check_request(const QuantiseRequest& q) {
   require(
       !q.output.empty(), ErrorCode::usage,
       "nothing says where the folder is to be written (`output`); name one that does not exist");
-  require(q.experts == Precision::int8 || q.experts == Precision::int4, ErrorCode::usage,
-          "`experts` {}: experts are quantised to int8 or int4", word_of(q.experts));
+  const Precision experts = q.experts.value_or(Precision::int8);
+  require(experts == Precision::int8 || experts == Precision::int4, ErrorCode::usage,
+          "`experts` {}: experts are quantised to int8 or int4", word_of(experts));
+  const bool products = q.dtype || !q.rules.empty();
+  require(!products || (!q.experts && !q.dense), ErrorCode::usage,
+          "`{}` does not go with `dtype` and `quantise_rules`; give `quantise_rules` experts=FORM, "
+          "attn=FORM or mlp=FORM",
+          q.experts ? "experts" : "dense");
   require(q.dense.value_or(Precision::int8) == Precision::int8, ErrorCode::usage,
           "`dense` {}: what is dense is quantised to int8, or stays as it is", word_of(*q.dense));
   const Precision precision = q.dtype.value_or(Precision::int8);
   require(precision == Precision::int8 || precision == Precision::int4, ErrorCode::usage,
           "`dtype` {}: products are quantised to int8 or int4", word_of(precision));
-  require(q.calibration.empty() || q.dtype || !q.rules.empty(), ErrorCode::usage,
+  require(q.calibration.empty() || products, ErrorCode::usage,
           "`calibration` smooths the products of a pipeline; give `dtype` int8 or int4 with it");
 }
 

@@ -75,9 +75,11 @@ void finish_report(const runtime::ModelState& state, const diffusion::Job& job, 
   report.plan = to_string(state.options.plan);
   report.device = runtime::device_name(state.place);
   report.precision = state.options.precision;
-  report.int4_experts = state.int4_experts();
-  report.int8_experts = state.expert_dtype() == nn::DType::i8 && !report.int4_experts;
-  std::vector<std::string> parts{"transformer", "vae"};
+  const bool routed = state.spec && !state.geometry().experts.empty();
+  report.int4_experts = routed && state.int4_experts();
+  report.int8_experts = routed && state.expert_dtype() == nn::DType::i8 && !report.int4_experts;
+  std::vector<std::string> parts{"transformer"};
+  if (job.planned.decoded_lines > 0) parts.emplace_back("vae");
   for (const diffusion::Text& text : job.asked.texts)
     if (text.there) parts.push_back(text.part.encoder);
   for (const std::string& part : parts)

@@ -72,7 +72,7 @@ load::QuantiseRules rules_of(const runtime::ModelState& state, const QuantiseReq
   RunOptions as;
   as.precision = request.dtype.value_or(Precision::bf16);
   as.quantise_rules = request.rules;
-  const load::QuantiseRules rules = runtime::rules_of(as);
+  load::QuantiseRules rules = runtime::rules_of(as);
   for (const char* key : {"scores", "vae"})
     require(!rules.said(key), ErrorCode::usage,
             "`quantise_rules` {}: {} is not stored in a folder; give this rule to the run",

@@ -324,15 +324,15 @@ Ordered ordered(PublishedRuns& runs, const Json& row) {
       made.right_side = side_of(runs, run, right, memory);
       const double ratio = made.left / made.right_side;
       bool holds = false;
-      if (relation.starts_with("~"))
+      if (relation.starts_with('~'))
         holds = ratio > 0.85 && ratio < 1.18;
       else if (relation.starts_with(">>"))
         holds = ratio >= 1.3;
       else if (relation.starts_with(">="))
         holds = ratio >= 0.98;
-      else if (relation.starts_with(">"))
+      else if (relation.starts_with('>'))
         holds = ratio > 1;
-      else if (relation.starts_with("<"))
+      else if (relation.starts_with('<'))
         holds = ratio < 1;
       else
         fail(ErrorCode::usage, "the relation '{}' is not predicted", relation);

@@ -62,6 +62,42 @@ void check_filters(const ModelState& state) {
           state.name);
 }
 
+using Forms = std::map<std::string, ops::WeightForm>;
+
+// The forms of all matrices in a run with these rules beside those of the files.
+Forms forms_with(const ModelState& state, const std::string& rules) {
+  Forms forms;
+  for (const std::string& part : state.parts_with_products()) {
+    load::TensorSet tensors = state.tensors_of(part);
+    tensors.quantise(rules_with_blocks(state.options, rules), load::products_of(part));
+    const auto weights = std::make_shared<const load::MetaWeights>(std::move(tensors));
+    for (const auto& [name, form] : state.forms_of(part, weights, state.expert_dtype()))
+      forms[part + " " + name] = form;
+  }
+  return forms;
+}
+
+// Refuses rules that change no product, unless the folder has the forms that they ask for.
+void check_effect(const ModelState& state, const load::QuantiseRules& rules) {
+  using Bits = load::QuantiseRules::Bits;
+  if (state.spec && rules.experts() != Bits::none && !state.geometry().experts.empty()) return;
+  const Forms forms = forms_with(state, rules.text());
+  const auto has = [&](bool int4) {
+    return std::ranges::any_of(forms, [&](const auto& entry) {
+      return entry.second.int8_rows && entry.second.int4 == int4;
+    });
+  };
+  const bool given = rules.names(Bits::int4) ? has(true) : rules.names(Bits::int8) && has(false);
+  if (given || (!rules.names(Bits::int4) && forms != forms_with(state, ""))) return;
+  require(has(false) || has(true), ErrorCode::usage,
+          "{}: '{}' has no products that are quantised; use bf16", asked_as(state.options),
+          state.name);
+  fail(ErrorCode::usage,
+       "{}: the products of '{}' stay in the form that its files hold; leave it out, or quantise "
+       "the original folder again",
+       asked_as(state.options), state.name);
+}
+
 }  // namespace
 
 void check_quantises(const ModelState& state) {
@@ -75,8 +111,6 @@ void check_quantises(const ModelState& state) {
           state.name);
   if (rules.int8_filters()) check_filters(state);
   if (!rules.names_products()) return;
-  bool any = state.spec && rules.experts() != load::QuantiseRules::Bits::none &&
-             !state.geometry().experts.empty();
   std::map<std::string, ops::WeightForm> forms;
   for (const std::string& part : state.parts_with_products()) {
     load::TensorSet none;  // no files: names are those of the model
@@ -94,12 +128,10 @@ void check_quantises(const ModelState& state) {
             ErrorCode::usage, "`quantise_rules`: {} names no product of '{}' in bf16",
             base::printable(rule.of), state.name);
   }
-  any = any || std::ranges::any_of(forms, [](const auto& entry) { return entry.second.int8_rows; });
   require(!gpu || !rules.names(load::QuantiseRules::Bits::int4), ErrorCode::usage,
           "{}: int4 is supported on CPUs only; leave `device` cuda out, or use int8",
           asked_as(state.options));
-  require(any, ErrorCode::usage, "{}: '{}' has no products that are quantised; use bf16",
-          asked_as(state.options), state.name);
+  check_effect(state, rules);
 }
 
 void check_device_forms(const ModelState& state) {

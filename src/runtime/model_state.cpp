@@ -260,8 +260,9 @@ int64_t ModelState::int8_filters() const {
   const tensor::Uncounted aside;
   const load::MetaWeights names;
   (void)vae().decoder(names, dtype());
-  return std::ranges::count_if(
-      names.asked(), [](const auto& entry) { return load::is_residual_filter(entry.first); });
+  return std::ranges::count_if(names.asked(), [](const auto& entry) {
+    return load::is_int8_filter(entry.first, entry.second);
+  });
 }
 
 std::string ModelState::check_vae() const {

@@ -132,6 +132,8 @@ class Quantise(ProgramTest):
         self.assertIn("int8 activations", self.run_here("inspect", folder).stdout)
         self.refused(2, "quantise", folder, "-o", "x", "--dtype", "int8", says="is quantised already")
         self.refused(2, "quantise", "tasks-b", "-o", "x", "--dtype", "int8", says="--experts and --dense")
+        self.refused(2, "quantise", TWO, "-o", "x", "--dtype", "int8", "--experts", "int4", says="experts=FORM")
+        self.refused(2, "quantise", TWO, "-o", "x", "--dtype", "int8", "--dense", "int8", says="--dense does not go")
         self.refused(2, "quantise", "scenes", "-o", "x", "--dtype", "f32", says="--dtype")
         config["quantization_config"].pop("rules")
         (folder / "transformer/config.json").write_text(json.dumps(config))
@@ -153,7 +155,7 @@ class Quantise(ProgramTest):
         self.quantised("shapes", "s", "--dtype", "int8", "--smooth", "--class", "1", "--class", "2", "--steps", "1")
         self.refused(2, "quantise", "scenes", "-o", "x", *run, says=["--smooth", "--prompt"])
         self.refused(2, "quantise", "scenes", "-o", "x", "--dtype", "int8", "--prompt", "x", says="--smooth")
-        self.refused(2, "quantise", "scenes", "-o", "x", "--smooth", "--prompt", "x", says="calibration")
+        self.refused(2, "quantise", "scenes", "-o", "x", "--smooth", "--prompt", "x", says="--smooth smooths the products")
 
     def test_what_is_dense_too(self):
         folder = self.quantised(TWO, "all", "--dense", "int8")

@@ -124,6 +124,7 @@ class WeightFiles(ProgramTest):
         ask = ("--transformer", "t.gguf")
         exact = self.latents(VIDEO, *ask, "--exact-quants")
         self.assertNotEqual(self.latents(VIDEO, *ask), exact)
+        self.assertEqual(self.latents(VIDEO, *ask, "--quantise-rules", "mlp=bf16"), exact)  # no other blocks
         self.assertEqual(self.latents(VIDEO, *ask, "--dtype", "f32", "--exact-quants"),
                          self.latents(VIDEO, *ask, "--dtype", "f32"))
         done = self.run_here("generate", VIDEO, *RUN, "--exact-quants", "--latents-only", "--save-latents", "x")

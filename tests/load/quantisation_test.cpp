@@ -128,5 +128,18 @@ TEST(Quantisation, ACutTakesScalesToo) {
   }
 }
 
+TEST(Int8Filters, AreThoseOfWideResidualBlocks) {
+  const tensor::Shape wide{128, 64, 3, 3}, narrow{64, 32, 3, 3};
+  EXPECT_TRUE(is_int8_filter("decoder.up_blocks.0.resnets.1.conv2.weight", wide));
+  EXPECT_TRUE(is_int8_filter("decoder.mid_block.resnets.0.conv1.conv.weight", {64, 64, 3, 3, 3}));
+  EXPECT_FALSE(is_int8_filter("decoder.up_blocks.0.resnets.1.conv2.weight", narrow));
+  EXPECT_TRUE(is_int8_filter("decoder.up_blocks.0.resnets.1.conv2.weight", narrow, 1));
+  for (const char* other :
+       {"decoder.conv_in.weight", "decoder.up_blocks.0.upsamplers.0.conv.weight",
+        "decoder.up_blocks.2.resnets.0.conv_shortcut.weight",
+        "encoder.mid_block.resnets.0.conv1.bias"})
+    EXPECT_FALSE(is_int8_filter(other, wide)) << other;
+}
+
 }  // namespace
 }  // namespace tessera::load

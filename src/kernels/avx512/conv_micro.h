@@ -85,7 +85,7 @@ void float_conv_micro(const std::byte* a, int64_t a_step, const std::byte* w, in
 }
 
 template <DType dtype, int M, int V>
-constexpr ConvMicro conv_micro = [] {
+constexpr ConvMicro kConvMicro = [] {
   if constexpr (dtype == DType::i8)
     return int8_conv_micro<M, V>;
   else
@@ -97,13 +97,13 @@ constexpr int conv_pixels(int vectors) { return vectors <= 2 ? 12 : 6; }
 
 template <DType dtype, int V>
 ConvMicro conv_micro_for(int64_t pixels) {
-  constexpr ConvMicro few[] = {conv_micro<dtype, 1, V>, conv_micro<dtype, 2, V>,
-                               conv_micro<dtype, 3, V>, conv_micro<dtype, 4, V>,
-                               conv_micro<dtype, 5, V>, conv_micro<dtype, 6, V>};
+  constexpr ConvMicro few[] = {kConvMicro<dtype, 1, V>, kConvMicro<dtype, 2, V>,
+                               kConvMicro<dtype, 3, V>, kConvMicro<dtype, 4, V>,
+                               kConvMicro<dtype, 5, V>, kConvMicro<dtype, 6, V>};
   if constexpr (V <= 2) {
-    constexpr ConvMicro more[] = {conv_micro<dtype, 7, V>,  conv_micro<dtype, 8, V>,
-                                  conv_micro<dtype, 9, V>,  conv_micro<dtype, 10, V>,
-                                  conv_micro<dtype, 11, V>, conv_micro<dtype, 12, V>};
+    constexpr ConvMicro more[] = {kConvMicro<dtype, 7, V>,  kConvMicro<dtype, 8, V>,
+                                  kConvMicro<dtype, 9, V>,  kConvMicro<dtype, 10, V>,
+                                  kConvMicro<dtype, 11, V>, kConvMicro<dtype, 12, V>};
     if (pixels > 6) return more[pixels - 7];
   }
   return few[pixels - 1];

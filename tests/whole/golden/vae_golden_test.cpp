@@ -58,7 +58,7 @@ struct Bound {
 
   std::shared_ptr<const nn::Weights> weights(const load::TensorSet& tensors) const {
     auto stored = load::WeightStore().open(tensors);
-    return int8_filters ? load::with_int8_filters(std::move(stored)) : stored;
+    return int8_filters ? load::with_int8_filters(std::move(stored), 1) : stored;
   }
   double error(const Tensor& got, const Tensor& want) const {
     return dtype == DType::f32 ? golden::max_error(got.to_floats(), want.to_floats())

@@ -50,7 +50,7 @@ TEST(VideoVaeGolden, DecodesAsDiffusersWithAnyNumberOfFrames) {
          {std::pair{DType::f32, 1e-4}, {DType::bf16, 3e-2}, {DType::i8, 5e-2}}) {
       nn::LocalSpatial spatial;
       auto weights = load::WeightStore().open(c.tensors);
-      if (dtype == DType::i8) weights = load::with_int8_filters(std::move(weights));
+      if (dtype == DType::i8) weights = load::with_int8_filters(std::move(weights), 1);
       const models::CogVideoXVae vae(c.config, *weights, dtype == DType::f32 ? dtype : DType::bf16);
       int runs = 0;
       for (const char* run : {"decode1", "decode3", "decode4", "decode5", "decode_batch2"}) {

@@ -36,6 +36,27 @@ TEST(CheckQuantised, OptionsWithoutEffectAreNamed) {
         << c.model << " " << c.rules;
 }
 
+TEST(CheckQuantised, AQuantisedFolderKeepsItsForms) {
+  const golden::Scratch scratch;
+  QuantiseRequest request{.output = scratch / "q"};
+  request.dtype = Precision::int8;
+  (void)Model::open(TESSERA_MODELS_DIR "/scenes", golden::options(Precision::bf16))
+      .quantise(request);
+  const auto said = [&](Precision precision, const std::string& rules) {
+    RunOptions run = golden::options(precision);
+    run.quantise_rules = rules;
+    return golden::error_of([&] { (void)Model::open(request.output, run); });
+  };
+  EXPECT_EQ(said(Precision::int8, ""), "");
+  EXPECT_EQ(said(Precision::bf16, "attn=int8"), "");
+  for (const auto& [precision, rules] : {std::pair{Precision::bf16, "mlp=int4"},
+                                         {Precision::bf16, "attn=bf16"},
+                                         {Precision::int4, ""}})
+    EXPECT_NE(said(precision, rules).find("stay in the form that its files hold"),
+              std::string::npos)
+        << rules;
+}
+
 TEST(CheckQuantised, AVaeAloneTakesItsRule) {
   EXPECT_EQ(golden::error_of([] {
               RunOptions run = golden::options(Precision::bf16);
