@@ -136,7 +136,12 @@ RunNeed run_need(const runtime::ModelState& state, const diffusion::Job& job, bo
   if (state.has_vae())
     for (const diffusion::SourceImage& image : job.asked.references)
       add_encoding(need.text, dry_run_encode(state, job, image, {}));
-  if (decode && state.has_vae()) need.decode = dry_run_decode(state, job, {});
+  if (decode && state.has_vae()) {
+    need.decode = dry_run_decode(state, job, {});
+    const int64_t inputs = input_bytes(job);  // texts stay until the end
+    need.decode.activations += inputs;
+    need.decode.peak += inputs;
+  }
   need.peak = std::max({need.denoise.peak, need.text.peak, need.decode.peak});
   need.samples = job.samples();
   need.steps = job.planned.sampler->steps();

@@ -72,7 +72,7 @@ Forms forms_with(const ModelState& state, const std::string& rules) {
     tensors.quantise(rules_with_blocks(state.options, rules), load::products_of(part));
     const auto weights = std::make_shared<const load::MetaWeights>(std::move(tensors));
     for (const auto& [name, form] : state.forms_of(part, weights, state.expert_dtype()))
-      forms[part + " " + name] = form;
+      forms[fmt::format("{} {}", part, name)] = form;
   }
   return forms;
 }

@@ -170,6 +170,24 @@ TEST(MemoryPlan, PartsAreReleasedAfterUse) {
   EXPECT_LE(double(peaks.total), 1.05 * double(std::max(denoise, decode.peak)));
 }
 
+// Texts stay in memory until the image is decoded.
+TEST(MemoryPlan, InspectPredictsThePeakOfDecoding) {
+  Trial run;
+  run.request.width = run.request.height = 256;
+  run.request.steps = 1;
+  const auto peak = [&] {
+    return Model::open(kData + "pixart_alpha/model", run.options)
+        .inspect(run.request)
+        .memory.at("peak");
+  };
+  const int64_t whole = peak();
+  const int64_t counted = run().report.peak_bytes.total;
+  EXPECT_GE(whole, counted);
+  EXPECT_LE(double(whole), 1.02 * double(counted));
+  run.request.decode = false;
+  EXPECT_LT(peak(), whole);
+}
+
 // The results of a sequence of requests stay until its end.
 TEST(MemoryPlan, ResultsOfASequenceCount) {
   runtime::ModelState state;
