@@ -395,7 +395,9 @@ MemoryFit fit_memory(const runtime::ModelState& state, const GenerateRequest& re
     const int64_t peak = text.need.peak + adapters;
     if (diffusion::encodes_text(state)) fit.text = std::max(fit.text, peak);
     if (peak > room.bytes)
-      misfits.push_back({"the " + text.part.encoder, peak, text.need.weights + adapters});
+      misfits.push_back(
+          {fmt::format("the {}{}", text.part.encoder, adapters > 0 ? " with the adapters" : ""),
+           peak, text.need.weights + adapters});
   }
   std::vector<diffusion::SourceImage*> images;
   if (job.asked.source) images.push_back(&*job.asked.source);
