@@ -57,12 +57,10 @@ Input input_of(const ConvArgs& args, int64_t row) {
   return x;
 }
 
-// A filter's element, with the scale of i8.
 template <class T>
-double weight_of(const PackedConv& w, int64_t o, int64_t at) {
-  const T value = w.data.data<T>()[at];
+double widened(T value) {
   if constexpr (std::is_same_v<T, int8_t>)
-    return double{w.scales.data<float>()[o]} * value;
+    return value;
   else
     return tensor::to_float(value);
 }
@@ -72,6 +70,7 @@ template <class T>
 void sums_at(const ConvArgs& args, const Input& x, int64_t oy, int64_t ox, double* sums) {
   const PackedConv& w = *args.weight;
   const int64_t scale = args.upsample ? 2 : 1;
+  const float* scales = w.scales.defined() ? w.scales.data<float>() : nullptr;
   for (int64_t o = 0; o < w.out; ++o) sums[o] = w.bias.defined() ? w.bias.data<float>()[o] : 0;
   for (int64_t ky = 0; ky < w.kh; ++ky)
     for (int64_t kx = 0; kx < w.kw; ++kx) {
@@ -82,10 +81,10 @@ void sums_at(const ConvArgs& args, const Input& x, int64_t oy, int64_t ox, doubl
       const float* pixel = x.values.data() + p * w.in;
       const double of_pixel = x.scales.empty() ? 1 : x.scales[static_cast<size_t>(p)];
       for (int64_t o = 0; o < w.out; ++o) {
-        const int64_t filter = ((o * w.kh + ky) * w.kw + kx) * w.in;
+        const T* filter = w.data.data<T>() + ((o * w.kh + ky) * w.kw + kx) * w.in;
         double sum = 0;
-        for (int64_t i = 0; i < w.in; ++i) sum += double{pixel[i]} * weight_of<T>(w, o, filter + i);
-        sums[o] += sum * of_pixel;
+        for (int64_t i = 0; i < w.in; ++i) sum += double{pixel[i]} * widened(filter[i]);
+        sums[o] += sum * of_pixel * (scales ? scales[o] : 1);
       }
     }
 }
