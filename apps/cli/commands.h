@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 
@@ -91,6 +92,14 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, Choice& choice,
       [&choice, name](const std::string& word) {
         if (!word.empty()) choice = choice_of<Choice>(word, name);  // empty: refused after parsing
       },
+      description);
+}
+/// The same for a choice that may stay open.
+template <class Choice>
+CLI::Option* add_choice(CLI::App& app, const std::string& name, std::optional<Choice>& choice,
+                        const std::string& description = "") {
+  return app.add_option_function<std::string>(
+      name, [&choice, name](const std::string& word) { choice = choice_of<Choice>(word, name); },
       description);
 }
 /// Adds --lora to a request that takes adapters.

@@ -112,12 +112,8 @@ Command add_quantise(CLI::App& program) {
   app->add_option("-o,--output", o->request.output, "New folder, which must not exist")
       ->required()
       ->type_name("DIR");
-  app->add_option_function<std::string>(
-         "--experts",
-         [o](const std::string& word) {
-           o->request.experts = choice_of<Precision>(word, "--experts");
-         },
-         "Experts: int8 (default), or int4 in groups of 32")
+  add_choice(*app, "--experts", o->request.experts,
+             "Experts: int8 (default), or int4 in groups of 32")
       ->check(one_of({"int8", "int4"}))
       ->type_name("T");
   app->add_option_function<std::string>(
@@ -125,10 +121,7 @@ Command add_quantise(CLI::App& program) {
          "Other layers: int8 (default: unchanged)")
       ->check(one_of({"int8"}))
       ->type_name("T");
-  app->add_option_function<std::string>(
-         "--dtype",
-         [o](const std::string& word) { o->request.dtype = choice_of<Precision>(word, "--dtype"); },
-         "Form of a pipeline's products: int8 or int4")
+  add_choice(*app, "--dtype", o->request.dtype, "Form of a pipeline's products: int8 or int4")
       ->check(one_of({"int8", "int4"}))
       ->type_name("T");
   app->add_option("--quantise-rules", o->request.rules,

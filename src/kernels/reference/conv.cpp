@@ -1,12 +1,10 @@
 #include "kernels/conv.h"
 
-#include <algorithm>
 #include <cmath>
 #include <span>
-#include <type_traits>
 #include <vector>
 
-#include "kernels/packed_weight.h"
+#include "kernels/reference/integers.h"
 #include "tensor/scope.h"
 
 namespace tessera::kernels::reference {
@@ -23,23 +21,8 @@ double load(const void* data, DType dtype, int64_t at) {
 /// Input of a row after scale, shift and SiLU, rounded to the filter's dtype.
 struct Input {
   std::vector<float> values;
-  std::vector<float> scales{};  // i8: a scale for each pixel
+  std::vector<double> scales{};  // i8: a scale for each pixel
 };
-
-void quantise(Input& x, int64_t in) {
-  for (size_t begin = 0; begin < x.values.size(); begin += static_cast<size_t>(in)) {
-    const std::span<float> pixel = std::span(x.values).subspan(begin, static_cast<size_t>(in));
-    float largest = 0, nan_sum = 0;
-    for (const float v : pixel) {
-      largest = std::max(largest, std::abs(v));
-      nan_sum += v * 0;
-    }
-    largest += nan_sum;
-    const float inverse = largest > kInt8Least ? kInt8Largest / largest : 0;
-    for (float& v : pixel) v = nearest_whole(v * inverse);
-    x.scales.push_back(largest / kInt8Largest);
-  }
-}
 
 Input input_of(const ConvArgs& args, int64_t row) {
   const int64_t in = args.weight->in, count = args.height * args.width * in;
@@ -53,16 +36,12 @@ Input input_of(const ConvArgs& args, int64_t row) {
     if (args.weight->dtype == DType::bf16) f = tensor::to_float(tensor::to_bfloat16(f));
     x.values[static_cast<size_t>(i)] = f;
   }
-  if (args.weight->dtype == DType::i8) quantise(x, in);
+  if (args.weight->dtype != DType::i8) return x;
+  for (int64_t at = 0; at < count; at += in) {
+    const std::span pixel(x.values.data() + at, static_cast<size_t>(in));
+    x.scales.push_back(quantise_row(pixel));
+  }
   return x;
-}
-
-template <class T>
-double widened(T value) {
-  if constexpr (std::is_same_v<T, int8_t>)
-    return value;
-  else
-    return tensor::to_float(value);
 }
 
 // Sums of all output channels at a pixel.
@@ -83,7 +62,7 @@ void sums_at(const ConvArgs& args, const Input& x, int64_t oy, int64_t ox, doubl
       for (int64_t o = 0; o < w.out; ++o) {
         const T* filter = w.data.data<T>() + ((o * w.kh + ky) * w.kw + kx) * w.in;
         double sum = 0;
-        for (int64_t i = 0; i < w.in; ++i) sum += double{pixel[i]} * widened(filter[i]);
+        for (int64_t i = 0; i < w.in; ++i) sum += double{pixel[i]} * value_of(filter[i]);
         sums[o] += sum * of_pixel * (scales ? scales[o] : 1);
       }
     }
@@ -99,12 +78,8 @@ void conv(const ConvArgs& args) {
       std::vector<double> sums(static_cast<size_t>(out));
       for (int64_t p = first * args.out_width; p < last * args.out_width; ++p) {
         const int64_t oy = p / args.out_width, ox = p % args.out_width;
-        if (args.weight->dtype == DType::i8)
-          sums_at<int8_t>(args, x, oy, ox, sums.data());
-        else
-          tensor::with_float_type(args.weight->dtype, [&](auto type) {
-            sums_at<decltype(type)>(args, x, oy, ox, sums.data());
-          });
+        with_weight_type(args.weight->dtype,
+                         [&](auto type) { sums_at<decltype(type)>(args, x, oy, ox, sums.data()); });
         for (int64_t o = 0; o < out; ++o) {
           const int64_t at = (row * pixels + p) * out + o;
           double value = sums[static_cast<size_t>(o)];

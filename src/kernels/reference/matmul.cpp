@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <type_traits>
 #include <vector>
 
 #include "kernels/nibbles.h"
 #include "kernels/reference/epilogue.h"
+#include "kernels/reference/integers.h"
 #include "tensor/scope.h"
 
 namespace tessera::kernels::reference {
@@ -27,22 +27,6 @@ void store(void* data, DType dtype, int64_t at, double value) {
     using T = decltype(type);
     static_cast<T*>(data)[at] = tensor::from_float<T>(static_cast<float>(value));
   });
-}
-
-template <class T>
-float value_of(T element) {
-  if constexpr (std::is_same_v<T, int8_t>)
-    return element;
-  else
-    return tensor::to_float(element);
-}
-
-template <class F>
-void with_weight_type(DType dtype, F f) {
-  if (dtype == DType::i8)
-    f(int8_t{});
-  else
-    tensor::with_float_type(dtype, f);
 }
 
 // Sums of a row with rows [begin, end) of W, in the order of k.
@@ -78,19 +62,6 @@ void sums_of(const std::vector<float>& x, const PackedWeight& w, int64_t begin, 
              double* out) {
   if (w.int4) return sums_of_nibbles(x, w, begin, end, out);
   with_weight_type(w.dtype, [&](auto type) { sums<decltype(type)>(x, w, begin, end, out); });
-}
-
-// Quantises a row in place and returns the scale.
-double quantise_row(std::vector<float>& x) {
-  float largest = 0, nan_sum = 0;
-  for (const float value : x) {
-    largest = std::max(largest, std::fabs(value));
-    nan_sum += value * 0;  // NaN stays NaN
-  }
-  largest += nan_sum;
-  const float inverse = largest > kInt8Least ? kInt8Largest / largest : 0;
-  for (float& value : x) value = nan_sum == 0 ? nearest_whole(value * inverse) : 0;
-  return double{largest / kInt8Largest};
 }
 
 std::vector<float> row_of(const MatmulArgs& args, int64_t r) {
